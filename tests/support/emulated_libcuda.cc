@@ -1,15 +1,16 @@
-// A stand-in for libcuda.so.1: the calls of NVIDIA's driver that our runtime makes, on memory of this process. A kernel
-// runs by what was compiled for the CPU from its source: `DIGEST.so` in the folder OCTET_EMULATED_KERNELS, by default that of
-// this library, DIGEST being the SHA-256 of its cubin, with the function `octet_emulated_launch`.
+// A stand-in for libcuda.so.1: the functions of NVIDIA's driver that Octet's runtime calls, on memory of this process. A
+// kernel is code that was compiled for the CPU from the kernel's source: the function `octet_emulated_launch` of
+// `DIGEST.so` in the folder OCTET_EMULATED_KERNELS, by default the folder of this library. DIGEST is the SHA-256 of the
+// cubin.
 //
-// It is stricter than the driver. Work on a stream is done no sooner than somebody waits for it. Fresh memory is poisoned,
-// and each allocation lies between pages that nobody may touch. What the API forbids ends the process, with words.
+// It is stricter than the driver. Work on a stream is done only when the program waits for it. New memory is filled with
+// a pattern, and each allocation is between inaccessible pages. Wrong use of the API ends the process with a message.
 //
 // Settings are environment variables, or lines of the file `settings` beside this library:
 //     OCTET_EMULATED_CARDS   capability[:memory in bytes[:shared bytes of a block[:UUID]]];…  (8.6)
-//                            A UUID begins with GPU- or, of a partition of a card, with MIG-.
+//                            A UUID begins with GPU-, or with MIG- for a partition of a GPU.
 //     OCTET_EMULATED_VERSION version of CUDA  (12090)
-//     OCTET_EMULATED_FAULT   launch:N:RESULT  the Nth kernel of the process fails so, and takes its card with it
+//     OCTET_EMULATED_FAULT   launch:N:RESULT  the Nth kernel of the process fails with RESULT, and its GPU is lost
 #include <dlfcn.h>
 #include <elf.h>
 #include <stdarg.h>
@@ -62,7 +63,7 @@ std::string own_folder() {
   return path.substr(0, path.rfind('/'));
 }
 
-// Of the environment; or of the file `settings` beside this library, whose lines are NAME=VALUE.
+// Returns a setting from the environment, or from the file `settings` beside this library, whose lines are NAME=VALUE.
 std::string setting(const char* name, const std::string& otherwise) {
   if (const char* value = getenv(name)) return value;
   std::ifstream file(own_folder() + "/settings");
@@ -95,14 +96,14 @@ struct Card {
   Context context;
 };
 
-struct Handle {  // of what belongs to a context
+struct Handle {  // an object that belongs to a context
   Context* context;
 };
 struct Function;
 struct Module : Handle {
   LaunchFunction launch;
   std::vector<Function*> functions;
-  std::map<std::string, long> kernels;  // bytes of their parameters; -1: the cubin does not say
+  std::map<std::string, long> kernels;  // name -> bytes of parameters; -1 if the cubin does not contain it
 };
 struct Function : Handle {
   Module* module;
@@ -129,7 +130,7 @@ struct Stream : Handle {
 };
 
 std::recursive_mutex lock;
-// Of a lost context nothing is given back: they live until the process ends.
+// The objects of a lost context cannot be freed, so these variables live until the process ends.
 std::vector<Card>& cards = *new std::vector<Card>;
 std::set<void*>& live = *new std::set<void*>;  // handles
 thread_local std::vector<Context*> current;
@@ -164,7 +165,7 @@ void unmake(T* object) {
   delete object;
 }
 
-// What may be asked of the current context. A failed one answers nothing else any more.
+// Returns success if the current context can be used. After a failure, every call returns the same error.
 Result usable(const char* what) {
   if (started != getpid()) return kNotInitialized;
   if (current.empty()) misuse("%s: no context is current", what);
@@ -240,11 +241,11 @@ Result run_kernel(const Function& function, const uint32_t (&grid)[3], const uin
 
 // --- Cubins ----------------------------------------------------------------------------------------------------------
 
-// Where the parameters of a kernel begin in its constant bank, by major capability.
+// Returns the offset of a kernel's parameters in its constant bank, which depends on the capability.
 long bank_base(int capability) { return capability >= 90 ? 0x210 : capability >= 70 ? 0x160 : 0x140; }
 
 struct Cubin {
-  size_t bytes = 0;  // the runtime says only where it begins
+  size_t bytes = 0;  // the runtime passes only a pointer to the beginning
   int capability = 0;
   std::map<std::string, long> kernels;
 };
@@ -297,7 +298,7 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
-// A process sees no more than one partition, and no other card beside it (NVIDIA's MIG User Guide, "CUDA Device Enumeration").
+// A process can use only one partition, and no other GPU beside it (NVIDIA's MIG User Guide, "CUDA Device Enumeration").
 std::vector<Card> one_partition(const std::vector<Card>& cards) {
   for (const Card& card : cards) {
     if (card.uuid.compare(0, 4, "MIG-") == 0) return {card};
@@ -305,7 +306,7 @@ std::vector<Card> one_partition(const std::vector<Card>& cards) {
   return cards;
 }
 
-// KiB of shared memory that a block may have (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+// The most shared memory of a block in KiB (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
 size_t shared_kib(int major, int minor) {
   const std::map<int, size_t> known = {{61, 48}, {75, 64}, {80, 163}, {86, 99}, {89, 99}, {90, 227}};
   const auto found = known.find(10 * major + minor);
@@ -327,9 +328,9 @@ std::vector<Card> cards_of_settings() {
   }
   const char* chosen = getenv("CUDA_VISIBLE_DEVICES");
   if (chosen == nullptr) return one_partition(all);
-  for (const std::string& text : split(chosen, ',')) {  // up to the first that there is not, as the driver does it
+  for (const std::string& text : split(chosen, ',')) {  // like the driver, up to the first that does not exist
     auto found = std::find_if(all.begin(), all.end(), [&](const Card& card) {
-      return text.size() > 4 && card.uuid.compare(0, text.size(), text) == 0;  // the beginning of it is enough
+      return text.size() > 4 && card.uuid.compare(0, text.size(), text) == 0;  // a prefix is enough
     });
     bool is_number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
     if (is_number) found = all.begin() + std::min<long>(strtol(text.c_str(), nullptr, 10), static_cast<long>(all.size()));
@@ -347,7 +348,7 @@ Card* card_at(int ordinal) {
 
 #define API extern "C" __attribute__((visibility("default"))) Result
 
-// For tests: handles and allocations that there are.
+// For tests: returns the number of handles and allocations that exist.
 extern "C" __attribute__((visibility("default"))) long octet_emulated_live() {
   std::lock_guard<std::recursive_mutex> alone(lock);
   size_t count = live.size();
@@ -474,7 +475,7 @@ API cuMemFree_v2(Address address) {
   USABLE("cuMemFree");
   auto found = current.back()->memory.find(address);
   if (found == current.back()->memory.end()) misuse("cuMemFree: nothing was allocated at %#lx", address);
-  for (Stream* stream : current.back()->streams) drain(*stream, nullptr);  // it waits for all that the card is to do
+  for (Stream* stream : current.back()->streams) drain(*stream, nullptr);  // it waits for all work on the GPU
   auto begin = reinterpret_cast<uint8_t*>(address);
   size_t inner = found->second.mapped - 2 * kPage;
   for (size_t at = found->second.bytes; at < inner; ++at) {

@@ -1,5 +1,5 @@
-/* model SAMPLES THREADS FOLDER, or CONFIG LIBRARY CONSTANTS instead of the folder: reads the inputs of so many samples, one
-   after the other, and writes their outputs. */
+/* Usage: model SAMPLES THREADS FOLDER, or CONFIG LIBRARY CONSTANTS instead of FOLDER. Reads the inputs of SAMPLES samples
+   one after another from the standard input, and writes their outputs to the standard output. */
 #include <stdio.h>
 #include <stdlib.h>
 

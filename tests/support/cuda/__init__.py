@@ -1,1 +1,1 @@
-"""CUDA without a card: kernels run on the CPU from the very source that NVRTC gets, and their machine code is read."""
+"""Tests CUDA kernels without a GPU: runs them on the CPU from the source for NVRTC, and analyzes their machine code."""

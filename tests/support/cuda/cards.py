@@ -1,4 +1,4 @@
-"""Cards as what draws layers and images wants of an instruction set: how many channels lie side by side."""
+"""GPUs in the form of an instruction set, for the modules that draw layers and images: the size of a channel block."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ class _Blocks:
 
 
 def as_isa(capability: str) -> Isa:
-    """The card of `capability`, for `tests.support.layers` and `images`, which emulate it."""
+    """Returns a GPU of `capability` for `tests.support.layers` and `images`, which emulate it."""
     return cast(Isa, cast(Any, _Blocks(capability)))

@@ -1,5 +1,5 @@
-// cp.async (PTX ISA, "cp.async", "cp.async.wait_group"): nothing is copied before the issuing thread waits for it, so
-// that a kernel which does not wait, or reads in between, reads what was there before.
+// cp.async (PTX ISA, "cp.async", "cp.async.wait_group"): the copy happens only when the issuing thread waits for it, so
+// that a kernel which does not wait, or reads too early, reads the old data.
 #include "runtime.hpp"
 
 namespace octet_emulated {

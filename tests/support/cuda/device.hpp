@@ -1,6 +1,6 @@
-// What NVRTC offers to a kernel without any include, for the CPU: qualifiers, vector types, indices and intrinsics.
-// Included before the kernel's own text, so it defines no name that CUDA does not (all else is in `octet_emulated`),
-// and includes no header of the system: the kernel's own typedefs of fixed-width integers must not meet another's.
+// The names that NVRTC defines for kernels without any include, for the CPU: qualifiers, vector types, indices and
+// intrinsics. It is included before the kernel's text, so outside of `octet_emulated` it defines no name that CUDA does
+// not define. It includes no system header, because the kernel's typedefs of fixed-width integers must not conflict.
 #pragma once
 
 #define __global__
@@ -73,7 +73,7 @@ inline To bits(From value) {
   return __builtin_bit_cast(To, value);
 }
 
-// Rounded already: the conversion saturates, and NaN is 0 (PTX ISA, cvt).
+// Converts a rounded value: the conversion saturates, and NaN becomes 0 (PTX ISA, cvt).
 template <class Integer>
 inline Integer saturate(double rounded) {
   constexpr bool is_signed = Integer(-1) < Integer(0);
@@ -113,7 +113,7 @@ inline u32 funnel(bool left, bool clamp, u32 low, u32 high, u32 shift) {
   return left ? u32(both << shift >> 32) : u32(both >> shift);
 }
 
-// Registers of inline assembly: `read<type>` as the instruction takes it, `write` into the variable of the register.
+// Registers of inline assembly: `read<type>` reads one as the instruction's type, `write` writes to its variable.
 template <class To>
 struct Register {
   template <class From>
@@ -152,7 +152,7 @@ using Plain = typename PlainOf<T>::type;
 
 // Calls a kernel with the pointers of a launch.
 template <class T>
-struct OperandOf;  // whatever is no pointer
+struct OperandOf;  // undefined for types that are not pointers
 template <class T>
 struct OperandOf<T*> {
   static constexpr bool written = true;
@@ -191,7 +191,7 @@ inline T plain_load(const T* from) {
 }
 }  // namespace octet_emulated
 
-// Synchronization. The line is part of the barrier: all threads of a block have to wait at the same one.
+// Synchronization. The line identifies the barrier: all threads of a block have to wait at the same line.
 inline void __syncthreads(int line = __builtin_LINE()) { octet_emulated::block_barrier(0, 0, line); }
 inline int __syncthreads_count(int predicate, int line = __builtin_LINE()) {
   return int(octet_emulated::block_vote(octet_emulated::Vote::ballot, predicate != 0, line));
@@ -208,7 +208,7 @@ inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE())
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 
-// Warp exchanges, of any 4-byte type.
+// Warp exchanges for any 4-byte type.
 #define OCTET_SHUFFLE(name, kind)                                                                      \
   template <class T>                                                                                   \
   inline T name(unsigned mask, T value, unsigned other, int width = 32, int line = __builtin_LINE()) { \
@@ -245,7 +245,7 @@ OCTET_REDUCE(__reduce_or_sync, either, unsigned)
 OCTET_REDUCE(__reduce_xor_sync, exclusive, unsigned)
 #undef OCTET_REDUCE
 
-// Atomics: each gives what was there before.
+// Atomics. Each returns the old value.
 #define OCTET_ATOMIC(name, kind, type)                                                        \
   inline type name(type* at, type value) {                                                    \
     using namespace octet_emulated;                                                           \
@@ -281,7 +281,7 @@ inline int __dp4a(char4 a, char4 b, int c) {
 inline unsigned __dp4a(uchar4 a, uchar4 b, unsigned c) {
   return __dp4a(octet_emulated::bits<unsigned>(a), octet_emulated::bits<unsigned>(b), c);
 }
-// Only the low three bits of each of its selectors count.
+// Uses only the low three bits of each selector.
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   return octet_emulated::permute(x, y, selector, false);
 }
@@ -331,7 +331,7 @@ inline unsigned max(int a, unsigned b) { return max(unsigned(a), b); }
 inline unsigned max(unsigned a, int b) { return max(a, unsigned(b)); }
 inline int abs(int value) { return value < 0 ? -value : value; }
 
-// Floating point: IEEE single precision; nothing is contracted.
+// Floating point: IEEE single precision without contraction.
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }

@@ -1,7 +1,7 @@
-"""What NVRTC made of a kernel: its instructions, its loops, and what a thread of it takes.
+"""Analyzes the machine code that NVRTC generates for a kernel: its instructions, its loops, and its resource usage.
 
-By NVIDIA's own tools, which its wheels hold (`nvidia-cuda-nvdisasm`, `nvidia-cuda-cuobjdump`). They read the code of
-capabilities from 7.5 on; of older ones only the usage is known.
+It uses NVIDIA's tools from their wheels (`nvidia-cuda-nvdisasm`, `nvidia-cuda-cuobjdump`). They disassemble code for
+capabilities from 7.5 on; for older ones only the resource usage is available.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pathlib import Path
 _LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P[T\d]+)\s+)?([A-Z][\w.]*)\s*([^;]*);")
 _LABEL = re.compile(r"\s*(\.L_x?_?\w+):")
 _USAGE = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
-# Of threads' registers that did not fit: loads and stores of local memory.
+# Loads and stores of local memory, for values that do not fit into the registers.
 SPILLS = ("LDL", "STL")
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction: `IDP.4A.U8.S8`, `R9, R2, R4, R9`."""
+    """One instruction, such as `IDP.4A.U8.S8` with the operands `R9, R2, R4, R9`."""
 
     address: int
     opcode: str
@@ -34,8 +34,11 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Usage:
-    """Of a thread: `registers`, `stack_bytes`, `local_bytes`; of a block: static `shared_bytes`, with
-    the 1024 that a card of 9.0 keeps for itself."""
+    """The resource usage of a kernel.
+
+    `registers`, `stack_bytes` and `local_bytes` are per thread. `shared_bytes` is the static shared memory of a block,
+    including the 1024 bytes that GPUs of capability 9.0 reserve.
+    """
 
     registers: int
     stack_bytes: int
@@ -44,7 +47,7 @@ class Usage:
 
 
 class DeviceCode:
-    """A cubin of one kernel."""
+    """The machine code of one kernel, from its cubin."""
 
     def __init__(self, cubin: bytes) -> None:
         self._cubin = cubin
@@ -61,7 +64,7 @@ class DeviceCode:
 
     @cached_property
     def loops(self) -> Sequence[Sequence[Instruction]]:
-        """The bodies of backward branches: from the branch's target to the branch."""
+        """The loops: for each backward branch, the instructions from the branch's target to the branch."""
         places: dict[str, int] = {}
         at = 0
         bodies = []
@@ -77,7 +80,7 @@ class DeviceCode:
 
     @property
     def innermost(self) -> Sequence[Sequence[Instruction]]:
-        """Loops that have no other in them."""
+        """The loops that contain no other loop."""
         spans = [(body[0].address, body[-1].address) for body in self.loops]
         inner = [
             not any(other != span and span[0] <= other[0] and other[1] <= span[1] for other in spans) for span in spans
@@ -85,18 +88,18 @@ class DeviceCode:
         return tuple(body for body, is_inner in zip(self.loops, inner, strict=True) if is_inner)
 
     def hottest(self, *opcodes: str) -> Sequence[Instruction]:
-        """The loop with the most instructions that begin so; of the smallest such, where loops lie in loops."""
+        """Returns the loop with the most instructions of these opcodes; if loops are nested, the innermost of them."""
         assert self.loops, "the code has no loop"
         return max(self.loops, key=lambda body: (count(body, *opcodes), -len(body)))
 
     @cached_property
     def _lines(self) -> Sequence[Instruction | str]:
-        """Instructions, and labels before what they name."""
+        """The instructions, each with its labels before it."""
         return tuple(_read(_asked("nvdisasm", self._cubin, "--print-code")))
 
 
 def count(instructions: Sequence[Instruction], *opcodes: str) -> int:
-    """How many have one of `opcodes`, or begin with it and a dot."""
+    """Returns the number of instructions whose opcode is one of `opcodes`, with or without suffixes after a dot."""
     return sum(any(f"{each.opcode}.".startswith(f"{opcode}.") for opcode in opcodes) for each in instructions)
 
 
@@ -118,7 +121,7 @@ def _asked(tool: str, cubin: bytes, option: str) -> str:
 
 @cache
 def _tool(name: str) -> Path:
-    """Below `nvidia`, in a folder of the toolkit's version."""
+    """Returns the path of a tool in the package `nvidia`, where it is in a folder for the toolkit's version."""
     spec = importlib.util.find_spec("nvidia")
     places = [] if spec is None else list(spec.submodule_search_locations or [])
     found = [path for place in places for path in Path(place).glob(f"*/bin/{name}")]

@@ -1,11 +1,12 @@
-"""Kernels of CUDA C++ that run on the CPU.
+"""Runs CUDA C++ kernels on the CPU.
 
     kernel = EmulatedKernel(source, "octet_conv_0123")
     kernel.launch((4, 1, 1), (128, 1, 1), 0, [data, weights, output])
 
-`source` is what NVRTC gets. Checked builds (the default) see every access of memory: races between threads or blocks,
-what lies outside the operands, misaligned vectors, undefined behaviour of C++ all end the launch with a `DeviceFault`.
-Unchecked builds are fast, for whole models. Builds are kept in ~/.cache/octet-tests by what they are made of.
+`source` is the source for NVRTC. Checked builds (the default) check every memory access. Races between threads or
+blocks, accesses outside the operands, misaligned vectors and undefined behavior of C++ end the launch with a
+`DeviceFault`. Unchecked builds are fast, for whole models. Builds are cached in ~/.cache/octet-tests by the digest of
+their inputs.
 """
 
 from __future__ import annotations
@@ -35,36 +36,37 @@ from tests.support.cuda.translate import translate
 
 _HERE = Path(__file__).parent
 _KEPT = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "octet-tests" / "cuda"
-_KEPT_S = 24 * 3600  # since the last use: each change of the emulation makes all anew
+_KEPT_S = 24 * 3600  # since the last use; every change of the emulation invalidates all builds
 _TRANSLATED_BY = ("emulated.py", "translate.py", "ptx.py")
 _GXX = "g++"
 _LANGUAGE = ("-x", "c++", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti")
-# What the device does: no contraction (NVRTC's -fmad=false), accesses of any type (kernels read bytes as words).
+# The semantics of the device: no contraction (NVRTC's -fmad=false), and accesses of any type (kernels read bytes as
+# words).
 _SEMANTICS = ("-ffp-contract=off", "-fno-strict-aliasing", "-fno-gnu-unique", "-fno-threadsafe-statics", "-w")
 _CHECKS = (
-    "-fsanitize=thread",  # its calls, not its runtime: sanitizers.cpp
+    "-fsanitize=thread",  # only the inserted calls; sanitizers.cpp implements them instead of gcc's runtime
     "-fsanitize=undefined",
     "-fsanitize=float-cast-overflow",
     "-fno-sanitize=vptr",
     "-fno-sanitize-recover=all",
     "--param=tsan-instrument-func-entry-exit=0",
 )
-_ALIGNMENT = 64  # of operands, and not more: what a plan's offsets promise
+_ALIGNMENT = 64  # the alignment of operands, exactly what a plan's offsets guarantee
 _GUARD_BYTES = 4096
 _GUARD = 0xCB
 
 
 def build(source: str, symbol: str, architecture: str = "sm_80", checked: bool = True) -> Path:
-    """The shared object, with `octet_emulated_launch`, of what NVRTC would compile for `architecture`.
+    """Builds a shared object with `octet_emulated_launch` from the source that NVRTC would compile for `architecture`.
 
-    The source may call its kernel `OCTET_KERNEL`, as ours do, for `symbol`.
+    The source may name its kernel `OCTET_KERNEL`, as Octet's sources do. It is then renamed to `symbol`.
 
     Raises:
-        UnknownDeviceCode: the source is no C++, or has something that the emulation does not know.
+        UnknownDeviceCode: the source is not valid C++, or uses a feature that the emulation does not support.
     """
     if _missing():
         pytest.skip(_missing())
-    symbol = symbol if "OCTET_KERNEL" in source else ""  # else it is one of several that are named
+    symbol = symbol if "OCTET_KERNEL" in source else ""  # else the source names its kernels
     flags = (*_LANGUAGE, *_SEMANTICS, "-O1", "-g1", *(_CHECKS if checked else ()))
     runtime = _runtime()
     emulation = (path.read_text() for path in (*_headers(), *(_HERE / name for name in _TRANSLATED_BY)))
@@ -84,8 +86,8 @@ class Launched:
     """A launch without a fault.
 
     Attributes:
-        symbol: of the kernel, as the source calls it.
-        before, after: the bytes of each operand, which lie apart even where two are parts of one memory.
+        symbol: the kernel's name in the source.
+        before, after: the bytes of each operand before and after the launch, separately even if operands overlap.
     """
 
     source: str
@@ -98,14 +100,14 @@ class Launched:
     after: tuple[bytes, ...]
 
 
-observers: list[Callable[[Launched], None]] = []  # are told of each launch without a fault
+observers: list[Callable[[Launched], None]] = []  # called after each launch without a fault
 
 
 class EmulatedKernel:
     """The function `symbol` of `source`, compiled for the CPU.
 
     Raises:
-        UnknownDeviceCode: as `build`.
+        UnknownDeviceCode: as in `build`.
     """
 
     def __init__(self, source: str, symbol: str, *, architecture: str = "sm_80", sanitize: bool = True) -> None:
@@ -124,10 +126,13 @@ class EmulatedKernel:
         *,
         seed: int = 0,
     ) -> None:
-        """Runs the kernel on copies of `operands`, and copies them back; `seed` permutes blocks and threads.
+        """Runs the kernel on copies of `operands`, and copies them back.
+
+        Args:
+            seed: the seed of the order of blocks and threads; 0 for their natural order.
 
         Raises:
-            DeviceFault: a race, a divergence, an access outside the operands, …: `operands` are as before.
+            DeviceFault: a race, a divergence, an access outside the operands, … The operands are then unchanged.
         """
         before = tuple(operand.tobytes() for operand in operands) if observers else ()
         guarded = [_Guarded(operand) for operand in operands]
@@ -164,20 +169,20 @@ class EmulatedKernel:
             observer(Launched(*made))
 
     def _with_lines(self, problem: str) -> str:
-        """Offsets in the library (`@0x12a0`) as functions and lines of the source."""
+        """Replaces offsets in the library (`@0x12a0`) by functions and lines of the source."""
 
         def line(match: re.Match[str]) -> str:
-            # The call's return address: the access itself is one byte before.
+            # The offset is a return address. The byte before it belongs to the call of the access.
             command = ["addr2line", "-Cpsfie", str(self._path), hex(int(match[1], 16) - 1)]
-            said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-            frames = [re.sub(r" \(discriminator \d+\)| ?\(inlined by\) ", "", frame) for frame in said.splitlines()]
+            output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            frames = [re.sub(r" \(discriminator \d+\)| ?\(inlined by\) ", "", frame) for frame in output.splitlines()]
             return f"({', from '.join(frames)})"
 
         return re.sub(r"@(0x[0-9a-f]+)", line, problem)
 
 
 class _Guarded:
-    """A copy of an operand, between bytes that nobody may write, aligned as a plan's offsets are and not better."""
+    """A copy of an operand between guard bytes that must not change, with exactly the alignment of a plan's offsets."""
 
     def __init__(self, operand: NDArray[Any]) -> None:
         self.bytes = operand.nbytes
@@ -195,10 +200,10 @@ class _Guarded:
 
 @cache
 def _missing() -> str:
-    """Why kernels of cards cannot run here; empty where they can."""
+    """Returns the reason why GPU kernels cannot be emulated on this machine; empty if they can."""
     tools = [tool for tool in (_GXX, "addr2line") if shutil.which(tool) is None]
     if platform.machine() != "x86_64":
-        return "cards are emulated on x86-64 CPUs only"  # schedule.cpp switches stacks by their registers
+        return "cards are emulated on x86-64 CPUs only"  # schedule.cpp switches stacks with code for x86-64
     return f"cards are not emulated without {' and '.join(tools)}" if tools else ""
 
 
@@ -207,7 +212,7 @@ def _headers() -> list[Path]:
 
 
 def _preprocess(source: str, symbol: str, architecture: str) -> str:
-    """As NVRTC sees it: our headers' macros are not expanded yet, `__CUDA_ARCH__` and its kin are."""
+    """Expands the macros that NVRTC defines, such as `__CUDA_ARCH__`, but not those of `device.hpp`."""
     capability = int(architecture.removeprefix("sm_").rstrip("a"))
     defined = {"OCTET_KERNEL": symbol, "__CUDA_ARCH__": 10 * capability, "__CUDACC__": 1, "__CUDACC_RTC__": 1}
     options = [f"-D{name}={value}" for name, value in defined.items()]
@@ -220,13 +225,13 @@ def _preprocess(source: str, symbol: str, architecture: str) -> str:
 
 @cache
 def _runtime() -> Path:
-    """The part that no kernel changes: fibers, warps, memory."""
+    """Builds the object of the emulation's runtime, which is the same for all kernels: fibers, warps, memory."""
     sources = sorted(_HERE.glob("*.cpp"))
     flags = (*_LANGUAGE, "-O2", "-Wall", "-Wextra", "-Werror")
     texts = [path.read_text() for path in (*sources, *_headers())]
     target = _KEPT / f"runtime-{_digest((*flags, *texts))}.o"
     for path in _KEPT.glob("*.*"):
-        with suppress(FileNotFoundError):  # another process was faster
+        with suppress(FileNotFoundError):  # another process has deleted it
             if time.time() - path.stat().st_mtime > _KEPT_S:
                 path.unlink()
     if target.exists():
@@ -247,9 +252,9 @@ def _version() -> str:
 
 
 def _make(target: Path, text: str, flags: Sequence[str], link: Sequence[str] = ()) -> None:
-    """An object, or what it is linked to; beside other processes that make the same: whole, or not there.
+    """Compiles an object and optionally links it, atomically, because other processes may build the same file.
 
-    Linked by itself: given -fsanitize, g++ would add the runtimes of its sanitizers.
+    Linking is a separate command, because with -fsanitize g++ would add the runtimes of its sanitizers.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as directory:

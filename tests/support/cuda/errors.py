@@ -1,11 +1,11 @@
-"""What goes wrong with CUDA sources on the CPU."""
+"""The errors of the emulation of CUDA kernels."""
 
 from __future__ import annotations
 
 
 class UnknownDeviceCode(ValueError):
-    """The source has something that the emulation does not know."""
+    """The source uses a feature that the emulation does not support."""
 
 
 class DeviceFault(RuntimeError):
-    """A launch did what no kernel may: the words say which thread, what and where."""
+    """A launch did something that is forbidden. The message contains the thread, the action and the place."""

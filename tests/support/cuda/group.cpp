@@ -1,8 +1,8 @@
 // wgmma: products of operands in shared memory (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
 //
-// Each warp computes its 16 rows when it issues the product. What it read is held: when the product is waited for, the same
-// has to lie there, so that a kernel which overwrites an operand too early is caught. That the four warps of a group come
-// to the same product is not checked.
+// Each warp computes its 16 rows when it issues the product, and keeps a copy of the operands. When it waits for the
+// product, the operands must be unchanged, so that a kernel which overwrites them too early is caught. The emulation
+// does not check that all four warps of a group issue the same product.
 #include <algorithm>
 
 #include "runtime.hpp"
@@ -12,9 +12,9 @@ namespace octet_emulated {
 namespace {
 
 constexpr u32 kWarpsOfGroup = 4, kRowsOfWarp = 16, kDepth = 32, kChunkBytes = 16;
-constexpr u32 kSwizzledBy32 = 3;  // of the two highest bits of a descriptor
+constexpr u32 kSwizzledBy32 = 3;  // value of the two highest bits of a descriptor
 
-struct GroupProduct {  // of one lane
+struct GroupProduct {  // the arguments of one lane
   u32 columns;
   u32* d;
   const u32* c;
@@ -22,7 +22,8 @@ struct GroupProduct {  // of one lane
   bool adds;
 };
 
-// Rows of 32 bytes, eight of them behind each other, swizzled: bit 4 of an address is turned where its bit 7 is set.
+// Reads a row of 32 bytes. Eight rows are stored one after another and swizzled: bit 4 of an address is inverted if its
+// bit 7 is set.
 void read_row(u64 descriptor, u32 row, int8_t (&bytes)[kDepth]) {
   const u32 first = u32(descriptor & 0x3fff) << 4, of_eight = u32(descriptor >> 32 & 0x3fff) << 4;
   if (descriptor >> 62 != kSwizzledBy32 || first % 256 || (descriptor >> 49 & 7))
@@ -38,7 +39,7 @@ void read_row(u64 descriptor, u32 row, int8_t (&bytes)[kDepth]) {
   }
 }
 
-// Lane 4 g + t has rows g and g + 8 of the warp's, columns 8 n + 2 t and the next: four sums for each n.
+// Lane 4 g + t computes rows g and g + 8 of the warp, and columns 8 n + 2 t and 8 n + 2 t + 1: four sums for each n.
 void perform_group(Thread* const* lanes, u32) {
   const auto of = [&](u32 lane) -> GroupProduct& { return *static_cast<GroupProduct*>(lanes[lane]->arguments); };
   const GroupProduct& first = of(0);
@@ -56,7 +57,7 @@ void perform_group(Thread* const* lanes, u32) {
     for (u32 each = 0; each < first.columns / 2; ++each) {
       const int8_t* left = a[lane / 4 + each / 2 % 2 * 8];
       const int8_t* right = b[each / 4 * 8 + lane % 4 * 2 + each % 2];
-      int sum = 0;  // at most 32 products of 8 bits
+      int sum = 0;  // of at most 32 products of 8 bits
       for (u32 k = 0; k < kDepth; ++k) sum += int(uint8_t(left[k])) * int(right[k]);
       const GroupProduct& mine = of(lane);
       mine.d[each] = (mine.adds ? mine.c[each] : 0) + u32(sum);

@@ -1,5 +1,5 @@
-// What translated kernels call and the runtime defines: whatever needs more than the calling thread, or looks at
-// memory.
+// The functions that translated kernels call and the runtime defines: those that involve other threads or check memory
+// accesses.
 #pragma once
 
 using size_t = decltype(sizeof 0);
@@ -11,7 +11,7 @@ struct dim3 {
   unsigned x = 1, y = 1, z = 1;
 };
 
-// Set by the scheduler whenever it goes on with a thread.
+// The scheduler sets these whenever it resumes a thread.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 
@@ -25,7 +25,7 @@ enum class Reduce : int { add, smallest, largest, both, either, exclusive };
 enum class Atomic : int { add, exchange, compare, smallest, largest, both, either, exclusive };
 
 void block_barrier(u32 barrier, u32 threads, int line);
-u32 block_vote(Vote kind, bool predicate, int line);  // `ballot`: the count
+u32 block_vote(Vote kind, bool predicate, int line);  // for `ballot`, the number of true predicates
 void warp_barrier(u32 mask, int line);
 u32 shuffle(Shuffle kind, u32 mask, u32 value, u32 other, u32 width, int line);
 u32 vote(Vote kind, u32 mask, bool predicate, int line);
@@ -42,7 +42,7 @@ void commit_copies();
 void wait_copies(u32 pending, bool uncommitted_too);
 
 u32 shared_address(const void* pointer);
-void* shared_pointer(u32 address);  // not yet checked
+void* shared_pointer(u32 address);  // without a check of the address
 void shared_variable(void* variable, size_t bytes);
 void load(void* value, const void* from, size_t bytes, size_t alignment);
 void store(void* to, const void* value, size_t bytes, size_t alignment);
@@ -51,11 +51,11 @@ float atomic_add(float* at, float value);
 
 extern char dynamic_shared[];
 
-struct Kernel {  // of the table that a translated source ends with
+struct Kernel {  // an entry of the table at the end of a translated source
   const char* name;
   void (*call)(void* const* operands);
   u32 most_threads;     // __launch_bounds__
-  const bool* written;  // for each operand: no pointer to const
+  const bool* written;  // for each operand: true unless it is a pointer to const
   u32 operands;
 };
 }  // namespace octet_emulated

@@ -1,4 +1,4 @@
-"""Small kernels that tests write: the fixed-width types that sources typedef themselves, and one call."""
+"""Runs small kernels written by tests, with typedefs of the fixed-width types."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(
     sanitize: bool = True,
     before: str = "",
 ) -> None:
-    """Runs `extern "C" __global__ void kernel(PARAMETERS) { BODY }` on `operands`, which it may write.
+    """Runs `extern "C" __global__ void kernel(PARAMETERS) { BODY }` on `operands`, which the kernel may write.
 
     Raises:
         DeviceFault: the emulation found a fault.

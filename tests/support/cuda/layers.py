@@ -1,4 +1,4 @@
-"""Layers of fixed sizes, with what they give by NumPy: for what depends on the tile, and not on the formula."""
+"""Layers of fixed sizes with expected outputs by NumPy, for tests of tiles rather than formulas."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ BLOCK = 32
 
 @dataclass(frozen=True)
 class SquareConvolution:
-    """A square window on square images, padded so that an image keeps its size, requantized by a float scale.
+    """A convolution with a square window on square images, requantized by a float scale.
+
+    The images are padded so that they keep their size.
 
     Attributes:
-        kernel: rows and columns of the window; odd.
-        adds: whether half of a residual is added to half of what the layer gives.
+        kernel: the number of rows and columns of the window; odd.
+        adds: True to add half of a residual to half of the layer's result.
     """
 
     images: int = 1
@@ -47,7 +49,7 @@ class SquareConvolution:
 
     @property
     def bias(self) -> NDArray[np.int32]:
-        """Filled up to whole blocks."""
+        """The bias, padded to whole blocks."""
         return np.arange(-(-self.filters // BLOCK) * BLOCK, dtype=np.int32) * 100
 
     @property
@@ -61,28 +63,30 @@ class SquareConvolution:
 
     @property
     def source(self) -> NDArray[np.uint8]:
-        """`[N, H, W, C]`"""
+        """The input images, `[N, H, W, C]`."""
         return np.random.default_rng(1).integers(0, 256, (self.images, self.size, self.size, self.channels), np.uint8)
 
     @property
     def residual(self) -> NDArray[np.uint8]:
-        """`[N, H, W, O]`"""
+        """The residual, `[N, H, W, O]`."""
         return np.random.default_rng(2).integers(0, 256, (self.images, self.size, self.size, self.filters), np.uint8)
 
     @property
     def expected(self) -> NDArray[np.uint8]:
-        """`[N, H, W, O]`: of `source`, with zeros around its images, and of `residual`."""
+        """The output for `source`, padded with zeros, and `residual`: `[N, H, W, O]`."""
         side = self.kernel // 2
         return self.answers(np.pad(self.source, ((0, 0), (side, side), (side, side), (0, 0))), self.residual)
 
     def answers(self, framed: NDArray[np.uint8], residual: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
-        """`[N, H, W, O]`: int32 sums, times the scale, to even, and clamped; with the residual, where one is added.
+        """Computes the output `[N, H, W, O]`: int32 sums, times the scale, rounded to even, and clamped.
+
+        If `adds`, the residual is added before clamping.
 
         Args:
-            framed: `[N, H + KH - 1, W + KW - 1, C]`: with what lies around the images.
+            framed: the images with their padding, `[N, H + KH - 1, W + KW - 1, C]`.
         """
         size = self.size
-        # Sums stay far below 2^53, so that none is rounded.
+        # Sums stay far below 2^53, so none of them is rounded.
         padded, weights = framed.astype(np.float64), self.weights.astype(np.float64)
         sums = self.bias[: self.filters] + sum(
             padded[:, row : row + size, column : column + size] @ weights[:, row, column].T

@@ -1,4 +1,4 @@
-"""What NVRTC makes of a kernel."""
+"""Compiles kernels to machine code with NVRTC."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import pytest
 from service.compiler.kernels.cuda.nvrtc import cubin, library_path
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 
-CAPABILITIES = ("sm_61", "sm_75", "sm_90")  # the oldest, the first with matrices of bytes, the newest
+CAPABILITIES = ("sm_61", "sm_75", "sm_90")  # the oldest, the first with 8-bit matrix instructions, the newest
 
 needs_nvrtc = pytest.mark.skipif(library_path() is None, reason="NVRTC is missing: pip install 'octet-serve[cuda]'")
 
 
 def compile_for(capability: str, kernel: Kernel) -> bytes:
-    """The machine code, an ELF file that defines the kernel's symbol.
+    """Returns the machine code, an ELF file that defines the kernel's symbol.
 
     Raises:
         BuildFailed: NVRTC refuses the source.

@@ -1,20 +1,20 @@
-// Where device code may read and write, and, in a build that sees every access, who touched each byte since when.
+// The memory regions that device code may access and, in checked builds, the last accesses of each byte.
 #include <algorithm>
 
 #include "runtime.hpp"
 
 namespace octet_emulated {
 
-extern "C" char __ehdr_start __attribute__((visibility("hidden")));  // this library, from its first byte
-extern "C" char _end __attribute__((visibility("hidden")));          // to its last
+extern "C" char __ehdr_start __attribute__((visibility("hidden")));  // the first byte of this library
+extern "C" char _end __attribute__((visibility("hidden")));          // the end of this library
 
 namespace {
 
-struct Touch {  // an access that others may have to be ordered with
+struct Touch {  // an access, with which other accesses may have to be ordered
   u32 epoch = 0, clock = 0;
   u32 thread = 0, block = 0;
-  u32 place = 0;  // of the code
-  u32 serial = 0;  // of a write: among those of its thread
+  u32 place = 0;  // offset of the code in this library
+  u32 serial = 0;  // for a write: its number among the thread's writes
 };
 
 struct Reader : Touch {
@@ -23,11 +23,11 @@ struct Reader : Touch {
 
 struct Byte {
   Touch write;
-  Touch read;       // of another block: the last
-  u32 readers = 0;  // in this epoch: the first in `readers`
+  Touch read;       // the last read, to find races with other blocks
+  u32 readers = 0;  // index in `readers` of the first read in this epoch
   u32 readers_epoch = 0;
-  bool atomic = false;     // that write
-  bool in_flight = false;  // a cp.async will write it
+  bool atomic = false;     // true if the last write was atomic
+  bool in_flight = false;  // true if a cp.async will write the byte
 };
 
 struct Region {
@@ -39,11 +39,11 @@ struct Region {
   const char* last() const { return first + bytes; }
 };
 
-std::vector<Region> global;  // what was given; none: anything goes
-std::vector<Region> shared;  // of this block: dynamic first
+std::vector<Region> global;  // the permitted global memory; if empty, any is permitted
+std::vector<Region> shared;  // the shared memory of this block, the dynamic part first
 std::vector<Reader> readers;
-u32 epoch, first_epoch;  // of the launch; of the block
-struct Overwritten {     // another block wrote this byte, and so did this one
+u32 epoch, first_epoch;  // the current epoch of the launch; the first epoch of the block
+struct Overwritten {     // a byte that another block wrote before, and this block wrote too
   const char* at;
   char before;
   Touch by;
@@ -68,7 +68,7 @@ std::string placed(u32 offset) {
   return text;
 }
 
-// Nearest region before or behind, in words.
+// Describes an address outside of all regions by the nearest region.
 std::string nowhere(const char* at) {
   const Region* nearest = nullptr;
   size_t distance = 0;
@@ -89,7 +89,7 @@ void refresh(Thread& thread) {
   thread.known.assign(block.threads.size(), 0);
 }
 
-// Whether `before`, of this block, is ordered before what the current thread does now.
+// Returns true if the access `before`, by this block, is ordered before the current access of the current thread.
 bool ordered(const Touch& before) {
   return before.epoch != epoch || before.thread == current->number || current->known[before.thread] >= before.clock;
 }
@@ -130,7 +130,7 @@ void touch(Region& region, const char* at, Access kind, const void* where) {
         static_cast<Touch&>(readers[*next]) = now;
         return;
       }
-    *next = readers.size();  // before the vector moves: `next` may point into it
+    *next = readers.size();  // before push_back, because `next` may point into the vector
     readers.push_back({now, 0});
     byte.read = now;
     return;
@@ -158,7 +158,7 @@ void access(const void* address, size_t bytes, Access kind, size_t alignment, co
   if (!region) {
     const bool library =
         at >= &__ehdr_start && at < &_end && !(at >= dynamic_shared && at < dynamic_shared + kSharedBytes + 1024);
-    if (library && kind == Access::read) return;  // constants, and the runtime's own
+    if (library && kind == Access::read) return;  // constants, and variables of the runtime
     if (library) fail(where, "writes a global variable: kernels have none");
     if (global.empty()) return;
     fail(where, "%s %zu bytes at %s", doing, bytes, nowhere(at).c_str());
@@ -187,7 +187,7 @@ void forbid_writing(const void* operand) {
 
 static void new_epoch() {
   ++epoch;
-  readers.assign(1, Reader());  // 0: none
+  readers.assign(1, Reader());  // index 0 stands for no reader
 }
 
 static void add_shared(char* first, size_t bytes, const char* name) {
@@ -229,7 +229,8 @@ void join_clocks(const std::vector<Thread*>& threads, bool whole_block) {
   }
 }
 
-// What the asynchronous proxy reads: the thread that wrote it has to have published it (PTX ISA, "fence.proxy").
+// Checks memory that the asynchronous proxy reads: its writer must have published it with a fence (PTX ISA,
+// "fence.proxy").
 void check_published(const void* address, size_t bytes) {
   if (!octet_emulated_checked) return;
   const char* at = static_cast<const char*>(address);
@@ -249,7 +250,7 @@ void mark_copy(const void* destination, size_t bytes, bool in_flight) {
   for (size_t byte = 0; byte < bytes; ++byte) region.shadow[at - region.first + byte].in_flight = in_flight;
 }
 
-// Shared addresses of 32 bits count from the dynamic part; what is static lies within 2 GiB of it, in the same library.
+// 32-bit shared addresses are offsets from the dynamic part. Static variables are within 2 GiB of it, in this library.
 u32 shared_address(const void* pointer) { return u32(static_cast<const char*>(pointer) - dynamic_shared); }
 
 void* shared_pointer(u32 address, size_t bytes, Access kind) {
@@ -266,7 +267,7 @@ void* shared_pointer(u32 address) { return dynamic_shared + int32_t(address); }
 void shared_variable(void* variable, size_t bytes) {
   for (const Region& region : shared)
     if (region.first == variable) return;
-  memset(variable, 0x5a, bytes);  // not zero before the first write
+  memset(variable, 0x5a, bytes);  // so that memory is not zero before the first write
   add_shared(static_cast<char*>(variable), bytes, "a shared variable");
 }
 
@@ -326,7 +327,7 @@ float atomic_add(float* at, float value) {
 
 }  // namespace octet_emulated
 
-// Memory that kernels may touch from now on; until one is given, any global memory is. Names it in reports.
+// Adds global memory that kernels may access; until the first call they may access any. `name` is used in reports.
 extern "C" __attribute__((visibility("default"))) void octet_emulated_region(const void* first, size_t bytes,
                                                                              const char* name) {
   octet_emulated::global.push_back({static_cast<const char*>(first), bytes, name, false, false, {}});

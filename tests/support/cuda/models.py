@@ -1,4 +1,4 @@
-"""Models compiled for a card and run on the CPU: the call plan, each launch by the shim."""
+"""Compiles models for a GPU and runs their call plans on the CPU, with an emulation of each launch."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from service.core.target import parse_target
 from tests.support.cuda.emulated import EmulatedKernel
 
 _ENTRY = 'extern "C" __global__'
-_FILLER = 0xA5  # what memory holds that nothing has written
+_FILLER = 0xA5  # the bytes of memory that was not written yet
 
 
 class CardModel:
-    """`module` in `mode`, compiled for a card; without a library of kernels, all of it is generated.
+    """`module` compiled in `mode` for a GPU. Without a kernel library, all code is generated.
 
     Attributes:
-        context: what the passes said.
-        module: what they made.
+        context: the context of the passes, with their results.
+        module: the module after the passes.
     """
 
     def __init__(
@@ -61,10 +61,13 @@ class CardModel:
         return self.context.selection.kernels
 
     def __call__(self, inputs: Sequence[Array], seed: int = 0) -> list[Array]:
-        """The outputs; `seed` permutes the blocks and threads of each launch.
+        """Returns the outputs for `inputs`.
+
+        Args:
+            seed: the seed of the order of blocks and threads in each launch.
 
         Raises:
-            DeviceFault: a kernel did what none may.
+            DeviceFault: a kernel did something that is forbidden.
         """
         arena = np.full(self.plan.arena_bytes, _FILLER, np.uint8)
         outputs = [np.zeros(shape, dtype) for shape, dtype in self.outputs]
@@ -90,7 +93,7 @@ class CardModel:
 
 
 def _joined(kernels: Mapping[str, Kernel]) -> dict[str, str]:
-    """Symbol -> a source that holds its kernel: one for all that have the same headers, which is compiled once."""
+    """Returns symbol -> source. Kernels with the same headers share one source, which is compiled once."""
     parts: dict[str, list[tuple[str, str]]] = {}
     for symbol, kernel in kernels.items():
         assert isinstance(kernel.function, DeviceFunction)

@@ -1,7 +1,7 @@
-"""Whole models on an emulated card: the real runtime and plan, kernels by their sources, in a child of its own.
+"""Runs whole models on an emulated GPU in a child process, with the real runtime and call plan.
 
-The driver's stand-in (`tests.support.emulated_card`) finds a kernel by the digest of its cubin, which NVRTC makes again
-from the same source.
+The driver's stand-in (`tests.support.emulated_card`) finds the emulation of a kernel by the digest of its cubin, which
+NVRTC compiles again from the same source.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Sample = Sequence[Array]
 
 
 def emulate(sources: Mapping[str, str], capability: str, folder: Path, *, checked: bool = True) -> None:
-    """Puts into `folder` what the driver's stand-in runs in place of each kernel.
+    """Builds in `folder` the code that the driver's stand-in runs instead of each kernel.
 
     Args:
-        sources: of the kernels, by their symbols.
-        checked: whether races in shared memory and the like end the process; slower by far.
+        sources: symbol -> source of the kernel.
+        checked: True for checks of races and other faults, which end the process. They are much slower.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for symbol, source in sources.items():
@@ -50,11 +50,11 @@ def run(
     inputs: Sequence[Array],
     capability: str | None = None,
 ) -> list[Array]:
-    """The outputs of an artifact's files for `inputs`, on a card.
+    """Returns the outputs of an artifact's files for `inputs` on a GPU.
 
     Args:
         kernels: the folder of `emulate`.
-        capability: the card's, as sm_80; None for just that which the artifact is for.
+        capability: the capability of the GPU, such as sm_80; None for that of the artifact.
     """
     described = kernels.with_name("config.json")
     described.write_bytes(canonical_json(config.to_json()))
@@ -65,14 +65,14 @@ def run(
 
 
 def run_stored(store: Path, digest: Digest, target: str, kernels: Path, samples: Sequence[Sample]) -> list[list[Array]]:
-    """The outputs of an artifact of the store in a folder, likewise, for each of `samples`."""
+    """Returns the outputs of an artifact in a store for each of `samples`, in the same way."""
     return _in_a_child(_run_stored, (store, digest), kernels, target, samples)
 
 
 def _in_a_child(
     function: Callable[..., Any], artifact: Sequence[Any], kernels: Path, target: str, samples: Sequence[Sample]
 ) -> list[list[Array]]:
-    """`function(*artifact, folder, samples)`, arrays as files of a folder both ways."""
+    """Calls `function(*artifact, folder, samples)` in a child process. Arrays are passed as files in a folder."""
     folder = Path(tempfile.mkdtemp(dir=kernels.parent))
     given = [_saved(folder / f"in-{number}", sample) for number, sample in enumerate(samples)]
     environment = emulated_card.environment(_driver(), kernels, cards=_card(target))
@@ -102,12 +102,12 @@ def _answers(model: runtime.Model, folder: str, samples: Sequence[Sequence[str]]
 
 
 def _card(target: str) -> str:
-    """`8.0` of `cuda-sm_80`, and of `sm_80`."""
+    """Converts `cuda-sm_80` or `sm_80` to `8.0`."""
     digits = target.removeprefix("cuda-").removeprefix("sm_")
     return f"{digits[:-1]}.{digits[-1]}"
 
 
 @cache
 def _driver() -> Path:
-    """Compiled once in a process."""
+    """Builds the driver's stand-in, once per process, and returns its folder."""
     return emulated_card.build_driver(Path(tempfile.mkdtemp(prefix="octet-driver-")))

@@ -1,7 +1,7 @@
-"""Instructions of PTX that appear in inline assembly, as C++ for the CPU.
+"""Translates the PTX instructions of inline assembly to C++ for the CPU.
 
-Each is written from the PTX ISA's text; what is not in this table is an error that names it. Registers are C++
-variables of their width: `unsigned`, `unsigned long long`, `unsigned short`, `float`, or `bool` for predicates.
+Each translation follows the text of the PTX ISA. Instructions that are not in this table raise an error. Registers are
+C++ variables of their width: `unsigned`, `unsigned long long`, `unsigned short`, `float`, or `bool` for predicates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SIGNED = {"8": "signed char", "16": "short", "32": "int", "64": "long long"}
 
 @dataclass(frozen=True)
 class Operand:
-    """A register or constant (`text`, C++), a vector `{…}` of those, or an address `[text + offset]`."""
+    """A register or constant (`text` is C++), a vector `{…}` of them, or an address `[text + offset]`."""
 
     text: str
     vector: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ def _instruction(pattern: str, operands: int) -> Callable[[Handler], Handler]:
 
 
 def statement(opcode: str, operands: Operands) -> str:
-    """The C++ statement of one instruction without its guard."""
+    """Returns the C++ statement for one instruction without its guard predicate."""
     for pattern, count, handler in _INSTRUCTIONS:
         if (match := pattern.fullmatch(opcode)) and len(operands) in {count, count or len(operands)}:
             return handler(match, operands)
@@ -52,14 +52,14 @@ def statement(opcode: str, operands: Operands) -> str:
 
 
 def _type(ptx: str) -> str:
-    """The C++ type of `u32`, `s8`, `b64`, `f32`."""
+    """Returns the C++ type for a PTX type such as `u32`, `s8`, `b64` or `f32`."""
     if ptx == "f32":
         return "float"
     return (_SIGNED if ptx[0] == "s" else _WIDTHS)[ptx[1:]]
 
 
 def _as(ptx: str, text: str) -> str:
-    """`text` read as that type; float registers may hold bits and the other way round."""
+    """Returns an expression that reads `text` as a type. Float registers may contain bits, and the reverse."""
     return f"{_EMULATED}read<{_type(ptx)}>({text})"
 
 
@@ -107,7 +107,7 @@ def _wgmma(match: re.Match[str], operands: Operands) -> str:
 
 @_instruction(r"wgmma\.fence\.sync\.aligned", 0)
 def _wgmma_fence(match: re.Match[str], operands: Operands) -> str:
-    return ";"  # registers are of the fiber that writes them
+    return ";"  # nothing to do: registers belong to the fiber that writes them
 
 
 @_instruction(r"wgmma\.commit_group\.sync\.aligned", 0)
@@ -187,7 +187,7 @@ def _warp(match: re.Match[str], operands: Operands) -> str:
 
 @_instruction(r"membar\.(cta|gl|sys)|fence(\.sc|\.acq_rel)?\.(cta|gpu|sys)", 0)
 def _fence(match: re.Match[str], operands: Operands) -> str:
-    return ";"  # fibers see each other's writes at once
+    return ";"  # nothing to do: fibers see each other's writes at once
 
 
 @_instruction(r"prefetch\.global\.L[12](::evict_last|::evict_normal)?", 1)
@@ -243,7 +243,7 @@ _BINARY = {"add": "+", "sub": "-", "mul.lo": "*", "and": "&", "or": "|", "xor": 
 @_instruction(r"(add|sub|mul\.lo)\.([us](?:16|32|64))|(and|or|xor)\.(b(?:16|32|64))", 3)
 def _integer(match: re.Match[str], operands: Operands) -> str:
     name, ptx = (match[1], match[2]) if match[1] else (match[3], match[4])
-    unsigned = "u" + ptx[1:]  # it wraps
+    unsigned = "u" + ptx[1:]  # unsigned arithmetic wraps
     left, right = (_as(unsigned, operand.text) for operand in operands[1:])
     return _set(operands[0], f"({_type(unsigned)})({left} {_BINARY[name]} {right})")
 
@@ -344,13 +344,13 @@ def _integer_to_integer(match: re.Match[str], operands: Operands) -> str:
 
 
 def _extended(ptx: str, value: str) -> str:
-    """What a register wider than the type gets: extended by its sign or zeros (no register has 8 bits)."""
+    """Extends a value by its sign or with zeros to the width of the register, which has at least 16 bits."""
     return f"(unsigned)({value})" if ptx[1:] in ("8", "16") else f"({_type('u' + ptx[1:])})({value})"
 
 
 @_instruction(r"cvt\.pack\.sat\.([us](?:8|16))\.s32(\.b32)?", 0)
 def _pack(match: re.Match[str], operands: Operands) -> str:
-    """`d = sat(a), sat(b)`, b lowest; with c, of 8 bits, c's low half above them."""
+    """Packs `sat(b)` into the lowest bits of d and `sat(a)` above it. For 8 bits, c's low half comes above both."""
     narrow, width = f"u{match[1][1:]}", int(match[1][1:])
     if len(operands) != (4 if width == 8 else 3) or bool(match[2]) != (width == 8):
         raise UnknownDeviceCode(f"{match[0]} with {len(operands)} operands has no emulation")

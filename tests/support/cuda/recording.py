@@ -1,9 +1,9 @@
-"""What the kernels' tests launch, kept for a card: a plugin of pytest, and what reads its folder.
+"""Records the launches of kernel tests, to repeat them on a real GPU: a pytest plugin, and a reader of its folder.
 
     pytest -p tests.support.cuda.recording --record-launches=FOLDER tests/unit/compiler/kernels/cuda
 
-Each distinct launch without a fault is kept once: its kernel's source, its sizes, and the bytes of its operands before
-and after. The same test in another process, or another test of the same launch, adds nothing.
+Each distinct launch without a fault is recorded once: the kernel's source, the launch parameters, and the bytes of the
+operands before and after. Another process or another test with the same launch adds nothing.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _ANY_NAME = "OCTET_KERNEL"
 
 @dataclass(frozen=True)
 class Recorded:
-    """A launch.
+    """A recorded launch.
 
     Attributes:
-        test: that made it.
-        symbol: of the kernel, by what its source says.
-        source: in which the kernel is called `OCTET_KERNEL`.
-        capability: that the emulation had, as 80.
-        before, after: files with the bytes of each operand.
+        test: the test that made it.
+        symbol: the kernel's symbol, derived from the digest of its source.
+        source: the source, in which the kernel is called `OCTET_KERNEL`.
+        capability: the emulated compute capability as an integer, such as 80.
+        before, after: files with the bytes of each operand before and after the launch.
     """
 
     test: str
@@ -61,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def recorded(folder: Path) -> list[Recorded]:
-    """In an order that does not depend on which process was faster."""
+    """Reads the launches in a folder, in an order that does not depend on the timing of the tests."""
     found = [json.loads(path.read_text()) for path in sorted(folder.glob("*.launch"))]
     return sorted((_read(folder, each) for each in found), key=lambda each: (each.test, each.symbol))
 
@@ -88,7 +88,7 @@ def _read(folder: Path, told: dict[str, object]) -> Recorded:
 
 def _keep(folder: Path, launched: emulated.Launched) -> None:
     source = launched.source
-    if _ANY_NAME not in source:  # one of several, which are named
+    if _ANY_NAME not in source:  # the source names its kernels
         source = source.replace(launched.symbol, _ANY_NAME)
     symbol = f"octet_{hashlib.sha256(source.encode()).hexdigest()[:32]}"
     _write(folder / f"{symbol}.cu", source.encode())
@@ -114,7 +114,7 @@ def _blobs(folder: Path, values: Sequence[bytes]) -> list[str]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, beside processes that write the same."""
+    """Writes a file atomically, because other processes may write the same file."""
     if path.exists():
         return
     mine = path.with_suffix(f".{os.getpid()}")

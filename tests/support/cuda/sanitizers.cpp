@@ -1,5 +1,5 @@
-// What code calls that gcc has instrumented: with -fsanitize=thread every load and store of memory that others can see,
-// with -fsanitize=undefined what it finds. Both runtimes of gcc stay out: these are ours.
+// The functions that gcc's instrumentation calls: with -fsanitize=thread for every load and store of memory that other
+// threads can access, with -fsanitize=undefined for every finding. They replace gcc's runtimes.
 #include "runtime.hpp"
 
 using octet_emulated::Access;
@@ -24,7 +24,7 @@ extern "C" void __tsan_read_range(void* at, size_t bytes) { access(at, bytes, Ac
 extern "C" void __tsan_write_range(void* at, size_t bytes) { access(at, bytes, Access::write, 1, OCTET_HERE); }
 
 namespace {
-struct Place {  // what each of the handlers' descriptions begins with
+struct Place {  // the first members of the data that each handler gets
   const char* file;
   uint32_t line, column;
 };

@@ -1,4 +1,4 @@
-// Blocks one after the other; the threads of a block as fibers, in an order that a seed permutes.
+// Runs blocks one after another. The threads of a block are fibers, whose order depends on a seed.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ dim3 blockDim, gridDim;
 
 namespace octet_emulated {
 
-alignas(1024) char dynamic_shared[kSharedBytes + 1024];  // a kernel's own begins at the alignment that it declares
+alignas(1024) char dynamic_shared[kSharedBytes + 1024];  // the kernel's part begins at its declared alignment
 Block block;
 Thread* current;
 u32 dynamic_bytes;
@@ -27,14 +27,14 @@ constexpr size_t kGuardBytes = 4096;
 
 void* scheduler_stack;
 char* stacks;
-u64 random_state;  // 0: in order
+u64 random_state;  // 0 for the natural order
 std::string problem;
 bool failed;
 void (*kernel)(void* const*);
 void* const* kernel_operands;
 std::mutex one_launch;
 
-// Callee-saved registers stay on the stack that is left: saves its pointer in *from, goes on with `to`.
+// Switches to another stack: pushes the callee-saved registers, saves the stack pointer in *from, continues at `to`.
 extern "C" void octet_emulated_switch(void** from, void* to);
 asm(R"(
 .text
@@ -60,7 +60,7 @@ octet_emulated_switch:
 .size octet_emulated_switch, .-octet_emulated_switch
 )");
 
-// Of one launch: each fiber's stack above a page that faults.
+// The stacks of one launch. Below each fiber's stack is an inaccessible page.
 class Stacks {
  public:
   explicit Stacks(u32 count) : bytes_(count * (kGuardBytes + kStackBytes)) {
@@ -109,11 +109,11 @@ void prepare(Thread& thread, u32 number) {
   thread.held.clear();
   thread.writes = thread.published = 0;
   void** top = reinterpret_cast<void**>(thread.stack + kStackBytes);
-  top[-2] = reinterpret_cast<void*>(run_thread);  // where the switch returns to; six registers below
+  top[-2] = reinterpret_cast<void*>(run_thread);  // return address of the switch; six registers are below
   thread.stack_pointer = top - 8;
 }
 
-// Where the threads that never went on stand: one of each kind.
+// Describes a deadlock: where the threads wait, with one example for each place.
 std::string standstill() {
   std::string text = "the block stands still: ";
   std::vector<std::pair<std::string, std::pair<const Thread*, u32>>> groups;
@@ -143,9 +143,9 @@ void run_block() {
     prepare(block.threads[number], number);
     block.ready.push_back(&block.threads[number]);
   }
-  memset(dynamic_shared, 0xa5 ^ int(random_state), sizeof dynamic_shared);  // what is not written first is not zero
+  memset(dynamic_shared, 0xa5 ^ int(random_state), sizeof dynamic_shared);  // so that unwritten memory is not zero
   begin_block();
-  size_t first = 0;  // of `ready`, in order
+  size_t first = 0;  // index of the next thread in `ready`
   while (first < block.ready.size() && !failed) {
     if (random_state) std::swap(block.ready[first], block.ready[first + next_random() % (block.ready.size() - first)]);
     current = block.ready[first++];
@@ -230,7 +230,7 @@ void fail(const void* where, const char* text, ...) {
   __builtin_unreachable();
 }
 
-// The barrier of `bar.sync`: passed when `threads` of the block (0: all) have come.
+// Arrives at the barrier of `bar.sync`, which opens when `threads` threads of the block (0: all) have arrived.
 static Barrier& arrive(u32 number, u32 threads, int line, const char* name) {
   if (number >= kBarriers) fail(nullptr, "waits at barrier %u: a block has %u", number, kBarriers);
   const u32 all = block.threads.size(), expected = threads ? threads : all;
@@ -242,7 +242,7 @@ static Barrier& arrive(u32 number, u32 threads, int line, const char* name) {
     barrier.line = line;
     barrier.votes = 0;
   }
-  // Of a barrier that says how many threads it is for, producers and consumers come from different lines.
+  // At a barrier with an explicit number of threads, producers and consumers arrive from different lines.
   if (barrier.expected != expected || (!threads && barrier.line != line))
     fail(nullptr,
          "waits at %s of line %d (%u threads), where %s waits at one of line %d (%u threads): barrier divergence", name,
@@ -273,7 +273,7 @@ u32 block_vote(Vote kind, bool predicate, int line) {
   Barrier& barrier = arrive(0, 0, line, "a barrier with a vote");
   barrier.votes += predicate;
   pass(barrier, line, "a barrier with a vote");
-  // Nobody passes the next one before all have read this result: it needs every thread.
+  // The next barrier needs every thread, so it cannot change the result before all threads have read it.
   if (kind == Vote::ballot) return barrier.result;
   return kind == Vote::all ? barrier.result == block.threads.size() : barrier.result > 0;
 }
@@ -285,10 +285,10 @@ extern "C" const uint32_t octet_emulated_kernel_count;
 
 #define OCTET_EXPORT extern "C" __attribute__((visibility("default")))
 
-// The order of blocks and threads from now on; 0: as they are numbered.
+// Sets the seed of the order of blocks and threads; 0 for the order of their numbers.
 OCTET_EXPORT void octet_emulated_schedule(uint64_t seed) { octet_emulated::random_state = seed; }
 
-// Runs one launch to its end. `operands`: the kernel's pointers, in order. Returns 0, or 1 with words in `problem`.
+// Runs one launch. `operands` are the kernel's pointers, in order. Returns 0, or 1 with a message in `problem`.
 OCTET_EXPORT int32_t octet_emulated_launch(const char* symbol, const uint32_t grid[3], const uint32_t threads[3],
                                            uint32_t shared_bytes, void* const* operands, char* said,
                                            size_t said_bytes) {

@@ -1,12 +1,12 @@
-"""CUDA C++ of one translation unit, as C++ for the CPU: what a header cannot do.
+"""Translates one unit of CUDA C++ to C++ for the CPU, for the parts of CUDA that a header cannot provide.
 
-The text is preprocessed first (`__CUDA_ARCH__` and so on are defined), so that only what the device would compile is
-looked at. Then:
+The text has to be preprocessed with `__CUDA_ARCH__` and the like, so that it contains only code for the device. Then:
   * each `asm` statement becomes the instructions of `ptx.py`, on variables for its operands;
-  * `__shared__ T name[n];` becomes a static variable that is made known to the runtime, `extern __shared__ T name[];` a
-    pointer into the dynamic part;
-  * a table of the kernels (`extern "C" __global__`) follows, by which the runtime calls them.
-Lines stay where they were.
+  * `__shared__ T name[n];` becomes a static variable that is registered with the runtime, and
+    `extern __shared__ T name[];` becomes a pointer into the dynamic part;
+  * a table of the kernels (`extern "C" __global__`) is appended, through which the runtime calls them.
+
+Line numbers do not change.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _KERNEL = re.compile(
 _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"')
 _CONSTRAINTS = {"r": "unsigned", "l": "unsigned long long", "h": "unsigned short", "f": "float"}
 _TYPES = {"b16": "h", "u16": "h", "s16": "h", "b32": "r", "u32": "r", "s32": "r", "b64": "l", "u64": "l", "s64": "l"}
-_DEFAULT_ALIGNMENT = 16  # all that dynamic shared memory has unless its declaration asks for more
+_DEFAULT_ALIGNMENT = 16  # the alignment of dynamic shared memory unless its declaration requires more
 
 
 def translate(preprocessed: str) -> str:
-    """Raises UnknownDeviceCode where there is something that has no emulation."""
+    """Translates a preprocessed source. Raises UnknownDeviceCode if it uses a feature that the emulation lacks."""
     text, alignment = _shared_variables(_assembly(preprocessed))
     return text + _table(preprocessed) + f'\nextern "C" const unsigned octet_emulated_alignment = {alignment};\n'
 
@@ -57,7 +57,7 @@ def _shared_variables(text: str) -> tuple[str, int]:
             return _keep_lines(match[0], made)
         for asked in _ALIGNED.findall(declared["type"]):
             if not asked.isdecimal():
-                raise UnknownDeviceCode(f"the alignment {asked} of dynamic shared memory is no literal")
+                raise UnknownDeviceCode(f"the alignment {asked} of dynamic shared memory is not a literal")
             alignments.append(int(asked))
         element = _ALIGNED.sub("", declared["type"]).strip()
         pointer = f"{element}* const {name} = ({element}*)(::octet_emulated::dynamic_shared + octet_shared_alignment);"
@@ -101,7 +101,7 @@ def _assembly(text: str) -> str:
 
 
 def _closing(text: str, opening: int) -> int:
-    """Behind the parenthesis that closes the one at `opening`; strings may hold others."""
+    """Returns the index after the parenthesis that closes the one at `opening`. Ignores parentheses in strings."""
     depth, at = 0, opening
     while at < len(text):
         if literal := _LITERAL.match(text, at):
@@ -115,7 +115,7 @@ def _closing(text: str, opening: int) -> int:
 
 
 def _sections(inside: str) -> list[str]:
-    """Text, outputs, inputs and clobbers."""
+    """Splits an asm statement into its text, outputs, inputs and clobbers."""
     parts, depth, start, at = [], 0, 0, 0
     while at < len(inside):
         if literal := _LITERAL.match(inside, at):
@@ -130,7 +130,7 @@ def _sections(inside: str) -> list[str]:
 
 
 def _operands(section: str) -> Iterator[tuple[str, str]]:
-    """`"constraint"(expression), …`"""
+    """Yields the constraint and the expression of each operand in `"constraint"(expression), …`."""
     rest = section.strip()
     while rest:
         literal = _LITERAL.match(rest)
@@ -173,7 +173,7 @@ def _kind(constraint: str) -> str:
 
 
 def _instructions(code: str, registers: list[str], prefix: str) -> str:
-    """PTX, `;` between instructions, `{}` around scopes, as C++ statements."""
+    """Translates PTX to C++ statements. Instructions are separated by `;`, and scopes are in `{}`."""
     code = re.sub(r"/\*.*?\*/|//[^\n]*", " ", code, flags=re.DOTALL)
     code = re.sub(r"%(\d+)", lambda match: _numbered(registers, int(match[1])), code.replace("%%", "%"))
     written = []
@@ -206,7 +206,7 @@ def _instruction(text: str, prefix: str) -> str:
 
 
 def _split(rest: str) -> list[str]:
-    """At commas outside braces and brackets."""
+    """Splits operands at commas outside of braces and brackets."""
     parts = re.findall(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*", rest.strip())
     return [part.strip() for part in parts]
 
@@ -222,7 +222,7 @@ def _operand(text: str, prefix: str) -> Operand:
 
 
 def _local(name: str, prefix: str) -> str:
-    """A register's variable, or a constant as C++ writes it."""
+    """Returns the C++ variable of a register, or a constant in C++ syntax."""
     if name.startswith(prefix):
         return name
     if single := re.fullmatch(r"0[fF]([0-9a-fA-F]{8})", name):

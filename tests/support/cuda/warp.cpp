@@ -1,5 +1,5 @@
-// What the lanes of a warp do together. Fragments are laid out as the PTX ISA documents them (sections "Matrix
-// Fragments for mma" and "ldmatrix"); tests/unit/support/cuda proves them by matrix products.
+// Operations of all lanes of a warp. Fragments have the layout of the PTX ISA (sections "Matrix Fragments for mma" and
+// "ldmatrix"); tests/unit/support/cuda checks them with matrix products.
 #include "runtime.hpp"
 
 namespace octet_emulated {
@@ -8,12 +8,12 @@ namespace {
 
 Thread* lane_of(Thread& thread, u32 lane) { return &block.threads[thread.number / kLanes * kLanes + lane]; }
 
-u32 present(const Thread& thread) {  // lanes that this warp has
+u32 present(const Thread& thread) {  // mask of the lanes that this warp has
   const u32 left = block.threads.size() - thread.number / kLanes * kLanes;
   return left >= kLanes ? kWholeWarp : (1u << left) - 1;
 }
 
-struct Exchange {  // of one lane
+struct Exchange {  // the arguments of one lane
   u32 value, other, width;
   u32 result;
 };
@@ -29,7 +29,7 @@ void each(u32 mask, Function function) {
     if (mask >> lane & 1) function(lane);
 }
 
-// PTX ISA, shfl.sync; a width stands for its operand c.
+// PTX ISA, shfl.sync. The operand c is given as a width.
 template <Shuffle kind>
 void perform_shuffle(Thread* const* lanes, u32 mask) {
   each(mask, [&](u32 lane) {
@@ -89,7 +89,7 @@ u32 exchange(Perform perform, const char* name, u32 mask, Exchange mine, int lin
   return mine.result;
 }
 
-struct Product {  // of one lane
+struct Product {  // the arguments of one lane
   u32* d;
   const u32 *a, *b, *c;
 };
@@ -99,9 +99,10 @@ int element(u32 word, u32 byte, bool is_signed) {
   return is_signed ? int(int8_t(value)) : int(value);
 }
 
-// 8-bit elements. With group = lane / 4 and member = lane % 4, register r of a fragment holds four neighbours along k:
-//   A: row group (+ 8 for odd r of 16 rows), k = 4 member (+ 16 for r >= rows / 8);  B: column group, k = 4 member + 16
-//   r C, D: row group (+ 8 for r >= 2), column 2 member + r % 2
+// 8-bit elements. With group = lane / 4 and member = lane % 4, register r of a fragment has four neighbors along k:
+//   A:    row group (+ 8 for odd r of 16 rows), k = 4 member (+ 16 for r >= rows / 8)
+//   B:    column group, k = 4 member + 16 r
+//   C, D: row group (+ 8 for r >= 2), column 2 member + r % 2
 template <u32 rows, u32 depth, bool a_signed, bool b_signed>
 void perform_mma(Thread* const* lanes, u32) {
   constexpr u32 tall = rows / 8, deep = depth / 16;
@@ -120,26 +121,26 @@ void perform_mma(Thread* const* lanes, u32) {
     const Product& mine = of<Product>(lanes, lane);
     for (u32 each = 0; each < 2 * tall; ++each) {
       const int *left = a[lane / 4 + 8 * (each / 2)], *right = b[2 * (lane % 4) + each % 2];
-      int sum = 0;  // at most 32 products of 8 bits
+      int sum = 0;  // of at most 32 products of 8 bits
       for (u32 k = 0; k < depth; ++k) sum += left[k] * right[k];
-      mine.d[each] = mine.c[each] + u32(sum);  // without .satfinite it wraps
+      mine.d[each] = mine.c[each] + u32(sum);  // wraps, because the instruction has no .satfinite
     }
   }
 }
 
-struct Matrices {  // of one lane
+struct Matrices {  // the arguments of one lane
   u32* registers;
   u32 address;
 };
 
-// Matrix m: 8 rows of 16 bytes, from the addresses of the lanes 8 m to 8 m + 7; as 8 x 8 elements of 16 bits, lane l
-// has row l / 4, elements 2 (l % 4) and the next; transposed: column l / 4.
+// Matrix m has 8 rows of 16 bytes, at the addresses of the lanes 8 m to 8 m + 7. Seen as 8 x 8 elements of 16 bits,
+// lane l gets the elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4; if transposed, of column l / 4.
 template <u32 count, bool transposed>
 void perform_ldmatrix(Thread* const* lanes, u32) {
   uint16_t rows[count][8][8];
   Thread* const caller = current;
   for (u32 row = 0; row < 8 * count; ++row) {
-    current = lanes[row];  // whose address it is
+    current = lanes[row];  // the lane with the row's address
     const u32 address = of<Matrices>(lanes, row).address;
     if (address % 16) fail(nullptr, "ldmatrix of a row at %#x, no multiple of 16", address);
     memcpy(rows[row / 8][row % 8], shared_pointer(address, 16, Access::read), 16);
@@ -173,7 +174,7 @@ void together(Perform perform, const void* operation, const char* name, u32 mask
   mine.arguments = arguments;
   Thread* lanes[kLanes] = {};
   for (u32 step = 0; step < kLanes; ++step) {
-    const u32 other = (lane + 1 + step) % kLanes;  // in order, the next lane has not come yet
+    const u32 other = (lane + 1 + step) % kLanes;  // start with the next lane, which has most likely not arrived
     if (!(mask >> other & 1)) continue;
     Thread& thread = *(lanes[other] = lane_of(mine, other));
     if (thread.operation == operation && thread.mask == mask) continue;
