@@ -1,9 +1,9 @@
-"""What a busy neighbour does to a model's calls: `python -m benchmarks.beside_a_neighbour MODEL...`.
+"""Measures the effect of a busy neighbour on a model's calls: `python -m benchmarks.beside_a_neighbour MODEL...`.
 
 One process calls the model as fast as it can, by a bound call, on one thread and on two; the threads may run on all
-cores. A neighbour computes without end, on the last core or wherever the kernel puts it. The numbers of threads take
-turns of a tenth of a second each. Percentiles are of single calls. The last two columns compare two threads with one,
-beside the same neighbour: above 1, two threads are slower.
+cores. A neighbour process computes in an endless loop, on the last core or on any core that the kernel chooses. One and
+two threads take turns of 100 ms each. Percentiles are over single calls. The last two columns compare two threads with
+one, beside the same neighbour: above 1, two threads are slower.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from service.core.vectors import sample_inputs
 from service.runtime import load
 from service.runtime.model import Model
 
-_SETTLED_CALLS = 100  # the first ones measure how many threads each call of a kernel is worth
+_SETTLED_CALLS = 100  # in its first calls, the runtime measures how many threads each kernel is worth
 _TURN_S = 0.1
 
 
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def measured(model: Path, seconds: float) -> dict[str, dict[int, Array]]:
-    """Microseconds of each call, by neighbour and number of threads."""
+    """Returns the microseconds of each call, by neighbour and number of threads."""
     with tempfile.TemporaryDirectory() as folder:
         artifact = Path(folder, "artifact")
         command = [sys.executable, "-m", "service.cli", "compile", str(model), "--output", str(artifact), "--json"]

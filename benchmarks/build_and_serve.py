@@ -50,7 +50,7 @@ class Turns:
 
 @dataclass(frozen=True)
 class Built:
-    """A model on the server, under a name for each numerics mode."""
+    """A model that was pushed to the server under a separate name for each numerics mode."""
 
     name: str
     numerics: str
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--numerics", choices=MODES_OF["tflite"], action="append", help="default: all")
     parser.add_argument("--threads", type=int, action="append", help="default: 1")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each contender in each round")
+    parser.add_argument("--seconds", type=float, default=0.5, help="duration of each contender's turn in each round")
     arguments = parser.parse_args()
     model: Path = arguments.model
 
@@ -86,10 +86,10 @@ def main() -> None:
 
 
 def build(client: Client, model: Path, numerics: str) -> Built:
-    """Pushes the model for the first time, then again and again.
+    """Pushes the model for the first time, then repeatedly.
 
     Raises:
-        RuntimeError: the build failed, or a later push was not answered from the cache.
+        RuntimeError: the build failed, or a later push was not served from the cache.
     """
     name = f"benchmark-{numerics}"
     pushed_at_s, begun = time.time(), time.perf_counter()
@@ -141,7 +141,7 @@ def show_builds(built: Sequence[Built]) -> None:
 
 
 def show_latency(server: Server, store: Path, model: Path, built: Built, cores: Sequence[int], turns: Turns) -> None:
-    """The bare call, LiteRT, and the same call over HTTP, taking turns on the same cores."""
+    """Times the bare call, LiteRT, and the same call over HTTP, in turns on the same cores."""
     inputs = random_inputs(model)
     client_core = max(set(os.sched_getaffinity(0)) - set(cores), default=cores[-1])
     bare, peer, served, idle = "Octet, Model.run", "LiteRT, xnnpack", "Octet over HTTP, infer", "Octet over HTTP, live"
@@ -170,7 +170,7 @@ def show_latency(server: Server, store: Path, model: Path, built: Built, cores: 
 
 
 def infer_call(server: Server, name: str, inputs: Sequence[Array], core: int) -> HttpCall:
-    """A predict request whose tensors are binary both ways."""
+    """A predict request with binary tensors in both directions."""
     with Client(server.url) as client:
         names = [entry["name"] for entry in client.metadata(name)["inputs"]]
     body, json_bytes = encode_request(names, list(inputs))
@@ -179,11 +179,11 @@ def infer_call(server: Server, name: str, inputs: Sequence[Array], core: int) ->
 
 
 def check_same(outputs: Sequence[Array], infer: HttpCall) -> None:
-    """Raises RuntimeError if the server computes anything but what the bare call does."""
+    """Raises RuntimeError if the server's outputs differ from those of the bare call."""
     head, body = infer()
     served = decode_response(body, int(header(head, HEADER_LENGTH.lower().encode())))[1]
     if any(ours.tobytes() != theirs.tobytes() for ours, theirs in zip(outputs, served.values(), strict=True)):
-        raise RuntimeError("the server's answer is not that of the bare call")
+        raise RuntimeError("the server's outputs differ from those of the bare call")
 
 
 if __name__ == "__main__":

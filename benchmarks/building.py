@@ -3,9 +3,9 @@
     python -m benchmarks.building MODEL…                  # prints a table
     python -m benchmarks.building --write MODEL…          # and puts it into RESULTS.md
 
-Each model is built in each mode, on all cores, in a process whose compiler is loaded already, as a server's is:
-`cold` with nothing kept, `kernels` with the object code of an earlier build, `all` with its import and its expected
-answers too (a build for another target or with another option). Steps overlap: the oracle and the reference answer
+Each model is built in each mode, on all cores, in a process that has already loaded the compiler, like a server's:
+`cold` without any cache, `kernels` with the object code of an earlier build, `all` also with the cached import and
+expected outputs (a build for another target or with another option). Steps overlap: the oracle and the reference run
 while the model is built and linked. The peak of one core is measured in the same run, before and after.
 """
 
@@ -37,9 +37,9 @@ class Built:
     """One build.
 
     Attributes:
-        kept: what earlier builds left: `cold`, `kernels` or `all`.
-        cpu_s: of its children, on all cores.
-        steps_s: by step; what was kept is missing.
+        kept: the available results of earlier builds: `cold`, `kernels` or `all`.
+        cpu_s: processor time of its children, on all cores.
+        steps_s: seconds by step; steps that were served from a cache are missing.
     """
 
     model: str
@@ -55,7 +55,7 @@ class Built:
 
 
 class _Silent:
-    """A `Progress` that is discarded."""
+    """A `Progress` that discards everything."""
 
     def stage(self, stage: object, fraction: float = 0.0) -> None: ...
 
@@ -65,7 +65,7 @@ class _Silent:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", type=Path, nargs="*")
-    parser.add_argument("--rounds", type=int, default=3, help="of which the fastest of each build counts")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds; the fastest of each build counts")
     parser.add_argument("--write", action="store_true", help="put the table into RESULTS.md")
     parser.add_argument("--peak", action="store_true", help="only print the peak of one core in GMAC/s")
     arguments = parser.parse_args()
@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def report(models: list[Path], rounds: int) -> str:
-    """The table, and what it was measured on."""
+    """Returns the table, and the machine it was measured on."""
     peaks = [_peak_elsewhere()]
     built = [one for model in models for mode in MODES for one in _fastest(model, mode, rounds)]
     peaks.append(_peak_elsewhere())
@@ -110,7 +110,7 @@ def _fastest(model: Path, mode: str, rounds: int) -> Iterator[Built]:
 
 
 def built(model: Path, mode: str, kept: str, directory: Path) -> Built:
-    """Builds `model` with what earlier builds left in `directory`, as far as `kept` says."""
+    """Builds `model` with the results of earlier builds in `directory` that `kept` allows."""
     from service.cache import OciLayout
     from service.compiler.build.pipeline import CompileRequest, compile_model
     from service.compiler.sandbox import Access, Limits, run_child
@@ -140,7 +140,7 @@ def built(model: Path, mode: str, kept: str, directory: Path) -> Built:
 
 
 def peak() -> float:
-    """Multiply-accumulates of one core, in thousands of millions a second; the fastest of some calls."""
+    """Returns the multiply-accumulates of one core in GMAC/s; the fastest of several calls counts."""
     from benchmarks.peak.instructions import named
     from benchmarks.peak.loops import Loop, prepare_threads
 
@@ -155,7 +155,7 @@ def peak() -> float:
 
 
 def _peak_elsewhere() -> float:
-    """`peak`, in a process of its own: it pins itself to a core."""
+    """Runs `peak` in a separate process, which pins itself to a core."""
     command = [sys.executable, "-m", "benchmarks.building", "--peak"]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 

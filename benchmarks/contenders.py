@@ -1,7 +1,7 @@
-"""The runtimes that are compared. Each is loaded in a process of its own, pinned before anything is imported there.
+"""The runtimes that are compared. Each is loaded in its own process, which is pinned before it imports anything.
 
-One call is one inference on inputs that were handed over before: of Octet, `Model.run`; of LiteRT, `invoke`, without
-copying inputs in and outputs out; of stock TVM, the virtual machine's function.
+One call is one inference on inputs that were bound before: for Octet, `Model.run`; for LiteRT, `invoke`, without
+copying inputs in and outputs out; for stock TVM, the virtual machine's function.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Contender(Protocol):
     """A model under one framework, as a value that can be sent to another process."""
 
     def load(self, inputs: Sequence[Array], threads: int) -> tuple[Call, Outputs]:
-        """Loads a model. Returns a function that runs one inference, and one that returns the outputs of the last."""
+        """Loads a model. Returns a function that runs one inference, and one that returns the last outputs."""
 
 
 @dataclass(frozen=True)
 class LiteRT:
-    """`reference` for its reference kernels; otherwise its default, which on a CPU is XNNPACK."""
+    """LiteRT: its reference kernels if `reference` is true; otherwise its default delegate, which is XNNPACK on a CPU."""
 
     model: Path
     reference: bool = False
@@ -95,10 +95,10 @@ class StockTVM:
 
 
 class Running:
-    """A contender in its process; a `measure.Timed`. Raises RuntimeError, with the trace, if it cannot be loaded.
+    """A contender in its process; a `measure.Timed`. Raises RuntimeError with the traceback if it cannot be loaded.
 
     Attributes:
-        outputs: what it computes for the inputs.
+        outputs: its results for the inputs.
     """
 
     def __init__(self, contender: Contender, inputs: Sequence[Array], cores: Sequence[int]) -> None:
@@ -164,7 +164,7 @@ def _serve(connection: Connection, contender: Contender, inputs: Sequence[Array]
 
 
 def random_inputs(model: Path) -> list[Array]:
-    """Inputs for a TFLite model, over the whole range of their type; always the same ones."""
+    """Returns inputs for a TFLite model, over the whole range of their type. They are the same on every call."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     interpreter = Interpreter(str(model), experimental_op_resolver_type=OpResolverType.BUILTIN_REF)

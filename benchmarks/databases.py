@@ -2,11 +2,11 @@
 
     python -m benchmarks.databases                                    # two workers, 1,000 builds, three rounds
     python -m benchmarks.databases --workers 4 --queued 20000         # with more that wait
-    python -m benchmarks.databases --postgresql postgresql://…        # a server that is there, and an empty database
+    python -m benchmarks.databases --postgresql postgresql://…        # an existing server, and an empty database
 
 The workers are processes, which do nothing between a claim and its end. Both engines write to the same disk, and
-answer when what they wrote is on it. PostgreSQL's own pgbench runs the same statements on the same server. Without
-`--postgresql` a server is started from the system's packages.
+respond when the data is on it. PostgreSQL's own pgbench runs the same statements on the same server. Without
+`--postgresql`, a server is started from the system's packages.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ ARTIFACT = digest_of(b"artifact")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--builds", type=int, default=1000, help="that are claimed and finished in each round")
-    parser.add_argument("--queued", type=int, default=0, help="that wait behind them, and are not done")
+    parser.add_argument("--builds", type=int, default=1000, help="builds that are claimed and finished in each round")
+    parser.add_argument("--queued", type=int, default=0, help="further queued builds, which are not claimed")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--postgresql", metavar="URL")
     parser.add_argument("--work", nargs=2, metavar=("URL", "BUILDS"), help=argparse.SUPPRESS)
@@ -64,7 +64,7 @@ def urls_of(postgresql: str | None) -> Iterator[dict[str, str]]:
 
 
 def _round(url: str, name: str, count: int, queued: int, workers: int) -> float:
-    """Builds per second, from when all workers are ready until the last has ended."""
+    """Returns the builds per second, from when all workers are ready until the last has ended."""
     database = Database(url)
     database.migrate()
     builds = BuildStore(database)
@@ -84,14 +84,14 @@ def _round(url: str, name: str, count: int, queued: int, workers: int) -> float:
         worker.communicate()
         assert worker.returncode == 0
     took_s = time.perf_counter() - begin_s
-    while (left := builds.claim("sweeper", _LEASE_S)) is not None:  # the next round begins with an empty queue
+    while (left := builds.claim("sweeper", _LEASE_S)) is not None:  # the next round must begin with an empty queue
         builds.finish(left, artifact=ARTIFACT)
     database.close()
     return count // workers * workers / took_s
 
 
 def _peer(url: str, name: str, count: int, workers: int) -> float | None:
-    """The same by pgbench, without Python in it."""
+    """Returns the rate of the same statements by pgbench, without Python."""
     database = Database(url)
     builds = BuildStore(database)
     for number in range(count):
@@ -105,7 +105,7 @@ def _peer(url: str, name: str, count: int, workers: int) -> float | None:
 
 def _work(url: str, count: int) -> None:
     builds = BuildStore(Database(url))
-    builds.any_to_claim(_LEASE_S)  # connects
+    builds.any_to_claim(_LEASE_S)  # opens the connection
     print("ready", flush=True)
     sys.stdin.readline()
     for _ in range(count):

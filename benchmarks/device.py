@@ -1,10 +1,11 @@
-"""What `benchmarks/device.sh` runs on a board: Octet beside its peers on the same files, one inference at a time.
+"""The benchmark that `benchmarks/device.sh` runs on a board: Octet and its peers on the same files, one inference at a
+time.
 
     python -m benchmarks.device FOLDER           # prints a table, and puts it into ARM.md
 
-Wants nothing but Octet's runtime, and of the peers those that are installed. A framework has a process to itself for
-each turn, with as many cores as threads, the fast ones first. Turns alternate; a figure is the least of the turns'
-medians, since all that disturbs a call makes it longer. Peers' threads are the number asked, at their best settings
+Needs only Octet's runtime, and the peers that are installed. In each turn, one framework has a process to itself, with
+as many cores as threads, the fast ones first. Turns alternate. A figure is the minimum of the turns' medians, because
+every disturbance makes a call longer. Peers use the requested number of threads, at their best settings
 (`contest.frameworks`).
 """
 
@@ -31,7 +32,8 @@ from service.core.target import detect_host
 
 _PAGE = Path(__file__).parent / "ARM.md"
 _BEGIN, _END = "<!-- measured: written by benchmarks.device, from here -->", "<!-- measured: to here -->"
-# By module of `contest.frameworks`: the name, what has to be installed, and the file it runs.
+# By module of `contest.frameworks`: the framework's name, the package that must be installed, and the file that it
+# runs.
 _FRAMEWORKS = {
     "octet": ("Octet", "service", ".octet"),
     "litert": ("LiteRT", "ai_edge_litert", ".tflite"),
@@ -42,11 +44,11 @@ _WARM_S = 0.2
 
 @dataclass(frozen=True)
 class Turn:
-    """What one process measured.
+    """The measurement of one process.
 
     Attributes:
-        median_s: of the calls.
-        info: what the framework says of itself.
+        median_s: the median time of its calls.
+        info: the framework's own description of itself.
     """
 
     median_s: float
@@ -75,7 +77,7 @@ def main() -> None:
 
 
 def take_turn(job: Job, seconds: float) -> Turn:
-    """Here, on the job's cores."""
+    """Takes a turn in this process, on the job's cores."""
     os.sched_setaffinity(0, job.cores)
     loaded = framework(job.framework).load(job)
     _times(loaded.call, _WARM_S)
@@ -106,7 +108,9 @@ def _rows(artifact: Path, counts: list[int], rounds: int, seconds: float) -> lis
 
 
 def _turn(name: str, artifact: Path, threads: int, seconds: float) -> list[Turn]:
-    """In a process of its own. None where the framework is not installed, has no such file, or fails, which is said."""
+    """Takes a turn in a separate process. Prints why, and returns nothing, if the framework is not installed, has no
+    such file, or fails.
+    """
     _, module, suffix = _FRAMEWORKS[name]
     path = artifact.with_suffix(suffix)
     if find_spec(module) is None or not path.exists():

@@ -1,4 +1,4 @@
-"""From the records of a run to figures: medians over rounds, shares of the peak, the fastest contestant."""
+"""Computes figures from the records of a run: medians over rounds, shares of the peak, the fastest contestant."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Figure:
     """A contestant's times for one call.
 
     Attributes:
-        median_ms: the median of the medians of the rounds that count: those with a quiet turn, or all if none has.
-        min_ms: the fastest call of these.
-        low_ms, high_ms: the lowest and highest median of one of these.
-        disturbed: rounds without a quiet turn.
+        median_ms: the median of the medians of the counted rounds: those with a quiet turn, or all if none has one.
+        min_ms: the fastest call of these rounds.
+        low_ms, high_ms: the lowest and highest median of these rounds.
+        disturbed: number of rounds without a quiet turn.
     """
 
     median_ms: float
@@ -33,17 +33,19 @@ class Figure:
 
     @property
     def text(self) -> str:
-        """In milliseconds, with a star where most rounds were disturbed."""
+        """Returns the median in milliseconds, with a star if most rounds were disturbed."""
         return milliseconds(self.median_ms) + ("*" if 2 * self.disturbed > self.rounds else "")
 
 
 def milliseconds(value: float) -> str:
-    """With three significant digits or more."""
+    """Formats a value with three significant digits or more."""
     return f"{value:.4f}" if value < 0.1 else f"{value:.3f}" if value < 1 else f"{value:.2f}"
 
 
 def figure_of(rounds: Iterable[Sequence[Turn]], quiet_cpus: float) -> Figure:
-    """Each round is its attempts, of which the least disturbed one counts (a quiet one is the last)."""
+    """Computes a figure. Each round is a list of attempts, of which the least disturbed one counts (a quiet one is the
+    last).
+    """
     best = [min(attempts, key=lambda turn: turn.other_cpus) for attempts in rounds]
     quiet = [turn for turn in best if turn.other_cpus <= quiet_cpus]
     medians = [turn.median_ms for turn in quiet or best]
@@ -59,7 +61,7 @@ def figure_of(rounds: Iterable[Sequence[Turn]], quiet_cpus: float) -> Figure:
 
 @dataclass
 class Results:
-    """The records of a run, to be asked for figures."""
+    """Computes figures from the records of a run."""
 
     run: Run | None = None
     models: dict[str, Model] = field(default_factory=dict)
@@ -92,12 +94,14 @@ class Results:
         return figure_of(rounds.values(), self.run.quiet_cpus) if rounds else None
 
     def peak_gmacs(self, model: str, threads: int, contestant: str = PEAK) -> float | None:
-        """GMAC/s of the loop while the model took its turns. Its fastest call counts: it is a limit, not a habit."""
+        """Returns the GMAC/s of the loop while the model took its turns. Its fastest call counts, because it is a
+        limit.
+        """
         figure, entry = self.figure(model, contestant, threads), self.entries.get((model, contestant, threads))
         return entry.info["macs"] / figure.min_ms / 1e6 if figure and entry else None
 
     def limit_ms(self, model: str, threads: int) -> float | None:
-        """The time that the model would take at the peak."""
+        """Returns the time that the model would take at the peak."""
         peak = self.peak_gmacs(model, threads)
         return self.models[model].macs / peak / 1e6 if peak else None
 
@@ -112,6 +116,6 @@ class Results:
         return min(found, key=lambda pair: pair[1].median_ms, default=None)
 
     def times_faster(self, model: str, contestant: str, threads: int, fp32: bool = False) -> float | None:
-        """The fastest peer's time over the contestant's."""
+        """Returns the fastest peer's time divided by the contestant's."""
         figure, peer = self.figure(model, contestant, threads), self.fastest_peer(model, threads, fp32)
         return peer[1].median_ms / figure.median_ms if figure and peer else None

@@ -1,12 +1,12 @@
-"""How close float layers come to what the instructions can do on one core, in float32 and in bfloat16.
+"""Measures the share of the instructions' peak that float layers reach on one core, in float32 and in bfloat16.
 
     python -m benchmarks.float_share              # two minutes; prints a table
     python -m benchmarks.float_share --rounds 5
 
 Each layer is compiled as a model of its own for this machine's best target, or for that with bfloat16, and takes turns
-with the loops of the two instructions (`peak`). Of all, the fastest call counts. A call's overhead, some microseconds,
-is the layer's; so is the conversion of its operands. Shares are of the peak that was measured in the same run. Where
-the CPU has no bfloat16, its columns are left out.
+with the loops of the two instructions (`peak`). The fastest call of each counts. A layer's time includes the overhead
+of a call, some microseconds, and the conversion of its operands. Shares refer to the peak that was measured in the same
+run. If the CPU has no bfloat16, its columns are left out.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from service.core.signature import ModelSignature, TensorSpec, datatype_of
 from service.core.target import detect_host, parse_target
 from service.runtime import load_files
 
-SECONDS = 0.25  # of a turn
-WANTED = 0.75  # of the peak
+SECONDS = 0.25  # duration of a turn
+WANTED = 0.75  # the required share of the peak
 _TARGETS = {"float32": "host", "bfloat16": "x86-64-v4+vnni+bf16"}
 _PEAKS = {"float32": ("vfmadd zmm", "vfmadd ymm"), "bfloat16": ("vdpbf16ps zmm",)}
 _RNG = np.random.default_rng(0)
@@ -49,11 +49,11 @@ _RNG = np.random.default_rng(0)
 
 @dataclass(frozen=True)
 class Layer:
-    """A product.
+    """One matrix product or convolution.
 
     Attributes:
-        inputs: shapes.
-        weights: their shape; None where both operands are computed.
+        inputs: shapes of the inputs.
+        weights: shape of the weights; None if both operands are computed.
         padding: of a convolution, on each side.
     """
 
@@ -88,7 +88,7 @@ def _batch(count: int, rows: int, depth: int, columns: int) -> Layer:
     return Layer(title, count * rows * depth * columns, ((count, rows, depth), (count, depth, columns)))
 
 
-# Of ResNet-50, of transformers of 768 channels, and of heads of 64.
+# Layers of ResNet-50, of transformers of 768 channels, and of heads of 64.
 LAYERS = (
     *(_conv(size, channels, channels, 3) for size, channels in ((56, 64), (28, 128), (14, 256), (7, 512))),
     *(_conv(*each, 1) for each in ((56, 64, 256), (56, 256, 64), (14, 256, 1024), (7, 2048, 512))),
@@ -99,7 +99,7 @@ LAYERS = (
 
 @dataclass(frozen=True)
 class _Called:
-    """Something of this process that takes turns."""
+    """A function of this process that takes turns."""
 
     call: Callable[[], object]
     pids: Sequence[int] = ()
@@ -109,7 +109,7 @@ class _Called:
 
 
 def compiled(layer: Layer, dtype: str, scratch: Path) -> Callable[[], object]:
-    """The layer, as a call on one thread."""
+    """Compiles the layer, and returns it as a call on one thread."""
     target, mode = parse_target(_TARGETS[dtype]), get_mode(ONNXRUNTIME)
     inputs = [relax.Var(f"x{at}", relax.TensorType(list(shape), "float32")) for at, shape in enumerate(layer.inputs)]
     builder = relax.BlockBuilder()
@@ -167,7 +167,7 @@ def main() -> None:
 
 
 def report(timings: dict[Any, Timings], macs: dict[str, int], names: dict[str, str | None]) -> str:
-    """The peaks, a row for each layer, and the layers below `WANTED` of the peak."""
+    """Returns the peaks, a row for each layer, and a list of the layers below `WANTED` of the peak."""
     peaks = {dtype: count / _fastest_ms(timings[dtype]) / 1e6 for dtype, count in macs.items()}
     busy = sum(sum(each.other_cpus) for each in timings.values()) / sum(len(each.rounds) for each in timings.values())
     lines = [f"{cpu_name()}, one core; {busy:.2f} CPUs were busy with other work."]

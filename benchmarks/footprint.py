@@ -1,13 +1,13 @@
-"""What running models takes beside the models, where nothing but NumPy and Octet's own package is installed.
+"""Measures the cost of running models, besides the models, with only NumPy and Octet's own package installed.
 
     python -m benchmarks.footprint                    # MobileNetV2 in Python, keyword spotting in C: prints a table
 
-Builds the wheel, installs it without its dependencies into a fresh environment, and compiles the models here.
-- size: of the installed files of Octet's package, with their bytecode.
-- import: the processor time of `import service.runtime` after NumPy; the least of several processes.
-- in Python: the proportional set size of a process that has run the model, less that of one that only imported NumPy.
-  Other processes that map the same libraries make both smaller.
-- in C: the peak of the resident set of `examples/predict.c`, the C library's and the loader's pages among it.
+Builds the wheel, installs it without its dependencies into a fresh environment, and compiles the models.
+- size: the installed files of Octet's package, with their bytecode.
+- import: the processor time of `import service.runtime` after NumPy; the minimum of several processes.
+- in Python: the proportional set size of a process that has run the model, minus that of one that has only imported
+  NumPy. Other processes that map the same libraries reduce both.
+- in C: the peak resident set of `examples/predict.c`, including pages of the C library and the loader.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ for _ in range(20):
     model.run(inputs)
 print((pss_kib() - bare) * 1024)
 """
-# Linked to the example: writes the lines of its status when it ends.
+# This code is linked to the example: it writes the lines of its /proc/self/status when it ends.
 _STATUS = """
 #include <fcntl.h>
 #include <unistd.h>
@@ -71,7 +71,7 @@ class Environment:
 
     @property
     def package_bytes(self) -> int:
-        """Of Octet's own files."""
+        """Returns the size of Octet's own files."""
         owned = [self.packages / "service", *self.packages.glob("octet_serve-*")]
         return sum(path.stat().st_size for each in owned for path in each.rglob("*") if path.is_file())
 
@@ -79,7 +79,7 @@ class Environment:
         return min(float(self.output(_IMPORT)) for _ in range(starts))
 
     def pss_bytes(self, artifact: Path) -> int:
-        """What a process that has run the model takes, over one that has imported NumPy."""
+        """Returns how much more memory a process takes that has run the model than one that has only imported NumPy."""
         return int(self.output(_PSS, str(artifact)))
 
     def output(self, program: str, *arguments: str) -> str:
@@ -91,7 +91,7 @@ class Environment:
 
 
 def make_environment(folder: Path, wheel: Path, base: str = sys.executable) -> Environment:
-    """As the documentation says a device needs it."""
+    """Creates the environment that the documentation recommends for a device."""
     environment = Environment(folder)
     subprocess.run([base, "-m", "venv", str(folder)], check=True)
     pip = [str(environment.python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
@@ -101,7 +101,7 @@ def make_environment(folder: Path, wheel: Path, base: str = sys.executable) -> E
 
 
 def installed_bytes(environment: Environment) -> int:
-    """Of all that is installed but NumPy, with its bytecode."""
+    """Returns the size of all installed files except NumPy's, with their bytecode."""
     found = [path for path in environment.packages.iterdir() if not path.name.startswith(("numpy", "pip"))]
     return sum(path.stat().st_size for each in found for path in [each, *each.rglob("*")] if path.is_file())
 
@@ -119,7 +119,7 @@ def compile_model(model: Path, folder: Path) -> Path:
 
 
 def resident_peak_bytes(artifact: Path, content: bytes, folder: Path) -> int:
-    """Of the example in C, which runs `artifact` once on `content`."""
+    """Returns the peak resident set of the example in C, which runs `artifact` once on `content`."""
     native, program, given = CHECKOUT / "service/native", folder / "predict", folder / "input"
     (folder / "status.c").write_text(_STATUS)
     sources = [str(CHECKOUT / "examples/predict.c"), str(folder / "status.c")]

@@ -1,10 +1,12 @@
-"""What int8 gains over float32 by the same compiler, on the contest's models that have both forms: within ten minutes
+"""Measures the speed of int8 over float32 by the same compiler, on the contest's models that exist in both forms; takes
+ten minutes.
 
-    python -m benchmarks.gain --compile   # makes and compiles the models, once: half an hour
+    python -m benchmarks.gain --compile   # creates and compiles the models, once: half an hour
     python -m benchmarks.gain             # measures, and writes that part of RESULTS.md
 
-A model's forms run in turns, on 1 thread; the geometric mean of the ratios stands beside that of the instructions'
-peaks, which are taken in the same run. Float forms of given files are their weights times their scales.
+A model's two forms run in turns, on 1 thread. The geometric mean of the ratios is printed beside the ratio of the
+instructions' peaks, which are measured in the same run. The float form of a given file has its weights times their
+scales.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ a figure of which most rounds were disturbed."""
 
 
 def twins() -> Iterator[Row]:
-    """The catalog's models with files in one format in both forms, at batch 1."""
+    """Yields the catalog's models with files of one format in both forms, at batch 1."""
     for row in ROWS:
         for form in ("onnx", "tflite"):
             pair = (form, f"{form}_fp32")
@@ -77,13 +79,13 @@ def main() -> None:
 
 
 def _made(home: Home, row: Row) -> bool:
-    """Whether its files are there, or can be made."""
-    for file in sorted(row.files.values(), key=lambda name: "fp32" not in name):  # what others are made from first
+    """Returns true if the model's files exist or could be created."""
+    for file in sorted(row.files.values(), key=lambda name: "fp32" not in name):  # first the sources of others
         if home.model(file) is None:
             try:
                 make(home, file)
             except (OSError, ValueError, subprocess.CalledProcessError) as error:
-                print(f"{row.title}: left out, {file} could not be made: {error}", flush=True)
+                print(f"{row.title}: left out, {file} could not be created: {error}", flush=True)
                 return False
     return True
 

@@ -1,4 +1,6 @@
-"""Files of records: one JSON document a line, so that a run that was cut short can still be read."""
+"""Reads and writes files of records: one JSON document per line, so that the file of an interrupted run can still be
+read.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Any, ClassVar, Protocol, TextIO
 
 
 class Record(Protocol):
-    """A dataclass that says in `kind` which one it is."""
+    """A dataclass with a field `kind` that identifies its type."""
 
     kind: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -22,7 +24,7 @@ def write(file: TextIO, record: Record) -> None:
 
 
 def read(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each record's kind and fields."""
+    """Yields each record's kind and fields."""
     for line in path.read_text().splitlines():
         fields = json.loads(line)
         yield fields.pop("kind"), fields

@@ -1,4 +1,4 @@
-"""Taking turns, and what comes out of it: medians, and how far the rounds lie apart."""
+"""Takes turns among functions, and summarizes the results: medians, and the spread over rounds."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _MIN_CALLS = 5
-_WARM_UP_CALLS = 2  # the others have emptied the caches since the last turn
+_WARM_UP_CALLS = 2  # since the last turn, the others have evicted this one's data from the caches
 
 
 class Timed(Protocol):
-    """Something that can be called again and again; `pids` are the processes that work for it."""
+    """A function that can be called repeatedly; `pids` are the processes that work for it."""
 
     @property
     def pids(self) -> Sequence[int]: ...
 
     def durations_s(self, seconds: float) -> list[float]:
-        """One duration for each call, for about `seconds` and at least five calls."""
+        """Returns one duration for each call, for about `seconds` and at least five calls."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Timings:
 
     Attributes:
         rounds: the duration of each call in seconds, by round.
-        other_cpus: CPUs that other programs kept busy, by round.
+        other_cpus: the number of CPUs that other programs kept busy, by round.
     """
 
     rounds: list[list[float]] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Timings:
         return [1e3 * statistics.median(durations) for durations in self.rounds]
 
     def cells(self) -> list[str]:
-        """For the columns `COLUMNS`."""
+        """Returns the cells for the columns `COLUMNS`."""
         low, high = min(self.medians_ms), max(self.medians_ms)
         calls = sum(map(len, self.rounds))
         return [
@@ -93,18 +93,18 @@ def take_turns(contenders: Mapping[Name, Timed], rounds: int, seconds: float) ->
 
 
 def differences_ms(slower: Timings, faster: Timings) -> list[float]:
-    """Median minus median within each round."""
+    """Returns the difference of the medians within each round."""
     return [first - second for first, second in zip(slower.medians_ms, faster.medians_ms, strict=True)]
 
 
 def busy_s() -> float:
-    """CPU time that this machine has spent on anything since it started."""
+    """Returns the CPU time that this machine has spent on anything since it started."""
     user, nice, system, _idle, _waiting, *rest = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9])
     return (user + nice + system + sum(rest)) / _TICKS_PER_S
 
 
 def _used_s(pids: Iterable[int]) -> float:
-    """CPU time of these processes, all threads."""
+    """Returns the CPU time of these processes, over all threads."""
     ticks = 0
     for pid in pids:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -118,10 +118,10 @@ def cpu_name() -> str:
 
 
 def cores_for(threads: int) -> list[int]:
-    """The cores that `threads` threads are pinned to. Raises SystemExit where there are not enough."""
+    """Returns the cores to which `threads` threads are pinned. Raises SystemExit if there are not enough."""
     allowed = sorted(os.sched_getaffinity(0))
     if threads > len(allowed):
-        raise SystemExit(f"{threads} threads were asked for, and this process may use {len(allowed)} cores")
+        raise SystemExit(f"{threads} threads were requested, but this process may use only {len(allowed)} cores")
     return allowed[:threads]
 
 

@@ -1,11 +1,11 @@
-"""Memory that a model needs: weights and activations beside float32, and the processes that run it.
+"""Measures a model's memory: weights and activations compared with float32, and the processes that run it.
 
     python -m benchmarks.memory MODEL…            # prints a table
 
-Weights and activations as Jain et al. 2020 count them (Figure 6). Octet's are the constants layer (weights with bias,
-scales and what tiles repeat) and the arena. Float32's are four bytes for each weight and bias, and four for each
-element that lives at the worst moment, without any halo or copy: the least that a float32 runtime can do with.
-A process is `octet run` on a tensor, and the same call of LiteRT in Python; its figure is the peak of its resident set.
+Weights and activations are counted as in Jain et al. 2020 (Figure 6). Octet's are the constants layer (weights with
+bias, scales and data repeated for tiles) and the arena. Float32's are four bytes for each weight and bias, and four for
+each element that is live at the worst moment, without any halo or copy: the minimum for any float32 runtime.
+A process is `octet run` on a tensor, and the same call of LiteRT in Python; its figure is the peak resident set.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes.
+    """Memory of a model, in bytes.
 
     Attributes:
-        weights, arena: of Octet's artifact.
-        float_weights, float_activations: of the same model in float32.
+        weights, arena: Octet's artifact.
+        float_weights, float_activations: the same model in float32.
     """
 
     model: str
@@ -104,7 +104,7 @@ def measured(model: Path) -> Footprint:
 
 
 def compiled(model: Path, folder: Path, *options: str) -> ArtifactConfig:
-    """What the artifact that `octet compile` puts into `folder` says of itself; LiteRT's answers are asked for."""
+    """Compiles `model` into `folder` with `octet compile`, and returns the artifact's config. LiteRT checks the build."""
     from service.cache import OciLayout
     from service.core.artifact import ARTIFACT_TYPE, ArtifactConfig
 
@@ -116,7 +116,7 @@ def compiled(model: Path, folder: Path, *options: str) -> ArtifactConfig:
 
 
 def in_float32(model: Path) -> tuple[int, int]:
-    """Bytes of weights, and of activations at the worst moment, if every element took four."""
+    """Returns the bytes of weights, and of activations at the worst moment, if every element took four bytes."""
     from service.compiler.importers.auto import import_model
     from service.compiler.qnn import graph
     from service.compiler.qnn.operation import value_of
@@ -135,7 +135,7 @@ def in_float32(model: Path) -> tuple[int, int]:
     live = {param: _elements(param) for param in function.params}
     worst = sum(live.values())
     for step, (var, value) in enumerate(bindings):
-        # What an operator reads and writes lives at once; accumulators are registers, and views are no memory.
+        # Operands and results of an operator are live at once; accumulators are in registers, and views take no memory.
         if str(getattr(var.ty, "dtype", "")) != "int32" and "reshape" not in str(getattr(value, "op", "")):
             live[var] = _elements(var)
         worst = max(worst, sum(live.values()))
@@ -148,9 +148,9 @@ def _elements(var: Any) -> int:
 
 
 def _peak_bytes(command: Sequence[str]) -> int:
-    """The peak resident set of `command`.
+    """Returns the peak resident set of `command`.
 
-    It is started by a small process, because a new program's peak counts from that of the one it was forked from.
+    A small process starts it, because a new program's peak counts from that of the process that forked it.
     """
     measured = subprocess.run(
         [sys.executable, "-S", "-c", _LAUNCH, *command], check=True, capture_output=True, text=True

@@ -1,4 +1,4 @@
-"""A process that computes without end beside what is measured."""
+"""Runs a process that computes in an endless loop beside the measurement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SPIN = "while True: pass"
 
 @contextmanager
 def busy(neighbour: str) -> Iterator[None]:
-    """A process that computes without end, on the last core or wherever the kernel likes."""
+    """Runs a process that computes in an endless loop, on the last core or on any core that the kernel chooses."""
     if neighbour == "none":
         yield
         return

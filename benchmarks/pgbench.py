@@ -1,4 +1,4 @@
-"""PostgreSQL's own pgbench, with the statements by which a worker claims and finishes a build."""
+"""Runs PostgreSQL's own pgbench with the statements by which a worker claims and finishes a build."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.support.postgres import binaries
 
-# As `service.db.claims` has them; of a lease nobody asks here.
+# The statements of `service.db.claims`, without the renewal of leases.
 _SCRIPT = """
 BEGIN;
 SELECT clock_timestamp();
@@ -34,7 +34,9 @@ COMMIT;
 
 
 def builds_per_s(url: str, count: int, clients: int) -> float | None:
-    """How many of the `count` builds that wait `clients` claim and finish in a second; None without the program."""
+    """Returns the rate at which `clients` claim and finish the `count` waiting builds; None if pgbench is not
+    installed.
+    """
     programs = binaries()
     if programs is None or not (programs / "pgbench").exists():
         return None

@@ -1,4 +1,4 @@
-"""Folders for what is too large for a checkout: the peers' environments, models, artifacts, results."""
+"""Folders for data that is too large for a checkout: the peers' environments, models, artifacts, results."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[1]
-# As in the tests: beside the checkout, unless said otherwise.
+# As in the tests: beside the checkout, unless set otherwise.
 SHARED = Path(os.environ.get("OCTET_TEST_DATA") or CHECKOUT.parent / "shared" / "data")
 
 OWN_ENVIRONMENT = "octet"
-_ANY_TIME = "[!.]" * len("YYYY-MM-DDTHHMMSSZ")  # as a pattern: a name goes on with its part
+_ANY_TIME = "[!.]" * len("YYYY-MM-DDTHHMMSSZ")  # as a pattern: the part's name may follow
 
 
 @dataclass(frozen=True)
 class Home:
-    """The folder that all of it lies in."""
+    """The folder that contains all of it."""
 
     path: Path
 
     @property
     def models(self) -> Path:
-        """The folder of generated models; given ones are in `SHARED`."""
+        """Returns the folder of generated models; given ones are in `SHARED`."""
         return self.path / "models"
 
     @property
@@ -36,11 +36,11 @@ class Home:
         return self.path / "results"
 
     def new_results(self, part: str = "") -> Path:
-        """A file for a run that begins now, of a contest or of another `part` of the benchmarks."""
+        """Returns a new file for a run that begins now, of a contest or of another `part` of the benchmarks."""
         return self.results / f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}{_ending(part)}"
 
     def latest_results(self, part: str = "") -> Path:
-        """Raises SystemExit if there was no run yet."""
+        """Returns the latest file. Raises SystemExit if no run was made yet."""
         found = sorted(self.results.glob(f"{_ANY_TIME}{_ending(part)}"))
         if not found:
             raise SystemExit(f"no results yet; run: python -m benchmarks.{part or 'contest'}")
@@ -50,11 +50,11 @@ class Home:
         return self.path / "venvs" / name
 
     def python(self, name: str) -> Path:
-        """The interpreter of an environment; `octet` is the one that this process runs in."""
+        """Returns the interpreter of an environment; `octet` is the one that this process uses."""
         return Path(sys.executable) if name == OWN_ENVIRONMENT else self.environment(name) / "bin" / "python"
 
     def model(self, relative: str) -> Path | None:
-        """A model file, generated or given; None where it is neither."""
+        """Returns a model file, generated or given; None if it does not exist."""
         for folder in (self.models, SHARED / "models"):
             if (folder / relative).exists():
                 return folder / relative
@@ -66,6 +66,6 @@ def _ending(part: str) -> str:
 
 
 def default_home() -> Home:
-    """`OCTET_BENCH_HOME`, or a folder of the user's cache."""
+    """Returns `OCTET_BENCH_HOME`, or a folder in the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Home(Path(os.environ.get("OCTET_BENCH_HOME") or cache / "octet-bench"))

@@ -1,4 +1,4 @@
-"""Draws how much of the peak each framework reaches on each model; runs in the environment `plot`:
+"""Draws the share of the peak that each framework reaches on each model; runs in the environment `plot`:
 
 python -m benchmarks.plot OUTPUT.png < SHARES.json
 """
@@ -13,7 +13,7 @@ from matplotlib import pyplot as plt
 
 Shares = dict[str, dict[str, float]]  # percent of the peak by model and framework
 
-# Octet in one strong hue; the peers told apart by shape too, for those who do not see the hues.
+# Octet has one strong hue; the peers also differ by shape, for readers who do not see the hues.
 _MARKS = {
     "Octet (xnnpack)": ("#d1495b", "o", 70),
     "Octet (litert-reference)": ("#e9a3ac", "o", 45),
@@ -36,7 +36,7 @@ def main() -> None:
     for axis, (title, shares) in zip(axes[0], panels.items(), strict=True):
         _panel(axis, title, shares, models)
     handles, labels = axes[0][0].get_legend_handles_labels()
-    axes[0][0].invert_yaxis()  # the first model on top; the panels share the axis
+    axes[0][0].invert_yaxis()  # first model on top; the panels share the axis
     figure.legend(handles[::-1], labels[::-1], ncols=len(labels), loc="upper center", frameon=False)
     figure.tight_layout(rect=(0, 0, 1, 0.93))
     figure.savefig(sys.argv[1], dpi=150)

@@ -1,11 +1,11 @@
-"""From what a contest wrote to tables and a plot:
+"""Writes tables and a plot from the results of a contest:
 
-    python -m benchmarks.report RESULTS.jsonl            # prints them
+    python -m benchmarks.report RESULTS.jsonl            # prints tables
     python -m benchmarks.report RESULTS.jsonl --write    # into benchmarks/RESULTS.md, and draws benchmarks/contest.png
 
-What is written replaces that part of the document which the run is of: the catalog's models, today's networks (the
-part `zoo`), or both. Without a file it takes the latest contest's. Several files are taken as one run that was cut
-into pieces; of a round that two have, the quieter turn counts.
+The result replaces the section of the document that belongs to the run: the catalog's models, today's networks (the
+part `zoo`), or both. Without a file, the latest contest's is used. Several files are treated as one run that was cut
+into pieces; if two files have the same round, the quieter turn counts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.models.catalog import ZOO
 from benchmarks.places import CHECKOUT, default_home
 
 CONTEST = ""  # the catalog's part without a name
-# Part of the catalog -> the marks around its section of the document.
+# Part of the catalog -> the markers around its section of the document.
 MARKS = {
     CONTEST: ("<!-- contest: written by benchmarks.report, from here -->", "<!-- contest: to here -->"),
     ZOO: ("<!-- zoo: written by benchmarks.report, from here -->", "<!-- zoo: to here -->"),
@@ -70,14 +70,16 @@ def main() -> None:
 
 
 def replaced(document: str, text: str, begin: str = BEGIN, end: str = END) -> str:
-    """`document` with what stands between the marks replaced by `text`; at its end where it has none."""
+    """Returns `document` with the text between the markers replaced by `text`, or with `text` appended if it has no
+    markers.
+    """
     before, found, rest = document.partition(begin)
     after = rest.partition(end)[2] if found else "\n"
     return f"{before.rstrip()}\n\n{begin}\n\n{text.strip()}\n\n{end}{after}"
 
 
 def rendered(results: Results) -> dict[str, str]:
-    """The section of each part of the catalog that the run is of, Markdown."""
+    """Returns, as Markdown, the section of each part of the catalog that the run contains."""
     found = {model.part for model in results.models.values()}
     made = {CONTEST: _contest, ZOO: _zoo}
     return {part: render(results) for part, render in made.items() if part in found}
@@ -118,7 +120,7 @@ def _zoo(results: Results) -> str:
 
 
 def _joined(title: str, intro: list[str], sections: dict[str, str]) -> str:
-    """Sections without a row are left out."""
+    """Joins sections; those without a row are left out."""
     parts = [f"## {title}", *intro]
     return "\n\n".join(parts + [f"### {heading}\n\n{text}" for heading, text in sections.items() if text])
 
@@ -137,7 +139,7 @@ def where(run: Run, threads: int) -> str:
 
 
 def draw(results: Results, output: Path) -> None:
-    """Raises SystemExit if the environment that has matplotlib is missing or the drawing fails."""
+    """Draws the plot. Raises SystemExit if the environment with matplotlib is missing or the drawing fails."""
     python = default_home().python("plot")
     if not python.exists():
         raise SystemExit("no environment to plot in; run: python -m benchmarks.setup_peers --making")
@@ -148,7 +150,9 @@ def draw(results: Results, output: Path) -> None:
 
 
 def shares(results: Results) -> dict[str, dict[str, dict[str, float]]]:
-    """By threads, model and framework: percent of the peak. Of one framework's settings, the fastest counts."""
+    """Returns the percent of the peak by threads, model and framework. Of several settings of a framework, the fastest
+    counts.
+    """
     assert results.run
     found: dict[str, dict[str, dict[str, float]]] = {}
     for threads in results.threads:

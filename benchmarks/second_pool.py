@@ -1,12 +1,12 @@
-"""Measures how long it takes from a push to the first right answer of a second pool:
+"""Measures the time from a push to the first correct prediction of a second pool:
 
-    python -m benchmarks.second_pool                   # MobileNetV2, three pushes of each kind: some minutes
+    python -m benchmarks.second_pool                   # MobileNetV2, three pushes of each type: some minutes
     python -m benchmarks.second_pool model.tflite
 
-A cluster of an API, a compile worker and one worker for each of two targets. The model is pushed for the first target.
-Then the same file is pushed for the second, whose kernels are compiled for that; and after it files that differ in a
-trailing byte, which are other models with the same kernels: their builds find these in the cache. A push ends when the
-pool's worker answers, which then has verified what was built, fetched it from the bucket and loaded it.
+Runs a cluster of an API, a compile worker and one worker for each of two targets. The model is pushed for the first
+target. Then the same file is pushed for the second target, whose kernels must be compiled. After that, files are pushed
+that differ in a trailing byte, which are other models with the same kernels: their builds find these in the cache. A
+push ends when the pool's worker answers: it has then verified the artifact, fetched it from the bucket and loaded it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _ready_s(api: Served, worker: Served, content: bytes, target: str) -> float:
-    """Seconds from the push to the first answer of `worker`."""
+    """Returns the seconds from the push to the first prediction of `worker`."""
     begin_s = time.perf_counter()
     name = f"model-{begin_s:.0f}-{target}".replace("+", "-")
     response = api.client.put("/api/v1/models", params={"name": name, "target": target}, content=content)
@@ -67,7 +67,7 @@ def _ready_s(api: Served, worker: Served, content: bytes, target: str) -> float:
 
 
 def _answer(worker: Served, model: str) -> bytes | None:
-    """What `worker` makes of zeros; None while it cannot."""
+    """Returns the outputs of `worker` for zeros; None while it cannot answer."""
     described = worker.client.get(f"/v2/models/{model}")
     if described.status_code != httpx.codes.OK:
         return None

@@ -1,4 +1,4 @@
-"""An `octet serve` of the benchmark's own, and the shortest possible HTTP client for it."""
+"""The benchmark's own `octet serve`, and a minimal HTTP client for it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Server:
 
     @property
     def pids(self) -> list[int]:
-        """The server and its descendants."""
+        """Returns the process ids of the server and its descendants."""
         found = [self.pid]
         for pid in found:
             for children in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -50,10 +50,10 @@ class Server:
 def serving(
     data_dir: Path, cores: Sequence[int], log: Path, *flags: str, settings: Mapping[str, str] | None = None
 ) -> Iterator[Server]:
-    """`octet serve` with as many threads for each prediction as it has cores, further `flags` and `settings`.
+    """Runs `octet serve` with as many threads per prediction as it has cores, and with further `flags` and `settings`.
 
     Raises:
-        RuntimeError: it ended, or was not ready in time.
+        RuntimeError: the server ended, or was not ready in time.
     """
     host, port, grpc_port = "127.0.0.1", free_port(), free_port()
     command = [sys.executable, "-m", "service.cli", "serve", "--host", host, "--port", str(port)]
@@ -101,17 +101,17 @@ def _is_ready(server: Server) -> bool:
 
 
 def free_port() -> int:
-    """A port that no process listens on now."""
+    """Returns a port on which no process listens now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
 
 
 class HttpCall:
-    """The same request over one kept-alive connection, on `core`; a `measure.Timed`.
+    """Sends the same request over one kept-alive connection, from `core`; a `measure.Timed`.
 
-    The request is made beforehand and the response is only cut at its length, so that the client's own work, which is
-    the client's to choose, stays out of the figure. One call is from the first byte sent to the last one received.
+    The request is built beforehand and the response is only cut at its length, so that the client's own work does not
+    affect the figure. One call lasts from the first byte sent to the last one received.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class HttpCall:
             os.sched_setaffinity(0, before)
 
     def __call__(self) -> tuple[bytes, bytes]:
-        """The response's head and body. Raises RuntimeError if it is not 200."""
+        """Returns the response's head and body. Raises RuntimeError if the status is not 200."""
         self._link.send(self.request)
         received = self._link.receive()
         while (end := received.find(b"\r\n\r\n")) < 0:
@@ -162,6 +162,6 @@ class HttpCall:
 
 
 def header(head: bytes, name: bytes) -> bytes:
-    """The value of a header in a response's head; empty where there is none."""
+    """Returns the value of a header in a response's head; empty if it is missing."""
     _, _, after = head.lower().partition(b"\r\n" + name + b":")
     return after.partition(b"\r\n")[0].strip()

@@ -1,8 +1,8 @@
-"""One thread: Octet beside stock TVM's own import of the same file, and LiteRT beside both.
+"""Compares Octet, stock TVM's own import of the same file, and LiteRT, on one thread.
 
     python -m benchmarks.stock_tvm mobilenet_v2_1.0_224_quant.tflite
 
-Only the ratios of a run mean something on another machine.
+Only the ratios of a run are meaningful on another machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("model", type=Path, help="a quantized .tflite file")
     parser.add_argument("--numerics", choices=MODES_OF["tflite"], action="append", help="Octet's modes (default: all)")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each contender in each round")
+    parser.add_argument("--seconds", type=float, default=1.0, help="duration of each contender's turn in each round")
     parser.add_argument("--stock-only", action="store_true", help="do not compile with Octet")
     arguments = parser.parse_args()
     modes = [] if arguments.stock_only else arguments.numerics or list(MODES_OF["tflite"])
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def compiled(model: Path, directory: Path, numerics: str) -> Octet:
-    """The model, compiled for this host into `directory` as a user would do it. Raises SystemExit if that fails."""
+    """Compiles the model for this host into `directory` as a user would. Raises SystemExit if that fails."""
     command = [sys.executable, "-m", "service.cli", "compile", str(model), "--output", str(directory)]
     done = subprocess.run([*command, "--numerics", numerics, "--json"], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""The tables of a contest's report. Each is Markdown, or empty where it would have no row."""
+"""The tables of a contest's report, as Markdown. A table without rows is empty."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ASYMMETRIC, _SYMMETRIC = "mobilenet_v2_1.0_224_quant", "mobilenet_v2_symmetric"
 _ERROR_LENGTH = 200
 _ZOO_OCTET = next(it for it in OCTET if it.file == "onnx")
 _ZOO_PEERS = [it for it in _PEERS if it.file == "onnx"]
-_MOST_OPERATORS = 3  # of generated code that a row names
+_MOST_OPERATORS = 3  # number of operators in generated code that a row names
 
 
 def peaks(results: Results) -> str:
@@ -46,7 +46,7 @@ def peaks(results: Results) -> str:
 
 
 def octet(results: Results, contestant: Contestant, threads: int) -> str:
-    """One numerics mode: its share of the peak, and how far it is from the fastest peer."""
+    """Returns the table of one numerics mode: its share of the peak, and its distance from the fastest peer."""
     columns = ["model", "limit ms", "Octet ms", "fastest", "rounds' medians", "of the peak", "fastest peer", "its ms"]
     columns += ["Octet is faster by", "of its time on 1 thread"]
     rows = []
@@ -93,7 +93,7 @@ def float32(results: Results) -> str:
 
 
 def own_float32(results: Results) -> str:
-    """What int8 gains over float32 by the same compiler, beside what the instructions alone would gain."""
+    """Returns the speed of int8 over float32 by the same compiler, beside the gain of the instructions alone."""
     modes = [it for it in OCTET if _took_part(results, it, results.threads)]
     rows: list[list[str]] = []
     gains: dict[int, list[float]] = {}
@@ -114,7 +114,7 @@ def own_float32(results: Results) -> str:
 
 
 def _ratio_of_peaks(results: Results, threads: int) -> float | None:
-    """int8's peak over float32's: what a model of nothing but multiply-accumulates would gain."""
+    """Returns int8's peak divided by float32's: the gain of a model that consists of multiply-accumulates only."""
     peaks = {
         kind: [
             gmacs
@@ -127,7 +127,7 @@ def _ratio_of_peaks(results: Results, threads: int) -> float | None:
 
 
 def modes(results: Results) -> str:
-    """The cost of the fixed-point mode beside the one with a float epilogue."""
+    """Returns the cost of the fixed-point mode beside the mode with a float epilogue."""
     first, second = (next(it for it in OCTET if it.numerics == mode) for mode in ("xnnpack", "litert-reference"))
     rows = []
     for name, model in _of_part(results):
@@ -140,7 +140,7 @@ def modes(results: Results) -> str:
 
 
 def symmetry(results: Results) -> str:
-    """The hosted MobileNetV2 as it is, and with the zero points of its weights in the middle."""
+    """Returns the times of the hosted MobileNetV2 unchanged, and with the zero points of its weights in the middle."""
     rows = []
     for contestant in (*OCTET, *_PEERS):
         for threads in results.threads:
@@ -154,7 +154,7 @@ def symmetry(results: Results) -> str:
 
 
 def failures(results: Results, part: str = "") -> str:
-    """Those on the models of one part of the catalog."""
+    """Returns the failures on the models of one part of the catalog."""
     titles = {it.name: it.title for it in CONTESTANTS}
     lines = []
     for entry in results.failures:
@@ -167,7 +167,7 @@ def failures(results: Results, part: str = "") -> str:
 
 
 def zoo(results: Results, threads: int) -> str:
-    """The zoo's networks: Octet beside the peers on the same file, and what kind of code its time goes to."""
+    """Returns the table of the zoo's networks: Octet and the peers on the same file, and Octet's time by type of code."""
     columns = ["model", "Octet ms", "fastest", "rounds' medians", *(f"{it.title} ms" for it in _ZOO_PEERS)]
     columns += ["Octet is faster by", *KINDS, "the most of the generated, or why it does not take part"]
     rows = []

@@ -1,11 +1,11 @@
-"""Measures how long after `kill -9` of a worker its build is another's, beside the lease:
+"""Measures the time from the `kill -9` of a worker until another worker claims its build, relative to the lease:
 
     python -m benchmarks.takeover                              # three kills, the default lease of 30 s: four minutes
     python -m benchmarks.takeover --lease 10 --kills 1
-    python -m benchmarks.takeover --postgresql postgresql://…  # a server that is there, and an empty database
+    python -m benchmarks.takeover --postgresql postgresql://…  # an existing server, and an empty database
 
-A worker is killed when it has just claimed a build, so that all of the lease is left. The other waits for the bell and
-looks again as a compile worker does. Both engines are measured. No worker can take over before the lease is over.
+A worker is killed when it has just claimed a build, so that the whole lease remains. The other waits for notifications
+and polls like a compile worker. Both engines are measured. No worker can take over before the lease is over.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _takeover_s(url: str, name: str, lease_s: float) -> float:
 
 
 def _next(builds: BuildStore, lease_s: float) -> Claim:
-    """As `CompileWorker.run` waits."""
+    """Waits as `CompileWorker.run` does."""
     stop = threading.Event()
     while True:
         rung = builds.bell.rung()

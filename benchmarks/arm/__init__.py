@@ -1,1 +1,1 @@
-"""What ARM's kernels should cost on cores that are not here: the hot loops, in a simulator of their pipelines."""
+"""Estimates the cost of ARM's kernels without ARM hardware: simulates the pipelines of cores on the kernels' hot loops."""

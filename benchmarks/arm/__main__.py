@@ -1,12 +1,12 @@
-"""Estimates for ARM's kernels, where there is no ARM: the hot loops of models' kernels on LLVM's models of cores.
+"""Estimates for ARM's kernels without ARM hardware: the hot loops of models' kernels on LLVM's models of cores.
 
     python -m benchmarks.arm MODEL…                          # prints tables
     python -m benchmarks.arm --write MODEL…                  # and puts them into ARM.md
     python -m benchmarks.arm --beside WHEEL MODEL…           # and XNNPACK's loops, of ai-edge-litert's wheel
 
-Wants the Debian package `llvm-19`. Each model is compiled here for each of ARM's targets. Of each kernel that
-multiplies the innermost loop with the most products is taken; a model's figure is the mean of its kernels', by their
-multiply-accumulates. All data is taken to be in the first level of cache.
+Needs the Debian package `llvm-19`. Each model is compiled on this machine for each of ARM's targets. For each kernel
+that multiplies, the innermost loop with the most products is simulated; a model's figure is the mean over its kernels,
+weighted by their multiply-accumulates. All data is assumed to be in the first-level cache.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.arm.pipelines import bound, cycles
 from benchmarks.measure import table
 from benchmarks.report import replaced
 
-# The cores that LLVM 19 has a model of, and that have the target's instructions. The Cortex-A53 and A55 are in order.
+# The cores that LLVM 19 models and that have the target's instructions. The Cortex-A53 and A55 are in-order cores.
 CORES: dict[str, Sequence[str]] = {
     "aarch64": ("cortex-a53", "cortex-a72", "neoverse-n1"),
     "aarch64+dotprod": ("cortex-a55", "neoverse-n1", "apple-m1"),
@@ -34,17 +34,17 @@ CORES: dict[str, Sequence[str]] = {
 }
 _PAGE = Path(__file__).parents[1] / "ARM.md"
 _BEGIN, _END = "<!-- estimates: written by benchmarks.arm, from here -->", "<!-- estimates: to here -->"
-_FEWEST = 8  # products of a loop of XNNPACK's that is no remainder
-_MOST = 60  # of its loops, the largest
+_FEWEST = 8  # a loop of XNNPACK with fewer products is a remainder loop
+_MOST = 60  # the number of XNNPACK's loops that are simulated, largest first
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of some loops on a core, weighted.
+    """Weighted figures of some loops on a core.
 
     Attributes:
-        share: of the bound that the core's products set.
-        macs: in a cycle.
+        share: the reached share of the bound that the core's products set.
+        macs: multiply-accumulates per cycle.
     """
 
     share: float
@@ -105,7 +105,7 @@ def _compiled(model: Path, target: str) -> list[Hot]:
 
 
 def _theirs(wheel: Path) -> str:
-    """The best loop of each instruction. The library's functions have no names."""
+    """Returns the best loop of each instruction in the library, whose functions have no names."""
     found, rows = _loops_of(wheel), []
     for target, cores in CORES.items():
         for name in (it for it in PRODUCTS if _has(target, it)):

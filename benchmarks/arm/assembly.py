@@ -11,7 +11,7 @@ from pathlib import Path
 
 OBJDUMP = "llvm-objdump-19"
 
-# Products of one instruction on vectors of 128 bits.
+# Multiply-accumulates of one instruction on vectors of 128 bits.
 PRODUCTS = {
     **dict.fromkeys(("sdot", "udot", "usdot", "sudot"), 16),
     **dict.fromkeys(("smmla", "ummla", "usmmla"), 32),
@@ -26,7 +26,7 @@ _LABEL = "loop"
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction; `operands` as they are printed."""
+    """One instruction; `operands` as LLVM prints them."""
 
     address: int
     name: str
@@ -34,45 +34,47 @@ class Instruction:
 
     @property
     def target(self) -> int | None:
-        """Where it may jump to."""
+        """Returns the address to which the instruction may jump, if it is a jump."""
         found = _PLACE.search(self.operands) if _BRANCHES.fullmatch(self.name) else None
         return int(found[1], 16) if found else None
 
     @property
     def is_product(self) -> bool:
-        """Whether it multiplies and adds: those of half a vector, or to 64 bits, are not counted."""
+        """Returns true if it multiplies and adds. Instructions on half a vector, or that add to 64 bits, are not
+        counted.
+        """
         return self.name in PRODUCTS and (PRODUCTS[self.name] > 4 or ".4s" in self.operands)
 
     def text(self) -> str:
-        """As an assembler takes it; places become the loop's beginning."""
+        """Returns the instruction as text for an assembler; addresses become the loop's label."""
         return f"{self.name} {_PLACE.sub(_LABEL, self.operands)}"
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop without another inside, from the place that it jumps back to."""
+    """An innermost loop, from the address to which it jumps back."""
 
     function: str
     body: tuple[Instruction, ...]
 
     @property
     def products(self) -> Counter[str]:
-        """Instructions that multiply, by name."""
+        """Counts the instructions that multiply, by name."""
         return Counter(it.name for it in self.body if it.is_product)
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of one pass."""
+        """Returns the multiply-accumulates of one iteration."""
         return sum(PRODUCTS[name] * count for name, count in self.products.items())
 
     @property
     def loads(self) -> int:
-        """Instructions that load vectors."""
+        """Counts the instructions that load vectors."""
         return sum(it.name.startswith("ld") and it.operands.lstrip("{ ")[:1] in "qvds" for it in self.body)
 
     @property
     def spills(self) -> int:
-        """Accesses of vectors on the stack."""
+        """Counts the accesses to vectors on the stack."""
         return sum(
             it.name in ("ldr", "str", "ldp", "stp") and "[sp" in it.operands and it.operands[0] == "q"
             for it in self.body
@@ -83,11 +85,11 @@ class Loop:
 
 
 def loops(library: Path) -> Iterator[Loop]:
-    """Those that multiply, function by function.
+    """Yields the loops that multiply, function by function.
 
     Raises:
-        OSError: there is no disassembler.
-        subprocess.CalledProcessError: it is no library for aarch64.
+        OSError: no disassembler is installed.
+        subprocess.CalledProcessError: the file is not a library for aarch64.
     """
     command = [OBJDUMP, "-d", "--no-show-raw-insn", "--mattr=+all", str(library)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -107,7 +109,7 @@ def loops(library: Path) -> Iterator[Loop]:
 def _innermost(function: str, body: list[Instruction]) -> Iterator[Loop]:
     places = {it.address: place for place, it in enumerate(body)}
     jumps = [(places[it.target], place) for place, it in enumerate(body) if it.target in places]
-    latest = -1  # where the last loop begins that has ended: one that begins before it holds it
+    latest = -1  # start of the last loop that has ended: a loop that begins before it contains it
     for first, last in sorted((jump for jump in jumps if jump[0] <= jump[1]), key=lambda jump: (jump[1], -jump[0])):
         if first > latest:
             latest = first

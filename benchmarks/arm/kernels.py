@@ -13,7 +13,7 @@ from service.core.artifact import Report, only_artifact
 from service.runtime.stored import StoredArtifact
 from service.runtime.trust import ANYBODY
 
-_BODY = "_compute_"  # what LLVM calls the function that holds a kernel's loops, behind the kernel's name
+_BODY = "_compute_"  # in LLVM's name of the function with a kernel's loops, this follows the kernel's name
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Hot:
 
 
 def hot_loops(folder: Path) -> list[Hot]:
-    """Of the only artifact in a folder: for each kernel the innermost loop with the most products."""
+    """Returns, for each kernel of the only artifact in a folder, the innermost loop with the most products."""
     layout = OciLayout(folder)
     digest = only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
     found: dict[str, list[Loop]] = defaultdict(list)

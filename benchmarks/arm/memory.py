@@ -1,10 +1,10 @@
-"""Figure 6 of Jain et al. 2020 for ARM's targets: memory beside float32, and whether answers are LiteRT's.
+"""Figure 6 of Jain et al. 2020 for ARM's targets: memory compared with float32, and whether results equal LiteRT's.
 
     python -m benchmarks.arm.memory MODEL.tflite…             # prints a table
     python -m benchmarks.arm.memory --write MODEL.tflite…     # and puts it into ARM.md
 
-Weights and activations are counted as `benchmarks.memory` does. The answers are those of the real runtime on an
-emulated CPU (`qemu-user-static`), beside LiteRT's with XNNPACK on this machine, for the same random inputs.
+Weights and activations are counted as in `benchmarks.memory`. The results are those of the real runtime on an emulated
+CPU (`qemu-user-static`), compared with LiteRT's with XNNPACK on this machine, for the same random inputs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cycles of loops on a core, by llvm-mca: LLVM's model of its pipelines, with all data in the first level of cache."""
+"""Simulates loops with llvm-mca, LLVM's model of a core's pipelines, with all data in the first-level cache."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from benchmarks.arm.assembly import Loop
 
 MCA = "llvm-mca-19"
 _PASSES = 60
-_INDEPENDENT = 12  # accumulators, so that no product waits for another
+_INDEPENDENT = 12  # number of accumulators, so that no product waits for another
 _CYCLES = re.compile(r"^Total Cycles:\s+(\d+)$", re.MULTILINE)
 _OPERANDS = {"dot": ".16b", "mla": ".16b", "lal": ".4h", "lal2": ".8h", "lsl": ".4h", "lsl2": ".8h"}
 
 
 @cache
 def product_cycles(core: str, name: str) -> float:
-    """What one of many independent products takes: the bound of issue."""
+    """Returns the cycles per product for many independent products, which is the bound of issue."""
     ending = _OPERANDS[re.sub(r"^(us|su|[su])m?", "", name)]
-    last = "v15.4b[0]" if name == "sudot" else f"v29{ending}"  # it has no other form
+    last = "v15.4b[0]" if name == "sudot" else f"v29{ending}"  # this instruction has no other form
     lines = [f"{name} v{place}.4s, v28{ending}, {last}" for place in range(_INDEPENDENT)]
     return _cycles(core, "\n".join(lines) + "\n") / _INDEPENDENT
 
 
 def bound(core: str, loop: Loop) -> float:
-    """Cycles in which the core can start the loop's products, if it did nothing else."""
+    """Returns the cycles in which the core could start the loop's products if it did nothing else."""
     return sum(count * product_cycles(core, name) for name, count in loop.products.items())
 
 
 @cache
 def cycles(core: str, loop: Loop) -> float:
-    """Cycles of one pass of the loop; infinite where the core lacks an instruction, or the model does not know one."""
+    """Returns the cycles of one iteration; infinity if the core lacks an instruction, or LLVM's model does not cover
+    one.
+    """
     return _cycles(core, loop.text())
 
 

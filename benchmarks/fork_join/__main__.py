@@ -1,7 +1,8 @@
-"""What sharing a loop costs and gains, also beside a busy neighbour: `python -m benchmarks.fork_join`.
+"""Measures the cost and gain of sharing a loop among threads, also beside a busy neighbour:
+`python -m benchmarks.fork_join`.
 
-The runtime's threads by themselves, without a model: regions of a known amount of arithmetic. Figures are only worth
-something on a machine that does nothing else.
+It uses the runtime's threads without a model, on regions with a known amount of arithmetic. The figures are only
+meaningful on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _ROOT = Path(__file__).parents[2]
 _RUNTIME = _ROOT / "service/native/runtime"
 _PARTS = ("parallel", "region", "group", "worker", "team", "core_budget", "placement", "topology", "workspace")
 
-# Microseconds of arithmetic in a region, and between two of them.
+# Microseconds of arithmetic in a region, and between two regions.
 _REGIONS = ((0, 0), (0, 20), (0, 500), (5, 2), (20, 2), (200, 2), (2000, 2))
 
 

@@ -1,9 +1,9 @@
-"""Makes the models that are neither given nor made yet:
+"""Creates the models that are neither given nor exist yet:
 
     python -m benchmarks.models
 
-Each is made in the environment of the framework that writes it (`python -m benchmarks.setup_peers --making`), with
-photographs of the given data to calibrate with. What cannot be made is said, and left out of the contest.
+Each is created in the environment of the framework that writes it (`python -m benchmarks.setup_peers --making`), with
+photographs of the given data for calibration. A model that cannot be created is reported, and left out of the contest.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def wanted() -> Iterator[str]:
-    """In an order in which nothing needs what comes later."""
+    """Yields the files in an order in which none depends on a later one."""
     files = [file for row in ROWS for file in row.files.values()]
     for file in files:
         if file.endswith(".u8s8.onnx"):
@@ -60,11 +60,11 @@ def wanted() -> Iterator[str]:
 
 
 def make(home: Home, file: str) -> None:
-    """Writes `file`, whole or not at all.
+    """Writes `file` completely, or not at all.
 
     Raises:
-        OSError: the environment or a file that this one is made from is missing.
-        subprocess.CalledProcessError: it could not be made.
+        OSError: the environment is missing, or a file from which this one is created.
+        subprocess.CalledProcessError: it could not be created.
     """
     output = home.models / file
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ def make(home: Home, file: str) -> None:
 
 
 def _change(file: str) -> tuple[str, Callable[[bytes], bytes]] | None:
-    """For a variant of a TFLite file: the original, and what is done to it."""
+    """Returns, for a variant of a TFLite file, the original file and the function that changes it."""
     for row in ROWS:
         original = row.files.get("tflite")
         if original is None:
@@ -118,7 +118,7 @@ def _recipe(home: Home, file: str) -> Recipe:
 def _found(home: Home, file: str) -> Path:
     path = home.model(file)
     if path is None:
-        raise FileNotFoundError(f"{file}, which it is made from, is missing")
+        raise FileNotFoundError(f"{file}, from which it is created, is missing")
     return path
 
 

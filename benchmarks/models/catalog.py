@@ -1,4 +1,4 @@
-"""The models that are compared: a row for each, with its file in each format.
+"""The models that are compared: one row per model, with its file in each format.
 
 Paths are relative to a folder of models: the generated ones (`python -m benchmarks.models`) or the given ones.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from benchmarks.models.samples import SAMPLES
 from benchmarks.models.zoo_entries import CONTESTED, Entry
 
-ZOO = "zoo"  # the part of the catalog that is made of the zoo's networks
+ZOO = "zoo"  # the part of the catalog that contains the zoo's networks
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,11 @@ class Row:
     """One model at one batch size.
 
     Attributes:
-        files: by format: `tflite`, `onnx` and `torch` for int8; the same with `_fp32`. What Octet compiles is `tflite`.
+        files: by format: `tflite`, `onnx` and `torch` for int8; the same with `_fp32`. Octet compiles the file of
+            `tflite`.
         shape: of one sample of its input in the ONNX and TorchScript files (`C, H, W`), whose batch is open.
-        part: of the catalog, and of the report; "" is that of the networks that lie there as TFLite files.
-        inputs: the file of arrays that all contestants are asked, as `make_zoo` writes them; random values without.
+        part: the part of the catalog and of the report; "" for the networks that exist as TFLite files.
+        inputs: the file with the input arrays for all contestants, as `make_zoo` writes it; without it, random values.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Row:
 
     @property
     def source(self) -> str:
-        """The file without which there is nothing to compare."""
+        """Returns the file without which the model cannot be compared."""
         return self.files.get("tflite") or self.files["onnx"]
 
 
@@ -44,7 +45,7 @@ def _generated(network: str, title: str) -> Row:
     shape = SAMPLES[network].channels_first
     files = {form: _file(network, form) for form in _MADE_BY[network]}
     if "onnx" in files:
-        files["onnx_fp32"] = f"onnx/{network}.fp32.onnx"  # which it is made from
+        files["onnx_fp32"] = f"onnx/{network}.fp32.onnx"  # the file from which it is created
     return Row(network, title, files, shape, note="random weights")
 
 
@@ -73,17 +74,17 @@ def _from_the_zoo(entry: Entry) -> Row:
 
 
 def batched(file: str, batch: int) -> str:
-    """The name of the variant of `file` with another batch size."""
+    """Returns the name of the variant of `file` with another batch size."""
     return file.replace(".tflite", f".batch{batch}.tflite")
 
 
 def dequantized(file: str) -> str:
-    """The name of the float32 form of `file`."""
+    """Returns the name of the float32 form of `file`."""
     return file.replace(".tflite", ".dequantized.tflite")
 
 
 def symmetric(file: str) -> str:
-    """The name of the variant of `file` with symmetric weights."""
+    """Returns the name of the variant of `file` with symmetric weights."""
     return file.replace(".tflite", ".symmetric.tflite")
 
 
@@ -136,7 +137,7 @@ ROWS: Sequence[Row] = (
 
 
 def rows_named(names: Sequence[str]) -> list[Row]:
-    """In the catalog's order; all of them for no names. `zoo` names all that have that part.
+    """Returns the rows in the catalog's order; all of them if `names` is empty. `zoo` selects all of that part.
 
     Raises:
         SystemExit: the catalog does not have one of the names.

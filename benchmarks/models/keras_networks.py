@@ -1,7 +1,8 @@
 """The networks that are generated with Keras. The caller sets the weights.
 
-Runs in the environment `tensorflow`. The ResNets are v1.5 (the stride is on the 3x3), so that their
-multiply-accumulates equal torchvision's. `vww` and `ad01` have the layers of MLPerf Tiny's, whose files are not given.
+Runs in the environment `tensorflow`. The ResNets are v1.5 (the stride is in the 3x3 convolution), so that their
+multiply-accumulates equal torchvision's. `vww` and `ad01` have the layers of the MLPerf Tiny models, whose files are
+not given.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Tensor = Any
 
 
 def build(name: str) -> Any:
-    """A `keras.Model` of batch 1."""
+    """Returns a `keras.Model` of batch 1."""
     given = layers.Input(SAMPLES[name].shape, batch_size=1)
     match name:
         case "mobilenet_v2":
@@ -52,7 +53,7 @@ def convolution(x: Tensor, channels: int, kernel: int, stride: int = 1, activati
 
 
 def depthwise(x: Tensor, stride: int = 1, dilation: int = 1) -> Tensor:
-    """3x3, with ReLU6."""
+    """A depthwise 3x3 convolution with ReLU6."""
     x = layers.DepthwiseConv2D(3, stride, "same", dilation_rate=dilation, use_bias=False)(x)
     return layers.ReLU(6.0)(layers.BatchNormalization()(x))
 
@@ -115,14 +116,14 @@ def ssdlite(image: Tensor) -> list[Tensor]:
 
 
 def recurrent() -> Any:
-    """In Keras 2: the converter makes one operator of its LSTM, and loops of that of Keras 3."""
+    """Built with Keras 2, whose LSTM the converter turns into one operator; it turns that of Keras 3 into loops."""
     layers = tf_keras.layers
     stack = [layers.LSTM(128, return_sequences=True), layers.LSTM(128), layers.Dense(12)]
     return tf_keras.Sequential([layers.Input(SAMPLES["lstm"].shape, batch_size=1), *stack])
 
 
 def transformer(tokens: Tensor, count: int = 4, heads: int = 4, hidden: int = 1024) -> Tensor:
-    """An encoder of the size of BERT-mini, whose tokens are embedded already."""
+    """An encoder of the size of BERT-mini. Its input is already embedded."""
     x, width = tokens, tokens.shape[-1]
     for _ in range(count):
         attended = layers.MultiHeadAttention(heads, width // heads)(x, x)

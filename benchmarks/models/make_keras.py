@@ -38,12 +38,12 @@ def main() -> None:
     keras.utils.set_random_seed(0)
     model = build(arguments.network)
     randomize(model)
-    model.call(tf.constant(samples[:_STATISTICS]), training=True)  # the momentum is 0: sets the statistics
+    model.call(tf.constant(samples[:_STATISTICS]), training=True)  # the momentum is 0, so this sets the statistics
     arguments.output.write_bytes(convert(model, arguments.kind, samples))
 
 
 def randomize(model: Any) -> None:
-    """He's initialization; the affine part of each batch normalization near (1, 0)."""
+    """Applies He's initialization, and sets the affine part of each batch normalization near (1, 0)."""
     rng = np.random.default_rng(0)
     for layer in model.layers:
         if isinstance(layer, layers.Conv2D | layers.DepthwiseConv2D):

@@ -25,7 +25,7 @@ from benchmarks.models.torch_networks import transformer
 ENGINE = "x86"
 _SAMPLES, _AT_ONCE = 32, 8
 
-_libraries: list[Any] = []  # torch forgets the operators of a library without references
+_libraries: list[Any] = []  # references, because torch removes the operators of a library that is not referenced
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript and FX quantization are what is asked for here
+    warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript and FX quantization are deprecated
     images = torch.from_numpy(SAMPLES[arguments.network].batch_channels_first(arguments.images, _SAMPLES))
     model = build(arguments.network, images)
     with torch.no_grad():
@@ -57,7 +57,9 @@ def main() -> None:
 
 
 def build(name: str, images: torch.Tensor) -> Any:
-    """He's initialization; the affine part of batch normalization near (1, 0), its statistics those of `images`."""
+    """Builds a network: He's initialization; the affine part of batch normalization near (1, 0), with the statistics of
+    `images`.
+    """
     torch.manual_seed(0)
     if name == "transformer":
         return transformer().eval()
@@ -89,7 +91,7 @@ def quantize(model: Any, images: torch.Tensor) -> Any:
 
 
 def torchvision_models() -> Any:
-    """`torchvision.models`. Of its compiled operators, built for another torch, only the names are made known."""
+    """Returns `torchvision.models`. Its compiled operators, built for another torch, are declared by name only."""
     while True:
         try:
             return importlib.import_module("torchvision").models

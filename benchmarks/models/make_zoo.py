@@ -1,10 +1,10 @@
-"""One network of the zoo, quantized by one tool: the model's file, and its runtime's answers to two samples.
+"""Creates one network of the zoo, quantized by one tool: the model's file, and its runtime's results for two samples.
 
 Runs in the environment `zoo`:
 
     python -m benchmarks.models.make_zoo timm:resnet10t ort-static --output resnet10t.onnx
 
-The answers lie beside the file (`zoo_maker.save`).
+The results are stored beside the file (`zoo_maker.save`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def _feeds(samples: Samples) -> Iterator[dict[str, Any]]:
 
 
 def _by_onnxruntime(*, dynamo: bool, static: bool, fused: bool = False) -> Callable[[Any, Samples, Path], Answer]:
-    """ONNX Runtime's own tools, on either exporter's file, or on one that its transformer optimizer has fused."""
+    """Quantizes with ONNX Runtime's tools, the file of either exporter, or one that its transformer optimizer has
+    fused.
+    """
 
     def make(model: Any, samples: Samples, output: Path) -> Answer:
         from onnxruntime.quantization import (
@@ -98,7 +100,7 @@ def _by_onnxruntime(*, dynamo: bool, static: bool, fused: bool = False) -> Calla
                     activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
                 )  # fmt: skip
             else:
-                options = {"DefaultTensorType": 1}  # float32, behind operators that the tools know no types of
+                options = {"DefaultTensorType": 1}  # float32, after operators whose types the tools cannot infer
                 quantize_dynamic(str(prepared), str(output), weight_type=QuantType.QInt8, extra_options=options)
         return _session(output)
 
@@ -106,7 +108,7 @@ def _by_onnxruntime(*, dynamo: bool, static: bool, fused: bool = False) -> Calla
 
 
 def _session(path: Path) -> Answer:
-    """As Octet's witness opens it (`service/compiler/references`)."""
+    """Opens the session as Octet's witness does (`service/compiler/references`)."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -124,7 +126,7 @@ def _session(path: Path) -> Answer:
 
 
 def _by_nncf(model: Any, samples: Samples, output: Path) -> Answer:
-    """NNCF, on the ONNX file."""
+    """Quantizes the ONNX file with NNCF."""
     import nncf  # type: ignore[import-not-found]
     import onnx  # type: ignore[import-not-found]
 
@@ -137,7 +139,7 @@ def _by_nncf(model: Any, samples: Samples, output: Path) -> Answer:
 
 
 def _by_neural_compressor(model: Any, samples: Samples, output: Path) -> Answer:
-    """onnx-neural-compressor, statically."""
+    """Quantizes statically with onnx-neural-compressor."""
     import onnx
     from onnx_neural_compressor import data_reader  # type: ignore[import-not-found]
     from onnx_neural_compressor.quantization import QuantFormat, quantize  # type: ignore[import-not-found]
@@ -160,12 +162,12 @@ def _by_neural_compressor(model: Any, samples: Samples, output: Path) -> Answer:
         quantize(str(exported), str(Path(folder) / "quantized.onnx"), config)
         onnx.save(
             onnx.load(str(Path(folder) / "quantized.onnx")), str(output)
-        )  # with the weights that it leaves beside it
+        )  # includes the weights in separate files
     return _session(output)
 
 
 def _by_fx(model: Any, samples: Samples, output: Path) -> Answer:
-    """torch.ao's FX mode, saved as TorchScript."""
+    """Quantizes with torch.ao's FX mode, and saves TorchScript."""
     from torch.ao.quantization import get_default_qconfig_mapping  # type: ignore[import-not-found]
     from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx  # type: ignore[import-not-found]
 
@@ -180,7 +182,7 @@ def _by_fx(model: Any, samples: Samples, output: Path) -> Answer:
 
 
 def _by_pt2e(model: Any, samples: Samples, output: Path) -> Answer:
-    """torchao's PT2E with the x86 Inductor quantizer, saved as an exported program."""
+    """Quantizes with torchao's PT2E and the x86 Inductor quantizer, and saves an exported program."""
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e  # type: ignore[import-not-found]
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86  # type: ignore[import-not-found]
 

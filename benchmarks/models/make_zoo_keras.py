@@ -1,6 +1,7 @@
-"""One network of keras.applications with seeded random weights as a TFLite file, and LiteRT's answers to two samples.
+"""Creates one network of keras.applications with seeded random weights as a TFLite file, and LiteRT's results for two
+samples.
 
-Runs in the environment `tensorflow`; writes what `make_zoo` writes:
+Runs in the environment `tensorflow`; writes the same files as `make_zoo`:
 
     python -m benchmarks.models.make_zoo_keras keras:MobileNetV3Small tflite-dynamic --output mobilenetv3.tflite
 """
@@ -32,7 +33,7 @@ def main() -> None:
     model = getattr(keras.applications, arguments.network.partition(":")[2])(input_tensor=given, weights=None)
     samples = np.random.default_rng(1).uniform(0, 255, (CALIBRATED + ANSWERED, SIDE, SIDE, 3)).astype(np.float32)
     randomize(model)
-    model.call(tf.constant(samples[:CALIBRATED]), training=True)  # the momentum is 0: sets the statistics
+    model.call(tf.constant(samples[:CALIBRATED]), training=True)  # the momentum is 0, so this sets the statistics
     data = _converted(model, arguments.tool, samples[:CALIBRATED])
     arguments.output.write_bytes(data)
     pairs = (_answer(data, sample[np.newaxis]) for sample in samples[-ANSWERED:])
@@ -55,7 +56,7 @@ def _converted(model: Any, tool: str, samples: Any) -> bytes:
 
 
 def _answer(data: bytes, sample: Any) -> tuple[Any, Any]:
-    """What the model is given and gives, by LiteRT's reference kernels."""
+    """Returns the model's inputs and outputs, computed by LiteRT's reference kernels."""
     kernels = tf.lite.experimental.OpResolverType.BUILTIN_REF
     loaded = tf.lite.Interpreter(model_content=data, experimental_op_resolver_type=kernels, num_threads=1)
     loaded.allocate_tensors()

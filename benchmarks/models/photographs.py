@@ -1,4 +1,4 @@
-"""Photographs as networks are fed with them: for calibration, and to set batch normalization's statistics.
+"""Photographs prepared as inputs of networks: for calibration, and to set batch normalization's statistics.
 
 Runs in the peers' environments: needs numpy and Pillow only.
 """
@@ -18,9 +18,9 @@ Pixels = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def photographs(folder: Path, count: int, size: int) -> Pixels:
-    """`[count, size, size, 3]` float32, normalized; always the same ones.
+    """Returns `[count, size, size, 3]` float32, normalized. The photographs are the same on every call.
 
-    The short side is scaled to size / 0.875 and the centre is cut out, as ImageNet models are evaluated.
+    The short side is scaled to size / 0.875 and the centre is cropped, as in the evaluation of ImageNet models.
     """
     files = sorted(folder.glob("*.JPEG"))
     chosen = np.random.default_rng(0).choice(len(files), count, replace=False)

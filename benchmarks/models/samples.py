@@ -1,4 +1,4 @@
-"""Calibration inputs of the generated networks: photographs, or real values where they take no image.
+"""Calibration inputs of the generated networks: photographs, or real values for networks without image inputs.
 
 Imported in the peers' environments: needs numpy and Pillow only.
 """
@@ -21,7 +21,7 @@ class Sample:
     """One sample of a network's input.
 
     Attributes:
-        shape: as Keras has it: `H, W, 3` of an image, otherwise `steps, features` or `features`.
+        shape: in Keras's order: `H, W, 3` for an image, otherwise `steps, features` or `features`.
     """
 
     shape: tuple[int, ...]
@@ -32,17 +32,19 @@ class Sample:
 
     @property
     def channels_first(self) -> tuple[int, ...]:
-        """As ONNX and PyTorch have it."""
+        """Returns the shape in the order of ONNX and PyTorch."""
         return (self.shape[2], *self.shape[:2]) if self.is_image else self.shape
 
     def batch(self, folder: Path, count: int) -> Reals:
-        """`[count, *shape]`, always the same ones: normalized photographs of `folder`, or normally distributed."""
+        """Returns `[count, *shape]`: normalized photographs of `folder`, or normally distributed values; the same on
+        every call.
+        """
         if self.is_image:
             return photographs(folder, count, self.shape[0])
         return np.random.default_rng(0).standard_normal((count, *self.shape)).astype(np.float32)
 
     def batch_channels_first(self, folder: Path, count: int) -> Reals:
-        """The same as `[count, *channels_first]`."""
+        """Returns the same as `[count, *channels_first]`."""
         values = self.batch(folder, count)
         return np.ascontiguousarray(values.transpose(0, 3, 1, 2)) if self.is_image else values
 

@@ -1,6 +1,6 @@
-"""A TFLite file as a benchmark looks at it: its multiply-accumulates, and variants of it that are made in place.
+"""Analyses a TFLite file for the benchmarks: counts its multiply-accumulates, and creates variants of it.
 
-The variants change numbers in the flatbuffer and nothing else, so all weights are those of the original.
+The variants only change numbers in the flatbuffer, so all weights are those of the original.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _MIDDLE = 128  # the zero point of symmetric weights that are stored as uint8
 
 
 def macs(data: bytes) -> int:
-    """Multiply-accumulates of one call, with the padding's: of convolutions, dense layers, products and LSTMs.
+    """Counts the multiply-accumulates of one call, including padding: of convolutions, dense layers, products and
+    LSTMs.
 
-    A size that the file leaves open counts as 1, as it is written there.
+    A size that the file leaves open counts as 1, the value in the file.
     """
     model = tflite.Model.GetRootAsModel(data, 0)
     graph = model.Subgraphs(0)
@@ -50,7 +51,7 @@ def _products(graph: Any, code: int, operator: Any) -> int:
 
 
 def with_batch(data: bytes, batch: int) -> bytes:
-    """The same model for `batch` images at once.
+    """Returns the same model for `batch` images at once.
 
     Raises:
         ValueError: an operator's constants would have to change too.
@@ -59,7 +60,7 @@ def with_batch(data: bytes, batch: int) -> bytes:
     model = tflite.Model.GetRootAsModel(changed, 0)
     graph = model.Subgraphs(0)
     if any(code == tflite.BuiltinOperator.RESHAPE for code, _ in _operators(model)):
-        raise ValueError("a reshape has its shape written down")
+        raise ValueError("a reshape has a constant shape")
     for index in range(graph.TensorsLength()):
         tensor = graph.Tensors(index)
         constant = model.Buffers(tensor.Buffer()).DataLength() > 0
@@ -69,9 +70,10 @@ def with_batch(data: bytes, batch: int) -> bytes:
 
 
 def with_symmetric_weights(data: bytes) -> bytes:
-    """The same model with the zero points of all weights in the middle of their type, and the weights moved along.
+    """Returns the same model with the zero points of all weights in the middle of their type, and the weights shifted
+    accordingly.
 
-    Weights that leave the type are clipped, so it computes nearly the same.
+    Weights that exceed the type are clipped, so the results are nearly the same.
 
     Raises:
         ValueError: its weights are symmetric already.
@@ -92,12 +94,12 @@ def with_symmetric_weights(data: bytes) -> bytes:
 
 
 def _operators(model: Any) -> Iterator[tuple[int, Any]]:
-    """(builtin code, operator) of the first subgraph."""
+    """Yields (builtin code, operator) for the first subgraph."""
     graph = model.Subgraphs(0)
     for index in range(graph.OperatorsLength()):
         operator = graph.Operators(index)
         code = model.OperatorCodes(operator.OpcodeIndex())
-        yield max(code.BuiltinCode(), code.DeprecatedBuiltinCode()), operator  # small codes are in the old field
+        yield max(code.BuiltinCode(), code.DeprecatedBuiltinCode()), operator  # small codes are in the older field
 
 
 def _output(graph: Any, operator: Any) -> list[int]:

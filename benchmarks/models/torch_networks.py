@@ -1,4 +1,4 @@
-"""Networks that torchvision has not.
+"""Networks that torchvision lacks.
 
 Runs in the environment `torch`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch  # type: ignore[import-not-found]
 from torch import nn
 
-LAYERS, WIDTH, HEADS, HIDDEN = 4, 256, 4, 1024  # those of BERT-mini
+LAYERS, WIDTH, HEADS, HIDDEN = 4, 256, 4, 1024  # as in BERT-mini
 
 
 class Layer(nn.Module):  # type: ignore[misc]
@@ -21,7 +21,7 @@ class Layer(nn.Module):  # type: ignore[misc]
         self.first_norm, self.second_norm = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """`[batch, tokens, WIDTH]` -> the same."""
+        """Maps `[batch, tokens, WIDTH]` to the same shape."""
         queries, keys, values = (self.heads(layer(x)) for layer in (self.queries, self.keys, self.values))
         scores = torch.softmax(queries @ keys.transpose(2, 3) / (WIDTH // HEADS) ** 0.5, dim=-1)
         attended = (scores @ values).transpose(1, 2).reshape(x.shape)
@@ -33,5 +33,5 @@ class Layer(nn.Module):  # type: ignore[misc]
 
 
 def transformer() -> nn.Module:
-    """An encoder of the size of BERT-mini, whose tokens are embedded already."""
+    """An encoder of the size of BERT-mini. Its input is already embedded."""
     return nn.Sequential(*(Layer() for _ in range(LAYERS)))

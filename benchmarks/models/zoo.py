@@ -1,13 +1,13 @@
-"""The zoo: networks of public packages with seeded random weights, quantized by their own tools. Which of them Octet
-imports, how much of them runs in integers, and whether it answers what their own runtime answers:
+"""The zoo: networks of public packages with seeded random weights, quantized by their own tools. Checks which of them
+Octet imports, how much of each runs in integers, and whether the results equal those of the network's own runtime:
 
-    python -m benchmarks.models.zoo --make --contest   # makes those of the contest, which are larger
-    python -m benchmarks.models.zoo --make         # makes what is not there, in the environment `zoo`
-    python -m benchmarks.models.zoo --write        # asks all that are there, and writes docs/reference/zoo.md
-    python -m benchmarks.models.zoo bert           # asks those whose name holds a word, and prints
+    python -m benchmarks.models.zoo --make --contest   # creates those of the contest, which are larger
+    python -m benchmarks.models.zoo --make         # creates missing ones, in the environment `zoo`
+    python -m benchmarks.models.zoo --write        # checks all existing ones, and writes docs/reference/zoo.md
+    python -m benchmarks.models.zoo bert           # checks those whose name contains a word, and prints
 
-The answers are the oracle's: what compiled code computes is held to them by every build's verification. With `--time`,
-each model is compiled too, and its table has a column more.
+The results are the oracle's; every build's verification checks that compiled code computes the same. With `--time`,
+each model is compiled too, and its table has one more column.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from service.core.target import parse_target
 TABLE = CHECKOUT / "docs" / "reference" / "zoo.md"
 _LIMIT_S = 600
 _CALLS = 20
-_REASON = 160  # characters of it that the table has
-_CLOSE = 1e-4  # of the largest answer: float32 sums and functions in another order
+_REASON = 160  # characters of the reason in the table
+_CLOSE = 1e-4  # relative to the largest result: float32 sums and functions in another order
 
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one model.
+    """The result of checking one model.
 
     Attributes:
-        reason: why it is not imported; "" if it is.
-        percent: of multiply-accumulates in integers.
-        answers: how Octet's compare with the runtime's.
-        time_ms: the shortest call of the compiled model, on one thread; None if it was not asked for.
+        reason: why it cannot be imported; "" if it can.
+        percent: share of multiply-accumulates in integers.
+        answers: how Octet's results compare with the runtime's.
+        time_ms: the shortest call of the compiled model, on one thread; None if it was not timed.
     """
 
     entry: Entry
@@ -67,9 +67,9 @@ class Row:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("words", nargs="*", help="of the names of models; without any, all")
+    parser.add_argument("words", nargs="*", help="words in the names of models; by default all models")
     parser.add_argument("--make", action="store_true")
-    parser.add_argument("--contest", action="store_true", help="instead of the zoo, the networks of the contest")
+    parser.add_argument("--contest", action="store_true", help="the networks of the contest instead of the zoo")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--time", action="store_true")
     arguments = parser.parse_args()
@@ -130,7 +130,7 @@ def _numerics(source_format: str) -> str:
 
 
 def _numbered(saved: dict[str, Array], what: str) -> Iterator[list[Array]]:
-    """The arrays of each sample."""
+    """Yields the arrays of each sample."""
     for number in range(len(saved)):
         names = [f"{what}{number}_{place}" for place in range(len(saved))]
         if names[0] not in saved:
@@ -141,7 +141,7 @@ def _numbered(saved: dict[str, Array], what: str) -> Iterator[list[Array]]:
 def _shapes(source: Path, sample: Sequence[Array]) -> dict[str, Sequence[int]]:
     if source.suffix != ".pt":
         return {}
-    return {"": sample[0].shape}  # TorchScript does not say it
+    return {"": sample[0].shape}  # a TorchScript file does not contain it
 
 
 def _compared(actual: list[list[Array]], expected: list[list[Array]]) -> str:
@@ -171,7 +171,7 @@ def _time_ms(source: Path, numerics: str, sample: Sequence[Array]) -> float:
 
 
 class _Silent:
-    """A `Progress` that is discarded."""
+    """A `Progress` that discards everything."""
 
     def stage(self, stage: Stage, fraction: float = 0.0) -> None:
         pass

@@ -1,4 +1,4 @@
-"""The zoo: which network is quantized by which tool. Loads nothing."""
+"""The list of the zoo: which network is quantized by which tool. Loads nothing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Entry:
     """One model.
 
     Attributes:
-        network: as `zoo_networks` names it.
-        tool: of `make_zoo.TOOLS`, or of `make_zoo_keras.TOOLS`.
-        title: for people, in the contest.
+        network: its name in `zoo_networks`.
+        tool: a name in `make_zoo.TOOLS`, or in `make_zoo_keras.TOOLS`.
+        title: a readable name, for the contest.
     """
 
     network: str
@@ -24,14 +24,14 @@ class Entry:
 
     @property
     def maker(self) -> tuple[str, str]:
-        """The environment and the module that make it."""
+        """Returns the environment and the module that create it."""
         if self.tool in _TFLITE:
             return "tensorflow", "benchmarks.models.make_zoo_keras"
         return "zoo", "benchmarks.models.make_zoo"
 
     @property
     def file(self) -> str:
-        """Its name in the folder of models."""
+        """Returns its file name in the folder of models."""
         suffix = {"fx": "pt", "pt2e": "pt2", **dict.fromkeys(_TFLITE, "tflite")}.get(self.tool, "onnx")
         return f"zoo/{self.network.replace(':', '.')}.{self.tool}.{suffix}"
 
@@ -70,7 +70,7 @@ ENTRIES: tuple[Entry, ...] = (
     *(Entry(f"keras:{name}", tool) for name in _KERAS for tool in _TFLITE),
 )
 
-# Why answers are off by more than sums in another order explain; each was traced to the first tensor that differs.
+# Reasons why results differ by more than the order of sums explains; each was traced to the first tensor that differs.
 _STEP = "float32 sums in another order leave one value on the other side of a step of 8 bits"
 _EAGER = f"PyTorch multiplies dequantized values where this program has conversions only; {_STEP}"
 EXPLAINED: Mapping[tuple[str, str], str] = {
@@ -98,7 +98,8 @@ def _contested(network: str, title: str, *tools: str) -> tuple[Entry, ...]:
     return tuple(Entry(network, tool, title) for tool in tools)
 
 
-# Networks as large as people run them, for the contest. Behind `@` stands the side of the image, or the tokens.
+# Larger networks, as used in practice, for the contest. After `@` follows the side of the image, or the number of
+# tokens.
 CONTESTED: tuple[Entry, ...] = (
     *_contested("timm:vit_tiny_patch16_224@224", "ViT-tiny/16 224", "ort-static", "ort-dynamic"),
     *_contested("timm:deit_tiny_patch16_224@224", "DeiT-tiny/16 224", "ort-static", "nncf"),

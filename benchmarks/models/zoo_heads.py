@@ -1,4 +1,4 @@
-"""Networks of the zoo that no package builds without its own post-processing: torchvision's, with our own heads.
+"""Networks of the zoo that no package offers without its own post-processing: torchvision's, with heads defined here.
 
 Runs in the environment `zoo`.
 """
@@ -11,12 +11,14 @@ from typing import Any
 import torch  # type: ignore[import-not-found]
 from torch import nn
 
-_CLASSES = 91  # of COCO, with the background
-_WIDTHS = (256, 128, 64, 32, 16)  # of the decoder of segmentation_models_pytorch's U-Net
+_CLASSES = 91  # COCO's classes, with the background
+_WIDTHS = (256, 128, 64, 32, 16)  # widths of the decoder of segmentation_models_pytorch's U-Net
 
 
 class _SsdLite(nn.Module):  # type: ignore[misc]
-    """torchvision's SSDLite without its anchors and its suppression: `[N, boxes, 4 + classes]` of all six levels."""
+    """torchvision's SSDLite without its anchors and its suppression: returns `[N, boxes, 4 + classes]` of all six
+    levels.
+    """
 
     def __init__(self, models: Any) -> None:
         super().__init__()
@@ -29,7 +31,7 @@ class _SsdLite(nn.Module):  # type: ignore[misc]
 
 
 class _Up(nn.Module):  # type: ignore[misc]
-    """Nearest neighbours to twice the size, the encoder's features beside them, and two convolutions."""
+    """Nearest-neighbour upsampling by two, concatenation with the encoder's features, and two convolutions."""
 
     def __init__(self, channels: int, skipped: int, width: int) -> None:
         super().__init__()
@@ -45,7 +47,7 @@ def _convolution(channels: int, width: int) -> list[nn.Module]:
 
 
 class _Unet(nn.Module):  # type: ignore[misc]
-    """A U-Net on torchvision's ResNet-18, of one class, as segmentation_models_pytorch builds it."""
+    """A U-Net on torchvision's ResNet-18, with one class, as in segmentation_models_pytorch."""
 
     def __init__(self, models: Any) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the makers of the zoo's networks share: their command line, and the answers that they save."""
+"""Shared code of the programs that create the zoo's networks: their command line, and the results that they save."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-CALIBRATED, ANSWERED = 6, 2  # samples that a tool is given, and those that are asked
+CALIBRATED, ANSWERED = 6, 2  # number of samples for calibration, and of samples whose results are saved
 
 
 def parsed(description: str | None, tools: Iterable[str]) -> argparse.Namespace:
-    """`network`, one of `tools`, and `output`, a path."""
+    """Parses the command line: `network`, one of `tools`, and `output`, a path."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("network")
     parser.add_argument("tool", choices=list(tools))
@@ -22,7 +22,7 @@ def parsed(description: str | None, tools: Iterable[str]) -> argparse.Namespace:
 
 
 def save(output: Path, answers: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -> None:
-    """Writes each sample into `FILE.npz`: `input<sample>_<place>`, `output<sample>_<place>`."""
+    """Writes each sample into `FILE.npz`: `input<sample>_<index>`, `output<sample>_<index>`."""
     arrays: dict[str, Any] = {}
     for number, pair in enumerate(answers):
         for what, each in zip(("input", "output"), pair, strict=True):

@@ -1,8 +1,9 @@
-"""Networks of public packages with seeded random weights, for the zoo: what people quantize today, mostly small.
+"""Networks of public packages with seeded random weights, for the zoo: networks that are commonly quantized, mostly
+small.
 
-A network is named by its package and its name there: `timm:mobilenetv3_small_050`. Behind `@` stands the side of its
-images or its number of tokens, where these are others than the zoo's. `heads` are our own heads on torchvision's
-networks. Runs in the environment `zoo`.
+A network is named by its package and its name there: `timm:mobilenetv3_small_050`. After `@` follows the side of its
+images or its number of tokens, if they differ from the zoo's. `heads` are heads defined here on torchvision's networks.
+Runs in the environment `zoo`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "
 _BERT_MINI = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024}
 _MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 
-# transformers' configuration and model, what the configuration is told, and the kind of input.
+# The configuration and model classes of transformers, the configuration's arguments, and the type of input.
 TRANSFORMERS: dict[str, tuple[str, str, dict[str, Any], str]] = {
     "albert": ("AlbertConfig", "AlbertModel", {**_SMALL, "embedding_size": 32, "vocab_size": WORDS}, "text"),
     "bert_mini": ("BertConfig", "BertModel", {**_BERT_MINI, "vocab_size": MANY_WORDS}, "text"),
@@ -93,7 +94,7 @@ _SHAPES = {
 
 
 class _First(torch.nn.Module):  # type: ignore[misc]
-    """A network of positional inputs and of one output, the first tensor of what it gives."""
+    """A network with positional inputs and one output, the first tensor of the wrapped network's result."""
 
     def __init__(self, network: Any, names: tuple[str, ...] = ()) -> None:
         super().__init__()
@@ -109,7 +110,7 @@ class _First(torch.nn.Module):  # type: ignore[misc]
 
 
 def network(name: str) -> tuple[Any, list[list[torch.Tensor]]]:
-    """A network in evaluation mode, and samples of its inputs.
+    """Returns a network in evaluation mode, and samples of its inputs.
 
     Raises:
         ValueError: no package has it.
@@ -142,7 +143,7 @@ def network(name: str) -> tuple[Any, list[list[torch.Tensor]]]:
 
 
 def _is_free(name: str) -> bool:
-    """Whether a network of timm takes images of any size."""
+    """Returns true if a network of timm accepts images of any size."""
     return not any(part in name for part in ("vit_", "deit", "mixer", "swin", "beit", "cait", "xcit", "eva"))
 
 
@@ -167,7 +168,9 @@ def _transformer(name: str, size: int) -> tuple[Any, list[list[torch.Tensor]]]:
 
 
 def _varied(model: Any) -> Any:
-    """With other biases than zeros and other scales than ones, of which exporters would share one for all."""
+    """Sets biases other than zero and scales other than one, because exporters would share one constant for all of
+    them.
+    """
     torch.manual_seed(3)
     for parameter in model.parameters():
         if parameter.ndim <= 1 and bool((parameter == parameter.flatten()[:1]).all()):
@@ -181,7 +184,7 @@ def _random(shape: tuple[int, ...]) -> list[torch.Tensor]:
 
 
 def _settled(model: Any, samples: list[torch.Tensor]) -> Any:
-    """With the statistics of the samples in its batch normalizations: with others, random networks die out."""
+    """Sets the batch normalizations' statistics to those of the samples, because random networks die out with others."""
     norms = [each for each in model.modules() if isinstance(each, torch.nn.modules.batchnorm._BatchNorm)]
     for each in norms:
         each.momentum = None

@@ -1,6 +1,6 @@
-"""The physical limit: how many multiply-accumulates a core does in a second when it does nothing else.
+"""The physical limit: the number of multiply-accumulates that a core computes per second if it does nothing else.
 
-The loops (`loops`) are written in TVM's tensor IR, because there may be no C compiler, and depend on nothing of
-`service`: what measures is not made of what is measured. They take turns with the contestants;
-`python -m benchmarks.contest --peaks-only` runs nothing but them.
+The loops (`loops`) are written in TVM's tensor IR, because a C compiler may be missing, and do not depend on `service`:
+the measuring code must not share code with the measured code. They take turns with the contestants;
+`python -m benchmarks.contest --peaks-only` runs only them.
 """

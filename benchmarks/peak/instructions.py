@@ -13,17 +13,17 @@ Expr = Any
 
 @dataclass(frozen=True)
 class Instruction:
-    """One way to add products to a register: a vector, or (`tmm`) a tile of 16 by 16, whose products are 64 deep.
+    """One way to add products to a register: a vector, or (`tmm`) a tile of 16 by 16, whose products have depth 64.
 
     Attributes:
         name: the mnemonic and the register, as in `vpdpbusd zmm`.
-        operand: element type of the registers that are multiplied.
-        intrinsic: LLVM's name; LLVM 22 wants bytes, not dwords, as vpdpbusd's operands. Of bfloat16, which TVM has no
-            LLVM type for, that of a function in `FUNCTIONS`.
-        features: what the CPU must report, in the words of /proc/cpuinfo; one of several sets.
+        operand: element type of the multiplied registers.
+        intrinsic: LLVM's name; LLVM 22 requires bytes, not dwords, as vpdpbusd's operands. For bfloat16, for which TVM
+            has no LLVM type, the name of a function in `FUNCTIONS`.
+        features: the flags that /proc/cpuinfo must contain; one of several sets.
         macs: multiply-accumulates of one instruction.
-        adds: whether it adds to the accumulator itself; vpmaddwd leaves that to a vpaddd.
-        cpu: LLVM's name of the CPU to compile for, where this one's own would lead LLVM to other instructions.
+        adds: true if it adds to the accumulator itself; vpmaddwd leaves that to a vpaddd.
+        cpu: LLVM's name of the CPU to compile for, if LLVM would choose other instructions for this machine's CPU.
     """
 
     name: str
@@ -44,17 +44,17 @@ class Instruction:
 
     @property
     def accumulator(self) -> str:
-        """Element type of the register that is added to."""
+        """Returns the element type of the accumulator register."""
         return "float32" if "float" in self.operand else "int32"
 
     @property
     def stored(self) -> str:
-        """Element type of the operands as NumPy and TVM know one of that size."""
+        """Returns a type of the operands' size that NumPy and TVM support."""
         return "uint16" if self.operand == "bfloat16" else self.operand
 
     @property
     def lanes(self) -> int:
-        """The number of 32-bit lanes of the accumulator."""
+        """Returns the number of 32-bit lanes of the accumulator."""
         return {"tmm": 256, "zmm": 16, "ymm": 8}[self.register]
 
     @property
@@ -62,7 +62,7 @@ class Instruction:
         return self.lanes * {"int8": 4, "int16": 2, "bfloat16": 2, "float32": 1}[self.operand]
 
     def apply(self, total: Expr, first: Expr, second: Expr) -> Expr:
-        """`total` and the products of `first` and `second`."""
+        """Returns `total` plus the products of `first` and `second`."""
         dtype = f"{self.accumulator}x{self.lanes}"
         if not self.adds:
             return total + tirx.call_llvm_pure_intrin(dtype, self.intrinsic, first, second)
@@ -78,7 +78,7 @@ _AVX512 = (frozenset({"avx512f", "avx512bw", "avx512vl"}),)
 _AVX2 = (frozenset({"avx2", "fma"}),)
 _BFLOAT16 = (frozenset({"avx512_bf16", "avx512vl"}),)
 _AMX = (frozenset({"amx_tile", "amx_int8"}),)
-# In LLVM's own text.
+# Functions as LLVM's own text.
 FUNCTIONS = {
     "add_pairs": """
 target triple = "x86_64-unknown-linux-gnu"
@@ -109,5 +109,5 @@ def available(features: Collection[str]) -> list[Instruction]:
 
 
 def named(name: str) -> Instruction:
-    """Raises KeyError if there is none of that name."""
+    """Returns an instruction. Raises KeyError if none has that name."""
     return {instruction.name: instruction for instruction in INSTRUCTIONS}[name]

@@ -1,8 +1,9 @@
-"""The loops, compiled: `threads` cores each repeat one instruction on accumulators that never leave the registers.
+"""The loops, compiled: `threads` cores each repeat one instruction on accumulators that stay in registers.
 
-Nothing may be optimized away, so it is made impossible and then checked. The accumulators start from memory, so that no
-two of them are known to be equal; one operand of each is read again from memory in every repetition, so that no product
-is the same as before; and `Loop` counts the instructions in the code that was made, and holds the result to arithmetic.
+The compiler must not optimize anything away, so the loops make that impossible and then check it. The accumulators
+start from memory, so the compiler cannot know that two of them are equal. One operand of each product is read from
+memory again in every repetition, so that no product equals an earlier one. `Loop` counts the instructions in the
+generated code, and checks the result against arithmetic.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from benchmarks.peak.instructions import FUNCTIONS, Instruction
 
 Expr = Any
 
-ROWS, COLUMNS = 6, 2  # accumulators; 12 chains hide a latency of 4 at 2 a cycle, and 16 registers of AVX2 hold them
-REPETITIONS = 400_000  # of one call: some milliseconds, beside which the call itself is nothing
-_PERIOD = 8  # repetitions after which the operands in memory are the same again
+ROWS, COLUMNS = 6, 2  # accumulators: 12 chains hide a latency of 4 cycles at 2 per cycle, and fit AVX2's 16 registers
+REPETITIONS = 400_000  # of one call: some milliseconds, so that the call overhead is negligible
+_PERIOD = 8  # repetitions after which the operands in memory repeat
 CLOCK_STEPS, CYCLES_OF_STEP = 8, 4  # imul takes 3 cycles and xor 1, on every x86-64 of the last ten years
 
 
@@ -36,7 +37,7 @@ class Loop:
     """`instruction` on `threads` cores at once; a call repeats it `REPETITIONS` times on each.
 
     Raises:
-        RuntimeError: the compiler made other code than was meant, or the result is wrong.
+        RuntimeError: the compiler generated other code than intended, or the result is wrong.
     """
 
     def __init__(self, instruction: Instruction, threads: int) -> None:
@@ -57,16 +58,16 @@ class Loop:
 
 
 class Clock:
-    """A chain of additions and multiplications that each wait for the last: its time is a number of cycles."""
+    """A chain of dependent additions and multiplications: its time is a known number of cycles."""
 
-    _CALLS, _REPETITIONS = 200, 20_000  # calls so short that most of them are not interrupted
+    _CALLS, _REPETITIONS = 200, 20_000  # the calls are so short that most of them are not interrupted
 
     def __init__(self) -> None:
         self._function = compiled(_chain(self._REPETITIONS), llvm_get_system_cpu())
         self._state = tvm.runtime.tensor(np.array([3, 6364136223846793005, 1442695040888963407], np.int64))
 
     def ghz(self) -> float:
-        """The current clock rate of the core that this thread runs on; the fastest of some calls counts."""
+        """Returns the current clock rate of this thread's core; the fastest of several calls counts."""
         durations = []
         for _ in range(self._CALLS):
             begun = time.perf_counter()
@@ -76,10 +77,10 @@ class Clock:
 
 
 def compile_loop(instruction: Instruction, threads: int, cpu: str) -> Any:
-    """The module whose `loop` is called with (rows, columns, totals), compiled for LLVM's `cpu` and checked.
+    """Returns the module whose `loop` is called with (rows, columns, totals), compiled for LLVM's `cpu` and checked.
 
     Raises:
-        RuntimeError: the compiler made other code than was meant.
+        RuntimeError: the compiler generated other code than intended.
     """
     module = compiled(_multiply(instruction, threads), instruction.cpu or cpu)
     check_code(module.mod.inspect_source("asm"), instruction)
@@ -87,17 +88,17 @@ def compile_loop(instruction: Instruction, threads: int, cpu: str) -> Any:
 
 
 def prepare_threads(threads: int) -> None:
-    """Makes TVM's pool, before anything else does. It pins its workers to the cores after the first, and the thread
-    that calls, which works too, to none: that is done here.
+    """Creates TVM's pool before anything else does. TVM pins its workers to the cores after the first, but does not pin
+    the calling thread, which works too: this function pins it.
 
     Raises:
-        RuntimeError: there are not as many threads.
+        RuntimeError: TVM runs another number of threads.
     """
     cores = sorted(os.sched_getaffinity(0))
-    os.environ["TVM_NUM_THREADS"] = str(threads)  # otherwise at most half of the cores
+    os.environ["TVM_NUM_THREADS"] = str(threads)  # by default TVM uses at most half of the cores
     made = tvm_ffi.get_global_func("runtime.NumThreads")()
     if made != threads:
-        raise RuntimeError(f"TVM runs {made} threads, and {threads} were asked for")
+        raise RuntimeError(f"TVM runs {made} threads, but {threads} were requested")
     os.sched_setaffinity(0, cores[:1])
 
 
@@ -143,7 +144,7 @@ def _multiply(instruction: Instruction, threads: int) -> PrimFunc:
 
 
 def _chain(repetitions: int) -> PrimFunc:
-    """(state): state[0] = state[0] * state[1] ^ state[2], again and again."""
+    """Computes state[0] = state[0] * state[1] ^ state[2], repeatedly."""
     state = tirx.decl_buffer((3,), "int64", "state", data_alignment=64)
     register = tirx.decl_buffer((1,), "int64", "x", scope="local")
     repetition, factor, mask = Var("repetition", "int32"), Var("factor", "int64"), Var("mask", "int64")
@@ -179,12 +180,12 @@ def compiled(function: PrimFunc, cpu: str) -> Any:
 
 
 def check_code(code: str, instruction: Instruction) -> None:
-    """Every basic block holds the whole repetition, or as many as LLVM unrolled for that CPU: none of the products was
-    taken out of the loop, or left out. `{vex}` and `{evex}` are two encodings of one instruction; LLVM mixes them where
+    """Checks that every basic block contains the whole repetition, or as many as LLVM unrolled for that CPU: no product
+    was moved out of the loop or dropped. `{vex}` and `{evex}` are two encodings of one instruction; LLVM mixes them if
     the CPU has both AVX-VNNI and AVX-512.
 
     Raises:
-        RuntimeError: there are more or fewer.
+        RuntimeError: the code has more or fewer instructions.
     """
     written = re.compile(rf"^\s+(?:{{e?vex}}\s+)?{instruction.mnemonic}\w*\s.*%{instruction.register}", re.MULTILINE)
     blocks = [len(written.findall(block)) for block in re.split(r"^\.LBB\w+:", code, flags=re.MULTILINE)]
@@ -196,14 +197,14 @@ def check_code(code: str, instruction: Instruction) -> None:
 
 
 def _stored(instruction: Instruction, values: Array) -> Array:
-    """Whole numbers as the instruction's operands; those of bfloat16 are the upper halves of float32."""
+    """Converts integers to the instruction's operands; bfloat16 operands are the upper halves of float32."""
     if instruction.operand == "bfloat16":
         return np.asarray(values.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
     return np.asarray(values.astype(instruction.operand))
 
 
 def _expected(instruction: Instruction, rows: Array, columns: Array) -> Array:
-    """`[1, ROWS, COLUMNS, lanes]` int32, wrapped around as the registers are."""
+    """Returns `[1, ROWS, COLUMNS, lanes]` int32, wrapped around like the registers."""
     first = rows.reshape(_PERIOD, ROWS, 1, instruction.lanes, -1).astype(np.int64)
     second = columns.reshape(1, 1, COLUMNS, instruction.lanes, -1).astype(np.int64)
     period = (first * second).sum(axis=(0, 4))

@@ -1,4 +1,4 @@
-"""The loop of an instruction that multiplies tiles: Intel's AMX. Four accumulators, as many as its latency needs.
+"""The loop of an instruction that multiplies tiles, Intel's AMX, with four accumulators to hide its latency.
 
 Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18.
 """
@@ -24,7 +24,7 @@ ROWS, ROW_BYTES = 16, 64  # of a tile
 _SIDE = 2  # two tiles of rows by two of columns
 _TILES = 2 * _SIDE + _SIDE * _SIDE
 _TILE_BYTES = ROWS * ROW_BYTES
-# arch_prctl: a process asks for the tiles' registers before it first uses them.
+# arch_prctl: a process must request the tile registers before it first uses them.
 _SYS_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 
 
@@ -32,7 +32,8 @@ class TileLoop:
     """`instruction` on `threads` cores at once; a call repeats it `REPETITIONS` times on each accumulator.
 
     Raises:
-        RuntimeError: the compiler made other code than was meant, the result is wrong, or the kernel refuses the tiles.
+        RuntimeError: the compiler generated other code than intended, the result is wrong, or the kernel refuses the
+        tiles.
     """
 
     def __init__(self, instruction: Instruction, threads: int) -> None:
@@ -53,7 +54,7 @@ class TileLoop:
 
 
 def _configuration() -> Array:
-    """What `ldtilecfg` reads: every tile is whole."""
+    """Returns the operand of `ldtilecfg`, in which every tile has its full size."""
     made = np.zeros(64, np.uint8)
     made[0] = 1  # the palette
     made[16 : 16 + 2 * _TILES : 2] = ROW_BYTES
@@ -70,7 +71,7 @@ def _multiply(instruction: Instruction, threads: int) -> PrimFunc:
     thread, repetition = Var("thread", "int32"), Var("repetition", "int32")
     stride = tirx.const(ROW_BYTES, "int64")
     accumulators = [(tile, thread * elements + tile * ROWS * ROWS) for tile in range(_SIDE**2)]
-    first = _SIDE**2  # of the operands' registers: rows, then columns
+    first = _SIDE**2  # the first register of the operands: rows, then columns
     begin = [_perform("llvm.x86.ldtilecfg", _address(configuration, 0))]
     begin += [
         _perform("llvm.x86.tileloadd64", _tile(tile), _address(totals, place), stride) for tile, place in accumulators
@@ -93,9 +94,9 @@ def _multiply(instruction: Instruction, threads: int) -> PrimFunc:
 
 
 def _expected(operands: Array) -> Array:
-    """`[1, _SIDE, _SIDE, ROWS, ROWS]` int32, wrapped around as the registers are."""
+    """Returns `[1, _SIDE, _SIDE, ROWS, ROWS]` int32, wrapped around like the registers."""
     rows, columns = operands[:_SIDE].astype(np.int64), operands[_SIDE:].astype(np.int64)
-    # A tile of columns has four neighbouring bytes of each column in a row.
+    # In a tile of columns, each row has four neighbouring bytes of each column.
     columns = columns.reshape(_SIDE, ROWS, ROWS, 4).transpose(0, 1, 3, 2).reshape(_SIDE, ROW_BYTES, ROWS)
     wrapped: Array = (rows[:, None] @ columns[None] * REPETITIONS).astype(np.int32)
     return wrapped[None]
