@@ -35,7 +35,7 @@ class Contender(Protocol):
 
 @dataclass(frozen=True)
 class LiteRT:
-    """LiteRT: its reference kernels if `reference` is true; otherwise its default delegate, which is XNNPACK on a CPU."""
+    """LiteRT: its reference kernels if `reference` is true; otherwise its default delegate (XNNPACK on a CPU)."""
 
     model: Path
     reference: bool = False

@@ -104,7 +104,7 @@ def measured(model: Path) -> Footprint:
 
 
 def compiled(model: Path, folder: Path, *options: str) -> ArtifactConfig:
-    """Compiles `model` into `folder` with `octet compile`, and returns the artifact's config. LiteRT checks the build."""
+    """Compiles `model` into `folder` with `octet compile`; LiteRT checks the build. Returns the config."""
     from service.cache import OciLayout
     from service.core.artifact import ARTIFACT_TYPE, ArtifactConfig
 

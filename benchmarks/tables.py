@@ -167,7 +167,7 @@ def failures(results: Results, part: str = "") -> str:
 
 
 def zoo(results: Results, threads: int) -> str:
-    """Returns the table of the zoo's networks: Octet and the peers on the same file, and Octet's time by type of code."""
+    """Returns the table of the zoo's networks: Octet and the peers on one file, and Octet's time by type of code."""
     columns = ["model", "Octet ms", "fastest", "rounds' medians", *(f"{it.title} ms" for it in _ZOO_PEERS)]
     columns += ["Octet is faster by", *KINDS, "the most of the generated, or why it does not take part"]
     rows = []

@@ -1,1 +1,1 @@
-"""Estimates the cost of ARM's kernels without ARM hardware: simulates the pipelines of cores on the kernels' hot loops."""
+"""Estimates the cost of ARM's kernels without ARM hardware: simulates the kernels' hot loops on models of cores."""

@@ -1,8 +1,8 @@
-"""The contest: Octet and its peers on the same models, on the same cores, by turns, in one run.
+"""The contest: Octet and its peers on the same models and the same cores, in turns, in one run.
 
     python -m benchmarks.contest
 
-`contestants` lists the contestants; each is a process (`worker`) in its own environment, which loads one model by one
-of `frameworks` and stays. `rounds` gives them turns of a fraction of a second and watches what else the machine does.
-What comes out is a file of JSON lines (`records`), of which `benchmarks.report` makes tables and a plot.
+`contestants` lists the contestants. Each is a process (`worker`) in its own environment, which loads one model with one
+of `frameworks` and keeps running. `rounds` gives them turns of a fraction of a second and watches the machine's other
+load. The result is a file of JSON lines (`records`), from which `benchmarks.report` makes tables and a plot.
 """

@@ -1,11 +1,11 @@
-"""Octet beside its peers, in one run:
+"""Compares Octet and its peers in one run:
 
     python -m benchmarks.contest                                     # all of it: half an hour
     python -m benchmarks.contest --models resnet50 --threads 1 --rounds 3
     python -m benchmarks.contest --peaks-only
 
-Writes a file of JSON lines, whose name it prints, and shows each figure as it comes. `python -m benchmarks.report`
-makes tables of it.
+Writes a file of JSON lines, whose name it prints, and shows each figure as soon as it is measured.
+`python -m benchmarks.report` makes tables from the file.
 """
 
 from __future__ import annotations
@@ -49,14 +49,17 @@ def parse_arguments() -> argparse.Namespace:
     defaults = Rules()
     parser.add_argument("--models", nargs="+", default=[], help="default: the whole catalog")
     parser.add_argument(
-        "--contestants", nargs="+", default=[], help="default: all but the slow (tvm-fp32); the peak always takes part"
+        "--contestants",
+        nargs="+",
+        default=[],
+        help="default: all except slow ones (tvm-fp32); the peak always takes part",
     )
     parser.add_argument("--peaks-only", action="store_true", help="only the peak of each instruction")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=defaults.rounds)
     parser.add_argument("--seconds", type=float, default=defaults.seconds, help="of a turn")
-    parser.add_argument("--quiet", type=float, default=defaults.quiet_cpus, help="CPUs of other load that are borne")
-    parser.add_argument("--repeats", type=int, default=defaults.repeats, help="of a turn with more than that")
+    parser.add_argument("--quiet", type=float, default=defaults.quiet_cpus, help="tolerated CPUs of other load")
+    parser.add_argument("--repeats", type=int, default=defaults.repeats, help="repetitions of a turn with more load")
     parser.add_argument("--note", default="", help="said in the report")
     parser.add_argument("--output", type=Path, help="default: a new file in the folder of results")
     return parser.parse_args()

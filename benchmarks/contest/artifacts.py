@@ -1,4 +1,4 @@
-"""Octet's side of the contest: models compiled as a user would, kept by what they were compiled from and with."""
+"""Octet's side of the contest: models compiled as by a user, and cached by the model and the compiler's sources."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class NotCompiled(RuntimeError):
 
 
 def artifact(home: Home, model: Path, numerics: str, open_shape: Sequence[int] = ()) -> Path:
-    """The folder with `model` compiled for this machine. Raises NotCompiled.
+    """Returns the folder with `model` compiled for this machine. Raises NotCompiled.
 
     Args:
-        open_shape: of the input, where the file leaves it open.
+        open_shape: shape of the input, if the file leaves it open.
     """
     stem = ".".join([model.stem, numerics, *([f"batch{open_shape[0]}"] if open_shape else [])])
     folder = home.artifacts / f"{stem}.{_key(model)}"
@@ -45,16 +45,16 @@ def artifact(home: Home, model: Path, numerics: str, open_shape: Sequence[int] =
 
 
 def reason(stdout: str, stderr: str) -> str:
-    """The reason for a failure, as `octet --json` reports it, or else the last line that it printed."""
+    """Returns the reason of a failure, as `octet --json` reports it, or else the last line that it printed."""
     try:
         error = json.loads(stdout)["error"]
     except (ValueError, KeyError, TypeError):
-        return (stderr.strip().splitlines() or ["octet compile failed and said nothing"])[-1]
+        return (stderr.strip().splitlines() or ["octet compile failed without a message"])[-1]
     return f"{error['code']}: {error['message']}"
 
 
 def _key(model: Path) -> str:
-    """Changes with the model and with the compiler's sources: a stale artifact would be timed as the new one."""
+    """Returns a key that changes with the model and the compiler's sources, so that no stale artifact is timed."""
     digest = hashlib.sha256(model.read_bytes())
     for part in _PARTS_OF_THE_COMPILER:
         for source in sorted((CHECKOUT / part).rglob("*.py")):

@@ -13,13 +13,13 @@ PEAK = "peak"
 
 @dataclass(frozen=True)
 class Contestant:
-    """A framework with settings.
+    """A framework with its settings.
 
     Attributes:
-        file: the format of the model that it takes, a key of `Row.files`; empty for the peak.
-        numerics: the mode that Octet compiles for.
-        options: what its module of `frameworks` reads.
-        slow: whether it takes so long that it takes part only where it is named.
+        file: the format of the model that it runs, a key of `Row.files`; empty for the peak.
+        numerics: the mode for which Octet compiles.
+        options: the options for its module of `frameworks`.
+        slow: true if it takes so long that it takes part only when it is named.
     """
 
     name: str
@@ -76,10 +76,11 @@ CONTESTANTS: Sequence[Contestant] = (
 
 
 def contestants_named(names: Sequence[str]) -> list[Contestant]:
-    """In the order above; all but the slow ones for no names. The peak always takes part.
+    """Returns the contestants in the order above; all but the slow ones if `names` is empty. The peak always takes
+    part.
 
     Raises:
-        SystemExit: there is none of that name.
+        SystemExit: a name does not exist.
     """
     unknown = set(names) - {contestant.name for contestant in CONTESTANTS}
     if unknown:
@@ -89,5 +90,5 @@ def contestants_named(names: Sequence[str]) -> list[Contestant]:
 
 
 def contestants_for(row: Row, contestants: Sequence[Contestant]) -> Iterator[Contestant]:
-    """The contestants that have a file of this model."""
+    """Yields the contestants that have a file of this model."""
     return (it for it in contestants if it.name == PEAK or it.file in row.files)

@@ -42,7 +42,7 @@ class Contest:
         lines.write(self.output, record)
 
     def peaks(self, instructions: Iterable[Instruction]) -> None:
-        """Every instruction's peak, each with every number of threads."""
+        """Measures every instruction's peak, with each number of threads."""
         loops = [Contestant(it.name, it.name, OWN_ENVIRONMENT, "peak", "") for it in instructions]
         self._play(_PEAKS, [(loop, loop.name) for loop in loops])
 
@@ -83,7 +83,7 @@ class Contest:
             print(f"  {name:20} {threads} thread(s) {figure.text if figure else '-':>9} ms", flush=True)
 
     def _start(self, row: Row, contestant: Contestant, path: str, threads: int) -> ContestantProcess | None:
-        """The contestant with the model loaded; None if it cannot, which is recorded."""
+        """Starts the contestant with the model loaded. Returns None if it fails, which is recorded."""
         cores, options = cores_for(threads), contestant.options | {"shape": dimensions(row.shape)}
         inputs = str(self.home.models / row.inputs) if row.inputs else ""
         job = Job(contestant.framework, path, threads, cores, row.batch, options, inputs)

@@ -1,4 +1,4 @@
-"""A contestant's process as the contest sees it: started, stopped between its turns, told to take one, ended."""
+"""A contestant's process: starts it, stops it between its turns, lets it take one, ends it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from benchmarks.places import CHECKOUT
 
 
 class ContestantFailed(RuntimeError):
-    """It could not load the model, or died."""
+    """The contestant could not load the model, or died."""
 
 
 class ContestantProcess:
-    """Between turns it is stopped (SIGSTOP): a framework whose threads spin while they wait does not disturb the
-    others.
+    """A process that is stopped (SIGSTOP) between turns, so that a framework whose threads spin while they wait does
+    not disturb the others.
 
     Attributes:
-        info: what it said when the model was loaded.
+        info: its message after loading the model.
 
     Raises:
-        ContestantFailed: it cannot be started, or not load the model within `load_limit_s`.
+        ContestantFailed: it could not be started, or did not load the model within `load_limit_s`.
     """
 
     def __init__(self, python: Path, job: Job, log: Path, load_limit_s: float) -> None:
@@ -59,7 +59,7 @@ class ContestantProcess:
         return self._process.pid
 
     def turn(self, seconds: float, limit_s: float) -> Turn:
-        """Raises ContestantFailed if it died, or did not answer in time."""
+        """Takes a turn. Raises ContestantFailed if the process died, or did not respond in time."""
         os.kill(self.pid, signal.SIGCONT)
         turn = Turn(**self._ask({"seconds": seconds}, limit_s))
         os.kill(self.pid, signal.SIGSTOP)

@@ -1,5 +1,5 @@
-"""Records of a contest (`lines`): `run` (first, once: the machine and the settings), `model`, `contestant` (it was
-loaded, or why not) and `turn`.
+"""Records of a contest (`lines`): `run` (first, once: the machine and the settings), `model`, `contestant` (its
+information after loading, or the error) and `turn`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class Run:
     """The machine and the settings.
 
     Attributes:
-        cores: what the contestants with the most threads are pinned to; others take the first of them.
-        peak: the instruction whose peak the others are held to.
+        cores: the cores to which the contestants with the most threads are pinned; others use the first of them.
+        peak: the instruction whose peak is the reference.
     """
 
     kind: ClassVar[str] = "run"
@@ -49,7 +49,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Entry:
-    """A contestant on a model: what it said when it was loaded, or `error`."""
+    """A contestant on a model: its information after loading, or `error`."""
 
     kind: ClassVar[str] = "contestant"
     model: str
@@ -62,7 +62,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Slice:
-    """One turn. `attempt` counts from 0: a turn that others disturbed is taken again."""
+    """One turn. `attempt` counts from 0: a turn that was disturbed is repeated."""
 
     kind: ClassVar[str] = "turn"
     model: str
@@ -87,7 +87,7 @@ def read(paths: Iterable[Path]) -> Iterator[Record]:
 
 
 def record_of(kind: str, fields: dict[str, Any]) -> Record:
-    """Raises ValueError for what is none of the four kinds."""
+    """Creates the record of a type. Raises ValueError if the type is not one of the four."""
     match kind:
         case Run.kind:
             return Run(**fields)

@@ -1,4 +1,4 @@
-"""Taking turns: A B C, then C B A, and so on, so that a machine that changes does so for all of them."""
+"""Takes turns: A B C, then C B A, and so on, so that a change of the machine affects all contestants."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class TakesTurns(Protocol):
 class Rules:
     """The rules for turns.
 
-    Attributes:
+    seconds: duration of a turn.
         seconds: of a turn.
-        quiet_cpus: a turn with more of other processes' load than this was disturbed,
-        repeats: and is taken again, at most so many times.
-        pause_s: before it is.
+        quiet_cpus: a turn during which other processes kept more CPUs busy was disturbed.
+        repeats: how often a disturbed turn is repeated at most.
+        pause_s: the pause before a repetition.
     """
 
     rounds: int = 7
@@ -42,7 +42,9 @@ def take_turns(
     failed: Callable[[Key, ContestantFailed], None],
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[tuple[Key, int, int, Turn]]:
-    """(who, round, attempt, turn) as they happen. One that fails is reported, and takes no more turns."""
+    """Yields (contestant, round, attempt, turn) as they happen. A contestant that fails is reported, and takes no more
+    turns.
+    """
     playing = dict(contestants)
     for number in range(rules.rounds):
         for key in list(playing)[:: 1 if number % 2 == 0 else -1]:

@@ -1,4 +1,4 @@
-"""A fraction of a second of one contestant: how long each call took, and what else ran meanwhile."""
+"""A turn of one contestant, a fraction of a second: the time of each call, and the other load meanwhile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.measure import busy_s
 
 MIN_CALLS = 3
-_WARM_UP_S = 0.03  # the others emptied the caches, and put the clock where they wanted it
+_WARM_UP_S = 0.03  # the others evicted the caches, and changed the clock rate
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Turn:
     """The times of the calls of one turn.
 
     Attributes:
-        other_cpus: how many CPUs' worth of other processes (or of other machines on this hardware) ran meanwhile.
+        other_cpus: the number of CPUs that other processes (or other machines on this hardware) kept busy meanwhile.
     """
 
     calls: int

@@ -1,10 +1,10 @@
-"""The process of one contestant: loads a model, then times it whenever it is told to.
+"""The process of one contestant: loads a model, then times it on request.
 
     python -m benchmarks.contest.worker < JOB
 
 Reads lines of JSON and answers each with one: the job first, then `{"seconds": s}` for each turn. Runs in any of the
-environments. Whatever the framework prints goes to standard error. Dies with the process that started it, even where it
-is stopped.
+environments. The framework's output goes to standard error. Dies with the process that started it, even if it is
+stopped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     job = Job(**json.loads(sys.stdin.readline()))
-    os.sched_setaffinity(0, job.cores)  # before anything has threads
+    os.sched_setaffinity(0, job.cores)  # before any thread exists
     begun = time.perf_counter()
     try:
         loaded = framework(job.framework).load(job)
@@ -41,7 +41,7 @@ def main() -> None:
     except Exception as error:
         traceback.print_exc()
         _answer(answers, {"error": f"{type(error).__name__}: {error}"})
-    os._exit(0)  # some frameworks crash, or wait for their threads, when they are taken apart
+    os._exit(0)  # some frameworks crash, or wait for their threads, at exit
 
 
 def _answer(answers: TextIO, document: dict[str, Any]) -> None:

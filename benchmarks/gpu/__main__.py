@@ -1,11 +1,13 @@
-"""What `benchmarks/gpu.sh` runs on a machine with a card: correct first, then fast, beside PyTorch and served.
+"""The benchmark that `benchmarks/gpu.sh` runs on a machine with a GPU: checks results, then measures speed, PyTorch and
+serving.
 
     python -m benchmarks.gpu     # in a folder of `benchmarks.gpu.prepare`; prints tables, and puts them into GPU.md
 
-Each part is a process of its own (`turn`, `serving`, `pytorch`), with a limit: what fails, or takes too long, loses its
-own figures alone, and is said. What is found is written at once. *On the card* is a run as a graph, launched again and
-again, on the card's clock, as PyTorch is measured; *with copies* is a bound call, from the host's memory to the host's
-memory, by the host's clock. A figure is a median. Peaks are measured before the models and after; the better counts.
+Each part is a separate process (`turn`, `serving`, `pytorch`), with a time limit: a part that fails, or takes too long,
+only loses its own figures, and is reported. Results are written at once. *On the card* is a run as a graph, launched
+repeatedly, on the GPU's clock, as PyTorch is measured. *With copies* is a bound call, from the host's memory to the
+host's memory, by the host's clock. A figure is a median. Peaks are measured before the models and after; the better
+counts.
 """
 
 from __future__ import annotations
@@ -33,17 +35,24 @@ _ARTIFACTS = _ROOT / "artifacts"
 _PAGE = _ROOT / "benchmarks" / "GPU.md"
 _BEGIN, _END = "<!-- measured: written by benchmarks.gpu, from here -->", "<!-- measured: to here -->"
 _TOOLS = ("memcheck", "racecheck")
-_KERNELS_S, _LAYER_S, _MODEL_S, _PEAK_S, _TOOL_S, _PEER_S = 120, 30, 60, 30, 60, 150  # what a part may take
-_LAST_LINES = 3  # of what a part that failed has said
-_PEER_BATCHES = (64, 256, 1, 8)  # the most telling first
+_KERNELS_S, _LAYER_S, _MODEL_S, _PEAK_S, _TOOL_S, _PEER_S = 120, 30, 60, 30, 60, 150  # time limits of the parts
+_LAST_LINES = 3  # lines of a failed part's output that are shown
+_PEER_BATCHES = (64, 256, 1, 8)  # the most informative first
 _DESCRIBED = "name,driver_version,clocks.max.sm,power.limit,mig.mode.current"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=9.5, help="for all; what has not begun by then is left out")
+    parser.add_argument(
+        "--minutes", type=float, default=9.5, help="for all parts; parts that have not begun by then are left out"
+    )
     parser.add_argument("--results", type=Path, default=_ROOT, help="where results.md and results.jsonl are written")
-    parser.add_argument("--seconds", type=float, default=1.0, help="that a model is measured, and a number of clients")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=1.0,
+        help="duration of the measurement of a model, and of each number of clients",
+    )
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 64, 256], help="of the server")
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--no-serving", action="store_true")
@@ -85,14 +94,16 @@ class Run:
             self._keep({"part": "card", "described": "; ".join(done.stdout.strip().splitlines())})
 
     def kernels(self) -> None:
-        """What the kernels' tests launch."""
+        """Replays the launches of the kernels' tests."""
         if (folder := self._launches()) is not None:
             print("the kernels' launches …", file=sys.stderr, flush=True)
             for record in replay.replayed(folder, self._run, _KERNELS_S):
                 self._keep(record)
 
     def layers(self) -> None:
-        """Convolutions alone, each with both instructions: right before it is measured and after, as models are."""
+        """Measures single convolutions with both instructions, and checks each before it is measured and after, as for
+        models.
+        """
         for layer in self.about["layers"]:
             arguments = ["layer", str(_ARTIFACTS / layer["folder"]), layer["artifact"], layer["answers"]]
             named = {"part": "layer", "name": layer["name"]}
@@ -106,7 +117,7 @@ class Run:
             self._part(peak["name"], "turn", arguments, _PEAK_S, lambda told, named=named: named | told)
 
     def models(self) -> None:
-        """Figures of a model whose bytes are wrong are kept, and marked."""
+        """Measures models. Figures of a model with wrong results are kept, and marked."""
         for model in self.about["models"]:
             arguments = ["model", str(_ARTIFACTS / model["folder"]), model["artifact"], model["answers"]]
             told: dict[str, Any] = {"part": "model", "name": model["name"]}
@@ -124,10 +135,10 @@ class Run:
                 self._keep(told)
 
     def sanitizer(self) -> None:
-        """The model of least work, looked at closely where NVIDIA's tool is there."""
+        """Runs the model with the least work under NVIDIA's compute-sanitizer, if that is installed."""
         tool = shutil.which("compute-sanitizer")
         if tool is None:
-            self._fail("compute-sanitizer", "it is not there, and looked at nothing")
+            self._fail("compute-sanitizer", "it is not installed, so nothing was checked")
             return
         model = min(self.about["models"], key=lambda each: each["macs"])
         once = ["-m", "benchmarks.gpu.turn", "once", str(_ARTIFACTS / model["folder"]), model["artifact"]]
@@ -145,7 +156,7 @@ class Run:
                     self._fail(f"compute-sanitizer {tool_name} of {name}", said)
 
     def _launches(self) -> Path | None:
-        """The folder of what the kernels' tests launch, where the package has it."""
+        """Returns the folder of the recorded launches of the kernels' tests, if the package contains it."""
         folder = self.about["kernels"]["folder"]
         return _ARTIFACTS / folder if folder else None
 
@@ -182,7 +193,7 @@ class Run:
                 )
 
     def write(self) -> str:
-        """The tables of what is known by now."""
+        """Returns the tables of the results so far."""
         text = records.text(self.found, self.about, f"{datetime.now(UTC):%Y-%m-%d}")
         (self.asked.results / "results.md").write_text(f"{text}\n")
         page = _PAGE.read_text()
@@ -192,7 +203,7 @@ class Run:
         return text
 
     def _part(self, name: str, module: str, arguments: list[str], limit_s: float, kept: Any) -> None:
-        """Keeps what `kept` makes of each line that the process tells, also of one that fails after it."""
+        """Runs a process, and stores the result of `kept` for each line that it prints, also if it fails afterwards."""
         print(f"{name} …", file=sys.stderr, flush=True)
         status, lines, said = self._run([sys.executable, "-m", f"benchmarks.gpu.{module}", *arguments], limit_s)
         for line in lines:
@@ -204,7 +215,9 @@ class Run:
         self.write()
 
     def _run(self, command: list[str], limit_s: float) -> tuple[int, list[dict[str, Any]], str]:
-        """The status, what was told, and the last words; of a process that ends with what it started."""
+        """Runs a command. Returns its status, the JSON lines that it printed, and its last output lines. Ends its
+        children too.
+        """
         left_s = min(limit_s, self._end_s - time.monotonic())
         if left_s <= 0:
             return replay.LATE, [], f"left out: the {self.asked.minutes:g} minutes were over"

@@ -1,4 +1,4 @@
-"""Artifacts of kernels alone, with no model around them."""
+"""Creates artifacts of single kernels, without a model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from service.core.target import Target
 
 
 def linked(sources: Mapping[str, str], capability: str, target: Target) -> bytes:
-    """A library with the machine code of each source, by its kernel's name.
+    """Returns a library with the machine code of each source, under its kernel's name.
 
     Raises:
         BuildFailed: NVRTC is missing, or refuses a source.
@@ -49,7 +49,7 @@ def put(
     calls: Sequence[tuple[Call, Launch]],
     constants: bytes = b"",
 ) -> Digest:
-    """An artifact that makes these calls; its inputs and outputs are the buffers that are such, as bytes."""
+    """Writes an artifact that makes these calls. Its inputs and outputs are those buffers, as bytes."""
     plan = CallPlan(0, tuple(buffers), tuple(call for call, _ in calls), launches=tuple(launch for _, launch in calls))
     signature = ModelSignature(_tensors(buffers, Space.INPUT), _tensors(buffers, Space.OUTPUT))
     config = ArtifactConfig(signature, target.name, MODES[0], plan)

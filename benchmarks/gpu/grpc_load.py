@@ -1,6 +1,7 @@
-"""Clients of gRPC: `python -m benchmarks.gpu.grpc_load CORE` takes and tells what `benchmarks.serving.generator` does.
+"""gRPC clients: `python -m benchmarks.gpu.grpc_load CORE` has the same input and output as
+`benchmarks.serving.generator`.
 
-A thread for each client. They share the interpreter, so a process has few of them at their best.
+Each client has a thread. They share the interpreter, so a process is best with few of them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def main() -> None:
 
 
 def call(host: str, port: int, request: bytes, limit_s: float) -> bytes:
-    """The bytes of the answer to a message."""
+    """Sends a message, and returns the bytes of the response."""
     with grpc.insecure_channel(f"{host}:{port}", _OPTIONS) as channel:
         return bytes(channel.unary_unary(_METHOD)(request, timeout=limit_s))
 

@@ -1,7 +1,7 @@
-"""The launches of the kernels' tests on a card: `python -m benchmarks.gpu.kernels FOLDER [NUMBER…]`.
+"""Replays the launches of the kernels' tests on a GPU: `python -m benchmarks.gpu.kernels FOLDER [NUMBER…]`.
 
-FOLDER is that of `launches`, NUMBER which of them, in this order. Prints a line of JSON before each, so that the one at
-which this process ends is known, and one when its answer was compared, byte for byte.
+FOLDER is that of `launches`, each NUMBER one of them, in this order. Prints a line of JSON before each, so that the
+launch at which this process ends is known, and one after its output was compared, byte for byte.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def main() -> None:
             said = _compared(layout, folder / OPERANDS, launches[number])
         except OctetError as error:
             _tell(number=number, said=f"{type(error).__name__}: {error}")
-            sys.exit(1)  # the card may be lost to this process
+            sys.exit(1)  # the GPU may be lost to this process
         _tell(number=number, said=said)
 
 
 def _compared(layout: OciLayout, operands: Path, launch: dict[str, Any]) -> str:
-    """Empty where the card gives the emulation's bytes; else what is different."""
+    """Returns "" if the GPU gives the emulation's bytes; otherwise a description of the difference."""
     model = load(layout, parse_digest(launch["artifact"]))
     inputs = zip(model.signature.inputs, launch["inputs"], strict=True)
     outputs = model.run([_filled(spec, (operands / name).read_bytes()) for spec, name in inputs])
@@ -51,7 +51,7 @@ def _compared(layout: OciLayout, operands: Path, launch: dict[str, Any]) -> str:
 
 
 def _filled(spec: TensorSpec, values: bytes) -> Array:
-    """With zeros behind them."""
+    """Returns the values, padded with zeros."""
     filled = np.zeros(spec.shape, np.uint8)
     filled[: len(values)] = np.frombuffer(values, np.uint8)
     return filled

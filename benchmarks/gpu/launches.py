@@ -1,7 +1,7 @@
-"""Each launch of the kernels' tests becomes an artifact of two calls, with the answer that the emulation gave.
+"""Turns each launch of the kernels' tests into an artifact of two calls, with the output that the emulation gave.
 
-The first call lays into the output what lay there before the kernel ran: it may leave bytes as they are, and these have
-to be equal, too.
+The first call writes the output's previous content into it: the kernel may leave bytes unchanged, and these must be
+equal, too.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from tests.support.cuda.recording import Recorded, recorded
 TESTS = "tests/unit/compiler/kernels/cuda"
 COPY_SYMBOL = "octet_copy"
 _THREADS = 256
-# Whole blocks of threads: operands are filled up to them.
+# Operands are padded to whole blocks of threads.
 COPY_SOURCE = f"""extern "C" __global__ void OCTET_KERNEL(const unsigned char* from, unsigned char* to) {{
   const unsigned long long at = blockIdx.x * {_THREADS}ull + threadIdx.x;
   to[at] = from[at];
 }}
 """
-_MOST_BYTES = 40 << 20  # of operands and libraries, before they are packed
+_MOST_BYTES = 40 << 20  # size of operands and libraries, before compression
 _ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The launches that a package has.
+    """The launches that a package contains.
 
     Attributes:
-        others: how many distinct ones it has no room for.
-        newer: how many take a newer card, or one with more shared memory.
+        others: number of distinct launches for which it has no room.
+        newer: number of launches that need a newer GPU, or one with more shared memory.
     """
 
     launches: Sequence[Recorded]
@@ -51,14 +51,14 @@ class Kept:
 
 
 def record(folder: Path, tests: Sequence[str]) -> None:
-    """Runs the tests, and keeps what they launch. Raises `CalledProcessError`: one of them fails."""
+    """Runs the tests, and records what they launch. Raises `CalledProcessError` if one of them fails."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.cuda.recording", "-p", "no:cacheprovider"]
     command += [f"--record-launches={folder.absolute()}", "--hypothesis-seed=0", "-n", "auto", *tests]
     subprocess.run(command, cwd=_ROOT, check=True)
 
 
 def chosen(folder: Path, card: Card, most_bytes: int = _MOST_BYTES) -> Kept:
-    """Of each kernel its first launch, then its others, as far as they fit."""
+    """Chooses the first launch of each kernel, then other launches, as far as they fit."""
     found = recorded(folder)
     capability = int(card.capability.removeprefix("sm_"))
     own = [each for each in found if each.capability <= capability and each.shared_bytes <= card.block_shared_bytes]
@@ -76,12 +76,12 @@ def chosen(folder: Path, card: Card, most_bytes: int = _MOST_BYTES) -> Kept:
 
 
 def sources(launches: Iterable[Recorded]) -> dict[str, str]:
-    """Of all kernels, by their names."""
+    """Returns the sources of all kernels, by name."""
     return {each.symbol: each.source.read_text() for each in launches} | {COPY_SYMBOL: COPY_SOURCE}
 
 
 def put(launches: Sequence[Recorded], card: Card, target: Target, folder: Path) -> None:
-    """A library for each module of tests, and beside it what the card's machine reads of each launch."""
+    """Writes a library for each module of tests, and the files that the GPU's machine reads for each launch."""
     modules: dict[str, list[Recorded]] = defaultdict(list)
     for each in sorted(launches, key=lambda each: each.test):
         modules[_module(each)].append(each)

@@ -1,6 +1,6 @@
-"""The 3x3 convolutions of ResNet-50 alone, each by tensor cores and by dp4a: artifacts of one call.
+"""The 3x3 convolutions of ResNet-50 alone, each with tensor cores and with dp4a: artifacts of one call.
 
-Inputs are of a seed, as models' are, with any bytes around the images. The answers are NumPy's.
+Inputs come from a seed, as for models, with arbitrary bytes around the images. The expected outputs are NumPy's.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from service.core.target import Target
 from tests.support.cuda.layers import SquareConvolution
 
 BATCH = 64
-_SHAPES = ((56, 64), (28, 128), (14, 256), (7, 512))  # pixels of a side, and channels
+_SHAPES = ((56, 64), (28, 128), (14, 256), (7, 512))  # pixels per side, and channels
 FOLDER = "layers"
 
 
 def kernels(card: Card, batch: int) -> Iterator[tuple[SquareConvolution, CardTile, Kernel]]:
-    """For each shape and instruction that `card` has, with the tile that the cost model likes best."""
+    """Yields, for each shape and instruction that `card` supports, the kernel with the cost model's best tile."""
     for size, channels in _SHAPES:
         square = SquareConvolution(images=batch, size=size, channels=channels, filters=channels)
         reads = square.kernel**2 * channels // STEP_BYTES
@@ -39,7 +39,7 @@ def kernels(card: Card, batch: int) -> Iterator[tuple[SquareConvolution, CardTil
 
 
 def put(card: Card, target: Target, batch: int, folder: Path) -> list[dict[str, object]]:
-    """What the card's machine reads of each."""
+    """Writes the artifacts, and returns the records that the GPU's machine reads."""
     layout = OciLayout(folder)
     return [_put(*each, card, target, layout) for each in kernels(card, batch)]
 
@@ -53,7 +53,7 @@ def _put(
     for array in kernel.constants:
         places.append(Buffer(Space.CONSTANT, len(constants), array.nbytes))
         constants += array.tobytes() + bytes(-array.nbytes % ALIGNMENT_BYTES)
-    # The slack behind an output's last element is nobody's.
+    # The padding after an output's last element has no defined content.
     images = [source, *([square.layer.residual] if square.layer.residual else [])]
     given = [Buffer(Space.INPUT, place, image.size_bytes) for place, image in enumerate(images)]
     buffers = [*given, *places, Buffer(Space.OUTPUT, 0, destination.own_bytes)]
@@ -80,7 +80,7 @@ def _put(
 
 
 def _framed(image: Image, buffer: Array) -> Array:
-    """`[N, H, W, C]` of an image in blocks that it fills, with its halo."""
+    """Returns `[N, H, W, C]` of an image in full blocks, with its halo."""
     top, left, bottom, right = image.halo.sides
     size = image.height + top + bottom, image.width + left + right
     planes = buffer[: image.own_bytes].reshape(image.batch, image.blocks, *size, image.block)
@@ -88,6 +88,6 @@ def _framed(image: Image, buffer: Array) -> Array:
 
 
 def _in_blocks(image: Image, values: Array) -> Array:
-    """The inverse, of an image without a halo."""
+    """Returns the inverse of `_framed`, for an image without a halo."""
     blocks = values.reshape(*values.shape[:3], image.blocks, image.block)
     return blocks.transpose(0, 3, 1, 2, 4)

@@ -1,4 +1,4 @@
-"""One prediction in the words of both protocols, and the outputs of its answer."""
+"""Encodes one prediction for both protocols, and decodes the outputs of the response."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from service.core.signature import TensorSpec
 
 _HEADER_LENGTH = "Inference-Header-Content-Length"
 _LENGTH_DELIMITED = 2  # protobuf's wire type
-# Numbers of fields, of the messages in service/api/grpc/inference.proto.
+# Field numbers of the messages in service/api/grpc/inference.proto.
 _MODEL, _INPUTS, _RAW_INPUTS, _NAME, _DATATYPE, _SHAPE, _RAW_OUTPUTS = 1, 5, 7, 1, 2, 3, 6
 
 
 def http_request(port: int, specs: Sequence[TensorSpec], inputs: Sequence[Array]) -> bytes:
-    """With its head; tensors in binary both ways."""
+    """Returns an HTTP request including its head, with binary tensors in both directions."""
     described = [
         {"name": spec.name, "datatype": spec.datatype, "shape": list(value.shape)}
         | {"parameters": {"binary_data_size": value.nbytes}}
@@ -29,7 +29,7 @@ def http_request(port: int, specs: Sequence[TensorSpec], inputs: Sequence[Array]
 
 
 def outputs_of_http(body: bytes) -> list[bytes]:
-    """Of an answer, whose tensors stand behind an object of JSON."""
+    """Returns the outputs in a response, which follow an object of JSON."""
     header, end = json.JSONDecoder().raw_decode(body.decode("latin-1"))
     found = []
     for output in header["outputs"]:
@@ -40,7 +40,7 @@ def outputs_of_http(body: bytes) -> list[bytes]:
 
 
 def grpc_request(specs: Sequence[TensorSpec], inputs: Sequence[Array]) -> bytes:
-    """A `ModelInferRequest`."""
+    """Returns a `ModelInferRequest`."""
     parts = [_field(_MODEL, b"m")]
     for spec, value in zip(specs, inputs, strict=True):
         shape = b"".join(map(_varint, value.shape))
@@ -50,7 +50,7 @@ def grpc_request(specs: Sequence[TensorSpec], inputs: Sequence[Array]) -> bytes:
 
 
 def outputs_of_grpc(answer: bytes) -> list[bytes]:
-    """Of a `ModelInferResponse`."""
+    """Returns the outputs in a `ModelInferResponse`."""
     return [content for number, content in _fields(answer) if number == _RAW_OUTPUTS]
 
 
@@ -64,7 +64,7 @@ def _varint(value: int) -> bytes:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Raises ValueError: one is of another kind than those of an answer."""
+    """Yields number and content of each field. Raises ValueError for a wire type that a response does not use."""
     at = 0
 
     def varint() -> int:

@@ -1,4 +1,6 @@
-"""What running artifacts takes of this checkout, put beside them: no compiler, nothing to install."""
+"""Copies the parts of this checkout that running artifacts needs, so that neither a compiler nor an installation is
+needed.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _BENCHMARKS = (
     *(f"serving/{name}.py" for name in ("__init__", "generator", "load", "processes", "wire")),
 )
 _NOT_COPIED = shutil.ignore_patterns("__pycache__")
-# Of the server's settings. What is compiled among them is carried for each Python.
+# Packages of the server's settings. Compiled ones are included for each version of Python.
 _WHEELS = (
     *("annotated-types", "pydantic", "pydantic-core", "pydantic-settings", "python-dotenv", "typing-extensions"),
     "typing-inspection",
@@ -30,7 +32,7 @@ _PYTHONS, _GLIBC = ("3.11", "3.12", "3.13"), "manylinux_2_17_x86_64"
 
 
 def add_program(folder: Path) -> None:
-    """The runtime, the data plane and this benchmark."""
+    """Adds the runtime, the data plane and this benchmark."""
     for top, names in (("service", _SERVICE), ("benchmarks", _BENCHMARKS)):
         for name in names:
             source, target = _ROOT / top / name, folder / top / name
@@ -42,7 +44,7 @@ def add_program(folder: Path) -> None:
 
 
 def add_wheels(folder: Path) -> None:
-    """As this environment has them. Raises `CalledProcessError`: no registry has them."""
+    """Adds the versions of this environment. Raises `CalledProcessError` if no registry has them."""
     pinned = [f"{name}=={version(name)}" for name in _WHEELS]
     for python in _PYTHONS:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
@@ -51,7 +53,7 @@ def add_wheels(folder: Path) -> None:
 
 
 def pack(folder: Path) -> Path:
-    """By xz, with a window in which the constants of one batch are found among those of another."""
+    """Packs with xz, with a window large enough to find the constants of one batch size among those of another."""
     packed = folder.with_name(f"{folder.name}.tar.xz")
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": _WINDOW_BYTES}]
     with lzma.open(packed, "wb", filters=filters) as stream, tarfile.open(fileobj=stream, mode="w|") as archive:
@@ -61,5 +63,5 @@ def pack(folder: Path) -> Path:
 
 
 def _size(path: Path) -> tuple[int, str]:
-    """Files of a size beside each other; folders first, whose files are written later."""
+    """Sort key that puts files of similar size beside each other, and folders first, whose files are written later."""
     return (path.stat().st_size if path.is_file() else -1), str(path)

@@ -1,11 +1,11 @@
-"""What a machine with a card is sent, made on one with the compiler:
+"""Creates the package for a machine with a GPU, on a machine with the compiler:
 
     python -m benchmarks.gpu.prepare FOLDER --target cuda-sm_90 resnet50.onnx mobilenet_v2.onnx [--batches 1 64]
 
-FOLDER, and FOLDER.tar.xz, hold the models' artifacts for each batch, digests of the answers that this machine's CPU
-gives to inputs that both machines make of the same seed, two artifacts of nothing but products, for the peaks
-(`kernels/cuda/peak`), the 3x3 convolutions of ResNet-50 alone (`layers`), all that the kernels' tests launch, with what
-it gives in the emulation (`launches`), and all of this checkout that running them takes (`package`):
+FOLDER, and FOLDER.tar.xz, contain the models' artifacts for each batch; digests of the outputs that this machine's CPU
+computes from inputs that both machines generate from the same seed; two artifacts of multiplications only, for the
+peaks (`kernels/cuda/peak`); the 3x3 convolutions of ResNet-50 alone (`layers`); all launches of the kernels' tests,
+with the emulation's outputs (`launches`); and all parts of this checkout that are needed to run them (`package`):
 FOLDER/benchmarks/gpu.sh.
 """
 
@@ -36,9 +36,9 @@ from service.core.target import Target, parse_target
 from service.runtime.loading import load
 from service.runtime.model import Model
 
-_KERNELS = "kernels"  # the folder of what their tests launch
+_KERNELS = "kernels"  # the folder of the launches of the kernels' tests
 BATCHES = (1, 8, 64, 256)
-_NETWORKS = ("resnet50", "mobilenet_v2")  # that `pytorch` has
+_NETWORKS = ("resnet50", "mobilenet_v2")  # the networks of `pytorch`
 
 
 def main() -> None:
@@ -47,14 +47,12 @@ def main() -> None:
     parser.add_argument("models", type=Path, nargs="+")
     parser.add_argument("--target", default="cuda-sm_90")
     parser.add_argument("--batches", type=int, nargs="+", default=BATCHES)
-    parser.add_argument("--no-wheels", action="store_true", help="the machine has pydantic-settings")
+    parser.add_argument("--no-wheels", action="store_true", help="leave out wheels: the machine has pydantic-settings")
     parser.add_argument("--peak", type=int, nargs=2, metavar=("BLOCKS", "REPETITIONS"), help="for an emulated card")
     parser.add_argument(
-        "--layer-batch", type=int, default=layers.BATCH, help="of the convolutions that are measured alone"
+        "--layer-batch", type=int, default=layers.BATCH, help="batch of the convolutions that are measured alone"
     )
-    parser.add_argument(
-        "--recorded", type=Path, help="keeps what the kernels' tests launch, and takes it from there again"
-    )
+    parser.add_argument("--recorded", type=Path, help="folder that caches the launches of the kernels' tests")
     parser.add_argument("--kernel-tests", nargs="+", default=[launches.TESTS], help="files or folders of tests")
     asked = parser.parse_args()
     if asked.folder.exists():
@@ -62,9 +60,9 @@ def main() -> None:
     target, artifacts_folder = parse_target(asked.target), asked.folder / "artifacts"
     capabilities = codegen_target(target).cards
     if len(capabilities) != 1:
-        parser.error(f"{target} is not one kind of card, and a package measures one")
+        parser.error(f"{target} names several kinds of GPUs, but a package measures one")
     artifacts_folder.mkdir(parents=True)
-    batches = sorted({1, *asked.batches})  # what is served begins with 1
+    batches = sorted({1, *asked.batches})  # serving begins with 1
     models = [row for model in asked.models for row in _prepared(model, batches, target, artifacts_folder)]
     card = CARDS[capabilities[0]]
     sizes = asked.peak or (peak.BLOCKS * card.multiprocessors, peak.REPETITIONS)
@@ -81,7 +79,7 @@ def main() -> None:
 
 
 def _prepared(model: Path, batches: list[int], target: Target, folder: Path) -> list[dict[str, object]]:
-    """One folder for all batches, as a server takes them."""
+    """Compiles one folder for all batches, as a server loads them."""
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as scratch:
         _compile(model, "host", 1, Path(scratch) / "host")
@@ -99,7 +97,7 @@ def _prepared(model: Path, batches: list[int], target: Target, folder: Path) -> 
 
 
 def _answers(cpu: Model, batch: int) -> list[Array]:
-    """Of the CPU, sample by sample."""
+    """Returns the CPU's outputs, sample by sample."""
     inputs = inputs_of(cpu.signature.batched(batch))
     samples = [cpu.run([tensor[at : at + 1] for tensor in inputs]) for at in range(batch)]
     return [np.concatenate(outputs) for outputs in zip(*samples, strict=True)]
@@ -115,7 +113,7 @@ def _compile(model: Path, target: str, batch: int, output: Path) -> Digest:
 
 
 def _peak(unit: Unit, card: Card, target: Target, folder: Path, blocks: int, repetitions: int) -> dict[str, object]:
-    """An artifact of one call."""
+    """Writes an artifact of one call."""
     kernel = peak.peak(unit, blocks, repetitions)
     assert isinstance(kernel.function, DeviceFunction)
     buffers = (Buffer(Space.INPUT, 0, 4 * peak.OPERANDS), Buffer(Space.OUTPUT, 0, kernel.output_bytes))
@@ -127,7 +125,7 @@ def _peak(unit: Unit, card: Card, target: Target, folder: Path, blocks: int, rep
 
 
 def _kernels(card: Card, target: Target, folder: Path, recorded: Path | None, tests: list[str]) -> dict[str, object]:
-    """What the kernels' tests launch, from the folder `recorded` where that is there already."""
+    """Returns the launches of the kernels' tests, from the folder `recorded` if that exists already."""
     with tempfile.TemporaryDirectory() as scratch:
         found = recorded or Path(scratch) / "recorded"
         if not found.exists():

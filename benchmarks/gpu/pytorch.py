@@ -1,10 +1,11 @@
-"""The peer: PyTorch at its best on the same card, everything there already.
+"""The peer: PyTorch at its best settings on the same GPU, with all data in its memory.
 
     python -m benchmarks.gpu.pytorch NETWORK DTYPE BATCH…
 
-Prints a line of JSON for each batch and way: eager, and compiled by `torch.compile`, both as a CUDA graph, so that no
-launch and no copy of the input counts. Batch normalization is folded into the convolutions, as it is in ours. The
-networks stand here because torchvision may not be installed; their weights are random, which no time depends on.
+Prints a line of JSON for each batch and mode: eager, and compiled by `torch.compile`, both as a CUDA graph, so that
+launches and copies of the input do not count. Batch normalization is folded into the convolutions, as in Octet. The
+networks are defined here because torchvision may not be installed; their weights are random, which does not affect the
+time.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Inverted(nn.Module):  # type: ignore[misc]
 
 
 def convolution(given: int, filters: int, kernel: int, stride: int = 1, groups: int = 1) -> list[nn.Module]:
-    """With its activation."""
+    """A convolution with its activation."""
     return [nn.Conv2d(given, filters, kernel, stride, kernel // 2, groups=groups), nn.ReLU()]
 
 
@@ -101,8 +102,8 @@ def main() -> None:
 
 
 def _median_s(call: Callable[[Any], Any], given: Any) -> float:
-    """Seconds of a call, on the card's clock, as a graph that is launched again and again."""
-    beside = torch.cuda.Stream()  # whoever is captured has to have run before, and on another stream than the default
+    """Returns the seconds per call on the GPU's clock, as a graph that is launched repeatedly."""
+    beside = torch.cuda.Stream()  # a captured call must have run before, on a stream other than the default
     beside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(beside):
         for _ in range(_WARM):

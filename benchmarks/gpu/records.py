@@ -1,4 +1,4 @@
-"""What the parts of a run tell: objects with their `part`, a line of JSON each, and what they are put together to."""
+"""The results of a run's parts: objects with their `part`, one JSON line each, and the page's section."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 
 
 def text(records: Sequence[Record], about: Mapping[str, Any], day: str) -> str:
-    """The page's part: wrong answers, failures, then tables."""
+    """Returns the page's section: wrong results, failures, then tables."""
     found = {part: [each for each in records if each["part"] == part] for part in _PARTS}
     parts = [*_loud(found, about), _heading(found, about, day), *_kernels(found, about)]
     parts += [*([_layers(found, about)] if about["layers"] else []), _models(found, about)]
@@ -19,12 +19,12 @@ def text(records: Sequence[Record], about: Mapping[str, Any], day: str) -> str:
     return "\n\n".join(parts)
 
 
-_MOST_NAMED = 20  # of the launches that answer wrongly; each has its line among the results
+_MOST_NAMED = 20  # number of wrong launches that are named; the results contain a line for each
 _PARTS = ("card", "kernel", "kernels", "layer", "model", "right", "peak", "peer", "serving", "sanitizer", "failure")
 
 
 def wrong(records: Sequence[Record], about: Mapping[str, Any]) -> list[str]:
-    """What did not answer as it has to: by a wrong answer, or by none."""
+    """Lists everything that gave a wrong result, or none."""
     right = {each["name"] for each in records if each["part"] == "right" and each["right"]}
     models = [each["name"] for each in about["models"] if each["name"] not in right]
     served = [f"{each['model']} over {each['protocol']}" for each in records if each.get("wrong")]
@@ -43,7 +43,7 @@ def wrong(records: Sequence[Record], about: Mapping[str, Any]) -> list[str]:
 
 
 def _is_right(name: str, records: Sequence[Record]) -> bool:
-    """Whether a layer gave the right answer whenever it was asked, and was."""
+    """Returns true if a layer was checked and always gave the right result."""
     answers = [
         each["right"] for each in records if each["part"] == "layer" and each["name"] == name and "right" in each
     ]
@@ -70,7 +70,7 @@ def _heading(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any], da
 
 
 def _peaks(found: Mapping[str, Sequence[Record]]) -> dict[str, float]:
-    """Multiply-accumulates in a second, by instruction: of the times that they were measured, the best."""
+    """Returns multiply-accumulates per second by instruction, the best of the measurements."""
     best: dict[str, float] = {}
     for each in found["peak"]:
         best[each["instruction"]] = max(best.get(each["instruction"], 0.0), each["macs_per_s"])
@@ -78,7 +78,7 @@ def _peaks(found: Mapping[str, Sequence[Record]]) -> dict[str, float]:
 
 
 def _kernels(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any]) -> Iterator[str]:
-    """How many launches of the kernels' tests gave the emulation's bytes, and each that did not."""
+    """Yields how many launches of the kernels' tests gave the emulation's bytes, and each that did not."""
     kept = about["kernels"]
     for each in found["kernels"]:
         left = f"; {kept['others']} more had no room in the package" if kept["others"] else ""
@@ -90,7 +90,7 @@ def _kernels(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any]) ->
 
 
 def _layers(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any]) -> str:
-    """Convolutions alone, against the peak of the instruction that each is made of."""
+    """Returns the table of single convolutions, compared with the peak of the instruction that each uses."""
     everything, peaks = [each for part in found.values() for each in part], _peaks(found)
     times = {each["name"]: each["card_s"] for each in found["layer"] if "card_s" in each}
     columns = ["convolution", "batch", "instruction", "tile", "right", "on the card, ms", "TOPS", "% of its peak"]

@@ -1,4 +1,6 @@
-"""All launches of the kernels' tests, in processes that may end or hang: the launch at fault is said, not repeated."""
+"""Replays all launches of the kernels' tests in processes that may end or hang; a faulty launch is reported, not
+repeated.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ from typing import Any
 from benchmarks.gpu.kernels import LAUNCHES_FILE
 from benchmarks.gpu.records import Record
 
-# A command and its limit in seconds -> its status, what it told, its last words.
+# A command and its limit in seconds -> its status, its JSON lines, its last output lines.
 Process = Callable[[list[str], float], tuple[int, list[dict[str, Any]], str]]
-LATE = -1  # the status of a process that was not done in time
-_TOGETHER, _LIMIT_S = 100, 20.0  # launches of a process; a launch takes some hundredths of a second
+LATE = -1  # the status of a process that exceeded its time limit
+_TOGETHER, _LIMIT_S = 100, 20.0  # launches per process; a launch takes some hundredths of a second
 _MOST_SAMPLED = 32
 
 
@@ -24,7 +26,7 @@ def command(folder: Path, numbers: Sequence[int]) -> list[str]:
 
 
 def sample(folder: Path) -> list[int]:
-    """Numbers of launches, one of each test as far as they go, of each module at first."""
+    """Returns numbers of launches: one of each test as far as possible, at first one of each module."""
     first: dict[str, int] = {}
     for number, launch in enumerate(_launches(folder)):
         first.setdefault(launch["module"], number)
@@ -33,7 +35,7 @@ def sample(folder: Path) -> list[int]:
 
 
 def replayed(folder: Path, run: Process, limit_s: float) -> Iterator[Record]:
-    """A record for each launch whose answer is wrong or missing, and one that counts all."""
+    """Yields a record for each launch whose output is wrong or missing, and one with the totals."""
     launches, said = _launches(folder), dict[int, str]()
     end_s = time.monotonic() + limit_s
     while (left := [each for each in range(len(launches)) if each not in said]) and time.monotonic() < end_s:
@@ -43,7 +45,7 @@ def replayed(folder: Path, run: Process, limit_s: float) -> Iterator[Record]:
         if not begun:
             yield {"part": "failure", "of": "the kernels' launches", "said": words}
             break
-        # One that was under way when the time was over may only have come late: it is tried again, first.
+        # A launch that was under way when the time was over may only have been slow: it is tried again, first.
         if begun[-1] not in said and (status != LATE or begun[-1] == left[0]):
             said[begun[-1]] = f"its process ended with it: {words}"
     wrong = {number: words for number, words in said.items() if words}

@@ -1,4 +1,4 @@
-"""Inputs that two machines make alike, and digests of answers."""
+"""Generates the same inputs on two machines, and computes digests of outputs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from service.core.buffers import aligned_empty
 from service.core.signature import ModelSignature, TensorSpec
 
 Array = NDArray[Any]
-ABOUT_FILE = "about.json"  # what `prepare` says of what it made
+ABOUT_FILE = "about.json"  # written by `prepare`
 
 
 def inputs_of(signature: ModelSignature) -> list[Array]:
-    """Integers of all values; real ones between -2 and 2. Of a generator whose numbers NumPy keeps for ever."""
+    """Returns integers over all values, and reals between -2 and 2, from a generator whose numbers NumPy guarantees to
+    keep.
+    """
     return [_input(spec, np.random.RandomState(place)) for place, spec in enumerate(signature.inputs)]
 
 
@@ -33,7 +35,7 @@ def _input(spec: TensorSpec, random: np.random.RandomState) -> Array:
 
 
 def digest(outputs: Sequence[Array]) -> str:
-    """Of the bytes of all outputs."""
+    """Returns a digest of the bytes of all outputs."""
     return digest_of_bytes([np.ascontiguousarray(output).tobytes() for output in outputs])
 
 

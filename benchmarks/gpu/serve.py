@@ -1,4 +1,4 @@
-"""The server that is measured: `python -m benchmarks.gpu.serve FOLDER` serves it as `m`, on ports that it prints."""
+"""The measured server: `python -m benchmarks.gpu.serve FOLDER` serves it as `m`, on ports that it prints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from service.core.settings import load_settings
 from service.workers.data_plane import alone
 
-_QUEUE = 4096  # so that none of the clients is refused
+_QUEUE = 4096  # large enough to refuse no client
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""The data plane on the card: predictions of one sample by many clients, over REST and gRPC, each answer compared.
+"""The data plane on the GPU: predictions of one sample by many clients, over REST and gRPC, each response compared.
 
     python -m benchmarks.gpu.serving FOLDER DIGEST ANSWERS SECONDS CLIENTS…
 
-FOLDER has the model's artifacts for all batches, which the server fills as requests come; DIGEST is that of one sample.
-Clients are on this machine, in processes of their own, and ask again when they are answered: latencies are theirs.
-Tensors are copied as any client's are: from the socket, to the card and back.
+FOLDER has the model's artifacts for all batches, which the server fills as requests arrive; DIGEST is that of one
+sample. Clients run on this machine, in separate processes, and send the next request after each response: latencies are
+measured by them. Tensors are copied as for any client: from the socket, to the GPU and back.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _first_grpc(port: int, request: bytes) -> tuple[bytes, bytes, list[bytes]]:
 
 
 def _loaded(protocol: str, load: Load, clients: int, seconds: float) -> dict[str, Any]:
-    """By processes of which each has its share of the clients."""
+    """Runs clients in processes that each have a share of them."""
     cores = sorted(os.sched_getaffinity(0))
     count = min(clients, _MOST_PROCESSES, max(1, len(cores) // 3))
     module = "benchmarks.serving.generator" if protocol == "REST" else "benchmarks.gpu.grpc_load"
@@ -132,7 +132,7 @@ def _told(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def _summed(told: Sequence[dict[str, Any]], clients: int) -> dict[str, Any]:
-    """Rates add up; latencies are of all answers together."""
+    """Adds up rates; latencies are over all responses together."""
     answers = [answer for each in told for answer in each["answers"]]
     good = sorted(1e3 * latency_s for _, latency_s, status, right in answers if status == 200 and right)
     wrong = sum(status == 200 and not right for _, _, status, right in answers)

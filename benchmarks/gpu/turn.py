@@ -1,11 +1,11 @@
-"""A part of a run, in a process of its own: a card that fails is lost to its process alone.
+"""A part of a run, in a separate process: a GPU that fails is lost to that process only.
 
     python -m benchmarks.gpu.turn model ARTIFACT DIGEST ANSWERS SECONDS
     python -m benchmarks.gpu.turn layer ARTIFACT DIGEST ANSWERS SECONDS
     python -m benchmarks.gpu.turn peak ARTIFACT DIGEST MACS
     python -m benchmarks.gpu.turn once ARTIFACT DIGEST
 
-Prints what it found as lines of JSON, each when it is known.
+Prints its results as lines of JSON, each as soon as it is known.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def main() -> None:
 
 
 def _model(model: Model, answers: str, seconds: str) -> None:
-    """Right first, and still right when all was measured."""
+    """Checks the model's results before and after all measurements."""
     inputs = inputs_of(model.signature)
     _tell(right=digest(model.run(inputs)) == answers)
     outputs = [aligned_empty(spec.shape, spec.dtype) for spec in model.signature.outputs]
     model.bind(inputs, outputs)
     share_s = float(seconds) / 2 / _ROUNDS
-    _times(model, share_s)  # clocks rise
+    _times(model, share_s)  # lets the clocks rise
     whole_s = statistics.median(statistics.median(_times(model, share_s)) for _ in range(_ROUNDS))
     runs, card_s = _resident(model, share_s)
     _tell(whole_s=whole_s, card_s=card_s, runs=runs)
@@ -50,7 +50,7 @@ def _model(model: Model, answers: str, seconds: str) -> None:
 
 
 def _layer(model: Model, answers: str, seconds: str) -> None:
-    """On the card alone."""
+    """Measures a layer on the GPU alone."""
     inputs = inputs_of(model.signature)
     outputs = [aligned_empty(spec.shape, spec.dtype) for spec in model.signature.outputs]
     model.bind(inputs, outputs)
@@ -62,14 +62,14 @@ def _layer(model: Model, answers: str, seconds: str) -> None:
 
 
 def _resident(model: Model, seconds: float) -> tuple[int, float]:
-    """How many runs behind each other take about `seconds`, and what one of them takes."""
-    model.instance.run_resident(max(1, round(seconds / model.instance.run_resident(1))))  # clocks rise
+    """Returns how many successive runs take about `seconds`, and the time of one of them."""
+    model.instance.run_resident(max(1, round(seconds / model.instance.run_resident(1))))  # lets the clocks rise
     runs = max(1, round(seconds / model.instance.run_resident(1)))
     return runs, statistics.median(model.instance.run_resident(runs) for _ in range(_ROUNDS))
 
 
 def _peak(model: Model, macs: str) -> None:
-    """By the fastest of its turns: nothing makes one faster than the card is."""
+    """Measures a peak; the fastest turn counts, because the GPU cannot exceed its limit."""
     inputs = inputs_of(model.signature)
     _tell(macs_per_s=int(macs) / min(float(model.time_calls(inputs).sum()) for _ in range(_PEAK_TURNS)))
 

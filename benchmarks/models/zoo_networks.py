@@ -184,7 +184,7 @@ def _random(shape: tuple[int, ...]) -> list[torch.Tensor]:
 
 
 def _settled(model: Any, samples: list[torch.Tensor]) -> Any:
-    """Sets the batch normalizations' statistics to those of the samples, because random networks die out with others."""
+    """Sets the batch normalizations' statistics to those of the samples; with others, random networks die out."""
     norms = [each for each in model.modules() if isinstance(each, torch.nn.modules.batchnorm._BatchNorm)]
     for each in norms:
         each.momentum = None

@@ -33,7 +33,7 @@ class TileLoop:
 
     Raises:
         RuntimeError: the compiler generated other code than intended, the result is wrong, or the kernel refuses the
-        tiles.
+            tiles.
     """
 
     def __init__(self, instruction: Instruction, threads: int) -> None:

@@ -1,4 +1,4 @@
-"""A cluster of a thousand workers, simulated: what grows with it, and what breaks first. Results: docs/scaling.md.
+"""A simulated cluster of a thousand workers: how its costs grow, and its first bottlenecks. Results: docs/scaling.md.
 
 python -m benchmarks.scaling.costs        # measures what one step of it costs here, on a PostgreSQL of its own
 python -m benchmarks.scaling              # the scenarios, as a table (a few minutes)

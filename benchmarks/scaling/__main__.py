@@ -11,8 +11,8 @@ from benchmarks.scaling.cluster import Shape
 from benchmarks.scaling.costs import Costs, measure
 from benchmarks.scaling.simulation import Simulation, Tally
 
-_LOOKS_PER_S = 2.0  # of a worker at each of its names, before it was told of changes
-_SWEEP_S = 300.0  # and since: `service.workers.inference.following`
+_LOOKS_PER_S = 2.0  # per worker and name, before workers were notified of changes
+_SWEEP_S = 300.0  # the interval since then: `service.workers.inference.following`
 
 
 def main() -> None:

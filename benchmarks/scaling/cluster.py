@@ -1,4 +1,4 @@
-"""What there is in the simulated cluster: models, how often each is asked for, and who has it in memory."""
+"""The contents of the simulated cluster: models, their popularity, and which workers have them in memory."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_CHOICES = 32  # workers that may hold a model, in its own order
+_CHOICES = 32  # workers that may hold a model, in the model's own order
 _MEDIAN_BYTES, _MEDIAN_CALL_S, _SIGMA = 6e6, 1.5e-3, 1.0  # log-normal; about MobileNetV2, with a tail up to ResNet-50
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How large the cluster is, and how it is asked.
+    """The size of the cluster, and its load.
 
     Attributes:
         zipf: the exponent of the models' popularity.
-        memory_bytes: of a worker, for models.
-        fetch_bytes_per_s: of a worker's network; `bucket_bytes_per_s` for all of them together.
-        load_s: what loading takes beside the fetching.
-        loaders: models that a worker loads at a time.
-        is_warm: whether each model is in the memory of one worker when the time begins.
-        doubles: whether the holders of a model that are full are doubled, rather than joined by one, each second.
+        memory_bytes: a worker's memory for models.
+        fetch_bytes_per_s: a worker's network; `bucket_bytes_per_s` is the limit for all of them together.
+        load_s: the time to load a model, without fetching it.
+        loaders: number of models that a worker loads at a time.
+        is_warm: true if each model is in the memory of one worker at the beginning.
+        doubles: true if the number of full holders of a model is doubled each second, rather than increased by one.
     """
 
     workers: int = 1_000
@@ -52,8 +52,8 @@ class Models:
         rates: [models] requests per second.
         sizes: [models] bytes in memory, and to be fetched.
         call_s: [models] processor time of a prediction.
-        choices: [models, 32] the workers that come into question, each model's in its own order: what rendezvous
-            hashing of the model and the workers gives.
+        choices: [models, 32] the candidate workers of each model, in its own order, which rendezvous hashing of the
+            model and the workers defines.
     """
 
     def __init__(self, shape: Shape, random: np.random.Generator) -> None:
@@ -61,19 +61,21 @@ class Models:
         self.rates: Floats = shape.requests_per_s * popularity / popularity.sum()
         self.sizes: Floats = random.lognormal(np.log(_MEDIAN_BYTES), _SIGMA, shape.models)
         self.call_s: Floats = random.lognormal(np.log(_MEDIAN_CALL_S), _SIGMA, shape.models)
-        self.call_s[:100] = np.minimum(self.call_s[:100], 4 * _MEDIAN_CALL_S)  # or one draw decides about everything
+        self.call_s[:100] = np.minimum(
+            self.call_s[:100], 4 * _MEDIAN_CALL_S
+        )  # otherwise one draw decides about everything
         self.choices: Integers = random.integers(0, shape.workers, (shape.models, _CHOICES))
 
 
 class Holdings:
-    """Who has what in memory, as pairs of a model and a worker, and when each was last used."""
+    """Records which models are in the memory of which workers, and when each was last used."""
 
     def __init__(self, shape: Shape, models: Models) -> None:
         self._models, self._memory_bytes = models, shape.memory_bytes
         self._by_model: dict[int, list[int]] = {}
-        self._by_worker: list[dict[int, float]] = [{} for _ in range(shape.workers)]  # when each was last used
+        self._by_worker: list[dict[int, float]] = [{} for _ in range(shape.workers)]  # when each model was last used
         self.used_bytes = np.zeros(shape.workers)
-        self.version = np.zeros(shape.workers, np.int64)  # of what a worker would say in its heartbeat
+        self.version = np.zeros(shape.workers, np.int64)  # version of the contents of a worker's heartbeat
         self._pairs: tuple[Integers, Integers] | None = None
 
     def of(self, model: int) -> list[int]:
@@ -83,7 +85,7 @@ class Holdings:
         return len(self._by_worker[worker])
 
     def pairs(self) -> tuple[Integers, Integers]:
-        """[pairs] models and [pairs] workers, in the order of models."""
+        """Returns [pairs] models and [pairs] workers, in the order of models."""
         if self._pairs is None:
             counts = [(model, worker) for model, workers in self._by_model.items() for worker in workers]
             both = np.array(counts, np.int64).reshape(-1, 2)
@@ -95,7 +97,7 @@ class Holdings:
             self._by_worker[worker][model] = now_s
 
     def add(self, model: int, worker: int, now_s: float) -> list[int]:
-        """Whoever was used least recently makes room; which those were."""
+        """Adds a model. Returns the least recently used models that were evicted for it."""
         held, gone = self._by_worker[worker], []
         need = self._models.sizes[model]
         while held and self.used_bytes[worker] + need > self._memory_bytes:
@@ -117,7 +119,7 @@ class Holdings:
         self._changed(worker)
 
     def lose(self, worker: int) -> list[int]:
-        """The worker died; what it held."""
+        """Removes a worker that died. Returns the models that it held."""
         lost = list(self._by_worker[worker])
         for model in lost:
             self.remove(model, worker)

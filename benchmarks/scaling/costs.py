@@ -1,9 +1,10 @@
-"""What the cluster's steps cost: the database, measured on a PostgreSQL of this machine, and a router's processes:
+"""Measures the costs of the cluster's steps: in the database, on a PostgreSQL of this machine, and in a router's
+processes:
 
     python -m benchmarks.scaling.costs
 
-Each step is done over and over by one client. Its processor time is that of the server's process for that client,
-which is what bounds a server of so many cores; it hardly depends on what else the machine does.
+One client repeats each step. Its processor time is that of the server's process for that client, which limits a server
+with a given number of cores; it hardly depends on the machine's other load.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class Costs:
     """Processor time of the database, in seconds.
 
     Attributes:
-        look_s: of a worker that looks what one name stands for.
-        beat_s: of a heartbeat.
-        list_s: of reading the table of all workers.
+        look_s: a worker resolves one name.
+        beat_s: a heartbeat.
+        list_s: reading the table of all workers.
     """
 
     look_s: float
@@ -76,7 +77,7 @@ def _filled(database: Database) -> Tables:
 
 
 def _look(tables: Tables, model: str) -> None:
-    """What the registry asks about a name."""
+    """Runs the registry's queries for a name."""
     plan = tables.plan(model, None)
     tables.versions(model, None)
     ((_, identity),) = tables.candidates(model, plan.version, lambda artifact: True)
@@ -84,7 +85,7 @@ def _look(tables: Tables, model: str) -> None:
 
 
 def _processor_time(database: Database, step: Callable[[int], object]) -> float:
-    """Of the server's process for the one connection, for a step."""
+    """Returns the processor time per step of the server's process for the one connection."""
     with database.read() as connection:
         pid = connection.execute(sa.text("SELECT pg_backend_pid()")).scalar_one()
     until_s, turns, began_s = time.perf_counter() + _SECONDS, 0, _used_s(pid)

@@ -1,5 +1,5 @@
-"""The cluster in time. What is rare is an event of its own: a load, its end, an eviction, a heartbeat, a death.
-Requests, a million a second, are drawn for all models together, a quarter of a second at a time.
+"""The cluster over time. Rare occurrences are single events: a load, its end, an eviction, a heartbeat, a death.
+Requests, a million per second, are drawn for all models together, a quarter of a second at a time.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import numpy as np
 
 from benchmarks.scaling.cluster import Floats, Holdings, Integers, Models, Shape
 
-_FULL = 0.9  # of its cores: from here on a worker's requests wait
-_NEARLY_FULL = 0.8  # of its memory
-_ROUNDS = 8  # after which work is as even as it gets
-_CONTROL_S = 1.0  # how often more holders are looked for
+_FULL = 0.9  # share of its cores above which a worker's requests wait
+_NEARLY_FULL = 0.8  # share of its memory
+_ROUNDS = 8  # rounds after which the work is evenly distributed
+_CONTROL_S = 1.0  # interval at which holders are added
 
 
 @dataclass
 class Tally:
-    """What was counted in the second half of the time, when what was loaded at first is there.
+    """Counts of the second half of the time, when the initial loads are over.
 
     Attributes:
-        events: how often what happened.
-        sent_bytes: by what for.
-        missed: requests for a model that nobody had in memory.
+        events: number of events by type.
+        sent_bytes: sent bytes by purpose.
+        missed: requests for a model that no worker had in memory.
         full: requests whose worker was full.
     """
 
@@ -38,14 +38,14 @@ class Tally:
     missed: int = 0
     full: int = 0
     busiest: float = 0.0
-    settled_s: float = 0.0  # until nine models of ten were in memory
+    settled_s: float = 0.0  # time until nine of ten models were in memory
 
 
 class Simulation:
     def __init__(self, shape: Shape, seed: int = 1, deaths: tuple[tuple[float, int], ...] = ()) -> None:
         """
         Args:
-            deaths: at which times how many workers die at once; they are back, empty, after 30 s.
+            deaths: at which times how many workers die at once; they return, empty, after 30 s.
         """
         self._shape, self._random = shape, np.random.default_rng(seed)
         self.models = Models(shape, self._random)
@@ -104,7 +104,9 @@ class Simulation:
         share = self._shares(work, models, workers)
         taken_s = np.bincount(workers, work[models] * share, self._shape.workers)
         self._load = taken_s / (self._shape.tick_s * self._shape.cores)
-        if self.holdings.used_bytes.max() > _NEARLY_FULL * self._shape.memory_bytes:  # else nobody has to know
+        if (
+            self.holdings.used_bytes.max() > _NEARLY_FULL * self._shape.memory_bytes
+        ):  # otherwise times of use are not needed
             used = (asked > 0)[models]
             self.holdings.use(models[used], workers[used], self._now_s)
         if self._counts:
@@ -117,10 +119,11 @@ class Simulation:
         self._at(self._now_s + self._shape.tick_s, self._tick)
 
     def _shares(self, work: Floats, models: Integers, workers: Integers) -> Floats:
-        """[pairs] the part of a model's requests that each holder gets: the least outstanding work evens them out.
+        """Returns [pairs] the share of a model's requests that each holder gets, as least outstanding work evens them
+        out.
 
         Args:
-            work: [models] of processor time, in this tick.
+            work: [models] processor time in this tick.
         """
         share = 1.0 / np.bincount(models, minlength=self._shape.models)[models]
         for _ in range(_ROUNDS):
@@ -132,7 +135,7 @@ class Simulation:
     # Loading.
 
     def _ask_for(self, model: int) -> None:
-        """A request for what nobody holds: the first of the model's own order that lives loads it."""
+        """Handles a request for a model without a holder: the first live worker in the model's order loads it."""
         if any((model, worker) in self._loading for worker in self.models.choices[model, :4].tolist()):
             return
         for worker in self.models.choices[model].tolist():
@@ -166,7 +169,7 @@ class Simulation:
         self._load_next(worker)
 
     def _spread(self) -> None:
-        """Models whose holders are all full get more of them."""
+        """Adds holders to models whose holders are all full."""
         models, workers = self.holdings.pairs()
         least = np.full(self._shape.models, np.inf)
         np.minimum.at(least, models, self._load[workers])
@@ -181,7 +184,7 @@ class Simulation:
                 self._order(model, worker)
         self._at(self._now_s + _CONTROL_S, self._spread)
 
-    # What the database and the routers have of it.
+    # The load of the database and the routers.
 
     def _beat(self, worker: int) -> None:
         if self._alive[worker]:
@@ -193,11 +196,11 @@ class Simulation:
         self._at(self._now_s + self._shape.heartbeat_s, partial(self._beat, worker))
 
     def _look(self, router: int) -> None:
-        """Once a second: a short row of each worker, and what was said since of those that have said something."""
+        """Reads, once a second, a short row of each worker, and the rows that have changed since."""
         self._note("look", _ROW_BYTES * self._shape.workers)
         for worker in np.flatnonzero(self._read[router] != self._told).tolist():
             self._note("worker read", _ENTRY_BYTES * self.holdings.count(worker))
-        self._note("table", _ENTRY_BYTES * len(self.holdings.pairs()[0]))  # what reading all of it would have been
+        self._note("table", _ENTRY_BYTES * len(self.holdings.pairs()[0]))  # the cost of reading the whole table
         self._read[router] = self._told
         self._at(self._now_s + self._shape.heartbeat_s / 2, partial(self._look, router))
 
@@ -213,5 +216,5 @@ class Simulation:
         self._alive[worker] = True
 
 
-_ROW_BYTES = 60  # id, time, state and number of a worker, as PostgreSQL sends it
+_ROW_BYTES = 60  # id, time, state and number of a worker, as PostgreSQL sends them
 _ENTRY_BYTES = 30  # a name and a version

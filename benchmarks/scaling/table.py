@@ -1,4 +1,6 @@
-"""What it costs a router to be told of workers: as a whole, when control and data plane meet, and of each change."""
+"""Measures the cost of sending a router the workers: the whole table when control and data plane connect, and each
+change.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +21,10 @@ _CHANGES = 500
 
 @dataclass(frozen=True)
 class Told:
-    """Of one order.
+    """The cost of one order.
 
     Attributes:
-        bytes: of its frame.
+        bytes: the size of its frame.
         making_s: processor time of the control plane, from rows to the frame.
         reading_s: processor time of the data plane's event loop.
     """
@@ -33,7 +35,7 @@ class Told:
 
 
 def measure(workers: int = 1_000, models: int = 100_000) -> dict[str, Told]:
-    """By what is told. Each model is in the memory of one worker, and each name was asked for."""
+    """Measures each order. Each model is in the memory of one worker, and each name was requested."""
     table = Table()
     rows = _rows(workers, models)
     table.set_workers(rows)
@@ -42,7 +44,7 @@ def measure(workers: int = 1_000, models: int = 100_000) -> dict[str, Told]:
     def load(turn: int) -> dict[str, Any]:
         at = turn % workers
         rows[at] = replace(rows[at], loaded=(*rows[at].loaded, (f"another-{turn}", "")))
-        table.set_workers(rows)  # as a look at the table of workers does
+        table.set_workers(rows)  # as after reading the table of workers
         return table.changes()
 
     def leave(turn: int) -> dict[str, Any]:
@@ -64,7 +66,7 @@ def measure(workers: int = 1_000, models: int = 100_000) -> dict[str, Told]:
 
 
 def _rows(workers: int, models: int) -> list[orders.Worker]:
-    """None is ready, or connections to each would be asked for."""
+    """Returns workers that are not ready, because connections to ready ones would be requested."""
     each = models // workers
     return [
         orders.Worker(
@@ -91,6 +93,6 @@ def _told(router: routed.Cluster, order: Callable[[int], dict[str, Any]], turns:
 
 
 def _event_loop_s(router: routed.Cluster) -> float:
-    """What the data plane's main thread has computed so far."""
+    """Returns the processor time of the data plane's main thread so far."""
     pid = router.router.process.pid
     return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) * 1e-9

@@ -1,9 +1,9 @@
 """One file for each framework: how it loads a model at its best settings, and what one inference is.
 
-They run in environments of their own, which hold the framework and numpy, so they import nothing of `service` (but for
-Octet's own), and nothing of each other. A peer's inference is on inputs that were bound before, its output stays where
-the framework puts it, and it is called below its Python wrapper where the wrapper costs a microsecond. Octet's is what
-its users call, with the checks, the copies and the Python that they pay for.
+The files run in separate environments, which contain the framework and numpy, so they import nothing from `service`
+(except Octet's own file) and nothing from each other. A peer's inference uses inputs that were bound before, its output
+stays where the framework puts it, and it is called below its Python wrapper if the wrapper costs a microsecond. Octet
+is called as its users call it, with the checks, copies and Python overhead that they pay for.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Job:
 
     Attributes:
         framework: a module of this package.
-        path: of the model, or of whatever the framework takes for one.
-        cores: what the process is pinned to.
-        options: what sets this contestant apart from others of the same framework.
-        inputs: a file of the arrays to ask, as `models.make_zoo` writes it; without one, random ones are asked.
+        path: the model, or the framework's equivalent.
+        cores: the cores to which the process is pinned.
+        options: the settings that distinguish this contestant from others of the same framework.
+        inputs: a file with the input arrays, as `models.make_zoo` writes it; without it, random inputs are used.
     """
 
     framework: str
@@ -39,8 +39,9 @@ class Job:
     inputs: str = ""
 
     def given(self) -> dict[str, Array]:
-        """The arrays to ask by the name of the input, if there is a file of them: an .npy of the only one, or an .npz
-        of many cases, of which the first is asked."""
+        """Returns the input arrays by the name of the input, if there is a file of them: an .npy for a single input, or
+        an .npz of several cases, of which the first is used.
+        """
         if not self.inputs:
             return {}
         if self.inputs.endswith(".npy"):
@@ -55,8 +56,8 @@ class Loaded:
 
     Attributes:
         call: one inference.
-        outputs: what the last call computed.
-        info: what is worth writing down: versions, settings as the framework reports them.
+        outputs: returns the last call's outputs.
+        info: facts to record: versions, and settings as the framework reports them.
     """
 
     call: Callable[[], object]
@@ -77,12 +78,12 @@ def framework(name: str) -> Framework:
 
 
 def dimensions(shape: Sequence[int]) -> str:
-    """As `octet compile --input-shape` and a job's options write a shape."""
+    """Formats a shape as `octet compile --input-shape` and a job's options do."""
     return ",".join(map(str, shape))
 
 
 def random_input(shape: tuple[int, ...], dtype: np.dtype[Any], seed: int) -> Array:
-    """Integers over the whole range of their type, or normally distributed reals; always the same ones."""
+    """Returns integers over the whole range of their type, or normally distributed reals; the same on every call."""
     rng = np.random.default_rng(seed)
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)

@@ -1,7 +1,7 @@
-"""Octet: a folder that `octet compile` wrote, called as its users call it.
+"""Octet: a folder that `octet compile` wrote, called as users call it.
 
-`Model.run` checks its inputs and gives outputs in memory of their own, which no peer's timed call does. A bound call
-(`Model.bind`) reads and writes the same memory again and again, without checks: that is what peers are timed at.
+`Model.run` checks its inputs and copies its outputs into new memory, which no peer's timed call does. A bound call
+(`Model.bind`) reads and writes the same memory repeatedly, without checks, as the peers' timed calls do.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def load(job: Job) -> Loaded:
 
 
 def _where_time_goes(model: runtime.Model, path: str, inputs: Sequence[Array]) -> dict[str, Any]:
-    """The shares of the time by kind of code, and of each operator of generated code."""
+    """Returns the shares of the time by type of code, and by operator of generated code."""
     coverage = OciLayout.open(Path(path)).attached(parse_digest(model.digest), Report.COVERAGE)
     if coverage is None:
         return {}

@@ -1,4 +1,4 @@
-"""ONNX Runtime's CPU provider with everything on: all graph optimizations, spinning threads, no denormals."""
+"""ONNX Runtime's CPU provider at its fastest settings: all graph optimizations, spinning threads, no denormals."""
 
 from __future__ import annotations
 

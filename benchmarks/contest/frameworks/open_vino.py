@@ -1,6 +1,6 @@
 """OpenVINO's CPU plugin, for latency.
 
-Options: `precision` is what it computes in where it does not compute in integers: `f32` or `bf16`.
+Options: `precision` is the type in which it computes operators that are not in integers: `f32` or `bf16`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def load(job: Job) -> Loaded:
 
 
 def _bare(request: Any) -> Any:
-    """The binding's own call, without the checks and the dictionary that the wrapper around it makes each time."""
+    """Returns the binding's own call, without the checks and the dictionary that its wrapper adds to each call."""
     infer = super(type(request), request).infer
     return lambda: infer({}, share_outputs=True, decode_strings=False)
 
@@ -65,7 +65,7 @@ def _static(port: Any, given: dict[str, Array], batch: int) -> list[int]:
 
 
 def _layers(compiled: Any) -> dict[str, int]:
-    """The number of heavy layers by operator and precision, as in `Convolution u8`."""
+    """Counts the heavy layers by operator and precision, as in `Convolution u8`."""
     found: Counter[str] = Counter()
     for operator in compiled.get_runtime_model().get_ops():
         about = operator.get_rt_info()

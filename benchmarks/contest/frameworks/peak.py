@@ -1,4 +1,4 @@
-"""No model: a loop of one instruction, to know what the cores can do at the time. `path` is the instruction."""
+"""A loop of one instruction instead of a model, which measures the cores' current limit. `path` is the instruction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CALLS = 10
 
 
 def load(job: Job) -> Loaded:
-    """Raises RuntimeError if the loop is faster than the core can be."""
+    """Loads the loop. Raises RuntimeError if it is faster than the core can be."""
     prepare_threads(job.threads)
     instruction = named(job.path)
     made = TileLoop if instruction.register == "tmm" else Loop

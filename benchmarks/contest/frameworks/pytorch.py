@@ -10,11 +10,11 @@ import torch  # type: ignore[import-not-found]
 
 from benchmarks.contest.frameworks import Job, Loaded, random_input
 
-_WARM_UP_CALLS = 3  # TorchScript profiles the first, optimizes on the second
+_WARM_UP_CALLS = 3  # TorchScript profiles the first call, and optimizes on the second
 
 
 def load(job: Job) -> Loaded:
-    warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript's
+    warnings.simplefilter("ignore", DeprecationWarning)  # TorchScript's warnings
     torch.set_num_threads(job.threads)
     torch.set_num_interop_threads(1)
     torch.backends.quantized.engine = "x86"
@@ -24,7 +24,7 @@ def load(job: Job) -> Loaded:
     shape = map(int, job.options["shape"].split(","))
     value = random_input((job.batch, *shape), np.dtype(np.float32), 0)
     given = torch.from_numpy(value).contiguous(memory_format=torch.channels_last)
-    torch.inference_mode().__enter__()  # for as long as the process lives
+    torch.inference_mode().__enter__()  # for as long as the process runs
     latest: list[Any] = [None]
 
     def call() -> None:

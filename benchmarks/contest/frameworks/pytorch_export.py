@@ -1,5 +1,6 @@
-"""PyTorch: an exported program (`.pt2`) that torchao quantized, compiled by Inductor with frozen weights, as its guide
-for x86 has it."""
+"""PyTorch: an exported program (`.pt2`) that torchao quantized, compiled by Inductor with frozen weights, as in
+torchao's guide for x86.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def load(job: Job) -> Loaded:
     program = torch.export.load(job.path)
     (sample,) = program.example_inputs[0]
     given = torch.from_numpy(random_input(tuple(sample.shape), np.dtype(np.float32), 0))
-    torch.no_grad().__enter__()  # for as long as the process lives
+    torch.no_grad().__enter__()  # for as long as the process runs
     model = torch.compile(program.module())
     latest: list[Any] = [None]
 
