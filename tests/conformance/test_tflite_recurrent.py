@@ -91,7 +91,7 @@ def test_layer_normalization_is_refused_by_name() -> None:
 
 
 def test_a_call_of_very_many_steps_is_refused() -> None:
-    with pytest.raises(Unsupported, match="has 257 steps; the most are 256"):
+    with pytest.raises(Unsupported, match="has 257 steps; at most 256 can be compiled"):
         import_model(lstm_model(steps=257))
 
 

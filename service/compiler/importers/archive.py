@@ -68,7 +68,7 @@ class Archive:
         """Returns the bytes of a record.
 
         Raises:
-            MalformedModel: there is no such record, or it is damaged.
+            MalformedModel: the record does not exist, or is damaged.
         """
         if name not in self._records:
             _malformed(f"does not contain the record {_shown(name)}")
@@ -86,7 +86,7 @@ class Archive:
         """Returns a record as UTF-8 text.
 
         Raises:
-            MalformedModel: there is no such record, or it is not UTF-8.
+            MalformedModel: the record does not exist, or is not UTF-8.
         """
         try:
             return self.read(name).decode()

@@ -47,7 +47,7 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
 
     Args:
         at: called with every operator, and the name of its output, before the operator is converted.
-        shapes: input name -> shape, for formats whose files do not contain shapes; "" stands for the only input.
+        shapes: input name -> shape, for formats whose files do not contain shapes; "" means the only input.
 
     Raises:
         UnsupportedFormat: Octet does not read the file's format.

@@ -1,5 +1,6 @@
-"""The values that a model's inputs are meant to have, read off its imported form: the range that one is quantized to,
-the size of the table that one is an index of, the truths of a mask."""
+"""The intended values of a model's inputs, found in its imported form: the range of a quantization, the size of a table
+for an index, 0 and 1 for a mask.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from service.compiler.qnn import graph
 from service.compiler.qnn.operation import Operation, value_of
 from service.core.signature import Bounds, ModelSignature, TensorSpec
 
-# Operators whose result holds the elements of their first operand, unchanged in value.
+# Operators whose result has the elements of their first operand, unchanged in value.
 _MOVES = frozenset(
     f"relax.{name}"
     for name in ("astype", "broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze", "strided_slice", "tile")
@@ -24,7 +25,7 @@ Found = tuple[relax.Var, Bounds]
 
 
 def bounded(signature: ModelSignature, module: tvm.IRModule) -> ModelSignature:
-    """`signature` with the bounds of each input of `module` that can be told."""
+    """Returns `signature` with the bounds of each input of `module`, as far as they are known."""
     function = graph.main_of(module)
     values = dict(graph.bindings(function))
     indices, others = [], []
@@ -32,7 +33,7 @@ def bounded(signature: ModelSignature, module: tvm.IRModule) -> ModelSignature:
         if isinstance(value, relax.Call):
             indices += list(_index(value, values))
             others += [*_calibrated(value, operation, values), *_mask(value, values)]
-    # What is valid as an index decides, and of several tables the smallest.
+    # Bounds of indices take precedence; from several tables, the smallest counts.
     found: dict[relax.Var, Bounds] = {}
     for var, bounds in sorted(indices, key=lambda each: each[1].high) + others:
         found.setdefault(var, bounds)
@@ -45,7 +46,7 @@ def _with(spec: TensorSpec, bounds: Bounds | None) -> TensorSpec:
 
 
 def _index(call: relax.Call, values: Values) -> Iterator[Found]:
-    """`call` takes parts of a table: indices are from 0 to its size less one."""
+    """Yields the bounds of indices, if `call` takes parts of a table: from 0 to the table's size minus one."""
     if _name(call) == "relax.take":
         source, size = _source(call.args[1], values), graph.shape_of(call.args[0])[int(call.attrs.axis)]
         if source is not None and size:
@@ -53,7 +54,7 @@ def _index(call: relax.Call, values: Values) -> Iterator[Found]:
 
 
 def _calibrated(call: relax.Call, operation: Operation | None, values: Values) -> Iterator[Found]:
-    """`call` quantizes real values: those that its type can hold."""
+    """Yields the range of values that a quantized type represents, if `call` quantizes real values."""
     if operation is not None and operation.name == "qnn.quantize":
         source, out_type = _source(call.args[0], values), operation.quantized("out_type")
         if source is not None and out_type.is_per_tensor:
@@ -62,7 +63,7 @@ def _calibrated(call: relax.Call, operation: Operation | None, values: Values) -
 
 
 def _mask(call: relax.Call, values: Values) -> Iterator[Found]:
-    """`call` asks whether an integer is 0, or subtracts it from one."""
+    """Yields the bounds of a mask, if `call` compares an integer with 0, or subtracts it from one."""
     source = None
     match _name(call), list(call.args):
         case "relax.equal" | "relax.not_equal", [operand, other] | [other, operand] if _is_all(other, 0):
@@ -76,7 +77,9 @@ def _mask(call: relax.Call, values: Values) -> Iterator[Found]:
 
 
 def _source(expr: relax.Expr, values: Values) -> relax.Var | None:
-    """The input whose elements `expr` holds; an index that counts from the end is that of the same place."""
+    """Returns the input whose elements `expr` has; an index that counts from the end is treated as the same
+    position.
+    """
     while (value := values.get(expr)) is not None:
         if isinstance(value, relax.Call) and _name(value) in _MOVES:
             expr = value.args[0]

@@ -1,4 +1,4 @@
-"""A model's own facts, read off its imported form."""
+"""A model's own facts, found in its imported form."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.facts import Facts, Scheme
 
 _ACCUMULATING = ("int32", "int64")
-_Parts = tuple[str, str, bool]  # the storage, the granularity and the symmetry of one tensor's scheme
+_Parts = tuple[str, str, bool]  # the storage type, the granularity and the symmetry of one tensor's quantization
 
 
 def facts_of(imported: ImportedModel) -> Facts:
-    """The facts of `imported`, without the permutations that its importer put around each operator."""
+    """Returns the facts of `imported`, without the permutations that its importer put around each operator."""
     function = graph.main_of(move_transposes(imported.module))
     constants = list(_constants(function))
     sizes = [math.prod(graph.shape_of(constant)) for constant in constants]
@@ -45,7 +45,7 @@ def facts_of(imported: ImportedModel) -> Facts:
 
 
 def _not_quantized(covered: Mapping[str, Any], format_: str) -> Iterator[str]:
-    """What someone who expects a quantized model has to be told of a float one."""
+    """Yields the notice for a float model, for users who expect a quantized one."""
     if any(each["reason"] == coverage.FLOAT for each in covered["floating"]):
         how = "its framework" if format_ == detect.MXNET else "octet quantize (docs/how-to/quantize.md)"
         yield f"this model is float and not quantized: quantize it with {how}"
@@ -60,7 +60,7 @@ def _operators(function: relax.Function) -> Counter[str]:
 
 
 def _constants(function: relax.Function) -> Iterator[tvm.ir.GenericConst]:
-    """Every constant operand, once."""
+    """Yields every constant operand, once."""
     seen: list[tvm.ir.GenericConst] = []
     for _, value in graph.bindings(function):
         for arg in value.args if isinstance(value, relax.Call) else []:
@@ -70,7 +70,7 @@ def _constants(function: relax.Function) -> Iterator[tvm.ir.GenericConst]:
 
 
 def _types(function: relax.Function) -> tuple[list[QuantizedType], list[QuantizedType]]:
-    """The types of weights, and of all other operands and results that are not accumulators."""
+    """Returns the types of weights, and of all other operands and results that are not accumulators."""
     weights, activations = [], []
     for _, _, operation in graph.operations(function):
         if operation is None:
@@ -85,7 +85,7 @@ def _types(function: relax.Function) -> tuple[list[QuantizedType], list[Quantize
 
 
 def _blocks(function: relax.Function) -> Iterator[_Parts]:
-    """The parts of the schemes of weights in blocks, whose scales and zero points are operands."""
+    """Yields the quantization of weights in blocks, whose scales and zero points are operands."""
     for _, _, operation in graph.operations(function):
         if operation is not None and operation.name == "qnn.block_matmul":
             bits, points = operation.integer("bits"), operation.call.args[3]

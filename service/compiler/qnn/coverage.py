@@ -13,10 +13,10 @@ from service.compiler.qnn import graph
 from service.compiler.qnn.numerics.bfloat16 import is_bfloat16
 from service.compiler.qnn.operation import Operation
 
-# Part of the name of a value inside of one operator of the model, which is reported by its result.
+# Part of the name of a value inside an operator of the model, whose result is reported instead.
 INSIDE = "_inside"
 
-# The reason that stands for all operators of a model in which nothing is quantized.
+# The reason for all operators of a model without quantized values.
 FLOAT = "float, not quantized"
 _REAL = "the model has it between real values"
 
@@ -25,19 +25,19 @@ MOVEMENT = ("relax.concat", "relax.nn.pad", "relax.permute_dims", "relax.reshape
 
 
 def report(module: tvm.IRModule, tables: Collection[str] = ()) -> dict[str, Any]:
-    """For a model of QNN operators: MACs in all and in integers, and every operator that computes in float; a single
-    entry for all of them, with their number, if nothing in the model is quantized.
+    """Returns, for a model of QNN operators, its MACs in total and in integers, and every operator that computes in
+    float; a single entry for all of them, with their number, if nothing in the model is quantized.
 
     Args:
-        tables: names of the results that are looked up in tables (`qnn.passes.tables`). Operators that only compute
-            such results do not run, in float or in integers.
+        tables: names of the results that are read from tables (`qnn.passes.tables`). Operators that only compute such
+            results do not run, in float or in integers.
     """
     main = graph.main_of(module)
     unused = _computed_by(main, tables)
     total = integer = 0
     stored = False
     floating: list[dict[str, Any]] = []
-    weights: dict[relax.Var, int] = {}  # what constants are dequantized to -> their bits
+    weights: dict[relax.Var, int] = {}  # dequantized constant -> the bits of its stored values
     for var, value, operation in graph.operations(main):
         if var in unused:
             continue
@@ -90,16 +90,16 @@ def _reason(operation: Operation, weights: Mapping[relax.Var, int]) -> str:
 
 
 def bits_of(storage: str) -> int:
-    """The bits of a stored value: 4 of `uint4`."""
+    """Returns the number of bits of a stored value: 4 for `uint4`."""
     return int(storage.lstrip("uint"))
 
 
 def _computed_by(main: relax.Function, tables: Collection[str]) -> set[relax.Var]:
-    """The results that nothing but tables replaces: those of `tables`, and what only these read."""
+    """Returns the results that tables replace: those of `tables`, and results that only these read."""
     if not tables:
         return set()
     found: set[relax.Var] = set()
-    read = set(graph.results_of(main))  # by what is not found
+    read = set(graph.results_of(main))  # by operators that tables do not replace
     for var, value in reversed([*graph.bindings(main)]):
         if str(var.name) in tables or var not in read:
             found.add(var)
@@ -113,22 +113,23 @@ def _is_movement(value: relax.Expr) -> bool:
 
 
 def _computes_in_float(value: relax.Expr) -> bool:
-    """Whether a plain operator makes other real values than it is given. Those in float64 are inside of one operator
-    of the model, which ends by rounding them to float32; of these, only sums of products count."""
+    """Returns true if a plain operator computes real values that differ from its operands. Values in float64 are inside
+    an operator of the model, which rounds them to float32 at its end; among these, only sums of products count.
+    """
     name = value.op.name if isinstance(value, relax.Call) and hasattr(value.op, "name") else ""
     inside = str(value.ty.dtype) == "float64" and not _products(value)
     return name not in ("", *MOVEMENT) and str(value.ty.dtype).startswith("float") and not inside
 
 
 def _products(value: relax.Expr) -> int:
-    """The multiply-accumulates of a plain operator."""
+    """Returns the multiply-accumulates of a plain operator."""
     if not isinstance(value, relax.Call) or getattr(value.op, "name", "") != "relax.matmul":
         return 0
     return math.prod(graph.shape_of(value)) * graph.shape_of(value.args[0])[-1]
 
 
 def macs_by_operator(function: relax.Function) -> dict[relax.Var, int]:
-    """The multiply-accumulates of each QNN operator, those with padding included."""
+    """Returns the multiply-accumulates of each QNN operator, including those with padding."""
     return {var: _macs(operation) for var, _, operation in graph.operations(function) if operation is not None}
 
 
@@ -138,6 +139,6 @@ def _macs(operation: Operation) -> int:
     if operation.name not in ("qnn.conv2d", "qnn.conv2d_transpose", "qnn.dense", "qnn.real_conv2d"):
         return 0
     filters = graph.shape_of(operation.call.args[1])
-    if operation.name == "qnn.conv2d_transpose":  # every element of the input meets every tap
+    if operation.name == "qnn.conv2d_transpose":  # every element of the input is multiplied by every tap
         return math.prod(graph.shape_of(operation.call.args[0])) * math.prod(filters[:-1])
     return math.prod(graph.shape_of(operation.call)) * math.prod(filters[1:])

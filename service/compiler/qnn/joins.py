@@ -108,7 +108,7 @@ class _Joiner:
         self._builder = relax.BlockBuilder()
         self._values: dict[relax.Var, relax.Expr] = {}  # old variable -> new expression
         self._moves: dict[relax.Var, tuple[relax.Call, _Moved]] = {}
-        self._names: dict[relax.Var, relax.Var] = {}  # alias -> the variable that it stands for
+        self._names: dict[relax.Var, relax.Var] = {}  # alias -> the variable that it renames
 
     def run(self) -> tvm.IRModule:
         params = [relax.Var(param.name, param.ty) for param in self.function.params]

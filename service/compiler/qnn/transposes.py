@@ -146,7 +146,7 @@ class _Mover:
         return min(computed or operands, key=lambda operand: (-math.prod(operand.shape), operand.in_place)).axes
 
 
-# What an operator becomes: a call on operands in memory order, and the axes of its result; or a permutation without a
+# The result for an operator: a call on operands in memory order, and the axes of its result; or a permutation without a
 # call.
 Moved = Permuted | tuple[relax.Call, Axes]
 Rule = Callable[[_Mover, relax.Call, list[Permuted]], Moved]

@@ -78,7 +78,7 @@ def _parameters(text: str, whole: str) -> tuple[list[Point], tuple[int, ...]]:
 
 
 def _element(token: str, tokens: Iterator[str], points: list[Point], whole: str, depth: int) -> tuple[int, ...]:
-    """Reads a pair, or a braced list of elements, into `points`; returns the shape of what it read."""
+    """Reads a pair, or a braced list of elements, into `points`; returns their shape."""
     if token != "{":
         points.append(_point(token, whole))
         return ()

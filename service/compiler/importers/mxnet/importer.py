@@ -37,7 +37,7 @@ def import_model(
     Args:
         data: the file. Constants are copied into the module.
         at: called with every operator, and the name of its output, before the operator is converted.
-        shapes: input name -> shape, for inputs whose shape the symbol does not contain; "" stands for the only input.
+        shapes: input name -> shape, for inputs whose shape the symbol does not contain; "" means the only input.
 
     Raises:
         MalformedModel: the file is not well formed, or an operator's definition is invalid.

@@ -58,7 +58,7 @@ def pack_files(symbol: Path) -> bytes:
     """Packs the symbol at `symbol` and the parameters beside it.
 
     Raises:
-        InvalidInput: there are no such parameters, or there are several.
+        InvalidInput: the parameters do not exist, or there are several such files.
     """
     stem = symbol.name.removesuffix(SYMBOL_SUFFIX)
     beside = sorted(path for path in symbol.parent.iterdir() if _belongs(path, stem))

@@ -16,7 +16,7 @@ _SCALE_TOLERANCE = 1e-3  # relative tolerance of a stored bias's scale
 def stored_bias(
     graph: OnnxGraph, name: str, activations: tuple[str, str, str], weights: tuple[str, str, str]
 ) -> str | None:
-    """Returns the name of an int32 constant with the bias in steps of s_x * s_w; "" if there is no bias, None if it is
+    """Returns the name of an int32 constant with the bias in steps of s_x * s_w; "" if it has none, None if it is
     not constant.
 
     A stored bias mostly has that scale already. One with another scale, or a real one, is rounded to it, as ONNX
@@ -70,7 +70,7 @@ def _rounded_bias(
         return None
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         steps = np.rint(values.astype(np.float32) * scale / product)
-    # Values that int32 cannot hold become its smallest value, and so does NaN: ONNX Runtime's Cast is x86-64's
+    # Values that int32 cannot hold become its smallest value, as does NaN: ONNX Runtime's Cast is x86-64's
     # CVTTPS2DQ.
     steps = np.where(np.abs(steps) < _LIMIT, steps, -_LIMIT)
     quantized = Tensor(graph.new_name(name), "int32", steps.shape, steps.astype(np.int32))

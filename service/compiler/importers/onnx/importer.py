@@ -41,7 +41,7 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
         data: the file. Constants are copied into the module.
         at: called with every operator, and the name of its output, before the operator is converted, so that the caller
             can name it if this process dies.
-        shapes: input name -> shape, for inputs with dimensions that the file leaves open; "" stands for the only input.
+        shapes: input name -> shape, for inputs with dimensions that the file leaves open; "" means the only input.
 
     Raises:
         MalformedModel: the file is not well formed, or an operator's definition is invalid.

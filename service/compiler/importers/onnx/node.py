@@ -263,7 +263,7 @@ class Node:
         return quantized
 
     def output_type(self, scale: int, zero_point: int, storage: str) -> QuantizedType:
-        """Returns the type of the output, given by two inputs; its storage is `storage` if there is no zero point. It
+        """Returns the type of the output, given by two inputs; its storage is `storage` without a zero point. It
         is clamped by the activation that was put into the operator (`qdq`).
         """
         points = self.data(zero_point) if self.has(zero_point) else None

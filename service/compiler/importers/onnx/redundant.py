@@ -1,6 +1,6 @@
 """Removes activations that quantization makes redundant, as ONNX Runtime's optimizer does before it moves conversions.
 
-The values stay the same, but what stands in front of the activation is then in front of a QuantizeLinear, and becomes a
+The values stay the same, but the operator before the activation is then directly before a QuantizeLinear, and becomes a
 quantized operator.
 """
 
@@ -17,20 +17,20 @@ from service.compiler.importers.onnx.qdq import moves_conversions
 from service.compiler.importers.onnx.rewriting import BYTES, QUANTIZE, OnnxGraph, bounds_of, parameters
 from service.compiler.importers.qdq import Operator
 
-_OPERANDS = 3  # of a QuantizeLinear with an explicit zero point
+_OPERANDS = 3  # number for a QuantizeLinear with an explicit zero point
 _EPSILON = float(np.finfo(np.float32).eps)
 
 
 def drop_redundant_activations(model: Model) -> Model:
-    """Returns `model` without every Relu and Clip that changes no stored value of the only QuantizeLinear behind it.
+    """Returns `model` without every Relu and Clip that changes no stored value of the QuantizeLinear that alone follows.
 
     A Relu changes nothing if the zero point is the smallest value of its type (`ReluQuantFusion` in
-    optimizer/qdq_transformer/relu_quantizelinear.cc). A Clip changes nothing if its bounds are no narrower than those
-    of the type, where all are constants without axes (`ClipQuantFusion` in clip_quantizelinear.cc). Operators through
-    which the optimizer moves conversions may stand between the two: it applies its rules again and again.
+    optimizer/qdq_transformer/relu_quantizelinear.cc). A Clip changes nothing if its bounds include those of
+    the type, and all of them are constants without axes (`ClipQuantFusion` in clip_quantizelinear.cc). Operators through
+    which the optimizer moves conversions may be between the two: it applies its rules repeatedly.
 
-    Requires: a graph that `graph.check_graph` has passed.
-    Ensures: one that it would pass, of the same inputs and outputs.
+    Requires: a graph that `graph.check_graph` has accepted.
+    Ensures: a graph that it would accept, with the same inputs and outputs.
     """
     graph = OnnxGraph(model)
     readers = Counter(name for operator in model.operators for name in operator.inputs if name)
@@ -54,7 +54,7 @@ def drop_redundant_activations(model: Model) -> Model:
 
 
 def _rewired(operator: Operator, dropped: Mapping[str, str]) -> Operator:
-    """Returns `operator` with what the dropped activations read in place of what they made."""
+    """Returns `operator`, which reads the inputs of dropped activations instead of their outputs."""
     inputs = []
     for name in operator.inputs:
         while name in dropped:

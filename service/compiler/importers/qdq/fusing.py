@@ -7,7 +7,7 @@ handle only one form. It works on the graph as it was read, before shapes are kn
    and Relu, whose bound is stored exactly): dequantizations towards the outputs, quantizations towards the inputs. The
    values stay the same, bit for bit.
 2. Operators that are then between conversions become quantized operators (`Vocabulary.fused`), with the activations
-   after them as bounds of their stored output. If there is no operator between two conversions, they become one
+   after them as bounds of their stored output. Two conversions without an operator between them become one
    requantization.
 3. Operators without readers are removed.
 """

@@ -1,12 +1,12 @@
-"""The nodes of a model that LiteRT's default delegate (XNNPACK) takes, and the kernels that compute those it leaves.
+"""Decides which nodes of a model LiteRT's default delegate (XNNPACK) computes, and which kernels compute the others.
 
-The delegate takes some operators in most circumstances, and leaves the node to LiteRT's own optimized kernel in others;
-the two round differently. `TAKEN` lists those operators, with the conditions of
-tflite/delegates/xnnpack/xnnpack_delegate.cc (VisitNode and what it calls); the conditions were compared with LiteRT
-2.3.0, node by node. Operators that the delegate never takes, or that only move or compare stored values, need no entry.
+The delegate takes some operators under most conditions, and leaves other nodes to LiteRT's own optimized kernels; the
+two round differently. `TAKEN` lists those operators with the conditions of tflite/delegates/xnnpack/xnnpack_delegate.cc
+(VisitNode and the functions that it calls); the conditions were compared with LiteRT 2.3.0, node by node. Operators
+that the delegate never takes, or that only move or compare stored values, need no entry.
 
-The delegate looks at the shapes that the file gives to tensors, and at the constants that the file contains: a shape
-that other operators compute of constants is computed when the model runs.
+The delegate uses the shapes that the file gives to tensors, and the constants that the file contains: a shape that
+other operators compute from constants is computed when the model runs.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Taken:
     """An operator that the delegate takes.
 
     Attributes:
-        takes: returns true if it takes the node.
-        kernel: returns the kernel of `qnn.ops.builtin` that computes a node that it leaves, or None if the values are
-            the same.
+        takes: returns true if the delegate takes the node.
+        kernel: returns the kernel of `qnn.ops.builtin` that computes a node that the delegate does not take, or None if
+            both compute the same values.
     """
 
     takes: Callable[[Node], bool]
@@ -41,7 +41,9 @@ class Taken:
 
 
 def builtin_kernel(node: Node) -> str | None:
-    """Returns the kernel of LiteRT that computes `node`, or None if the delegate takes it or leaves every such node."""
+    """Returns the kernel of LiteRT that computes `node`; None if the delegate takes it, or if both compute the same
+    values.
+    """
     rule = TAKEN.get(node.operator.name)
     if rule is None or not _is_quantized(node) or rule.takes(node):
         return None
@@ -63,7 +65,7 @@ def _is_quantized(node: Node) -> bool:
 
 
 def _in_file(node: Node, position: int) -> Tensor:
-    """The input as the file describes it."""
+    """Returns the input as the file describes it."""
     node.input(position)  # raises if the node leaves it out
     return node.model.tensors[node.operator.inputs[position]]
 
@@ -79,7 +81,7 @@ def _is_densified(node: Node, index: int) -> bool:
 
 
 def _has_rank(node: Node, position: int, rank: int) -> bool:
-    """CheckTensorShape: so many dimensions, none of them empty."""
+    """CheckTensorShape: the tensor has `rank` dimensions, none of them empty."""
     shape = _in_file(node, position).shape
     return len(shape) == rank and all(extent > 0 for extent in shape)
 
@@ -90,19 +92,19 @@ def _has_valid_scales(quantization: Quantization) -> bool:
 
 
 def _is_per_tensor(tensor: Tensor) -> bool:
-    """CheckTensorFloat32OrQUInt8Type: one scale, for dimension 0."""
+    """CheckTensorFloat32OrQUInt8Type: the tensor has one scale, for dimension 0."""
     quantization = tensor.quantization
     return quantization is not None and not quantization.per_axis and quantization.axis == 0
 
 
 def _are_per_tensor(node: Node, *positions: int) -> bool:
-    """The inputs and the output have one scale each."""
+    """Returns true if the inputs and the output have one scale each."""
     tensors = [_in_file(node, position) for position in positions]
     return all(_is_per_tensor(tensor) for tensor in (*tensors, node.output))
 
 
 def _is_small(node: Node, *positions: int) -> bool:
-    """CheckTensorShape: no more dimensions than XNNPACK has."""
+    """CheckTensorShape: the inputs have at most as many dimensions as XNNPACK supports."""
     return all(len(_in_file(node, position).shape) <= _MAX_DIMENSIONS for position in positions)
 
 
@@ -112,7 +114,7 @@ def _has_static_integers(node: Node, position: int) -> bool:
 
 
 def _has_taken_bias(node: Node, position: int, *, optional: bool) -> bool:
-    """CheckTensorFloat32OrFloat16OrQCInt32Type: an int32 constant with the quantization of accumulators."""
+    """CheckTensorFloat32OrFloat16OrQCInt32Type: the bias is an int32 constant with the quantization of accumulators."""
     if not node.has_input(position):
         return optional
     bias = _in_file(node, position)
@@ -127,7 +129,7 @@ def _has_taken_bias(node: Node, position: int, *, optional: bool) -> bool:
 
 
 def _has_taken_weights(node: Node, position: int, axis: int, rank: int) -> bool:
-    """CheckTensorFloat32OrQCInt8Type: a constant, per tensor or per channel along `axis`."""
+    """CheckTensorFloat32OrQCInt8Type: the weights are a constant, quantized per tensor or per channel along `axis`."""
     quantization = _in_file(node, position).quantization
     return (
         _is_static(node, position)
@@ -139,7 +141,7 @@ def _has_taken_weights(node: Node, position: int, axis: int, rank: int) -> bool:
 
 
 def _ratio(node: Node, position: int) -> np.float32:
-    """The input's scale in steps of the output, float32."""
+    """Returns the input's scale divided by the output's scale, in float32."""
     return np.float32(np.float32(node.in_type(position).scale) / np.float32(node.out_type().scale))
 
 
@@ -161,7 +163,7 @@ def _convolution(channel_axis: int) -> Callable[[Node], bool]:
 
 
 def _convolution_kernel(node: Node) -> str:
-    """`Prepare` in tflite/kernels/conv.cc: grouped convolutions have no optimized kernel."""
+    """As `Prepare` in tflite/kernels/conv.cc: grouped convolutions have no optimized kernel."""
     return GEMM if node.input(0).shape[3] == node.input(1).shape[3] else REFERENCE
 
 
@@ -198,18 +200,18 @@ def _fully_connected(node: Node) -> bool:
 
 
 def _batch_matmul(node: Node) -> bool:
-    """VisitBatchMatMulNode, and create_batch_matrix_multiply_operator of XNNPACK: a symmetric second operand."""
+    """VisitBatchMatMulNode, and create_batch_matrix_multiply_operator of XNNPACK: the second operand is symmetric."""
     return _are_per_tensor(node, 0, 1) and _in_file(node, 1).quantization.zero_points == (0,)  # type: ignore[union-attr]
 
 
 def _sum(node: Node) -> bool:
-    """VisitBinaryNode: operands from 1/1024 to 256 times as coarse as the output."""
+    """VisitBinaryNode: the operands' scales are 1/1024 to 256 times the output's scale."""
     ratios = [_ratio(node, position) for position in range(2)]
     return _are_per_tensor(node, 0, 1) and _is_small(node, 0, 1) and all(2**-10 <= ratio < 2**8 for ratio in ratios)
 
 
 def _product(node: Node) -> bool:
-    """VisitBinaryNode: a product from 1/65536 to 256 times as coarse as the output."""
+    """VisitBinaryNode: the product of the scales is 1/65536 to 256 times the output's scale."""
     lhs, rhs = (np.float32(node.in_type(position).scale) for position in range(2))
     ratio = np.float32(np.float32(lhs * rhs) / np.float32(node.out_type().scale))
     return _are_per_tensor(node, 0, 1) and _is_small(node, 0, 1) and bool(2**-16 <= ratio < 2**8)
@@ -232,14 +234,14 @@ def _unary(node: Node) -> bool:
 
 
 def _quantize(node: Node) -> bool:
-    """VisitUnaryNode: float32, or another scale of the same storage, from 1/256 to 128 times as coarse."""
+    """VisitUnaryNode: float32, or the same storage type with a scale that is 1/256 to 128 times the output's scale."""
     if node.input(0).dtype == "float32":
         return True
     return _unary(node) and node.input(0).dtype == node.output.dtype and bool(2**-8 <= _ratio(node, 0) <= 2**7)
 
 
 def _max_pool(node: Node) -> bool:
-    """VisitMaxPool2DNode and CheckPoolingParams: windows that leave no gap, unless they are single elements."""
+    """VisitMaxPool2DNode and CheckPoolingParams: windows without gaps between them, unless they are single elements."""
     window = (node.int_option("filter_height"), node.int_option("filter_width"))
     strides = (node.int_option("stride_h"), node.int_option("stride_w"))
     return _are_per_tensor(node, 0) and all(stride <= extent for stride, extent in zip(strides, window, strict=True))

@@ -1,6 +1,6 @@
-"""Dilated convolutions, as old converters and open batches spell them: SPACE_TO_BATCH_ND, a convolution, and
+"""Dilated convolutions, as old converters and variable batch sizes express them: SPACE_TO_BATCH_ND, a convolution, and
 BATCH_TO_SPACE_ND. Each output is the same sum of the same products as in one convolution with that dilation, padded
-with the same zero point; so three operators, and the copies that the outer two are, become one.
+with the same zero point. So the three operators are replaced by one, which saves the copies that the outer two make.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from service.compiler.importers.tflite.geometry import VALID
 from service.compiler.importers.tflite.model import Model, Operator
 from service.core.arrays import Array
 
-EXPLICIT_PADDING = "explicit_padding"  # top, left, bottom, right: an option of ours that no file has
+EXPLICIT_PADDING = "explicit_padding"  # top, left, bottom, right: an option that only this importer sets
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 _PLAIN = {"stride_h": 1, "stride_w": 1, "dilation_h_factor": 1, "dilation_w_factor": 1, "padding": VALID}
 
 
 def join_dilated(model: Model) -> Model:
-    """`model` with every such three operators as one."""
+    """Returns `model` with each such group of three operators replaced by one."""
     makers = {operator.outputs[0]: operator for operator in model.operators if len(operator.outputs) == 1}
     uses = Counter(index for operator in model.operators for index in operator.inputs)
     uses.update(model.outputs)
-    joined: dict[int, Operator] = {}  # by the index of the last of the three
+    joined: dict[int, Operator] = {}  # index of the last of the three operators -> the operator that replaces them
     dropped: set[int] = set()
     for last in model.operators:
         core = makers.get(last.inputs[0]) if last.name == "BATCH_TO_SPACE_ND" else None
@@ -37,12 +37,12 @@ def join_dilated(model: Model) -> Model:
 
 
 def _joined(model: Model, first: Operator, core: Operator, last: Operator) -> Operator | None:
-    """The three as one; None where they are more than a dilation."""
+    """Returns the three operators as one; None if they are more than a dilation."""
     blocks, paddings = (_pair(model, index) for index in first.inputs[1:3])
     blocks_back, crops = (_pair(model, index) for index in last.inputs[1:3])
     if blocks is None or paddings is None or blocks_back is None or crops is None or core.options is None:
         return None
-    if _is_hybrid(model, core):  # each of the parts has a range of its own
+    if _is_hybrid(model, core):  # each of the parts has its own range
         return None
     if blocks.shape != (2,) or paddings.shape != (2, 2) or crops.shape != (2, 2) or min(blocks) < 1:
         return None

@@ -1,16 +1,15 @@
-"""Checks that a FlatBuffer is one before anything reads it.
+"""Checks that a file is a well-formed FlatBuffer before anything reads it.
 
-The Python FlatBuffers runtime follows offsets without looking where they lead: a wrong one is an IndexError at best
-and another table's bytes at worst. After `verify`, every offset, table, vector and string that the schema's readers
-will touch lies inside the buffer. The rules are those of the C++ `flatbuffers::Verifier`
-(flatbuffers/verifier.h), except for two. Alignment is not demanded, because nothing here loads through a pointer.
-And parts may not be shared without bound, because a reader copies a shared part once for each user: what is reachable,
-counted with its repetitions, may add up to `_SHARING` times the file, so that reading takes time and memory in
-proportion to the file.
+The Python FlatBuffers runtime follows offsets without checking them: a wrong one raises an IndexError at best, and
+reads another table's bytes at worst. After `verify`, every offset, table, vector and string that the schema's readers
+use lies inside the buffer. The rules are those of the C++ `flatbuffers::Verifier` (flatbuffers/verifier.h), with two
+exceptions. Alignment is not required, because nothing here loads through a pointer. And the parts of a file may be
+shared only within limits, because a reader copies a shared part once for each user: all reachable parts, counted with
+repetitions, may add up to `_SHARING` times the file, so that reading takes time and memory in proportion to the file.
 
-Offsets to children are unsigned and count from where they stand, so they only lead forward and cannot form a cycle;
-only a table's offset to its vtable may lead back, and a vtable leads nowhere. Depth is bounded because no table of
-the schemas contains itself.
+Offsets to children are unsigned and relative to their own position, so they only point forward and cannot form a cycle;
+only the offset from a table to its vtable may point back, and a vtable contains no offsets to other parts. Depth is
+bounded because no table of the schemas contains itself.
 """
 
 from __future__ import annotations
@@ -35,28 +34,28 @@ from service.core.errors import MalformedModel
 _UINT8, _UINT16 = struct.Struct("<B"), struct.Struct("<H")
 _INT32, _UINT32 = struct.Struct("<i"), struct.Struct("<I")
 _OFFSET_BYTES = 4
-_MAX_BYTES = (1 << 31) - 1  # FLATBUFFERS_MAX_BUFFER_SIZE: larger offsets are not representable
-_MAX_TABLES = 250_000  # ten times the largest model known to us; each costs some 10 microseconds
-_SHARING, _SHARING_FLOOR_BYTES = 4, 4096  # the floor is for tiny files, whose writers share eagerly
+_MAX_BYTES = (1 << 31) - 1  # FLATBUFFERS_MAX_BUFFER_SIZE: larger offsets cannot be represented
+_MAX_TABLES = 250_000  # ten times as many as the largest known model has; each costs some 10 microseconds
+_SHARING, _SHARING_FLOOR_BYTES = 4, 4096  # the floor is for tiny files, in which writers share many parts
 
 
 def verify(data: bytes | memoryview, schema: Schema = MODEL) -> None:
-    """Passes if all that the tables of `schema` declare can be read from `data` without leaving it.
+    """Checks that everything that the tables of `schema` declare can be read from `data` without leaving it.
 
-    Takes time in proportion to the number of tables and vectors, at most `_MAX_TABLES` of them.
+    Takes time in proportion to the number of tables and vectors; there may be at most `_MAX_TABLES` of them.
 
     Raises:
-        MalformedModel: it cannot; the message names the table and field.
+        MalformedModel: something cannot be read; the message names the table and the field.
     """
     Verifier(memoryview(data), schema).file()
 
 
 class Verifier:
-    """One pass over one buffer."""
+    """Verifies one buffer in one pass."""
 
     def __init__(self, data: memoryview, schema: Schema) -> None:
         self._data, self._size, self._schema = data, len(data), schema
-        self._path: list[str] = []  # where the pass stands, for messages
+        self._path: list[str] = []  # the tables and fields that lead to the current position, for messages
         self._tables = 0
         self._budget_bytes = _SHARING * self._size + _SHARING_FLOOR_BYTES
 
@@ -75,7 +74,7 @@ class Verifier:
         vtable = position - self._read(_INT32, position)
         self._inside(vtable, 2 * _UINT16.size, "its vtable")
         vtable_bytes = self._read(_UINT16, vtable)
-        self._require(vtable_bytes >= 4 and vtable_bytes % 2 == 0, f"a vtable of {vtable_bytes} bytes")
+        self._require(vtable_bytes >= 4 and vtable_bytes % 2 == 0, f"the vtable has {vtable_bytes} bytes")
         self._inside(vtable, vtable_bytes, "its vtable")
         table = self._schema.tables[name]
         for field_name, (slot, kind) in table.items():
@@ -86,7 +85,7 @@ class Verifier:
                 self._path.pop()
 
     def _field(self, vtable: int, vtable_bytes: int, slot: int) -> int:
-        """The offset of a field in its table; 0 if the table leaves it out."""
+        """Returns the offset of a field in its table; 0 if the table leaves it out."""
         entry = 2 * _UINT16.size + slot * _UINT16.size
         return self._read(_UINT16, vtable + entry) if entry < vtable_bytes else 0
 
@@ -118,18 +117,18 @@ class Verifier:
                     self._table(chosen, self._follow(position))
 
     def _vector(self, position: int, item_bytes: int) -> tuple[int, int]:
-        """Start and number of items of a vector."""
+        """Returns the start and the number of items of a vector."""
         length = self._read(_UINT32, position)
         start = position + _UINT32.size
-        self._inside(start, length * item_bytes, f"a vector of {length} items")
+        self._inside(start, length * item_bytes, f"the vector of {length} items")
         self._spend(_UINT32.size + length * item_bytes)
         return start, length
 
     def _follow(self, position: int) -> int:
         offset = self._read(_UINT32, position)
-        self._require(0 < offset <= _MAX_BYTES, f"an offset of {offset}")
+        self._require(0 < offset <= _MAX_BYTES, f"the offset {offset} is out of range")
         target = position + offset
-        self._inside(target, _OFFSET_BYTES, f"an offset of {offset}")
+        self._inside(target, _OFFSET_BYTES, f"the offset {offset}")
         return target
 
     def _read(self, what: struct.Struct, position: int) -> int:
@@ -139,7 +138,7 @@ class Verifier:
 
     def _inside(self, position: int, size_bytes: int, what: str) -> None:
         if position < 0 or position + size_bytes > self._size:
-            self._fail(f"{what} leads outside the file")
+            self._fail(f"{what} lies outside the file")
 
     def _spend(self, size_bytes: int) -> None:
         self._budget_bytes -= size_bytes

@@ -1,4 +1,4 @@
-"""Geometry of sliding windows: padding and output sizes, as tflite/kernels/padding.h computes them."""
+"""The geometry of sliding windows: padding and output sizes, as tflite/kernels/padding.h computes them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ SAME, VALID = 0, 1  # Padding in schema.fbs
 
 
 def output_size(scheme: int, size: int, window: int, stride: int, dilation: int) -> int:
-    """Positions of the window along one axis (`ComputeOutSize`); not positive where it does not fit."""
+    """Returns the number of window positions along one axis (`ComputeOutSize`); 0 or less if the window does not
+    fit.
+    """
     reach = (window - 1) * dilation + 1
     return -(-size // stride) if scheme == SAME else (size + stride - reach) // stride
 
 
 def padding_of(scheme: int, size: int, window: int, stride: int, dilation: int) -> tuple[int, int]:
-    """Padding before and after one axis (`ComputePaddingWithOffset`): the odd element goes after."""
+    """Returns the padding before and after one axis (`ComputePaddingWithOffset`): the odd element goes after."""
     reach = (window - 1) * dilation + 1
     total = max((output_size(scheme, size, window, stride, dilation) - 1) * stride + reach - size, 0)
     return total // 2, total - total // 2
@@ -23,7 +25,7 @@ def padding_of(scheme: int, size: int, window: int, stride: int, dilation: int) 
 def padding_2d(
     scheme: int, sizes: Sequence[int], windows: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[int, int, int, int]:
-    """Top, left, bottom, right."""
+    """Returns the padding: top, left, bottom, right."""
     (top, bottom), (left, right) = (
         padding_of(scheme, *axis) for axis in zip(sizes, windows, strides, dilations, strict=True)
     )

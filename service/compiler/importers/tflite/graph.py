@@ -1,4 +1,4 @@
-"""Checks that a model's operators and tensors make a graph that can be computed from top to bottom."""
+"""Checks that a model's operators and tensors form a graph that can be computed in order."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _OMITTED = -1  # kTfLiteOptionalTensor
 
 
 def check_graph(model: Model) -> None:
-    """Passes if every index is in range, every tensor is given or computed once, before it is read. An output may be
-    an input or a constant, and one tensor several outputs.
+    """Checks that every index is in range, and that every tensor is given or computed exactly once before it is read.
+    An output may be an input or a constant, and one tensor may be several outputs.
 
     Raises:
-        MalformedModel: it is not so.
+        MalformedModel: one of these conditions does not hold.
         Unsupported: LiteRT loads the model, but it has no inputs, no outputs, no operators, or inputs that cannot be
-            told apart.
+            distinguished.
     """
     _check_ends(model)
     known = check_order(model)
@@ -28,7 +28,9 @@ def check_graph(model: Model) -> None:
 
 
 def check_order(graph: Subgraph) -> set[int]:
-    """Passes as `check_graph`, whatever the outputs; returns the tensors that are given, kept or computed."""
+    """Checks the operators as `check_graph` does, but not the outputs; returns the tensors that are given, kept or
+    computed.
+    """
     known = {tensor.index for tensor in graph.tensors if tensor.is_constant or tensor.is_variable}
     known |= set(graph.inputs)
     for operator in graph.operators:
@@ -47,7 +49,7 @@ def _check_ends(model: Model) -> None:
     for place, index in enumerate(model.inputs):
         label = model.tensors[index].label
         if index in model.inputs[:place]:
-            raise Unsupported(f"the tensor {label} is several of the model's inputs", tensor=label)
+            raise Unsupported(f"the tensor {label} is more than one of the model's inputs", tensor=label)
         if model.tensors[index].is_constant:
             raise Unsupported(f"the tensor {label} is an input of the model, but also a constant", tensor=label)
 
@@ -61,14 +63,15 @@ def _check_operator(model: Subgraph, operator: Operator, known: set[int]) -> Non
             _fail(model, index, "is read before any operator computes it, or its data is not in the file", operator)
     for place, index in enumerate(operator.outputs):
         if index in known or index in operator.outputs[:place]:
-            _fail(model, index, "is written again", operator)
+            _fail(model, index, "is computed twice, or is an input or a constant", operator)
 
 
 def _check_indices(model: Subgraph, indices: Sequence[int], what: str, operator: Operator | None = None) -> None:
     for index in indices:
         if not 0 <= index < len(model.tensors):
             raise MalformedModel(
-                f"{what}: tensor {index} of {len(model.tensors)}", op=operator.label if operator else None
+                f"{what}: tensor {index} does not exist; there are {len(model.tensors)}",
+                op=operator.label if operator else None,
             )
 
 

@@ -1,4 +1,4 @@
-"""TFLite file -> QNN module."""
+"""Converts a TFLite file to a QNN module."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ At = Callable[[str, str], None]
 
 
 def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel:
-    """The model in a TFLite file.
+    """Returns the model that a TFLite file contains.
 
     Args:
         data: the file. Constants are copied into the module.
-        at: told of every operator before it is converted, and of its output's name, so that whoever watches can
-            name it if this process dies.
+        at: called with every operator before it is converted, and with its output's name, so that a supervisor can name
+            it if this process dies.
 
     Raises:
-        MalformedModel: the file is not well formed, or an operator's definition is broken.
-        Unsupported, UnsupportedOperator: it is, but holds what we do not compile.
+        MalformedModel: the file is not well formed, or an operator's definition is invalid.
+        Unsupported, UnsupportedOperator: the file is well formed, but cannot be compiled.
     """
     try:
         model = find_states(read_model(data))
@@ -77,7 +77,7 @@ def _module(model: Model, at: At) -> tvm.IRModule:
 
 
 def _with_outputs(model: Model, module: tvm.IRModule) -> Model:
-    """`model`, its outputs of the shapes that they were found to have; after them come the states."""
+    """Returns `model` with the outputs' computed shapes; the states follow the outputs."""
     found = dict(zip(model.outputs, map(shape_of, results_of(main_of(module))), strict=False))
     tensors = [
         replace(tensor, shape=found[tensor.index]) if tensor.index in found else tensor for tensor in model.tensors
@@ -86,21 +86,21 @@ def _with_outputs(model: Model, module: tvm.IRModule) -> Model:
 
 
 def _result(model: Model, index: int, values: dict[int, relax.Expr], constants: Constants) -> relax.Expr:
-    """The value of an output: of an operator, an input or a constant."""
+    """Returns the value of an output: an operator's result, an input or a constant."""
     tensor = model.tensors[index]
     return values[index] if tensor.data is None else constants.expr(tensor, tensor.data)
 
 
 def _left(model: Model, state: State, values: dict[int, relax.Expr], constants: Constants) -> relax.Expr:
-    """The value of `state` after a call."""
+    """Returns the value of `state` after a call."""
     tensor = model.tensors[state.result]
     if tensor.data is None and state.result not in values:
-        raise MalformedModel(f"{tensor.label} is assigned to the variable {state.name}, but holds nothing")
+        raise MalformedModel(f"{tensor.label} is assigned to the variable {state.name}, but no operator computes it")
     value = values[state.result] if tensor.data is None else constants.expr(tensor, tensor.data)
     found, kept = (str(value.ty.dtype), shape_of(value)), (state.initial.dtype.name, state.initial.shape)
     if found != kept:
         name = state.name or tensor.label
-        raise MalformedModel(f"the variable {name} of {kept} becomes {found}", tensor=tensor.label)
+        raise MalformedModel(f"the variable {name} is {kept}, but {found} is assigned to it", tensor=tensor.label)
     return value
 
 

@@ -1,10 +1,10 @@
-"""Labels and preprocessing from the metadata of a TFLite file, which is meant for those who call the model.
+"""Reads labels and preprocessing from the metadata of a TFLite file, which is meant for those who call the model.
 
-Metadata is a FlatBuffer of its own in one of the model's buffers; the files that it names are a zip archive behind the
-model. Neither takes part in the arithmetic, and LiteRT reads neither. So a model with damaged metadata is compiled: the
+Metadata is a separate FlatBuffer in one of the model's buffers; the files that it names are in a zip archive after the
+model. Neither affects the arithmetic, and LiteRT reads neither. So a model with damaged metadata is compiled: the
 damaged part is left out, and a notice says so.
 
-The NormalizationOptions of image inputs and the TENSOR_AXIS_LABELS of outputs are read, and nothing else.
+Only the NormalizationOptions of image inputs and the TENSOR_AXIS_LABELS of outputs are read.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from service.core.signature import ModelSignature, TensorSpec
 T = TypeVar("T")
 
 _BUFFER = b"TFLITE_METADATA"
-_ARCHIVE_BYTES = 4 << 20  # so much of the file's end is searched, and so much is unpacked
+_ARCHIVE_BYTES = 4 << 20  # at most this many bytes at the file's end are searched, and at most as many are unpacked
 _WHITE = 255.0
 
 
 def metadata_of(data: bytes, signature: ModelSignature) -> tuple[ModelMetadata, tuple[str, ...]]:
-    """The metadata of a verified file; and for each part of it that cannot be used a sentence that says why.
+    """Returns the metadata of a verified file, and a sentence for each part that cannot be used and why.
 
     Args:
-        data: the file; `flatbuffer.verify` has passed it.
-        signature: its inputs and outputs in the file's order.
+        data: the file; `flatbuffer.verify` has accepted it.
+        signature: the inputs and outputs in the file's order.
     """
     notices: list[str] = []
 
@@ -69,14 +69,14 @@ def _tables(data: bytes) -> SubgraphMetadata:
 
 
 def _preprocessing(inputs: Sequence[TensorSpec], described: Sequence[TensorMetadata]) -> ModelMetadata:
-    """Mean, standard deviation and layout of the image inputs. All of them must have the same."""
+    """Returns the mean, standard deviation and layout of the image inputs, which must be the same for all of them."""
     found = {
         _image(spec, tensor)
         for spec, tensor in _pairs(inputs, described, "inputs")
         if spec.is_image and tensor.content in (0, IMAGE_PROPERTIES)
     }
     if len(found) > 1:
-        raise InvalidInput("its image inputs differ")
+        raise InvalidInput("the image inputs have different ones")
     return next(iter(found), NOTHING)
 
 
@@ -84,7 +84,7 @@ def _image(spec: TensorSpec, tensor: TensorMetadata) -> ModelMetadata:
     layout = Layout.NHWC if tensor.content == IMAGE_PROPERTIES and spec.shape[3] in (1, 3) else None
     if not tensor.normalizations:
         return ModelMetadata(layout=layout)
-    theirs = tensor.normalizations[0]  # of pixels; ours is of pixel / 255
+    theirs = tensor.normalizations[0]  # for pixels; the result is for pixel / 255
     mean, std = ([value / _WHITE for value in values] for values in (theirs.mean or (0.0,), theirs.std or (1.0,)))
     found = ModelMetadata(mean=tuple(mean), std=tuple(std))
     check_pixels(spec, found)
@@ -92,19 +92,19 @@ def _image(spec: TensorSpec, tensor: TensorMetadata) -> ModelMetadata:
 
 
 def _labels(data: bytes, outputs: Sequence[TensorSpec], described: Sequence[TensorMetadata]) -> ModelMetadata:
-    """The labels of the outputs. All outputs that have labels must have the same."""
+    """Returns the labels of the outputs. All outputs that have labels must have the same labels."""
     found = {
         ModelMetadata(labels)
         for spec, tensor in _pairs(outputs, described, "outputs")
         if (labels := _labels_of(data, spec, tensor))
     }
     if len(found) > 1:
-        raise InvalidInput("its outputs have different ones")
+        raise InvalidInput("the outputs have different ones")
     return next(iter(found), NOTHING)
 
 
 def _labels_of(data: bytes, spec: TensorSpec, tensor: TensorMetadata) -> tuple[str, ...]:
-    """The labels of one output: of several translations the one without a locale, or else the first."""
+    """Returns the labels of one output: from several translations, the one without a locale, or else the first."""
     files = [each for each in tensor.files if each.kind == TENSOR_AXIS_LABELS]
     if not files:
         return ()
@@ -124,7 +124,7 @@ def _labels_of(data: bytes, spec: TensorSpec, tensor: TensorMetadata) -> tuple[s
 def _pairs(
     specs: Sequence[TensorSpec], described: Sequence[TensorMetadata], what: str
 ) -> list[tuple[TensorSpec, TensorMetadata]]:
-    """Tensors with their metadata; none if the file describes none. Raises `MalformedModel`."""
+    """Returns the tensors with their metadata; an empty list if the file describes none. Raises `MalformedModel`."""
     if described and len(described) != len(specs):
-        raise MalformedModel(f"it describes {len(described)} {what}, and the model has {len(specs)}")
+        raise MalformedModel(f"the metadata describes {len(described)} {what}, but the model has {len(specs)}")
     return list(zip(specs, described, strict=False))

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from service.compiler.importers.tflite.schema import BYTE, Ref, Refs, Schema, Table, Text, Union, Vector
 
-NORMALIZATION_OPTIONS = 1  # of the union ProcessUnitOptions
-IMAGE_PROPERTIES = 2  # of the union ContentProperties
-TENSOR_AXIS_LABELS = 2  # of AssociatedFileType
+NORMALIZATION_OPTIONS = 1  # in the union ProcessUnitOptions
+IMAGE_PROPERTIES = 2  # in the union ContentProperties
+TENSOR_AXIS_LABELS = 2  # in AssociatedFileType
 
 TABLES: Mapping[str, Table] = {
     "ModelMetadata": {"subgraph_metadata": (3, Refs("SubGraphMetadata"))},

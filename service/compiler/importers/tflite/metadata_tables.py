@@ -1,4 +1,6 @@
-"""Reads a FlatBuffer of TFLite metadata into plain values; no package of ours has generated readers for its schema."""
+"""Reads a FlatBuffer of TFLite metadata into plain values; none of the packages that we use has generated readers for
+its schema.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ from service.compiler.importers.tflite.metadata_schema import METADATA, NORMALIZ
 from service.compiler.importers.tflite.schema import Ref, Refs, Union
 from service.core.errors import MalformedModel
 
-_MOST_BYTES = 1 << 18  # hundreds are usual; labels lie in files beside it
+_MOST_BYTES = 1 << 18  # hundreds are usual; labels are in separate files
 
 
 @dataclass(frozen=True)
 class AssociatedFile:
-    """A file in the archive behind the model.
+    """A file in the archive after the model.
 
     Attributes:
         kind: a value of AssociatedFileType.
@@ -34,7 +36,9 @@ class AssociatedFile:
 
 @dataclass(frozen=True)
 class Normalization:
-    """An input is (pixel - mean) / std, with pixels of 0 to 255: one number for each channel, or one for all."""
+    """The input is (pixel - mean) / std, with pixels of 0 to 255: one number for each channel, or one for all of
+    them.
+    """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -55,20 +59,20 @@ class TensorMetadata:
 
 @dataclass(frozen=True)
 class SubgraphMetadata:
-    """The metadata of the main subgraph, inputs and outputs in its order."""
+    """The metadata of the main subgraph; inputs and outputs are in its order."""
 
     inputs: tuple[TensorMetadata, ...] = ()
     outputs: tuple[TensorMetadata, ...] = ()
 
 
 def read_tables(data: bytes) -> SubgraphMetadata:
-    """The metadata of the main subgraph.
+    """Returns the metadata of the main subgraph.
 
     Raises:
-        MalformedModel: it is not well formed.
+        MalformedModel: the metadata is not well formed.
     """
     if len(data) > _MOST_BYTES:
-        raise MalformedModel(f"TFLite metadata of {len(data)} bytes; the limit is {_MOST_BYTES}")
+        raise MalformedModel(f"the TFLite metadata has {len(data)} bytes; the limit is {_MOST_BYTES}")
     verify(data, METADATA)
     root = Table(data, int.from_bytes(data[:4], "little"))
     subgraphs = _Reader("ModelMetadata", root).tables("subgraph_metadata")
@@ -81,7 +85,7 @@ def read_tables(data: bytes) -> SubgraphMetadata:
 
 
 class _Reader:
-    """The fields of one table by the schema's names."""
+    """Reads the fields of one table by the schema's names."""
 
     def __init__(self, name: str, table: Table) -> None:
         self._name, self._table = name, table

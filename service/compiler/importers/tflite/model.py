@@ -1,4 +1,4 @@
-"""A TFLite model as plain values: what the file says, checked, and nothing of how it says it."""
+"""A TFLite model as plain, checked values, independent of the file's layout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OptionValue = int | float | bool | str | tuple[int, ...]
 
 @dataclass(frozen=True)
 class Quantization:
-    """real = scale * (stored - zero_point): one of each, or one for each index of `axis`."""
+    """real = scale * (stored - zero_point): one scale and zero point, or one of each for each index of `axis`."""
 
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
@@ -24,11 +24,11 @@ class Quantization:
 
     @property
     def per_axis(self) -> bool:
-        """Whether scales differ along `axis`; LiteRT takes a single scale as per-tensor, whatever the axis."""
+        """True if scales differ along `axis`; LiteRT treats a single scale as per-tensor, whatever the axis."""
         return len(self.scales) > 1
 
     def fault_for(self, dtype: str) -> str | None:
-        """What makes it none that operators can compute with, as in "scale is 0.0"; None if nothing does."""
+        """Returns why operators cannot compute with this quantization, such as "scale is 0.0"; None if they can."""
         limits = np.iinfo(dtype) if np.dtype(dtype).kind in "iu" else None
         for scale in self.scales:
             if not (scale > 0 and math.isfinite(scale)):
@@ -44,8 +44,8 @@ class Level:
     """One dimension of a sparse tensor.
 
     Attributes:
-        size: of a dense one.
-        starts, indices: of a compressed one; None of a dense one.
+        size: the size of a dense dimension.
+        starts, indices: the segments and indices of a compressed dimension; None for a dense one.
     """
 
     size: int
@@ -55,11 +55,11 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
-    """The elements of a constant that the file has, `[count]`, and where they belong (`tflite/sparse.py`).
+    """The elements of a sparse constant that the file contains, `[count]`, and their positions (`tflite/sparse.py`).
 
     Attributes:
-        order: of each level, the dimension: those of the shape, then those of `blocks`.
-        blocks: the dimensions of the shape that blocks tile.
+        order: the dimension of each level: first those of the shape, then those of `blocks`.
+        blocks: the dimensions of the shape that are divided into blocks.
     """
 
     elements: Array
@@ -73,15 +73,15 @@ class Tensor:
     """A tensor of the graph.
 
     Attributes:
-        name: as in the file; may be empty, and need not be unique.
+        name: the name in the file; may be empty, and need not be unique.
         dtype: numpy's name of the element type, or the schema's name in lower case if numpy has none (`int4`).
-        signature: the shape with -1 for each size that the inputs decide (LiteRT computes it anew, `shape` holds
-            1 in its place); empty where the file says nothing of it.
-        storage: constants with equal numbers share their bytes; None for what is computed or given.
-        data: the elements of a constant without oddity, read-only.
-        is_variable: whether it keeps its elements from one call to the next.
-        oddity: why no operator can use the tensor, as in "is sparse"; None if one may.
-        sparse: what DENSIFY alone can use of a constant with that oddity.
+        signature: the shape with -1 for each size that depends on the inputs (LiteRT recomputes it; `shape` has 1 in
+            its place); empty if the file does not specify it.
+        storage: constants with equal numbers share their bytes; None for tensors that are computed or given.
+        data: the elements of a constant without an oddity, read-only.
+        is_variable: true if the tensor keeps its elements from one call to the next.
+        oddity: why no operator can use the tensor, such as "is sparse"; None if operators can use it.
+        sparse: the sparse elements of a constant with that oddity, which only DENSIFY can use.
     """
 
     index: int
@@ -102,7 +102,7 @@ class Tensor:
 
     @property
     def label(self) -> str:
-        """As errors name it."""
+        """The tensor's name in error messages."""
         return shortened(self.name) or f"tensor #{self.index}"
 
 
@@ -111,7 +111,7 @@ class Operator:
     """A node of the graph: indices into `Model.tensors`, -1 for an optional input that is left out.
 
     Attributes:
-        intermediates: tensors that nothing holds, but whose quantization the kernel computes with.
+        intermediates: tensors that are never stored, but whose quantization the kernel computes with.
     """
 
     index: int
@@ -124,7 +124,7 @@ class Operator:
 
     @property
     def label(self) -> str:
-        """As errors name it: `CONV_2D #17`."""
+        """The operator's name in error messages: `CONV_2D #17`."""
         return f"{self.name} #{self.index}"
 
 
@@ -139,13 +139,13 @@ class Signature:
 
 @dataclass(frozen=True)
 class State:
-    """A tensor whose elements are those that the call before left.
+    """A tensor that keeps its elements from one call to the next.
 
     Attributes:
-        name: of the variable, unless it is the tensor's own.
-        tensor: as the call finds it.
-        result: as the call leaves it; the same tensor where its operator writes in place.
-        initial: before the first call.
+        name: the variable's name; empty if the tensor's name applies.
+        tensor: the tensor at the start of a call.
+        result: the tensor at the end of a call; the same tensor if its operator changes it in place.
+        initial: the elements before the first call.
     """
 
     name: str
@@ -156,7 +156,7 @@ class State:
 
 @dataclass(frozen=True)
 class Subgraph:
-    """Its operators in an order in which they can be computed."""
+    """A graph; its operators are in an order in which they can be computed."""
 
     tensors: tuple[Tensor, ...]
     operators: tuple[Operator, ...]
@@ -166,11 +166,11 @@ class Subgraph:
 
 @dataclass(frozen=True)
 class Model(Subgraph):
-    """The first subgraph of a file, and what is known of the file besides.
+    """The first subgraph of a file, and its other properties.
 
     Attributes:
-        initializers: by number, the subgraphs that CALL_ONCE runs before the first call.
-        states: what is kept between calls; found by `variables.find_states`.
+        initializers: number -> the subgraph that CALL_ONCE runs before the first call.
+        states: the tensors that are kept between calls; found by `variables.find_states`.
     """
 
     signatures: tuple[Signature, ...]

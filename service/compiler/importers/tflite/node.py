@@ -1,4 +1,4 @@
-"""An operator that is being converted: checked access to its operands, and the errors that name it."""
+"""An operator that is being converted: checked access to its operands, and errors that name the operator."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _NAME_LENGTH = 120  # of a name hint: enough to recognise a tensor, and bounded
 class Constants:
     """The model's constants as expressions, one for each distinct use of the file's bytes.
 
-    Tensors of the file may share their bytes, but the module holds what it is given as often as it is given it. So
-    that a small file cannot become a large module, equal uses share one expression and all of them together may take
-    `_GROWTH` times the file, as it would be without sparse tensors.
+    Tensors of the file may share their bytes, but the module would contain a constant as often as it is created. So
+    that a small file cannot become a large module, equal uses share one expression, and all constants together may take
+    `_GROWTH` times the size that the file would have without sparse tensors.
     """
 
     _GROWTH, _FLOOR_BYTES = 5, 1 << 20
@@ -44,20 +44,20 @@ class Constants:
         self._budget_bytes = self._GROWTH * (model.size_bytes + sum(whole.values())) + self._FLOOR_BYTES
 
     def expr(self, tensor: Tensor, data: Array, layout: Layout | None = None) -> relax.Constant:
-        """`layout(data)`, where `layout` is a function of a module (its name is part of the identity)."""
-        owner = -1 - tensor.index if tensor.storage is None else tensor.storage  # computed of constants: in no buffer
+        """Returns `layout(data)`. `layout` must be a module's function: its name is part of the constant's identity."""
+        owner = -1 - tensor.index if tensor.storage is None else tensor.storage  # computed from constants: in no buffer
         key = (owner, tensor.shape, tensor.dtype, layout.__name__ if layout else "")
         if key not in self._known:
             if not self.affords(data.nbytes):
                 raise MalformedModel(
-                    "the model's constants add up to far more than the file holds", tensor=tensor.label
+                    "the model's constants add up to far more than the file's size", tensor=tensor.label
                 )
             array = np.asarray(layout(data) if layout else data, order="C")
             self._known[key] = relax.const(array, tensor.dtype)  # without the dtype, int64 would become int32
         return self._known[key]
 
     def affords(self, size_bytes: int) -> bool:
-        """Whether there is room for so much more; then it is taken."""
+        """Returns true if there is room for `size_bytes` more, and takes it."""
         fits = size_bytes <= self._budget_bytes
         self._budget_bytes -= size_bytes if fits else 0
         return fits
@@ -68,10 +68,10 @@ def _bytes_of(tensor: Tensor) -> int:
 
 
 class Node:
-    """An operator in the middle of its conversion.
+    """An operator during its conversion.
 
     Attributes:
-        output: the only one of most operators, the first of the others.
+        output: the operator's only output, or the first of several.
     """
 
     def __init__(
@@ -85,7 +85,8 @@ class Node:
         is_delegated: Callable[[Node], bool] = lambda node: False,
     ) -> None:
         """`is_delegated` returns true if LiteRT's default delegate takes the node, and `kernel_of` names the kernel
-        that computes it otherwise. They are called after the converter has checked the operands."""
+        that computes it otherwise. They are called after the converter has checked the operands.
+        """
         self.model, self.operator = model, operator
         self.outputs = tuple(model.tensors[index] for index in operator.outputs)
         self.output = self.outputs[0]
@@ -93,17 +94,17 @@ class Node:
         self._kernel_of, self._is_delegated = kernel_of, is_delegated
         self._clips: tuple[int, int, int, int] | None = None
 
-    # -- what it is given
+    # -- inputs and options
 
     @property
     def input_count(self) -> int:
         return len(self.operator.inputs)
 
     def input(self, place: int) -> Tensor:
-        """The tensor, of the shape that it has been found to have."""
+        """Returns the tensor with its computed shape."""
         index = self.operator.inputs[place]
         if index < 0:
-            self.malformed(f"leaves out its input {place}")
+            self.malformed(f"has no input {place}")
         tensor = self.model.tensors[index]
         return replace(tensor, shape=shape_of(self._values[index])) if index in self._values else tensor
 
@@ -111,7 +112,7 @@ class Node:
         return place < self.input_count and self.operator.inputs[place] >= 0
 
     def expr(self, place: int) -> relax.Expr:
-        """The input as an expression, whether it is computed or constant."""
+        """Returns the input as an expression, computed or constant."""
         tensor = self.input(place)
         return self._values[tensor.index] if tensor.data is None else self._constants.expr(tensor, tensor.data)
 
@@ -123,44 +124,47 @@ class Node:
         return self._constants.expr(tensor, self.data(place), layout)
 
     def data(self, place: int) -> Array:
-        """The elements of an input that has to be constant: in the file, or computed of nothing but constants."""
+        """Returns the elements of an input that must be constant: in the file, or computed only from constants."""
         tensor = self.input(place)
         data = value_of(self._values[tensor.index]) if tensor.data is None else tensor.data
         if data is None:
-            self.unsupported(f"computes its input {place} at run time, which has to be constant", tensor)
+            self.unsupported(f"computes its input {place} at run time, but it must be constant", tensor)
         return data
 
     def integers(self, place: int) -> Array:
-        """A constant of int32 or int64, such as a shape or a list of axes."""
+        """Returns a constant of int32 or int64, such as a shape or a list of axes."""
         tensor = self.input(place)
         if tensor.dtype not in ("int32", "int64"):
-            self.malformed(f"has an input {place} of {tensor.dtype}, not int32", tensor)
+            self.malformed(f"has {tensor.dtype} for its input {place}, not int32", tensor)
         return self.data(place)
 
     def option(self, name: str) -> OptionValue:
-        """An option; without a table of options, or with one of another operator, what LiteRT fills its own with:
-        zeros (`BuiltinDataAllocator::AllocatePOD` in tflite/core/api/flatbuffer_conversions.h)."""
+        """Returns an option; if the table of options is missing or belongs to another operator, the value that LiteRT
+        uses: zero (`BuiltinDataAllocator::AllocatePOD` in tflite/core/api/flatbuffer_conversions.h).
+        """
         options = self.operator.options
         return schema.zero_of(name) if options is None or name not in options else options[name]
 
     def scalar(self, place: int) -> int:
-        """A constant integer of one element, such as an axis."""
+        """Returns a constant integer of one element, such as an axis."""
         values = self.integers(place)
         self.require(
-            values.size == 1, f"has an input {place} of {list(values.shape)}, not one element", self.input(place)
+            values.size == 1,
+            f"has shape {list(values.shape)} for input {place}, not one element",
+            self.input(place),
         )
         return int(values.reshape(-1)[0])
 
     def axis(self, named: int, rank: int) -> int:
-        """An axis of `rank`, which may be named from the end."""
-        self.require(-rank <= named < rank, f"has axis {named} of {rank}")
+        """Returns an axis of `rank` dimensions; a negative number counts from the end."""
+        self.require(-rank <= named < rank, f"has axis {named}, but its tensor has {rank} dimensions")
         return named % rank
 
     def reduced(self) -> tuple[relax.Expr, list[int], bool]:
-        """The operand of a reduction, its axes (the second input), and whether they stay, with length 1.
+        """Returns the operand of a reduction, its axes (the second input), and whether they stay, with length 1.
 
-        A reduction over no axis is one over a last axis of length 1. LiteRT does not look at the axes of a scalar
-        (`ResolveAxis` in tflite/kernels/internal/reference/reduce.h).
+        A reduction without axes is one over an added last axis of length 1. LiteRT does not look at the axes of a
+        scalar (`ResolveAxis` in tflite/kernels/internal/reference/reduce.h).
         """
         shape = self.input(0).shape
         axes = {self.axis(int(axis), len(shape)) for axis in self.integers(1).reshape(-1)} if shape else set()
@@ -172,38 +176,38 @@ class Node:
         value = self.option(name)
         assert isinstance(value, int)
         if least is not None and value < least:
-            self.malformed(f"has {name} {value}; the least is {least}")
+            self.malformed(f"has {name} {value}; it must be at least {least}")
         return value
 
     def activation(self) -> str:
-        """The fused activation, if it is one that clamps."""
+        """Returns the fused activation, if it only clamps."""
         value = self.int_option("fused_activation_function")
         name = activations.NAMES.get(value, f"number {value}")
         if name not in activations.BOUNDS:
-            self.unsupported(f"has the fused activation {name}; those that clamp can be compiled")
+            self.unsupported(f"has the fused activation {name}; only activations that clamp can be compiled")
         return name
 
     # -- types
 
     @property
     def is_quantized(self) -> bool:
-        """Whether the output holds quantized values; not so shapes, indices and real values."""
+        """True if the output has quantized values; false for shapes, indices and real values."""
         return self.output.quantization is not None and self.output.dtype in STORAGE_RANGES
 
     def per_tensor(self, tensor: Tensor) -> QuantizedType:
-        """The type of an activation: one scale and zero point."""
+        """Returns the type of an activation, which has one scale and zero point."""
         if tensor.quantization is not None and tensor.quantization.per_axis:
-            self.unsupported(f"works on the tensor {tensor.label}, an activation that is quantized per axis", tensor)
+            self.unsupported(f"uses the tensor {tensor.label}, an activation that is quantized per axis", tensor)
         return self.quantized(tensor)
 
     def quantized(self, tensor: Tensor) -> QuantizedType:
-        """The type of a tensor with one scale and zero point, or with one for each index of an axis."""
+        """Returns the type of a tensor with one scale and zero point, or with one of each for each index of an axis."""
         quantization = tensor.quantization
         if quantization is None:
-            self.malformed(f"works on the {tensor.dtype} tensor {tensor.label}, which has no quantization", tensor)
+            self.malformed(f"uses the {tensor.dtype} tensor {tensor.label}, which has no quantization", tensor)
         self.check_quantization(tensor, quantization)
         if tensor.dtype == "int16" and any(quantization.zero_points):
-            self.unsupported(f"works on the 16-bit tensor {tensor.label}, whose zero point is not 0", tensor)
+            self.unsupported(f"uses the 16-bit tensor {tensor.label}, whose zero point is not 0", tensor)
         axis = quantization.axis if quantization.per_axis else None
         return QuantizedType(tensor.dtype, quantization.scales, quantization.zero_points, axis=axis)
 
@@ -211,13 +215,13 @@ class Node:
         """Requires scales that are positive and finite, and zero points that can be stored."""
         fault = quantization.fault_for(tensor.dtype)
         if fault is not None:
-            self.unsupported(f"works on the tensor {tensor.label}, whose {fault}", tensor)
+            self.unsupported(f"uses the tensor {tensor.label}, whose {fault}", tensor)
 
     def in_type(self, place: int) -> QuantizedType:
         return self.per_tensor(self.input(place))
 
     def out_type(self, activation: str = "NONE") -> QuantizedType:
-        """The output's type, clamped by the activation."""
+        """Returns the output's type, clamped by the activation."""
         plain = self.per_tensor(self.output)
         low, high = activations.storage_bounds(activation, plain.storage, plain.scale, plain.zero_point)
         if activation != "NONE" and self._is_delegated(self):
@@ -231,27 +235,28 @@ class Node:
         return QuantizedType(plain.storage, plain.scales, plain.zero_points, storage_min=low, storage_max=high)
 
     def require_one_type(self, first: int = 0, count: int | None = None) -> None:
-        """Requires inputs from `first` on to be quantized as the output is: the kernel moves stored values."""
+        """Requires that the inputs from `first` on have the output's quantization: the kernel moves stored values."""
         places = range(first, self.input_count if count is None else first + count)
         for tensor in (self.input(place) for place in places):
             if self.per_tensor(tensor) != self.per_tensor(self.output):
                 what = f"{self.per_tensor(tensor)}, but writes {self.per_tensor(self.output)}"
-                self.unsupported(f"reads {what}; its kernel takes them for the same", tensor)
+                self.unsupported(f"reads {what}; its kernel requires equal quantization", tensor)
 
-    # -- what it makes
+    # -- results
 
     def reserve(self, size_bytes: int) -> None:
         """Requires that there is room for a constant that is not in the file."""
         if not self._constants.affords(size_bytes):
-            self.unsupported(f"needs a table of {size_bytes} bytes, far more than the file holds")
+            self.unsupported(f"needs a table of {size_bytes} bytes, far larger than the file")
 
     @cached_property
     def _kernel(self) -> str | None:
         return self._kernel_of(self)
 
     def emit(self, expr: relax.Expr, part: str = "", tensor: Tensor | None = None) -> relax.Expr:
-        """Binds a value, under a name by which later errors can tell operator and tensor; or computes it, if it is a
-        plain operator on constants."""
+        """Binds a value under a name from which later errors can tell the operator and tensor; or computes it, if it is
+        a plain operator on constants.
+        """
         name = "_".join(
             filter(None, (self.operator.name, str(self.operator.index), part, (tensor or self.output).name))
         )
@@ -267,7 +272,8 @@ class Node:
 
     def clipped(self, value: relax.Expr) -> relax.Expr:
         """Returns `value`, the node's result, within the bounds of its fused activation if the output's type does not
-        have them: modes disagree about them, or they leave only one value."""
+        have them: modes disagree about them, or they leave only one value.
+        """
         if self._clips is None:
             return value
         clips, self._clips = self._clips, None
@@ -277,24 +283,25 @@ class Node:
         return self.emit(ops.unary("clip", value, type_, type_, **bounds), "clipped")
 
     def keep(self, place: int, value: relax.Expr) -> None:
-        """The operator leaves `value` in its input `place`, which is a variable."""
+        """Stores `value` in the input `place`, which must be a variable."""
         tensor = self.input(place)
         self.require(tensor.is_variable, f"changes {tensor.label}, which is not a variable", tensor)
         self.expect(tensor, value)
         self._values[tensor.index] = value
 
     def expect_shape(self, shape: tuple[int, ...], tensor: Tensor | None = None) -> None:
-        """Requires that the operator's output has a size that can be compiled. Its shape is `shape`, whatever the file
-        declares: LiteRT computes shapes anew as it prepares a kernel."""
+        """Requires that an output of `shape` can be compiled. Its shape in the file does not matter: LiteRT recomputes
+        shapes when it prepares a kernel.
+        """
         tensor = tensor or self.output
         if math.prod(shape) * np.dtype(tensor.dtype).itemsize > MAX_BYTES:
-            self.unsupported(f"makes a tensor of {list(shape)}, which is more than 2 GiB", tensor)
+            self.unsupported(f"computes a tensor of shape {list(shape)}, which is more than 2 GiB", tensor)
 
     def expect(self, tensor: Tensor, value: relax.Expr) -> None:
-        """`value` is what the operator makes of its output `tensor`."""
+        """Checks `value`, which the operator computes for its output `tensor`."""
         self.expect_shape(shape_of(value), tensor)
         made = str(value.ty.dtype)
-        self.require(made == tensor.dtype, f"makes {made}, but its output is {tensor.dtype}", tensor)
+        self.require(made == tensor.dtype, f"computes {made}, but its output is {tensor.dtype}", tensor)
 
     # -- errors
 

@@ -1,4 +1,6 @@
-"""Reads a verified TFLite file into a `Model`, and checks what the format promises but the layout cannot show."""
+"""Reads a verified TFLite file into a `Model`, and checks requirements of the format that the file's layout cannot
+guarantee.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +23,18 @@ _BUILTIN_OPERATORS: dict[int, str] = dict(tflite.utils.BUILTIN_OPCODE2NAME)
 
 
 def read_model(data: bytes) -> Model:
-    """The model in a TFLite file.
+    """Returns the model that a TFLite file contains.
 
     Takes time and memory in proportion to the file: constants are views of `data`, never copies.
 
     Raises:
         MalformedModel: the file is not well formed.
-        Unsupported: it has several entry points, or computes nothing.
+        Unsupported: the model has several entry points, or computes nothing.
     """
     verify(data)
     model = tflite.Model.GetRootAs(data, 0)
     if model.Version() != schema.VERSION:
-        raise MalformedModel(f"the file is of TFLite schema version {model.Version()}, not {schema.VERSION}")
+        raise MalformedModel(f"the file has TFLite schema version {model.Version()}, not {schema.VERSION}")
     _check_subgraphs(model)
     codes = [_operator_name(model.OperatorCodes(index)) for index in range(model.OperatorCodesLength())]
     main = _subgraph(model, data, 0, codes)
@@ -60,8 +62,9 @@ def _subgraph(model: Any, data: bytes, number: int, codes: Sequence[str]) -> Sub
 
 
 def _with_empty_constants(graph: Subgraph) -> tuple[Tensor, ...]:
-    """The tensors. One without elements that nothing computes is a constant, whose buffer is empty like that of a
-    tensor that something computes."""
+    """Returns the tensors. A tensor without elements that no operator computes is a constant: its buffer is empty, like
+    the buffer of a computed tensor.
+    """
     computed = {index for operator in graph.operators for index in operator.outputs} | set(graph.inputs)
     return tuple(
         replace(tensor, data=np.zeros(tensor.shape, tensor.dtype), storage=-1 - tensor.index)
@@ -72,39 +75,42 @@ def _with_empty_constants(graph: Subgraph) -> tuple[Tensor, ...]:
 
 
 def _initializers(model: Any, main: Subgraph) -> set[int]:
-    """The numbers of the subgraphs that run once, before the first call."""
+    """Returns the numbers of the subgraphs that run once, before the first call."""
     found = set()
     for operator in main.operators:
         if operator.name == "CALL_ONCE":
             number = cast(int, (operator.options or {}).get("init_subgraph_index", 0))
             if not 0 < number < model.SubgraphsLength():
                 raise MalformedModel(
-                    f"{operator.label} calls subgraph {number} of {model.SubgraphsLength()}", op=operator.label
+                    f"{operator.label} calls subgraph {number}; the file has {model.SubgraphsLength()}",
+                    op=operator.label,
                 )
             found.add(number)
     return found
 
 
 def _check_subgraphs(model: Any) -> None:
-    """The first subgraph is the model. Others belong to its operators (CALL_ONCE; IF and WHILE, which are refused by
-    name), or are entry points of their own."""
+    """Checks that the model has one entry point. The first subgraph is the model. Others belong to its operators
+    (CALL_ONCE; IF and WHILE, which are refused by name), or are additional entry points.
+    """
     if not model.SubgraphsLength():
         raise MalformedModel("the file has no subgraph")
     signatures = [model.SignatureDefs(index) for index in range(model.SignatureDefsLength())]
     others = [shortened(text(each.SignatureKey())) for each in signatures if each.SubgraphIndex() != 0]
     if others:
+        left = ", ".join(others)
         raise Unsupported(
-            f"the model has several entry points; {', '.join(others)} would be left out",
-            hint="convert one signature",
+            f"the model has several entry points, but only the first can be compiled; {left} would be left out",
+            hint="convert a model with one signature",
         )
 
 
 def _operator_name(code: Any) -> str:
-    """A builtin's name; `CUSTOM(name)` for a custom operator.
+    """Returns the name of a builtin operator; `CUSTOM(name)` for a custom operator.
 
-    The older field holds codes up to 127 and the newer one all of them; the larger of the two counts (`GetBuiltinCode`
-    in schema_utils.cc). Some writers leave the older one 0. The `tflite` package's own accessor of the newer field
-    returns the older one for every code below 127, so the field is read from the table.
+    The older field has codes up to 127, and the newer one all codes; the larger value is used (`GetBuiltinCode` in
+    schema_utils.cc). Some writers leave the older one 0. The `tflite` package's own accessor of the newer field returns
+    the older one for every code below 127, so the field is read from the table.
     """
     slot, _ = schema.TABLES["OperatorCode"]["builtin_code"]
     builtin = max(code.DeprecatedBuiltinCode(), int32_at(code, slot))
@@ -114,7 +120,7 @@ def _operator_name(code: Any) -> str:
 
 def _operator(operator: Any, index: int, codes: Sequence[str]) -> Operator:
     if operator.OpcodeIndex() >= len(codes):
-        raise MalformedModel(f"operator #{index} has operator code {operator.OpcodeIndex()} of {len(codes)}")
+        raise MalformedModel(f"operator #{index} has operator code {operator.OpcodeIndex()}; the file has {len(codes)}")
     return Operator(
         index=index,
         name=codes[operator.OpcodeIndex()],
@@ -127,7 +133,9 @@ def _operator(operator: Any, index: int, codes: Sequence[str]) -> Operator:
 
 
 def _options(operator: Any) -> dict[str, OptionValue] | None:
-    """The operator's options by the schema's field names; None if it has none, or none of a kind that we read."""
+    """Returns the operator's options by the schema's field names; None if it has none, or if they are not of a kind
+    that is read.
+    """
     name = schema.OPTIONS.get(operator.BuiltinOptionsType())
     if name is None:  # then the verifier has not looked at them either
         return None

@@ -1,7 +1,7 @@
 """The tables of TFLite's FlatBuffer schema that the importer reads, as data for the verifier.
 
-Taken from `schema.fbs` (version 3c) of LiteRT; a table here leaves out what is never read. Fields bear the schema's
-names. The `tflite` package reads the same slots: a test holds the two against each other.
+Taken from `schema.fbs` (version 3c) of LiteRT; fields that are never read are left out here. Fields have the schema's
+names. The `tflite` package reads the same slots: a test compares the two.
 """
 
 from __future__ import annotations
@@ -45,24 +45,24 @@ class Refs:
 
 @dataclass(frozen=True)
 class Union:
-    """A table whose type stands in the field `selector`; types that are not in `tables` are never read."""
+    """A table whose type is in the field `selector`; types that are not in `tables` are never read."""
 
     selector: str
     tables: Mapping[int, str] = field(hash=False)
 
 
 Kind = Scalar | Vector | Text | Ref | Refs | Union
-Table = Mapping[str, tuple[int, Kind]]  # field -> (its slot, what it holds)
+Table = Mapping[str, tuple[int, Kind]]  # field -> (its slot, its kind)
 
 
 @dataclass(frozen=True)
 class Schema:
-    """What a buffer of one kind holds.
+    """The tables of one kind of buffer.
 
     Attributes:
-        name: of the kind, as messages call it.
-        identifier: that its buffers bear.
-        root: the table that the others hang on.
+        name: the kind's name in messages.
+        identifier: the identifier that such buffers contain.
+        root: the table that refers to all others.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Schema:
 
 BYTE, BOOL, INT, UINT, LONG, FLOAT = Scalar(1), Scalar(1), Scalar(4), Scalar(4), Scalar(8), Scalar(4)
 
-# Options of the operators that are converted: value of the BuiltinOptions union -> table.
+# The options of the operators that are converted: value of the BuiltinOptions union -> table.
 OPTIONS: Mapping[int, str] = {
     1: "Conv2DOptions",
     2: "DepthwiseConv2DOptions",
@@ -108,7 +108,7 @@ OPTIONS: Mapping[int, str] = {
     116: "GeluOptions",
 }
 
-# Of sparse tensors: value of the SparseIndexVector union -> table.
+# Indices of sparse tensors: value of the SparseIndexVector union -> table.
 INDICES: Mapping[int, str] = {1: "Int32Vector", 2: "Uint16Vector", 3: "Uint8Vector"}
 
 TABLES: Mapping[str, Table] = {
@@ -272,7 +272,7 @@ MODEL = Schema("TFLite file", b"TFL3", "Model", TABLES)
 
 
 def zero_of(option: str) -> int | str | tuple[int, ...]:
-    """The value of an operator's option `option` whose bytes are all 0."""
+    """Returns the value of an operator's option `option` whose bytes are all 0."""
     (kind,) = {TABLES[table][option][1] for table in OPTIONS.values() if option in TABLES[table]}
     match kind:
         case Vector():
@@ -283,5 +283,5 @@ def zero_of(option: str) -> int | str | tuple[int, ...]:
 
 
 def accessor(field_name: str) -> str:
-    """The method of the `tflite` package that reads a field: `stride_w` -> `StrideW`."""
+    """Returns the method of the `tflite` package that reads a field: `stride_w` -> `StrideW`."""
     return "".join(part.capitalize() for part in field_name.split("_"))

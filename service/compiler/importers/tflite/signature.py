@@ -1,10 +1,10 @@
 """The model's inputs and outputs as clients see them.
 
-Names: a TFLite file names a model's ends twice. Its tensors have names, which converters make up
-(`serving_default_keras_tensor_246:0`, `StatefulPartitionedCall:0`); and newer files have signatures with the names
-that the model's author gave (`keras_tensor_246`, `output_0`), which LiteRT's own `get_signature_runner` goes by. So
-the signature's names are taken where one signature names every end, `serving_default` before others; the tensors'
-names where none does.
+Names: a TFLite file names a model's inputs and outputs twice. Its tensors have names, which converters invent
+(`serving_default_keras_tensor_246:0`, `StatefulPartitionedCall:0`); and newer files have signatures with the names that
+the model's author chose (`keras_tensor_246`, `output_0`), which LiteRT's own `get_signature_runner` uses. So the
+signature's names are used if one signature names every input and output, `serving_default` before others; otherwise,
+the tensors' names are used.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ _DEFAULT_KEY = "serving_default"  # TensorFlow's DEFAULT_SERVING_SIGNATURE_DEF_K
 
 
 def signature_of(model: Model) -> ModelSignature:
-    """Inputs and outputs in the file's order, and the states, each under names that are unique among their kind.
+    """Returns the inputs and outputs in the file's order, and the states, each with names that are unique among their
+    kind.
 
     Raises:
-        Unsupported: an input is of a type that no client can send.
+        Unsupported: an input has a type that clients cannot send.
     """
     chosen = _chosen(model)
     input_names = _named(chosen.inputs if chosen else ())
@@ -43,7 +44,7 @@ def signature_of(model: Model) -> ModelSignature:
 
 
 def _named(ends: Sequence[tuple[str, int]]) -> dict[int, list[str]]:
-    """The names of each tensor; one that is several outputs has several."""
+    """Returns the names of each tensor; a tensor that is several outputs has several names."""
     names: dict[int, list[str]] = {}
     for name, index in ends:
         names.setdefault(index, []).append(name)
@@ -56,7 +57,7 @@ def _state_specs(model: Model) -> tuple[TensorSpec, ...]:
 
 
 def _chosen(model: Model) -> Signature | None:
-    """The signature that names every input and output, and nothing else."""
+    """Returns the signature that names every input and output, and nothing else."""
     fitting = [
         signature
         for signature in model.signatures
@@ -71,7 +72,8 @@ def _specs(tensors: Sequence[Tensor], names: dict[int, list[str]], what: str) ->
     specs: dict[str, TensorSpec] = {}
     for place, tensor in enumerate(tensors):
         if tensor.dtype not in _SENDABLE:
-            raise Unsupported(f"the {what} {tensor.label} is {tensor.dtype}", tensor=tensor.label)
+            message = f"the {what} {tensor.label} has the type {tensor.dtype}, which requests cannot contain"
+            raise Unsupported(message, tensor=tensor.label)
         given = names[tensor.index].pop(0) if names.get(tensor.index) else tensor.name
         name = unique(printable(given or tensor.name) or f"{what}_{place}", specs)
         specs[name] = TensorSpec(name, datatype_of(tensor.dtype), tensor.shape, _quantization(tensor))

@@ -1,8 +1,8 @@
 """Constants that are stored without most of their zeros: `SparsityParameters` of schema.fbs.
 
-Such a tensor is a tree. Each level is a dimension, in the order of `order`: of the tensor first, then of its blocks,
-which tile some dimensions. A dense level has all of its indices below each node; a compressed one (CSR) those that are
-listed, `starts[n]` to `starts[n + 1]` below node n. The leaves are the elements (`Populate` in
+Such a tensor is a tree. Each level is a dimension, in the order of `order`: first those of the tensor, then those of
+its blocks, which divide some dimensions. A dense level has all of its indices below each node; a compressed one (CSR)
+has the listed indices, `starts[n]` to `starts[n + 1]` below node n. The leaves are the elements (`Populate` in
 tflite/kernels/internal/utils/sparsity_format_converter.cc).
 """
 
@@ -20,8 +20,8 @@ from service.compiler.importers.tflite.model import Level, Sparse
 from service.core.arrays import Array
 from service.core.errors import MalformedModel
 
-# A tensor with fewer elements in the file is refused: a small file must not become a large module. Networks are pruned
-# to a fifth or a tenth.
+# A tensor with a smaller share of its elements in the file is refused: a small file must not become a large module.
+# Pruned networks usually keep a fifth or a tenth.
 SPARSEST = 1 / 32
 _VECTORS: dict[int, type] = {
     tflite.SparseIndexVector.Int32Vector: tflite.Int32Vector,
@@ -31,7 +31,9 @@ _VECTORS: dict[int, type] = {
 
 
 def read_sparse(table: Any, elements: Array) -> Sparse:
-    """What a `SparsityParameters` says, with the elements in the file, `[count]`; nothing of it is checked yet."""
+    """Returns the content of a `SparsityParameters`, with the elements in the file, `[count]`; it has not been checked
+    yet.
+    """
     levels = tuple(_level(table.DimMetadata(place)) for place in range(table.DimMetadataLength()))
     return Sparse(elements, ints(table, "TraversalOrder"), ints(table, "BlockMap"), levels)
 
@@ -44,7 +46,7 @@ def _level(table: Any) -> Level:
 
 
 def _vector(kind: int, read: Callable[[], Any]) -> Array:
-    """A view of the file; empty where there is none."""
+    """Returns a view of the file; an empty one if the vector is left out."""
     union = read() if kind in _VECTORS else None  # the verifier has not looked at others either
     if union is None:
         return np.zeros(0, np.uint8)
@@ -54,44 +56,52 @@ def _vector(kind: int, read: Callable[[], Any]) -> Array:
 
 
 def dense(sparse: Sparse, shape: tuple[int, ...]) -> Array:
-    """All elements of a tensor of `shape`, zeros where the file has none.
+    """Returns all elements of a tensor of `shape`, with zeros for the elements that are not in the file.
 
     Takes some thirty bytes for each element: none is named twice, so no level has more nodes than there are elements.
 
     Raises:
-        MalformedModel: the levels make no such tensor; the message begins with what is wrong, and names no tensor.
+        MalformedModel: the levels do not describe such a tensor; the message begins with a verb and does not name the
+            tensor.
     """
     steps = _steps(sparse, shape)
-    places = np.zeros(1, np.int64)  # of each node's first element in the result
+    places = np.zeros(1, np.int64)  # position of each node's first element in the result
     for number, (level, (size, step)) in enumerate(zip(sparse.levels, steps, strict=True)):
         if level.starts is None or level.indices is None:
-            _require(level.size == size, f"has {level.size} indices in dimension {number}, which takes {size}")
+            _require(level.size == size, f"has {level.size} indices in dimension {number}, which needs {size}")
             places = (places[:, None] + step * np.arange(size)).reshape(-1)
         else:
             starts, indices = level.starts.astype(np.int64), level.indices.astype(np.int64)
             places = np.repeat(places, _counts(starts, indices, len(places), size, number)) + step * indices
     count = len(sparse.elements)
-    _require(count == len(places), f"holds {count} elements, but its dimensions have {len(places)}")
+    _require(count == len(places), f"has {count} elements, but its levels describe {len(places)}")
     result = np.zeros(math.prod(shape), sparse.elements.dtype)
     result[places] = sparse.elements
     return result.reshape(shape)
 
 
 def _steps(sparse: Sparse, shape: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Of each level: how many indices it has, and how far apart their elements are in the result."""
+    """Returns, for each level, the number of its indices, and the distance of their elements in the result."""
     rank, order, blocks = len(shape), sparse.order, sparse.blocks
-    _require(len(order) == len(sparse.levels) == rank + len(blocks), f"has {len(sparse.levels)} dimensions stored")
+    _require(
+        len(order) == len(sparse.levels) == rank + len(blocks),
+        f"has {len(sparse.levels)} levels and an order of {len(order)} for {rank} dimensions and {len(blocks)} blocks",
+    )
     whole = sorted(order[:rank]) == [*range(rank)] and sorted(order[rank:]) == [*range(rank, len(order))]
-    _require(whole, f"has its dimensions in the order {list(order)}")
-    # LiteRT looks for the sizes of blocks by their number and not by their place, which is the same but for three.
-    _require(all(order[order[place]] == place for place in range(rank, len(order))), "has its blocks in another order")
+    _require(whole, f"has the invalid dimension order {list(order)}")
+    # LiteRT finds the sizes of blocks by their number and not by their position; the two differ only for three blocks
+    # or more.
+    _require(
+        all(order[order[place]] == place for place in range(rank, len(order))),
+        "has its blocks in an order that cannot be compiled",
+    )
     increasing = all(one < other for one, other in zip((-1, *blocks), (*blocks, rank), strict=True))
-    _require(increasing, f"has blocks in the dimensions {list(blocks)} of {rank}")
-    sizes = [1] * rank  # of the blocks
+    _require(increasing, f"has blocks in the dimensions {list(blocks)}, but {rank} dimensions")
+    sizes = [1] * rank  # sizes of the blocks
     for number, place in enumerate(order[rank:], rank):
         level, axis = sparse.levels[number], blocks[place - rank]
         tiles = level.starts is None and level.size > 0 and shape[axis] % level.size == 0
-        _require(tiles, f"has blocks that do not tile its dimension {axis} of {shape[axis]}")
+        _require(tiles, f"has blocks that do not divide its dimension {axis} of size {shape[axis]}")
         sizes[axis] = level.size
     apart = [math.prod(shape[axis + 1 :]) for axis in range(rank)]
     outer = [(shape[axis] // sizes[axis], sizes[axis] * apart[axis]) for axis in order[:rank]]
@@ -100,18 +110,18 @@ def _steps(sparse: Sparse, shape: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def _counts(starts: Array, indices: Array, nodes: int, size: int, number: int) -> Array:
-    """How many indices are below each node of the level above."""
-    where = f"in its dimension {number}"
+    """Returns the number of indices below each node of the level above."""
+    where = f"in dimension {number}"
     _require(len(starts) == nodes + 1, f"has {len(starts)} segments {where}, not {nodes + 1}")
     counts = np.diff(starts)
     whole = starts[0] == 0 and starts[-1] == len(indices) and bool((counts >= 0).all())
-    _require(whole, f"has segments {where} that are not those of {len(indices)} indices")
+    _require(whole, f"has segments {where} that do not cover its {len(indices)} indices")
     inside = bool(((indices >= 0) & (indices < size)).all())
-    _require(inside, f"has an index {where} that is not one of {size}")
-    within = np.ones(len(indices), np.bool_)  # whether an index has a neighbor before it, below the same node
+    _require(inside, f"has an index {where} that is not below {size}")
+    within = np.ones(len(indices), np.bool_)  # true if the index before it is below the same node
     within[starts[:-1][counts > 0]] = False
     rising = bool((np.diff(indices, prepend=-1)[within] > 0).all())
-    _require(rising, f"has indices {where} that do not rise")
+    _require(rising, f"has indices {where} that do not increase")
     return counts
 
 

@@ -1,4 +1,6 @@
-"""Whether a model can be compiled, asked of the whole file: a user learns of every obstacle, not only of the first."""
+"""Checks whether a model can be compiled, for the whole file at once: users learn about every obstacle, not only the
+first.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,18 @@ _CONVERT = (
     "convert it with full-integer quantization: tf.lite.TFLiteConverter with optimizations = "
     "[tf.lite.Optimize.DEFAULT] and a representative_dataset (docs/how-to/tflite.md)"
 )
-# Those that have a kernel in LiteRT which quantizes its activations as they come.
+# Operators for which LiteRT has a kernel that quantizes activations at run time.
 _HYBRID = ("BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM")
 
 
 def check_support(model: Model) -> None:
-    """Passes if every operator is one that we convert, on element types that we convert it on.
+    """Checks that every operator can be converted, and for the element types that it uses.
 
     Raises:
         DynamicRange: operators multiply real activations by stored weights.
-        UnsupportedOperator: some are not. The message lists at most `names.MOST_NAMES` kinds and as many operators.
-        Unsupported: an operator uses a tensor that none can use.
+        UnsupportedOperator: some operators cannot be converted. The message lists them by type and one by one, at most
+            `names.MOST_NAMES` of each.
+        Unsupported: an operator uses a tensor that no operator can use.
         MalformedModel: an operator has a number of inputs or outputs that its definition forbids.
     """
     _require_stored_activations(model)
@@ -43,8 +46,9 @@ def check_support(model: Model) -> None:
 
 
 def _require_stored_activations(model: Model) -> None:
-    """LiteRT's hybrid kernels quantize activations as they come, and multiply in integers. Those that are not converted
-    are refused: what real arithmetic makes of such a model differs from theirs in half of the values."""
+    """Refuses hybrid operators that are not converted. LiteRT's hybrid kernels quantize activations at run time, and
+    multiply integers; if such a model were computed in real arithmetic, half of the values would differ.
+    """
     hybrid = [operator for operator in model.operators if _is_hybrid(model, operator)]
     if hybrid:
         raise DynamicRange(
@@ -66,17 +70,17 @@ def _is_hybrid(model: Model, operator: Operator) -> bool:
 
 
 def counted(names: Iterable[str]) -> str:
-    """`12 CONV_2D, 3 ADD`: the most frequent first, up to `names.MOST_NAMES` of them."""
+    """Returns `12 CONV_2D, 3 ADD`: the most frequent first, at most `names.MOST_NAMES` of them."""
     return join_names([f"{times} {name}" for name, times in Counter(names).most_common()])
 
 
 def dtypes_of(model: Model, operator: Operator) -> list[str]:
-    """The dtypes of an operator's inputs; empty for one that is left out."""
+    """Returns the dtypes of an operator's inputs; an empty one for an input that is left out."""
     return [model.tensors[index].dtype if index >= 0 else "" for index in operator.inputs]
 
 
 def _obstacle(model: Model, operator: Operator) -> str | None:
-    """The reason that an operator cannot be converted, as `CONV_3D` or `CONV_2D on float32`."""
+    """Returns why an operator cannot be converted, as `CONV_3D` or `CONV_2D on float32`; None if it can."""
     rule = RULES.get(operator.name)
     if rule is None:
         return operator.name
@@ -106,15 +110,17 @@ def _refuse(model: Model, obstacles: list[tuple[Operator, str]]) -> None:
 def _hint(model: Model, obstacles: list[tuple[Operator, str]]) -> str:
     kinds = {what.rsplit(" ", 1)[-1] for operator, what in obstacles if operator.name in RULES}
     if "float32" in kinds or "float16" in kinds:
-        return "convert with full-integer quantization, so that no operator is left in float"
+        return "convert it with full-integer quantization, so that no operator is left in float"
     if all(what.endswith(" on int16") and RULES[each.name].reads & STORAGES for each, what in obstacles):
-        return "these operators are compiled with 8-bit activations only"
+        return "quantize the activations to 8 bits: these operators cannot be compiled with 16-bit ones"
     cuts = _cuts(model, [each for each, _ in obstacles])
     return "convert the model without them" + (f", or cut it at: {join_names(cuts)}" if cuts else "")
 
 
 def _cuts(model: Model, obstacles: list[Operator]) -> list[str]:
-    """The tensors that a model without `obstacles` would end with: those that they read and other operators compute."""
+    """Returns the tensors that a model without `obstacles` would end with: those that the obstacles read and other
+    operators compute.
+    """
     refused = {operator.index for operator in obstacles}
     computed = {index for each in model.operators if each.index not in refused for index in each.outputs}
     read = dict.fromkeys(index for operator in obstacles for index in operator.inputs)

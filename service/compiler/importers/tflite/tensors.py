@@ -16,7 +16,7 @@ from service.compiler.importers.tflite.sparse import SPARSEST, read_sparse
 from service.core.arrays import Array
 from service.core.errors import MalformedModel
 
-# Bounds on a tensor. LiteRT's kernels index with 32-bit integers and take at most eight dimensions.
+# Limits of a tensor. LiteRT's kernels index with 32-bit integers and support at most eight dimensions.
 MAX_BYTES = (1 << 31) - 1
 _MAX_RANK = 8
 _NO_BUFFER = 0
@@ -31,7 +31,7 @@ _NUMPY_TYPES: dict[int, np.dtype[Any]] = {
     tflite.TensorType.INT16: np.dtype("<i2"),
     tflite.TensorType.INT8: np.dtype("i1"),
 }
-# Newer than the `tflite` package.
+# Element types that are newer than the `tflite` package.
 _NEWER_TYPES = {19: "int2", 20: "uint4", 21: "float8_e4m3fn", 22: "float8_e5m2"}
 _TYPE_NAMES = _NEWER_TYPES | {
     value: name.lower() for name, value in vars(tflite.TensorType).items() if isinstance(value, int)
@@ -39,35 +39,35 @@ _TYPE_NAMES = _NEWER_TYPES | {
 
 
 def read_tensor(model: Any, data: bytes, subgraph: Any, index: int) -> Tensor:
-    """Tensor `index` of a subgraph; `data` is the whole file.
+    """Returns tensor `index` of a subgraph; `data` is the whole file.
 
-    What is well formed but beyond us is noted in the tensor's `oddity`, so that unsupported operators are told first.
+    A tensor that is well formed but not supported gets an `oddity`, so that unsupported operators are reported first.
 
     Raises:
-        MalformedModel: its bytes, shape and quantization do not fit together.
+        MalformedModel: the tensor's bytes, shape and quantization do not fit together.
     """
     return _Reader(model, data, subgraph.Tensors(index), index).tensor()
 
 
 def bytes_of_buffer(model: Any, data: bytes, index: int, owner: str, tensor: str | None = None) -> memoryview | None:
-    """The bytes of buffer `index`; None if it is empty, or is the first: whatever that holds, it stands for no buffer
-    (`ParseTensors` in tflite/core/interpreter_builder.cc). They are in the FlatBuffer, or behind it in files beyond
-    2 GB (`Buffer.offset`). Errors name its `owner`, and `tensor` if that is one.
+    """Returns the bytes of buffer `index`; None if it is empty, or is the first: whatever that contains, it means "no
+    buffer" (`ParseTensors` in tflite/core/interpreter_builder.cc). The bytes are in the FlatBuffer, or after it in
+    files larger than 2 GB (`Buffer.offset`). Errors name the buffer's `owner`, and `tensor` if that is one.
 
     Raises:
-        MalformedModel: there is no such buffer, or it leads outside the file.
+        MalformedModel: the buffer does not exist, or lies outside the file.
     """
     if index >= model.BuffersLength():
-        raise MalformedModel(f"{owner} is in buffer {index} of {model.BuffersLength()}", tensor=tensor)
+        raise MalformedModel(f"{owner} is in buffer {index}; the file has {model.BuffersLength()}", tensor=tensor)
     buffer = model.Buffers(index)
     if index == _NO_BUFFER:
         return None
     if buffer.DataLength():
         return memoryview(buffer.DataAsNumpy()).cast("B")
-    if buffer.Offset() > 1:  # 0 and 1 mean: none (schema.fbs)
+    if buffer.Offset() > 1:  # 0 and 1 mean "no data" (schema.fbs)
         end = buffer.Offset() + buffer.Size()
         if end > len(data):
-            message = f"{owner} has its data at bytes {buffer.Offset()} to {end} of a file of {len(data)}"
+            message = f"{owner} has its data at bytes {buffer.Offset()} to {end}, but the file has {len(data)} bytes"
             raise MalformedModel(message, tensor=tensor)
         return memoryview(data)[buffer.Offset() : end]
     return None
@@ -102,14 +102,14 @@ class _Reader:
         return replace(tensor, quantization=self._quantization(shape), data=data)
 
     def _oddity(self, shape: tuple[int, ...], dtype: np.dtype[Any] | None) -> str | None:
-        """The reason that no operator can use the tensor; None if there is none.
+        """Returns why no operator can use the tensor; None if operators can use it.
 
-        A shape is dynamic if `shape` itself says so. What `shape_signature` calls dynamic is not, for LiteRT runs a
-        model at `shape` unless its caller resizes the inputs (`ParseTensors` in tflite/core/interpreter_builder.cc).
+        A shape is dynamic if `shape` itself is. A `shape_signature` with dynamic sizes does not matter, for LiteRT runs
+        a model at `shape` unless its caller resizes the inputs (`ParseTensors` in tflite/core/interpreter_builder.cc).
         """
         quantization = self._table.Quantization()
         if dtype is None:
-            return "has an element type that no operator here takes"
+            return "has an element type that cannot be compiled"
         if int32_at(self._table, schema.TABLES["Tensor"]["external_buffer"][0]):
             return "has its data in another file"
         if quantization is not None and quantization.DetailsType():
@@ -123,27 +123,28 @@ class _Reader:
         return None
 
     def _sparse(self, tensor: Tensor, raw: memoryview | None, dtype: np.dtype[Any]) -> Tensor:
-        """With its elements apart, since their bytes are not those of its shape."""
+        """Returns the tensor with its elements kept apart, because their bytes do not fill its shape."""
         if raw is None or len(raw) % dtype.itemsize:
             return replace(tensor, oddity="is sparse")
         elements, whole = np.frombuffer(raw, dtype), math.prod(tensor.shape)
         if len(elements) < SPARSEST * whole:
-            return replace(tensor, oddity=f"is sparse, with {len(elements)} of {whole} elements, far fewer than others")
+            return replace(tensor, oddity=f"is sparse, with only {len(elements)} of {whole} elements in the file")
         return replace(tensor, oddity="is sparse", sparse=read_sparse(self._table.Sparsity(), elements))
 
     def _raw(self) -> memoryview | None:
-        """The bytes of a constant."""
+        """Returns the bytes of a constant."""
         return bytes_of_buffer(self._model, self._data, self._table.Buffer(), f"the tensor {self._label}", self._label)
 
     def _elements(self, raw: memoryview, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         expected = math.prod(shape) * dtype.itemsize
         if len(raw) != expected:
-            self._malformed(f"holds {len(raw)} bytes, but {dtype.name} {list(shape)} takes {expected}")
+            self._malformed(f"has {len(raw)} bytes, but {dtype.name} {list(shape)} needs {expected}")
         return np.frombuffer(raw, dtype).reshape(shape)
 
     def _quantization(self, shape: tuple[int, ...]) -> Quantization | None:
-        """The rules are those of `ParseQuantization` in tflite/core/interpreter_builder.cc. Operators check scales that
-        are not positive and zero points that cannot be stored: LiteRT loads both."""
+        """Returns the quantization, by the rules of `ParseQuantization` in tflite/core/interpreter_builder.cc. Scales
+        that are not positive and zero points that cannot be stored are left to the operators: LiteRT loads both.
+        """
         table = self._table.Quantization()
         if table is None or not table.ScaleLength():
             return None
@@ -151,7 +152,7 @@ class _Reader:
         if zero_points != len(scales):
             self._malformed(f"has {len(scales)} scales, but {zero_points} zero points")
         if axis < 0 or axis >= max(len(shape), 1):
-            self._malformed(f"is quantized along dimension {axis} of {len(shape)}")
+            self._malformed(f"is quantized along dimension {axis}, but has {len(shape)} dimensions")
         if len(scales) != 1 and (not shape or len(scales) != shape[axis]):
             self._malformed(f"has {len(scales)} scales for the shape {list(shape)} along dimension {axis}")
         return Quantization(tuple(scales.tolist()), tuple(table.ZeroPointAsNumpy().tolist()), axis)

@@ -1,10 +1,10 @@
 """Finds the state that a model keeps between calls, before its operators are converted.
 
-There are two kinds. A tensor that the file calls variable is changed in place by its operator (the hidden and cell
-state of an LSTM, the past of an SVDF) and begins at its zero point. A resource variable is named by VAR_HANDLE, read by
-READ_VARIABLE and written by ASSIGN_VARIABLE (tflite/kernels/{var_handle,read_variable,assign_variable}.cc), and begins
-at what the subgraph assigns to it that CALL_ONCE runs before the first call. Their operators compute nothing: what
-reads a variable reads the tensor that was last assigned to it, in this call or the one before.
+There are two kinds. A variable tensor is changed in place by its operator (the hidden and cell state of an LSTM, the
+history of an SVDF) and starts at its zero point. A resource variable is named by VAR_HANDLE, read by READ_VARIABLE and
+written by ASSIGN_VARIABLE (tflite/kernels/{var_handle,read_variable,assign_variable}.cc), and starts at the value that
+is assigned to it by the subgraph that CALL_ONCE runs before the first call. Their operators compute nothing: an
+operator that reads a variable reads the tensor that was last assigned to it, in this call or the one before.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from service.compiler.importers.tflite.model import Model, Operator, State, Subg
 from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
 
-Name = tuple[str, str]  # container and name, as the kernels look variables up
+Name = tuple[str, str]  # container and name, by which the kernels find variables
 
-_MOST_BYTES = 16 << 20  # of a variable in place
+_MOST_BYTES = 16 << 20  # of a variable that is changed in place
 _HANDLE, _READ, _ASSIGN, _ONCE = "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"
 # Operator -> its least number of inputs, and its number of outputs.
 _ARITY = {_HANDLE: (0, 1), _READ: (1, 1), _ASSIGN: (2, 0), _ONCE: (0, 0)}
 
 
 def find_states(model: Model) -> Model:
-    """`model` without operators on resource variables, and with its `states`.
+    """Returns `model` without operators on resource variables, and with its `states`.
 
     Raises:
-        MalformedModel: a variable is read before it has a value, or an operator on one is not as it has to be.
+        MalformedModel: a variable is read before it has a value, or an operator on one is invalid.
         Unsupported: a variable's first value is not a constant.
     """
     resources = _Resources(model).run()
@@ -47,13 +47,14 @@ def find_states(model: Model) -> Model:
 
 
 def _zero_point(tensor: Tensor) -> Array:
-    """`ResetVariableTensor` of tflite/core/subgraph.cc: int8 begins at its zero point, everything else at zero.
+    """Returns the initial elements of a variable, as `ResetVariableTensor` of tflite/core/subgraph.cc: int8 starts at
+    its zero point, everything else at zero.
 
-    A few bytes of a file can declare any size, which every sequence is then to hold.
+    The size is limited: a few bytes of a file can declare any size, and every sequence needs this much memory.
     """
     if math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize > _MOST_BYTES:
         raise Unsupported(
-            f"the variable {tensor.label} of {list(tensor.shape)} is larger than {_MOST_BYTES >> 20} MiB",
+            f"the variable {tensor.label} of shape {list(tensor.shape)} is larger than {_MOST_BYTES >> 20} MiB",
             tensor=tensor.label,
         )
     point = tensor.quantization.zero_points[0] if tensor.quantization and tensor.dtype == "int8" else 0
@@ -68,7 +69,7 @@ class _Resources:
         self._tensors = list(model.tensors)
         self._handles: dict[int, Name] = {}
         self._first: dict[Name, Array] = {}
-        self._found: dict[Name, int] = {}  # the tensor that holds what the call before left
+        self._found: dict[Name, int] = {}  # the tensor that has the value from the call before
         self._last: dict[Name, int] = {}  # the tensor that was last assigned
         self._same: dict[int, int] = {}  # the output of a read -> the tensor that it is
 
@@ -100,7 +101,7 @@ class _Resources:
         )
 
     def _initialize(self, operator: Operator) -> None:
-        assert operator.options is not None  # or it could not have been read
+        assert operator.options is not None  # otherwise the model would not have been read
         number = cast(int, operator.options["init_subgraph_index"])
         self._first.update(_assigned(self._model.initializers[number], number))
 
@@ -134,8 +135,8 @@ class _Resources:
             )
 
     def _states(self) -> Iterator[State]:
-        """The states: variables that are written. One that is only read is a constant, and one that is never read is
-        dropped.
+        """Returns the states: variables that are written. A variable that is only read is a constant, and one that is
+        never read is left out.
         """
         for name, tensor in self._found.items():
             first = self._first[name]
@@ -146,14 +147,14 @@ class _Resources:
 
 
 def _assigned(graph: Subgraph, number: int) -> Mapping[Name, Array]:
-    """The values that an initializing subgraph assigns to the variables."""
+    """Returns the values that an initializing subgraph assigns to the variables."""
     check_order(graph)
     handles: dict[int, Name] = {}
     values: dict[Name, Array] = {}
     for operator in graph.operators:
         if operator.name not in (_HANDLE, _ASSIGN):
             raise Unsupported(
-                f"{operator.label} of subgraph {number} computes a variable's first value",
+                f"{operator.label} of subgraph {number} computes a variable's first value, which must be constant",
                 op=operator.label,
                 hint="initialize the model's variables with constants",
             )
@@ -184,5 +185,5 @@ def _check(operator: Operator) -> None:
 
 def _name(operator: Operator) -> Name:
     if operator.options is None or "shared_name" not in operator.options:
-        raise MalformedModel(f"{operator.label} lacks its options", op=operator.label)
+        raise MalformedModel(f"{operator.label} has no options", op=operator.label)
     return str(operator.options["container"]), str(operator.options["shared_name"])

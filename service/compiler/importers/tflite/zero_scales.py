@@ -1,8 +1,8 @@
-"""Replaces weights of scale 0, which some converters write for a filter that is all zero.
+"""Replaces weights of scale 0, which some converters write for a filter whose weights are all zero.
 
 LiteRT multiplies the sums of such a filter by 0 / s, whatever its weights and bias: the result is the output's zero
-point, or the bias where sums become real values (`Prepare` in tflite/kernels/conv.cc and its like). So it does with
-weights of 0, any scale, and a bias of 0.
+point, or the bias if sums become real values (`Prepare` in tflite/kernels/conv.cc and similar kernels). Weights of 0,
+any scale, and a bias of 0 have the same result.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from service.compiler.importers.tflite.model import Model, Quantization, Tensor
 from service.core.arrays import Array
 
 _WEIGHTS = 1
-# Operator -> the input that is its bias.
+# Operator -> the position of its bias among the inputs.
 _BIASES = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "FULLY_CONNECTED": 2, "TRANSPOSE_CONV": 3}
 
 
@@ -41,7 +41,7 @@ def replace_zero_scales(model: Model) -> Model:
 
 
 def _zeroed(weights: Tensor, data: Array, quantization: Quantization, zero: Array) -> Tensor:
-    """`weights` with 0 for each element whose scale is 0, and a scale of 1."""
+    """Returns `weights` with 0 for each element whose scale is 0, and a scale of 1."""
     shape = [-1 if axis == quantization.axis else 1 for axis in range(data.ndim)] if quantization.per_axis else [1]
     points = np.array(quantization.zero_points).astype(data.dtype)
     kept = np.where(zero.reshape(shape), points.reshape(shape), data).astype(data.dtype)

@@ -1,4 +1,4 @@
-"""The TorchScript code in an archive: Python's syntax, parsed and never executed."""
+"""The TorchScript code in an archive: Python's syntax, which is parsed but never executed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Code:
         return found if isinstance(found, ast.FunctionDef) else None
 
     def methods(self, name: str) -> dict[str, ast.FunctionDef] | None:
-        """The methods of a class; None if there is no such class."""
+        """Returns the methods of a class; None if the class does not exist."""
         if name not in self._methods:
             found = self._found(name)
             if not isinstance(found, ast.ClassDef):
@@ -44,7 +44,7 @@ class Code:
             return {}
         text = self._archive.text(record)
         if len(text) > _LARGEST_BYTES:
-            _malformed(record, f"is {len(text)} characters long")
+            _malformed(record, f"has {len(text)} characters; the limit is {_LARGEST_BYTES}")
         try:
             tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as exc:
@@ -54,13 +54,13 @@ class Code:
 
 
 def _check_depth(tree: ast.AST, record: str) -> None:
-    """The interpreter goes as deep as the code is nested."""
+    """Limits the depth of the code: the interpreter recurses as deeply as the code is nested."""
     level: list[ast.AST] = [tree]
     for _ in range(_DEEPEST):
         level = [child for node in level for child in ast.iter_child_nodes(node)]
         if not level:
             return
-    _malformed(record, f"is nested more than {_DEEPEST} deep")
+    _malformed(record, f"is nested more than {_DEEPEST} levels deep")
 
 
 def _malformed(record: str, what: str) -> NoReturn:

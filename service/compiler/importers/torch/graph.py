@@ -1,4 +1,4 @@
-"""The module that an import makes: operators are converted one by one as the interpreter comes to them."""
+"""The module that an import creates: operators are converted one by one as the interpreter finds them."""
 
 from __future__ import annotations
 
@@ -25,19 +25,20 @@ _COMPILED = "Octet compiles: " + ", ".join(
 
 
 class Graph:
-    """Operators of the model on their way into `builder`.
+    """Converts the model's operators into `builder`.
 
-    What cannot be compiled is remembered, and gives an unknown value, so that `check` names every obstacle.
+    Operators that cannot be compiled are recorded, and return an unknown value, so that `check` names every obstacle.
     """
 
     def __init__(self, builder: relax.BlockBuilder, at: At) -> None:
         self._builder, self._at = builder, at
-        self._obstacles: list[tuple[str, str]] = []  # what, and the variable that it computes
+        # why the operator cannot be compiled, and the variable that it computes
+        self._obstacles: list[tuple[str, str]] = []
         self._hint: str | None = None
         self._count = 0
 
     def call(self, name: str, output: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """As `interpreter.Operators`."""
+        """See `interpreter.Operators`."""
         rule, label = _rule(name, [*arguments, *named.values()]), f"{name} #{self._count}"
         self._count += 1
         self._at(label, output)
@@ -63,11 +64,11 @@ class Graph:
         return UNKNOWN
 
     def check(self) -> None:
-        """Passes if every operator so far could be converted.
+        """Checks that every operator so far could be converted.
 
         Raises:
-            UnsupportedOperator: some could not. The message lists at most `names.MOST_NAMES` kinds and as many
-                operators.
+            UnsupportedOperator: some could not. The message lists them by type and one by one, at most
+                `names.MOST_NAMES` of each.
         """
         if not self._obstacles:
             return
@@ -84,7 +85,7 @@ class Graph:
 
 
 def _rule(name: str, arguments: Sequence[Any]) -> Rule | None:
-    """By whether the operands are quantized, where that makes a difference."""
+    """Returns the rule for `name`; it may depend on whether the operands are quantized."""
     if name not in REAL_RULES:
         return RULES.get(name)
     listed = [each for value in arguments for each in (value if isinstance(value, list | tuple) else [value])]
@@ -93,7 +94,7 @@ def _rule(name: str, arguments: Sequence[Any]) -> Rule | None:
 
 
 def _kind_of(argument: Any) -> str:
-    """What an argument is, as messages name it."""
+    """Returns the kind of an argument for messages."""
     if isinstance(argument, Value):
         return "quantized tensor" if argument.quantized is not None else "tensor"
     if isinstance(argument, Tensor):

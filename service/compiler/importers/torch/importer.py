@@ -1,4 +1,4 @@
-"""TorchScript archive -> QNN module."""
+"""Converts a TorchScript archive to a QNN module."""
 
 from __future__ import annotations
 
@@ -25,15 +25,16 @@ At = Callable[[str, str], None]
 
 
 def import_torchscript(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
-    """The model in a file that `torch.jit.save` wrote.
+    """Returns the model in a file that `torch.jit.save` wrote.
 
     Args:
-        at: told of every operator before it is converted, and of the variable that it computes.
-        shapes: of the inputs, by name; a traced model carries its own.
+        at: called with every operator before it is converted, and with the variable that it computes.
+        shapes: shapes of the inputs, by name; a traced model contains its own.
 
     Raises:
         MalformedModel: the file is not well formed.
-        Unsupported, UnsupportedOperator: it is, but holds what we do not compile, or the shape of an input is unknown.
+        Unsupported, UnsupportedOperator: the file is well formed, but cannot be compiled, or the shape of an input is
+            unknown.
     """
     try:
         return _Import(Archive(data, in_folder=True), at, shapes or {}).run()
@@ -41,7 +42,7 @@ def import_torchscript(data: bytes, at: At = lambda op, tensor: None, shapes: Sh
         exc.stage = exc.stage or Stage.IMPORT
         raise
     except RecursionError as exc:
-        raise MalformedModel("the archive's code is nested too deep to be a model", stage=Stage.IMPORT) from exc
+        raise MalformedModel("the archive's code is nested too deep", stage=Stage.IMPORT) from exc
 
 
 class _Import:
@@ -52,17 +53,17 @@ class _Import:
         self.graph = Graph(self.builder, at)
         constants = self.reader.read("constants.pkl") if "constants.pkl" in archive else ()
         if not isinstance(constants, tuple | list):
-            raise MalformedModel("the constants of the archive are no list")
+            raise MalformedModel("the constants of the archive are not a list")
         self.interpreter = Interpreter(self.code, list(constants), self.graph)
 
     def run(self) -> ImportedModel:
-        # The function has to be open before anything is emitted: __setstate__ may call operators.
+        # The function must be open before anything is emitted: __setstate__ may call operators.
         root = self.reader.read("data.pkl")
         kind = str(getattr(root, "kind", ""))
         methods = self.code.methods(kind) if kind else None
         if methods is None or "forward" not in methods:
             raise Unsupported(
-                "the archive holds no module with a forward method",
+                "the archive contains no module with a forward method",
                 hint="save the whole model: torch.jit.save(torch.jit.trace(model, example), file)",
             )
         names = [parameter.arg for parameter in methods["forward"].args.args[1:]]
@@ -85,7 +86,7 @@ class _Import:
         return ImportedModel(self.builder.get(), signature, TORCHSCRIPT)
 
     def _traced(self) -> Sequence[Any]:
-        """The example inputs that `forward` was traced with, if it was traced."""
+        """Returns the example inputs that `forward` was traced with, if it was traced."""
         if "traced_inputs.pkl" not in self.archive:
             return ()
         traced = self.reader.read_specs("traced_inputs.pkl")
@@ -94,21 +95,21 @@ class _Import:
 
 
 def computed(builder: relax.BlockBuilder, value: Value, params: Sequence[relax.Var]) -> relax.Expr:
-    """An output's expression.
+    """Returns an output's expression.
 
     Raises:
-        Unsupported: it is an input as it was given.
+        Unsupported: the output is an input of the model.
     """
     if any(value.expr.same_as(param) for param in params):
-        raise Unsupported("an output of the model is not computed, but an input")
+        raise Unsupported("an output of the model is one of its inputs, unchanged")
     return emit(builder, value.expr, "output")
 
 
 def outputs_of(result: Any) -> list[tuple[str | None, Value]]:
-    """The tensors that a model returns, those of a dictionary by name.
+    """Returns the tensors that a model returns; those of a dictionary have names.
 
     Raises:
-        Unsupported: it returns something else.
+        Unsupported: the model returns something else.
     """
     if isinstance(result, Value):
         return [(None, result)]

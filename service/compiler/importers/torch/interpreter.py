@@ -1,8 +1,8 @@
-"""Evaluates TorchScript: what is known when the model is imported is computed, what is a tensor is handed to operators.
+"""Evaluates TorchScript: values that are known during the import are computed, tensors are passed to operators.
 
 The code is a tree of Python's syntax. Only the statements and expressions that PyTorch's printer writes
-(torch/csrc/jit/serialization/python_print.cpp) have a meaning here; nothing is ever passed to Python to execute.
-Shapes are known, so every condition and every loop is decided on the way, and calls of submodules are followed.
+(torch/csrc/jit/serialization/python_print.cpp) are supported here; nothing is ever passed to Python to execute. Shapes
+are known, so every condition and every loop can be evaluated, and calls of submodules are followed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class Operators(Protocol):
     """The operators that compute tensors."""
 
     def call(self, name: str, output: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """The result of the operator `name`, such as `quantized::conv2d`, which the code assigns to `output`."""
+        """Returns the result of the operator `name`, such as `quantized::conv2d`, which the code assigns to
+        `output`.
+        """
 
 
 class _Returned(Exception):
@@ -40,7 +42,7 @@ class Interpreter:
     """Runs functions of an archive's code.
 
     Args:
-        constants: what the code calls `CONSTANTS.c0`, `CONSTANTS.c1` …
+        constants: the values that the code calls `CONSTANTS.c0`, `CONSTANTS.c1` …
     """
 
     def __init__(self, code: Code, constants: Sequence[Any], operators: Operators) -> None:
@@ -49,11 +51,11 @@ class Interpreter:
         self._steps = self._depth = 0
 
     def call_method(self, instance: Instance, name: str, arguments: Sequence[Any]) -> Any:
-        """`instance.name(*arguments)`.
+        """Returns `instance.name(*arguments)`.
 
         Raises:
-            MalformedModel: the code is not what PyTorch writes, or does not fit the model.
-            Unsupported: it uses what Octet does not evaluate.
+            MalformedModel: PyTorch does not write such code, or the code does not fit the model.
+            Unsupported: the code uses features that Octet does not evaluate.
         """
         methods = self._code.methods(instance.kind)
         if methods is None or name not in methods:
@@ -61,10 +63,10 @@ class Interpreter:
         return self._call(methods[name], [instance, *arguments], {})
 
     def instance(self, value: Any) -> Any:
-        """An object of a pickle as the code sees it; other values as they are."""
+        """Returns an object of a pickle as the code sees it; other values unchanged."""
         if not isinstance(value, Object):
             return value
-        key = id(value)  # the objects of a pickle outlive the interpreter's use of them
+        key = id(value)  # the objects of a pickle outlive the interpreter
         if key not in self._instances:
             self._instances[key] = (value, self._instantiated(value, str(value.kind)))
         return self._instances[key][1]
@@ -79,7 +81,7 @@ class Interpreter:
         elif isinstance(value.state, dict):
             instance.attributes = dict(value.state)
         elif value.state is not None:
-            raise MalformedModel(f"an object of the class {_shown(kind)} has a state that its class does not read")
+            raise MalformedModel(f"an object of the class {_shown(kind)} has a state, but its class cannot read it")
         return instance
 
     # -- calls
@@ -87,7 +89,7 @@ class Interpreter:
     def _call(self, function: ast.FunctionDef, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
         self._depth += 1
         if self._depth > _DEEPEST_CALLS:
-            raise MalformedModel("functions of the archive's code call each other without end")
+            raise MalformedModel("functions of the archive's code call each other endlessly")
         try:
             self._block(function.body, bound(function, arguments, named, self._literal))
         except _Returned as returned:
@@ -105,7 +107,7 @@ class Interpreter:
         for statement in statements:
             self._steps += 1
             if self._steps > _MOST_STEPS:
-                raise MalformedModel("the archive's code runs too long to be a model")
+                raise MalformedModel("the archive's code runs too long")
             handler = _STATEMENTS.get(type(statement))
             if handler is None:
                 raise self._refusal(statement)
@@ -128,7 +130,7 @@ class Interpreter:
         elif isinstance(target, ast.Tuple):
             parts = [UNKNOWN] * len(target.elts) if isinstance(value, Unknown) else value
             if not isinstance(parts, tuple | list) or len(parts) != len(target.elts):
-                raise MalformedModel("the archive's code takes a value apart that has other parts")
+                raise MalformedModel("the archive's code unpacks a value that has another number of parts")
             for part, element in zip(parts, target.elts, strict=True):
                 self._store(element, part, scope)
         elif isinstance(target, ast.Attribute):
@@ -153,7 +155,7 @@ class Interpreter:
                     self._block(statement.body, scope)
                     self._steps += 1
                     if self._steps > _MOST_STEPS:
-                        raise MalformedModel("the archive's code runs too long to be a model")
+                        raise MalformedModel("the archive's code runs too long")
             case _:
                 raise self._refusal(statement)
 
@@ -162,7 +164,7 @@ class Interpreter:
             self._block(statement.body, scope)
             self._steps += 1
             if self._steps > _MOST_STEPS:
-                raise MalformedModel("the archive's code runs too long to be a model")
+                raise MalformedModel("the archive's code runs too long")
 
     def _return(self, statement: ast.Return, scope: dict[str, Any]) -> NoReturn:
         raise _Returned(None if statement.value is None else self._value(statement.value, scope, "output"))
@@ -174,7 +176,7 @@ class Interpreter:
         value = self._value(node, scope, "")
         if not isinstance(value, bool | int | float | str | list | tuple | type(None)):
             raise Unsupported(
-                f"line {node.lineno} of the model's code chooses what to compute by the values of a tensor",
+                f"line {node.lineno} of the model's code branches on the values of a tensor",
                 hint="trace the model, or script it without control flow on data",
             )
         return bool(value)
@@ -182,13 +184,15 @@ class Interpreter:
     def _integer(self, node: ast.expr, scope: dict[str, Any]) -> int:
         value = self._value(node, scope, "")
         if type(value) is not int:
-            raise Unsupported(f"line {node.lineno} of the model's code loops for a number of times that is not known")
+            raise Unsupported(
+                f"line {node.lineno} of the model's code has a loop whose number of iterations is not known"
+            )
         return value
 
     # -- expressions
 
     def _value(self, node: ast.expr, scope: dict[str, Any], output: str) -> Any:
-        """`output`: the variable that the value is for, by which errors name it."""
+        """Returns the value of `node`. `output` is the variable that it is assigned to, which errors name."""
         match node:
             case ast.Constant(value=bool() | int() | float() | str() | None):
                 return node.value
@@ -241,9 +245,11 @@ class Interpreter:
         if isinstance(owner, Unknown):
             return UNKNOWN
         if not isinstance(owner, Instance):
-            raise Unsupported(f"the model's code reads the attribute {_shown(name)} of what is not a module")
+            raise Unsupported(f"the model's code reads the attribute {_shown(name)} of a value that is not a module")
         if name not in owner.attributes:
-            raise MalformedModel(f"the archive's code reads the attribute {_shown(name)} of a value that has none")
+            raise MalformedModel(
+                f"the archive's code reads the attribute {_shown(name)}, but the value has no such attribute"
+            )
         return self.instance(owner.attributes[name])
 
     def _called(self, node: ast.Call, scope: dict[str, Any], output: str) -> Any:
@@ -277,7 +283,7 @@ class Interpreter:
         if isinstance(owner, Packed) and name == "unpack":
             return owner.weight, None if owner.bias is None else Tensor(owner.bias)
         if not isinstance(owner, Instance):
-            raise Unsupported(f"the model's code calls {_shown(name)} of what is not a module")
+            raise Unsupported(f"the model's code calls the method {_shown(name)} of a value that is not a module")
         methods = self._code.methods(owner.kind) or {}
         if name not in methods:
             raise MalformedModel(f"the class {_shown(owner.kind)} of the archive has no method {_shown(name)}")
@@ -315,10 +321,10 @@ _STATEMENTS: dict[type[ast.stmt], Callable[[Interpreter, Any, dict[str, Any]], N
 def bound(
     function: ast.FunctionDef, arguments: Sequence[Any], named: Mapping[str, Any], literal: Callable[[ast.expr], Any]
 ) -> dict[str, Any]:
-    """The function's parameters by name, those left out by their defaults.
+    """Returns the function's parameters by name; parameters that the call leaves out have their defaults.
 
     Raises:
-        MalformedModel: it takes other ones.
+        MalformedModel: the arguments do not fit the function.
     """
     names = [parameter.arg for parameter in function.args.args]
     others = (function.args.vararg, function.args.kwarg, *function.args.posonlyargs, *function.args.kwonlyargs)
@@ -333,7 +339,7 @@ def bound(
 
 
 def _path(node: ast.expr) -> str:
-    """`a.b.c` for names and attributes; empty for anything else."""
+    """Returns `a.b.c` for names and attributes; an empty text for anything else."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -342,7 +348,7 @@ def _path(node: ast.expr) -> str:
 
 
 def _operator(path: str) -> str | None:
-    """`torch.relu` -> `aten::relu`, `ops.quantized.add` -> `quantized::add`."""
+    """Returns the operator's name: `torch.relu` -> `aten::relu`, `ops.quantized.add` -> `quantized::add`."""
     match path.split("."):
         case ["torch", name]:
             return f"aten::{name}"

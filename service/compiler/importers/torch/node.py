@@ -1,4 +1,4 @@
-"""An operator that is being converted: checked access to its operands, and the errors that name it."""
+"""An operator that is being converted: checked access to its operands, and errors that name the operator."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ _LARGEST_SIZE = 1 << 31
 
 
 class Node:
-    """An operator in the middle of its conversion.
+    """An operator during its conversion.
 
     Attributes:
-        label: as errors name it.
-        output: the variable that it computes.
+        label: the operator's name in error messages.
+        output: the variable that the operator computes.
     """
 
     def __init__(self, builder: relax.BlockBuilder, label: str, output: str) -> None:
         self.label, self.output = label, output[:_NAME_LENGTH]
         self._builder = builder
 
-    # -- what it is given
+    # -- inputs
 
     def tensor(self, value: Any) -> Value:
-        """An operand that the model computes, or a constant that is not quantized."""
+        """Returns an operand that the model computes, or a constant that is not quantized."""
         if isinstance(value, Tensor):
             if value.quantization is not None:
-                self.unsupported("works on a quantized constant")
+                self.unsupported("has a quantized constant as an operand")
             constant = np.ascontiguousarray(value.data).reshape(value.data.shape)
             return Value(self.emit(relax.const(constant, constant.dtype.name), "constant"))
         if not isinstance(value, Value):
-            self.unsupported("reads a value that is not a tensor")
+            self.unsupported("has an operand that is not a tensor")
         return value
 
     def activation(self, value: Any, rank: int | None = None) -> tuple[Value, QuantizedType]:
-        """An operand of quantized values, and its type."""
+        """Returns an operand of quantized values, and its type."""
         tensor = self.tensor(value)
         if tensor.quantized is None:
             self.unsupported(
@@ -61,11 +61,11 @@ class Node:
                 hint=QUANTIZE,
             )
         if rank is not None and len(tensor.shape) != rank:
-            self.unsupported(f"on a tensor of {len(tensor.shape)} dimensions, not {rank}")
+            self.unsupported(f"on a tensor with {len(tensor.shape)} dimensions, not {rank}")
         return tensor, tensor.quantized
 
     def real_tensor(self, value: Any) -> Value:
-        """An operand of real values."""
+        """Returns an operand of real values."""
         tensor = self.tensor(value)
         if tensor.quantized is not None or tensor.dtype != "float32":
             self.unsupported(f"on {tensor.dtype}", hint="dequantize all of its operands, or none")
@@ -73,54 +73,54 @@ class Node:
 
     def integer(self, value: Any, least: int = -_LARGEST_SIZE) -> int:
         if type(value) is not int or not least <= value < _LARGEST_SIZE:
-            self.unsupported(f"has a value other than an integer of at least {least} where it needs one")
+            self.unsupported(f"has an argument that is not an integer of at least {least}")
         return value
 
     def pair(self, value: Any, least: int) -> tuple[int, int]:
-        """One number for rows and one for columns, or one for both."""
+        """Returns a number for rows and one for columns; `value` may be one number for both."""
         items = value if isinstance(value, list | tuple) else [value]
         if len(items) not in (1, 2):
-            self.unsupported("has neither one nor two numbers for rows and columns")
+            self.unsupported("needs one number or two numbers for rows and columns")
         numbers = [self.integer(item, least) for item in items]
         return numbers[0], numbers[-1]
 
     def sizes(self, value: Any) -> list[int]:
-        """A list of integers."""
+        """Returns a list of integers."""
         items = value if isinstance(value, list | tuple) else [value]
         return [self.integer(item) for item in items]
 
     def axis(self, value: Any, rank: int) -> int:
-        """A dimension, counted from the front."""
+        """Returns a dimension, counted from the front."""
         axis = self.integer(value)
         if not -rank <= axis < rank:
-            self.unsupported(f"works along dimension {axis} of {rank}")
+            self.unsupported(f"has dimension {axis}, but its tensor has {rank} dimensions")
         return axis % rank
 
     def real(self, value: Any) -> float:
-        """A number, or a constant of one element."""
+        """Returns a number, or the number in a constant of one element."""
         if isinstance(value, Tensor) and value.data.size == 1:
             value = value.data.reshape(-1)[0].item()
         if isinstance(value, int) and abs(value) >= 1 << 63:
-            self.unsupported("has an integer of more than 64 bits")
+            self.unsupported("has an integer with more than 64 bits")
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            self.unsupported("has a value other than a number where it needs one")
+            self.unsupported("has an argument that is not a finite number")
         return float(value)
 
     def flag(self, value: Any) -> bool:
         if not isinstance(value, bool):
-            self.unsupported("has a value other than true or false where it needs one")
+            self.unsupported("has an argument that is not true or false")
         return value
 
     # -- types
 
     def per_tensor(self, storage: str, scale: Any, zero_point: Any) -> QuantizedType:
-        """A type as ATen's kernels see it, whose scales are float32 wherever they compute."""
+        """Returns a type as ATen's kernels see it, whose scales are float32 whenever they compute."""
         if isinstance(zero_point, Tensor) and zero_point.data.size == 1:
             zero_point = zero_point.data.reshape(-1)[0].item()
         return self.typed(storage, Quantization((self.real(scale),), (self.integer(zero_point),)))
 
     def typed(self, storage: str, quantization: Quantization) -> QuantizedType:
-        """The type of a tensor with `quantization`."""
+        """Returns the type of a tensor with `quantization`."""
         with np.errstate(over="ignore", under="ignore"):
             scales = tuple(float(np.float32(scale)) for scale in quantization.scales)
         try:
@@ -128,21 +128,21 @@ class Node:
         except InvalidInput as exc:
             raise self._refusal(exc.message) from exc
 
-    # -- what it makes
+    # -- results
 
     def emit(self, expr: relax.Expr, part: str = "") -> relax.Var:
-        """Binds a value, under a name by which later errors can tell operator and tensor."""
+        """Binds a value under a name from which later errors can tell the operator and tensor."""
         name = "_".join(filter(None, (self.output or self.label.split(" ")[0].split("::")[-1], part)))
         try:
             var = emit(self._builder, expr, name)
         except IllTyped as exc:
             raise self._refusal(exc.message) from exc
         if math.prod(int(dim) for dim in var.ty.shape) >= _MOST_ELEMENTS:
-            self.unsupported("makes a tensor of 2**31 elements or more")
+            self.unsupported("computes a tensor of 2**31 elements or more")
         return var
 
     def value(self, expr: relax.Expr, quantized: QuantizedType | None) -> Value:
-        """The operator's result."""
+        """Returns the operator's result."""
         return Value(self.emit(expr), quantized)
 
     def image(self, x: Value, body: Callable[[relax.Var], relax.Expr], quantized: QuantizedType | None) -> Value:
@@ -152,8 +152,8 @@ class Node:
 
     # -- errors
     #
-    # Whether PyTorch runs an operator is not known here: it has more overloads than there are rules. So none of these
-    # calls the file damaged.
+    # It is not known here whether PyTorch runs an operator: it has more overloads than there are rules. So none of
+    # these errors says that the file is damaged.
 
     def require(self, condition: bool, what: str) -> None:
         if not condition:

@@ -1,7 +1,7 @@
-"""Packed parameters: the weights and bias of a quantized convolution or linear layer, as TorchScript carries them.
+"""Packed parameters: the weights and bias of a quantized convolution or linear layer in TorchScript.
 
 Layouts: `serialize_conv` in aten/src/ATen/native/quantized/cpu/fbgemm_utils.cpp (versions 2 and 3), and
-`LinearPackedParamsBase` in the same file. How an engine lays the weights out is not in the file.
+`LinearPackedParamsBase` in the same file. The memory layout that an engine uses for the weights is not in the file.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
 
 CONV2D, LINEAR = "Conv2dPackedParamsBase", "LinearPackedParamsBase"
-CLASSES = "__torch__.torch.classes."  # of PyTorch's own, which the archive's code does not define
+CLASSES = "__torch__.torch.classes."  # PyTorch's own classes, which the archive's code does not define
 _QUANTIZED = f"{CLASSES}quantized"
 _LEFT_OUT = "leave this layer out of the model, or in float"
-_TRANSPOSED = 1  # the one flag
+_TRANSPOSED = 1  # the only flag
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Weights `[O, I / groups, KH, KW]` or `[O, I]` with their quantization, and a bias of float32.
+    """Weights `[O, I / groups, KH, KW]` or `[O, I]` with their quantization, and a float32 bias.
 
     Attributes:
-        stride, padding, dilation: of rows and columns; not for a linear layer.
+        stride, padding, dilation: for rows and columns; unused in a linear layer.
     """
 
     weight: Tensor
@@ -39,16 +39,16 @@ class Packed:
 
 
 def unpacked(module: str, kind: str, state: Any) -> Packed:
-    """The parameters that a pickle has as an object of class `kind` of `module`.
+    """Returns the parameters that a pickle contains as an object of class `kind` of `module`.
 
     Raises:
-        MalformedModel: the state is not that of such an object.
-        Unsupported: it is of another kind of layer.
+        MalformedModel: such an object does not have this state.
+        Unsupported: the object belongs to another kind of layer.
     """
     if module != _QUANTIZED:
         whole = f"{module.removeprefix(CLASSES)}.{kind}"[:100]
         layer = " (a quantized LSTM or GRU)" if module == f"{CLASSES}rnn" else ""
-        raise Unsupported(f"objects of PyTorch's class {whole!a}{layer} are not compiled", hint=_LEFT_OUT)
+        raise Unsupported(f"objects of PyTorch's class {whole!a}{layer} cannot be compiled", hint=_LEFT_OUT)
     match kind, state:
         case "LinearPackedParamsBase", (weight, bias):
             return linear(weight, bias)
@@ -59,17 +59,17 @@ def unpacked(module: str, kind: str, state: Any) -> Packed:
         case (("LinearPackedParamsBase" | "Conv2dPackedParamsBase"), _):
             raise _misfit(kind)
         case _:
-            raise Unsupported(f"parameters of the kind {kind[:100]!a} are not compiled", hint=_LEFT_OUT)
+            raise Unsupported(f"parameters of the kind {kind[:100]!a} cannot be compiled", hint=_LEFT_OUT)
 
 
 def linear(weight: Any, bias: Any) -> Packed:
-    """`quantized::linear_prepack`."""
+    """Returns the parameters of `quantized::linear_prepack`."""
     _check(LINEAR, weight, bias, rank=2)
     return Packed(weight, None if bias is None else bias.data)
 
 
 def conv2d(weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Packed:
-    """`quantized::conv2d_prepack`."""
+    """Returns the parameters of `quantized::conv2d_prepack`."""
     _check(CONV2D, weight, bias, rank=4)
     if type(groups) is not int or groups < 1:
         raise _misfit(CONV2D)
@@ -78,8 +78,9 @@ def conv2d(weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, gro
 
 
 def conv1d(weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Packed:
-    """`quantized::conv1d_prepack`: a convolution of images of one row, as PyTorch packs it
-    (`quantized::conv1d_prepack` in aten/src/ATen/native/quantized/cpu/qconv_prepack.cpp)."""
+    """Returns the parameters of `quantized::conv1d_prepack`: a convolution of images with one row, as PyTorch packs it
+    (`quantized::conv1d_prepack` in aten/src/ATen/native/quantized/cpu/qconv_prepack.cpp).
+    """
     _check(CONV2D, weight, bias, rank=3)
     steps, around, apart = (
         (default, *(each if isinstance(each, list | tuple) else [each]))
@@ -89,11 +90,13 @@ def conv1d(weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, gro
 
 
 def _convolution(config: list[Any], weight: Any, bias: list[Any]) -> Packed:
-    """`config`: dimensions, then stride, padding, dilation and output padding of each, groups, flags."""
+    """Returns the parameters of a convolution. `config` contains the number of dimensions, then for each of them
+    stride, padding, dilation and output padding, then groups and flags.
+    """
     if len(config) != 11 or config[0] != 2:
-        raise Unsupported(f"convolutions of {config[0] if config else 'no'} dimensions are not compiled")
+        raise Unsupported(f"convolutions with {config[0] if config else 'no'} dimensions cannot be compiled")
     if config[10] & _TRANSPOSED or any(config[7:9]):
-        raise Unsupported("transposed convolutions of PyTorch are not compiled")
+        raise Unsupported("PyTorch's transposed convolutions cannot be compiled")
     given = [tensor for tensor in bias if tensor is not None]
     return conv2d(weight, given[0] if given else None, config[1:3], config[3:5], config[5:7], config[9])
 
@@ -102,9 +105,9 @@ def _check(kind: str, weight: Any, bias: Any, rank: int) -> None:
     if not isinstance(weight, Tensor) or weight.quantization is None or weight.data.ndim != rank:
         raise _misfit(kind)
     if weight.data.dtype != np.int8:
-        raise Unsupported(f"weights of {weight.data.dtype.name} are not compiled")
+        raise Unsupported(f"weights of {weight.data.dtype.name} cannot be compiled")
     if weight.quantization.axis not in (None, 0):
-        raise Unsupported("weights that are quantized along another axis than their filters are not compiled")
+        raise Unsupported("weights that are quantized along an axis other than their filters cannot be compiled")
     if 0 in weight.data.shape:
         raise _misfit(kind)
     if bias is not None:

@@ -11,15 +11,16 @@ from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Unknown, Value
 from service.core.errors import MalformedModel, Unsupported
 
-_LONGEST = 1 << 16  # list
-_LARGEST = 1 << 63  # integer
+_LONGEST = 1 << 16  # of a list
+_LARGEST = 1 << 63  # of an integer
 LITERALS: Mapping[str, Any] = {"inf": math.inf, "nan": math.nan}
 _SIMPLE = (bool, int, float, str, type(None))
 
 
 def are_scalars(arguments: Sequence[Any]) -> bool:
-    """Whether no tensor that the model computes is among them, nor in their lists. A constant without dimensions is a
-    number: traces divide sizes by such."""
+    """Returns true if neither the arguments nor their lists contain a tensor that the model computes. A constant
+    without dimensions is a number: traces divide sizes by such constants.
+    """
     return not any(_is_tensor(argument) or _holds_tensors(argument) for argument in arguments)
 
 
@@ -36,7 +37,7 @@ def _holds_tensors(argument: Any) -> bool:
 
 
 def item(whole: Any, index: Any) -> Any:
-    """`whole[index]`."""
+    """Returns `whole[index]`."""
     if isinstance(whole, Unknown) or isinstance(index, Unknown):
         return whole if isinstance(whole, Unknown) else index
     try:
@@ -46,10 +47,10 @@ def item(whole: Any, index: Any) -> Any:
             return whole[index]
     except (IndexError, KeyError) as exc:
         raise Unsupported(
-            "the model's code reads an element that is not there, for inputs of this shape",
+            "the model's code reads an element that does not exist for inputs of this shape",
             hint="check the shape of the input",
         ) from exc
-    raise Unsupported("the model's code takes elements out of a tensor one by one")
+    raise Unsupported("the model's code reads single elements of a tensor, which cannot be compiled")
 
 
 def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,7 +65,7 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
                 hint="trace the model (torch.jit.trace), or export it (torch.export)",
             ) from exc
         if isinstance(result, int) and not -_LARGEST <= result < _LARGEST:
-            raise MalformedModel("the archive's code computes an integer of more than 64 bits")
+            raise MalformedModel("the archive's code computes an integer with more than 64 bits")
         return result
 
     return call
@@ -84,7 +85,7 @@ def _arithmetic(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 def _comparison(function: Callable[[Any, Any], bool]) -> Callable[..., Any]:
     def compare(a: Any, b: Any) -> bool:
-        # Lists of numbers at most: what is nested may be as large as 2**depth.
+        # Only lists of numbers: nested lists may be as large as 2**depth.
         if not (_is_flat(a) and _is_flat(b)):
             raise TypeError
         return bool(function(a, b))
@@ -107,7 +108,7 @@ def _subtract(a: Any, b: Any, alpha: Any = 1) -> Any:
 
 
 def _multiply(a: Any, b: Any) -> Any:
-    """Of numbers; or of a list and how often it is repeated."""
+    """Multiplies two numbers; or repeats a list."""
     if isinstance(a, list) or isinstance(b, list):
         items, times = (a, b) if isinstance(a, list) else (b, a)
         if type(times) is not int or times * len(items) > _LONGEST:
@@ -117,13 +118,14 @@ def _multiply(a: Any, b: Any) -> Any:
 
 
 def _divide(a: Any, b: Any, rounding_mode: Any = None) -> Any:
-    """`aten::div`: of whole numbers, too, the quotient is real, unless it is rounded (BinaryOps.cpp, `div_trunc_kernel`
-    and `div_floor_kernel`)."""
+    """Computes `aten::div`: the quotient of whole numbers is real, too, unless it is rounded (BinaryOps.cpp,
+    `div_trunc_kernel` and `div_floor_kernel`).
+    """
     dividend, divisor = _number(a), _number(b)
     if rounding_mode is None:
         return dividend / divisor
     if rounding_mode not in ("floor", "trunc"):
-        raise ValueError(f"the rounding mode {str(rounding_mode)[:20]!a}")
+        raise ValueError(f"unknown rounding mode {str(rounding_mode)[:20]!a}")
     floor = dividend // divisor
     if rounding_mode == "floor" or floor * divisor == dividend or floor >= 0:
         return floor
@@ -131,7 +133,7 @@ def _divide(a: Any, b: Any, rounding_mode: Any = None) -> Any:
 
 
 def _modulo(a: Any, b: Any) -> Any:
-    """`aten::fmod`: with the sign of the dividend."""
+    """Computes `aten::fmod`: the remainder has the sign of the dividend."""
     dividend, divisor = _number(a), _number(b)
     if isinstance(dividend, float) or isinstance(divisor, float):
         return math.fmod(dividend, divisor)
@@ -139,8 +141,8 @@ def _modulo(a: Any, b: Any) -> Any:
 
 
 def _power(base: int | float, exponent: int | float) -> int | float:
-    if abs(base) > 1 and abs(exponent) > 64:  # a whole number of more bits than there are
-        raise ValueError("a power too large")
+    if abs(base) > 1 and abs(exponent) > 64:  # a whole number might need more than 64 bits
+        raise ValueError("the power is too large")
     result: int | float = base**exponent
     return result
 
@@ -153,7 +155,7 @@ def _extend(items: Any, more: Any) -> Any:
     if not (isinstance(items, list) and isinstance(more, list)):
         raise TypeError
     if len(items) + len(more) > _LONGEST:
-        raise MalformedModel("the archive's code makes a list too long to be one of sizes")
+        raise MalformedModel("the archive's code computes a list that is too long")
     items.extend(list(more))
     return items
 
@@ -165,7 +167,7 @@ def _slice(items: Any, start: Any = None, end: Any = None, step: Any = 1) -> Any
 
 
 def _scalar(value: Any) -> Any:
-    """The one element of a constant."""
+    """Returns the only element of a constant."""
     if isinstance(value, Tensor):
         if value.data.size != 1:
             raise TypeError

@@ -1,7 +1,7 @@
 """The model's inputs and outputs as clients see them.
 
-TorchScript says of an input only that it is a tensor. Its shape is what the user gives, or what the model was traced
-with; its elements are float32.
+TorchScript only says that an input is a tensor. The user gives its shape, or the model was traced with it; its elements
+are float32.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ Shapes = Mapping[str, Sequence[int]]
 
 _LONGEST_NAME = 256
 _MOST_RANK = 8
-_LARGEST = 1 << 31  # elements
-_HINT = "give it: octet compile --input-shape {name}=1,3,224,224 (or save a traced model, which carries its shapes)"
+_LARGEST = 1 << 31  # of a tensor's elements
+_HINT = "specify it: octet compile --input-shape {name}=1,3,224,224 (or save a traced model, which carries its shapes)"
 
 
 def input_specs(names: Sequence[str], optional: int, shapes: Shapes, traced: Sequence[Any]) -> tuple[TensorSpec, ...]:
-    """One for each parameter of `forward`, apart from those with defaults and without a given shape.
+    """Returns one for each parameter of `forward`, except those with defaults and without a given shape.
 
     Args:
-        names: of the parameters.
-        optional: how many of the last ones have defaults.
-        shapes: what the user gave, by name; "" stands for the only input.
-        traced: what the model was traced with.
+        names: the parameters' names.
+        optional: how many parameters at the end have defaults.
+        shapes: the shapes that the user gave, by name; "" means the only input.
+        traced: the inputs that the model was traced with.
 
     Raises:
-        Unsupported: the shape of an input is unknown or absurd, or there is no such input.
+        Unsupported: the shape of an input is unknown or invalid, or an input does not exist.
     """
     given = dict(shapes)
     if "" in given and len(names) - optional <= 1 and names:
@@ -49,7 +49,7 @@ def input_specs(names: Sequence[str], optional: int, shapes: Shapes, traced: Seq
         if spec is None:
             if place >= len(names) - optional:
                 break
-            raise Unsupported(f"the file does not say what shape the input {name} has", hint=_HINT.format(name=name))
+            raise Unsupported(f"the file does not contain the shape of the input {name}", hint=_HINT.format(name=name))
         specs.append(spec_of(name, spec))
     if not specs:
         raise Unsupported("the model has no inputs")
@@ -57,7 +57,7 @@ def input_specs(names: Sequence[str], optional: int, shapes: Shapes, traced: Seq
 
 
 def output_specs(results: Sequence[tuple[str | None, Value]]) -> tuple[TensorSpec, ...]:
-    """One for each tensor that the model returns."""
+    """Returns one for each tensor that the model returns."""
     specs: dict[str, TensorSpec] = {}
     for place, (name, value) in enumerate(results):
         unique = _clean(name or f"output_{place}")
@@ -70,18 +70,18 @@ def output_specs(results: Sequence[tuple[str | None, Value]]) -> tuple[TensorSpe
 
 
 def spec_of(name: str, spec: Spec) -> TensorSpec:
-    """An input as clients see it.
+    """Returns an input as clients see it.
 
     Raises:
-        Unsupported: it is of another type than float32, or of an absurd shape.
+        Unsupported: its type is not float32, or its shape is invalid.
     """
     if spec.dtype != "float32":
-        raise Unsupported(f"the input {name} is of {spec.dtype}; a quantized model takes float32 and quantizes it")
+        raise Unsupported(f"the input {name} is {spec.dtype}; a quantized model needs float32 and quantizes it")
     if len(spec.shape) > _MOST_RANK or not all(size > 0 for size in spec.shape) or math.prod(spec.shape) >= _LARGEST:
-        raise Unsupported(f"the input {name} has the shape {list(spec.shape)[: _MOST_RANK + 1]}")
+        raise Unsupported(f"the input {name} has the unsupported shape {list(spec.shape)[: _MOST_RANK + 1]}")
     return TensorSpec(_clean(name), datatype_of(spec.dtype), spec.shape)
 
 
 def _clean(name: str) -> str:
-    """A name that can stand in a JSON document, a log line and a terminal."""
+    """Returns a name that can appear in a JSON document, a log line and a terminal."""
     return "".join(char if char.isprintable() else "_" for char in name)[:_LONGEST_NAME]

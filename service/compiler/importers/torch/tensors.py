@@ -1,4 +1,4 @@
-"""Tensors in an archive: what pickles say of them, made into NumPy arrays over the archive's own bytes."""
+"""Tensors in an archive: NumPy arrays over the archive's own bytes, as its pickles describe them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.core.errors import MalformedModel, Unsupported
 
 _MOST_RANK = 8
 
-# Storage classes -> element type; those of quantized tensors hold the stored integers.
+# Storage classes -> element type; those of quantized tensors contain the stored integers.
 _STORAGES: dict[str, str] = {
     "FloatStorage": "float32",
     "DoubleStorage": "float64",
@@ -32,7 +32,7 @@ _STORAGES: dict[str, str] = {
 }
 
 
-# Storage classes of PyTorch that are not read -> what their elements are.
+# Storage classes of PyTorch that are not read -> their element type.
 _OTHER_STORAGES: dict[str, str] = {
     "HalfStorage": "float16",
     "BFloat16Storage": "bfloat16",
@@ -46,7 +46,7 @@ _OTHER_HINT = "save the model with constants of float32 (model.float()), and wit
 
 @dataclass(frozen=True)
 class Quantization:
-    """real = scale * (stored - zero_point): one of each, or one for each index of `axis`."""
+    """real = scale * (stored - zero_point): one scale and zero point, or one of each for each index of `axis`."""
 
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
@@ -55,7 +55,7 @@ class Quantization:
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """A constant: its elements, stored integers where it is quantized."""
+    """A constant's elements; stored integers if it is quantized."""
 
     data: Array = field(repr=False)
     quantization: Quantization | None = None
@@ -78,31 +78,35 @@ class _Storage:
 class TensorReader:
     """Reads the pickles of an archive.
 
-    A pickle's tensors lie in records of their own beside it: those of `data.pkl` in `data/`.
+    A pickle's tensors are in separate records beside it: those of `data.pkl` in `data/`.
     """
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
         if "byteorder" in archive and archive.read("byteorder") != b"little":
-            raise MalformedModel("the archive was written by a big-endian machine")
+            raise MalformedModel("the archive was written on a big-endian machine, which is not supported")
         self._storages: dict[str, _Storage] = {}
 
     def read(self, pickle: str) -> Any:
-        """The value in the record `pickle`, such as `data.pkl`."""
+        """Returns the value in the record `pickle`, such as `data.pkl`."""
         folder = pickle.removesuffix(".pkl")
         machine = Unpickler(_MAKERS, _CONSTANTS, _is_own_class, lambda reference: self._storage(folder, reference))
         return machine.run(self._archive.read(pickle))
 
     def read_specs(self, pickle: str) -> Any:
-        """The same, with a `Spec` for each tensor: of traced inputs the archive keeps the shapes, but no elements."""
+        """Returns the value in the record `pickle`, with a `Spec` for each tensor: the archive has the shapes of traced
+        inputs, but not their elements.
+        """
         machine = Unpickler(_MAKERS | _SPEC_MAKERS, _CONSTANTS, _is_own_class, _element_type)
         return machine.run(self._archive.read(pickle))
 
     def _storage(self, folder: str, reference: Any) -> _Storage:
-        """`("storage", type, record, device, elements)`, as serialization.py's `persistent_id` writes it."""
+        """Returns the storage that `("storage", type, record, device, elements)` refers to, as serialization.py's
+        `persistent_id` writes it.
+        """
         match reference:
             case ("storage", str(kind), *_) if kind in _OTHER_STORAGES:
-                raise Unsupported(f"constants of {_OTHER_STORAGES[kind]} are not compiled", hint=_OTHER_HINT)
+                raise Unsupported(f"constants of {_OTHER_STORAGES[kind]} cannot be compiled", hint=_OTHER_HINT)
             case ("storage", str(kind), str(key), str(), int(count)) if kind in _STORAGES:
                 name = f"{folder}/{key}"
             case _:
@@ -112,23 +116,25 @@ class TensorReader:
             self._storages[name] = _Storage(self._archive.read(name), dtype)
         storage = self._storages[name]
         if storage.dtype != dtype or len(storage.data) != count * dtype.itemsize:
-            raise _misfit(f"says that {name[:200]!a} holds {count} elements of {dtype.name}")
+            raise _misfit(
+                f"declares {count} elements of {dtype.name} in {name[:200]!a}, but the record has another size or type"
+            )
         return storage
 
 
 def strided(data: bytes, dtype: np.dtype[Any], offset: int, size: Any, stride: Any) -> Array:
-    """The tensor of `size` and `stride`, in elements from `offset`, over `data`; read-only.
+    """Returns the tensor of `size` and `stride`, in elements from `offset`, over `data`; it is read-only.
 
     Raises:
-        MalformedModel: it does not lie within `data`.
+        MalformedModel: the tensor does not lie within `data`.
     """
     if not (_are_sizes(size) and _are_sizes(stride) and len(size) == len(stride) and isinstance(offset, int)):
         raise MalformedModel("the archive has a tensor whose shape is not a list of sizes")
     flat = np.frombuffer(data, dtype)
     reach = offset + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
-    # What a stride of 0 repeats would make a large tensor of a small file.
+    # With a stride of 0, a small file could describe a large tensor.
     if offset < 0 or math.prod(size) > max(len(flat), 1) or (math.prod(size) and reach >= len(flat)):
-        raise MalformedModel("the archive has a tensor that reaches beyond its elements")
+        raise MalformedModel("the archive has a tensor that extends beyond its elements")
     array = np.lib.stride_tricks.as_strided(
         flat[offset:], size, [step * flat.itemsize for step in stride], writeable=False
     )
@@ -150,7 +156,7 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tenso
 
 
 def _quantized_tensor(storage: Any, offset: Any, size: Any, stride: Any, quantizer: Any, *_: Any) -> Tensor:
-    """`torch._utils._rebuild_qtensor`."""
+    """Returns the tensor of `torch._utils._rebuild_qtensor`."""
     plain = _tensor(storage, offset, size, stride)
     match quantizer:
         case ("per_tensor_affine", float(scale), int(zero_point)):
@@ -159,7 +165,7 @@ def _quantized_tensor(storage: Any, offset: Any, size: Any, stride: Any, quantiz
             quantization = per_channel(plain.data.shape, scales, zero_points, axis)
         case ("per_channel_affine_float_qparams", *_):
             raise Unsupported(
-                "the weights of a quantized Embedding or EmbeddingBag, whose zero points are real numbers, are not "
+                "the weights of a quantized Embedding or EmbeddingBag, whose zero points are real numbers, cannot be "
                 "compiled",
                 hint="leave embeddings in float: quantize_dynamic(model, {torch.nn.Linear})",
             )
@@ -169,7 +175,7 @@ def _quantized_tensor(storage: Any, offset: Any, size: Any, stride: Any, quantiz
 
 
 def per_channel(shape: tuple[int, ...], scales: Array, zero_points: Array, axis: int) -> Quantization:
-    """The quantization of a tensor along `axis`.
+    """Returns the quantization of a tensor along `axis`.
 
     Raises:
         MalformedModel: the parameters do not fit the tensor.
@@ -177,7 +183,7 @@ def per_channel(shape: tuple[int, ...], scales: Array, zero_points: Array, axis:
     if not 0 <= axis < len(shape) or scales.shape != (shape[axis],) or zero_points.shape != scales.shape:
         raise _misfit("has a tensor whose scales do not fit its shape")
     if scales.dtype.kind != "f" or zero_points.dtype.kind != "i":
-        raise _misfit("has a tensor whose scales or zero points are of another kind")
+        raise _misfit("has a tensor whose scales are not real numbers, or whose zero points are not integers")
     return Quantization(tuple(scales.tolist()), tuple(zero_points.tolist()), axis)
 
 
@@ -200,7 +206,7 @@ def _parameter(data: Any, *_: Any) -> Any:
 
 
 def _untyped(value: Any, _type: Any = None) -> Any:
-    """`torch.jit._pickle`: lists that carry their element type."""
+    """Returns the value of a `torch.jit._pickle` name: lists with their element type."""
     return value
 
 

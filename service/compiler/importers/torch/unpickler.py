@@ -1,8 +1,9 @@
-"""Pickles, read without executing anything.
+"""Reads pickles without executing anything.
 
-A pickle is a program for a stack machine, and Python's own machine calls whatever the program names. This one knows
-the opcodes that PyTorch's pickler writes (torch/csrc/jit/serialization/pickler.cpp) and an explicit list of names;
-what a name stands for is a function of ours that builds an inert record. Any other name or opcode is refused.
+A pickle is a program for a stack machine, and Python's own machine calls every function that the program names. This
+machine implements the opcodes that PyTorch's pickler writes (torch/csrc/jit/serialization/pickler.cpp) and an explicit
+list of names; each name is mapped to one of our functions, which returns an inert record. Any other name or opcode is
+refused.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _LONGEST_INTEGER_BYTES = 8
 
 @dataclass(frozen=True)
 class Global:
-    """A name in a pickle. It is never looked up in Python."""
+    """A name in a pickle. It is never resolved by Python."""
 
     module: str
     name: str
@@ -36,14 +37,14 @@ class Object:
 
     Attributes:
         kind: the class, as in the archive's code.
-        state: what it was saved with: attributes by name, or whatever its `__setstate__` takes.
+        state: the saved state: attributes by name, or the argument of its `__setstate__`.
     """
 
     kind: Global
     state: Any = field(default=None, repr=False)
 
 
-# What a name makes of its arguments.
+# The function that creates a name's record from its arguments.
 Maker = Callable[..., Any]
 
 _MARK = object()
@@ -53,10 +54,10 @@ class Unpickler:
     """The stack machine.
 
     Args:
-        makers: `module.name` -> what builds its record.
+        makers: `module.name` -> the function that creates its record.
         constants: `module.name` -> a value.
-        classes: whether `module` is one whose classes may have instances (`Object`).
-        load: the record behind a persistent id.
+        classes: returns true if classes of `module` may have instances (`Object`).
+        load: returns the record for a persistent id.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Unpickler:
         self._makers, self._constants, self._classes, self._load = makers, constants, classes, load
 
     def run(self, data: bytes) -> Any:
-        """The value that the pickle describes.
+        """Returns the value that the pickle describes.
 
         Raises:
             MalformedModel: the pickle is damaged, or does more than describe records.
@@ -84,7 +85,7 @@ class Unpickler:
     def _run(self, data: bytes) -> Any:
         for step, (opcode, argument, _) in enumerate(pickletools.genops(data)):
             if step > _MOST_STEPS or len(self._stack) + len(self._memo) > _MOST_STACKED:
-                _malformed("is a program too long to be a model")
+                _malformed("is too long")
             if opcode.name == "STOP":
                 return self._result()
             self._step(opcode.name, argument)
@@ -111,7 +112,7 @@ class Unpickler:
     def _pop(self) -> Any:
         value = self._stack.pop()
         if value is _MARK:
-            _malformed("takes a value where a list begins")
+            _malformed("reads a value at the start of a list")
         return value
 
     def _popped_to_mark(self) -> list[Any]:
@@ -131,7 +132,7 @@ class Unpickler:
 
     def _integer(self, argument: int) -> None:
         if argument.bit_length() > 8 * _LONGEST_INTEGER_BYTES:
-            _malformed("holds an integer of more than 64 bits")
+            _malformed("has an integer with more than 64 bits")
         self._stack.append(argument)
 
     def _mark(self, _: Any) -> None:
@@ -168,7 +169,7 @@ class Unpickler:
 
     def _put(self, index: int) -> None:
         if self._stack[-1] is _MARK:
-            _malformed("remembers the beginning of a list")
+            _malformed("stores the start of a list in its memo")
         self._memo[index] = self._stack[-1]
 
     def _memoize(self, _: Any) -> None:
@@ -184,7 +185,7 @@ class Unpickler:
     def _stack_global(self, _: Any) -> None:
         name, module = self._pop(), self._pop()
         if not isinstance(name, str) or not isinstance(module, str):
-            _malformed("names something by what is not text")
+            _malformed("has a name that is not text")
         self._stack.append(self._named(Global(module, name)))
 
     def _named(self, found: Global) -> Any:
@@ -192,7 +193,7 @@ class Unpickler:
             return self._constants[str(found)]
         if str(found) in self._makers or self._classes(found.module):
             return found
-        # PyTorch's own names may stand for what is valid; of any other its loader refuses the file, too.
+        # PyTorch's own names may be valid; a file with any other name is refused by PyTorch, too.
         refusal = Unsupported if found.module.split(".")[0] == "torch" else MalformedModel
         raise refusal(
             f"the pickle in the archive names {str(found)[:200]!a}, which Octet does not read; nothing was executed",
@@ -208,7 +209,7 @@ class Unpickler:
     def _new_object(self, _: Any) -> None:
         arguments, kind = self._pop(), self._pop()
         if not isinstance(kind, Global) or not self._classes(kind.module) or arguments != ():
-            _malformed("creates an instance of a class that is not the archive's own")
+            _malformed("creates an instance of a class that the archive does not define")
         self._stack.append(Object(kind))
 
     def _build(self, _: Any) -> None:

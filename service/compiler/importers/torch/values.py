@@ -16,10 +16,10 @@ class Value:
     """A tensor that the model computes.
 
     Attributes:
-        expr: its stored values, axes as in the file.
-        quantized: what they stand for; None for real values.
-        exact_scale: the scale in float64, as PyTorch's quantizer holds it; None if it is that of `quantized`, which is
-            float32. Only what computes a further scale from it reads it.
+        expr: its stored values, with the axes of the file.
+        quantized: the type of the stored values; None for real values.
+        exact_scale: the scale in float64, as in PyTorch's quantizer; None if it is that of `quantized`, which is
+            float32. It is only read to compute another scale from it.
     """
 
     expr: relax.Var
@@ -44,7 +44,7 @@ class Instance:
 
 
 class Unknown:
-    """The result of an operator that is not compiled; everything computed from it is unknown too."""
+    """The result of an operator that cannot be compiled; everything computed from it is unknown too."""
 
 
 UNKNOWN = Unknown()

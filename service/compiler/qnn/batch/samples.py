@@ -57,7 +57,7 @@ def located(shape: Sequence[int], before: int) -> tuple[int, int] | None:
     """Returns `Samples.axis` and `Samples.outer` for samples with `before` parts in front of them.
 
     An axis of length 1 at that position is preferred. Otherwise it is the axis that begins at that position, or that
-    the position divides evenly. Returns None if there is no such axis.
+    the position divides evenly. Returns None if neither exists.
     """
     count = 1
     for axis, extent in enumerate(shape):

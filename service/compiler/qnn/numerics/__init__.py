@@ -33,6 +33,6 @@ def get_mode(name: str) -> Mode:
     """Returns the mode called `name`.
 
     Raises:
-        Unsupported: there is no such mode.
+        Unsupported: no mode has this name.
     """
     return _MODES[parse_mode(name)]

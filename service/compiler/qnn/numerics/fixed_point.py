@@ -162,7 +162,7 @@ _HALF_SQRT_2 = 1518500250  # Q0.31
 
 
 def shift_count(count: Scalar, dtype: str, low: int, high: int) -> Scalar:
-    """Returns `count` clamped to low..high, where it is anyway, so that TVM can rely on these bounds.
+    """Returns `count`, which is in low..high, clamped to this range, so that TVM can rely on the bounds.
 
     TVM 0.27 assumes that a right shift by an amount that might be negative leaves only the sign, and then simplifies a
     clamp of the result away.

@@ -178,7 +178,7 @@ def _parts(gates: Array, cells: int) -> dict[str, Array]:
 
 
 def cell_bits(operation: Operation) -> int:
-    """Returns the number of integer bits of the cell state of an `lstm_cell` or `lstm_output`."""
+    """Returns how many integer bits the cell state of an `lstm_cell` or `lstm_output` has."""
     bits = integer_bits(operation.per_tensor("cell_type"))
     assert bits is not None  # guaranteed by the operator's type rule
     return bits

@@ -218,7 +218,7 @@ def lowered_lanes(
     dtype: str,
     of_sum: Callable[[Scalar], Scalar],
 ) -> relax.Expr:
-    """Emits `of_sum` of the sum of each row of `x` in `dtype`, added as in `in_lanes`."""
+    """Emits `of_sum` for the sum of each row in `x`, computed in `dtype` as in `in_lanes`."""
     count = int(x.ty.shape[-1])
 
     def lanes(x: te.Tensor) -> te.Tensor:

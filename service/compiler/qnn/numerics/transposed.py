@@ -69,7 +69,7 @@ class Phases:
 
     Attributes:
         size: rows and columns of the output.
-        strides: the number of phases of rows and of columns.
+        strides: the number of phases for rows and columns.
         taps: rows and columns of the ordinary kernel.
         padding: the padding of the ordinary convolution.
         crop: rows and columns of the first phases that are before the output.

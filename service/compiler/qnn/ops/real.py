@@ -137,7 +137,7 @@ def _real_function(o: Operation) -> relax.TensorType:
 
 
 def require_float_sums(o: Operation) -> None:
-    """Checks the attributes of sums of products of float32 operands, which may be rounded before."""
+    """Checks the attributes of a sum of float32 products, whose operands may be rounded first."""
     o.require(str(o.attr("accum_dtype")) == "float32", f"cannot accumulate in {o.attr('accum_dtype')}")
     operands = str(o.attr("operand_dtype"))
     o.require(operands in OPERAND_DTYPES, f"operand_dtype {operands} is not one of {', '.join(OPERAND_DTYPES)}")

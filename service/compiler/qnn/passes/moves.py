@@ -2,7 +2,7 @@
 
 Attention scales its queries and keys after the reshape that splits the heads off. If one dense layer computes queries,
 keys and values, they are cut out of its result between two reshapes. Kernels work on tokens `[N, T, C]`: a look-up
-before the heads are split needs no other layout, and a slice of the channels consists of whole blocks of them.
+before the heads are split needs no other layout, and a slice of the channels contains whole blocks.
 
 Requires: a model of `qnn.*` and plain operators.
 Ensures: the same outputs. An elementwise function of one 8-bit tensor is computed before that is reshaped; a slice of a

@@ -1,4 +1,4 @@
-"""The operators that are converted: a builtin's name -> what it takes, and the function that converts it."""
+"""The operators that are converted: a builtin's name -> its rule and the function that converts it."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from service.compiler.importers.tflite.operators import (
 
 STORAGES = frozenset({"int8", "uint8"})
 WIDE = STORAGES | {"int16"}  # 16x8 quantization: 16-bit activations, 8-bit weights
-_INT8 = frozenset({"int8"})  # what LiteRT has no uint8 kernel for
-# What operators take that only move elements, or that compute no real values.
+_INT8 = frozenset({"int8"})  # for operators without a uint8 kernel in LiteRT
+# The types of operators that only move elements, or that compute no real values.
 ANY = STORAGES | {"int16", "int32", "int64", "float32", "bool"}
 _INTEGERS = frozenset({"int32", "int64"})
 _UNSCALED = STORAGES | _INTEGERS
@@ -57,14 +57,16 @@ class Rule:
     """The conversion rule of one builtin operator.
 
     Attributes:
-        convert: emits its calls; the result is the operator's one output, or a list of several.
-        arity: least and largest number of inputs.
+        convert: emits the operator's calls and returns its output, or a list of several.
+        arity: smallest and largest number of inputs.
         outputs: largest number of outputs.
-        real: converts it where its activations are float32; None where it cannot be, or where `convert` does.
-        hybrid: converts it where its weights are int8 beside such activations.
-        sparse: whether it reads constants that are sparse.
-        skips_empty: whether its activations may have no elements.
-        activations: how many inputs from `first` on are activations, whose dtype has to be one of `reads`; all if None.
+        real: converts the operator for float32 activations; None if they are unsupported, or if `convert` supports
+            them.
+        hybrid: converts the operator for int8 weights with such activations.
+        sparse: true if it reads sparse constants.
+        skips_empty: true if its activations may be empty.
+        activations: the number of inputs from `first` on that are activations, whose dtype must be one of `reads`; None
+            for all.
         reads, writes: dtypes that the activations and the output may have.
     """
 
@@ -84,7 +86,7 @@ class Rule:
         return dtype in self.reads or (dtype == "float32" and self.real is not None)
 
     def converter(self, dtypes: Sequence[str]) -> Callable[[Node], relax.Expr | list[relax.Expr]]:
-        """The converter for inputs of `dtypes`. The first activation tells whether they are real."""
+        """Returns the converter for inputs of `dtypes`. The first activation determines whether they are real."""
         activations = self.activations_of(tuple(range(len(dtypes))))
         is_real = bool(activations) and dtypes[activations[0]] == "float32"
         if is_real and self.hybrid is not None and dtypes[1] == "int8":
@@ -95,7 +97,7 @@ class Rule:
         return dtype in self.writes or (dtype == "float32" and self.real is not None)
 
     def activations_of(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
-        """The inputs of an operator that are activations."""
+        """Returns the inputs of an operator that are activations."""
         return inputs[self.first : None if self.activations is None else self.first + self.activations]
 
 
@@ -106,7 +108,7 @@ def _moving(
     first: int = 0,
     outputs: int = 1,
 ) -> Rule:
-    """An operator that moves elements of any dtype."""
+    """Returns the rule of an operator that moves elements of any dtype."""
     return Rule(convert, arity, activations, first, ANY, ANY, outputs)
 
 
@@ -116,12 +118,12 @@ def _wide(
     activations: int | None = 1,
     first: int = 0,
 ) -> Rule:
-    """An operator that has a kernel for 16-bit activations too."""
+    """Returns the rule of an operator that also has a kernel for 16-bit activations."""
     return Rule(convert, arity, activations, first, WIDE, WIDE)
 
 
 def _real(make: Callable[[relax.Expr], relax.Call]) -> Rule:
-    """An operator on float32 alone, which rounds once or not at all."""
+    """Returns the rule of an operator that is only defined on float32, and that rounds at most once."""
     return Rule(real.plain(make), (1, 1), reads=_FLOAT, writes=_FLOAT)
 
 

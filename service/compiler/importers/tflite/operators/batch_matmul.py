@@ -11,7 +11,7 @@ from service.compiler.qnn.types import QuantizedType
 
 
 def batch_matmul(node: Node) -> relax.Expr:
-    """Either operand may be transposed (`Prepare` in tflite/kernels/batch_matmul.cc)."""
+    """Converts BATCH_MATMUL; either operand may be transposed (`Prepare` in tflite/kernels/batch_matmul.cc)."""
     lhs_type, rhs_type, out_type = node.in_type(0), node.in_type(1), node.out_type()
     node.require(lhs_type.storage == rhs_type.storage == out_type.storage, "mixes storage types")
     lhs, rhs = operands(node)
@@ -22,13 +22,13 @@ def batch_matmul(node: Node) -> relax.Expr:
 
 
 def operands(node: Node) -> tuple[relax.Expr, relax.Expr]:
-    """Both, transposed where the options say so."""
+    """Returns both operands, transposed if its options are set."""
     return _operand(node, 0, "adj_x"), _operand(node, 1, "adj_y")
 
 
 def _operand(node: Node, place: int, option: str) -> relax.Expr:
     x, rank = node.expr(place), len(node.input(place).shape)
-    node.require(rank >= 2, f"multiplies a tensor of {rank} dimensions", node.input(place))
+    node.require(rank >= 2, f"multiplies a tensor with {rank} dimensions", node.input(place))
     if not node.option(option):
         return x
     return node.emit(relax.op.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2]), f"transposed_{place}")

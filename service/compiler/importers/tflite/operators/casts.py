@@ -1,7 +1,7 @@
-"""CAST: from one element type to another, whatever the scales are (`copyCast` in tflite/kernels/cast.cc).
+"""CAST: converts one element type to another, whatever the scales are (`copyCast` in tflite/kernels/cast.cc).
 
-Whole numbers lose their upper bits. Real values lose what is behind the point; those beyond the type become its ends,
-and so does what is no number: the upper one.
+Whole numbers lose their upper bits. Real values lose their fraction; values outside the type's range become its bounds,
+and NaN becomes the upper bound.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from tvm import relax
 from service.compiler.importers.tflite.node import Node
 
 _WHOLE = ("int8", "uint8", "int16", "int32", "int64")
-_SATURATED = ("int8", "uint8", "int16", "int32")  # float64 holds both ends of these
+_SATURATED = ("int8", "uint8", "int16", "int32")  # types whose bounds float64 can represent
 
 
 def cast(node: Node) -> relax.Expr:
     source, target = node.input(0).dtype, node.output.dtype
     x = node.expr(0)
     if target == "bool" and source != "bool":
-        # Not `not_equal`, which is compiled to an ordered comparison: what is no number is true.
+        # `not_equal` would be wrong: it is compiled to an ordered comparison, but NaN is true.
         zero = node.emit(relax.op.equal(x, relax.const(np.array(0, source), source)), "zero")
         return node.emit(relax.op.where(zero, relax.const(False), relax.const(True)))
     if source == "float32" and target in _SATURATED:
         return _saturated(node, x, target)
     if source == "float32" and target in _WHOLE:
-        node.unsupported(f"casts {source} to {target}")
+        node.unsupported(f"casts {source} to {target}, which cannot be compiled")
     return node.emit(relax.op.astype(x, target))
 
 

@@ -12,14 +12,14 @@ from service.core.arrays import Array
 
 
 def same_dtype(node: Node) -> None:
-    """Requires that the operator writes what it reads."""
+    """Requires that the operator's outputs have its input's dtype."""
     source = node.input(0).dtype
     for target in node.outputs:
         node.require(source == target.dtype, f"reads {source}, but writes {target.dtype}", target)
 
 
 def taken(node: Node, x: relax.Expr, axis: int, count: int, places: Callable[[], Array], part: str = "") -> relax.Expr:
-    """`x` with the elements of `axis` at `places`, in that order; they are `count`."""
+    """Returns the `count` elements of `x` at `places` of `axis`, in that order."""
     node.reserve(count * np.dtype(np.int64).itemsize)
     indices = relax.const(np.ascontiguousarray(places(), np.int32))
     return node.emit(relax.op.take(x, indices, axis=axis, mode="clip"), part)

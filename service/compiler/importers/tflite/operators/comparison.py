@@ -1,4 +1,4 @@
-"""Comparisons, what is made of their results (LOGICAL_AND, LOGICAL_OR, LOGICAL_NOT, SELECT, SELECT_V2)."""
+"""Comparisons, and operators on their results (LOGICAL_AND, LOGICAL_OR, LOGICAL_NOT, SELECT, SELECT_V2)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.compiler.qnn import ops
 
 
 def comparison(relation: str) -> Callable[[Node], relax.Expr]:
-    """Makes the converter of a builtin into a relation of `ops.elementwise.RELATIONS`, or into the plain one of its
+    """Returns the converter of a builtin to a relation of `ops.elementwise.RELATIONS`, or to the plain relation of that
     name.
     """
     plain = getattr(relax.op, relation)
@@ -39,25 +39,28 @@ def logical_not(node: Node) -> relax.Expr:
 
 
 def select(node: Node) -> relax.Expr:
-    """A condition of one dimension chooses whole rows (`RankOneSelect` in tflite/kernels/internal/reference/select.h);
-    any other has the operands' shape."""
+    """Converts SELECT. A condition with one dimension chooses whole rows (`RankOneSelect` in
+    tflite/kernels/internal/reference/select.h); any other condition has the operands' shape.
+    """
     condition, first = node.input(0).shape, node.input(1).shape
-    node.require(first == node.input(2).shape, f"selects from {list(first)} and {list(node.input(2).shape)}")
+    node.require(
+        first == node.input(2).shape, f"selects from the different shapes {list(first)} and {list(node.input(2).shape)}"
+    )
     if condition == first:
         return _where(node, node.expr(0))
     rows = len(condition) <= 1 and (condition or (1,)) == first[:1]
-    node.require(rows, f"selects from {list(first)} by {list(condition)}")
+    node.require(rows, f"has a condition of shape {list(condition)} for operands of shape {list(first)}")
     column = [*first[:1], *(1 for _ in first[1:])]
     return _where(node, node.emit(relax.op.reshape(node.expr(0), column), "condition"))
 
 
 def select_v2(node: Node) -> relax.Expr:
-    """Selection with broadcasting of all three operands (`Eval` in tflite/kernels/select.cc)."""
+    """Converts SELECT_V2, which broadcasts all three operands (`Eval` in tflite/kernels/select.cc)."""
     return _where(node, node.expr(0))
 
 
 def _where(node: Node, condition: relax.Expr) -> relax.Expr:
-    node.require(node.input(0).dtype == "bool", f"selects by {node.input(0).dtype}", node.input(0))
+    node.require(node.input(0).dtype == "bool", f"has a condition of {node.input(0).dtype}, not bool", node.input(0))
     node.require(node.input(1).dtype == node.input(2).dtype, "selects from different types")
     if node.is_quantized:
         node.require_one_type(first=1)

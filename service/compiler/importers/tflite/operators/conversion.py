@@ -1,4 +1,4 @@
-"""QUANTIZE and DEQUANTIZE: where float32 enters and leaves; and DENSIFY, which does as much for weights."""
+"""QUANTIZE and DEQUANTIZE, at which float32 values enter and leave; and DENSIFY, which expands sparse weights."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from service.core.errors import MalformedModel
 
 
 def quantize(node: Node) -> relax.Expr:
-    """float32 -> stored values, or one quantized type -> another (`Prepare` in tflite/kernels/quantize.cc)."""
+    """Converts float32 to stored values, or one quantized type to another (`Prepare` in tflite/kernels/quantize.cc)."""
     if node.input(0).dtype == "float32":
         return node.emit(ops.quantize(node.expr(0), node.quantized(node.output)))
     return node.emit(ops.requantize(node.expr(0), node.in_type(0), node.out_type()))
 
 
 def dequantize(node: Node) -> relax.Expr:
-    """Stored values -> float32 (`DequantizeImpl` in tflite/kernels/dequantize.h); weights at once, float16 ones too."""
+    """Converts stored values to float32 (`DequantizeImpl` in tflite/kernels/dequantize.h); weights immediately,
+    including float16 ones.
+    """
     tensor = node.input(0)
     if tensor.dtype == "float16":
         return relax.const(node.data(0).astype(np.float32))
@@ -32,7 +34,7 @@ def dequantize(node: Node) -> relax.Expr:
 
 
 def densify(node: Node) -> relax.Expr:
-    """A sparse constant with all of its elements (tflite/kernels/densify.cc)."""
+    """Returns a sparse constant with all of its elements (tflite/kernels/densify.cc)."""
     tensor = node.input(0)
     if tensor.sparse is None:
         node.malformed(f"reads the tensor {tensor.label}, which is not sparse", tensor)

@@ -17,27 +17,34 @@ from service.core.arrays import Array
 
 _MAX_PADDED_ELEMENTS = (1 << 31) - 1
 _BIAS_TOLERANCE = 0.02
-_STORAGE_OF_WEIGHTS = {"int16": "int8", "float32": "int8"}  # by that of the activations; others have the same
-_MAX_BIAS = 1 << 46  # LiteRT's 64-bit sums have to stay within 48 bits, the sign among them
+# by the activations' type; other activations have weights of their own type
+_STORAGE_OF_WEIGHTS = {"int16": "int8", "float32": "int8"}
+_MAX_BIAS = 1 << 46  # LiteRT's 64-bit sums must stay within 48 bits, including the sign
 
 
 def conv2d(node: Node) -> relax.Var:
-    """Weights `[O, KH, KW, C / groups]`, per axis over 0 (`Prepare` in tflite/kernels/conv.cc)."""
+    """Converts CONV_2D with weights `[O, KH, KW, C / groups]`, per axis over 0 (`Prepare` in
+    tflite/kernels/conv.cc).
+    """
     channels, weights = _image(node)[3], _weights(node)
     per_group = weights.shape[3]
-    node.require(channels % per_group == 0, f"has {channels} channels for filters of {per_group}", weights)
+    node.require(channels % per_group == 0, f"has {channels} channels, but its filters have {per_group}", weights)
     groups = channels // per_group
     node.require(weights.shape[0] % groups == 0, f"has {weights.shape[0]} filters in {groups} groups", weights)
     return _convolve(node, node.constant(1), weights_type(node, channel_axis=0), weights.shape[0], groups)
 
 
 def depthwise_conv2d(node: Node) -> relax.Var:
-    """Weights `[1, KH, KW, C * M]`, per axis over 3: output channel c * M + m filters input channel c with
-    weights[…, c * M + m] (`DepthwiseConv` in tflite/kernels/internal/reference/depthwiseconv_uint8.h), which is a
-    convolution in C groups with weights `[C * M, KH, KW, 1]`. M is taken from the shapes, as the kernel takes it
-    (`ComputeDepthMultiplier` in tflite/kernels/depthwise_conv.cc)."""
+    """Converts DEPTHWISE_CONV_2D with weights `[1, KH, KW, C * M]`, per axis over 3: output channel c * M + m filters
+    input channel c with weights[…, c * M + m] (`DepthwiseConv` in
+    tflite/kernels/internal/reference/depthwiseconv_uint8.h), which is a convolution in C groups with weights `[C * M,
+    KH, KW, 1]`. M is computed from the shapes, as in the kernel (`ComputeDepthMultiplier` in
+    tflite/kernels/depthwise_conv.cc).
+    """
     channels, weights = _image(node)[3], _weights(node)
-    node.require(weights.shape[0] == 1, f"has weights of {list(weights.shape)}, not [1, height, width, …]", weights)
+    node.require(
+        weights.shape[0] == 1, f"has weights of shape {list(weights.shape)}, not [1, height, width, …]", weights
+    )
     filters = weights.shape[3]
     node.require(filters % channels == 0, f"has {filters} filters for {channels} channels", weights)
     weight_type = weights_type(node, channel_axis=3)
@@ -45,13 +52,13 @@ def depthwise_conv2d(node: Node) -> relax.Var:
 
 
 def output_channels_first(weights: Array) -> Array:
-    """`[1, KH, KW, O]` -> `[O, KH, KW, 1]`."""
+    """Transposes `[1, KH, KW, O]` to `[O, KH, KW, 1]`."""
     return np.transpose(weights, (3, 1, 2, 0))
 
 
 def weights_type(node: Node, channel_axis: int, *, source: int = 0) -> QuantizedType:
-    """The type of weights whose output channels, `channel_axis` in the file, come first in the module; `source` is the
-    place of the activations that they multiply.
+    """Returns the type of weights. Their output channels are on `channel_axis` in the file, but come first in the
+    module; `source` is the position of the activations that they multiply.
 
     int8 weights are symmetric and uint8 weights per-tensor (`Prepare` in tflite/kernels/conv.cc and the TFLite 8-bit
     quantization specification); 16-bit and real activations have int8 weights.
@@ -76,11 +83,11 @@ def weights_type(node: Node, channel_axis: int, *, source: int = 0) -> Quantized
 
 
 def bias_of(node: Node, filters: int, *, source: int = 0, place: int = 2) -> relax.Constant | None:
-    """The bias, an accumulator for each filter, at their scale: input `place`, for activations `source`.
+    """Returns the bias, an accumulator for each filter, at their scale: input `place`, for activations `source`.
 
-    Where LiteRT multiplies by one scale for the whole tensor it refuses a bias whose own scale is off by more than
-    2 % of an output step (`GetQuantizedConvolutionMultipler` in tflite/kernels/kernel_util.cc); where it has scales
-    per channel it does not look.
+    If one scale applies to the whole tensor, LiteRT refuses a bias whose own scale is off by more than 2 % of an output
+    step (`GetQuantizedConvolutionMultipler` in tflite/kernels/kernel_util.cc); if there are scales per channel, it does
+    not check them.
     """
     if not node.has_input(place):
         return None
@@ -88,15 +95,17 @@ def bias_of(node: Node, filters: int, *, source: int = 0, place: int = 2) -> rel
     dtype = accumulators_of(node, source)
     if bias.dtype != dtype:
         node.unsupported(f"has a bias of {bias.dtype}, not {dtype}", bias)
-    node.require(math.prod(bias.shape) == filters, f"has a bias of {list(bias.shape)} for {filters} filters", bias)
+    node.require(
+        math.prod(bias.shape) == filters, f"has a bias of shape {list(bias.shape)} for {filters} filters", bias
+    )
     _check_bias_scale(node, bias, source)
     largest = int(np.abs(node.data(place).astype(np.float64)).max())
-    node.require(largest <= _MAX_BIAS, f"has a bias of {largest}, more than its kernel can add", bias)
+    node.require(largest <= _MAX_BIAS, f"has a bias of {largest}, which is more than its kernel can add", bias)
     return node.constant(place, flat)
 
 
 def bias_of_reals(node: Node, filters: int, place: int = 2, times: int = 1) -> relax.Expr | None:
-    """The bias of a layer on real values, float32, so many times."""
+    """Returns the bias of a layer on real values, float32, repeated `times` times."""
     if not node.has_input(place):
         return None
     bias = node.input(place)
@@ -107,12 +116,12 @@ def bias_of_reals(node: Node, filters: int, place: int = 2, times: int = 1) -> r
 
 
 def image_channels(node: Node) -> int:
-    """The channels of input 0, `[N, H, W, C]`."""
+    """Returns the number of channels of input 0, `[N, H, W, C]`."""
     return _image(node)[3]
 
 
 def accumulators_of(node: Node, source: int = 0) -> str:
-    """The accumulators' dtype for activations `source`: 64 bits for 16-bit ones."""
+    """Returns the accumulators' dtype for activations `source`: 64 bits for 16-bit activations."""
     return "int64" if node.input(source).dtype == "int16" else "int32"
 
 
@@ -129,18 +138,18 @@ def _check_bias_scale(node: Node, bias: Tensor, source: int) -> None:
         return
     expected = node.in_type(source).scale * weights.scales[0]
     off = abs(bias.quantization.scales[0] - expected) / node.out_type().scale
-    node.require(off <= _BIAS_TOLERANCE, f"has a bias of scale {bias.quantization.scales[0]}, not {expected}", bias)
+    node.require(off <= _BIAS_TOLERANCE, f"has a bias with scale {bias.quantization.scales[0]}, not {expected}", bias)
 
 
 def _image(node: Node) -> tuple[int, ...]:
     tensor = node.input(0)
-    node.require(len(tensor.shape) == 4, f"has an input of {list(tensor.shape)}, not [N, H, W, C]", tensor)
+    node.require(len(tensor.shape) == 4, f"has an input of shape {list(tensor.shape)}, not [N, H, W, C]", tensor)
     return tensor.shape
 
 
 def _weights(node: Node) -> Tensor:
     tensor = node.input(1)
-    node.require(len(tensor.shape) == 4, f"has weights of {list(tensor.shape)}, not four dimensions", tensor)
+    node.require(len(tensor.shape) == 4, f"has weights of shape {list(tensor.shape)}, not four dimensions", tensor)
     return tensor
 
 
@@ -164,7 +173,7 @@ def _convolve(node: Node, weight: relax.Constant, weight_type: QuantizedType, fi
 
 
 def requantized(node: Node, call: relax.Call, in_type: QuantizedType, weight_type: QuantizedType) -> relax.Var:
-    """The accumulators of `call` in the output's type, which has to be stored as the activations are."""
+    """Returns the accumulators of `call` in the output's type, whose storage type must be that of the activations."""
     accumulated, out_type = node.emit(call, "accumulate"), node.out_type(node.activation())
     node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
     dtype, axis = str(accumulated.ty.dtype), len(accumulated.ty.shape) - 1
@@ -174,16 +183,16 @@ def requantized(node: Node, call: relax.Call, in_type: QuantizedType, weight_typ
 def window_padding(
     node: Node, window: tuple[int, ...], strides: tuple[int, int], dilation: tuple[int, int]
 ) -> tuple[int, int, int, int]:
-    """Padding of the node's input, `[N, H, W, C]`: top, left, bottom, right."""
+    """Returns the padding of the node's input, `[N, H, W, C]`: top, left, bottom, right."""
     batch, height, width, channels = node.input(0).shape
     explicit = (node.operator.options or {}).get(EXPLICIT_PADDING)
     if isinstance(explicit, tuple):
         top, left, bottom, right = explicit
     else:
         scheme = node.int_option("padding")
-        node.require(scheme in (SAME, VALID), f"has the padding scheme {scheme}")
+        node.require(scheme in (SAME, VALID), f"has the unknown padding scheme {scheme}")
         top, left, bottom, right = padding_2d(scheme, (height, width), window, strides, dilation)
     padded = batch * (height + top + bottom) * (width + left + right) * channels
     if padded > _MAX_PADDED_ELEMENTS:
-        node.unsupported(f"pads its input to {padded} elements")
+        node.unsupported(f"pads its input to {padded} elements; at most {_MAX_PADDED_ELEMENTS} can be compiled")
     return top, left, bottom, right

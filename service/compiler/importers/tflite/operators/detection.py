@@ -1,4 +1,4 @@
-"""The custom operator TFLite_Detection_PostProcess, with which SSD models end."""
+"""The custom operator TFLite_Detection_PostProcess, the last operator of SSD models."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ _MOST_DETECTIONS = 1 << 12
 
 
 def detection_postprocess(node: Node) -> list[relax.Expr]:
-    """Boxes, scores and anchors -> boxes `[1, D, 4]`, classes `[1, D]`, scores `[1, D]` and their number `[1]`
-    (tflite/kernels/detection_postprocess.cc). Quantized inputs are taken for the real values that they stand for."""
+    """Converts boxes, scores and anchors to boxes `[1, D, 4]`, classes `[1, D]`, scores `[1, D]` and their number `[1]`
+    (tflite/kernels/detection_postprocess.cc). Quantized inputs are converted to real values first.
+    """
     options = _options(node)
     if options("use_regular_nms", 0):
-        node.unsupported("suppresses overlaps class by class (use_regular_nms)", hint="export it with fast NMS")
+        node.unsupported(
+            "suppresses overlaps class by class (use_regular_nms), which cannot be compiled",
+            hint="export it with fast NMS",
+        )
     if options("max_classes_per_detection") != 1:
-        node.unsupported("has several classes for each detection (max_classes_per_detection)")
+        node.unsupported("has several classes for each detection (max_classes_per_detection); only one can be compiled")
     boxes, scores, anchors = (_rows(node, place) for place in range(3))
     count, most = node.input(1).shape[-1], int(options("max_detections"))
     first_class = count - int(options("num_classes"))
     node.require(first_class in (0, 1), f"has {count} scores for {options('num_classes')} classes", node.input(1))
-    node.require(0 < most <= _MOST_DETECTIONS, f"makes {most} detections")
+    node.require(0 < most <= _MOST_DETECTIONS, f"has max_detections {most}, which must be from 1 to {_MOST_DETECTIONS}")
     found = node.emit(
         ops.detect(
             boxes,
@@ -42,7 +46,7 @@ def detection_postprocess(node: Node) -> list[relax.Expr]:
         ),
         "found",
     )
-    node.require(len(node.outputs) == 4, f"has {len(node.outputs)} outputs")
+    node.require(len(node.outputs) == 4, f"has {len(node.outputs)} outputs, not 4")
     parts = (((0, 4), most, (1, most, 4)), ((4, 5), most, (1, most)), ((5, 6), most, (1, most)), ((6, 7), 1, (1,)))
     return [
         node.emit(
@@ -53,17 +57,19 @@ def detection_postprocess(node: Node) -> list[relax.Expr]:
 
 
 def _rows(node: Node, place: int) -> relax.Expr:
-    """An input as a float32 matrix."""
+    """Returns an input as a float32 matrix."""
     tensor, x = node.input(place), node.expr(place)
     shape = tensor.shape[1:] if len(tensor.shape) == 3 and tensor.shape[0] == 1 else tensor.shape
-    node.require(len(shape) == 2, f"has an input of {list(tensor.shape)}, not one matrix", tensor)
+    node.require(len(shape) == 2, f"has an input of shape {list(tensor.shape)}, not one matrix", tensor)
     if tensor.dtype != "float32":
         x = node.emit(ops.dequantize(x, node.per_tensor(tensor)), f"real_{place}")
     return x if shape == tensor.shape else node.emit(relax.op.reshape(x, shape), f"rows_{place}")
 
 
 def _options(node: Node) -> Any:
-    """The options by name: a FlexBuffers map, of whose layout nothing is certain."""
+    """Returns a function that reads an option by its name: the options are a FlexBuffers map, whose layout has not been
+    verified.
+    """
 
     def option(name: str, default: float | None = None) -> float:
         try:
@@ -71,11 +77,11 @@ def _options(node: Node) -> Any:
             number = float(value.AsFloat if value.IsFloat else value.AsInt)
         except KeyError:
             if default is None:
-                node.malformed(f"lacks its option {name}")
+                node.malformed(f"has no option {name}")
             return default
         except Exception:
             node.malformed(f"has an option {name} that cannot be read")
-        node.require(math.isfinite(number), f"has {name} {number}")
+        node.require(math.isfinite(number), f"has {name} {number}, which is not finite")
         return number
 
     return option

@@ -1,6 +1,7 @@
-"""DIV of uint8; DIV of whole numbers, FLOOR_DIV and FLOOR_MOD: of elements as they are stored, whatever their scales.
+"""DIV of uint8; and DIV of whole numbers, FLOOR_DIV and FLOOR_MOD, which use the elements as stored, whatever their
+scales.
 
-LiteRT stops where a divisor is 0. Here the result of whole numbers is then 0, and that of real ones what IEEE 754 says.
+LiteRT stops if a divisor is 0. Here the result is then 0 for whole numbers; for real values, it follows IEEE 754.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ _GROUP, _NARROW_BYTES = 8, 2
 
 
 def floor_div(node: Node) -> relax.Expr:
-    """The quotient in float64, rounded down (`FloorDiv` in reference/floor_div.h).
+    """Converts FLOOR_DIV: the quotient in float64, rounded down (`FloorDiv` in reference/floor_div.h).
 
-    The least number divided by -1 fits no int32, int16 or int8, and C++ does not define what it becomes. In LiteRT
-    2.3.0 on x86-64 it wraps, except for int8 and int16 operands of one shape, of which whole groups of eight elements
-    are converted by vector instructions that saturate.
+    The smallest number divided by -1 fits no int32, int16 or int8, and C++ does not define the result. In LiteRT 2.3.0
+    on x86-64 it wraps, except for int8 and int16 operands of the same shape: vector instructions that saturate convert
+    their whole groups of eight elements.
     """
     require_one_dtype(node)
     if node.output.dtype == "float32":
@@ -38,7 +39,7 @@ def floor_div(node: Node) -> relax.Expr:
 
 
 def _floored_within(node: Node, wide: Operands, *, saturating: int, most: float) -> relax.Expr:
-    """`_floored`, of which the first elements, so many, are at most `most`."""
+    """Returns `_floored`, with the first `saturating` elements at most `most`."""
     shape = node.input(0).shape
     node.reserve(math.prod(shape) * np.dtype(np.float64).itemsize)
     limits = np.where(np.arange(math.prod(shape)) < saturating, most, np.inf).reshape(shape)
@@ -50,19 +51,23 @@ def div(node: Node) -> relax.Expr:
 
 
 def _truncated_div(node: Node) -> relax.Expr:
-    """The quotient, rounded towards 0 and clamped (`Div` in reference/div.h)."""
+    """Returns the quotient, rounded towards 0 and clamped (`Div` in reference/div.h)."""
     require_one_dtype(node)
     return clamped(node, _whole(node, _truncated), node.activation())
 
 
 def floor_mod(node: Node) -> relax.Expr:
-    """The remainder of `floor_div`, with the divisor's sign (`FloorMod` in reference/floor_mod.h)."""
+    """Converts FLOOR_MOD: the remainder of `floor_div`, with the divisor's sign (`FloorMod` in
+    reference/floor_mod.h).
+    """
     require_one_dtype(node)
     return _whole(node, _rest)
 
 
 def _wide(node: Node) -> Operands:
-    """Both operands in float64, which holds every int32, and every quotient of two precisely enough to be rounded."""
+    """Returns both operands in float64, which represents every int32 exactly, and every quotient of two precisely
+    enough to be rounded.
+    """
     dividend, divisor = (
         node.emit(relax.op.astype(x, "float64"), f"wide_{place}") for place, x in enumerate(node.exprs())
     )
@@ -79,7 +84,9 @@ def _rest(node: Node, wide: Operands) -> relax.Expr:
 
 
 def _truncated(node: Node, wide: Operands) -> relax.Expr:
-    """The size of the quotient, rounded down, with its sign; the least number divided by -1 is the largest."""
+    """Returns the magnitude of the quotient, rounded down, with its sign; the smallest number divided by -1 is the
+    largest.
+    """
     zero, most = (relax.const(np.array(value, np.float64), "float64") for value in (0, np.iinfo(np.int32).max))
     quotient = node.emit(relax.op.divide(*wide), "quotient")
     size = node.emit(relax.op.floor(node.emit(relax.op.abs(quotient), "size")), "floored")
@@ -89,7 +96,9 @@ def _truncated(node: Node, wide: Operands) -> relax.Expr:
 
 
 def _whole(node: Node, divide: Callable[[Node, Operands], relax.Expr]) -> relax.Expr:
-    """A quotient as a whole number, by way of 64 bits: what does not fit the output wraps, and nothing traps."""
+    """Returns a quotient as a whole number, converted through 64 bits: values that do not fit the output wrap, and
+    nothing traps.
+    """
     zero, one = (relax.const(np.array(value, np.float64), "float64") for value in (0, 1))
     dividend, divisor = _wide(node)
     by_zero = node.emit(relax.op.equal(divisor, zero), "by_zero")

@@ -1,6 +1,6 @@
-"""Arithmetic of two operands: ADD, SUB, MUL, SQUARED_DIFFERENCE, PRELU, MAXIMUM, MINIMUM.
+"""Arithmetic with two operands: ADD, SUB, MUL, SQUARED_DIFFERENCE, PRELU, MAXIMUM, MINIMUM.
 
-Quantized tensors are those of the QNN dialect; what is not quantized (shapes, indices) is plain Relax.
+Quantized tensors use the QNN dialect; tensors that are not quantized (shapes, indices) use plain Relax.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ Plain = Callable[[relax.Expr, relax.Expr], relax.Expr]
 
 
 def add(node: Node) -> relax.Expr:
-    """16-bit values whose scales are all powers of two have a kernel of their own, unless the file says that they are
-    not to be taken as such (`Prepare` in tflite/kernels/add.cc)."""
+    """Converts ADD. 16-bit values whose scales are all powers of two have a separate kernel, unless an option
+    forbids it (`Prepare` in tflite/kernels/add.cc).
+    """
     if node.is_quantized and node.output.dtype == "int16" and node.option("pot_scale_int16"):
         scales = (node.in_type(0).scale, node.in_type(1).scale, node.out_type().scale)
         if all(power_of_two(scale) is not None for scale in scales):
-            node.unsupported("adds 16-bit values by shifts alone (pot_scale_int16), as old converters wrote it")
+            node.unsupported("adds 16-bit values only with shifts (pot_scale_int16), as old converters wrote it")
     return _binary(node, ops.add, relax.op.add)
 
 
@@ -35,7 +36,9 @@ def sub(node: Node) -> relax.Expr:
 
 
 def mul(node: Node) -> relax.Expr:
-    """XNNPACK computes the product of a tensor with itself as a function of one operand, and rounds it differently."""
+    """Converts MUL. XNNPACK computes the product of a tensor with itself as a function of one operand, and rounds it
+    differently.
+    """
     if node.operator.inputs[0] == node.operator.inputs[1] and node.is_quantized and delegate.takes(node):
         return node.emit(ops.unary("square", node.expr(0), node.in_type(0), node.out_type(node.activation())))
     return _binary(node, ops.mul, relax.op.multiply)
@@ -48,7 +51,7 @@ def squared_difference(node: Node) -> relax.Expr:
 
 
 def prelu(node: Node) -> relax.Expr:
-    """The second operand is the slope (`PreluPrepare` in tflite/kernels/activations.cc)."""
+    """Converts PRELU; the second operand is the slope (`PreluPrepare` in tflite/kernels/activations.cc)."""
     lhs, rhs, out = node.in_type(0), node.in_type(1), node.out_type()
     node.require(lhs.storage == rhs.storage == out.storage, f"mixes {lhs.storage}, {rhs.storage} and {out.storage}")
     return node.emit(ops.prelu(node.expr(0), node.expr(1), lhs, rhs, out))
@@ -59,7 +62,9 @@ def _binary(node: Node, make: Binary, plain: Plain) -> relax.Expr:
 
 
 def quantized(node: Node, make: Binary) -> relax.Expr:
-    """All of one storage type, and broadcast as NumPy does (`Prepare` in tflite/kernels/add.cc and mul.cc)."""
+    """Converts arithmetic on operands of one storage type, which broadcast as in NumPy (`Prepare` in
+    tflite/kernels/add.cc and mul.cc).
+    """
     lhs, rhs, out = node.in_type(0), node.in_type(1), node.out_type(node.activation())
     node.require(lhs.storage == rhs.storage == out.storage, f"mixes {lhs.storage}, {rhs.storage} and {out.storage}")
     return node.emit(make(node.expr(0), node.expr(1), lhs, rhs, out))
@@ -71,7 +76,7 @@ def _plain(node: Node, make: Plain) -> relax.Expr:
 
 
 def clamped(node: Node, x: relax.Expr, activation: str) -> relax.Expr:
-    """Values that are not quantized, within the bounds of an activation."""
+    """Returns values that are not quantized, within the bounds of an activation."""
     for bound, limit in zip(activations.BOUNDS[activation], (relax.op.maximum, relax.op.minimum), strict=True):
         if bound is not None:
             x = node.emit(limit(x, relax.const(np.array(bound, node.output.dtype), node.output.dtype)))
@@ -92,8 +97,9 @@ def minimum(node: Node) -> relax.Expr:
 
 
 def _extreme(node: Node, make: Plain) -> relax.Expr:
-    """Of stored values: the kernel never looks at scales, so there has to be one quantization
-    (tflite/kernels/maximum_minimum.cc)."""
+    """Returns the extreme of stored values: the kernel ignores scales, so the quantization must be the same everywhere
+    (tflite/kernels/maximum_minimum.cc).
+    """
     require_one_dtype(node)
     if node.is_quantized:
         node.require_one_type()

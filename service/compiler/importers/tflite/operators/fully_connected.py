@@ -18,20 +18,22 @@ _INT64 = 4  # TensorType in schema.fbs
 
 
 def _wants_64_bits(node: Node) -> bool:
-    """Whether a 16-bit layer without a bias says that it would be one of 64 bits: LiteRT sums in as many, and takes
-    32 if nothing is said (`EvalQuantized` in tflite/kernels/fully_connected.cc)."""
+    """Returns true if a 16-bit layer without a bias declares a 64-bit bias: LiteRT's sums then have 64 bits, otherwise
+    32 (`EvalQuantized` in tflite/kernels/fully_connected.cc).
+    """
     return not node.has_input(2) and node.input(0).dtype == "int16" and node.option("quantized_bias_type") == _INT64
 
 
 def _sums_in_64_bits(units: int) -> relax.Constant:
-    """A bias of zeros, which is what tells the two apart in the module."""
+    """Returns a bias of zeros, which distinguishes the two in the module."""
     return relax.const(np.zeros(units, np.int64), "int64")
 
 
 def fully_connected(node: Node) -> relax.Var:
-    """Weights `[O, K]`; the input is taken as `[-1, K]`, whatever its shape, and the output is `[-1, O]`, or has the
-    input's leading dimensions with `keep_num_dims` (`PrepareImpl` and `UpdateOutputSize` in
-    tflite/kernels/fully_connected.cc)."""
+    """Converts FULLY_CONNECTED with weights `[O, K]`; the input is read as `[-1, K]`, whatever its shape, and the
+    output is `[-1, O]`, or has the input's leading dimensions with `keep_num_dims` (`PrepareImpl` and
+    `UpdateOutputSize` in tflite/kernels/fully_connected.cc).
+    """
     x, units = rows_of(node)
     in_type, weight_type = node.in_type(0), weights_type(node, channel_axis=0)
     bias = _sums_in_64_bits(units) if _wants_64_bits(node) else bias_of(node, units)
@@ -40,22 +42,28 @@ def fully_connected(node: Node) -> relax.Var:
 
 
 def rows_of(node: Node) -> tuple[relax.Expr, int]:
-    """The input as `[-1, K]`, and the number of units."""
+    """Returns the input as `[-1, K]`, and the number of units."""
     if node.int_option("weights_format") != _DEFAULT_WEIGHTS_FORMAT:
-        node.unsupported("has weights in a shuffled format")
+        node.unsupported("has weights in a shuffled format, which cannot be compiled")
     source, weights = node.input(0), node.input(1)
-    node.require(len(weights.shape) == 2, f"has weights of {list(weights.shape)}, not two dimensions", weights)
+    node.require(len(weights.shape) == 2, f"has weights of shape {list(weights.shape)}, not two dimensions", weights)
     units, depth = weights.shape
     total = math.prod(source.shape)
-    node.require(total % depth == 0, f"has an input of {list(source.shape)} for rows of {depth}", source)
+    node.require(
+        total % depth == 0, f"has an input of shape {list(source.shape)}, but its weights have rows of {depth}", source
+    )
     if _keeps_dims(node):
-        node.require(source.shape[-1:] == (depth,), f"has an input of {list(source.shape)} for rows of {depth}", source)
+        node.require(
+            source.shape[-1:] == (depth,),
+            f"has an input of shape {list(source.shape)}, but its weights have rows of {depth}",
+            source,
+        )
     rows = (total // depth, depth)
     return node.expr(0) if source.shape == rows else node.emit(relax.op.reshape(node.expr(0), rows), "rows"), units
 
 
 def restored(node: Node, result: relax.Expr, units: int) -> relax.Expr:
-    """`[-1, O]` in the shape that the operator's options say."""
+    """Returns `[-1, O]` in the shape that the operator's options declare."""
     shape = node.input(0).shape
     if not _keeps_dims(node) or len(shape) == 2:
         return result

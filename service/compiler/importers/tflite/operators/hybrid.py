@@ -1,6 +1,6 @@
-"""Operators on float32 activations with 8-bit weights: LiteRT's hybrid kernels, of dynamic-range quantization.
+"""Operators on float32 activations with 8-bit weights: LiteRT's hybrid kernels, for dynamic-range quantization.
 
-Activations are quantized as they come, by row or by sample, so that products are summed as integers; `ops.dynamic`.
+Activations are quantized at run time, by row or by sample, so that products are summed as integers; see `ops.dynamic`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.ops.dynamic import CONV2D, DENSE, DEPTHWISE, FACTOR, SCALE, ZERO_POINT
 from service.compiler.qnn.types import QuantizedType
 
-_STORED = QuantizedType("int8", (1.0,), (0,))  # its scale and zero point come later
+_STORED = QuantizedType("int8", (1.0,), (0,))  # the scale and zero point are computed at run time
 
 
 def fully_connected(node: Node) -> relax.Expr:
-    """One range for each row (`EvalHybrid` in tflite/kernels/fully_connected.cc)."""
+    """Converts FULLY_CONNECTED, with one range for each row (`EvalHybrid` in tflite/kernels/fully_connected.cc)."""
     x, units = rows_of(node)
     weight_type = weights_type(node, channel_axis=0)
     symmetric = not node.option("asymmetric_quantize_inputs")
@@ -41,25 +41,28 @@ def fully_connected(node: Node) -> relax.Expr:
 
 
 def conv2d(node: Node) -> relax.Expr:
-    """One range for each sample; symmetric where the weights have one scale (`EvalHybrid` in tflite/kernels/conv.cc),
-    else not (`EvalHybridPerChannel`)."""
+    """Converts CONV_2D, with one range for each sample; symmetric if the weights have one scale (`EvalHybrid` in
+    tflite/kernels/conv.cc), otherwise asymmetric (`EvalHybridPerChannel`).
+    """
     channels, weights = image_channels(node), node.input(1)
     per_group = weights.shape[3] if len(weights.shape) == 4 else 0
     groups = channels // per_group if per_group else 0
     fits = groups * per_group == channels and groups > 0 and weights.shape[0] % groups == 0
-    node.require(fits, f"has weights of {list(weights.shape)} for {channels} channels", weights)
+    node.require(fits, f"has weights of shape {list(weights.shape)} for {channels} channels", weights)
     weight_type = weights_type(node, channel_axis=0)
     return _convolve(node, node.constant(1), weight_type, groups, kernel=CONV2D)
 
 
 def depthwise_conv2d(node: Node) -> relax.Expr:
-    """One range for each sample, never symmetric (`EvalHybridPerChannel` in tflite/kernels/depthwise_conv.cc)."""
+    """Converts DEPTHWISE_CONV_2D, with one range for each sample, never symmetric (`EvalHybridPerChannel` in
+    tflite/kernels/depthwise_conv.cc).
+    """
     channels, weights = image_channels(node), node.input(1)
     fits = len(weights.shape) == 4 and weights.shape[0] == 1 and weights.shape[3] % channels == 0
-    node.require(fits, f"has weights of {list(weights.shape)} for {channels} channels", weights)
+    node.require(fits, f"has weights of shape {list(weights.shape)} for {channels} channels", weights)
     weight_type = weights_type(node, channel_axis=3)
     if weight_type.is_per_tensor and weights.shape[3] > 1:
-        node.unsupported("has one scale for all its filters, where LiteRT's kernel reads one for each", weights)
+        node.unsupported("has one scale for all its filters, but LiteRT's kernel reads one for each", weights)
     return _convolve(node, node.constant(1, output_channels_first), weight_type, channels, kernel=DEPTHWISE)
 
 
@@ -70,7 +73,7 @@ def _convolve(
     strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
     dilation = (node.int_option("dilation_h_factor", least=1), node.int_option("dilation_w_factor", least=1))
     padding = window_padding(node, tuple(window), strides, dilation)
-    # The delegate computes such a convolution as a dense layer on the pixels, each with its range.
+    # The delegate computes such a convolution as a dense layer on the pixels, with a range for each pixel.
     by_pixel = kernel == CONV2D and groups == 1 and (*window, *strides) == (1, 1, 1, 1) and not any(padding)
     axes, shared = ([3], [1, 2]) if by_pixel else ([1, 2, 3], [])
     symmetric = kernel == CONV2D and weight_type.is_per_tensor
@@ -86,7 +89,7 @@ def _convolve(
 
 
 class _Ranges:
-    """The quantization of a tensor whose ranges are found when the model runs."""
+    """The quantization of a tensor whose ranges are computed when the model runs."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Several tensors into one, and one into several: CONCATENATION, PACK; SPLIT, SPLIT_V, UNPACK."""
+"""Operators that join tensors (CONCATENATION, PACK) or split them (SPLIT, SPLIT_V, UNPACK)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from service.compiler.qnn import ops
 
 
 def concatenation(node: Node) -> relax.Expr:
-    """uint8 inputs are rescaled to the output's quantization; others are copied, so that they have to have it already;
-    and there is no fused activation (`Prepare` in tflite/kernels/concatenation.cc)."""
+    """Converts CONCATENATION. uint8 inputs are rescaled to the output's quantization; others are copied, so that they
+    must already have it; and a fused activation is not supported (`Prepare` in tflite/kernels/concatenation.cc).
+    """
     if node.activation() != "NONE":
         node.unsupported("has a fused activation, which its kernel refuses")
     places: Sequence[int] = range(node.input_count)
@@ -23,27 +24,32 @@ def concatenation(node: Node) -> relax.Expr:
     axis = node.axis(node.int_option("axis"), len(shapes[0]))
     rests = [(*shape[:axis], None, *shape[axis + 1 :]) for shape in shapes]
     one_rank = len({len(shape) for shape in shapes}) == 1
-    node.require(one_rank and all(a == b for a, b in pairwise(rests)), f"joins shapes {shapes} along axis {axis}")
-    places = [place for place in places if shapes[place][axis]]  # parts without elements add nothing
+    fits = one_rank and all(a == b for a, b in pairwise(rests))
+    node.require(fits, f"cannot join the shapes {shapes} along axis {axis}")
+    places = [place for place in places if shapes[place][axis]]  # empty parts add nothing
     if not places:
-        node.unsupported("joins tensors without elements")
+        node.unsupported("joins only empty tensors")
     if not node.is_quantized:
         return _joined(node, [node.expr(place) for place in places], axis)
     in_types, out_type = [node.in_type(place) for place in places], node.out_type()
     node.require({in_type.storage for in_type in in_types} == {out_type.storage}, "mixes storage types")
     if out_type.storage != "uint8" and any(in_type != out_type for in_type in in_types):
-        node.unsupported(f"joins {out_type.storage} inputs of other scales than its output, which no kernel rescales")
+        node.unsupported(
+            f"joins {out_type.storage} inputs whose scales differ from its output's; LiteRT does not rescale them"
+        )
     return node.emit(ops.concatenate([node.expr(place) for place in places], in_types, out_type, axis))
 
 
 def pack(node: Node) -> relax.Expr:
-    """Along a new axis; all of one quantization (`Prepare` in tflite/kernels/pack.cc)."""
+    """Converts PACK, which joins along a new axis; all tensors have the same quantization (`Prepare` in
+    tflite/kernels/pack.cc).
+    """
     shapes = {node.input(place).shape for place in range(node.input_count)}
-    node.require(len(shapes) == 1, f"packs tensors of {sorted(map(list, shapes))}")
+    node.require(len(shapes) == 1, f"packs tensors of the different shapes {sorted(map(list, shapes))}")
     (shape,) = shapes
     if node.is_quantized:
         types = {node.in_type(place) for place in range(node.input_count)}
-        node.require(types == {node.out_type()}, "packs tensors of different quantizations")
+        node.require(types == {node.out_type()}, "packs tensors with different quantizations")
     axis = node.axis(node.int_option("axis"), len(shape) + 1)
     cells = (*shape[:axis], 1, *shape[axis:])
     parts = [node.emit(relax.op.reshape(part, cells), f"part_{place}") for place, part in enumerate(node.exprs())]
@@ -57,32 +63,42 @@ def _joined(node: Node, parts: list[relax.Expr], axis: int) -> relax.Expr:
 
 
 def split(node: Node) -> list[relax.Expr]:
-    """The axis first, then the data; equal parts (`Prepare` in tflite/kernels/split.cc)."""
+    """Converts SPLIT: the axis comes first, then the data; the parts are equal (`Prepare` in
+    tflite/kernels/split.cc).
+    """
     shape, count = node.input(1).shape, len(node.outputs)
     axis = node.axis(node.scalar(0), len(shape))
-    node.require(shape[axis] % count == 0, f"splits axis {axis} of {list(shape)} into {count}", node.input(1))
+    node.require(
+        shape[axis] % count == 0,
+        f"cannot split axis {axis} of shape {list(shape)} into {count} equal parts",
+        node.input(1),
+    )
     return _parts(node, 1, [shape[axis] // count] * count, axis)
 
 
 def split_v(node: Node) -> list[relax.Expr]:
-    """The data, the sizes of the parts, of which one may be -1, and the axis (tflite/kernels/split_v.cc)."""
+    """Converts SPLIT_V: the data, the sizes of the parts, of which one may be -1, and the axis
+    (tflite/kernels/split_v.cc).
+    """
     shape, sizes = node.input(0).shape, node.integers(1).reshape(-1).tolist()
     axis = node.axis(node.scalar(2), len(shape))
     rest = shape[axis] - sum(size for size in sizes if size != -1)
     sizes = [rest if size == -1 else size for size in sizes]
     fits = len(sizes) == len(node.outputs) and sum(sizes) == shape[axis] and min(sizes) >= 0
-    node.require(fits, f"splits axis {axis} of {list(shape)} into {sizes}", node.input(1))
+    node.require(fits, f"cannot split axis {axis} of shape {list(shape)} into {sizes}", node.input(1))
     if 0 in sizes:
-        node.unsupported(f"splits axis {axis} of {list(shape)} into {sizes}, one of which has no elements")
+        node.unsupported(f"splits axis {axis} of shape {list(shape)} into {sizes}, one of which has no elements")
     return _parts(node, 0, sizes, axis)
 
 
 def unpack(node: Node) -> list[relax.Expr]:
-    """One output for each index of an axis, which vanishes (tflite/kernels/unpack.cc)."""
+    """Converts UNPACK: one output for each index of an axis, which is removed (tflite/kernels/unpack.cc)."""
     same_dtype(node)
     shape = node.input(0).shape
     axis = node.axis(node.int_option("axis"), len(shape))
-    node.require(shape[axis] == len(node.outputs), f"unpacks axis {axis} of {list(shape)} into {len(node.outputs)}")
+    node.require(
+        shape[axis] == len(node.outputs), f"unpacks axis {axis} of shape {list(shape)} into {len(node.outputs)} outputs"
+    )
     parts = _parts(node, 0, [1] * shape[axis], axis)
     rest = (*shape[:axis], *shape[axis + 1 :])
     return [
@@ -91,7 +107,7 @@ def unpack(node: Node) -> list[relax.Expr]:
 
 
 def _parts(node: Node, place: int, sizes: Sequence[int], axis: int) -> list[relax.Expr]:
-    """Input `place` cut along `axis`. The kernels copy bytes, and want one quantization for all."""
+    """Returns input `place`, cut along `axis`. The kernels copy bytes, so all parts need the same quantization."""
     source = node.input(place)
     parts = []
     for tensor, size, end in zip(node.outputs, sizes, accumulate(sizes), strict=True):

@@ -1,4 +1,4 @@
-"""PAD, PADV2, MIRROR_PAD, and the two halves of a dilated convolution: SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND."""
+"""PAD, PADV2, MIRROR_PAD, and the two outer parts of a dilated convolution: SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND."""
 
 from __future__ import annotations
 
@@ -16,35 +16,40 @@ _REFLECT, _SYMMETRIC = 0, 1  # MirrorPadMode in schema.fbs
 
 
 def pad(node: Node) -> relax.Expr:
-    """Pads with the zero point, or zero (`Eval` in tflite/kernels/pad.cc)."""
+    """Converts PAD, which pads with the zero point, or zero (`Eval` in tflite/kernels/pad.cc)."""
     same_dtype(node)
     return _padded(node, node.expr(0), _amounts(node), _zero(node))
 
 
 def pad_v2(node: Node) -> relax.Expr:
-    """Pads with a constant, stored as the input is (`Eval` in tflite/kernels/pad.cc)."""
+    """Converts PADV2, which pads with a constant, stored like the input (`Eval` in tflite/kernels/pad.cc)."""
     same_dtype(node)
     fill = node.input(2)
     node.require(fill.dtype == node.input(0).dtype, f"pads {node.input(0).dtype} with {fill.dtype}", fill)
-    node.require(math.prod(fill.shape) == 1, f"pads with a tensor of {list(fill.shape)}", fill)
+    node.require(math.prod(fill.shape) == 1, f"pads with a tensor of shape {list(fill.shape)}, not one element", fill)
     if fill.quantization is not None and node.in_type(0) != node.per_tensor(fill):
-        node.malformed("pads with a value of another quantization", fill)
+        node.malformed("pads with a value that has another quantization", fill)
     value = node.data(2).reshape(-1)[0].item()
     return _padded(node, node.expr(0), _amounts(node), value)
 
 
 def mirror_pad(node: Node) -> relax.Expr:
-    """Pads with what lies inside: from the second element on, or from the first (`GetPositionInInput` in
-    tflite/kernels/mirror_pad.cc)."""
+    """Converts MIRROR_PAD, which pads with elements of the input: from the second element on, or from the first
+    (`GetPositionInInput` in tflite/kernels/mirror_pad.cc).
+    """
     same_dtype(node)
     mode, shape, amounts = node.int_option("mode"), node.input(0).shape, _amounts(node)
-    node.require(mode in (_REFLECT, _SYMMETRIC), f"has the mode {mode}")
+    node.require(mode in (_REFLECT, _SYMMETRIC), f"has the unknown mode {mode}")
     x = node.expr(0)
     for axis, (before, after) in enumerate(amounts.tolist()):
         if not before and not after:
             continue
         most = shape[axis] - (1 if mode == _REFLECT else 0)
-        node.require(max(before, after) <= most, f"mirrors more than axis {axis} of {list(shape)} holds", node.input(1))
+        node.require(
+            max(before, after) <= most,
+            f"mirrors more elements than axis {axis} of shape {list(shape)} has",
+            node.input(1),
+        )
         places = partial(_mirrored, shape[axis], before, after, mode)
         x = taken(node, x, axis, shape[axis] + before + after, places, f"mirror_{axis}")
     return x
@@ -55,8 +60,9 @@ def _mirrored(size: int, before: int, after: int, mode: int) -> Array:
 
 
 def space_to_batch(node: Node) -> relax.Expr:
-    """`[N, …spatial, …rest]` -> `[N * prod(block), …(spatial + paddings) / block, …rest]`
-    (`SpaceToBatchND` in tflite/kernels/internal/reference/space_to_batch_nd.h)."""
+    """Converts `[N, …spatial, …rest]` to `[N * prod(block), …(spatial + paddings) / block, …rest]` (`SpaceToBatchND` in
+    tflite/kernels/internal/reference/space_to_batch_nd.h).
+    """
     same_dtype(node)
     shape, block = node.input(0).shape, _block(node)
     paddings = _pairs(node, len(block))
@@ -67,7 +73,7 @@ def space_to_batch(node: Node) -> relax.Expr:
     spatial, rest = padded[1 : 1 + len(block)], list(shape[1 + len(block) :])
     node.require(
         all(size % step == 0 for size, step in zip(spatial, block, strict=True)),
-        f"divides {padded} by {list(block)}",
+        f"cannot divide the padded shape {padded} into blocks of {list(block)}",
     )
     cells = [part for size, step in zip(spatial, block, strict=True) for part in (size // step, step)]
     split = node.emit(relax.op.reshape(x, [shape[0], *cells, *rest]), "cells")
@@ -79,11 +85,15 @@ def space_to_batch(node: Node) -> relax.Expr:
 
 
 def batch_to_space(node: Node) -> relax.Expr:
-    """The inverse, with crops for paddings (`BatchToSpaceND` in reference/batch_to_space_nd.h)."""
+    """Converts the inverse of `space_to_batch`, with crops instead of paddings (`BatchToSpaceND` in
+    reference/batch_to_space_nd.h).
+    """
     same_dtype(node)
     shape, block = node.input(0).shape, _block(node)
     crops, count = _pairs(node, len(block)), math.prod(block)
-    node.require(shape[0] % count == 0, f"makes space of a batch of {shape[0]} by {list(block)}", node.input(0))
+    node.require(
+        shape[0] % count == 0, f"cannot divide a batch of {shape[0]} by blocks of {list(block)}", node.input(0)
+    )
     batch, spatial, rest = shape[0] // count, shape[1 : 1 + len(block)], list(shape[1 + len(block) :])
     split = node.emit(relax.op.reshape(node.expr(0), [*block, batch, *spatial, *rest]), "cells")
     n = len(block)
@@ -99,14 +109,16 @@ def batch_to_space(node: Node) -> relax.Expr:
         return x
     begin = [int(before) for before, _ in crops]
     end = [size - int(after) for size, (_, after) in zip(larger, crops, strict=True)]
-    node.require(all(a < b for a, b in zip(begin, end, strict=True)), f"crops all of {larger}", node.input(2))
+    node.require(
+        all(a < b for a, b in zip(begin, end, strict=True)), f"crops all elements of shape {larger}", node.input(2)
+    )
     return node.emit(relax.op.strided_slice(x, axes=list(range(1, 1 + n)), begin=begin, end=end))
 
 
 def _amounts(node: Node) -> Array:
-    """`[rank, 2]`: before and after each axis."""
+    """Returns the padding before and after each axis, `[rank, 2]`."""
     shape, amounts = node.input(0).shape, node.integers(1)
-    node.require(amounts.shape == (len(shape), 2), f"has paddings of {list(amounts.shape)}", node.input(1))
+    node.require(amounts.shape == (len(shape), 2), f"has paddings of shape {list(amounts.shape)}", node.input(1))
     node.require(bool((amounts >= 0).all()), "has negative paddings", node.input(1))
     node.expect_shape(tuple(size + int(sum(map(int, row))) for size, row in zip(shape, amounts, strict=True)))
     return amounts
@@ -124,14 +136,14 @@ def _zero(node: Node) -> int:
 
 def _block(node: Node) -> list[int]:
     block, shape = [int(step) for step in node.integers(1).reshape(-1)], node.input(0).shape
-    node.require(0 < len(block) < len(shape), f"has {len(block)} block sizes for {list(shape)}", node.input(1))
-    node.require(min(block) >= 1, f"has the block sizes {block}", node.input(1))
+    node.require(0 < len(block) < len(shape), f"has {len(block)} block sizes for shape {list(shape)}", node.input(1))
+    node.require(min(block) >= 1, f"has the block sizes {block}, which must be positive", node.input(1))
     return block
 
 
 def _pairs(node: Node, axes: int) -> Array:
-    """Paddings or crops of the axes after the first."""
+    """Returns the paddings or crops of the axes after the first."""
     pairs = node.integers(2)
-    node.require(pairs.shape == (axes, 2), f"has paddings of {list(pairs.shape)}", node.input(2))
+    node.require(pairs.shape == (axes, 2), f"has paddings of shape {list(pairs.shape)}", node.input(2))
     node.require(bool((pairs >= 0).all() and (pairs < 1 << 24).all()), "has paddings out of range", node.input(2))
     return pairs

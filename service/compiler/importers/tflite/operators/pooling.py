@@ -23,10 +23,11 @@ def max_pool2d(node: Node) -> relax.Var:
 
 
 def _pool(node: Node, make: Callable[..., relax.Call]) -> relax.Var:
-    """The kernels pool stored values and never look at scales. Scales that differ by no more than 1e-6, as converters
-    write them, are the same here; other quantizations than the input's are refused."""
+    """Converts a pooling operator. The kernels pool stored values and ignore scales. Scales that differ by at most
+    1e-6, as converters write them, count as equal; a quantization that differs from the input's is refused.
+    """
     source = node.input(0)
-    node.require(len(source.shape) == 4, f"has an input of {list(source.shape)}, not [N, H, W, C]", source)
+    node.require(len(source.shape) == 4, f"has an input of shape {list(source.shape)}, not [N, H, W, C]", source)
     in_type, out_type = node.in_type(0), node.out_type(node.activation())
     node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
     same_scale = abs(in_type.scale - out_type.scale) <= _SCALE_TOLERANCE

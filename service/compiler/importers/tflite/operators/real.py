@@ -1,9 +1,9 @@
 """Operators on float32 activations, between conversions of a quantized model.
 
-Sums, products and their like round once, as IEEE 754 says, and so they do in LiteRT. Sums of products are float32
-(`qnn.real_matmul`, `qnn.real_conv2d`), and so are functions such as exp (`importers/real.py`); sums of many along other
-axes than the last are taken in float64 and rounded once. LiteRT's own come within a few units in the last place of all.
-Weights are float32, too: those of 8 bits beside real activations are in `hybrid`.
+Sums, products and similar operators round once, as IEEE 754 defines, also in LiteRT. Sums of products are
+float32 (`qnn.real_matmul`, `qnn.real_conv2d`), as are functions such as exp (`importers/real.py`); long sums along
+other axes than the last are computed in float64 and rounded once. LiteRT's results differ from all of these by a few
+units in the last place. Weights are float32, too: 8-bit weights with real activations are in `hybrid`.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.core.arrays import Array
 
-_MOST_NORMALIZED = 4  # dimensions, by L2_NORMALIZATION
-_MOST_ADDED = 1 << 8  # elements of an average: an operator each
+_MOST_NORMALIZED = 4  # dimensions that L2_NORMALIZATION supports
+_MOST_ADDED = 1 << 8  # elements of an average: one operator for each
 Convert = Callable[[Node], relax.Expr]
 Binary = Callable[[relax.Expr, relax.Expr], relax.Call]
 
 
 def binary(make: Binary) -> Convert:
-    """Arithmetic with a fused activation; a scalar operand is repeated as NumPy does."""
+    """Returns the converter of arithmetic with a fused activation; a scalar operand broadcasts as in NumPy."""
 
     def convert(node: Node) -> relax.Expr:
         require_one_dtype(node)
@@ -51,7 +51,7 @@ def binary(make: Binary) -> Convert:
 
 
 def plain(make: Callable[..., relax.Call]) -> Convert:
-    """An operator that Relax has, without options."""
+    """Returns the converter of an operator that Relax has, without options."""
 
     def convert(node: Node) -> relax.Expr:
         require_one_dtype(node)
@@ -84,12 +84,12 @@ def squared_difference(node: Node) -> relax.Expr:
 def leaky_relu(node: Node) -> relax.Expr:
     alpha = float(cast(float, node.option("alpha")))
     if not math.isfinite(alpha):
-        node.unsupported(f"has alpha {alpha}")
+        node.unsupported(f"has alpha {alpha}, which is not finite")
     return node.emit(real.sloped(Real(node.emit, node.expr(0)), relax.const(np.array(alpha, np.float32))))
 
 
 def prelu(node: Node) -> relax.Expr:
-    """The second operand is the slope, and broadcasts."""
+    """Converts PRELU; the second operand is the slope, and broadcasts."""
     require_one_dtype(node)
     return node.emit(real.sloped(Real(node.emit, node.expr(0)), node.expr(1)))
 
@@ -100,8 +100,9 @@ def max_pool2d(node: Node) -> relax.Expr:
 
 
 def average_pool2d(node: Node) -> relax.Expr:
-    """Of the elements that lie in the image (`AveragePool` in tflite/kernels/internal/reference/pooling.h). One large
-    window is a mean."""
+    """Converts AVERAGE_POOL_2D: the average of the elements inside the image (`AveragePool` in
+    tflite/kernels/internal/reference/pooling.h). One large window is converted to a mean.
+    """
     x, size = Real(node.emit, node.expr(0)), (node.int_option("filter_height"), node.int_option("filter_width"))
     is_whole = size == _windowed(node).shape[1:3] and node.int_option("padding") == VALID
     is_mean = is_whole and math.prod(size) > _MOST_ADDED
@@ -111,7 +112,7 @@ def average_pool2d(node: Node) -> relax.Expr:
 
 def _windowed(node: Node) -> Tensor:
     source = node.input(0)
-    node.require(len(source.shape) == 4, f"has an input of {list(source.shape)}, not [N, H, W, C]", source)
+    node.require(len(source.shape) == 4, f"has an input of shape {list(source.shape)}, not [N, H, W, C]", source)
     return source
 
 
@@ -122,20 +123,20 @@ def _windows(node: Node) -> Windows:
     padding = window_padding(node, size, strides, (1, 1))
     _, height, width, _ = source.shape
     fits = size[0] <= height + padding[0] + padding[2] and size[1] <= width + padding[1] + padding[3]
-    node.require(fits, f"has windows of {list(size)} on an image of {height} by {width}", source)
+    node.require(fits, f"has windows of {list(size)}, which do not fit an image of {height} by {width}", source)
     if math.prod(size) > MOST_PLACES:
-        node.unsupported(f"has windows of {math.prod(size)} real values; up to {MOST_PLACES} can be compiled")
+        node.unsupported(f"has windows of {math.prod(size)} real values; at most {MOST_PLACES} can be compiled")
     return Windows((1, 2), size, strides, padding)
 
 
 def resize_bilinear(node: Node) -> relax.Expr:
-    """`[N, H, W, C]` (tflite/kernels/internal/reference/resize_bilinear.h), within rounding."""
+    """Resizes `[N, H, W, C]` (tflite/kernels/internal/reference/resize_bilinear.h), within rounding."""
     shape, size = node.input(0).shape, node.integers(1).reshape(-1).tolist()
-    node.require(len(shape) == 4 and len(size) == 2 and min(size) >= 1, f"resizes {list(shape)} to {size}")
+    node.require(len(shape) == 4 and len(size) == 2 and min(size) >= 1, f"cannot resize shape {list(shape)} to {size}")
     node.expect_shape((shape[0], *size, shape[3]))
     node.reserve(48 * sum(size))
     corners, centers = bool(node.option("align_corners")), bool(node.option("half_pixel_centers"))
-    node.require(not (corners and centers), "has both kinds of corners")
+    node.require(not (corners and centers), "sets both align_corners and half_pixel_centers")
     places_of = PLACES["align_corners" if corners else "half_pixel" if centers else "asymmetric"]
     places = [
         places_of(np.arange(after, dtype=np.float32), np.float32(after) / np.float32(before), before, after)
@@ -145,7 +146,7 @@ def resize_bilinear(node: Node) -> relax.Expr:
 
 
 def function(of: real.Function) -> Convert:
-    """A function of each value."""
+    """Returns the converter of a function of each value."""
 
     def convert(node: Node) -> relax.Expr:
         return node.emit(of(Real(node.emit, node.expr(0))))
@@ -162,17 +163,21 @@ def batch_matmul(node: Node) -> relax.Expr:
 
 
 def softmax(node: Node) -> relax.Expr:
-    """Over the last axis."""
+    """Converts SOFTMAX, over the last axis."""
     beta = float(cast(float, node.option("beta")))
-    node.require(math.isfinite(beta) and beta > 0, f"has beta {beta}")
+    node.require(math.isfinite(beta) and beta > 0, f"has beta {beta}, which must be positive and finite")
     node.require(bool(node.input(0).shape), "has a scalar input", node.input(0))
     return node.emit(real.softmax(Real(node.emit, node.expr(0)), len(node.input(0).shape) - 1, beta))
 
 
 def l2_normalization(node: Node) -> relax.Expr:
-    """Over the last axis; its kernel has an epsilon of its own (tflite/kernels/l2norm.cc)."""
+    """Converts L2_NORMALIZATION, over the last axis; its kernel has a fixed epsilon (tflite/kernels/l2norm.cc)."""
     shape = node.input(0).shape
-    node.require(1 <= len(shape) <= _MOST_NORMALIZED, f"has an input of {list(shape)}", node.input(0))
+    node.require(
+        1 <= len(shape) <= _MOST_NORMALIZED,
+        f"has an input of shape {list(shape)}; it must have 1 to {_MOST_NORMALIZED} dimensions",
+        node.input(0),
+    )
     if node.activation() != "NONE":
         node.unsupported("has a fused activation, which its kernel refuses")
     return node.emit(real.l2_normalize(Real(node.emit, node.expr(0)), epsilon=1e-6))
@@ -191,24 +196,30 @@ def sum_(node: Node) -> relax.Expr:
 def conv2d(node: Node) -> relax.Expr:
     weights, channels = _weights(node), image_channels(node)
     per_group = weights.shape[3] if weights.ndim == 4 else 0
-    node.require(per_group > 0 and channels % per_group == 0, f"has weights of {list(weights.shape)}", node.input(1))
+    node.require(
+        per_group > 0 and channels % per_group == 0,
+        f"has weights of shape {list(weights.shape)} for {channels} channels",
+        node.input(1),
+    )
     return _convolve(node, weights, channels // per_group)
 
 
 def depthwise_conv2d(node: Node) -> relax.Expr:
     weights, channels = _weights(node), image_channels(node)
     fits = weights.ndim == 4 and weights.shape[0] == 1 and weights.shape[3] % channels == 0
-    node.require(fits, f"has weights of {list(weights.shape)}", node.input(1))
+    node.require(fits, f"has weights of shape {list(weights.shape)} for {channels} channels", node.input(1))
     return _convolve(node, output_channels_first(weights), channels)
 
 
 def fully_connected(node: Node) -> relax.Expr:
-    """Rows times constant weights."""
+    """Converts FULLY_CONNECTED: rows times constant weights."""
     weights, shape = _weights(node), node.input(0).shape
-    node.require(weights.ndim == 2, f"has weights of {list(weights.shape)}, not two dimensions", node.input(1))
+    node.require(weights.ndim == 2, f"has weights of shape {list(weights.shape)}, not two dimensions", node.input(1))
     units, depth = weights.shape
     rows = math.prod(shape) // depth
-    node.require(rows * depth == math.prod(shape), f"has an input of {list(shape)} for rows of {depth}")
+    node.require(
+        rows * depth == math.prod(shape), f"has an input of shape {list(shape)}, but its weights have rows of {depth}"
+    )
     keep_dims = bool(node.option("keep_num_dims"))
     x, kept = node.expr(0), (*shape[:-1], units) if keep_dims else (rows, units)
     if len(shape) < 2 or shape[-1] != depth or not keep_dims:
@@ -237,16 +248,16 @@ def _convolve(node: Node, weights: Array, groups: int) -> relax.Expr:
 
 
 def _weights(node: Node) -> Array:
-    """Float32, as they lie in the file."""
+    """Returns float32 weights, as they are in the file."""
     data = node.data(1)
     if data.dtype != np.float32:
-        node.unsupported(f"has weights of {data.dtype}", node.input(1))
+        node.unsupported(f"has weights of {data.dtype}, not float32", node.input(1))
     node.reserve(data.nbytes)
     return data
 
 
 def real_values(node: Node, data: Array, quantization: Quantization) -> Array:
-    """The real values of stored ones, float32."""
+    """Returns the real values of stored values, as float32."""
     node.reserve(4 * data.size)
     along = quantization.axis if quantization.per_axis else None
     shape = [-1 if place == along else 1 for place in range(data.ndim)]

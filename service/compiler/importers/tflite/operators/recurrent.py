@@ -1,4 +1,4 @@
-"""Operators with a memory: UNIDIRECTIONAL_SEQUENCE_LSTM and SVDF, on int8 with 16-bit states."""
+"""Operators with a state: UNIDIRECTIONAL_SEQUENCE_LSTM and SVDF, on int8 with 16-bit states."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from service.compiler.qnn.types import QuantizedType
 from service.core.arrays import Array
 
 _GATES = QuantizedType("int16", (GATE_SCALE,))
-# Places of the inputs (tflite/kernels/lstm_shared.h); each four are the input, forget, cell and output gate's.
+# Positions of the inputs (tflite/kernels/lstm_shared.h); each range of four belongs to the input, forget, cell and
+# output gate.
 _INPUT_WEIGHTS, _RECURRENT_WEIGHTS, _BIASES = range(1, 5), range(5, 9), range(12, 16)
 _PEEPHOLES, _NORMS = range(9, 12), range(20, 24)
 _PROJECTION, _PROJECTION_BIAS, _HIDDEN, _CELL = 16, 17, 18, 19
 _HIDDEN_INTERMEDIATE = 4
-_MOST_STEPS = 256  # each is unrolled, and compiled in a third of a second
+_MOST_STEPS = 256  # each is unrolled, and takes a third of a second to compile
 _TANH = 4  # ActivationFunctionType in schema.fbs
 
 
 def lstm(node: Node) -> relax.Expr:
-    """`[N, T, K]`, or `[T, N, K]` where time is major, -> `[N, T, O]` alike; hidden state `[N, O]` int8 and cell state
-    `[N, C]` int16 are variables (`EvalInteger8x8_16` in tflite/kernels/lstm_eval.cc).
+    """Converts `[N, T, K]`, or `[T, N, K]` if time is major, to `[N, T, O]` or `[T, N, O]`; the hidden state `[N, O]`
+    int8 and the cell state `[N, C]` int16 are variables (`EvalInteger8x8_16` in tflite/kernels/lstm_eval.cc).
 
-    What the input adds to the gates is computed for all steps at once, the rest step by step.
+    The input's contribution to the gates is computed for all steps at once, the rest step by step.
     """
     return _Lstm(node).run()
 
@@ -41,19 +42,22 @@ class _Lstm:
         self.node = node
         for places, what in ((_PEEPHOLES, "peepholes"), (_NORMS, "layer normalization")):
             if any(node.has_input(place) for place in places):
-                node.unsupported(f"has {what}", hint="plain LSTMs, with or without projection, can be compiled")
+                node.unsupported(
+                    f"has {what}, which cannot be compiled",
+                    hint="plain LSTMs, with or without projection, can be compiled",
+                )
         shape = node.input(0).shape
-        node.require(len(shape) == 3, f"has an input of {list(shape)}, not three dimensions", node.input(0))
-        node.require(node.int_option("fused_activation_function") == _TANH, "has another activation than tanh")
+        node.require(len(shape) == 3, f"has an input of shape {list(shape)}, not three dimensions", node.input(0))
+        node.require(node.int_option("fused_activation_function") == _TANH, "has an activation other than tanh")
         self.time_major = bool(node.option("time_major"))
         self.steps, self.batch = shape[:2] if self.time_major else shape[1::-1]
         if self.steps > _MOST_STEPS:
-            node.unsupported(f"has {self.steps} steps; the most are {_MOST_STEPS}", node.input(0))
+            node.unsupported(f"has {self.steps} steps; at most {_MOST_STEPS} can be compiled", node.input(0))
         self.gates = [gate for gate in range(4) if gate or node.has_input(_INPUT_WEIGHTS[0])]
         self.cells = node.input(_INPUT_WEIGHTS[1]).shape[0]
         self.in_type, self.hidden_type, self.cell_type = (node.in_type(place) for place in (0, _HIDDEN, _CELL))
         if integer_bits(self.cell_type) is None:
-            node.unsupported(f"has cells of {self.cell_type}; its kernel takes scales of 2**-15 to 2**-9")
+            node.unsupported(f"has cells of {self.cell_type}; its kernel requires scales of 2**-15 to 2**-9")
 
     def run(self) -> relax.Expr:
         node = self.node
@@ -78,7 +82,7 @@ class _Lstm:
         return self._joined(made)
 
     def _seen(self) -> relax.Expr:
-        """The inputs' contribution to the gates at all steps, biases included: a row for each."""
+        """Returns the inputs' contribution to the gates at all steps, including biases: a row for each."""
         node = self.node
         weights, weight_type = self._stacked(_INPUT_WEIGHTS)
         bias = np.concatenate([self._bias(_BIASES[gate], self.cells) for gate in self.gates])
@@ -96,7 +100,7 @@ class _Lstm:
         return self.node.emit(relax.op.reshape(part, (self.batch, width)), f"seen_{step}")
 
     def _output(self, gates: relax.Expr, cell: relax.Expr, step: int) -> relax.Expr:
-        """The step's output, projected where the operator says so."""
+        """Returns the step's output, projected if the operator says so."""
         node = self.node
         shown_type = self._shown_type()
         shown = node.emit(ops.lstm_output(gates, cell, self.cell_type, shown_type), f"shown_{step}")
@@ -116,30 +120,37 @@ class _Lstm:
         return node.emit(ops.rescale(sums, None, _accumulated(shown_type, weight_type), out_type), f"output_{step}")
 
     def _shown_type(self) -> QuantizedType:
-        """The quantization of logistic(output) * tanh(cell), from an intermediate tensor.
+        """Returns the quantization of logistic(output) * tanh(cell), from an intermediate tensor.
 
-        Before a projection, the kernel takes the zero point with the opposite sign, there and back (measured on LiteRT
-        2.3.0; nothing tells the two apart but saturation).
+        Before a projection, the kernel uses the zero point with the opposite sign, there and back (measured on LiteRT
+        2.3.0; the two only differ in saturation).
         """
         node = self.node
         places = node.operator.intermediates
-        node.require(len(places) > _HIDDEN_INTERMEDIATE, f"has {len(places)} intermediate tensors")
-        node.require(places[_HIDDEN_INTERMEDIATE] >= 0, "lacks its intermediate tensor of the hidden values")
+        node.require(
+            len(places) > _HIDDEN_INTERMEDIATE,
+            f"has {len(places)} intermediate tensors; it needs {_HIDDEN_INTERMEDIATE + 1}",
+        )
+        node.require(places[_HIDDEN_INTERMEDIATE] >= 0, "has no intermediate tensor for the hidden values")
         tensor = node.model.tensors[places[_HIDDEN_INTERMEDIATE]]
         found = node.per_tensor(tensor)
         if not node.has_input(_PROJECTION):
             return found
         if found.zero_point == -128:
-            node.unsupported(f"projects hidden values of {found}, whose zero point is at an end", tensor)
+            node.unsupported(f"projects hidden values of {found}, whose zero point is at the end of its range", tensor)
         return QuantizedType("int8", found.scales, (-found.zero_point,))
 
     def _width(self) -> int:
         return self.node.input(_RECURRENT_WEIGHTS[1]).shape[-1]
 
     def _rows(self, place: int) -> relax.Expr:
-        """A state as `[N, …]`; it may come without the batch."""
+        """Returns a state as `[N, …]`; the file may leave out its batch dimension."""
         tensor, width = self.node.input(place), self._width() if place == _HIDDEN else self.cells
-        self.node.require(math.prod(tensor.shape) == self.batch * width, f"has a state of {list(tensor.shape)}", tensor)
+        self.node.require(
+            math.prod(tensor.shape) == self.batch * width,
+            f"has a state of shape {list(tensor.shape)}, not {[self.batch, width]}",
+            tensor,
+        )
         x = self.node.expr(place)
         shape = (self.batch, width)
         return x if tensor.shape == shape else self.node.emit(relax.op.reshape(x, shape), f"state_{place}")
@@ -157,7 +168,7 @@ class _Lstm:
         return node.emit(relax.op.concat(each, axis=0 if self.time_major else 1))
 
     def _stacked(self, places: Sequence[int]) -> tuple[relax.Expr, QuantizedType]:
-        """The weights of all gates below each other, each gate with its scale."""
+        """Returns the weights of all gates stacked in rows, each gate with its scale."""
         node = self.node
         tensors = [node.input(places[gate]) for gate in self.gates]
         depth = tensors[-1].shape[-1]
@@ -169,8 +180,8 @@ class _Lstm:
 
     def _weight_type(self, tensor: Tensor, shape: tuple[int, ...]) -> QuantizedType:
         node = self.node
-        node.require(tensor.shape == shape, f"has weights of {list(tensor.shape)}, not {list(shape)}", tensor)
-        node.require(tensor.dtype == "int8", f"has weights of {tensor.dtype}", tensor)
+        node.require(tensor.shape == shape, f"has weights of shape {list(tensor.shape)}, not {list(shape)}", tensor)
+        node.require(tensor.dtype == "int8", f"has weights of {tensor.dtype}, not int8", tensor)
         weight_type = node.per_tensor(tensor)
         if weight_type.zero_point:
             node.unsupported(f"has the weights {tensor.label} of {weight_type}, whose zero point is not 0", tensor)
@@ -180,46 +191,57 @@ class _Lstm:
         return _bias(self.node, place, count)
 
     def _clip(self, option: str, quantized: QuantizedType) -> int:
-        """The stored value that bounds a state; 0 for none (`PopulateQuantizedLstmParams8x8_16`)."""
+        """Returns the stored value that bounds a state; 0 for none (`PopulateQuantizedLstmParams8x8_16`)."""
         bound = float(cast(float, self.node.option(option)))
-        self.node.require(math.isfinite(bound) and bound >= 0, f"has {option} {bound}")
+        self.node.require(
+            math.isfinite(bound) and bound >= 0, f"has {option} {bound}, which must be finite and at least 0"
+        )
         most = {"int8": 127, "int16": 32767}[quantized.storage]
         return int(min(np.float32(bound) / np.float32(quantized.scale), np.float32(most)))
 
 
 def _bias(node: Node, place: int, count: int) -> Array:
-    """An int32 bias; zeros where it is left out."""
+    """Returns an int32 bias; zeros if it is left out."""
     if not node.has_input(place):
         return np.zeros(count, np.int32)
     tensor = node.input(place)
-    node.require(tensor.dtype == "int32" and tensor.shape == (count,), f"has a bias of {list(tensor.shape)}", tensor)
+    node.require(
+        tensor.dtype == "int32" and tensor.shape == (count,),
+        f"has a bias of {tensor.dtype} {list(tensor.shape)}, not int32 {[count]}",
+        tensor,
+    )
     return node.data(place)
 
 
 def _accumulated(in_type: QuantizedType, weight_type: QuantizedType) -> QuantizedType:
-    """The type of a product's sums: scales are multiplied in float32, as the kernels' `Prepare` does."""
+    """Returns the type of the sums of products: scales are multiplied in float32, as in the kernels' `Prepare`."""
     scales = tuple(float(np.float32(each) * np.float32(in_type.scale)) for each in weight_type.scales)
     return QuantizedType("int32", scales, (0,) * len(scales), axis=None if weight_type.axis is None else 1)
 
 
-# SVDF: places of the inputs (tflite/kernels/svdf.cc).
+# SVDF: positions of the inputs (tflite/kernels/svdf.cc).
 _FEATURE, _TIME, _UNIT_BIAS, _PAST = 1, 2, 3, 4
 
 
 def svdf(node: Node) -> relax.Expr:
-    """`[N, K]` -> `[N, U]`: each filter's feature of the input joins its past, `[N, F * M]` int16, a variable, and
-    what time weights make of that adds up over the filters of a unit (`EvalIntegerSVDF` in reference/svdf.h). Its
-    activation has to be RELU, for which the kernel does nothing but to saturate (tflite/kernels/svdf.cc)."""
+    """Converts SVDF, `[N, K]` -> `[N, U]`: each filter's feature of the input is appended to its past features, `[N, F
+    * M]` int16, a variable; their weighted sums over time are added over the filters of a unit (`EvalIntegerSVDF` in
+    reference/svdf.h). The activation must be RELU, for which the kernel only saturates (tflite/kernels/svdf.cc).
+    """
     if node.activation() != "RELU":
-        node.unsupported(f"has the fused activation {node.activation()}; its kernel takes RELU")
+        node.unsupported(f"has the fused activation {node.activation()}; its kernel requires RELU")
     in_type, past_type, out_type = node.in_type(0), node.in_type(_PAST), node.out_type()
     batch, depth = _matrix(node, 0)
     filters, feature_depth = _matrix(node, _FEATURE)
     time_filters, memory = _matrix(node, _TIME)
     rank = node.int_option("rank", least=1)
-    node.require(feature_depth == depth and time_filters == filters and filters % rank == 0, "has weights that misfit")
     node.require(
-        (node.input(_FEATURE).dtype, node.input(_TIME).dtype) == ("int8", "int16"), "has weights of other types"
+        feature_depth == depth and time_filters == filters and filters % rank == 0,
+        "has weights whose shapes do not fit its input or its rank",
+    )
+    node.require(
+        (node.input(_FEATURE).dtype, node.input(_TIME).dtype) == ("int8", "int16"),
+        "has weights that are not int8 and int16",
     )
     feature_type, time_type = node.in_type(_FEATURE), node.in_type(_TIME)
     if feature_type.zero_point:
@@ -230,7 +252,11 @@ def svdf(node: Node) -> relax.Expr:
     feature = node.emit(ops.rescale(sums, None, _accumulated(in_type, feature_type), past_type), "features")
     newest = node.emit(relax.op.reshape(feature, (batch, filters, 1)), "newest")
     state = node.input(_PAST)
-    node.require(math.prod(state.shape) == batch * filters * memory, f"has a state of {list(state.shape)}", state)
+    node.require(
+        math.prod(state.shape) == batch * filters * memory,
+        f"has a state of shape {list(state.shape)}, not {[batch, filters * memory]}",
+        state,
+    )
     past = node.emit(relax.op.reshape(node.expr(_PAST), (batch, filters, memory)), "past")
     if memory > 1:
         older = sliced(node, past, [0, 0, 0], [batch, filters, memory - 1], "older")
@@ -244,7 +270,7 @@ def svdf(node: Node) -> relax.Expr:
 
 
 def _shift(node: Node, past: relax.Expr, shape: tuple[int, int, int]) -> None:
-    """The oldest leave, and make room for the next."""
+    """Removes the oldest features, which makes room for the next."""
     batch, filters, memory = shape
     empty = relax.const(np.zeros((batch, filters, 1), np.int16))
     rest = [sliced(node, past, [0, 0, 1], list(shape), "rest")] if memory > 1 else []
@@ -254,5 +280,5 @@ def _shift(node: Node, past: relax.Expr, shape: tuple[int, int, int]) -> None:
 
 def _matrix(node: Node, place: int) -> tuple[int, int]:
     tensor = node.input(place)
-    node.require(len(tensor.shape) == 2, f"has an operand of {list(tensor.shape)}, not a matrix", tensor)
+    node.require(len(tensor.shape) == 2, f"has an operand of shape {list(tensor.shape)}, not a matrix", tensor)
     return tensor.shape[0], tensor.shape[1]

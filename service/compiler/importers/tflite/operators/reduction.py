@@ -1,4 +1,6 @@
-"""Whole axes into one value: MEAN, SUM, REDUCE_MAX, REDUCE_MIN, ARG_MAX, ARG_MIN, L2_NORMALIZATION."""
+"""Operators that reduce whole axes to one value: MEAN, SUM, REDUCE_MAX, REDUCE_MIN, ARG_MAX, ARG_MIN,
+L2_NORMALIZATION.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from service.compiler.qnn import ops
 
 
 def mean(node: Node) -> relax.Expr:
-    """Axes are a constant and may be negative (`ResolveAxis` in tflite/kernels/internal/reference/reduce.h)."""
+    """Converts MEAN; the axes are a constant and may be negative (`ResolveAxis` in
+    tflite/kernels/internal/reference/reduce.h).
+    """
     return _rescaled(node, ops.mean)
 
 
@@ -35,13 +39,13 @@ def reduce_min(node: Node) -> relax.Expr:
 
 
 def reduce_prod(node: Node) -> relax.Expr:
-    """The product of integers that are not quantized, such as sizes."""
+    """Converts REDUCE_PROD: the product of integers that are not quantized, such as sizes."""
     x, axes, keepdims = node.reduced()
     return node.emit(relax.op.prod(x, axis=axes, keepdims=keepdims))
 
 
 def _extreme(node: Node, make: Callable[..., relax.Call]) -> relax.Expr:
-    """The extreme of stored values, in one quantization (`EvalType` in tflite/kernels/reduce.cc)."""
+    """Returns the extreme of stored values, which have one quantization (`EvalType` in tflite/kernels/reduce.cc)."""
     x, axes, keepdims = node.reduced()
     if node.is_quantized:
         node.require_one_type(count=1)
@@ -57,14 +61,16 @@ def arg_min(node: Node) -> relax.Expr:
 
 
 def _place(node: Node, make: Callable[..., relax.Call]) -> relax.Expr:
-    """The first of equals (`ArgMinMax` in reference/arg_min_max.h)."""
+    """Returns the first position of equal extremes (`ArgMinMax` in reference/arg_min_max.h)."""
     axis = node.axis(node.scalar(1), len(node.input(0).shape))
     place = node.emit(make(node.expr(0), axis=axis, keepdims=False), "place")
     return place if node.output.dtype == "int64" else node.emit(relax.op.astype(place, node.output.dtype))
 
 
 def l2_normalization(node: Node) -> relax.Expr:
-    """Over the last axis; the output has scale 1/128 and a zero point in the middle (tflite/kernels/l2norm.cc)."""
+    """Converts L2_NORMALIZATION, over the last axis; the output has scale 1/128 and a zero point in the middle
+    (tflite/kernels/l2norm.cc).
+    """
     if node.activation() != "NONE":
         node.unsupported("has a fused activation, which its kernel refuses")
     return node.emit(ops.l2_normalize(node.expr(0), node.in_type(0), node.out_type()))

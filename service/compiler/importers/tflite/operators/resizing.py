@@ -10,11 +10,12 @@ from service.compiler.qnn import ops
 
 
 def resize_bilinear(node: Node) -> relax.Expr:
-    """`[N, H, W, C]`; the kernels interpolate stored values and never look at scales
-    (`Eval` in tflite/kernels/resize_bilinear.cc)."""
+    """Resizes `[N, H, W, C]`; the kernels interpolate stored values and ignore scales (`Eval` in
+    tflite/kernels/resize_bilinear.cc).
+    """
     same_dtype(node)
     shape, size = node.input(0).shape, node.integers(1).reshape(-1).tolist()
-    node.require(len(shape) == 4 and len(size) == 2 and min(size) >= 1, f"resizes {list(shape)} to {size}")
+    node.require(len(shape) == 4 and len(size) == 2 and min(size) >= 1, f"cannot resize shape {list(shape)} to {size}")
     node.expect_shape((shape[0], *size, shape[3]))
     in_type = node.in_type(0)
     node.reserve(24 * sum(size))

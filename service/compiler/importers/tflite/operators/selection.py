@@ -1,5 +1,6 @@
-"""Operators that pick elements: SLICE, STRIDED_SLICE, GATHER, GATHER_ND, REVERSE_V2; and that repeat them: TILE,
-BROADCAST_TO, RESIZE_NEAREST_NEIGHBOR."""
+"""Operators that select elements (SLICE, STRIDED_SLICE, GATHER, GATHER_ND, REVERSE_V2) or repeat them (TILE,
+BROADCAST_TO, RESIZE_NEAREST_NEIGHBOR).
+"""
 
 from __future__ import annotations
 
@@ -20,15 +21,17 @@ _BYTES = ("int8", "uint8")
 
 
 def slice_(node: Node) -> relax.Expr:
-    """A size of -1 is all the rest (`CalculateOutputShapeVector` in tflite/kernels/slice.cc)."""
+    """Converts SLICE; a size of -1 means all remaining elements (`CalculateOutputShapeVector` in
+    tflite/kernels/slice.cc).
+    """
     same_dtype(node)
     shape = node.input(0).shape
     begin, size = (node.integers(place).reshape(-1).tolist() for place in (1, 2))
-    node.require(len(begin) == len(size) == len(shape), f"slices {list(shape)} at {begin} by {size}")
+    node.require(len(begin) == len(size) == len(shape), f"cannot slice shape {list(shape)} at {begin} by {size}")
     end = [total if count == -1 else first + count for first, count, total in zip(begin, size, shape, strict=True)]
     node.require(
         all(0 <= first <= last <= total for first, last, total in zip(begin, end, shape, strict=True)),
-        f"slices {list(shape)} at {begin} by {size}",
+        f"cannot slice shape {list(shape)} at {begin} by {size}",
     )
     if begin and any(first == last for first, last in zip(begin, end, strict=True)):
         node.unsupported(f"selects an empty range of shape {list(shape)}: {size} at {begin}")
@@ -38,7 +41,7 @@ def slice_(node: Node) -> relax.Expr:
 def sliced(
     node: Node, x: relax.Expr, begin: list[int], end: list[int], part: str = "", tensor: Tensor | None = None
 ) -> relax.Expr:
-    """`x[begin:end]` along every axis; only those are named of which something is left out."""
+    """Returns `x[begin:end]` along every axis; only axes of which something is left out are named."""
     shape = shape_of(x)
     axes = [
         axis for axis, (first, last) in enumerate(zip(begin, end, strict=True)) if (first, last) != (0, shape[axis])
@@ -50,11 +53,12 @@ def sliced(
 
 
 def strided_slice(node: Node) -> relax.Expr:
-    """`StridedSliceContext` in tflite/kernels/strided_slice.cc: masks for open ends, an ellipsis, new axes and axes
-    that vanish."""
+    """Converts STRIDED_SLICE, as `StridedSliceContext` in tflite/kernels/strided_slice.cc: with masks for open ends, an
+    ellipsis, new axes and removed axes.
+    """
     same_dtype(node)
     if node.option("offset"):
-        node.unsupported("takes its ends as offsets")
+        node.unsupported("gives its ends as offsets, which cannot be compiled")
     x, shape = node.expr(0), node.input(0).shape
     axis = 0
     final: list[int] = []
@@ -74,15 +78,17 @@ def strided_slice(node: Node) -> relax.Expr:
 
 
 def _dimensions(node: Node, rank: int) -> list[tuple[slice | None, bool]]:
-    """The slice of each axis, and whether the axis stays; a slice of None for a new axis."""
+    """Returns the slice of each axis, and true if the axis stays; a slice of None for a new axis."""
     begin, end, strides = (node.integers(place).reshape(-1).tolist() for place in (1, 2, 3))
-    node.require(len(begin) == len(end) == len(strides), f"slices from {begin} to {end} by {strides}")
+    node.require(
+        len(begin) == len(end) == len(strides), f"cannot slice from {begin} to {end} by {strides}: their lengths differ"
+    )
     node.require(0 not in strides, "has a stride of 0", node.input(3))
     masks = {name: node.int_option(f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
     bits = {name: [bool(mask >> place & 1) for place in range(len(begin))] for name, mask in masks.items()}
-    node.require(sum(bits["ellipsis"]) <= 1, "has several ellipses")
+    node.require(sum(bits["ellipsis"]) <= 1, "has more than one ellipsis")
     named = sum(not (a or b) for a, b in zip(bits["ellipsis"], bits["new_axis"], strict=True))
-    node.require(named <= rank, f"slices {named} of {rank} axes")
+    node.require(named <= rank, f"slices {named} axes, but its input has {rank}")
     everything = (slice(None), True)
     result: list[tuple[slice | None, bool]] = []
     for place, (first, last, step) in enumerate(zip(begin, end, strides, strict=True)):
@@ -110,20 +116,27 @@ def _range(node: Node, x: relax.Expr, places: range, axis: int) -> relax.Expr:
 
 
 def gather(node: Node) -> relax.Expr:
-    """Indices beyond the ends, at which LiteRT stops, are the ends here (`Gather` in reference/gather.h)."""
+    """Converts GATHER. Indices out of range, at which LiteRT stops, are clamped here (`Gather` in
+    reference/gather.h).
+    """
     _same_type_of_data(node)
     if node.option("batch_dims"):
-        node.unsupported("gathers for each element of a batch")
+        node.unsupported("gathers for each element of a batch (batch_dims), which cannot be compiled")
     shape = node.input(0).shape
     axis = node.axis(node.int_option("axis"), len(shape))
     return node.emit(relax.op.take(node.expr(0), _indices(node), axis=axis, mode="clip"))
 
 
 def gather_nd(node: Node) -> relax.Expr:
-    """Each row of the indices names an element, or a part, of the data (reference/reference_ops.h, GatherNd)."""
+    """Converts GATHER_ND: each row of the indices selects an element, or a part, of the data
+    (reference/reference_ops.h, GatherNd).
+    """
     _same_type_of_data(node)
     shape, indices = node.input(0).shape, node.input(1).shape
-    node.require(bool(indices) and 1 <= indices[-1] <= len(shape), f"gathers {list(indices)} of {list(shape)}")
+    node.require(
+        bool(indices) and 1 <= indices[-1] <= len(shape),
+        f"cannot gather from shape {list(shape)} with indices of shape {list(indices)}",
+    )
     depth = indices[-1]
     leading, rest = shape[:depth], shape[depth:]
     rows = node.emit(relax.op.reshape(node.expr(0), [math.prod(leading), *rest]), "rows")
@@ -139,7 +152,7 @@ def gather_nd(node: Node) -> relax.Expr:
 
 
 def _column(node: Node, axis: int) -> relax.Expr:
-    """Element `axis` of each row of the indices, within its bounds."""
+    """Returns element `axis` of each row of the indices, clamped to the data's size."""
     shape, last = node.input(1).shape, node.input(0).shape[axis] - 1
     rank = len(shape)
     begin, end = [0] * (rank - 1) + [axis], [*shape[:-1], axis + 1]
@@ -151,7 +164,9 @@ def _column(node: Node, axis: int) -> relax.Expr:
 
 def _indices(node: Node) -> relax.Expr:
     tensor = node.input(1)
-    node.require(tensor.dtype in ("int16", "int32", "int64"), f"has indices of {tensor.dtype}", tensor)
+    node.require(
+        tensor.dtype in ("int16", "int32", "int64"), f"has indices of {tensor.dtype}, not int16, int32 or int64", tensor
+    )
     return node.expr(1) if tensor.dtype == "int32" else node.emit(relax.op.astype(node.expr(1), "int32"), "indices")
 
 
@@ -177,9 +192,11 @@ def _reversed(size: int) -> Array:
 def tile(node: Node) -> relax.Expr:
     same_dtype(node)
     shape, times = node.input(0).shape, node.integers(1).reshape(-1).tolist()
-    node.require(len(times) == len(shape) and min(times, default=1) >= 0, f"repeats {list(shape)} {times} times")
+    node.require(
+        len(times) == len(shape) and min(times, default=1) >= 0, f"cannot repeat shape {list(shape)} {times} times"
+    )
     if 0 in times:
-        node.unsupported(f"repeats {list(shape)} {times} times, which leaves no elements")
+        node.unsupported(f"repeats shape {list(shape)} {times} times, which leaves no elements")
     node.expect_shape(tuple(size * count for size, count in zip(shape, times, strict=True)))
     return node.emit(relax.op.tile(node.expr(0), times)) if times else node.expr(0)
 
@@ -189,17 +206,17 @@ def broadcast_to(node: Node) -> relax.Expr:
     shape, target = node.input(0).shape, tuple(node.integers(1).reshape(-1).tolist())
     padded = (1,) * (len(target) - len(shape)) + shape
     fits = len(padded) == len(target) and all(a in (1, b) and b >= 1 for a, b in zip(padded, target, strict=True))
-    node.require(fits, f"broadcasts {list(shape)} to {list(target)}")
+    node.require(fits, f"cannot broadcast shape {list(shape)} to {list(target)}")
     node.expect_shape(target)
     return node.emit(relax.op.broadcast_to(node.expr(0), target))
 
 
 def resize_nearest(node: Node) -> relax.Expr:
-    """`[N, H, W, C]` (`GetNearestNeighbor` in reference/resize_nearest_neighbor.h)."""
+    """Resizes `[N, H, W, C]` (`GetNearestNeighbor` in reference/resize_nearest_neighbor.h)."""
     same_dtype(node)
     tensor, size = node.input(0), node.integers(1).reshape(-1).tolist()
     shape = tensor.shape
-    node.require(len(shape) == 4 and len(size) == 2 and min(size) >= 1, f"resizes {list(shape)} to {size}")
+    node.require(len(shape) == 4 and len(size) == 2 and min(size) >= 1, f"cannot resize shape {list(shape)} to {size}")
     node.expect_shape((shape[0], *size, shape[3]))
     corners, centers = bool(node.option("align_corners")), bool(node.option("half_pixel_centers"))
     places = [
@@ -217,7 +234,7 @@ def resize_nearest(node: Node) -> relax.Expr:
 
 
 def nearest_places(old: int, new: int, *, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """The place of `old` that each of `new` shows, in float32 arithmetic."""
+    """Returns the position in `old` for each position in `new`, in float32 arithmetic."""
     span = (old - 1, new - 1) if align_corners and new > 1 else (old, new)
     scale = np.float32(span[0]) / np.float32(span[1])
     place = (np.arange(new, dtype=np.float32) + np.float32(0.5 if half_pixel_centers else 0)) * scale

@@ -1,7 +1,7 @@
-"""Operators that see the same elements in another shape or order: RESHAPE, SQUEEZE, EXPAND_DIMS, TRANSPOSE,
+"""Operators that keep the elements but change their shape or order: RESHAPE, SQUEEZE, EXPAND_DIMS, TRANSPOSE,
 SPACE_TO_DEPTH, DEPTH_TO_SPACE; and SHAPE, which is a constant.
 
-Their kernels copy bytes and never look at the scales of input and output, so neither is done here.
+Their kernels copy bytes and ignore the scales of input and output, as does this module.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from service.compiler.importers.tflite.operators.common import same_dtype
 
 
 def reshape(node: Node) -> relax.Expr:
-    """The new shape is the second input if it is an int32 vector, else an option; one size may be -1
-    (`GetOutputShape` and `ResizeOutput` in tflite/kernels/reshape.cc)."""
+    """Converts RESHAPE. The new shape is the second input if that is an int32 vector, otherwise an option; one size may
+    be -1 (`GetOutputShape` and `ResizeOutput` in tflite/kernels/reshape.cc).
+    """
     same_dtype(node)
     if node.has_input(1) and len(node.input(1).shape) == 1:
         target = tuple(int(size) for size in node.integers(1))
@@ -26,27 +27,30 @@ def reshape(node: Node) -> relax.Expr:
     total, known = math.prod(node.input(0).shape), math.prod(size for size in target if size != -1)
     node.require(
         target.count(-1) <= 1 and all(size >= -1 for size in target) and known > 0 and total % known == 0,
-        f"makes {list(target)} of {list(node.input(0).shape)}",
+        f"cannot reshape {list(node.input(0).shape)} to {list(target)}",
     )
     shape = tuple(total // known if size == -1 else size for size in target)
-    node.require(math.prod(shape) == total, f"makes {list(target)} of {list(node.input(0).shape)}")
+    node.require(math.prod(shape) == total, f"cannot reshape {list(node.input(0).shape)} to {list(target)}")
     return node.emit(relax.op.reshape(node.expr(0), shape))
 
 
 def _shape_option(node: Node) -> tuple[int, ...]:
     shape = node.option("new_shape")
     assert isinstance(shape, tuple)
-    return () if shape == (0,) else shape  # how old converters wrote a scalar
+    return () if shape == (0,) else shape  # as old converters wrote a scalar
 
 
 def squeeze(node: Node) -> relax.Expr:
-    """Drops the named axes, or every axis of size 1 if none is named (`Prepare` in tflite/kernels/squeeze.cc)."""
+    """Converts SQUEEZE, which removes the named axes, or every axis of size 1 if none is named (`Prepare` in
+    tflite/kernels/squeeze.cc).
+    """
     same_dtype(node)
     shape, named = node.input(0).shape, node.option("squeeze_dims")
     assert isinstance(named, tuple)
     rank = len(shape)
     node.require(
-        all(-rank <= axis < rank and shape[axis] == 1 for axis in named), f"drops {list(named)} of {list(shape)}"
+        all(-rank <= axis < rank and shape[axis] == 1 for axis in named),
+        f"cannot remove the axes {list(named)} of shape {list(shape)}",
     )
     dropped = {axis % rank for axis in named} or {axis for axis in range(rank) if shape[axis] == 1}
     return node.emit(relax.op.reshape(node.expr(0), [size for axis, size in enumerate(shape) if axis not in dropped]))
@@ -60,26 +64,32 @@ def expand_dims(node: Node) -> relax.Expr:
 
 
 def transpose(node: Node) -> relax.Expr:
-    """Negative axes count from the end (`TransposeContext` in tflite/kernels/transpose.cc)."""
+    """Converts TRANSPOSE; negative axes count from the end (`TransposeContext` in tflite/kernels/transpose.cc)."""
     same_dtype(node)
     rank, named = len(node.input(0).shape), node.integers(1).reshape(-1).tolist()
     axes = [node.axis(axis, rank) for axis in named]
-    node.require(sorted(axes) == list(range(rank)), f"permutes {rank} axes by {named}", node.input(1))
+    node.require(sorted(axes) == list(range(rank)), f"cannot permute {rank} axes by {named}", node.input(1))
     return node.emit(relax.op.permute_dims(node.expr(0), axes)) if axes else node.expr(0)
 
 
 def space_to_depth(node: Node) -> relax.Expr:
-    """`[N, H, W, C]` -> `[N, H / B, W / B, B * B * C]` (reference/space_to_depth.h)."""
+    """Converts `[N, H, W, C]` to `[N, H / B, W / B, B * B * C]` (reference/space_to_depth.h)."""
     (batch, height, width, channels), block = _image(node), node.int_option("block_size", least=1)
-    node.require(height % block == 0 and width % block == 0, f"divides {height} x {width} by {block}", node.input(0))
+    node.require(
+        height % block == 0 and width % block == 0,
+        f"cannot divide {height} x {width} by block size {block}",
+        node.input(0),
+    )
     split = [batch, height // block, block, width // block, block, channels]
     return _rearranged(node, split, [batch, height // block, width // block, block * block * channels])
 
 
 def depth_to_space(node: Node) -> relax.Expr:
-    """`[N, H, W, B * B * C]` -> `[N, H * B, W * B, C]` (reference/depth_to_space.h)."""
+    """Converts `[N, H, W, B * B * C]` to `[N, H * B, W * B, C]` (reference/depth_to_space.h)."""
     (batch, height, width, channels), block = _image(node), node.int_option("block_size", least=1)
-    node.require(channels % (block * block) == 0, f"divides {channels} channels by {block} * {block}", node.input(0))
+    node.require(
+        channels % (block * block) == 0, f"cannot divide {channels} channels by {block} * {block}", node.input(0)
+    )
     split = [batch, height, width, block, block, channels // (block * block)]
     return _rearranged(node, split, [batch, height * block, width * block, channels // (block * block)])
 
@@ -87,17 +97,17 @@ def depth_to_space(node: Node) -> relax.Expr:
 def _image(node: Node) -> tuple[int, ...]:
     same_dtype(node)
     tensor = node.input(0)
-    node.require(len(tensor.shape) == 4, f"has an input of {list(tensor.shape)}, not [N, H, W, C]", tensor)
+    node.require(len(tensor.shape) == 4, f"has an input of shape {list(tensor.shape)}, not [N, H, W, C]", tensor)
     return tensor.shape
 
 
 def _rearranged(node: Node, split: list[int], shape: list[int]) -> relax.Expr:
-    """The third and the fourth of six axes change places."""
+    """Reshapes to `split`, exchanges the third and fourth of its six axes, and reshapes to `shape`."""
     cells = node.emit(relax.op.reshape(node.expr(0), split), "cells")
     return node.emit(relax.op.reshape(node.emit(relax.op.permute_dims(cells, [0, 1, 3, 2, 4, 5]), "moved"), shape))
 
 
 def shape(node: Node) -> relax.Expr:
-    """Known before the model runs."""
-    node.require(node.output.dtype in ("int32", "int64"), f"writes {node.output.dtype}")
+    """Converts SHAPE, which is known before the model runs."""
+    node.require(node.output.dtype in ("int32", "int64"), f"writes {node.output.dtype}, not int32 or int64")
     return relax.const(np.array(node.input(0).shape, node.output.dtype), node.output.dtype)

@@ -9,15 +9,16 @@ from tvm import relax
 from service.compiler.importers.tflite.node import Node
 from service.compiler.qnn import ops
 
-# Storage -> the scale and zero point of what the kernels write.
+# Storage -> the scale and zero point that the kernels write.
 _WRITTEN = {"int8": (1 / 256, -128), "uint8": (1 / 256, 0), "int16": (1 / 32768, 0)}
-_TOLERANCE = 0.001  # of the scale
+_TOLERANCE = 0.001  # relative to the scale
 
 
 def softmax(node: Node) -> relax.Var:
-    """Over the last axis. The kernels write probabilities in 1/256, from the smallest stored value upwards, or in
-    1/32768, so the output has to be quantized like that (`SoftmaxPrepare` in tflite/kernels/activations.cc checks it,
-    but for uint8)."""
+    """Converts SOFTMAX, over the last axis. The kernels write probabilities in 1/256, from the smallest stored value
+    upwards, or in 1/32768, so the output must be quantized in this way (`SoftmaxPrepare` in
+    tflite/kernels/activations.cc checks it, except for uint8).
+    """
     in_type, out_type = node.in_type(0), node.out_type()
     node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
     scale, zero_point = _WRITTEN[out_type.storage]
@@ -25,5 +26,5 @@ def softmax(node: Node) -> relax.Var:
         node.unsupported(f"writes {out_type}; its kernel writes scale 1/{round(1 / scale)} and zero point {zero_point}")
     node.require(bool(node.input(0).shape), "has a scalar input", node.input(0))
     beta = float(node.option("beta"))  # type: ignore[arg-type]
-    node.require(math.isfinite(beta) and beta > 0, f"has beta {beta}")
+    node.require(math.isfinite(beta) and beta > 0, f"has beta {beta}, which must be positive and finite")
     return node.emit(ops.softmax(node.expr(0), in_type, out_type, beta=beta))

@@ -21,8 +21,8 @@ from service.compiler.importers.tflite.operators.elementwise import clamped
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics.transposed import Phases
 
-_SHAPE, _SOURCE, _BIAS = 0, 2, 3  # places of the inputs; weights are at 1
-_PARAMETERS = struct.Struct("<iii")  # TfLiteTransposeConvParams: the padding scheme, and strides by columns and rows
+_SHAPE, _SOURCE, _BIAS = 0, 2, 3  # positions of the inputs; weights are at 1
+_PARAMETERS = struct.Struct("<iii")  # TfLiteTransposeConvParams: the padding scheme, and strides of columns and rows
 _SAME_PADDING = 1
 _MAX_ELEMENTS = (1 << 31) - 1
 Pair = tuple[int, int]
@@ -30,9 +30,10 @@ Shape = tuple[int, int, int, int]
 
 
 def transpose_conv(node: Node) -> relax.Var:
-    """Output shape `[N, OH, OW, O]` as an int32 constant, weights `[O, KH, KW, C]`, per axis over 0, the input and
-    maybe a bias. The padding is that of the convolution which makes the input's size of the output's, and there has to
-    be one (`Prepare` in tflite/kernels/transpose_conv.cc)."""
+    """Converts TRANSPOSE_CONV: output shape `[N, OH, OW, O]` as an int32 constant, weights `[O, KH, KW, C]`, per axis
+    over 0, the input and an optional bias. The padding is that of the convolution that computes the input's size from
+    the output's; such a padding must exist (`Prepare` in tflite/kernels/transpose_conv.cc).
+    """
     shape, strides, padding, output_padding = _geometry(node)
     in_type, weight_type = node.in_type(_SOURCE), weights_type(node, channel_axis=0, source=_SOURCE)
     call = ops.conv2d_transpose(
@@ -50,21 +51,28 @@ def transpose_conv(node: Node) -> relax.Var:
 
 
 def real_transpose_conv(node: Node) -> relax.Expr:
-    """The same of float32."""
+    """Converts TRANSPOSE_CONV on float32."""
     shape, strides, padding, _ = _geometry(node)
     return clamped(node, _in_phases(node, _SOURCE, _BIAS, shape, strides, padding[:2]), node.activation())
 
 
 def transpose_conv_with_bias(node: Node) -> relax.Expr:
-    """Input, weights `[O, KH, KW, C]` and bias of float32; sizes are those of its `Prepare`
-    (mediapipe/util/tflite/operations/transpose_conv_bias.cc), whose padding is not TensorFlow's."""
+    """Converts the custom operator; input, weights `[O, KH, KW, C]` and bias are float32. Sizes are computed as in its
+    `Prepare` (mediapipe/util/tflite/operations/transpose_conv_bias.cc), whose padding is not TensorFlow's.
+    """
     source, weights, options = node.input(0), node.input(1), node.operator.custom_options
     for tensor in (source, weights):
-        node.require(len(tensor.shape) == 4, f"has an operand of {list(tensor.shape)}, not four dimensions", tensor)
-    node.require(source.shape[3] == weights.shape[3], f"has {source.shape[3]} channels", weights)
-    node.require(len(options) == _PARAMETERS.size, f"has options of {len(options)} bytes")
+        node.require(
+            len(tensor.shape) == 4, f"has an operand of shape {list(tensor.shape)}, not four dimensions", tensor
+        )
+    node.require(
+        source.shape[3] == weights.shape[3],
+        f"has {source.shape[3]} channels, but its filters have {weights.shape[3]}",
+        weights,
+    )
+    node.require(len(options) == _PARAMETERS.size, f"has options of {len(options)} bytes, not {_PARAMETERS.size}")
     scheme, stride_w, stride_h = _PARAMETERS.unpack(options)
-    node.require(min(stride_h, stride_w) > 0, f"has strides of {stride_h} and {stride_w}")
+    node.require(min(stride_h, stride_w) > 0, f"has the strides {stride_h} and {stride_w}, which must be positive")
     sizes, before = [], []
     for size, extent, stride in zip(source.shape[1:3], weights.shape[1:3], (stride_h, stride_w), strict=True):
         lost = max(0, extent - (size - 1) % stride - 1) if scheme == _SAME_PADDING else 0
@@ -72,15 +80,15 @@ def transpose_conv_with_bias(node: Node) -> relax.Expr:
         before.append(lost // 2)
     shape = (source.shape[0], sizes[0], sizes[1], weights.shape[0])
     if math.prod(shape) > _MAX_ELEMENTS:
-        node.unsupported(f"makes {math.prod(shape)} elements")
+        node.unsupported(f"computes {math.prod(shape)} elements; at most {_MAX_ELEMENTS} can be compiled")
     return _in_phases(node, 0, 2, shape, (stride_h, stride_w), (before[0], before[1]))
 
 
 def _in_phases(node: Node, source: int, bias: int, shape: Shape, strides: Pair, before: Pair) -> relax.Expr:
-    """By the ordinary convolution that computes all phases."""
+    """Computes the result with one ordinary convolution that computes all phases."""
     weights = node.data(1)
     if weights.dtype != np.float32:
-        node.unsupported(f"has weights of {weights.dtype}", node.input(1))
+        node.unsupported(f"has weights of {weights.dtype}, not float32", node.input(1))
     (_, height, width, _), (_, rows, columns, _) = node.input(source).shape, weights.shape
     phases = Phases.around((height, width), (rows, columns), strides, before, (shape[1], shape[2]))
     node.reserve(weights.itemsize * math.prod((*phases.taps, phases.count, shape[3], weights.shape[3])))
@@ -91,20 +99,24 @@ def _in_phases(node: Node, source: int, bias: int, shape: Shape, strides: Pair, 
 
 
 def _geometry(node: Node) -> tuple[Shape, Pair, tuple[int, int, int, int], Pair]:
-    """The output's shape, strides, and padding of the full output and of the output."""
+    """Returns the output's shape, the strides, the padding of the full output, and the output's padding."""
     source, weights = node.input(_SOURCE), node.input(1)
     shape = tuple(int(size) for size in node.integers(_SHAPE).reshape(-1))
     for tensor in (source, weights):
-        node.require(len(tensor.shape) == 4, f"has an operand of {list(tensor.shape)}, not four dimensions", tensor)
+        node.require(
+            len(tensor.shape) == 4, f"has an operand of shape {list(tensor.shape)}, not four dimensions", tensor
+        )
     filters, *kernel, channels = weights.shape
     n, *sizes, source_channels = source.shape
-    node.require(channels == source_channels, f"has {source_channels} channels for filters of {channels}", weights)
+    node.require(
+        channels == source_channels, f"has {source_channels} channels, but its filters have {channels}", weights
+    )
     node.require(
         len(shape) == 4 and min(shape) > 0 and (shape[0], shape[3]) == (n, filters),
-        f"makes {list(shape)} of {n} images by {filters} filters",
+        f"cannot compute shape {list(shape)} from {n} images and {filters} filters",
     )
     if math.prod(shape) > _MAX_ELEMENTS:
-        node.unsupported(f"makes {math.prod(shape)} elements")
+        node.unsupported(f"computes {math.prod(shape)} elements; at most {_MAX_ELEMENTS} can be compiled")
 
     strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
     padding, output_padding = _padding(node, shape[1:3], tuple(sizes), tuple(kernel), strides)
@@ -114,11 +126,14 @@ def _geometry(node: Node) -> tuple[Shape, Pair, tuple[int, int, int, int], Pair]
 def _padding(
     node: Node, target: tuple[int, ...], sizes: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, int]
 ) -> tuple[tuple[int, int, int, int], tuple[int, int]]:
-    """The crop of the full output of `sizes` (top, left, bottom, right) and the padding that give `target`."""
+    """Returns the crop of the full output of `sizes` (top, left, bottom, right) and the padding that give `target`."""
     scheme = node.int_option("padding")
-    node.require(scheme in (SAME, VALID), f"has the padding scheme {scheme}")
+    node.require(scheme in (SAME, VALID), f"has the unknown padding scheme {scheme}")
     made = tuple(output_size(scheme, *axis, 1) for axis in zip(target, kernel, strides, strict=True))
-    node.require(made == sizes, f"makes {list(target)} of {list(sizes)}, but a convolution makes {list(made)} of that")
+    node.require(
+        made == sizes,
+        f"cannot compute sizes {list(target)} from {list(sizes)}: its convolution computes {list(made)} from them",
+    )
     top, left, _, _ = padding_2d(scheme, target, kernel, strides, (1, 1))
     bottom, right = (
         (size - 1) * stride + extent - before - wanted

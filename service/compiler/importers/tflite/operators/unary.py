@@ -1,4 +1,4 @@
-"""Functions of one value: LOGISTIC, TANH, HARD_SWISH, LEAKY_RELU and their like."""
+"""Functions of one value: LOGISTIC, TANH, HARD_SWISH, LEAKY_RELU and similar operators."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from service.compiler.qnn import ops
 
 
 def squashing(name: str) -> Callable[[Node], relax.Var]:
-    """LOGISTIC and TANH: of 16-bit values the kernels write 1/32768 (`SigmoidPrepare` and `TanhPrepare` in
-    tflite/kernels/activations.cc)."""
+    """Returns the converter of LOGISTIC or TANH: for 16-bit values, the kernels write 1/32768 (`SigmoidPrepare` and
+    `TanhPrepare` in tflite/kernels/activations.cc).
+    """
 
     def convert(node: Node) -> relax.Var:
         out_type = node.out_type()
@@ -25,19 +26,19 @@ def squashing(name: str) -> Callable[[Node], relax.Var]:
 
 
 def function(name: str) -> Callable[[Node], relax.Var]:
-    """Makes the converter of a builtin into the function `name` of `qnn.ops.unary`."""
+    """Returns the converter of a builtin to the function `name` of `qnn.ops.unary`."""
     return lambda node: _unary(node, name)
 
 
 def clamp(node: Node) -> relax.Var:
-    """RELU, RELU6, RELU_N1_TO_1, RELU_0_TO_1: a function into a clamped type."""
+    """Converts RELU, RELU6, RELU_N1_TO_1, RELU_0_TO_1 to a function with a clamped output type."""
     return _unary(node, "relu", activation=node.operator.name)
 
 
 def leaky_relu(node: Node) -> relax.Var:
     alpha = float(node.option("alpha"))  # type: ignore[arg-type]
     if not math.isfinite(alpha):
-        node.unsupported(f"has alpha {alpha}")
+        node.unsupported(f"has alpha {alpha}, which is not finite")
     return _unary(node, "leaky_relu", alpha=alpha)
 
 

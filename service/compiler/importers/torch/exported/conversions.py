@@ -1,8 +1,8 @@
-"""Quantizations and dequantizations in one form: one operand, and the type of what is stored.
+"""Quantizations and dequantizations in a common form: one operand, and the type of the stored values.
 
 PyTorch's own are `quantized_decomposed::(de)quantize_per_tensor` and `…_per_channel` (torch/ao/quantization/fx/
 _decomposed.py), torchao's `torchao::(de)quantize_affine` (torchao/quantization/quant_primitives.py). Scales and zero
-points are arguments or constants; a conversion whose are computed, as dynamic quantization has them, stays as it is.
+points are arguments or constants; a conversion that computes them, as in dynamic quantization, is not changed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.errors import InvalidInput, MalformedModel
 
 _STORAGES = ("int8", "uint8", "int16", "int32")
-# By position: what the operators' schemas have after the operand.
+# The operators' parameters after the operand, by position, as in their schemas.
 _PER_TENSOR = ("scale", "zero_point", "quant_min", "quant_max", "dtype")
 _PER_CHANNEL = ("scales", "zero_points", "axis", "quant_min", "quant_max", "dtype")
 _AFFINE = ("block_size", "scale", "zero_point", "dtype", "quant_min", "quant_max")
@@ -27,10 +27,10 @@ Given = dict[str, Any]
 
 
 def typed(program: Program) -> list[Call]:
-    """The calls of `program`, with `QUANTIZE` and `DEQUANTIZE` for all conversions of known types.
+    """Returns the calls of `program`, with `QUANTIZE` and `DEQUANTIZE` for all conversions of known types.
 
     Raises:
-        MalformedModel: a type breaks a rule of quantized types.
+        MalformedModel: a type violates a rule of quantized types.
     """
     return [_typed(program, call) for call in program.calls]
 
@@ -56,7 +56,7 @@ def _typed(program: Program, call: Call) -> Call:
 
 
 def _known(program: Program, call: Call, value: Any) -> Any:
-    """An argument, which may be a constant tensor; as it is if it is computed."""
+    """Returns an argument, which may be a constant tensor; unchanged if it is computed."""
     if not isinstance(value, Operand):
         return value
     tensor = program.constants.get(call.inputs[value.place])
@@ -74,7 +74,7 @@ def _per_channel(given: Given, shape: Sequence[int | None]) -> QuantizedType | N
 
 
 def _affine(given: Given, shape: Sequence[int | None]) -> QuantizedType | None:
-    """Blocks that leave at most one dimension apart, one by one; others are not compiled."""
+    """Returns the type for blocks that divide at most one dimension, into single elements; None for other blocks."""
     scales, points = _numbers(given.get("scale"), float), _numbers(given.get("zero_point", 0), int)
     apart = [axis for axis, (size, block) in enumerate(zip(shape, given["block_size"], strict=True)) if size != block]
     if scales is None or points is None or len(apart) > 1 or any(given["block_size"][axis] != 1 for axis in apart):
@@ -96,7 +96,7 @@ def _bounded(given: Given, scales: list[float], points: list[int], axis: int | N
 
 
 def _numbers(value: Any, kind: Callable[[Any], Any]) -> list[Any] | None:
-    """One number, or those of a constant; None if they are computed."""
+    """Returns one number, or those of a constant; None if they are computed."""
     if isinstance(value, Tensor):
         return [kind(each) for each in value.data.reshape(-1).tolist()] or [kind(0)]
     if value is None:  # no zero point
@@ -105,7 +105,7 @@ def _numbers(value: Any, kind: Callable[[Any], Any]) -> list[Any] | None:
 
 
 def real_values(data: np.ndarray[Any, Any], quantized: QuantizedType) -> np.ndarray[Any, Any]:
-    """The real values of stored constants, float32."""
+    """Returns the real values of stored constants, as float32."""
     shape = [-1 if axis == quantized.axis else 1 for axis in range(data.ndim)]
     scales = np.array(quantized.scales, np.float32).reshape(shape)
     points = np.array(quantized.zero_points, np.int64).reshape(shape)

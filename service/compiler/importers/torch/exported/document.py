@@ -1,4 +1,4 @@
-"""The JSON of an archive, and what its numbers mean (torch/_export/serde/schema.py)."""
+"""The JSON of an archive, and the meaning of its numbers (torch/_export/serde/schema.py)."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ DTYPES: dict[int, str] = {
     12: "bool",
     13: "bfloat16",
 }
-# How JSON, which has no such numbers, has them.
+# Numbers that JSON does not have -> their text in JSON.
 _UNUSUAL = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
 
 
 def load(archive: Archive, record: str) -> dict[str, Any]:
-    """The JSON object in `record`.
+    """Returns the JSON object in `record`.
 
     Raises:
-        MalformedModel: there is none.
+        MalformedModel: the record is not a JSON object.
     """
     data = archive.read(record)
     if len(data) > _LARGEST_BYTES:
-        malformed(f"has {len(data)} bytes of JSON in {shown(record)}")
+        malformed(f"has {len(data)} bytes of JSON in {shown(record)}; the limit is {_LARGEST_BYTES}")
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as exc:
@@ -51,23 +51,23 @@ def load(archive: Archive, record: str) -> dict[str, Any]:
 
 
 def field(value: Any, name: str, kind: type[T]) -> T:
-    """A member that has to be there, and of type `kind`."""
+    """Returns a member that must exist, and have the type `kind`."""
     found = value.get(name) if isinstance(value, dict) else None
     if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
-        malformed(f"lacks the {kind.__name__} {name}")
+        malformed(f"has no {kind.__name__} {name}")
     return found
 
 
 def union(value: Any) -> tuple[str, Any]:
-    """The one member of a union, and its name."""
+    """Returns the only member of a union, and its name."""
     if not isinstance(value, dict) or len(value) != 1:
-        malformed("has a union without a member, or with several")
+        malformed("has a union that does not have exactly one member")
     return next(iter(value.items()))
 
 
 def integer(value: Any) -> int:
     if type(value) is not int or abs(value) >= _LARGEST_INTEGER:
-        malformed("has a value other than an integer of 64 bits where it needs one")
+        malformed("has a value that is not a 64-bit integer")
     return value
 
 
@@ -75,7 +75,7 @@ def real(value: Any) -> float:
     if isinstance(value, str) and value in _UNUSUAL:
         return _UNUSUAL[value]
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e308:
-        malformed("has a value other than a number where it needs one")
+        malformed("has a value that is not a number")
     return float(value)
 
 
@@ -85,7 +85,7 @@ def dtype(value: Any) -> str:
 
 
 def dimension(value: Any) -> int | None:
-    """A size; None for one that is a symbol."""
+    """Returns a size; None if it is a symbol."""
     kind, size = union(value)
     return integer(size) if kind == "as_int" else None
 

@@ -1,9 +1,9 @@
-"""PyTorch's vocabulary for the pass that puts quantized operators between conversions (`importers.qdq`).
+"""PyTorch's vocabulary for the pass that inserts quantized operators between conversions (`importers.qdq`).
 
-A fused operator is called `octet::` instead of `aten::` (`operators.fused`), and has the arguments of the float one.
-Its operands are the stored values, with their types; constant weights keep theirs. What it makes is stored, too, where
-a quantization of one reader stands behind it. Convolutions and linear layers are fused without one as well: their
-products are integers, and their sums the one thing that turns real.
+A fused operator has the prefix `octet::` instead of `aten::` (`operators.fused`), and the arguments of the float
+operator. Its operands are the stored values, with their types; constant weights keep theirs. Its result is stored, too,
+if it is quantized next and nothing else reads it. Convolutions and linear layers are fused even if no quantization
+follows: their products are integers, and only their sums become real values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOVES = frozenset(
         *("slice", "squeeze", "transpose", "unsqueeze", "upsample_nearest2d", "view"),
     )
 )
-# Activations: bounds of their result where the call does not say others, and the names of those that it says.
+# Activations: the bounds of their result if the call gives none, and the names of its arguments that give them.
 _ACTIVATIONS: dict[str, tuple[Bounds, tuple[str, str]]] = {
     "aten::clamp": ((-math.inf, math.inf), ("min", "max")),
     "aten::hardtanh": ((-1.0, 1.0), ("min_val", "max_val")),
@@ -39,7 +39,7 @@ class ProgramGraph(Graph):
     """The program in its present state.
 
     Attributes:
-        constants: by name; rules add some.
+        constants: name -> constant; rules add some.
     """
 
     def __init__(self, program: Program) -> None:
@@ -49,18 +49,22 @@ class ProgramGraph(Graph):
         self.constants = dict(program.constants)
 
     def conversion(self, name: str) -> Call | None:
-        """The dequantization that makes `name`."""
+        """Returns the dequantization that computes `name`; None if there is none."""
         return cast("Call | None", self.made_by(name, DEQUANTIZE))
 
     def stored(self, name: str) -> tuple[str, QuantizedType] | None:
-        """The stored values behind the real ones that `name` is, of one scale, and their type."""
+        """Returns the stored values for the real values `name`, with their type, which has one scale; None if there are
+        none.
+        """
         conversion = self.conversion(name)
         if conversion is None or conversion.quantized is None or not conversion.quantized.is_per_tensor:
             return None
         return conversion.inputs[0], conversion.quantized
 
     def weights(self, name: str) -> str | None:
-        """A constant with the quantization of the weights that `name` is, under a new name."""
+        """Adds a constant with the quantization of the weights `name`, and returns its new name; None if they are not
+        constant.
+        """
         conversion = self.conversion(name)
         tensor = self.constants.get(conversion.inputs[0]) if conversion is not None else None
         if conversion is None or tensor is None or conversion.quantized is None:
@@ -69,7 +73,7 @@ class ProgramGraph(Graph):
         return self._add(name, Tensor(tensor.data, Quantization(of.scales, of.zero_points, of.axis)))
 
     def reals(self, name: str) -> str | None:
-        """A constant of real values, such as a bias, that may be stored in steps; None if it is computed."""
+        """Returns a constant of real values, such as a bias, which may be stored in steps; None if it is computed."""
         if name in self.constants:
             return name
         conversion = self.conversion(name)
@@ -85,16 +89,18 @@ class ProgramGraph(Graph):
 
 
 def fused(program: Program) -> tuple[list[Call], dict[str, Tensor]]:
-    """The calls of `program` with quantized operators where float ones stood between conversions, and its constants
-    with those that this took."""
+    """Returns the calls of `program` with quantized operators instead of float ones between conversions, and its
+    constants, including those that were added for them.
+    """
     graph = ProgramGraph(program)
     calls = fuse(graph, [_told_apart(call) for call in typed(program)], _VOCABULARY)
     return cast("list[Call]", calls), graph.constants
 
 
 def _told_apart(call: Call) -> Call:
-    """Padding with zeros, which are stored exactly, or with elements is `aten::pad` and moves; with another number it
-    is `aten::constant_pad_nd`."""
+    """Distinguishes two kinds of padding: padding with zeros, which are stored exactly, or with elements is `aten::pad`
+    and moves elements; padding with another number is `aten::constant_pad_nd`.
+    """
     if call.op_type == "aten::pad" and _given(call, 2, "mode", "constant") == "constant":
         value = _given(call, 3, "value", 0)
     elif call.op_type == "aten::constant_pad_nd":
@@ -123,7 +129,7 @@ def bounds_of(_: ProgramGraph, activation: Operator, name: str) -> Bounds | None
 
 
 def _given(call: Call, place: int, name: str, default: Any) -> Any:
-    """An argument by its place or name."""
+    """Returns an argument by its position or name."""
     if not name:
         return default
     value = call.arguments[place] if place < len(call.arguments) else call.named.get(name)
@@ -144,7 +150,7 @@ def _octet(call: Operator, inputs: Sequence[str], types: dict[int, QuantizedType
 
 
 def _layer(graph: ProgramGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """x, weights and a bias: convolutions and linear layers."""
+    """Fuses a convolution or a linear layer, with its weights and an optional bias."""
     if len(operator.inputs) not in (2, 3) or cast("Call", operator).arguments[:2] != (Operand(0), Operand(1)):
         return []
     x, weights = graph.stored(operator.inputs[0]), graph.weights(operator.inputs[1])
@@ -156,7 +162,7 @@ def _layer(graph: ProgramGraph, operator: Operator, conversion: Operator | None)
 
 
 def _several(graph: ProgramGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """Any number of operands, all of them stored."""
+    """Fuses an operator with any number of operands, all of them stored."""
     operands = [graph.stored(name) for name in operator.inputs]
     if conversion is None or not operands or None in operands:
         return []
@@ -166,7 +172,7 @@ def _several(graph: ProgramGraph, operator: Operator, conversion: Operator | Non
 
 
 def _pair(graph: ProgramGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """Two tensors, neither of them multiplied before."""
+    """Fuses an operator with two tensors, neither of them multiplied first."""
     call = cast("Call", operator)
     if call.arguments != (Operand(0), Operand(1)) or set(call.named.values()) - {1}:
         return []
@@ -174,14 +180,14 @@ def _pair(graph: ProgramGraph, operator: Operator, conversion: Operator | None) 
 
 
 def _activation(graph: ProgramGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """An activation alone between conversions; its bounds are among those that the pass finds."""
+    """Fuses a single activation between conversions; its bounds are among those that the pass finds."""
     if bounds_of(graph, operator, operator.inputs[0]) is None:
         return []
     return _requantized(graph, operator, conversion)
 
 
 def _conversion(graph: ProgramGraph, operator: Operator, _: Operator | None) -> list[Operator]:
-    """A quantization of what a dequantization made."""
+    """Fuses a quantization of a dequantized value."""
     return _requantized(graph, operator, operator if _is_per_tensor(graph, operator) else None)
 
 

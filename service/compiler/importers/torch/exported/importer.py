@@ -1,4 +1,4 @@
-"""Exported program -> QNN module."""
+"""Converts an exported program to a QNN module."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ At = Callable[[str, str], None]
 
 
 def import_exported(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
-    """The model in a file that `torch.export.save` wrote. Where the program leaves the batch open, it is 1.
+    """Returns the model in a file that `torch.export.save` wrote. If the program leaves the batch size open, it is 1.
 
     Args:
-        at: told of every operator before it is converted, and of the tensor that it computes.
-        shapes: of inputs by name, whose dimensions the program leaves open; "" stands for the only input.
+        at: called with every operator before it is converted, and with the tensor that it computes.
+        shapes: shapes of inputs with open dimensions, by name; "" means the only input.
 
     Raises:
         MalformedModel: the file is not well formed.
-        Unsupported, UnsupportedOperator: it is, but holds what we do not compile.
+        Unsupported, UnsupportedOperator: the file is well formed, but cannot be compiled.
     """
     try:
         return _imported(read_program(Archive(data, in_folder=True)), at, shapes or {})
@@ -68,7 +68,7 @@ def _imported(program: Program, at: At, shapes: Shapes) -> ImportedModel:
 
 
 def _convert(graph: Graph, call: Call, values: dict[str, Any]) -> None:
-    """Adds what `call` computes to `values`."""
+    """Adds the results of `call` to `values`."""
     operands = [values[name] for name in call.inputs]
     for place, quantized in call.types.items():
         if isinstance(operands[place], Value):
@@ -83,7 +83,7 @@ def _convert(graph: Graph, call: Call, values: dict[str, Any]) -> None:
     several = isinstance(result, list | tuple) and len(call.outputs) > 1
     results = list(result) if several else [result] * len(call.outputs)
     if several and len(results) != len(call.outputs):
-        raise MalformedModel(f"{call.label} gives {len(results)} tensors, not {len(call.outputs)}", op=call.label)
+        raise MalformedModel(f"{call.label} returns {len(results)} tensors, not {len(call.outputs)}", op=call.label)
     values |= dict(zip(call.outputs, results, strict=True))
 
 
@@ -110,8 +110,8 @@ def _input_spec(end: End, shapes: Mapping[str, Sequence[int]]) -> TensorSpec:
         raise InvalidInput(f"the input {printable(end.name)} has the shape {list(end.shape)}, not {list(said)}")
     if None in said:
         raise Unsupported(
-            f"the input {printable(end.name)} has the shape {list(end.shape)}: besides the batch, every dimension "
+            f"the input {printable(end.name)} has the shape {list(end.shape)}; every dimension except the batch "
             "needs a number",
-            hint=f"give them: --input-shape {printable(end.name)}=1,…",
+            hint=f"specify them: --input-shape {printable(end.name)}=1,…",
         )
     return spec_of(end.name, Spec(end.dtype, tuple(said)))

@@ -1,7 +1,7 @@
 """Parameters, buffers and constants of an exported program.
 
-Each is a record of elements, strided as the program's JSON says (`PayloadMeta` in torch/_export/serde/schema.py). What
-the archive keeps as a pickle, tensor subclasses and custom objects, is not read.
+Each is a record of elements, with the strides in the program's JSON (`PayloadMeta` in torch/_export/serde/schema.py).
+Tensor subclasses and custom objects, which the archive stores as pickles, are not read.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _GROWTH, _FLOOR_BYTES = 4, 1 << 20
 
 
 class Payloads:
-    """Tensors by the names under which a model's state has them."""
+    """Tensors by their names in the model's state."""
 
     def __init__(self, archive: Archive, model: str) -> None:
         self._archive = archive
         self._entries: dict[str, tuple[str, dict[str, Any]]] = {}
-        # A record may be several tensors; together they are not to be far more than the file.
+        # A record may be used by several tensors; together they must not be much larger than the file.
         self._budget_bytes = _GROWTH * archive.size_bytes + _FLOOR_BYTES
         for folder, kind in (("weights", "weights"), ("constants", "constants")):
             record = f"data/{folder}/{model}_{kind}_config.json"
@@ -35,11 +35,11 @@ class Payloads:
             self._entries |= {name: (f"data/{folder}", entry) for name, entry in config.items()}
 
     def tensor(self, name: str) -> Tensor:
-        """A parameter, buffer or constant.
+        """Returns a parameter, buffer or constant.
 
         Raises:
-            MalformedModel: there is none, or it is no tensor of its record's elements.
-            Unsupported: it is one of a kind that NumPy does not have, or a pickle.
+            MalformedModel: it does not exist, or its elements are not those of its record.
+            Unsupported: NumPy does not have its element type, or it is a pickle.
         """
         try:
             return self._tensor(name)
@@ -54,26 +54,26 @@ class Payloads:
         meta = entry.get("tensor_meta") if isinstance(entry, dict) else None
         if field(entry, "use_pickle", bool) or meta is None:
             raise Unsupported(
-                f"{document.shown(name)} is kept as a pickle, which Octet does not read",
+                f"{document.shown(name)} is stored as a pickle, which Octet does not read",
                 hint="export the model with plain tensors (no tensor subclasses, no custom objects)",
             )
         if field(meta, "layout", int) != _STRIDED:
-            raise Unsupported(f"{document.shown(name)} is a tensor with a layout other than strided")
+            raise Unsupported(f"{document.shown(name)} has a layout that is not strided")
         dtype, size, stride = _described(name, meta)
         data = self._archive.read(f"{folder}/{field(entry, 'path_name', str)}")
         if len(data) % dtype.itemsize:
-            document.malformed(f"has a part of an element of {document.shown(name)}")
+            document.malformed(f"has an incomplete element in {document.shown(name)}")
         offset = document.dimension(field(meta, "storage_offset", dict))
         elements = strided(data, dtype, -1 if offset is None else offset, size, stride)
         self._budget_bytes -= elements.nbytes
         if self._budget_bytes < 0:
-            document.malformed("has constants that add up to far more than the file holds")
+            document.malformed("has constants that add up to far more than the file's size")
         return Tensor(elements)
 
 
 def _described(name: str, meta: Any) -> tuple[np.dtype[Any], list[int | None], list[int | None]]:
     dtype = document.dtype(field(meta, "dtype", int))
     if dtype not in np.sctypeDict:
-        raise Unsupported(f"{document.shown(name)} is a tensor of {dtype}")
+        raise Unsupported(f"{document.shown(name)} is a tensor of {dtype}, which cannot be compiled")
     size, stride = ([document.dimension(each) for each in field(meta, part, list)] for part in ("sizes", "strides"))
     return np.dtype(dtype), size, stride

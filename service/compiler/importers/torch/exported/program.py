@@ -1,4 +1,4 @@
-"""An exported program as plain values: what the file says, checked, and nothing of how it says it."""
+"""An exported program as plain, checked values, independent of the file's layout."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Operand:
 
 @dataclass(frozen=True, eq=False)
 class Call(Operator):
-    """An operator with its arguments as its schema has them: `Operand`s, lists of them, and plain values.
+    """An operator with its arguments as in its schema: `Operand`s, lists of them, and plain values.
 
     Attributes:
         arguments: by position.
         named: by name.
-        types: of those inputs that are stored values, by place.
-        quantized: what a conversion converts to or from, and the type of a fused operator's output; None where that
-            is real.
+        types: position -> type, for inputs that are stored values.
+        quantized: the type that a conversion converts to or from, or the type of a fused operator's output; None if
+            that is real.
     """
 
     arguments: tuple[Any, ...] = ()
@@ -40,7 +40,7 @@ class Call(Operator):
 
 @dataclass(frozen=True)
 class End:
-    """An input of the program: a dimension is None where the program leaves it open."""
+    """An input of the program: a dimension is None if the program leaves it open."""
 
     name: str
     dtype: str
@@ -53,8 +53,8 @@ class Program:
 
     Attributes:
         calls: in an order in which they can be computed.
-        constants: parameters, buffers and constants, by the names that calls have for them.
-        shapes: of tensors, as far as they are known; None for an open dimension.
+        constants: parameters, buffers and constants, by the names that calls use.
+        shapes: the known shapes of tensors; None for an open dimension.
         outputs: names of tensors.
     """
 

@@ -1,4 +1,4 @@
-"""Archive -> `Program` (torch/_export/serde/schema.py, of PyTorch 2.8 and later: schema version 8)."""
+"""Reads an archive into a `Program` (torch/_export/serde/schema.py, of PyTorch 2.8 and later: schema version 8)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _KEYWORD = 2  # `ArgumentKind`
 _TARGET = re.compile(r"torch\.ops\.(\w+)\.(\w+?)(?:\.\w+)?")
 # Calls that compute nothing: checks of shapes, which are known here.
 _CHECKS = ("aten::_assert_tensor_metadata", "aten::_assert_scalar", "aten::sym_constrain_range_for_size")
-# What makes a tensor of a constant.
+# Operators that convert a constant to a tensor.
 _COPIES = ("aten::lift_fresh_copy", "aten::lift_fresh", "aten::detach")
-# Operators that compute nothing either: their result lies where their operand lies.
+# Other operators that compute nothing: their result shares the elements of their operand.
 _VIEWS = frozenset(
     f"aten::{name}"
     for name in (
@@ -43,28 +43,29 @@ _PLAIN: dict[str, Callable[[Any], Any]] = {
     "as_scalar_type": document.dtype,
 }
 _ITEMS: dict[str, Callable[[Any], Any]] = {"as_ints": document.integer, "as_floats": document.real, "as_bools": bool}
-# Where elements lie and in which order is the compiler's to decide.
+# The compiler decides the memory layout of elements.
 _IGNORED = ("as_none", "as_memory_format", "as_layout", "as_device")
 
 
 def read_program(archive: Archive) -> Program:
-    """The one program in `archive`.
+    """Returns the only program in `archive`.
 
     Raises:
         MalformedModel: the archive is damaged.
-        Unsupported: it holds several programs, or one that changes its own state, or subgraphs.
+        Unsupported: the archive contains several programs, or the program changes its own state, or has subgraphs.
     """
     names = [name for name in archive if name.startswith("models/") and name.endswith(".json")]
     if len(names) != 1:
         raise Unsupported(
-            f"the archive holds {len(names)} exported programs", hint="save one program with torch.export.save"
+            f"the archive contains {len(names)} exported programs, not one",
+            hint="save one program with torch.export.save",
         )
     model = names[0].removeprefix("models/").removesuffix(".json")
     whole = document.load(archive, names[0])
     version = field(field(whole, "schema_version", dict), "major", int)
     if version != _SCHEMA:
         raise Unsupported(
-            f"the exported program is of schema {version}, not {_SCHEMA}", hint="use PyTorch 2.8 or later"
+            f"the exported program has schema version {version}, not {_SCHEMA}", hint="use PyTorch 2.8 or later"
         )
     return _Reader(field(whole, "graph_module", dict), Payloads(archive, model)).program()
 
@@ -77,7 +78,7 @@ class _Reader:
         self._constants: dict[str, Tensor] = {}
         self._inputs: list[End] = []
         self._known: set[str] = set()
-        self._renamed: dict[str, str] = {}  # what was changed in place -> what it is now
+        self._renamed: dict[str, str] = {}  # a tensor that was changed in place -> its present name
         self._viewed: set[str] = set()  # tensors that share their elements with others
 
     def program(self) -> Program:
@@ -97,17 +98,20 @@ class _Reader:
             name = field(field(spec, "arg", dict), "name", str)
             self._constants[name] = self._payloads.tensor(field(spec, _STATE[kind], str))
         elif kind != "constant_input":
-            raise Unsupported(f"the exported program takes a {kind}")
+            raise Unsupported(f"the exported program has the unsupported input {kind}")
 
     def _shape(self, name: str) -> tuple[int | None, ...]:
         return tuple(document.dimension(size) for size in field(self._meta.get(name), "sizes", list))
 
     def _output(self, kind: str, spec: Any) -> str:
         if kind != "user_output":
-            raise Unsupported(f"the exported program has a {kind}", hint="call model.eval() before it is exported")
+            raise Unsupported(
+                f"the exported program has the unsupported output {kind}",
+                hint="call model.eval() before it is exported",
+            )
         name = self._now(_tensor_name(field(spec, "arg", dict), "an output"))
         if name not in self._known:
-            document.malformed(f"gives {document.shown(name)}, which nothing computes")
+            document.malformed(f"returns {document.shown(name)}, but no operator computes it")
         return name
 
     # -- operators
@@ -147,14 +151,14 @@ class _Reader:
         return Call(index, op_type, tuple(operands), outputs, {}, arguments=tuple(arguments), named=named)
 
     def _in_place(self, op_type: str, operands: list[str], output: str) -> str:
-        """The operator that leaves its operand as it is; later readers of the operand read the output."""
+        """Returns the operator that does not change its operand; later readers of the operand read the output."""
         if op_type in _VIEWS:
             self._viewed |= {*operands[:1], output}
         if not op_type.endswith("_") or op_type.endswith("__"):
             return op_type
         if operands[:1] and operands[0] in self._viewed:
             raise Unsupported(
-                f"{op_type} changes a tensor that others are views of",
+                f"{op_type} changes a tensor in place that has views",
                 op=op_type,
                 tensor=output,
                 hint="save program.run_decompositions({}), which removes in-place changes",
@@ -184,10 +188,10 @@ class _Reader:
             return [self._part(each, operands) for each in field({kind: value}, kind, list)]
         if kind in ("as_ints", "as_floats", "as_bools"):
             return [_ITEMS[kind](each) for each in field({kind: value}, kind, list)]
-        raise Unsupported(f"the exported program has an operator with an argument {document.shown(kind)}")
+        raise Unsupported(f"the exported program has an operator with an unsupported argument {document.shown(kind)}")
 
     def _part(self, value: Any, operands: list[str]) -> Any:
-        """A name or a number, bare or in a union."""
+        """Returns a name or a number, which may be in a union."""
         if isinstance(value, dict) and "name" in value:
             return self._operand(field(value, "name", str), operands)
         kind, found = union(value)
@@ -198,7 +202,7 @@ class _Reader:
     def _operand(self, name: str, operands: list[str]) -> Operand:
         name = self._now(name)
         if name not in self._known:
-            document.malformed(f"reads {document.shown(name)} before anything computes it")
+            document.malformed(f"reads {document.shown(name)} before any operator computes it")
         operands.append(name)
         if len(operands) > _MOST_OPERANDS:
             document.malformed(f"has an operator with more than {_MOST_OPERANDS} operands")
@@ -206,7 +210,9 @@ class _Reader:
 
 
 def _op_type(target: str) -> str:
-    """`torch.ops.aten.conv2d.default` -> `aten::conv2d`; `_operator.mul` -> `aten::mul`, of integers."""
+    """Returns the operator's name: `torch.ops.aten.conv2d.default` -> `aten::conv2d`; `_operator.mul` -> `aten::mul`,
+    of integers.
+    """
     if target.startswith("_operator."):
         return f"aten::{target.removeprefix('_operator.')}"
     match = _TARGET.fullmatch(target)
@@ -214,14 +220,14 @@ def _op_type(target: str) -> str:
 
 
 def _names(kind: str, value: Any) -> list[str]:
-    """The names that an output of an operator has."""
+    """Returns the names of an operator's output."""
     if kind == "as_tensor":
         return [field(value, "name", str)]
     if kind == "as_tensors":
         return [field(each, "name", str) for each in field({kind: value}, kind, list)]
     if kind in ("as_sym_int", "as_sym_bool", "as_sym_float"):
         return [field(value, "as_name", str)]
-    raise Unsupported(f"the exported program has an operator that returns a {document.shown(kind)}")
+    raise Unsupported(f"the exported program has an operator with an unsupported result {document.shown(kind)}")
 
 
 def _tensor_name(argument: Any, what: str) -> str:

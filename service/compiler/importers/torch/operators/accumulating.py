@@ -31,7 +31,9 @@ def _linear(node: Node, x: Any, parameters: Any, scale: Any, zero_point: Any, *,
 
 
 def convolved(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None) -> Value:
-    """The convolution of `[N, C, H, W]`, or of `[N, C, L]` by a kernel of one row; real values without `out_type`."""
+    """Returns the convolution of `[N, C, H, W]`, or of `[N, C, L]` with a kernel of one row; real values without
+    `out_type`.
+    """
     image, in_type = node.activation(x)
     if len(image.shape) == 3 and layer.weight.data.shape[2] == 1:
         batch, channels, length = image.shape
@@ -62,7 +64,7 @@ def convolved(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None)
 def transposed(
     node: Node, x: Any, layer: Packed, output_padding: tuple[int, int], out_type: QuantizedType | None
 ) -> Value:
-    """The transposed convolution of `[N, C, H, W]`, without groups; real values without `out_type`."""
+    """Returns the transposed convolution of `[N, C, H, W]`, without groups; real values without `out_type`."""
     image, in_type = node.activation(x, rank=4)
     weight_type, (down, right) = type_of_weights(node, layer), layer.padding
 
@@ -83,10 +85,10 @@ def transposed(
 
 
 def multiplied(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None) -> Value:
-    """Rows `[…, K]` times the transposed weights; real values without `out_type`."""
+    """Returns rows `[…, K]` times the transposed weights; real values without `out_type`."""
     x, in_type = node.activation(x)
     weight_type = type_of_weights(node, layer)
-    node.require(len(x.shape) > 0, "works on a scalar")
+    node.require(len(x.shape) > 0, "has a scalar operand")
     *rows, depth = x.shape
     matrix = x.expr if len(rows) == 1 else node.emit(relax.op.reshape(x.expr, [int(np.prod(rows)), depth]), "rows")
     weights = relax.const(np.ascontiguousarray(layer.weight.data))
@@ -100,7 +102,7 @@ def multiplied(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None
 def _finished(
     node: Node, accumulators: relax.Expr, layer: Packed, in_type: QuantizedType, out_type: QuantizedType | None
 ) -> relax.Expr:
-    """The bias is added in real values on the way, as PyTorch's engines do."""
+    """Returns the result of a layer. The bias is added in real values, as PyTorch's engines do."""
     bias = None if layer.bias is None else relax.const(np.ascontiguousarray(layer.bias))
     sums = node.emit(accumulators, "accumulators")
     if out_type is not None:
@@ -111,7 +113,7 @@ def _finished(
 
 def packed_layer(node: Node, parameters: Any, rank: int) -> Packed:
     if not isinstance(parameters, Packed) or parameters.weight.data.ndim != rank:
-        node.unsupported("has no packed weights of its own kind")
+        node.unsupported("has no packed weights of the right kind")
     return parameters
 
 
@@ -125,7 +127,7 @@ def _out_type(node: Node, in_type: QuantizedType, scale: Any, zero_point: Any, r
     if not relu:
         return out_type
     if out_type.zero_point >= out_type.max:
-        node.unsupported("leaves its output only one value")
+        node.unsupported("has an output that can only have one value")
     return replace(out_type, storage_min=out_type.zero_point)
 
 

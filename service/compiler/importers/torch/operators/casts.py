@@ -1,4 +1,4 @@
-"""Between real and quantized values, and between types."""
+"""Conversions between real and quantized values, and between types."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _dequantize(node: Node, input: Any) -> Any:
 
 
 def _quantize(node: Node, input: Any, *, out_type: QuantizedType) -> Value:
-    """A conversion of an exported program."""
+    """Converts the quantization of an exported program."""
     x = node.tensor(input)
     node.require(x.quantized is None and x.dtype == "float32", f"quantizes {x.dtype}, not float32")
     if out_type.storage not in STORAGES.values() or not out_type.is_per_tensor:
@@ -41,16 +41,16 @@ def _quantize(node: Node, input: Any, *, out_type: QuantizedType) -> Value:
 
 
 def _dequantize_as(node: Node, input: Any, *, out_type: QuantizedType, clamp: Any) -> Any:
-    if isinstance(input, Tensor):  # of weights that no quantized operator takes
+    if isinstance(input, Tensor):  # weights that no quantized operator uses
         stored = node.emit(relax.const(np.ascontiguousarray(input.data), input.data.dtype.name), "stored")
         return node.value(ops.dequantize(stored, out_type), None)
     x = node.tensor(input)
-    node.require(x.dtype == out_type.dtype, f"says that {x.dtype} is {out_type.dtype}")
+    node.require(x.dtype == out_type.dtype, f"dequantizes {x.dtype} as {out_type.dtype}")
     return node.value(ops.dequantize(x.expr, out_type), None)
 
 
 def _to(node: Node, self: Any, *options: Any) -> Value:
-    """`Tensor.to` a dtype, a device and perhaps a dtype, or another tensor's."""
+    """Converts `Tensor.to` with a dtype, a device and an optional dtype, or another tensor."""
     x = node.tensor(self)
     wanted: str | None
     match options:
@@ -61,11 +61,11 @@ def _to(node: Node, self: Any, *options: Any) -> Value:
         case (str() | None, None, *_):
             return x
         case _:
-            node.unsupported("converts to what is neither a dtype nor a device")
+            node.unsupported("has an argument that is neither a dtype nor a device")
     if wanted == x.dtype:
         return x
     if x.quantized is not None or wanted != "float32":
-        node.unsupported(f"converts {x.dtype} to another type than float32")
+        node.unsupported(f"converts {x.dtype} to a type other than float32")
     return node.value(relax.op.astype(x.expr, wanted), None)
 
 

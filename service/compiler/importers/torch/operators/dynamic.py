@@ -1,4 +1,4 @@
-"""Linear layers whose activations are quantized as they come (`torch.ao.quantization.quantize_dynamic`)."""
+"""Linear layers whose activations are quantized at run time (`torch.ao.quantization.quantize_dynamic`)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.ops.dynamic import DENSE, FACTOR, SCALE, ZERO_POINT
 from service.compiler.qnn.types import QuantizedType
 
-_STORED = QuantizedType("int8", (1.0,), (0,))  # its scale and zero point come later
+_STORED = QuantizedType("int8", (1.0,), (0,))  # the scale and zero point are computed at run time
 
 
 def _linear_dynamic(node: Node, X: Any, W_prepack: Any, reduce_range: Any = False) -> Value:
     layer, reduced = packed_layer(node, W_prepack, rank=2), node.flag(reduce_range)
     x = node.real_tensor(X).expr
     shape, (units, depth) = shape_of(x), layer.weight.data.shape
-    node.require(len(shape) >= 2 and shape[-1] == depth, f"multiplies {list(shape)} by {[units, depth]}")
+    node.require(
+        len(shape) >= 2 and shape[-1] == depth, f"cannot multiply shape {list(shape)} by weights {[units, depth]}"
+    )
     if shape[0] == 1:
         return node.value(_scaled(node, x, layer, reduced=reduced), None)
-    sample = node.emit(relax.op.reshape(x, (1, *shape)), "sample")  # of one range, however many it has within
+    sample = node.emit(relax.op.reshape(x, (1, *shape)), "sample")  # one range, whatever the shape within it
     return node.value(
         relax.op.reshape(node.emit(_scaled(node, sample, layer, reduced=reduced)), (*shape[:-1], units)), None
     )
@@ -39,7 +41,9 @@ def _linear_relu_dynamic(node: Node, X: Any, W_prepack: Any, reduce_range: Any =
 
 
 def _scaled(node: Node, x: relax.Expr, layer: Packed, *, reduced: bool) -> relax.Expr:
-    """The rows `[1, …, K]` of a sample times the transposed weights, of one range for all of them: `[1, …, O]`."""
+    """Returns the rows `[1, …, K]` of a sample times the transposed weights, with one range for all rows: `[1, …,
+    O]`.
+    """
     kind = type_of_weights(node, layer)
     if any(kind.zero_points):
         node.unsupported(f"has weights of {kind}, whose zero point is not 0")
@@ -61,8 +65,9 @@ def _scaled(node: Node, x: relax.Expr, layer: Packed, *, reduced: bool) -> relax
 
 
 def _sums(node: Node, stored: relax.Var, layer: Packed) -> relax.Expr:
-    """Of products of stored values; rows of more than two dimensions are the pixels of an image, so that the samples
-    keep an axis of their own."""
+    """Returns the sums of products of stored values; if the rows have more than two dimensions, they become the pixels
+    of an image, so that the samples keep a separate axis.
+    """
     shape, (units, depth) = shape_of(stored), layer.weight.data.shape
     weights = np.ascontiguousarray(layer.weight.data)
     if len(shape) == 2:

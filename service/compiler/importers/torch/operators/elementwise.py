@@ -1,4 +1,4 @@
-"""Arithmetic element by element, and activations that clamp."""
+"""Elementwise arithmetic, and activations that clamp."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ Stored = npt.NDArray[np.int64]
 
 
 def _binary(operator: Binary, of_number: OfNumber, *, relu: bool = False) -> Callable[..., Value]:
-    """`quantized::add` and `quantized::mul`: of two tensors; or of a tensor and a number, in either order, whose result
-    has a type of its own."""
+    """Returns the rule of `quantized::add` or `quantized::mul`: for two tensors; or for a tensor and a number, in
+    either order, whose result has a separate type.
+    """
 
     def convert(node: Node, qa: Any, qb: Any, scale: Any = None, zero_point: Any = None) -> Value:
         if _is_number(qa) or _is_number(qb):
             if scale is not None:
-                node.unsupported("has a number for an operand, and a scale of the result")
+                node.unsupported("has a number as an operand, and a scale for the result")
             tensor, number = (qb, qa) if _is_number(qa) else (qa, qb)
             return of_number(node, tensor, node.real(number), relu)
         (lhs, lhs_type), (rhs, rhs_type) = node.activation(qa), node.activation(qb)
         if scale is None or zero_point is None:
-            node.unsupported("adds or multiplies two tensors without a scale of the result")
+            node.unsupported("adds or multiplies two tensors without a scale for the result")
         if lhs_type.storage != rhs_type.storage:
-            node.unsupported("has operands of different storage")
+            node.unsupported("has operands of different storage types")
         out_type = node.per_tensor(lhs_type.storage, scale, zero_point)
         out_type = _bounded(node, out_type, out_type.zero_point) if relu else out_type
         return node.value(operator(lhs.expr, rhs.expr, lhs_type, rhs_type, out_type), out_type)
@@ -57,8 +58,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _times_number(node: Node, value: Any, number: float, relu: bool) -> Value:
-    """`_mul_scalar_out` (aten/src/ATen/native/quantized/cpu/BinaryOps.cpp): stored values stay, and their scale is
-    multiplied. A negative number mirrors them within their range; of zero, all are 0 of the scale 1."""
+    """Converts `_mul_scalar_out` (aten/src/ATen/native/quantized/cpu/BinaryOps.cpp): stored values stay, and their
+    scale is multiplied. A negative number mirrors them within their range; if the number is zero, all become 0 with the
+    scale 1.
+    """
     x, in_type = node.activation(value)
     low, high = STORAGE_RANGES[in_type.storage]
     stored = np.arange(low, high + 1)
@@ -74,8 +77,9 @@ def _times_number(node: Node, value: Any, number: float, relu: bool) -> Value:
 
 
 def _plus_number(node: Node, value: Any, number: float, relu: bool) -> Value:
-    """`_add_scalar_out` (BinaryOps.cpp): the number, in steps, moves the zero point. One that would leave the storage's
-    range stays at its end, and the steps become wider (`qadd_scalar_kernel`, QuantizedOpKernels.cpp)."""
+    """Converts `_add_scalar_out` (BinaryOps.cpp): the number, in steps, moves the zero point. A zero point that would
+    leave the storage range stays at its end, and the steps become wider (`qadd_scalar_kernel`, QuantizedOpKernels.cpp).
+    """
     x, in_type = node.activation(value)
     low, high = STORAGE_RANGES[in_type.storage]
     stored = np.arange(low, high + 1)
@@ -99,13 +103,13 @@ def _exact_scale(x: Value, quantized: QuantizedType) -> float:
 
 
 def _looked_up(node: Node, x: Value, in_type: QuantizedType, stored: Stored, scale: float, point: int) -> Value:
-    """The value of `stored` for each of the 256 values that `x` may have."""
+    """Returns the value of `stored` for each of the 256 values that `x` may have."""
     out_type = node.per_tensor(in_type.storage, scale, point)
     return Value(node.emit(ops.table(x.expr, in_type, out_type, stored.tolist())), out_type, scale)
 
 
 def _clamped(node: Node, value: Any, low: float | None, high: float | None) -> Value:
-    """ATen clamps stored values between the quantized bounds (`qrelu_kernel`, `qclamp_kernel`)."""
+    """Clamps stored values between the quantized bounds, as ATen does (`qrelu_kernel`, `qclamp_kernel`)."""
     x, in_type = node.activation(value)
     unbounded = -math.inf if low is None else low, math.inf if high is None else high
     out_type = bounded(node, in_type, *unbounded)
@@ -115,13 +119,15 @@ def _clamped(node: Node, value: Any, low: float | None, high: float | None) -> V
 
 
 def bounded(node: Node, quantized: QuantizedType, low: float, high: float) -> QuantizedType:
-    """`quantized` with real bounds, which may be infinite."""
+    """Returns `quantized` with real bounds, which may be infinite."""
     stored = [None if math.isinf(bound) else _quantized(bound, quantized) for bound in (low, high)]
     return _bounded(node, quantized, *stored)
 
 
 def _quantized(real: float, quantized: QuantizedType) -> int:
-    """`quantize_val` (AffineQuantizerBase.cpp) before it saturates; with float32's reciprocal, halves to even."""
+    """Returns `quantize_val` (AffineQuantizerBase.cpp) before it saturates; with float32's reciprocal, halves rounded
+    to even.
+    """
     with np.errstate(over="ignore"):
         ratio = np.float32(real) * (np.float32(1) / np.float32(quantized.scale))
     return quantized.zero_point + int(np.rint(np.clip(ratio, -(2.0**31), 2.0**31)))
@@ -131,7 +137,7 @@ def _bounded(node: Node, quantized: QuantizedType, low: int | None, high: int | 
     least = quantized.min if low is None else max(low, quantized.min)
     most = quantized.max if high is None else min(high, quantized.max)
     if least >= most:  # a type has at least two values (as in MLIR)
-        node.unsupported(f"leaves its output only the value {least}")
+        node.unsupported(f"has an output that can only be {least}")
     return replace(quantized, storage_min=least, storage_max=most)
 
 

@@ -13,7 +13,7 @@ from service.compiler.qnn import ops
 def _applied(
     node: Node, function: str, value: Any, scale: Any = None, zero_point: Any = None, **attrs: float | bool
 ) -> Value:
-    """Without a scale, the output has the operand's type."""
+    """Converts a function; without a scale, the output has the operand's type."""
     x, in_type = node.activation(value)
     given = (in_type.scale, in_type.zero_point) if scale is None else (scale, zero_point)
     out_type = node.per_tensor(in_type.storage, *given)
@@ -21,7 +21,7 @@ def _applied(
 
 
 def _with_range(function: str, scale: float, zero_points: dict[str, int]) -> Callable[..., Value]:
-    """A function whose output type ATen fixes by the function's range."""
+    """Returns the rule of a function whose output type ATen fixes, by the function's range."""
 
     def convert(node: Node, input: Any) -> Value:
         _, in_type = node.activation(input)
@@ -58,7 +58,7 @@ def _elu(
     input_scale: Any = 1,
 ) -> Value:
     if {node.real(alpha), node.real(scale), node.real(input_scale)} != {1.0}:
-        node.unsupported("scales its exponential")
+        node.unsupported("has scales other than 1")
     return _applied(node, "elu", qx, output_scale, output_zero_point)
 
 

@@ -1,7 +1,7 @@
-"""Operators of an exported program between its conversions (`exported.fusing`): the arguments are those of the float
-operators, activations are stored values, and the output has a type of its own.
+"""Fused operators of an exported program (`exported.fusing`): the arguments are those of the float operators,
+activations are stored values, and the output has a separate type.
 
-`clamp` holds the real bounds of the activations behind the operator.
+`clamp` contains the real bounds of the activations that follow the operator.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _conv2d(
     clamp: Clamp,
 ) -> Value:
     if isinstance(padding, str):
-        node.unsupported(f"gives its padding by name, {padding[:20]!a}, and not in numbers")
+        node.unsupported(f"has padding {padding[:20]!a}; only numbers can be compiled")
     spread = (node.pair(stride, 1), node.pair(padding, 0), node.pair(dilation, 1))
     layer = packed.conv2d(weight, bias, *spread, node.integer(groups, 1))
     return accumulating.convolved(node, input, layer, _bounded(node, out_type, clamp))
@@ -58,11 +58,13 @@ def _conv1d(
     out_type: QuantizedType | None,
     clamp: Clamp,
 ) -> Value:
-    """A convolution of images of one row."""
+    """Converts a convolution of images with one row."""
     if isinstance(padding, str):
-        node.unsupported(f"gives its padding by name, {padding[:20]!a}, and not in numbers")
+        node.unsupported(f"has padding {padding[:20]!a}; only numbers can be compiled")
     (along,), (around,), (apart,) = (node.sizes(each) for each in (stride, padding, dilation))
-    node.require(isinstance(weight, Tensor) and weight.data.ndim == 3, "has weights of another shape")
+    node.require(
+        isinstance(weight, Tensor) and weight.data.ndim == 3, "has weights that are not constants with 3 dimensions"
+    )
     rows = Tensor(weight.data[:, :, None], weight.quantization)
     layer = packed.conv2d(rows, bias, (1, along), (0, around), (1, apart), node.integer(groups, 1))
     return accumulating.convolved(node, input, layer, _bounded(node, out_type, clamp))
@@ -82,15 +84,18 @@ def _conv_transpose2d(
     out_type: QuantizedType | None,
     clamp: Clamp,
 ) -> Value:
-    """Weights are `[C, O, KH, KW]`, with a scale for each of O. Strides are up to the kernel, so that the filters of
-    all phases are few times the file's."""
+    """Converts a transposed convolution; weights are `[C, O, KH, KW]`, with a scale for each of O. Strides are limited
+    to the kernel's size, so that the filters of all phases are not much larger than the file's.
+    """
     steps, around, more = node.pair(stride, 1), node.pair(padding, 0), node.pair(output_padding, 0)
     if node.integer(groups, 1) != 1 or node.pair(dilation, 1) != (1, 1):
-        node.unsupported("is a transposed convolution in groups, or with dilation")
-    node.require(isinstance(weight, Tensor) and weight.data.ndim == 4, "has weights of another shape")
+        node.unsupported("is a transposed convolution with groups or dilation")
+    node.require(
+        isinstance(weight, Tensor) and weight.data.ndim == 4, "has weights that are not constants with 4 dimensions"
+    )
     kernel, of = weight.data.shape[2:], weight.quantization
     if any(step > size for step, size in zip(steps, kernel, strict=True)):
-        node.unsupported(f"has strides of {list(steps)} beyond its kernel of {list(kernel)}")
+        node.unsupported(f"has strides {list(steps)}, which are larger than its kernel {list(kernel)}")
     node.require(
         more[0] < steps[0] and more[1] < steps[1], f"has output padding {list(more)} for strides {list(steps)}"
     )
@@ -137,7 +142,7 @@ def _elu(
     clamp: Clamp,
 ) -> Value:
     if {node.real(each) for each in (alpha, scale, input_scale)} != {1.0}:
-        node.unsupported("scales its exponential")
+        node.unsupported("has scales other than 1")
     return _applied(node, "elu", input, out_type, clamp)
 
 
@@ -187,7 +192,7 @@ def _avg_pool2d(node: Node, input: Any, *window: Any, out_type: QuantizedType, c
 
 
 def _bounded(node: Node, out_type: Any, clamp: Clamp) -> Any:
-    """The output's type with the activation's bounds as its own; None where it is real."""
+    """Returns the output's type with the activation's bounds; None if the output is real."""
     return None if out_type is None else bounded(node, out_type, *clamp)
 
 

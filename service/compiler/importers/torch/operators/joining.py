@@ -1,4 +1,4 @@
-"""Several tensors into one."""
+"""Operators that join tensors."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from service.compiler.qnn import ops
 
 
 def _cat(node: Node, qx: Any, dim: Any = 0, scale: Any = None, zero_point: Any = None) -> Value:
-    """`quantized::cat`; `aten::cat` leaves out the output's scale and zero point, which are then the first part's
-    (`cat_quantized_cpu` in qconcat.cpp)."""
+    """Converts `quantized::cat`; `aten::cat` leaves out the output's scale and zero point, which are then those of the
+    first part (`cat_quantized_cpu` in qconcat.cpp).
+    """
     if not isinstance(qx, list | tuple) or not qx:
         node.unsupported("joins something other than a list of tensors")
     parts = [node.activation(part) for part in qx]
     types = [quantized for _, quantized in parts]
     if len({quantized.storage for quantized in types}) > 1:
-        node.unsupported("joins tensors of different storage")
+        node.unsupported("joins tensors of different storage types")
     first = types[0]
     given = (first.scale, first.zero_point) if scale is None else (scale, zero_point)
     out_type = node.per_tensor(first.storage, *given)

@@ -1,6 +1,6 @@
-"""Layers of real values, as timm and transformers leave them between quantized ones: normalizations, activations,
-products, embeddings and attention. In float32 (`importers/real.py`); PyTorch's are within a few units in the last
-place.
+"""Layers on real values, which timm and transformers leave between quantized layers: normalizations, activations,
+products, embeddings and attention. They are computed in float32 (`importers/real.py`); PyTorch's results differ by a
+few units in the last place.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ _LARGEST_MASK = 1 << 24
 
 
 def operand(node: Node, value: Any) -> relax.Expr:
-    """A tensor of real values, computed or constant, or a number."""
+    """Returns a tensor of real values, computed or constant, or a number."""
     if isinstance(value, Tensor):
-        node.require(value.quantization is None and value.data.dtype == np.float32, "has a constant of another type")
+        node.require(
+            value.quantization is None and value.data.dtype == np.float32, "has a constant that is not float32"
+        )
         return relax.const(np.ascontiguousarray(value.data))
     if isinstance(value, int | float):
         return relax.const(np.array(node.real(value), np.float32), "float32")
@@ -36,7 +38,7 @@ def operand(node: Node, value: Any) -> relax.Expr:
 
 
 def _function(of: real.Function) -> Callable[..., Value]:
-    """A function of one operand."""
+    """Returns the rule of a function of one operand."""
 
     def convert(node: Node, input: Any) -> Value:
         return node.value(of(Real(node.emit, operand(node, input))), None)
@@ -45,7 +47,7 @@ def _function(of: real.Function) -> Callable[..., Value]:
 
 
 def _gelu(node: Node, input: Any, *, approximate: Any = "none") -> Value:
-    node.require(approximate in ("none", "tanh"), "approximates in another way")
+    node.require(approximate in ("none", "tanh"), "has an approximation other than none or tanh")
     return node.value(real.gelu(Real(node.emit, operand(node, input)), approximate=approximate == "tanh"), None)
 
 
@@ -68,7 +70,7 @@ def _power(node: Node, input: Any, exponent: Any) -> Value:
 
 
 def _reduced(node: Node, input: Any, dim: Any = None, keepdim: Any = False, *, dtype: Any = None) -> Value:
-    """The sum."""
+    """Converts the sum."""
     x = operand(node, input)
     rank = len(shape_of(x))
     axes = sorted({node.axis(each, rank) for each in (range(rank) if dim in (None, []) else node.sizes(dim))})
@@ -91,13 +93,13 @@ def _extreme(make: Callable[..., relax.Call]) -> Callable[..., Value]:
 def _batch_norm(
     node: Node, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, *rest: Any, **named: Any
 ) -> Value:
-    """Of running statistics; training, momentum, eps, cudnn_enabled come behind."""
+    """Converts a normalization with running statistics; `rest` are training, momentum, eps, cudnn_enabled."""
     given = dict(zip(("training", "momentum", "eps", "cudnn_enabled"), rest, strict=False)) | named
     if node.flag(given.get("training", False)):
         node.unsupported("is in training mode", hint="call model.eval() before the model is saved")
     x = operand(node, input)
     shape = shape_of(x)
-    node.require(len(shape) >= 2, "normalizes something other than [N, C, …]")
+    node.require(len(shape) >= 2, "has an input of shape {list(shape)}, not [N, C, …]")
     rows = [_row(node, each, shape[1]) for each in (weight, bias, running_mean, running_var)]
     scale, move, center, variance = (
         np.full(shape[1], default) if row is None else row
@@ -110,7 +112,7 @@ def _batch_norm(
 
 
 def _along_channels(rank: int, *rows: np.ndarray[Any, Any] | None) -> list[relax.Expr | None]:
-    """Each `[C]`, in float32, along the second axis of `rank`."""
+    """Returns each row `[C]`, in float32, along the second axis of `rank`."""
     ones = [1] * (rank - 2)
     return [None if row is None else relax.const(row.astype(np.float32).reshape(-1, *ones)) for row in rows]
 
@@ -119,8 +121,8 @@ def _row(node: Node, value: Any, size: int) -> np.ndarray[Any, Any] | None:
     if value is None:
         return None
     if not isinstance(value, Tensor):
-        node.unsupported("computes its parameters at run time")
-    node.require(value.data.shape == (size,), f"has parameters of {list(value.data.shape)} for {size} channels")
+        node.unsupported("computes its parameters at run time, but they must be constant")
+    node.require(value.data.shape == (size,), f"has parameters of shape {list(value.data.shape)} for {size} channels")
     return value.data.astype(np.float64)
 
 
@@ -143,12 +145,14 @@ def _rms_norm(node: Node, input: Any, normalized_shape: Any, weight: Any = None,
 
 def _last(node: Node, x: relax.Expr, normalized_shape: Any) -> list[int]:
     shape, own = shape_of(x), node.sizes(normalized_shape)
-    node.require(0 < len(own) <= len(shape) and list(shape[-len(own) :]) == own, f"normalizes {own} of {list(shape)}")
+    node.require(
+        0 < len(own) <= len(shape) and list(shape[-len(own) :]) == own, f"cannot normalize {own} of shape {list(shape)}"
+    )
     return list(range(len(shape) - len(own), len(shape)))
 
 
 def _scaled(node: Node, x: relax.Var, weight: relax.Expr | None, bias: relax.Expr | None) -> Value:
-    """`x` times `weight`, plus `bias`."""
+    """Returns `x` times `weight`, plus `bias`."""
     if weight is not None:
         x = node.emit(relax.op.multiply(x, weight), INSIDE if bias is not None else "")
     return Value(x if bias is None else node.emit(relax.op.add(x, bias)))
@@ -159,7 +163,10 @@ def _group_norm(
 ) -> Value:
     x, groups = operand(node, input), node.integer(num_groups, 1)
     shape = shape_of(x)
-    node.require(len(shape) >= 2 and shape[1] % groups == 0, f"makes {groups} groups of {list(shape)}")
+    node.require(
+        len(shape) >= 2 and shape[1] % groups == 0,
+        f"cannot divide the channels of shape {list(shape)} into {groups} groups",
+    )
     split = node.emit(relax.op.reshape(x, (shape[0], groups, math.prod(shape[1:]) // groups)), "groups")
     normalized = node.emit(real.normalize(Real(node.emit, split), [2], node.real(eps)), INSIDE)
     rows = [_row(node, each, shape[1]) for each in (weight, bias)]
@@ -177,7 +184,9 @@ def _quantized_layer_norm(
     output_scale: Any,
     output_zero_point: Any,
 ) -> Value:
-    """Of stored values: real in between, so that it is within one step of PyTorch's float32 (quantized_layer_norm)."""
+    """Converts the normalization of stored values; it computes real values, which are within one step of PyTorch's
+    float32 (quantized_layer_norm).
+    """
     x, in_type = node.activation(input)
     made = node.per_tensor(in_type.storage, output_scale, output_zero_point)
     normalized = _layer_norm(
@@ -190,12 +199,12 @@ def _quantized_layer_norm(
 
 
 def _matmul(node: Node, input: Any, other: Any) -> Value:
-    """Of matrices, or of batches of them; a row or a column of one dimension is not taken."""
+    """Multiplies matrices, or batches of them; operands with one dimension are not supported."""
     return node.value(ops.real_matmul(operand(node, input), operand(node, other)), None)
 
 
 def _linear(node: Node, input: Any, weight: Any, bias: Any = None) -> Value:
-    """Rows `[…, K]` times `[O, K]`."""
+    """Multiplies rows `[…, K]` by `[O, K]`."""
     columns = node.emit(relax.op.permute_dims(operand(node, weight), [1, 0]), "columns")
     return node.value(
         ops.real_matmul(operand(node, input), columns, None if bias is None else operand(node, bias)), None
@@ -205,12 +214,14 @@ def _linear(node: Node, input: Any, weight: Any, bias: Any = None) -> Value:
 def _convolved(
     node: Node, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any, places: int
 ) -> Value:
-    """The convolution of `[N, C, H, W]`; or with one of `places`, of `[N, C, L]`, which are images of one row."""
+    """Returns the convolution of `[N, C, H, W]`; or, if `places` is 1, of `[N, C, L]`, which are images with one
+    row.
+    """
     if not isinstance(weight, Tensor) or weight.quantization is not None:
-        node.unsupported("has weights that are computed, or quantized")
+        node.unsupported("has weights that are computed or quantized")
     x = node.real_tensor(input)
     if len(x.shape) != places + 2 or weight.data.ndim != places + 2:
-        node.unsupported(f"on a tensor of {len(x.shape)} dimensions, with weights of {weight.data.ndim}")
+        node.unsupported(f"on a tensor with {len(x.shape)} dimensions, and weights with {weight.data.ndim}")
     if places == 1:
         batch, channels, length = x.shape
         rows = node.value(relax.op.reshape(x.expr, [batch, channels, 1, length]), None)
@@ -241,22 +252,23 @@ def _convolved(
 def _sides(
     node: Node, padding: Any, kernel: tuple[int, ...], strides: tuple[int, int], dilations: tuple[int, int]
 ) -> tuple[int, int, int, int]:
-    """Padding at the top, left, bottom and right. `same` adds the odd element behind (`_convolution_same` in
-    ATen/native/Convolution.cpp)."""
+    """Returns the padding at the top, left, bottom and right. `same` adds the odd element at the end
+    (`_convolution_same` in ATen/native/Convolution.cpp).
+    """
     if padding == "valid":
         return 0, 0, 0, 0
     if padding != "same":
         down, right = node.pair(padding, 0)
         return down, right, down, right
     if strides != (1, 1):
-        node.unsupported("has strides, and padding to the same size")
+        node.unsupported("has strides together with the padding 'same'")
     totals = [apart * (size - 1) for size, apart in zip(kernel, dilations, strict=True)]
     before = [total // 2 for total in totals]
     return before[0], before[1], totals[0] - before[0], totals[1] - before[1]
 
 
 def _conv(places: int) -> Callable[..., Value]:
-    """`aten::conv1d` and `aten::conv2d`."""
+    """Returns the rule of `aten::conv1d` or `aten::conv2d`."""
 
     def convert(
         node: Node,
@@ -286,22 +298,22 @@ def _convolution(
     groups: Any,
     *_: Any,
 ) -> Value:
-    """As a trace has it; behind the groups are flags of kernels."""
+    """Converts a convolution as a trace contains it; the arguments after the groups are flags of kernels."""
     if node.flag(transposed):
         node.unsupported("is transposed")
     places = len(node.sizes(stride))
     if places not in (1, 2):
-        node.unsupported(f"convolves along {places} dimensions")
+        node.unsupported(f"has {places} dimensions; only 1 or 2 can be compiled")
     return _convolved(node, input, weight, bias, stride, padding, dilation, groups, places)
 
 
 def _convolution_mode(
     node: Node, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
 ) -> Value:
-    """A convolution whose padding has a name, as a trace has it."""
+    """Converts a convolution whose padding has a name, as a trace contains it."""
     places = len(node.sizes(stride))
     if places not in (1, 2):
-        node.unsupported(f"convolves along {places} dimensions")
+        node.unsupported(f"has {places} dimensions; only 1 or 2 can be compiled")
     return _convolved(node, input, weight, bias, stride, padding, dilation, groups, places)
 
 
@@ -317,12 +329,14 @@ def _attention(
     scale: Any = None,
     enable_gqa: Any = False,
 ) -> Value:
-    """softmax(scale * query * key' + mask) * value, of `[…, tokens, size]`. A mask of truths hides what is false."""
+    """Converts softmax(scale * query * key' + mask) * value, of `[…, tokens, size]`. In a boolean mask, false hides a
+    key.
+    """
     if node.flag(enable_gqa) or node.real(dropout_p):
-        node.unsupported("shares heads of keys, or drops elements at random")
+        node.unsupported("shares the heads of keys, or drops elements at random")
     queries, keys, values = (operand(node, each) for each in (query, key, value))
     shape, rank = shape_of(queries), len(shape_of(keys))
-    node.require(rank == len(shape) >= 3, f"attends by {list(shape)}")
+    node.require(rank == len(shape) >= 3, f"has queries of shape {list(shape)} and keys with {rank} dimensions")
     turned = node.emit(relax.op.permute_dims(keys, [*range(rank - 2), rank - 1, rank - 2]), "turned")
     made = Real(node.emit, queries)
     scores = made(ops.real_matmul(queries, turned))
@@ -342,7 +356,7 @@ def _masks(node: Node, attn_mask: Any, is_causal: Any, tokens: int, length: int)
         else:
             added.append(given)
     if node.flag(is_causal):
-        node.require(tokens * length <= _LARGEST_MASK, f"hides keys of {tokens} by {length}")
+        node.require(tokens * length <= _LARGEST_MASK, f"has a mask of {tokens} by {length}, which is too large")
         hidden = np.where(np.arange(length)[np.newaxis] > np.arange(tokens)[:, np.newaxis], -np.inf, 0.0)
         added.append(relax.const(hidden.astype(np.float32)))
     return added
@@ -356,7 +370,7 @@ def _constant_or_value(node: Node, value: Any) -> relax.Expr:
 
 def _embedding(node: Node, weight: Any, indices: Any, *_: Any, **__: Any) -> Value:
     table, places = operand(node, weight), _constant_or_value(node, indices)
-    node.require(str(places.ty.dtype) in ("int32", "int64"), f"looks up {places.ty.dtype}")
+    node.require(str(places.ty.dtype) in ("int32", "int64"), f"has indices of {places.ty.dtype}, not int32 or int64")
     return node.value(relax.op.take(table, places, 0, mode="clip"), None)
 
 
@@ -364,19 +378,19 @@ def _embedding(node: Node, weight: Any, indices: Any, *_: Any, **__: Any) -> Val
 
 
 def _expand(node: Node, input: Any, size: Any, *, implicit: Any = False) -> Value:
-    """-1 keeps the operand's own size; axes in front are new."""
+    """Converts `aten::expand`; -1 keeps the operand's own size, and axes in front are new."""
     x, sizes = node.tensor(input), node.sizes(size)
     added = len(sizes) - len(x.shape)
-    node.require(added >= 0, f"makes {sizes} of {list(x.shape)}")
+    node.require(added >= 0, f"cannot expand shape {list(x.shape)} to {sizes}")
     own = [1] * added + list(x.shape)
     shape = [old if new == -1 else new for old, new in zip(own, sizes, strict=True)]
     fits = all(old in (1, new) and new > 0 for old, new in zip(own, shape, strict=True))
-    node.require(fits, f"makes {sizes} of {list(x.shape)}")
+    node.require(fits, f"cannot expand shape {list(x.shape)} to {sizes}")
     return node.value(relax.op.broadcast_to(x.expr, shape), x.quantized)
 
 
 _SILU = _function(real.silu)
-# Of operands that are not quantized, as `real.RULES`; and of any.
+# Rules for operands that are not quantized, as `real.RULES`; and `ANY` for all operands.
 RULES: dict[str, Callable[..., Value]] = {
     "aten::_convolution": _convolution,
     "aten::_convolution_mode": _convolution_mode,

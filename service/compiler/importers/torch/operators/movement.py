@@ -1,4 +1,4 @@
-"""Operators that only move elements, or nothing at all."""
+"""Operators that only move elements, or have no effect at all."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.values import Value
 
 _MOST_PARTS = 1 << 10
-_WIDEST = 1 << 16  # of what is laid around an axis
-# Modes, as NumPy has them.
+_WIDEST = 1 << 16  # of the padding on one side of an axis
+# Modes -> their names in NumPy.
 _OF_ELEMENTS: dict[str, Literal["reflect", "edge", "wrap"]] = {
     "reflect": "reflect",
     "replicate": "edge",
@@ -30,7 +30,7 @@ def _reshape(node: Node, input: Any, shape: Any) -> Value:
     x, sizes = node.tensor(input), node.sizes(shape)
     count = math.prod(x.shape)
     sizes = _inferred(sizes, count)
-    node.require(math.prod(sizes) == count and min(sizes, default=0) >= 0, f"makes {sizes} of {list(x.shape)}")
+    node.require(math.prod(sizes) == count and min(sizes, default=0) >= 0, f"cannot reshape {list(x.shape)} to {sizes}")
     return _reshaped(node, x, sizes)
 
 
@@ -51,7 +51,7 @@ def _unflatten(node: Node, input: Any, dim: Any, sizes: Any) -> Value:
 
 
 def _inferred(sizes: list[int], count: int) -> list[int]:
-    """`sizes` with the one that is -1 such that they make `count` elements, if there is one."""
+    """Returns `sizes`, in which a -1 is replaced so that there are `count` elements."""
     known = math.prod(size for size in sizes if size >= 0)
     fits = sizes.count(-1) == 1 and known and count % known == 0
     return [count // known if size == -1 else size for size in sizes] if fits else sizes
@@ -60,7 +60,7 @@ def _inferred(sizes: list[int], count: int) -> list[int]:
 def _permute(node: Node, input: Any, dims: Any) -> Value:
     x = node.tensor(input)
     axes = [node.axis(dim, len(x.shape)) for dim in node.sizes(dims)]
-    node.require(sorted(axes) == list(range(len(x.shape))), f"permutes {len(x.shape)} dimensions as {axes}")
+    node.require(sorted(axes) == list(range(len(x.shape))), f"cannot permute {len(x.shape)} dimensions by {axes}")
     return node.value(relax.op.permute_dims(x.expr, axes), x.quantized)
 
 
@@ -85,8 +85,10 @@ def _unsqueeze(node: Node, input: Any, dim: Any) -> Value:
 
 
 def _cut(node: Node, x: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
-    """The elements `start`, `start + step` … before `stop` along an axis; some of those that there are."""
-    node.require(0 <= start < stop <= x.shape[axis] and step > 0, f"takes {start}:{stop} of {x.shape[axis]} elements")
+    """Returns the elements `start`, `start + step` … before `stop` along an axis; there must be at least one."""
+    node.require(
+        0 <= start < stop <= x.shape[axis] and step > 0, f"cannot select {start}:{stop} from {x.shape[axis]} elements"
+    )
     return node.value(relax.op.strided_slice(x.expr, [axis], [start], [stop], [step]), x.quantized)
 
 
@@ -99,7 +101,7 @@ def _slice(node: Node, input: Any, dim: Any = 0, start: Any = None, end: Any = N
 
 
 def _index(node: Node, value: Any) -> int:
-    """A bound of a slice; the largest integer stands for the end."""
+    """Returns a bound of a slice; the largest integer means the end."""
     return value if type(value) is int and abs(value) < 1 << 63 else node.integer(value)
 
 
@@ -117,34 +119,34 @@ def _chunk(node: Node, input: Any, chunks: Any, dim: Any = 0) -> list[Value]:
 
 
 def _split(node: Node, input: Any, split_size: Any, dim: Any = 0) -> list[Value]:
-    """Parts of one size, the last of which may be smaller, or of the sizes in a list."""
+    """Splits into parts of one size, of which the last may be smaller, or of the sizes in a list."""
     x = node.tensor(input)
     axis = node.axis(dim, len(x.shape))
     size = x.shape[axis]
     sizes = node.sizes(split_size)
     if not isinstance(split_size, list | tuple):
-        node.require(sizes[0] > 0, "makes parts without elements")
+        node.require(sizes[0] > 0, "splits into empty parts")
         sizes = [min(sizes[0], size - start) for start in range(0, size, sizes[0])]
     ends = list(accumulate(sizes))
-    node.require(ends[-1:] == [size], f"splits {size} elements into parts of {sizes[:8]}")
+    node.require(ends[-1:] == [size], f"cannot split {size} elements into parts of {sizes[:8]}")
     return [_cut(node, x, axis, end - part, end) for part, end in zip(sizes, ends, strict=True)]
 
 
 def _unbind(node: Node, input: Any, dim: Any = 0) -> list[Value]:
-    """Every place along one axis, without that axis."""
+    """Returns every position along one axis, without that axis."""
     x = node.tensor(input)
     axis = node.axis(dim, len(x.shape))
-    node.require(x.shape[axis] <= _MOST_PARTS, f"makes {x.shape[axis]} parts")
+    node.require(x.shape[axis] <= _MOST_PARTS, f"makes {x.shape[axis]} parts; at most {_MOST_PARTS} can be compiled")
     return [_select(node, x, axis, place) for place in range(x.shape[axis])]
 
 
 def _roll(node: Node, input: Any, shifts: Any, dims: Any = ()) -> Value:
-    """Elements move on along some axes, and what leaves at the end comes back at the front."""
+    """Moves elements along some axes; elements that leave at the end return at the front."""
     x = node.tensor(input)
     moved, along = node.sizes(shifts), node.sizes(dims)
     if not along:
-        node.unsupported("rolls over all dimensions as one")
-    node.require(len(moved) == len(along), "has other numbers of shifts and dimensions")
+        node.unsupported("rolls over all dimensions at once")
+    node.require(len(moved) == len(along), "has {len(moved)} shifts for {len(along)} dimensions")
     result = x.expr
     for shift, dim in zip(moved, along, strict=True):
         axis = node.axis(dim, len(x.shape))
@@ -155,12 +157,12 @@ def _roll(node: Node, input: Any, shifts: Any, dims: Any = ()) -> Value:
 
 def _repeat(node: Node, input: Any, repeats: Any) -> Value:
     x, times = node.tensor(input), node.sizes(repeats)
-    node.require(len(times) >= len(x.shape) and min(times) > 0, f"repeats {list(x.shape)} by {times}")
+    node.require(len(times) >= len(x.shape) and min(times) > 0, f"cannot repeat shape {list(x.shape)} {times} times")
     return node.value(relax.op.tile(x.expr, times), x.quantized)
 
 
 def _pad(node: Node, input: Any, pad: Any, mode: Any = "constant", value: Any = None) -> Value:
-    """Before and behind each axis, the last one first: with a number, or with elements of the operand."""
+    """Pads before and after each axis, the last axis first, with a number or with elements of the operand."""
     x = node.tensor(input)
     sides = _sides(node, pad, len(x.shape))
     if mode == "constant":
@@ -168,12 +170,14 @@ def _pad(node: Node, input: Any, pad: Any, mode: Any = "constant", value: Any = 
         widths = [width for pair in sides for width in pair]
         return node.value(relax.op.nn.pad(x.expr, widths, pad_value=_filling(node, x, fill)), x.quantized)
     if mode not in _OF_ELEMENTS:
-        node.unsupported(f"pads by {str(mode)[:20]!a}")
+        node.unsupported(f"has the unknown padding mode {str(mode)[:20]!a}")
     result = x.expr
     for axis, (before, behind) in enumerate(sides):
         size = x.shape[axis]
         most = {"reflect": size - 1, "circular": size}.get(mode, _WIDEST)
-        node.require(max(before, behind) <= most and size > 0, f"pads {size} elements by more than there are")
+        node.require(
+            max(before, behind) <= most and size > 0, f"pads {size} elements with more elements than there are"
+        )
         if before or behind:
             places = np.pad(np.arange(size, dtype=np.int64), (before, behind), mode=_OF_ELEMENTS[mode])
             result = node.emit(relax.op.take(result, relax.const(places, "int64"), axis, mode="clip"), "padded")
@@ -185,60 +189,60 @@ def _constant_pad(node: Node, input: Any, pad: Any, value: Any = 0) -> Value:
 
 
 def _sides(node: Node, pad: Any, rank: int) -> list[tuple[int, int]]:
-    """What is laid before and behind each axis."""
+    """Returns the padding before and after each axis."""
     widths = node.sizes(pad)
     node.require(len(widths) % 2 == 0 and len(widths) <= 2 * rank, f"has {len(widths)} pads for {rank} dimensions")
     if min(widths, default=0) < 0:
-        node.unsupported("cuts its input by negative pads", hint="slice it instead")
+        node.unsupported("has negative padding", hint="slice it instead")
     if max(widths, default=0) > _WIDEST:
-        node.unsupported(f"pads by {max(widths)} elements")
+        node.unsupported(f"pads by {max(widths)} elements; at most {_WIDEST} can be compiled")
     last_first = list(zip(widths[::2], widths[1::2], strict=True))
     return [*[(0, 0)] * (rank - len(last_first)), *last_first[::-1]]
 
 
 def _filling(node: Node, x: Value, real: float) -> float:
-    """What stands for a number in an operand, which may be stored."""
+    """Returns the value that represents a number in an operand, which may be stored."""
     if x.quantized is None:
         return real
     point = x.quantized.zero_point
     if real != 0 or not x.quantized.min <= point <= x.quantized.max:
-        node.unsupported(f"pads stored values by {real:g}, which need not be one of them")
+        node.unsupported(f"pads stored values with {real:g}, which may not be representable")
     return float(point)
 
 
 def _pixel_shuffle(node: Node, input: Any, upscale_factor: Any) -> Value:
-    """`[…, C r², H, W]` -> `[…, C, H r, W r]`."""
+    """Converts `[…, C r², H, W]` to `[…, C, H r, W r]`."""
     x, factor = node.tensor(input), node.integer(upscale_factor, 1)
-    node.require(len(x.shape) >= 3, f"on a tensor of {len(x.shape)} dimensions")
+    node.require(len(x.shape) >= 3, f"on a tensor with {len(x.shape)} dimensions; it needs at least 3")
     *rest, channels, height, width = x.shape
-    node.require(channels % factor**2 == 0, f"makes images {factor} times larger of {channels} channels")
+    node.require(channels % factor**2 == 0, f"cannot enlarge images {factor} times with {channels} channels")
     apart = [*rest, channels // factor**2, factor, factor, height, width]
     return _rearranged(node, x, apart, [0, 3, 1, 4, 2], [*rest, apart[-5], height * factor, width * factor])
 
 
 def _pixel_unshuffle(node: Node, input: Any, downscale_factor: Any) -> Value:
-    """`[…, C, H r, W r]` -> `[…, C r², H, W]`."""
+    """Converts `[…, C, H r, W r]` to `[…, C r², H, W]`."""
     x, factor = node.tensor(input), node.integer(downscale_factor, 1)
-    node.require(len(x.shape) >= 3, f"on a tensor of {len(x.shape)} dimensions")
+    node.require(len(x.shape) >= 3, f"on a tensor with {len(x.shape)} dimensions; it needs at least 3")
     *rest, channels, height, width = x.shape
-    node.require(height % factor == width % factor == 0, f"makes images {factor} times smaller of {height} x {width}")
+    node.require(height % factor == width % factor == 0, f"cannot divide images of {height} x {width} by {factor}")
     apart = [*rest, channels, height // factor, factor, width // factor, factor]
     return _rearranged(node, x, apart, [0, 2, 4, 1, 3], [*rest, channels * factor**2, apart[-4], apart[-2]])
 
 
 def _channel_shuffle(node: Node, input: Any, groups: Any) -> Value:
-    """The first channel of each group comes first, then the second of each."""
+    """Converts a channel shuffle: the first channel of each group comes first, then the second of each."""
     x, count = node.tensor(input), node.integer(groups, 1)
-    node.require(len(x.shape) >= 3, f"on a tensor of {len(x.shape)} dimensions")
+    node.require(len(x.shape) >= 3, f"on a tensor with {len(x.shape)} dimensions; it needs at least 3")
     batch, channels, *places = x.shape
-    node.require(channels % count == 0, f"makes {count} groups of {channels} channels")
+    node.require(channels % count == 0, f"cannot divide {channels} channels into {count} groups")
     rows = node.value(relax.op.reshape(x.expr, [batch, count, channels // count, math.prod(places)]), x.quantized)
     turned = node.emit(relax.op.permute_dims(rows.expr, [0, 2, 1, 3]), "turned")
     return node.value(relax.op.reshape(turned, list(x.shape)), x.quantized)
 
 
 def _rearranged(node: Node, x: Value, apart: list[int], order: list[int], shape: list[int]) -> Value:
-    """`x` as the shape `apart`, whose last five axes are put in `order`, as `shape`."""
+    """Reshapes `x` to `apart`, puts its last five axes in `order`, and reshapes it to `shape`."""
     first = len(apart) - 5
     axes = [*range(first), *(first + axis for axis in order)]
     wide = node.emit(relax.op.reshape(x.expr, apart), "apart")
@@ -249,16 +253,16 @@ def _rearranged(node: Node, x: Value, apart: list[int], order: list[int], shape:
 def _stack(node: Node, tensors: Any, dim: Any = 0) -> Value:
     parts = [node.tensor(part) for part in (tensors if isinstance(tensors, list | tuple) else [])]
     node.require(bool(parts), "joins something other than a list of tensors")
-    node.require(len({(part.shape, part.dtype) for part in parts}) == 1, "joins tensors of several shapes or types")
+    node.require(len({(part.shape, part.dtype) for part in parts}) == 1, "joins tensors of different shapes or types")
     if len({part.quantized for part in parts}) > 1:
-        node.unsupported("joins tensors of several scales")
+        node.unsupported("joins tensors with different scales")
     axis = node.axis(dim, len(parts[0].shape) + 1)
     wide = [_unsqueeze(node, part, axis).expr for part in parts]
     return node.value(relax.op.concat(wide, axis), parts[0].quantized)
 
 
 def _same(node: Node, input: Any, *_: Any, **__: Any) -> Value:
-    """Operators that only change the memory layout, which the compiler decides."""
+    """Converts operators that only change the memory layout, which the compiler decides."""
     return node.tensor(input)
 
 

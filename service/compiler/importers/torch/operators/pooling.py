@@ -1,4 +1,4 @@
-"""Windows and means."""
+"""Pooling and means."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _avg_pool2d(node: Node, input: Any, *window: Any, **named: Any) -> Value:
 
 @dataclass(frozen=True)
 class Average:
-    """The arguments of `avg_pool2d`, checked."""
+    """The checked arguments of `avg_pool2d`."""
 
     window: Pair
     strides: Pair
@@ -62,7 +62,7 @@ class Average:
         divisor_override: Any = None,
     ) -> Average:
         if divisor_override is not None:
-            node.unsupported("divides by a number other than the size of its window")
+            node.unsupported("divides by a number other than the size of its window (divisor_override)")
         geometry = _geometry(node, kernel_size, stride, padding)
         return cls(*geometry, node.flag(ceil_mode), node.flag(count_include_pad))
 
@@ -71,7 +71,9 @@ class Average:
 
 
 def pooled(node: Node, input: Any, out_type: QuantizedType, average: Average) -> Value:
-    """Padding that counts becomes part of the image; what `ceil_mode` adds beyond it never counts."""
+    """Converts average pooling. Padding that counts becomes part of the image; elements that `ceil_mode` adds beyond it
+    never count.
+    """
     x, quantized = node.activation(input, rank=4)
     top, left, bottom, right = average.sides(node, x.shape)
 
@@ -89,7 +91,7 @@ def pooled(node: Node, input: Any, out_type: QuantizedType, average: Average) ->
 
 
 def _adaptive_avg_pool2d(node: Node, input: Any, output_size: Any) -> Value:
-    """By windows of one size, side by side."""
+    """Converts adaptive pooling, with windows of equal size that do not overlap."""
     x, quantized = node.activation(input)
     cell = cell_sizes(node, x.shape, output_size)
 
@@ -107,10 +109,10 @@ def adapted(node: Node, input: Any, output_size: Any, out_type: QuantizedType) -
 
 
 def cells(node: Node, shape: tuple[int, ...], output_size: Any) -> tuple[list[int] | None, list[int], bool]:
-    """Expresses adaptive pooling of `[N, C, H, W]` as a mean: windows of one size become axes of their own.
+    """Expresses adaptive pooling of `[N, C, H, W]` as a mean: windows of equal size become separate axes.
 
     Returns:
-        The shape that has them apart (None: the image's own), the axes of the mean, and whether they are kept.
+        The shape with these axes (None if it is the image's own), the axes of the mean, and whether they are kept.
     """
     down, across = cell_sizes(node, shape, output_size)
     batch, channels, height, width = shape
@@ -120,16 +122,16 @@ def cells(node: Node, shape: tuple[int, ...], output_size: Any) -> tuple[list[in
 
 
 def cell_sizes(node: Node, shape: tuple[int, ...], output_size: Any) -> tuple[int, int]:
-    """The rows and columns of each window of an adaptive pooling of `[N, C, H, W]`."""
+    """Returns the rows and columns of each window when `[N, C, H, W]` is pooled to `output_size`."""
     if len(shape) != 4:
-        node.unsupported(f"on a tensor of {len(shape)} dimensions, not 4")
+        node.unsupported(f"on a tensor with {len(shape)} dimensions, not 4")
     items = output_size if isinstance(output_size, list | tuple) else [output_size, output_size]
     height, width = shape[2:]
     rows, columns = node.pair(
         [size if wanted is None else wanted for wanted, size in zip(items, (height, width), strict=False)], 1
     )
     if height % rows or width % columns:
-        node.unsupported(f"makes {rows} x {columns} windows of different sizes from {height} x {width}")
+        node.unsupported(f"divides {height} x {width} into {rows} x {columns} windows of different sizes")
     return height // rows, width // columns
 
 
@@ -138,33 +140,33 @@ def _mean(node: Node, input: Any, dim: Any = None, keepdim: Any = False, dtype: 
 
 
 def averaged(node: Node, input: Any, dim: Any, keepdim: Any, out_type: QuantizedType) -> Value:
-    """The mean over dimensions, all of them where none is named."""
+    """Converts the mean over dimensions; over all of them if none is named."""
     x, quantized = node.activation(input)
     rank = len(x.shape)
     axes = {node.axis(each, rank) for each in (range(rank) if dim is None else node.sizes(dim))}
-    node.require(bool(axes), "is the mean over no dimension")
+    node.require(bool(axes), "is a mean without dimensions")
     return node.value(ops.mean(x.expr, quantized, out_type, axes=sorted(axes), keepdims=node.flag(keepdim)), out_type)
 
 
 def _geometry(node: Node, kernel_size: Any, stride: Any, padding: Any) -> tuple[Pair, Pair, Pair]:
-    """Window, strides and padding; without strides, windows lie side by side."""
+    """Returns the window, strides and padding; without strides, windows do not overlap."""
     window, around = node.pair(kernel_size, 1), node.pair(padding, 0)
     strides = node.pair(stride, 1) if stride not in ((), [], None) else window
     for extent, pad in zip(window, around, strict=True):
-        node.require(2 * pad <= extent, f"pads by {pad} a window of {extent}")
+        node.require(2 * pad <= extent, f"has padding {pad} for a window of {extent}; at most half of it is allowed")
     return window, strides, around
 
 
 def _sides(
     node: Node, shape: tuple[int, ...], window: Pair, strides: Pair, around: Pair, ceil: bool
 ) -> tuple[int, int, int, int]:
-    """Padding at the top, left, bottom and right (`pooling_output_shape_pad_lr` in native/Pool.h).
+    """Returns the padding at the top, left, bottom and right (`pooling_output_shape_pad_lr` in native/Pool.h).
 
-    In `ceil_mode` a last window may begin inside the image or its left padding and reach beyond its end.
+    In `ceil_mode`, the last window may start inside the image or its left padding and extend beyond its end.
     """
     ends = []
     for size, extent, step, pad in zip(shape[2:], window, strides, around, strict=True):
-        node.require(size + 2 * pad >= extent, f"has a window of {extent} on {size} elements")
+        node.require(size + 2 * pad >= extent, f"has a window of {extent}, which does not fit {size} elements")
         count = (size + 2 * pad - extent + (step - 1 if ceil else 0)) // step + 1
         if ceil and (count - 1) * step >= size + pad:
             count -= 1

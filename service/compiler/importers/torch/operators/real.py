@@ -1,7 +1,8 @@
-"""Operators on real values: between the conversions of an exported program, and behind the quantized part of a model.
+"""Operators on real values: between the conversions of an exported program, and after the quantized part of a model.
 
-What rounds once is float32, as PyTorch has it; so are functions, within a few units in the last place of PyTorch's
-(`importers/real.py`). Sums of pixels are taken in float64 and rounded at their end.
+Operators that round once are float32, as in PyTorch. Functions are float32, too, and their results differ from
+PyTorch's by a few units in the last place (`importers/real.py`). Sums of pixels are computed in float64 and rounded
+once.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ Binary = Callable[[relax.Expr, relax.Expr], relax.Call]
 def _binary(operator: Binary) -> Callable[..., Value]:
     def convert(node: Node, a: Any, b: Any, *, alpha: Any = 1) -> Value:
         if alpha != 1:
-            node.unsupported("multiplies its second operand")
+            node.unsupported("multiplies its second operand (alpha)")
         return node.value(operator(_operand(node, a), _operand(node, b)), None)
 
     return convert
 
 
 def _operand(node: Node, value: Any) -> relax.Expr:
-    """A tensor of real values, a constant of them, or a number."""
+    """Returns a tensor of real values, a constant of them, or a number."""
     if isinstance(value, Tensor) and value.quantization is None and value.data.dtype == np.float32:
         return relax.const(np.ascontiguousarray(value.data))
     if isinstance(value, int | float) or _is_scalar(value):
@@ -44,7 +45,7 @@ def _operand(node: Node, value: Any) -> relax.Expr:
 
 
 def _is_scalar(value: Any) -> bool:
-    """Whether it is a constant without axes, which takes part in an operator's dtype as a number does."""
+    """Returns true for a constant without axes, which affects an operator's dtype as a number does."""
     return isinstance(value, Tensor) and value.quantization is None and value.data.ndim == 0
 
 
@@ -92,7 +93,7 @@ def _hardswish(node: Node, input: Any) -> Value:
 
 
 def _wide(of: Callable[..., relax.Expr]) -> Callable[..., Value]:
-    """`of(node, x, …)` of float64, rounded."""
+    """Returns the rule that computes `of(node, x, …)` in float64, and rounds it."""
 
     def convert(node: Node, input: Any, *arguments: Any, **named: Any) -> Value:
         x = node.emit(relax.op.astype(node.real_tensor(input).expr, "float64"), "wide")
@@ -102,7 +103,7 @@ def _wide(of: Callable[..., relax.Expr]) -> Callable[..., Value]:
 
 
 def _function(of: real.Function) -> Callable[..., Value]:
-    """A function of each value."""
+    """Returns the rule of a function of each value."""
 
     def convert(node: Node, input: Any) -> Value:
         return node.value(of(Real(node.emit, node.real_tensor(input).expr)), None)
@@ -112,7 +113,7 @@ def _function(of: real.Function) -> Callable[..., Value]:
 
 def _softmax(node: Node, input: Any, dim: Any, dtype: Any = None) -> Value:
     if dtype not in (None, "float32"):
-        node.unsupported(f"gives {dtype}")
+        node.unsupported(f"has a result of {dtype}, not float32")
     x = node.real_tensor(input).expr
     return node.value(real.softmax(Real(node.emit, x), node.axis(dim, len(x.ty.shape))), None)
 
@@ -121,7 +122,7 @@ def _mean(node: Node, input: Any, dim: Any = None, keepdim: Any = False, *, dtyp
     x = node.real_tensor(input).expr
     rank = len(x.ty.shape)
     axes = sorted({node.axis(each, rank) for each in (range(rank) if dim is None else node.sizes(dim))})
-    node.require(bool(axes), "is the mean over no dimension")
+    node.require(bool(axes), "is a mean without dimensions")
     return node.value(Real(node.emit, x).mean(x, axes, keepdims=node.flag(keepdim)), None)
 
 
@@ -132,7 +133,7 @@ def _adaptive_avg_pool2d(node: Node, x: relax.Expr, output_size: Any) -> relax.E
 
 
 def _avg_pool2d(node: Node, input: Any, *window: Any, **named: Any) -> Value:
-    """What `ceil_mode` adds beyond the padding never counts."""
+    """Converts average pooling; elements that `ceil_mode` adds beyond the padding never count."""
     x, average = node.real_tensor(input).expr, pooling.Average.of(node, *window, **named)
     down, across = average.around if average.counts_padding else (0, 0)
     made = windows.average(Real(node.emit, x), _windows(node, x, average), (down, across, down, across))
@@ -158,14 +159,16 @@ def _max_pool2d(
 def _windows(node: Node, x: relax.Expr, window: pooling.Average) -> Windows:
     shape = shape_of(x)
     if len(shape) != 4:
-        node.unsupported(f"on a tensor of {len(shape)} dimensions, not 4")
+        node.unsupported(f"on a tensor with {len(shape)} dimensions, not 4")
     if math.prod(window.window) > MOST_PLACES:
-        node.unsupported(f"has windows of {math.prod(window.window)} real values; up to {MOST_PLACES} can be compiled")
+        node.unsupported(
+            f"has windows of {math.prod(window.window)} real values; at most {MOST_PLACES} can be compiled"
+        )
     return Windows((2, 3), window.window, window.strides, window.sides(node, shape))
 
 
 def _averaged(node: Node, x: relax.Expr, axes: list[int], keepdims: bool) -> relax.Expr:
-    node.require(bool(axes), "is the mean over no dimension")
+    node.require(bool(axes), "is a mean without dimensions")
     count = math.prod(int(x.ty.shape[axis]) for axis in axes)
     total = node.emit(relax.op.sum(x, axes, keepdims=keepdims), "total")
     return relax.op.divide(total, _number(float(count), "float64"))
@@ -177,7 +180,7 @@ def _cat(node: Node, tensors: Any, dim: Any = 0) -> Value:
     return node.value(relax.op.concat([part.expr for part in parts], node.axis(dim, len(parts[0].shape))), None)
 
 
-# Taken instead of an operator's own rule where none of its operands is quantized.
+# Rules that apply instead of an operator's own rule if none of its operands is quantized.
 RULES: dict[str, Callable[..., Value]] = {
     "aten::adaptive_avg_pool2d": _wide(_adaptive_avg_pool2d),
     "aten::add": _binary(relax.op.add),

@@ -1,4 +1,4 @@
-"""Images of another size: `aten::upsample_nearest2d`."""
+"""Operators that resize images: `aten::upsample_nearest2d`."""
 
 from __future__ import annotations
 
@@ -19,23 +19,27 @@ Places = npt.NDArray[np.int64]
 def _upsample_nearest2d(
     node: Node, input: Any, output_size: Any, scales_h: Any = None, scales_w: Any = None, *, scale_factors: Any = None
 ) -> Value:
-    """Elements of `[N, C, H, W]`, as they are stored. Its `.vec` has a list of both factors in place of `scales_h`, and
-    of these and the size one alone."""
+    """Resizes `[N, C, H, W]`, whose elements may be stored values. The overload `.vec` has a list of both factors
+    instead of `scales_h`, and only either the factors or the size.
+    """
     x = node.tensor(input)
-    node.require(len(x.shape) == 4, f"takes images of {list(x.shape)}, not [N, C, H, W]")
+    node.require(len(x.shape) == 4, f"has an input of shape {list(x.shape)}, not [N, C, H, W]")
     factors = scale_factors if scales_h is None else scales_h
     if not isinstance(factors, list):
         factors = [scales_h, scales_w]
-    node.require(len(factors) == 2, f"has {len(factors)} factors for two axes")
+    node.require(len(factors) == 2, f"has {len(factors)} factors, but needs two")
     scales = [None if factor is None else node.real(factor) for factor in factors]
-    node.require(all(scale is None or 1 / _LARGEST <= scale <= _LARGEST for scale in scales), f"has factors {scales}")
+    node.require(
+        all(scale is None or 1 / _LARGEST <= scale <= _LARGEST for scale in scales),
+        f"has the factors {scales}, which are out of range",
+    )
     if output_size is None:
-        node.require(None not in scales, "says neither a size nor factors")
+        node.require(None not in scales, "has neither a size nor factors")
         sizes = [int(before * scale) for before, scale in zip(x.shape[2:], scales, strict=True) if scale is not None]
     else:
         sizes = node.sizes(output_size)
     fits = len(sizes) == 2 and all(1 <= size <= _LARGEST for size in sizes)
-    node.require(fits, f"makes images of {sizes[:4]}; up to {_LARGEST} rows and columns can be compiled")
+    node.require(fits, f"computes images of {sizes[:4]}; at most {_LARGEST} rows and columns can be compiled")
     rows, columns = (_nearest(node, *each) for each in zip(x.shape[2:], sizes, scales, strict=True))
     kind = x.quantized
     if kind is not None and kind.is_per_tensor:
@@ -46,15 +50,16 @@ def _upsample_nearest2d(
 
 
 def _nearest(node: Node, before: int, after: int, scale: float | None) -> Places:
-    """min(floor(place * ratio), before - 1) in float32 (`nearest_neighbor_compute_source_index` in
+    """Returns min(floor(place * ratio), before - 1) in float32 (`nearest_neighbor_compute_source_index` in
     ATen/native/UpSample.h). Kernels of real values, but not those of quantized tensors, have shortcuts for the same and
-    the double size (`nearest_idx`); a factor that only rounds to such a size can give other places."""
+    the double size (`nearest_idx`); a factor that only rounds to such a size can result in other places.
+    """
     ratio = np.float32(before) / np.float32(after) if scale is None else np.float32(1 / scale)
     places = np.arange(after, dtype=np.int64)
     found: Places = np.minimum(np.floor(places.astype(np.float32) * ratio).astype(np.int64), before - 1)
     short = places if after == before else places >> 1 if after == 2 * before else found
     if not np.array_equal(found, short):
-        node.unsupported(f"makes {after} of {before} by the factor {scale}, for which PyTorch's kernels differ")
+        node.unsupported(f"resizes {before} to {after} with the factor {scale}, for which PyTorch's kernels differ")
     return found
 
 

@@ -69,7 +69,7 @@ def test_a_field_offset_that_leads_nowhere_is_named(offset: int) -> None:
 def test_a_vector_longer_than_the_file_is_named(length: int) -> None:
     buffers = field_position(MODEL, table_position(MODEL), 4)
     vector = buffers + struct.unpack_from("<I", MODEL, buffers)[0]
-    with pytest.raises(MalformedModel, match=rf"at Model\.buffers, a vector of {length} items leads outside"):
+    with pytest.raises(MalformedModel, match=rf"at Model\.buffers, the vector of {length} items lies outside"):
         verify(patched(vector, length))
 
 

@@ -151,11 +151,11 @@ class TestNormalization:
         data = with_metadata(DIGITS, metadata_buffer(described, []))
         metadata, (notice,) = metadata_of(data, ModelSignature((self.RGB, self.RGB), ()))
         assert metadata == NOTHING
-        assert "differ" in notice
+        assert "have different ones" in notice
 
     def test_tensors_that_the_model_lacks_are_a_notice(self) -> None:
         _, (notice,) = found(metadata_buffer([CENTERED, CENTERED], []))
-        assert "describes 2 inputs, and the model has 1" in notice
+        assert "describes 2 inputs, but the model has 1" in notice
 
 
 class TestLabels:

@@ -236,16 +236,16 @@ def zero_point(index: int, value: int) -> Callable[[Any], None]:
 
 # Tensors of the single-operator models: 0 is the input, 1 the output, and constants follow.
 CASES: list[tuple[str, Callable[[Any], None], type[OctetError], str]] = [
-    ("conv int8", no_options, MalformedModel, "CONV_2D #0 has stride_h 0; the least is 1"),
-    ("conv int8", other_options, MalformedModel, "CONV_2D #0 has stride_h 0; the least is 1"),
-    ("conv int8", option("strideH", 0), MalformedModel, "stride_h 0; the least is 1"),
+    ("conv int8", no_options, MalformedModel, "CONV_2D #0 has stride_h 0; it must be at least 1"),
+    ("conv int8", other_options, MalformedModel, "CONV_2D #0 has stride_h 0; it must be at least 1"),
+    ("conv int8", option("strideH", 0), MalformedModel, "stride_h 0; it must be at least 1"),
     ("conv int8", option("strideW", -1), MalformedModel, "stride_w -1"),
     ("conv int8", option("dilationHFactor", 0), MalformedModel, "dilation_h_factor 0"),
     ("conv int8", option("padding", 7), MalformedModel, "padding scheme 7"),
     ("conv int8", option("fusedActivationFunction", 4), Unsupported, "fused activation TANH"),
     ("conv int8", option("fusedActivationFunction", 77), Unsupported, "fused activation number 77"),
     ("conv int8", option("dilationHFactor", 1 << 29), Unsupported, "pads its input to"),
-    ("conv int8", tensor(0, "shape", [1, 8, 8, 4]), MalformedModel, "4 channels for filters of 3"),
+    ("conv int8", tensor(0, "shape", [1, 8, 8, 4]), MalformedModel, "4 channels, but its filters have 3"),
     ("conv int8", tensor(0, "shape", [8, 8, 3]), MalformedModel, r"not \[N, H, W, C\]"),
     ("conv int8", tensor(0, "quantization", None), MalformedModel, "which has no quantization"),
     ("conv int8", tensor(2, "quantization", None), MalformedModel, "weights without quantization"),
@@ -253,20 +253,30 @@ CASES: list[tuple[str, Callable[[Any], None], type[OctetError], str]] = [
     ("conv int8", tensor(3, "shape", [2, 2]), MalformedModel, r"2 scales|4 scales for the shape"),
     ("conv int8 dilated", zero_point(2, 1), Unsupported, "int8 weights with a zero point other than 0"),
     ("conv int8 dilated", zero_point(3, 1), MalformedModel, "bias with a zero point other than 0"),
-    ("conv int8 valid strided relu6", option("dilationHFactor", 9), MalformedModel, "does not fit|makes a tensor"),
+    ("conv int8 valid strided relu6", option("dilationHFactor", 9), MalformedModel, "does not fit|computes a tensor"),
     ("conv int8", tensor(2, "type", schema.TensorType.UINT8), MalformedModel, "uint8 weights for an input of int8"),
     ("depthwise int8", tensor(0, "shape", [1, 8, 8, 3]), MalformedModel, "4 filters for 3 channels"),
     ("fully connected int8", option("weightsFormat", 1), Unsupported, "shuffled format"),
-    ("fully connected int8", tensor(0, "shape", [3, 5]), MalformedModel, r"input of \[3, 5\] for rows of 16"),
-    ("fully connected keep dims", tensor(0, "shape", [2, 6, 8]), MalformedModel, r"input of \[2, 6, 8\] for rows"),
+    (
+        "fully connected int8",
+        tensor(0, "shape", [3, 5]),
+        MalformedModel,
+        r"input of shape \[3, 5\], but its weights have rows of 16",
+    ),
+    (
+        "fully connected keep dims",
+        tensor(0, "shape", [2, 6, 8]),
+        MalformedModel,
+        r"input of shape \[2, 6, 8\], but its weights have rows",
+    ),
     ("add uint8 relu", tensor(0, "shape", [3, 7]), MalformedModel, "do not broadcast"),
-    ("concatenation int8", option("axis", 4), MalformedModel, "axis 4 of 4"),
+    ("concatenation int8", option("axis", 4), MalformedModel, "axis 4, but its tensor has 4 dimensions"),
     ("concatenation int8", option("fusedActivationFunction", 1), Unsupported, "which its kernel refuses"),
-    ("concatenation int8", zero_point(0, 5), Unsupported, "joins int8 inputs of other scales"),
-    ("concatenation int8", tensor(1, "shape", [1, 3, 2, 1]), MalformedModel, "joins shapes"),
-    ("concatenation int8", tensor(1, "shape", [1, 3, 2]), MalformedModel, "joins shapes"),
+    ("concatenation int8", zero_point(0, 5), Unsupported, "joins int8 inputs whose scales differ"),
+    ("concatenation int8", tensor(1, "shape", [1, 3, 2, 1]), MalformedModel, "cannot join the shapes"),
+    ("concatenation int8", tensor(1, "shape", [1, 3, 2]), MalformedModel, "cannot join the shapes"),
     ("average pool int8", option("filterHeight", 0), MalformedModel, "filter_height 0"),
-    ("average pool int8", option("filterHeight", 8), MalformedModel, "does not fit|makes a tensor"),
+    ("average pool int8", option("filterHeight", 8), MalformedModel, "does not fit|computes a tensor"),
     ("average pool int8", zero_point(1, 0), Unsupported, "which has another quantization"),
     ("softmax int8", option("beta", 0.0), MalformedModel, "beta 0.0"),
     ("softmax int8", option("beta", float("nan")), MalformedModel, "beta nan"),
@@ -290,8 +300,8 @@ CASES: list[tuple[str, Callable[[Any], None], type[OctetError], str]] = [
         "makes",
     ),
     ("squeeze all", tensor(1, "type", schema.TensorType.INT8), MalformedModel, "reads uint8, but writes int8"),
-    ("squeeze", option("squeezeDims", [3]), MalformedModel, r"drops \[3\]"),
-    ("squeeze", option("squeezeDims", [4]), MalformedModel, r"drops \[4\]"),
+    ("squeeze", option("squeezeDims", [3]), MalformedModel, r"cannot remove the axes \[3\]"),
+    ("squeeze", option("squeezeDims", [4]), MalformedModel, r"cannot remove the axes \[4\]"),
     (
         "pad int8",
         integers([-1] * 8),
@@ -341,12 +351,12 @@ def test_weights_that_are_an_input_are_unsupported() -> None:
     x, w = builder.tensor("x", (2, 16), np.int8, X8), builder.tensor("w", (4, 16), np.int8, Quant(0.02))
     y = builder.tensor("y", (2, 4), np.int8, Y8)
     builder.operator("FULLY_CONNECTED", [x, w], [y], schema.FullyConnectedOptionsT())
-    with pytest.raises(Unsupported, match="which has to be constant") as caught:
+    with pytest.raises(Unsupported, match="but it must be constant") as caught:
         import_model(builder.build([x, w], [y]))
     assert caught.value.tensor == "w"
 
 
 def test_bias_of_another_scale_is_malformed_where_litert_refuses_it() -> None:
     data = models.fully_connected_model((2, 16), DENSE, BIAS, X8, Quant(0.02), Y8)
-    with pytest.raises(MalformedModel, match="bias of scale"):
+    with pytest.raises(MalformedModel, match="bias with scale"):
         import_model(bent(data, lambda model: setattr(model.subgraphs[0].tensors[3].quantization, "scale", [0.5])))

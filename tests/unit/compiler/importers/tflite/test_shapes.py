@@ -60,7 +60,7 @@ def test_as_many_outputs_as_parts() -> None:
     axis = Constant(np.array(0, np.int32))
     parts = [End((1, 3), np.int8, X)] * 3
     data = operator_model("SPLIT", [axis, End((4, 3), np.int8, X)], parts, schema.SplitOptionsT(numSplits=3))
-    with pytest.raises(MalformedModel, match=r"splits axis 0 of \[4, 3\] into 3"):
+    with pytest.raises(MalformedModel, match=r"cannot split axis 0 of shape \[4, 3\] into 3 equal parts"):
         import_model(data)
 
 

@@ -64,7 +64,9 @@ def test_a_second_entry_point_is_refused() -> None:
     chain(["RELU"], builder=builder)
     builder.model.subgraphs.append(schema.SubGraphT(name="train", tensors=[], operators=[], inputs=[], outputs=[]))
     builder.model.signatureDefs = [schema.SignatureDefT(inputs=[], outputs=[], signatureKey="train", subgraphIndex=1)]
-    with pytest.raises(Unsupported, match="several entry points; train would be left out"):
+    with pytest.raises(
+        Unsupported, match="several entry points, but only the first can be compiled; train would be left out"
+    ):
         import_model(serialize(builder.model))
 
 
@@ -141,7 +143,7 @@ def test_16_bit_operator_without_a_kernel_is_refused_by_name() -> None:
     error = refused(chain(["RELU", "HARD_SWISH"], np.int16))
     assert "HARD_SWISH on int16" in error.message
     assert error.hint is not None
-    assert "8-bit activations only" in error.hint
+    assert "quantize the activations to 8 bits" in error.hint
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [([0, 0], [1]), ([], [1])])
@@ -187,7 +189,7 @@ def test_the_page_lists_the_operators_on_16_bits() -> None:
 @pytest.mark.parametrize(
     ("names", "hint"),
     [
-        (["GELU"], "these operators are compiled with 8-bit activations only"),
+        (["GELU"], "quantize the activations to 8 bits: these operators cannot be compiled with 16-bit ones"),
         (["NEG"], "convert the model without them"),
         (["GELU", "CONV_3D"], "convert the model without them"),
     ],

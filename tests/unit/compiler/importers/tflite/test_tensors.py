@@ -115,14 +115,14 @@ def test_what_no_operator_can_use_is_noted(bend: Bend, oddity: str) -> None:
 @pytest.mark.parametrize(
     ("bend", "message"),
     [
-        (setting(K, buffer=7), "is in buffer 7 of 2"),
-        (setting(K, shape=[2, 4], q_scale=[1] * 4, q_zeroPoint=[0] * 4), "holds 6 bytes, but"),
-        (setting(K, type=litert_schema.TensorType.INT32), "holds 6 bytes, but int32"),
+        (setting(K, buffer=7), "is in buffer 7, but the file has 2"),
+        (setting(K, shape=[2, 4], q_scale=[1] * 4, q_zeroPoint=[0] * 4), "has 6 bytes, but"),
+        (setting(K, type=litert_schema.TensorType.INT32), "has 6 bytes, but int32"),
         (setting(X, q_zeroPoint=None), "1 scales, but 0 zero points"),
         (setting(X, q_zeroPoint=[0, 0]), "1 scales, but 2 zero points"),
         (setting(X, q_scale=[1, 2], q_zeroPoint=[0, 0], q_quantizedDimension=1), "2 scales for the shape"),
-        (setting(K, q_quantizedDimension=2), "along dimension 2 of 2"),
-        (setting(K, q_quantizedDimension=-1), "along dimension -1 of 2"),
+        (setting(K, q_quantizedDimension=2), "along dimension 2, but has 2 dimensions"),
+        (setting(K, q_quantizedDimension=-1), "along dimension -1, but has 2 dimensions"),
     ],
 )
 def test_what_contradicts_itself_is_malformed(bend: Bend, message: str) -> None:
@@ -169,7 +169,7 @@ def test_constant_outside_the_file_is_malformed(offset: int, size: int) -> None:
 )
 def test_quantization_that_nothing_can_compute_with_is_refused_where_it_is_used(bend: Bend, what: str) -> None:
     """LiteRT loads such a file."""
-    with pytest.raises(Unsupported, match=f"ADD #0 works on the tensor x, whose {what}"):
+    with pytest.raises(Unsupported, match=f"ADD #0 uses the tensor x, whose {what}"):
         import_model(file(bend))
 
 

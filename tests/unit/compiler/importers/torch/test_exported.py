@@ -160,7 +160,7 @@ def test_other_numbers_are_padded_before_they_are_stored() -> None:
 @pytest.mark.parametrize(
     ("widths", "mode", "said"),
     [
-        ([-1, 0], "constant", "cuts its input by negative pads"),
+        ([-1, 0], "constant", "has negative padding"),
         ([1 << 20, 0], "constant", "pads by 1048576 elements"),
         ([0] * 10, "constant", "10 pads for 4 dimensions"),
         ([1], "constant", "1 pads for 4 dimensions"),
@@ -223,8 +223,8 @@ def test_documents_that_no_pytorch_writes() -> None:
     assert "schema 9" in str(refused(document(STEPS, schema_version={"major": 9})))
     twice = [quantize("x", "q"), quantize("x", "q")]
     assert "twice" in str(refused(document(twice, "q")))
-    assert "before anything computes" in str(refused(document([node(RELU, "y", tensor("z"))])))
-    assert "which nothing computes" in str(refused(document(STEPS, "nobody")))
+    assert "before any operator computes" in str(refused(document([node(RELU, "y", tensor("z"))])))
+    assert "no operator computes it" in str(refused(document(STEPS, "nobody")))
     assert "scale" in str(refused(document([quantize("x", "y", scale=-1.0)])))
     assert "int8" in str(refused(document([quantize("x", "y", zero_point=300)])))
 
@@ -259,12 +259,12 @@ def test_weights_have_to_lie_within_their_record() -> None:
     fits = {"data/weights/weight_0": bytes(6)}
     assert "does not contain the record" in str(with_weights({}, {}))
     assert "does not contain the record" in str(with_weights({"path_name": "../../etc/passwd"}, fits))
-    assert "reaches beyond" in str(with_weights({}, {"data/weights/weight_0": bytes(5)}))
+    assert "extends beyond" in str(with_weights({}, {"data/weights/weight_0": bytes(5)}))
     assert "not a list of sizes" in str(with_weights({"tensor_meta": meta("int8", 1 << 40)}, fits))
     repeated = meta("int8", 1 << 30) | {"strides": [{"as_int": 0}]}
-    assert "reaches beyond" in str(with_weights({"tensor_meta": repeated}, fits))
+    assert "extends beyond" in str(with_weights({"tensor_meta": repeated}, fits))
     assert "a layout other than strided" in str(with_weights({"tensor_meta": meta("int8", 2, 3) | {"layout": 1}}, fits))
-    assert "part of an element" in str(with_weights({"tensor_meta": meta("float32", 1)}, fits))
+    assert "incomplete element" in str(with_weights({"tensor_meta": meta("float32", 1)}, fits))
 
 
 @pytest.mark.parametrize("name", ["../evil", "net/../../evil", "/etc/passwd", "other/x", "net/a\\b", "net//a"])

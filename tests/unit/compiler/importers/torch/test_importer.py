@@ -54,7 +54,7 @@ def test_a_model_in_float_is_refused_by_what_cannot_be_compiled() -> None:
 
 
 def test_a_decision_by_data_is_refused() -> None:
-    with pytest.raises(Unsupported, match="chooses what to compute by the values of a tensor"):
+    with pytest.raises(Unsupported, match="branches on the values of a tensor"):
         import_torchscript(quantized("if q:", "  y = q", "else:", "  y = q"), shapes=IMAGE)
 
 
@@ -139,7 +139,7 @@ CELL = b"\x80\x02c__torch__\nNet\n)\x81}(X\x04\x00\x00\x00cellc__torch__.torch.c
 @pytest.mark.parametrize(
     ("record", "content", "what"),
     [
-        ("data__pkl", CELL, "'rnn.CellParamsBase' .a quantized LSTM or GRU. are not compiled"),
+        ("data__pkl", CELL, "'rnn.CellParamsBase' .a quantized LSTM or GRU. cannot be compiled"),
         ("constants__pkl", b"\x80\x02ctorch\nsparse_coo\n.", "names 'torch.sparse_coo', which Octet does not read"),
     ],
 )

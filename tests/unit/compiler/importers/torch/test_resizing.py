@@ -88,15 +88,15 @@ def test_it_is_one_operator_of_onnx() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([sized(8)], "makes images of"),
-        ([sized(0, 8)], "makes images of"),
+        ([sized(8)], "computes images of"),
+        ([sized(0, 8)], "computes images of"),
         ([sized(1 << 40, 8)], "has a value other than an integer"),
-        ([sized(1 << 30, 8)], "makes images of"),
-        ([NONE, {"as_floats": [2.0]}], "1 factors for two axes"),
-        ([NONE, {"as_floats": [2.0, -2.0]}], "has factors"),
-        ([NONE, {"as_floats": [2.0, 1e300]}], "has factors"),
-        ([NONE, {"as_floats": [0.1, 2.0]}], "makes images of"),
-        ([NONE, NONE], "says neither a size nor factors"),
+        ([sized(1 << 30, 8)], "computes images of"),
+        ([NONE, {"as_floats": [2.0]}], "1 factors, but needs two"),
+        ([NONE, {"as_floats": [2.0, -2.0]}], "has the factors"),
+        ([NONE, {"as_floats": [2.0, 1e300]}], "has the factors"),
+        ([NONE, {"as_floats": [0.1, 2.0]}], "computes images of"),
+        ([NONE, NONE], "has neither a size nor factors"),
     ],
 )
 def test_what_makes_no_image_is_malformed(arguments: list[dict[str, Any]], message: str) -> None:
