@@ -22,12 +22,12 @@ _EPSILON = float(np.finfo(np.float32).eps)
 
 
 def drop_redundant_activations(model: Model) -> Model:
-    """Returns `model` without every Relu and Clip that changes no stored value of the QuantizeLinear that alone follows.
+    """Returns `model` without every Relu and Clip that changes no stored value of the only QuantizeLinear after it.
 
     A Relu changes nothing if the zero point is the smallest value of its type (`ReluQuantFusion` in
     optimizer/qdq_transformer/relu_quantizelinear.cc). A Clip changes nothing if its bounds include those of
-    the type, and all of them are constants without axes (`ClipQuantFusion` in clip_quantizelinear.cc). Operators through
-    which the optimizer moves conversions may be between the two: it applies its rules repeatedly.
+    the type, and all of them are constants without axes (`ClipQuantFusion` in clip_quantizelinear.cc). Operators
+    through which the optimizer moves conversions may be between the two: it applies its rules repeatedly.
 
     Requires: a graph that `graph.check_graph` has accepted.
     Ensures: a graph that it would accept, with the same inputs and outputs.

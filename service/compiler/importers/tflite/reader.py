@@ -82,7 +82,7 @@ def _initializers(model: Any, main: Subgraph) -> set[int]:
             number = cast(int, (operator.options or {}).get("init_subgraph_index", 0))
             if not 0 < number < model.SubgraphsLength():
                 raise MalformedModel(
-                    f"{operator.label} calls subgraph {number}; the file has {model.SubgraphsLength()}",
+                    f"{operator.label} calls subgraph {number}; the file has {model.SubgraphsLength()} subgraphs",
                     op=operator.label,
                 )
             found.add(number)

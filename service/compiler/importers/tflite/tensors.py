@@ -58,7 +58,9 @@ def bytes_of_buffer(model: Any, data: bytes, index: int, owner: str, tensor: str
         MalformedModel: the buffer does not exist, or lies outside the file.
     """
     if index >= model.BuffersLength():
-        raise MalformedModel(f"{owner} is in buffer {index}; the file has {model.BuffersLength()}", tensor=tensor)
+        raise MalformedModel(
+            f"{owner} is in buffer {index}; the file has {model.BuffersLength()} buffers", tensor=tensor
+        )
     buffer = model.Buffers(index)
     if index == _NO_BUFFER:
         return None

@@ -115,7 +115,7 @@ def test_what_no_operator_can_use_is_noted(bend: Bend, oddity: str) -> None:
 @pytest.mark.parametrize(
     ("bend", "message"),
     [
-        (setting(K, buffer=7), "is in buffer 7, but the file has 2"),
+        (setting(K, buffer=7), "is in buffer 7; the file has 2 buffers"),
         (setting(K, shape=[2, 4], q_scale=[1] * 4, q_zeroPoint=[0] * 4), "has 6 bytes, but"),
         (setting(K, type=litert_schema.TensorType.INT32), "has 6 bytes, but int32"),
         (setting(X, q_zeroPoint=None), "1 scales, but 0 zero points"),

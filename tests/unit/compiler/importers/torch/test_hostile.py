@@ -131,7 +131,7 @@ def test_a_record_twice_is_refused() -> None:
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(record: str) -> None:
     data = archive({"data.pkl": EMPTY_MODULE, record: b"\0" * (1 << 26)}, method=zipfile.ZIP_DEFLATED)
     assert len(data) < 1 << 17
-    with pytest.raises(MalformedModel, match="deflates"):
+    with pytest.raises(MalformedModel, match="which is too large"):
         import_torchscript(data, shapes=SHAPES)
 
 
@@ -148,7 +148,7 @@ def test_a_size_that_is_a_lie_is_refused() -> None:
     [
         (["return " + "(" * 150 + "x" + ")" * 150], None),
         (["return " + "-" * 3000 + "1"], "nested|parsed"),
-        (["return (self).forward(x, )"], "without end"),
+        (["return (self).forward(x, )"], "endlessly"),
         (["while True:", "  pass", "return x"], "too long"),
         (["for i in range(9223372036854775807):", "  pass", "return x"], "too long"),
         (["a = 3", "for i in range(64):", "  a = torch.mul(a, a)", "return x"], "64 bits"),

@@ -60,7 +60,7 @@ def test_a_decision_by_data_is_refused() -> None:
 
 def test_the_shape_of_an_input_has_to_be_known() -> None:
     data = quantized("y = torch.relu(q)")
-    with pytest.raises(Unsupported, match="does not say what shape the input x has") as caught:
+    with pytest.raises(Unsupported, match="does not contain the shape of the input x") as caught:
         import_torchscript(data)
     assert "--input-shape x=" in str(caught.value.hint)
     with pytest.raises(Unsupported, match="no input z"):
@@ -76,18 +76,18 @@ def test_a_traced_model_carries_its_shapes() -> None:
     ("line", "what"),
     [
         ("y = torch.relu(q, 1, 2, 3)", r"of \(quantized tensor, 1, 2, 3\)"),
-        ("y = torch.max_pool2d(q, [3, 3], [1, 1], [2, 2])", "pads by 2 a window of 3"),
-        ("y = torch.max_pool2d(q, [9, 9])", "a window of 9 on 8 elements"),
+        ("y = torch.max_pool2d(q, [3, 3], [1, 1], [2, 2])", "padding 2 for a window of 3"),
+        ("y = torch.max_pool2d(q, [9, 9])", "a window of 9, which does not fit 8 elements"),
         ("y = torch.max_pool2d(q, [0, 1])", "an integer of at least 1"),
-        ("y = torch.reshape(q, [7, -1])", "makes"),
-        ("y = torch.permute(q, [0, 1, 2, 2])", "permutes"),
-        ("y = torch.flatten(q, 9)", "dimension 9 of 4"),
+        ("y = torch.reshape(q, [7, -1])", "cannot reshape"),
+        ("y = torch.permute(q, [0, 1, 2, 2])", "cannot permute"),
+        ("y = torch.flatten(q, 9)", "dimension 9, but its tensor has 4 dimensions"),
         ("y = torch.cat([], 1)", "list of tensors"),
         ("y = torch.cat([q, torch.reshape(q, [1, 3, 64, 1])], 1)", "part 1"),
         ("y = ops.quantized.conv2d(q, 3, 0.1, 0)", "no packed weights"),
         ("y = ops.quantized.add(q, q, 0., 0)", "scale must be positive"),
         ("y = ops.quantized.add(q, q, 0.1, 300)", "zero point"),
-        ("y = ops.quantized.add(q, 3, 0.1, 3)", "a number for an operand, and a scale"),
+        ("y = ops.quantized.add(q, 3, 0.1, 3)", "a number as an operand, and a scale"),
     ],
 )
 def test_operators_that_do_not_fit_their_operands(line: str, what: str) -> None:
