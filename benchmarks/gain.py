@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     home, rules = default_home(), Rules(arguments.rounds, repeats=1)
-    rows = [row for row in twins() if row.name in (arguments.models or [row.name]) and _made(home, row)]
+    rows = [row for row in twins() if row.name in (arguments.models or [row.name]) and _make_files(home, row)]
     if arguments.compile:
         for row in rows:
             _compile(home, row)
@@ -78,7 +78,7 @@ def main() -> None:
     print(f"\n{parts[-1]}\n\n{path}")
 
 
-def _made(home: Home, row: Row) -> bool:
+def _make_files(home: Home, row: Row) -> bool:
     """Returns true if the model's files exist or could be created."""
     for file in sorted(row.files.values(), key=lambda name: "fp32" not in name):  # first the sources of others
         if home.model(file) is None:

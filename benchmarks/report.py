@@ -108,7 +108,7 @@ def _contest(results: Results) -> str:
         peak=results.run.peak,
     )
     intro = [heading_of(results.run, method), f"![Shares of the peak]({PLOT})"]
-    return _joined("Side by side with the peers", intro, sections)
+    return _join_sections("Side by side with the peers", intro, sections)
 
 
 def _zoo(results: Results) -> str:
@@ -116,10 +116,12 @@ def _zoo(results: Results) -> str:
     sections = {f"The zoo, {where(results.run, threads)}": tables.zoo(results, threads) for threads in results.threads}
     sections["Those that could not take part"] = tables.failures(results, ZOO)
     method = _ZOO_METHOD.format(rounds=results.run.rounds, seconds=results.run.seconds)
-    return _joined("Today's networks, beside ONNX Runtime and OpenVINO", [heading_of(results.run, method)], sections)
+    return _join_sections(
+        "Today's networks, beside ONNX Runtime and OpenVINO", [heading_of(results.run, method)], sections
+    )
 
 
-def _joined(title: str, intro: list[str], sections: dict[str, str]) -> str:
+def _join_sections(title: str, intro: list[str], sections: dict[str, str]) -> str:
     """Joins sections; those without a row are left out."""
     parts = [f"## {title}", *intro]
     return "\n\n".join(parts + [f"### {heading}\n\n{text}" for heading, text in sections.items() if text])

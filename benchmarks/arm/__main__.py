@@ -69,7 +69,7 @@ def main() -> None:
     arguments = parser.parse_args()
     parts = [_ours(arguments.models)]
     if arguments.beside:
-        parts.append(_theirs(arguments.beside))
+        parts.append(_best_xnnpack_loops(arguments.beside))
     text = "\n\n".join(parts)
     print(text)
     if arguments.write:
@@ -104,7 +104,7 @@ def _compiled(model: Path, target: str) -> list[Hot]:
         return hot_loops(folder)
 
 
-def _theirs(wheel: Path) -> str:
+def _best_xnnpack_loops(wheel: Path) -> str:
     """Returns the best loop of each instruction in the library, whose functions have no names."""
     found, rows = _loops_of(wheel), []
     for target, cores in CORES.items():

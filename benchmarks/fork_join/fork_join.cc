@@ -1,5 +1,5 @@
 // Times parallel regions of the runtime. `fork_join THREADS WORK_US GAP_US SECONDS` prints, in microseconds, the
-// percentiles of regions that each have WORK_US of arithmetic on one thread, GAP_US after one another.
+// percentiles of regions that each have WORK_US of arithmetic on one thread, with GAP_US between them.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kIterations = 96;  // of the loop; a layer has some dozens of tiles
 
-// A chain, which a processor cannot overlap with itself.
+// A chain of dependent operations, which a processor cannot overlap.
 uint32_t compute(uint32_t steps, uint32_t value) {
   for (uint32_t step = 0; step < steps; ++step) asm volatile("imul %0, %0" : "+r"(value));
   return value;
@@ -26,10 +26,10 @@ int loop(int task, octet::GroupEnv* env, void* data) {
   for (int each = task * part; each < (task + 1) * part && each < kIterations; ++each) {
     value = compute(steps, value);
   }
-  return value == 0;  // it is odd
+  return value == 0;  // never: the value is odd
 }
 
-// How many steps take so long; the fastest of several, since others use the machine.
+// Returns the number of steps that take this long; the fastest of several runs counts, because of other load.
 uint32_t steps_for(double us) {
   constexpr uint32_t kSteps = 1 << 20;
   int64_t best_ns = INT64_MAX;
@@ -53,7 +53,7 @@ int main(int count, char** arguments) {
   octet_team* team = octet::default_team();
   while (octet::now_ns() < until_ns) {
     octet::Lease lease(team, threads);
-    for (int region = 0; region < 20; ++region) {  // those of a call
+    for (int region = 0; region < 20; ++region) {  // as many as in a call of a model
       for (int64_t now = octet::now_ns(), end = now + gap_ns; now < end;) now = octet::now_ns();
       int64_t began_ns = octet::now_ns();
       octet::parallel_launch(loop, &steps, 0);

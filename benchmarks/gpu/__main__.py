@@ -172,13 +172,13 @@ class Run:
             ]
             named = {"part": "serving", "model": model["model"]}
 
-            def kept(told: dict[str, Any], named: dict[str, Any] = named) -> records.Record:
+            def count_wrong(told: dict[str, Any], named: dict[str, Any] = named) -> records.Record:
                 right = told.pop("right")
                 return named | told | {"wrong": told["wrong"] + (0 if right else 1)}
 
             arguments += map(str, self.asked.clients)
             limit_s = 60 + 8 * len(self.asked.clients) * (1 + self.asked.seconds)
-            self._part(f"serving {model['model']}", "serving", arguments, limit_s, kept)
+            self._part(f"serving {model['model']}", "serving", arguments, limit_s, count_wrong)
 
     def peers(self) -> None:
         networks = sorted({model["network"] for model in self.about["models"] if model["network"]}, reverse=True)

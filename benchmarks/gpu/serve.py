@@ -15,10 +15,10 @@ _QUEUE = 4096  # large enough to refuse no client
 def main() -> None:
     chosen = {"auth": "off", "port": 0, "grpc_port": 0, "queue_size": _QUEUE, "queue_wait_s": 60.0}
 
-    def told(http: int, grpc: int | None) -> None:
+    def print_ports(http: int, grpc: int | None) -> None:
         print(json.dumps({"http": http, "grpc": grpc}), flush=True)
 
-    alone.serve([alone.Source("m", Path(sys.argv[1]))], load_settings(chosen), told)
+    alone.serve([alone.Source("m", Path(sys.argv[1]))], load_settings(chosen), print_ports)
 
 
 if __name__ == "__main__":

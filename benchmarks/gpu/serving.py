@@ -115,14 +115,14 @@ def _loaded(protocol: str, load: Load, clients: int, seconds: float) -> dict[str
             assert process.stdin
             process.stdin.write(json.dumps(order) + "\n")
             process.stdin.flush()
-        return _summed([_told(process) for process in processes], clients)
+        return _summed([_read_outcome(process) for process in processes], clients)
     finally:
         for process in processes:
             process.kill()
             process.communicate()
 
 
-def _told(process: subprocess.Popen[str]) -> dict[str, Any]:
+def _read_outcome(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout
     line = process.stdout.readline()
     told = json.loads(line) if line else {"error": "the clients' process ended"}

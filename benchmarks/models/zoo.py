@@ -81,7 +81,7 @@ def main() -> int:
         if arguments.make:
             _make(home, entry)
         elif (home.models / f"{entry.file}.npz").exists():
-            rows.append(_asked(home, entry, timed=arguments.time))
+            rows.append(_check(home, entry, timed=arguments.time))
             print(" | ".join(_cells(rows[-1])), flush=True)
     if arguments.write:
         TABLE.write_text("\n".join(_page(rows)) + "\n")
@@ -106,7 +106,7 @@ def _make(home: Home, entry: Entry) -> None:
         print(f"{entry.network} {entry.tool}: took more than {_LIMIT_S} s", flush=True)
 
 
-def _asked(home: Home, entry: Entry, *, timed: bool) -> Row:
+def _check(home: Home, entry: Entry, *, timed: bool) -> Row:
     source = home.models / entry.file
     with np.load(source.with_name(source.name + ".npz")) as arrays:
         saved = {name: arrays[name] for name in arrays}

@@ -139,7 +139,7 @@ def network(name: str) -> tuple[Any, list[list[torch.Tensor]]]:
     else:
         raise ValueError(f"no package has {name}")
     samples = _random((1, 3, side, side))
-    return _settled(_varied(_First(made)), samples), [[each] for each in samples]
+    return _with_statistics(_varied(_First(made)), samples), [[each] for each in samples]
 
 
 def _is_free(name: str) -> bool:
@@ -183,7 +183,7 @@ def _random(shape: tuple[int, ...]) -> list[torch.Tensor]:
     return [torch.from_numpy(rng.normal(size=shape).astype(np.float32)) for _ in range(8)]
 
 
-def _settled(model: Any, samples: list[torch.Tensor]) -> Any:
+def _with_statistics(model: Any, samples: list[torch.Tensor]) -> Any:
     """Sets the batch normalizations' statistics to those of the samples; with others, random networks die out."""
     norms = [each for each in model.modules() if isinstance(each, torch.nn.modules.batchnorm._BatchNorm)]
     for each in norms:

@@ -2,12 +2,12 @@
 
 python -m benchmarks.quantization                  # all networks: an hour or two
 python -m benchmarks.quantization --only WORD …    # those with one of the words in their title
-python -m benchmarks.quantization --compile        # compiles what --speed times: half an hour, once
-python -m benchmarks.quantization --speed          # times what is kept; wants a quiet machine, and eight minutes
+python -m benchmarks.quantization --compile        # compiles the files for --speed: half an hour, once
+python -m benchmarks.quantization --speed          # times the stored files; needs a quiet machine, and eight minutes
 python -m benchmarks.quantization --calibration    # images per second and memory of calibration; likewise
-python -m benchmarks.quantization --page           # writes the page alone, of what is kept
+python -m benchmarks.quantization --page           # writes only the page, from stored results
 
-Results and quantized files are kept in the benchmarks' home, and the page is of all that are. Needs the environment
+Results and quantized files are stored in the benchmarks' home, and the page contains all of them. Needs the environment
 `quantization` (`python -m benchmarks.setup_peers --making`).
 """
 
@@ -34,8 +34,12 @@ def main() -> None:
     passes = parser.add_mutually_exclusive_group()
     for name in ("--compile", "--speed", "--calibration", "--page"):
         passes.add_argument(name, action="store_true")
-    parser.add_argument("--minutes", type=float, default=7, help="of --speed, after which no network is begun")
-    parser.add_argument("--lines", type=int, default=400, help="pictures of text, and of faces, that are asked")
+    parser.add_argument(
+        "--minutes", type=float, default=7, help="time of --speed after which no further network is started"
+    )
+    parser.add_argument(
+        "--lines", type=int, default=400, help="number of pictures of text, and of faces, in the test set"
+    )
     arguments = parser.parse_args()
     home, failed = default_home(), []
     titles = [title for title in NETWORKS if not arguments.only or _has(title, arguments.only)]
@@ -59,7 +63,7 @@ def _has(title: str, words: list[str]) -> bool:
 
 
 def accuracy(home: Home, titles: list[str], lines: int) -> list[str]:
-    """Measures networks, one by one. The titles of those that could not be."""
+    """Measures networks, one by one. Returns the titles of those that failed."""
     failed = []
     for title in titles:
         print(f"{title} ...", flush=True)

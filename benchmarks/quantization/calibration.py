@@ -1,4 +1,4 @@
-"""Calibration itself: inputs per second beside ONNX Runtime's calibrator, and memory by the number of inputs."""
+"""Measures calibration: inputs per second beside ONNX Runtime's calibrator, and memory by the number of inputs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ from service.quantize.data import Data
 from service.quantize.observing import CalibrationSession, Children
 from service.quantize.quantization import Calibration, Options
 
-_FAST, _SMALL = "MobileNetV2, TF2 file dequantized", "Digits"  # what is timed, and what is weighed
+_FAST, _SMALL = (
+    "MobileNetV2, TF2 file dequantized",
+    "Digits",
+)  # the network that is timed, and the one whose memory is measured
 _ROUNDS, _IMAGES, _COUNTS = 3, 64, (100, 1_000, 10_000)
 _NAME = "calibration"
 _Rate = Callable[[], float]
 
 
 def measure(home: Home) -> None:
-    """Needs the files of both networks, which the accuracies' pass keeps."""
+    """Measures both. Needs the files of both networks, which the accuracy measurement stores."""
     found = {
         "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "machine": cpu_name(),
@@ -45,7 +48,7 @@ def measure(home: Home) -> None:
 
 
 def _rates(folder: Path) -> dict[str, float]:
-    """Inputs a second, of all passes over them; the median of rounds in turns. What is built before does not count."""
+    """Returns inputs per second over all passes, the median of rounds in turns. Earlier builds do not count."""
     model, file = folder / "float.onnx", folder / "timed.npy"
     np.save(file, np.load(folder / "inputs.npy", mmap_mode="r")[:_IMAGES])
     with tempfile.TemporaryDirectory() as scratch:
@@ -53,19 +56,19 @@ def _rates(folder: Path) -> dict[str, float]:
         data = Data(file, most=_IMAGES)
         built = Calibration(model.read_bytes(), session, Data(file, most=1), Options()).float
 
-        def own(histograms: bool) -> float:
+        def octet_rate(histograms: bool) -> float:
             begun = time.perf_counter()
             session.statistics(built, data, histograms)
             return _IMAGES / (time.perf_counter() - begun)
 
-        def theirs(method: str) -> float:
+        def onnxruntime_rate(method: str) -> float:
             return _IMAGES / float(peer("calibrate", model, file, method, _IMAGES).split()[-1])
 
         contenders: dict[str, _Rate] = {
-            "Octet, extremes": lambda: own(False),
-            "Octet, extremes and histograms": lambda: own(True),
-            "ONNX Runtime, MinMax": lambda: theirs("MinMax"),
-            "ONNX Runtime, Entropy": lambda: theirs("Entropy"),
+            "Octet, extremes": lambda: octet_rate(False),
+            "Octet, extremes and histograms": lambda: octet_rate(True),
+            "ONNX Runtime, MinMax": lambda: onnxruntime_rate("MinMax"),
+            "ONNX Runtime, Entropy": lambda: onnxruntime_rate("Entropy"),
         }
         taken: dict[str, list[float]] = {name: [] for name in contenders}
         for _ in range(_ROUNDS):
@@ -75,7 +78,7 @@ def _rates(folder: Path) -> dict[str, float]:
 
 
 def _peaks(folder: Path) -> dict[str, list[int]]:
-    """Bytes, by the number of inputs."""
+    """Returns peaks in bytes, by the number of inputs."""
     some = np.load(folder / "inputs.npy")
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "inputs.npy"
@@ -91,7 +94,7 @@ def _peaks(folder: Path) -> dict[str, list[int]]:
 
 
 def section(home: Home) -> str:
-    """What `measure` found, Markdown; empty where it was not run."""
+    """Returns the stored results as Markdown; empty if none exist."""
     path = results_of(home, _NAME)
     if not path.exists():
         return ""
@@ -100,17 +103,18 @@ def section(home: Home) -> str:
     peaks = [[name, *(f"{size / 2**20:.0f}" for size in sizes)] for name, sizes in found["peaks"].items()]
     columns = ["peak, MiB", *(f"{count:,} inputs" for count in _COUNTS)]
     taken = f"{found['at']}, {found['machine']}, load average {found['load']:.1f} at the start"
-    return f"""## Calibration itself
+    return f"""## Speed and memory of calibration
 
 Written by `python -m benchmarks.quantization --calibration`: {taken}.
 
-Images a second of {_FAST}, {_IMAGES} of them, the median of {_ROUNDS} rounds in turns; of all passes
-over the images, but not of building or augmenting the model. Octet on 1 thread, in children that are started for every
-32 images; ONNX Runtime's calibrator (`create_calibrator`) as it is, whose session takes all cores.
+Images a second of {_FAST}, {_IMAGES} of them, the median of {_ROUNDS} rounds in turns; over all passes
+through the images, without building or augmenting the model. Octet runs on 1 thread, in children that are started for
+every 32 images; ONNX Runtime's calibrator (`create_calibrator`) has its defaults, by which its session uses all
+cores.
 
 {table(["calibrator", "images/s"], rates)}
 
-Memory of a whole process, of the digits' network, by how many inputs calibrate it. Octet's makes four passes: with
-histograms, fitted weights, and what the result costs.
+Memory of a whole process for the digits' network, by the number of calibration inputs. Octet's makes four passes: with
+histograms, fitted weights, and the measurement of the loss.
 
 {table(columns, peaks)}"""

@@ -1,9 +1,10 @@
-"""Trains the network of `examples/train_digits.py` with PyTorch, and keeps its float weights. Runs in the peers'
-environment, which has scikit-learn, whose package carries the pictures:
+"""Trains the network of `examples/train_digits.py` with PyTorch, and saves its float weights. Runs in the peers'
+environment, which contains scikit-learn and its pictures of digits:
 
     python digits.py OUTPUT.npz
 
-On one thread with seeded chance. The file has the weights by name, and `train`, `test` `[N, 16, 16, 1]` and `labels`.
+It runs on one thread with seeded random numbers. The file has the weights by name, and `train`, `test` `[N, 16, 16, 1]`
+and `labels`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _SEED, _EPOCHS, _BATCH, _RATE, _SMOOTHING = 0, 60, 32, 3e-3, 0.1
 
 
 class Digits(torch.nn.Module):  # type: ignore[misc]
-    """MobileNetV2 in small: `[N, 1, 16, 16]` from -1 to 1, to `[N, 10]`."""
+    """A small MobileNetV2: maps `[N, 1, 16, 16]` from -1 to 1 to `[N, 10]`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +37,7 @@ class Digits(torch.nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         relu6, pad = torch.nn.functional.relu6, torch.nn.functional.pad
         x = relu6(self.stem(x))
-        trunk = self.project(relu6(self.reduce(pad(x, (0, 1, 0, 1)))))  # as TFLite's SAME, all of it behind
+        trunk = self.project(relu6(self.reduce(pad(x, (0, 1, 0, 1)))))  # as TFLite's SAME, with all padding at the end
         x = self.shrink(relu6(self.depthwise(relu6(self.expand(trunk)))))
         return self.classify((trunk + x).mean((2, 3)))
 

@@ -1,5 +1,6 @@
-"""Pictures with one face whose place is known: the portrait of the given data, cut, scaled, mirrored and lit at
-chance, on photographs without people."""
+"""Pictures with one face at a known position: the portrait of the given data, cropped, scaled, mirrored and lit at
+random, on photographs without people.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +13,15 @@ from PIL import Image, ImageOps
 from benchmarks.places import SHARED
 
 Array = np.ndarray[Any, np.dtype[Any]]
-_PORTRAIT, _FACE = SHARED / "grace_hopper.bmp", (155, 130, 375, 335)  # left, top, right, bottom, in a width of 512
+_PORTRAIT, _FACE = SHARED / "grace_hopper.bmp", (155, 130, 375, 335)  # left, top, right, bottom, for a width of 512
 _EYES = ((223, 190), (305, 187))
-_CUT = (85, 30, 445, 390)  # of the portrait, around the face
+_CUT = (85, 30, 445, 390)  # the crop of the portrait around the face
 
 
 def scenes(count: int, size: int, seed: int) -> tuple[Array, Array]:
-    """The portrait somewhere on a photograph, `[count, size, size, 3]` from -1 to 1, and the face's box in each,
-    `[count, (left, top, right, bottom)]`, as shares of the sides."""
+    """Returns the portrait at a random position on a photograph, `[count, size, size, 3]` from -1 to 1, and the face's
+    box in each, `[count, (left, top, right, bottom)]`, as shares of the sides.
+    """
     rng, portrait = np.random.default_rng(seed), _portrait()
     files = sorted((SHARED / "images").glob("*.JPEG"))
     made, boxes = [], []
@@ -41,13 +43,13 @@ def scenes(count: int, size: int, seed: int) -> tuple[Array, Array]:
 
 
 def faces(count: int, size: int, seed: int) -> Array:
-    """The face alone, from 0 to 1, with a margin of a quarter or so: `[count, size, size, 3]`."""
+    """Returns the face alone, from 0 to 1, with a margin of about a quarter: `[count, size, size, 3]`."""
     rng = np.random.default_rng(seed)
     return np.stack([_around(rng, (265, 232), rng.uniform(270, 340), size) for _ in range(count)])
 
 
 def eyes(count: int, size: int, seed: int) -> Array:
-    """One eye alone, likewise."""
+    """Returns one eye alone, in the same format."""
     rng = np.random.default_rng(seed)
     return np.stack([_around(rng, _EYES[place % 2], rng.uniform(60, 90), size) for place in range(count)])
 
@@ -61,7 +63,7 @@ def _around(rng: np.random.Generator, middle: tuple[int, int], width: float, siz
 
 
 def _lit(picture: Image.Image, rng: np.random.Generator) -> Image.Image:
-    """Lighter or darker, with noise."""
+    """Makes the picture lighter or darker, and adds noise."""
     values = np.asarray(picture, np.float32) * rng.uniform(0.6, 1.25)
     values = values + rng.normal(0, rng.uniform(0, 12), values.shape)
     return Image.fromarray(np.clip(values, 0, 255).astype(np.uint8))
@@ -73,12 +75,12 @@ def _portrait() -> Image.Image:
     return rgb.resize((512, round(rgb.height * 512 / rgb.width)))
 
 
-OF_FACES = ((16, 2), (8, 6))  # of MediaPipe's face detector of short range: places along a side, boxes at each
+OF_FACES = ((16, 2), (8, 6))  # MediaPipe's short-range face detector: grid positions along a side, boxes at each
 OF_POSES = ((28, 2), (14, 2), (7, 6))
 
 
 def anchors(grids: Sequence[tuple[int, int]]) -> Array:
-    """The middles of a detector's boxes, `[boxes, (x, y)]`, as shares of the sides."""
+    """Returns the centres of a detector's boxes, `[boxes, (x, y)]`, as shares of the sides."""
     found = []
     for grid, times in grids:
         along = (np.arange(grid) + 0.5) / grid

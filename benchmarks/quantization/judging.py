@@ -1,4 +1,4 @@
-"""Shares of what was right, and how far chance moves them."""
+"""Computes shares of correct results and their standard errors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Counted:
-    """Of each input, how much was right, of how much.
+    """How much of each input was correct, and out of how much.
 
     Attributes:
-        right, sizes: `[inputs]`.
+        right, sizes: `[inputs]` numbers of correct and of all items.
     """
 
     right: Array
@@ -27,11 +27,13 @@ class Counted:
 
     @property
     def error(self) -> float:
-        """The standard error of a ratio of sums, over inputs (Cochran, Sampling Techniques, 2.11)."""
+        """Returns the standard error of a ratio of sums, over inputs (Cochran, Sampling Techniques, 2.11)."""
         return float(((self.right - self.share * self.sizes) ** 2).sum() ** 0.5 / self.sizes.sum())
 
     def more(self, other: Counted) -> tuple[float, float]:
-        """By how much the share is larger than that of `other` on the same inputs, and the standard error of that."""
+        """Returns by how much the share exceeds that of `other` on the same inputs, and the standard error of the
+        difference.
+        """
         own, theirs = (each.right - each.share * each.sizes for each in (self, other))
         return self.share - other.share, float(((own - theirs) ** 2).sum() ** 0.5 / self.sizes.sum())
 
@@ -44,13 +46,13 @@ class Counted:
 
 
 def each(right: Any) -> Counted:
-    """Inputs that count alike."""
+    """Returns a count in which each input has the same weight."""
     values = np.asarray(right, np.float64)
     return Counted(values, np.ones(len(values)))
 
 
 def overlap(own: Array, real: Array) -> Counted:
-    """Of masks as packed bits `[inputs, bytes]`: intersection over union; 1 where both are empty."""
+    """Returns the overlap of masks, packed bits `[inputs, bytes]`: intersection over union; 1 if both are empty."""
     first, second = np.unpackbits(own, axis=1), np.unpackbits(real, axis=1)
     both, either = (first & second).sum(axis=1), (first | second).sum(axis=1)
     return each(np.where(either > 0, both / np.maximum(either, 1), 1.0))

@@ -1,4 +1,4 @@
-"""A float network, quantized by each tool and method, and what all of the files answer."""
+"""Quantizes a float network by each tool and method, and judges the results of all files."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from service.quantize.quantization import Calibration, Options, Quantized
 from service.quantize.sensitivity import decibels
 
 DEFAULT = "Octet, minmax"
-BUDGET = 0.001  # of right answers, that mixtures may lose
-# Each with its command of `peer.py`, what that is told, and how its file ends. The first of a tool are its defaults.
+BUDGET = 0.001  # share of correct results that mixtures may lose
+# Each row has a command of `peer.py`, its argument, and the file's suffix. The first row of a tool has its defaults.
 THEIRS = (
     ("ONNX Runtime, MinMax", "onnxruntime", "MinMax", ".onnx"),
     ("ONNX Runtime, Entropy", "onnxruntime", "Entropy", ".onnx"),
@@ -58,7 +58,7 @@ _LIMIT_S = 1500
 
 
 def measured(title: str, network: Network) -> Record:
-    """Quantizes `network` by all tools; keeps the files in its folder."""
+    """Quantizes `network` with all tools, and stores the files in its folder."""
     now, load = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", os.getloadavg()[0]
     record = Record(title, network.what, at=now, machine=detect_host().model_name, load=load)
     try:
@@ -80,7 +80,7 @@ def _measured(record: Record, network: Network, model: bytes, folder: Path) -> R
     np.save(folder / "inputs.npy", network.inputs)
     np.save(folder / "calibration.npy", network.calibration)
     rows, said = _ours(network, prepared, folder)
-    rows += [_theirs(folder, *each) for each in THEIRS]
+    rows += [_peer_row(folder, *each) for each in THEIRS]
     made = [Row("float", prepared.name), *(row for row in rows if not row.failed)]
     decided, noise = _decided(network.decision, folder, [folder / row.file for row in made])
     judged = [
@@ -98,14 +98,14 @@ def _measured(record: Record, network: Network, model: bytes, folder: Path) -> R
 
 
 def _ours(network: Network, prepared: Path, folder: Path) -> tuple[list[Row], str]:
-    """Our files, and how the first one's answers by Octet compare with those by ONNX Runtime."""
+    """Returns Octet's files, and a comparison of the first one's results in Octet and in ONNX Runtime."""
     scratch = folder / "scratch"
     scratch.mkdir()
     session = CalibrationSession(scratch, Children(load_settings({"build_nice": 0}), Silent(), {}))
     started_s = time.monotonic()
     data = Data(folder / "calibration.npy")
     model = prepared.read_bytes()
-    seen = Options("kl", fit=Fit(rounding=network.options))  # all that any row looks at
+    seen = Options("kl", fit=Fit(rounding=network.options))  # all statistics that any row needs
     calibration = Calibration(model, session, data, seen)
     shared_s = time.monotonic() - started_s
     asked = {**{method: Options(method) for method in METHODS}, **_PLAIN, **(_OPTIONS if network.options else {})}
@@ -116,7 +116,7 @@ def _ours(network: Network, prepared: Path, folder: Path) -> tuple[list[Row], st
         own = Calibration(model, session, data, options) if options.rounds or options.equalize else calibration
         made[said] = own.quantize(options)
         seconds = time.monotonic() - started_s + (shared_s if own is calibration else 0)
-        rows.append(_kept(folder, f"Octet, {said}", made[said], seconds))
+        rows.append(_save_row(folder, f"Octet, {said}", made[said], seconds))
     first = made["minmax"]
     if network.labels:
         started_s = time.monotonic()
@@ -125,14 +125,14 @@ def _ours(network: Network, prepared: Path, folder: Path) -> tuple[list[Row], st
         enough, _ = within(BUDGET, ranked.curve(network.labels), mixture)
         mixed = calibration.quantize(Options().raising(enough.kept, enough.wide))
         name = f"Octet, minmax, budget 0.1 %: {len(enough.kept)} layers in float, {len(enough.wide)} of 16x8"
-        rows.append(_kept(folder, name, mixed, time.monotonic() - started_s + shared_s))
+        rows.append(_save_row(folder, name, mixed, time.monotonic() - started_s + shared_s))
     said = _compared(calibration.measure(first).answers, folder, rows[0])
     real = ", ".join(f"{number} {kind}" for kind, _, number in first.real) or "nothing"
     shutil.rmtree(scratch)
     return rows, f"{said} Float: {real}."
 
 
-def _kept(folder: Path, name: str, made: Quantized, seconds: float) -> Row:
+def _save_row(folder: Path, name: str, made: Quantized, seconds: float) -> Row:
     file = f"octet-{len([*folder.glob('octet-*.onnx')])}.onnx"
     (folder / file).write_bytes(made.file)
     return Row(name, file, seconds)
@@ -145,10 +145,10 @@ def _compared(ours: Array, folder: Path, row: Row) -> str:
     if not np.array_equal(ours, theirs):
         apart = decibels(float((theirs.astype(np.float64) ** 2).sum()), float(((theirs - ours) ** 2).sum()))
         found = f"differ in {np.mean(ours != theirs):.2%} of the values, by noise of {apart:.0f} dB"
-    return f"Answers of `{row.name}` to the calibration inputs, by Octet and ONNX Runtime, {found}."
+    return f"The results of `{row.name}` for the calibration inputs, in Octet and in ONNX Runtime, {found}."
 
 
-def _theirs(folder: Path, name: str, tool: str, argument: str, ending: str) -> Row:
+def _peer_row(folder: Path, name: str, tool: str, argument: str, ending: str) -> Row:
     file, source = f"{tool}-{argument}{ending}", folder / ("float.tflite" if ending == ".tflite" else "float.onnx")
     if not source.exists():
         return Row(name, file, failed="there is no float TFLite file of it")
@@ -164,14 +164,15 @@ def _theirs(folder: Path, name: str, tool: str, argument: str, ending: str) -> R
 
 
 def _decided(decision: str, folder: Path, models: Sequence[Path]) -> tuple[list[Array], Array]:
-    """Of each model, what it decides on all inputs; and the squares of the first one's outputs and of what it differs
-    by, `[models, outputs, 2]`: by its tool's runtime."""
+    """Returns, for each model, its decision on all inputs; and the squares of the first model's outputs and of each
+    model's difference from them, `[models, outputs, 2]`. Each runs in its tool's runtime.
+    """
     peer("run", folder / "inputs.npy", folder / "decided.npz", decision, *models)
     with np.load(folder / "decided.npz") as found:
         return [found[f"decided_{place}"] for place in range(len(models))], found["sums"]
 
 
 def peer(*arguments: object) -> str:
-    """What a command of `peer.py` prints. Raises subprocess.SubprocessError."""
+    """Returns the output of a command of `peer.py`. Raises subprocess.SubprocessError."""
     command = [str(default_home().python("quantization")), "-W", "ignore", str(_SCRIPT), *map(str, arguments)]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_S).stdout

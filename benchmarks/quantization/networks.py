@@ -1,4 +1,4 @@
-"""The float networks of the comparison, their inputs, and how their answers are judged."""
+"""The float networks of the comparison, their inputs, and how their results are judged."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from benchmarks.quantization.packages import PACKAGES, packaged
 from benchmarks.quantization.sources import SIZE, digits, labelled, with_real_weights
 
 _CALIBRATING = 32
-_NEAR = 0.02  # of a picture's width: what landmarks may be apart by
-_CLOSE = 0.1  # and what middles of people may
+_NEAR = 0.02  # landmarks agree within this share of a picture's width
+_CLOSE = 0.1  # centres of people agree within this share
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,16 @@ class Network:
     """A float network.
 
     Attributes:
-        what: where it and its inputs come from.
+        what: the origin of the network and its inputs.
         source: the file, ONNX or TFLite.
-        inputs: `[count, …]`, each what it takes.
+        inputs: `[count, …]`, each an input of the network.
         calibration: inputs for calibration, as `inputs`.
-        decision: what of an answer counts: one of `peer.DECISIONS`.
-        judge: of all decisions, how much is right; None where that is not known.
-        agree: the same of decisions that equal the float network's.
-        scored, agreed: what these two are called.
-        labels: the right classes of `calibration`, for a budget of accuracy; empty where there is no such row.
-        options: whether each option for weights has a row of its own.
+        decision: the part of a result that counts: one of `peer.DECISIONS`.
+        judge: returns how much of all decisions is correct; None if that is unknown.
+        agree: returns how much of them equals the float network's decisions.
+        scored, agreed: the column titles of these two.
+        labels: the correct classes of `calibration`, for an accuracy budget; empty if the network has no such row.
+        options: true if each option for weights has its own row.
     """
 
     what: str
@@ -105,7 +105,7 @@ def _random(count: int) -> Network:
 
 
 def _recognizer(package: str, file: str, said: str) -> Callable[[int], Network]:
-    def made(count: int) -> Network:
+    def build(count: int) -> Network:
         model = packaged(default_home(), package, file).read_bytes()
         characters, (images, written) = text.alphabet(model), text.lines(count, 0)
         sizes = np.array([len(right) for right in written])
@@ -117,8 +117,8 @@ def _recognizer(package: str, file: str, said: str) -> Callable[[int], Network]:
 
         return Network(
             f"{said}, of {_version(package)}. {count} lines of words from the Apache license in Debian's fonts DejaVu "
-            "and Liberation, of many sizes and colors, turned and with noise (seed 0): "
-            f"{sizes.sum():,} characters, of which those right are counted (1 less the edit distance's share). "
+            "and Liberation, of many sizes and colors, rotated and with noise (seed 0): "
+            f"{sizes.sum():,} characters, of which the correct ones are counted (1 minus the edit distance's share). "
             f"{_CALIBRATING} other lines (seed 1) calibrate.",
             model,
             images,
@@ -130,7 +130,7 @@ def _recognizer(package: str, file: str, said: str) -> Callable[[int], Network]:
             "same line as float",
         )
 
-    return made
+    return build
 
 
 def _turns(count: int) -> Network:
@@ -141,7 +141,7 @@ def _turns(count: int) -> Network:
     )
     return _classifier(
         f"PP-OCR's classifier of lines that are upside down, of {_version('rapidocr-onnxruntime')}. {count} lines as "
-        f"above (seed 2), each second one turned; {_CALIBRATING} others (seed 3) calibrate.",
+        f"above (seed 2), every second one rotated; {_CALIBRATING} others (seed 3) calibrate.",
         file.read_bytes(),
         images,
         np.array(turned),
@@ -151,7 +151,7 @@ def _turns(count: int) -> Network:
 
 
 def _detector(package: str, file: str, said: str) -> Callable[[int], Network]:
-    def made(count: int) -> Network:
+    def build(count: int) -> Network:
         images, lines = text.pages(count // 4, 4)
 
         def judge(found: Array) -> Counted:
@@ -163,8 +163,8 @@ def _detector(package: str, file: str, said: str) -> Callable[[int], Network]:
 
         return Network(
             f"{said}, of {_version(package)}. {len(images)} pages of three lines as above (seed 4). A line is found "
-            "where the box around pixels of text that hang together, grown as PaddleOCR grows it, overlaps the line's "
-            "by half (IoU); what is counted is the harmonic mean of precision and recall. "
+            "if the box around connected pixels of text, grown as in PaddleOCR, overlaps the line's by half (IoU); the "
+            "harmonic mean of precision and recall is counted. "
             f"{_CALIBRATING} other pages (seed 5) calibrate.",
             packaged(default_home(), package, file).read_bytes(),
             images,
@@ -176,7 +176,7 @@ def _detector(package: str, file: str, said: str) -> Callable[[int], Network]:
             "pixels of text, overlap with float's (IoU)",
         )
 
-    return made
+    return build
 
 
 def _faces(count: int) -> Network:
@@ -189,8 +189,8 @@ def _faces(count: int) -> Network:
 
     return Network(
         f"MediaPipe's face detector of short range, of {_version('mediapipe')}. {count} photographs with one portrait "
-        "each, cut, scaled, mirrored and lit at chance (seed 6): a face is found where the middle of the likeliest box "
-        f"lies in it. {_CALIBRATING} others (seed 7) calibrate.",
+        "each, cropped, scaled, mirrored and lit at random (seed 6): a face is found if it contains the centre of the "
+        f"likeliest box. {_CALIBRATING} others (seed 7) calibrate.",
         _mediapipe("face_detection/face_detection_short_range.tflite"),
         images,
         faces.scenes(_CALIBRATING, 128, 7)[0],
@@ -203,14 +203,14 @@ def _faces(count: int) -> Network:
 
 
 def _landmarks(file: str, said: str, pictures: Callable[[int, int], Array], width: float) -> Callable[[int], Network]:
-    def made(count: int) -> Network:
+    def build(count: int) -> Network:
         def agree(found: Array, real: Array) -> Counted:
             return each((np.abs(found - real) < _NEAR * width).mean(axis=1))
 
         images = pictures(count, 8)
         return Network(
-            f"{said}, of {_version('mediapipe')} (seed 8); {_CALIBRATING} others (seed 9) calibrate. There are no "
-            f"labels: a coordinate agrees that is within {_NEAR:.0%} of the picture's width of float's.",
+            f"{said}, of {_version('mediapipe')} (seed 8); {_CALIBRATING} others (seed 9) calibrate. Without "
+            f"labels, a coordinate agrees if it is within {_NEAR:.0%} of the picture's width of float's.",
             _mediapipe(file),
             images,
             pictures(_CALIBRATING, 9),
@@ -219,16 +219,16 @@ def _landmarks(file: str, said: str, pictures: Callable[[int, int], Array], widt
             agreed="coordinates that agree with float's",
         )
 
-    return made
+    return build
 
 
 def _photographs(count: int, seed: int) -> Array:
-    """Without hands: `photographs` `[count, 224, 224, 3]` from 0 to 1."""
+    """Returns `photographs` without hands: `[count, 224, 224, 3]` from 0 to 1."""
     images = (labelled()[0] + 1) / 2
     return images[np.random.default_rng(seed).permutation(len(images))[:count]]
 
 
-_LABELS = {  # of files of this checkout, by what their names end with
+_LABELS = {  # types of files in this checkout, by their suffixes
     ".py": "python",
     ".md": "markdown",
     ".json": "json",
@@ -259,7 +259,7 @@ def _magika(count: int) -> Network:
     some = slice(0, _CALIBRATING)
     return _classifier(
         f"Magika's classifier of files by their bytes, of {_version('magika')}. {len(inputs) - _CALIBRATING} files of "
-        f"this checkout of {len(_LABELS)} kinds, which their names say (seed 10); {_CALIBRATING} others calibrate.",
+        f"this checkout of {len(_LABELS)} types, which their names show (seed 10); {_CALIBRATING} others calibrate.",
         (folder / "model.onnx").read_bytes(),
         inputs[_CALIBRATING:],
         labels[_CALIBRATING:],
@@ -269,7 +269,7 @@ def _magika(count: int) -> Network:
 
 
 def _ends(content: bytes, told: Mapping[str, int]) -> Array:
-    """The first and the last bytes without space around them, as Magika takes them."""
+    """Returns the first and the last bytes, without surrounding white space, as in Magika."""
     half, block = told["beg_size"], told["block_size"]
     first, last = content[:block].lstrip()[:half], content[-block:].rstrip()[-half:]
     padded = np.full(2 * half, told["padding_token"], np.int32)
@@ -291,7 +291,7 @@ def _silero(count: int) -> Network:
         f"Silero's voice activity detector, of {_version('silero-vad')}, its form without If: "
         f"convolutions on a spectrum, and an LSTM. {len(windows)} windows of 32 ms, of sentences that espeak-ng speaks "
         "between pauses in noise (seed 13), each with the state that the float network had there; "
-        f"{len(calibration)} of other sentences and voices (seed 14) calibrate. There are no labels.",
+        f"{len(calibration)} of other sentences and voices (seed 14) calibrate. No labels exist.",
         model.read_bytes(),
         windows,
         calibration,
@@ -311,7 +311,7 @@ def _person(count: int) -> Network:
 
     return Network(
         f"MediaPipe's selfie segmentation, of {_version('mediapipe')}. {count} photographs with one portrait each, as "
-        f"for the face detector (seed 11); {_CALIBRATING} others (seed 12) calibrate. There are no labels.",
+        f"for the face detector (seed 11); {_CALIBRATING} others (seed 12) calibrate. No labels exist.",
         _mediapipe("selfie_segmentation/selfie_segmentation.tflite"),
         scenes(count, 11),
         scenes(_CALIBRATING, 12),
@@ -329,9 +329,9 @@ def _poses(count: int) -> Network:
 
     return Network(
         f"MediaPipe's pose detector, of {_version('mediapipe')}. {count} photographs with one portrait each, as for "
-        f"the face detector (seed 16); {_CALIBRATING} others (seed 17) calibrate. There are no labels: an answer "
-        f"agrees whose likeliest box is at a place within {_CLOSE:.0%} of the picture's width of float's: "
-        "several boxes lie on one person.",
+        f"the face detector (seed 16); {_CALIBRATING} others (seed 17) calibrate. Without labels, a result "
+        f"agrees if its likeliest box is within {_CLOSE:.0%} of the picture's width of float's, because several boxes "
+        "are on one person.",
         _mediapipe("pose_detection/pose_detection.tflite"),
         faces.scenes(count, SIZE, 16)[0],
         faces.scenes(_CALIBRATING, SIZE, 17)[0],
@@ -346,11 +346,11 @@ def _version(package: str) -> str:
 
 
 _OCR = "rapidocr_onnxruntime/models/ch_PP-OCRv4_{}_infer.onnx"
-# By title; made of how many pictures of text, and of faces, are to be read.
+# Title -> a function that creates the network, from the number of pictures of text, and of faces, in the test set.
 NETWORKS: Mapping[str, Callable[[int], Network]] = {
     "Digits": _digits,
     "MobileNetV2, hosted uint8 file dequantized": lambda count: _hosted(
-        "mobilenet_v2_1.0_224_quant", "by tensor, in training that knew of it"
+        "mobilenet_v2_1.0_224_quant", "by tensor, in quantization-aware training"
     ),
     "MobileNetV2, TF2 file dequantized": lambda count: replace(
         _hosted("tf2_mobilenet_v2_1.0_224_ptq", "by channel"), options=True
@@ -370,19 +370,19 @@ NETWORKS: Mapping[str, Callable[[int], Network]] = {
     "MediaPipe, face detection": _faces,
     "MediaPipe, face landmarks": _landmarks(
         "face_landmark/face_landmark.tflite",
-        "MediaPipe's face landmarks, of the portrait's face, turned, mirrored and lit at chance",
+        "MediaPipe's face landmarks, of the portrait's face, rotated, mirrored and lit at random",
         lambda count, seed: faces.faces(count, 192, seed),
         192,
     ),
     "MediaPipe, iris": _landmarks(
         "iris_landmark/iris_landmark.tflite",
-        "MediaPipe's landmarks of an eye, of both of the portrait's, turned, mirrored and lit at chance",
+        "MediaPipe's landmarks of an eye, of both of the portrait's, rotated, mirrored and lit at random",
         lambda count, seed: faces.eyes(count, 64, seed),
         64,
     ),
     "MediaPipe, hand landmarks": _landmarks(
         "hand_landmark/hand_landmark_lite.tflite",
-        "MediaPipe's light hand landmarks, of the photographs, on which are none",
+        "MediaPipe's light hand landmarks, on the photographs, which show none",
         lambda count, seed: _photographs(min(count, 68) if seed == 8 else count, seed),
         224,
     ),

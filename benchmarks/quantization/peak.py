@@ -1,10 +1,10 @@
-"""The memory of a process that quantizes, by how many inputs it is given:
+"""Measures the memory of a process that quantizes, by the number of its inputs:
 
     python -m benchmarks.quantization.peak MODEL.onnx INPUTS.npy SCRATCH COUNT…
 
-In one process, and the models run in it, as in the child of `octet quantize`: with histograms, fitted weights and what
-the result costs, which is four passes. Prints the peak in bytes of each count. The first one builds the model and
-loads libraries: give a small one, and leave its peak out.
+Everything, including the models, runs in one process, as in the child of `octet quantize`: with histograms, fitted
+weights and the measurement of the loss, which is four passes. Prints the peak in bytes for each count. The first count
+builds the model and loads libraries: give a small one, and ignore its peak.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from service.quantize.quantization import Calibration, Options
 
 
 class Silent:
-    """Progress that nobody looks at."""
+    """A `Progress` that discards everything."""
 
     def stage(self, stage: Stage, fraction: float = 0.0) -> None:
         pass
@@ -56,7 +56,7 @@ def main(model: Path, inputs: Path, scratch: Path, counts: list[int]) -> None:
     options = Options("mse", fit=Fit(rounding=True))
     for most in counts:
         scratch.mkdir()
-        Path("/proc/self/clear_refs").write_text("5")  # the peak starts again (proc(5))
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak (proc(5))
         session = CalibrationSession(scratch, _Here(), threads=1)
         calibration = Calibration(model.read_bytes(), session, Data(inputs, most=most), options)
         calibration.measure(calibration.quantize(options)).to_json()

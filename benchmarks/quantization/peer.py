@@ -1,15 +1,15 @@
-"""The tools beside Octet, and what runs their files. In the peers' environment `quantization`:
+"""The other tools, and the runtimes of their files. Runs in the peers' environment `quantization`:
 
 python peer.py prepare FLOAT OUTPUT DIM,DIM…   the same ONNX model with inputs of one shape
 python peer.py onnxruntime FLOAT CALIBRATION.npy OUTPUT.onnx METHOD
 python peer.py nncf FLOAT CALIBRATION.npy OUTPUT.onnx PRESET
 python peer.py torchao FLOAT CALIBRATION.npy OUTPUT.pt2 QUANTIZER
 python peer.py litert FLOAT.tflite CALIBRATION.npy OUTPUT.tflite RECIPE
-python peer.py run INPUTS.npy OUTPUT.npz DECISION MODEL…   what each decides, and how far it is from the first
+python peer.py run INPUTS.npy OUTPUT.npz DECISION MODEL…   the decisions of each, and its distance from the first
 python peer.py answers INPUTS.npy OUTPUT.npy MODEL     its first output
-python peer.py calibrate FLOAT INPUTS.npy METHOD NUMBER   bytes of its peak beside the seconds
+python peer.py calibrate FLOAT INPUTS.npy METHOD NUMBER   also prints its peak in bytes
 
-The quantizing commands print the seconds that they took.
+The quantizing commands print their time in seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 
 Array = Any
 Run = Callable[[Array], list[Array]]
-_MASK = 0.3  # PaddleOCR's least probability of a pixel of text
+_MASK = 0.3  # PaddleOCR's minimum probability of a pixel of text
 
 
 def _bits(values: Array) -> Array:
@@ -36,7 +36,7 @@ DECISIONS: dict[str, Callable[[list[Array]], Array]] = {
     "class": lambda outputs: outputs[0].reshape(-1).argmax(),
     "characters": lambda outputs: outputs[0].argmax(axis=-1)[0],  # [1, T, C]
     "mask": lambda outputs: _bits(outputs[0] > _MASK),
-    "best": lambda outputs: outputs[1].reshape(-1).argmax(),  # of boxes, by their scores
+    "best": lambda outputs: outputs[1].reshape(-1).argmax(),  # the box with the best score
     "probable": lambda outputs: outputs[0].reshape(-1) > 0.5,
     "values": lambda outputs: outputs[0].reshape(-1),
 }
@@ -64,7 +64,7 @@ def prepare(model: str, output: str, dims: str) -> None:
         made.type.tensor_type.ClearField("shape")
     del loaded.graph.value_info[:]
     (opset,) = (each.version for each in loaded.opset_import if each.domain in ("", "ai.onnx"))
-    if opset < 13:  # the first with scales for each channel
+    if opset < 13:  # the first version with per-channel scales
         loaded = version_converter.convert_version(loaded, 13)
     onnx.save(shape_inference.infer_shapes(loaded), output)
 
@@ -85,7 +85,7 @@ def _reader(model: str, inputs: Any) -> Any:
 
 
 def by_onnxruntime(model: str, inputs: str, output: str, method: str) -> None:
-    """With its own preparation, as its documentation asks."""
+    """Quantizes with ONNX Runtime, after its own preparation, as its documentation recommends."""
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
@@ -119,7 +119,7 @@ def by_nncf(model: str, inputs: str, output: str, preset: str) -> None:
 
 
 def by_torchao(model: str, inputs: str, output: str, quantizer: str) -> None:
-    """PT2E of the same network, written with PyTorch's operators (`onnx_module`)."""
+    """Quantizes the same network, written with PyTorch's operators (`onnx_module`), by PT2E."""
     import onnx
     import torch  # type: ignore[import-not-found]
     from onnx_module import OnnxModule, name_sources  # type: ignore[import-not-found]
@@ -155,7 +155,7 @@ def by_torchao(model: str, inputs: str, output: str, quantizer: str) -> None:
 
 
 def _same(module: Any, model: str, image: Any) -> None:
-    """Raises ValueError if the module does not compute what the file does."""
+    """Raises ValueError if the module's results differ from the file's."""
     session = _session(model)
     for own, real in zip(module(image), session.run(None, {session.get_inputs()[0].name: image.numpy()}), strict=True):
         if not np.allclose(own.numpy(), real, atol=2e-3 * max(1e-6, float(np.abs(real).max()))):
@@ -168,7 +168,7 @@ def by_litert(model: str, inputs: str, output: str, recipe: str) -> None:
     from ai_edge_quantizer import recipe as recipes
 
     images, started_s = np.load(inputs), time.perf_counter()
-    # Its calibrator feeds signatures; without one, the file's inputs by their names.
+    # The calibrator feeds signatures; a file without one gets its inputs by name.
     reader = Interpreter(model)
     signatures = reader.get_signature_list()
     key = next(iter(signatures), None)
@@ -181,7 +181,7 @@ def by_litert(model: str, inputs: str, output: str, recipe: str) -> None:
 
 
 def runner(model: str) -> Run:
-    """Runs a file where its tool runs it: LiteRT, PyTorch, or ONNX Runtime."""
+    """Returns a function that runs a file in its tool's runtime: LiteRT, PyTorch, or ONNX Runtime."""
     return {".tflite": _of_litert, ".pt2": _of_torch, ".onnx": _of_onnxruntime}[Path(model).suffix](model)
 
 
@@ -256,7 +256,7 @@ def answers(inputs: str, output: str, model: str) -> None:
 
 
 def calibrate(model: str, inputs: str, method: str, number: str) -> None:
-    """ONNX Runtime's calibrator alone: no file is written, and its sessions are made before the clock starts."""
+    """Runs only ONNX Runtime's calibrator: no file is written, and its sessions are created before the clock starts."""
     from onnxruntime.quantization.calibrate import CalibrationMethod, create_calibrator
 
     images = np.load(inputs, mmap_mode="r")[: int(number)]

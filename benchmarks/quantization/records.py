@@ -1,4 +1,4 @@
-"""What a run leaves behind: a file of results for each network, beside the quantized files."""
+"""The stored results of a run: a file for each network, beside the quantized files."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from benchmarks.quantization.judging import Counted
 
 @dataclass(frozen=True)
 class Row:
-    """A quantized file; without one, what the tool said instead.
+    """A quantized file, or the tool's error message.
 
     Attributes:
         file: its name in the network's folder.
-        seconds: that calibrating and quantizing took.
-        judged, agreed: how much is right, and is as float has it; None where nothing says what is right.
-        noise_db: 10 log10 of the float output's squares over those of what this one's differs by, of the noisiest
-            output.
+        seconds: the time of calibrating and quantizing.
+        judged, agreed: how much is correct, and how much equals the float network's; None if the correct results are
+            unknown.
+        noise_db: 10 log10 of the float output's squares over the squares of this one's difference from them, for the
+            noisiest output.
     """
 
     name: str
@@ -51,10 +52,10 @@ class Record:
     """A network's results.
 
     Attributes:
-        rows: the float network's first.
-        refused: why Octet does not take the network; there are no rows then.
-        said: how Octet's answers compare with ONNX Runtime's, and what stayed float.
-        at, machine, load: when and where; the load average then.
+        rows: the float network's row is the first.
+        refused: the reason why Octet does not support the network, which then has no rows.
+        said: a comparison of Octet's results with ONNX Runtime's, and the operators that stayed float.
+        at, machine, load: time and place of the measurement, and the load average.
     """
 
     title: str
@@ -82,7 +83,7 @@ def slug(title: str) -> str:
 
 
 def folder_of(home: Home, title: str) -> Path:
-    """Where a network's quantized files are kept."""
+    """Returns the folder of a network's quantized files."""
     return home.artifacts / "quantization" / slug(title)
 
 
@@ -96,6 +97,6 @@ def write(path: Path, document: object) -> None:
 
 
 def read(home: Home, titles: list[str]) -> list[Record]:
-    """Those that there are, in the order of `titles`."""
+    """Returns the existing results, in the order of `titles`."""
     paths = [results_of(home, slug(title)) for title in titles]
     return [Record.from_json(json.loads(path.read_text())) for path in paths if path.exists()]

@@ -20,8 +20,9 @@ _RELU6 = schema.ActivationFunctionType.RELU6
 
 
 class _Network:
-    """A float TFLite file that is written operator by operator; tensors are known by their places, pictures are
-    `[N, H, W, C]`."""
+    """A float TFLite file that is written operator by operator; tensors are identified by their indices, pictures are
+    `[N, H, W, C]`.
+    """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._made = ModelBuilder()
@@ -29,7 +30,7 @@ class _Network:
         self.image = self._tensor("image", shape)
 
     def conv(self, x: int, weights: Array, bias: Array, stride: int = 1, padding: int = 0, activation: int = 0) -> int:
-        """`weights` `[O, KH, KW, I]`; padding 0 is TFLite's SAME, 1 its VALID."""
+        """Adds a convolution with `weights` `[O, KH, KW, I]`; padding 0 is TFLite's SAME, 1 its VALID."""
         options = schema.Conv2DOptionsT(
             padding=padding, strideW=stride, strideH=stride, fusedActivationFunction=activation
         )
@@ -39,7 +40,7 @@ class _Network:
     def depthwise(
         self, x: int, weights: Array, bias: Array, stride: int = 1, padding: int = 0, activation: int = 0
     ) -> int:
-        """`weights` `[1, KH, KW, C]`."""
+        """Adds a depthwise convolution with `weights` `[1, KH, KW, C]`."""
         options = schema.DepthwiseConv2DOptionsT(
             padding=padding, strideW=stride, strideH=stride, depthMultiplier=1, fusedActivationFunction=activation
         )
@@ -47,7 +48,7 @@ class _Network:
         return self._put("DEPTHWISE_CONV_2D", [x, self._constant(weights), self._constant(bias)], shape, options)
 
     def dense(self, x: int, weights: Array, bias: Array) -> int:
-        """`weights` `[O, I]`."""
+        """Adds a dense layer with `weights` `[O, I]`."""
         operands = [x, self._constant(weights), self._constant(bias)]
         return self._put("FULLY_CONNECTED", operands, (1, len(weights)), schema.FullyConnectedOptionsT())
 
@@ -55,7 +56,7 @@ class _Network:
         return self._put("ADD", [x, y], self.shapes[x], schema.AddOptionsT(fusedActivationFunction=activation))
 
     def mean(self, x: int) -> int:
-        """Over height and width, which stay, of size 1."""
+        """Adds a mean over height and width, which remain with size 1."""
         shape = (1, 1, 1, self.shapes[x][3])
         return self._put("MEAN", [x, self._constant(np.array([1, 2], np.int32))], shape, schema.ReducerOptionsT(True))
 
@@ -64,7 +65,7 @@ class _Network:
         operands = [x, self._constant(np.array(shape, np.int32))]
         return self._put("RESHAPE", operands, shape, schema.ReshapeOptionsT(list(shape)), name)
 
-    def written(self, output: int) -> bytes:
+    def to_bytes(self, output: int) -> bytes:
         self._made.signature({"image": self.image}, {"logits": output})
         return self._made.build([self.image], [output])
 
@@ -87,9 +88,10 @@ class _Network:
 
 
 def with_real_weights(file: bytes) -> bytes:
-    """The classifier of pictures in a quantized TFLite file, in float32: `image` `[1, H, W, C]` to `logits` `[1, N]`,
-    of convolutions, dense layers, additions and means. Weights and biases are those of the file, each times its
-    scale; activations are not rounded, nor bounded by other than their activation functions."""
+    """Returns the image classifier of a quantized TFLite file in float32: `image` `[1, H, W, C]` to `logits` `[1, N]`,
+    of convolutions, dense layers, additions and means. Weights and biases are those of the file times their scales;
+    activations are neither rounded nor bounded, except by their activation functions.
+    """
     model = read_model(file)
     made = _Network(tuple(model.tensors[model.inputs[0]].shape))
     places = {model.inputs[0]: made.image}
@@ -109,8 +111,8 @@ def with_real_weights(file: bytes) -> bytes:
             case "CONV_2D" | "DEPTHWISE_CONV_2D":
                 places[output] = _convolution(made, model, operator, first)
             case other:
-                raise ValueError(f"there is no float form of {other}")
-    return made.written(made.flatten(places[model.outputs[0]], "logits"))
+                raise ValueError(f"no float form for {other}")
+    return made.to_bytes(made.flatten(places[model.outputs[0]], "logits"))
 
 
 def _convolution(made: _Network, model: Model, operator: Operator, x: int) -> int:
@@ -130,11 +132,11 @@ def _real(tensor: Tensor) -> Array:
 
 
 def digits(weights: Mapping[str, Array]) -> bytes:
-    """The network of `digits.py` with its weights: pixels from -1 to 1, `[1, 16, 16, 1]`, to logits `[1, 10]`."""
+    """Returns the network of `digits.py` with its weights: pixels `[1, 16, 16, 1]`, -1 to 1, to logits `[1, 10]`."""
 
     def parts(name: str) -> tuple[Array, Array]:
         kernel, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-        if kernel.ndim == 4:  # as PyTorch has it: [O, I, KH, KW], with one input for a depthwise one
+        if kernel.ndim == 4:  # in PyTorch's order: [O, I, KH, KW], with one input for a depthwise one
             kernel = kernel.transpose((1, 2, 3, 0) if name in ("reduce", "depthwise") else (0, 2, 3, 1))
         return kernel, bias
 
@@ -145,15 +147,15 @@ def digits(weights: Mapping[str, Array]) -> bytes:
     x = made.conv(trunk, *parts("expand"), activation=_RELU6)
     x = made.depthwise(x, *parts("depthwise"), activation=_RELU6)
     x = made.add(trunk, made.conv(x, *parts("shrink")))
-    return made.written(made.dense(made.flatten(made.mean(x)), *parts("classify")))
+    return made.to_bytes(made.dense(made.flatten(made.mean(x)), *parts("classify")))
 
 
 def labelled() -> tuple[Array, Array]:
-    """The 100 photographs, `[100, 224, 224, 3]` from -1 to 1, and the class of each among 1001."""
+    """Returns the 100 photographs, `[100, 224, 224, 3]` from -1 to 1, and the class of each among 1001."""
     told = np.load(SHARED / "expected" / "mobilenet_v2_1.0_224_quant.npz")
     files = sorted((SHARED / "images").glob("*.JPEG"))
     classes = dict(zip(map(str, told["image"]), told["label_index"].tolist(), strict=True))
     mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
-    order = np.random.default_rng(0).choice(len(files), len(files), replace=False)  # that of `photographs`
+    order = np.random.default_rng(0).choice(len(files), len(files), replace=False)  # the order of `photographs`
     pixels = (photographs(SHARED / "images", len(files), SIZE) * std + mean) * 2 - 1
     return np.asarray(pixels, np.float32), np.array([classes[files[index].name] for index in order])

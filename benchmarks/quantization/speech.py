@@ -1,11 +1,11 @@
-"""Spoken sentences for Silero's voice activity detector, in the peers' environment `quantization`, which has onnx:
+"""Spoken sentences for Silero's voice activity detector. Runs in the peers' environment `quantization`, which has onnx:
 
 python speech.py FLOAT OUTPUT.onnx OUTPUT.npz WINDOWS
 
-The network takes a window of samples and the state that the window before has left. OUTPUT.onnx takes both as one row,
-so that every tool can quantize it by rows that do not depend on each other; OUTPUT.npz has such rows: `windows`, and
-`calibration` of other sentences and voices, each with the state of the float network. Sentences are spoken by espeak-ng
-(Debian's package), between pauses, in noise of several levels.
+The network's inputs are a window of samples and the state after the previous window. OUTPUT.onnx has both as one row,
+so that every tool can quantize it by independent rows. OUTPUT.npz has such rows: `windows`, and `calibration` of other
+sentences and voices, each with the state of the float network. espeak-ng (Debian's package) speaks the sentences,
+between pauses, in noise of several levels.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _VOICES = ("en", "en-us", "en-gb-scotland", "de", "fr", "es")
 
 
 def of_one_row(model: str, output: str) -> None:
-    """The same network of one input `[1, CONTEXT + WINDOW + state]`."""
+    """Writes the same network with one input `[1, CONTEXT + WINDOW + state]`."""
     import onnx  # type: ignore[import-not-found]
     from onnx import helper, numpy_helper
 
@@ -66,7 +66,7 @@ def of_one_row(model: str, output: str) -> None:
 
 
 def rows(model: str, sound: Array) -> Array:
-    """What the network takes for each window of a recording, `[windows, …]`."""
+    """Returns the network's inputs for each window of a recording, `[windows, …]`."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
@@ -80,8 +80,8 @@ def rows(model: str, sound: Array) -> Array:
     return np.stack(made)
 
 
-def spoken(text: str, voice: str, words_per_minute: int) -> Array:
-    """float32, at `_RATE`."""
+def speak(text: str, voice: str, words_per_minute: int) -> Array:
+    """Returns float32 samples at `_RATE`."""
     command = ["espeak-ng", "-v", voice, "-s", str(words_per_minute), "--stdout", text]
     with wave.open(io.BytesIO(subprocess.run(command, check=True, capture_output=True).stdout)) as file:
         rate = file.getframerate()
@@ -91,10 +91,10 @@ def spoken(text: str, voice: str, words_per_minute: int) -> Array:
 
 
 def recording(sentences: Sequence[str], voices: Sequence[str], windows: int, seed: int) -> Array:
-    """Sentences, one after the other, each behind a pause, until there is enough for so many windows."""
+    """Returns sentences one after the other, each after a pause, until they fill the given number of windows."""
     rng, parts, length = np.random.default_rng(seed), [], 0
     while length < (windows + 1) * WINDOW:
-        voice = spoken(str(rng.choice(sentences)), str(rng.choice(voices)), int(rng.integers(130, 200)))
+        voice = speak(str(rng.choice(sentences)), str(rng.choice(voices)), int(rng.integers(130, 200)))
         part = np.concatenate([np.zeros(int(_RATE * _PAUSE_S), np.float32), _SPOKEN * voice])
         parts.append(part + rng.choice(_NOISE) * rng.standard_normal(len(part)).astype(np.float32))
         length += len(part)

@@ -1,4 +1,4 @@
-"""How fast what each tool made is, in the runtime that it is made for and in Octet: 1 thread, in turns."""
+"""Measures the speed of each tool's files, in their own runtime and in Octet: 1 thread, in turns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from benchmarks.quantization.records import Record, folder_of, results_of, write
 from service.core.numerics import ONNXRUNTIME, PT2E, XNNPACK
 from service.quantize.document import Document
 
-# Row -> the framework that it is made for, and its options there. Octet's is in Octet.
+# Row -> the framework of its file, and its options there. Octet's file runs in Octet.
 RUNTIMES = {
     DEFAULT: ("", {}),
     "ONNX Runtime, MinMax": ("onnx_runtime", {}),
@@ -43,7 +43,7 @@ _NAME = "speed"
 
 @dataclass(frozen=True)
 class _Runner:
-    """A file in a runtime; `said` is why it is not there."""
+    """A file in a runtime; `said` is the reason if it cannot run."""
 
     framework: str
     path: str
@@ -52,14 +52,14 @@ class _Runner:
 
 
 def compile_all(home: Home, records: Sequence[Record]) -> None:
-    """Compiles what `measure` runs, with Octet."""
+    """Compiles the files that `measure` runs, with Octet."""
     for record in records:
         for row, file in _files(home, record).items():
             print(f"{record.title}, {row}: {_compiled(home, file).said or 'compiled'}", flush=True)
 
 
 def measure(home: Home, records: Sequence[Record], limit_s: float) -> None:
-    """Times the files of one network after the other, and keeps what is found; none is begun after `limit_s`."""
+    """Times the files of one network after the other, and stores the results; starts no network after `limit_s`."""
     begun, found = time.monotonic(), {}
     run = {"at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "machine": cpu_name(), "load": os.getloadavg()[0]}
     for record in records:
@@ -76,7 +76,7 @@ def _files(home: Home, record: Record) -> dict[str, Path]:
 
 def _compiled(home: Home, file: Path) -> _Runner:
     try:
-        named = file.with_name(f"{file.parent.name}.{file.name}")  # an artifact's folder is named by the file
+        named = file.with_name(f"{file.parent.name}.{file.name}")  # an artifact's folder is named after the file
         if not named.exists():
             named.hardlink_to(file)
         return _Runner("octet", str(artifact(home, named, _MODES[file.suffix])), {})
@@ -85,7 +85,7 @@ def _compiled(home: Home, file: Path) -> _Runner:
 
 
 def _timed(home: Home, record: Record) -> dict[str, dict[str, Any]]:
-    """Of each row, `{"own": …, "octet": …}`: the median in ms, or why there is none."""
+    """Returns, for each row, `{"own": …, "octet": …}`: the median in ms, or the reason why there is none."""
     folder = folder_of(home, record.title)
     np.save(folder / "asked.npy", np.load(folder / "inputs.npy", mmap_mode="r")[:1])
     (name,) = Document((folder / "float.onnx").read_bytes()).inputs
@@ -130,7 +130,7 @@ def _short(said: str) -> str:
 
 
 def section(home: Home) -> str:
-    """What `measure` found, Markdown; empty where it was not run."""
+    """Returns the stored results as Markdown; empty if none exist."""
     path = results_of(home, _NAME)
     if not path.exists():
         return ""
@@ -150,13 +150,13 @@ def section(home: Home) -> str:
         columns += [f"{row}: its runtime", "in Octet"]
     said = "\n".join(failures)
     taken = f"{run['at']}, {run['machine']}, load average {run['load']:.1f} at the start"
-    return f"""## Speed of what each tool made
+    return f"""## Speed of each tool's files
 
 Written by `python -m benchmarks.quantization --speed`: {taken}.
 
 Milliseconds a call, the median of {_RULES.rounds} rounds' medians, on 1 thread, all files of a network in turns of
-{_RULES.seconds:g} s. Each is in the runtime that it is made for (ONNX Runtime, OpenVINO, PyTorch's Inductor, LiteRT
-with XNNPACK) and, as the same file, in Octet. Octet's own file is in Octet.
+{_RULES.seconds:g} s. Each file runs in its own runtime (ONNX Runtime, OpenVINO, PyTorch's Inductor, LiteRT
+with XNNPACK) and, unchanged, in Octet. Octet's own file runs in Octet.
 
 {table(columns, rows)}
 

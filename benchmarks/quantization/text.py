@@ -1,4 +1,4 @@
-"""Pictures of text in Debian's fonts, which say themselves what is right, for PaddleOCR's networks."""
+"""Pictures of text in Debian's fonts, with the correct result known, for PaddleOCR's networks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _FONTS = Path("/usr/share/fonts/truetype")
 _WORDS = Path("/usr/share/common-licenses/Apache-2.0")
 LINE, SIGN, PAGE = (48, 320), (48, 192), (160, 320)  # [H, W] of the networks' inputs
 _ROW = 36  # the height of a line on a page
-_LEAST_SIDE, _UNCLIP = 3, 1.5  # PaddleOCR's, of text: pixels, and the ratio that a line is grown by
+_LEAST_SIDE, _UNCLIP = (
+    3,
+    1.5,
+)  # PaddleOCR's parameters for text: minimum side in pixels, and the ratio by which a line is grown
 
 
 class Line(NamedTuple):
@@ -30,7 +33,7 @@ class Line(NamedTuple):
 
 
 def alphabet(model: bytes) -> list[str]:
-    """The characters of a recognizer's classes: a blank first, and a space last; from the file's metadata."""
+    """Returns the characters of a recognizer's classes from the file's metadata: a blank first, and a space last."""
     for field in fields(memoryview(model), "Model", Budget()):
         if field.number == 14 and isinstance(field.value, memoryview):  # metadata_props
             key, value = (bytes(part.value).decode() for part in fields(field.value, "Model.metadata", Budget()))
@@ -40,14 +43,14 @@ def alphabet(model: bytes) -> list[str]:
 
 
 def lines(count: int, seed: int) -> tuple[Array, list[str]]:
-    """Lines of two or three words each: `[count, 3, 48, 320]` from -1 to 1, and their text."""
+    """Returns lines of two or three words each: `[count, 3, 48, 320]` from -1 to 1, and their text."""
     rng = np.random.default_rng(seed)
     made = [_line(rng, LINE) for _ in range(count)]
     return np.stack([_tensor(line.picture) for line in made]), [line.text for line in made]
 
 
 def signs(count: int, seed: int) -> tuple[Array, list[int]]:
-    """Lines, each second one upside down: `[count, 3, 48, 192]`, and 1 for those."""
+    """Returns lines, every second one upside down: `[count, 3, 48, 192]`, and 1 for those."""
     rng = np.random.default_rng(seed)
     turned = [place % 2 for place in range(count)]
     made = [_line(rng, SIGN).picture.rotate(180 * turn) for turn in turned]
@@ -55,8 +58,9 @@ def signs(count: int, seed: int) -> tuple[Array, list[int]]:
 
 
 def pages(count: int, seed: int) -> tuple[Array, list[Array]]:
-    """Three lines below each other, normalized as photographs: `[count, 3, 160, 320]`; and of each page the boxes
-    around its lines, `[3, 4]`, as `Line.box`."""
+    """Returns pages of three lines, normalized as photographs: `[count, 3, 160, 320]`; and for each page the boxes
+    around its lines, `[3, 4]`, as `Line.box`.
+    """
     rng, made, places = np.random.default_rng(seed), [], []
     for _ in range(count):
         page, found = Image.new("RGB", PAGE[::-1], _color(rng, 180, 256)), []
@@ -71,8 +75,10 @@ def pages(count: int, seed: int) -> tuple[Array, list[Array]]:
 
 
 def boxes(mask: Array) -> Array:
-    """Around what hangs together of a mask `[H, W]` by sides, `[count, (left, top, right, bottom)]`: grown by the
-    length that PaddleOCR grows its polygons by, area * 1.5 / perimeter (Vatti's offset; DB, arXiv:1911.08947, 3.5)."""
+    """Returns boxes around the connected parts of a mask `[H, W]` (by sides), `[count, (left, top, right, bottom)]`,
+    grown by the length by which PaddleOCR grows its polygons: area * 1.5 / perimeter (Vatti's offset; DB,
+    arXiv:1911.08947, 3.5).
+    """
     left, found = {(int(x), int(y)) for y, x in np.argwhere(mask)}, []
     while left:
         waiting = [left.pop()]
@@ -91,7 +97,7 @@ def boxes(mask: Array) -> Array:
 
 
 def matched(own: Array, real: Array) -> int:
-    """How many of some boxes overlap one of others by half, each of which is taken once."""
+    """Counts the boxes that overlap one of the others by half; each of the others is matched once."""
     free = [*real]
     for box in own:
         place = next((place for place, other in enumerate(free) if _overlap(box, other) >= 0.5), None)
@@ -101,21 +107,22 @@ def matched(own: Array, real: Array) -> int:
 
 
 def _overlap(one: Array, other: Array) -> float:
-    """Intersection over union."""
+    """Returns intersection over union."""
     sides = np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2])
     both = float(np.prod(np.maximum(sides, 0)))
     return both / (float(np.prod(one[2:] - one[:2])) + float(np.prod(other[2:] - other[:2])) - both)
 
 
 def read(decided: Array, characters: list[str]) -> str:
-    """The text of the most likely classes along a line: repetitions count once, and blanks not at all (CTC). Without
-    spaces at its ends, which stand for an empty margin."""
+    """Returns the text of the most likely classes along a line: repetitions count once, and blanks not at all (CTC).
+    Spaces at the ends, which represent an empty margin, are removed.
+    """
     kept = [place for place, before in zip(decided, [0, *decided[:-1]], strict=True) if place not in (0, before)]
     return "".join(characters[place] for place in kept).strip()
 
 
 def distance(one: str, other: str) -> int:
-    """Levenshtein's: how many characters are to be inserted, deleted or replaced."""
+    """Returns Levenshtein's distance: the number of characters to insert, delete or replace."""
     row = list(range(len(other) + 1))
     for place, own in enumerate(one, 1):
         last, row[0] = row[0], place
@@ -125,7 +132,7 @@ def distance(one: str, other: str) -> int:
 
 
 def _line(rng: np.random.Generator, size: tuple[int, int]) -> Line:
-    """A line in some font, size and colors, slightly turned, with noise."""
+    """Returns a line in a random font, size and colors, slightly rotated, with noise."""
     height, width = size
     font = ImageFont.truetype(str(rng.choice(_fonts())), int(rng.integers(20, 31)))
     text = ""
@@ -143,13 +150,13 @@ def _line(rng: np.random.Generator, size: tuple[int, int]) -> Line:
     noisy = np.asarray(turned, np.float32) + rng.normal(0, rng.uniform(0, 20), (height, width, 3))
     left, top, right, bottom = font.getbbox(text)
     corners = np.array([(left, top), (right, top), (right, bottom), (left, bottom)]) + place
-    turned_corners = _turned(corners, degrees, size)
+    turned_corners = _rotate_points(corners, degrees, size)
     box = np.concatenate([turned_corners.min(axis=0), turned_corners.max(axis=0)])
     return Line(Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)), text, box)
 
 
-def _turned(places: Array, degrees: float, size: tuple[int, int]) -> Array:
-    """Where `Image.rotate` moves places, `[…, (x, y)]`: around the middle, counterclockwise."""
+def _rotate_points(places: Array, degrees: float, size: tuple[int, int]) -> Array:
+    """Returns the positions to which `Image.rotate` moves points `[…, (x, y)]`: counterclockwise, by the centre."""
     middle, angle = np.array(size[::-1]) / 2, math.radians(degrees)
     x, y = (places - middle).T
     turned = (x * math.cos(angle) + y * math.sin(angle), y * math.cos(angle) - x * math.sin(angle))
@@ -162,13 +169,13 @@ def _color(rng: np.random.Generator, low: int, high: int) -> tuple[int, int, int
 
 
 def _tensor(picture: Image.Image) -> Array:
-    """`[3, H, W]` from -1 to 1."""
+    """Returns `[3, H, W]` from -1 to 1."""
     return np.ascontiguousarray(np.asarray(picture, np.float32).transpose(2, 0, 1) / 127.5 - 1)
 
 
 @cache
 def _fonts() -> list[str]:
-    """Those that are easily read; their paths, in order."""
+    """Returns the paths of easily readable fonts, in order."""
     found = sorted(str(path) for path in _FONTS.rglob("*.ttf"))
     kept = [path for path in found if not re.search("ExtraLight|Narrow|TeXGyre", path)]
     if not kept:
@@ -178,5 +185,5 @@ def _fonts() -> list[str]:
 
 @cache
 def _words() -> list[str]:
-    """Words as they stand in a license, with punctuation."""
+    """Returns words of a license, with punctuation."""
     return sorted({word for word in _WORDS.read_text().split() if 2 <= len(word) <= 10 and word.isascii()})

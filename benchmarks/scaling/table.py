@@ -58,10 +58,10 @@ def measure(workers: int = 1_000, models: int = 100_000) -> dict[str, Told]:
 
     with TemporaryDirectory() as folder, routed.cluster(Path(folder)) as router:
         return {
-            "whole": _told(router, lambda turn: table.whole(), 3),
-            "a worker has loaded a model": _told(router, load, _CHANGES),
-            "a name": _told(router, name, _CHANGES),
-            "a worker has left": _told(router, leave, min(_CHANGES, workers // 2)),
+            "whole": _measure_order(router, lambda turn: table.whole(), 3),
+            "a worker has loaded a model": _measure_order(router, load, _CHANGES),
+            "a name": _measure_order(router, name, _CHANGES),
+            "a worker has left": _measure_order(router, leave, min(_CHANGES, workers // 2)),
         }
 
 
@@ -80,7 +80,7 @@ def _rows(workers: int, models: int) -> list[orders.Worker]:
     ]
 
 
-def _told(router: routed.Cluster, order: Callable[[int], dict[str, Any]], turns: int) -> Told:
+def _measure_order(router: routed.Cluster, order: Callable[[int], dict[str, Any]], turns: int) -> Told:
     making_s, size, began_s = 0.0, 0, _event_loop_s(router)
     for turn in range(turns):
         before_s = time.process_time()

@@ -1,6 +1,5 @@
-"""The cost of serving, and its behaviour under load: Octet and its peers behind the same load, on the same core.
+"""The cost of serving, and the behaviour under load: Octet and its peers under the same load, on the same core.
 
-A server is pinned to one core before it loads anything, the generator of its load to another; `peers` are the others'
-servers, each in an environment of its own. `python -m benchmarks.serving` is one run, `benchmarks.serving.report` the
-tables made of it.
+A server is pinned to one core before it loads anything, its load generator to another; `peers` has the other servers,
+each in its own environment. `python -m benchmarks.serving` makes one run, `benchmarks.serving.report` its tables.
 """

@@ -1,4 +1,4 @@
-"""Measures the cost of serving, beside the peers, and the behaviour under load:
+"""Measures the cost of serving, compared with the peers, and the behaviour under load:
 
     python -m benchmarks.serving                                          # all but the soak: about 11 minutes
     python -m benchmarks.serving --parts throughput --models mobilenet_v2 --peers fastapi-openvino bentoml
@@ -7,8 +7,9 @@
     python -m benchmarks.serving --parts footprint
     python -m benchmarks.serving --parts soak --soak-minutes 30
 
-Writes a file of JSON lines, whose name it prints; `python -m benchmarks.serving.report` makes tables of it. The peers'
-environments are those of `benchmarks.setup_peers`; one that is missing, or a peer that fails, is left out and said so.
+Writes a file of JSON lines, whose name it prints; `python -m benchmarks.serving.report` makes tables from it. The
+peers' environments are those of `benchmarks.setup_peers`. A missing environment, or a peer that fails, is left out with
+a message.
 """
 
 from __future__ import annotations
@@ -54,13 +55,15 @@ def main() -> None:
             models = chosen(arguments)
             with bench.surviving("building"):
                 build(bench, models)
-            os.sched_setaffinity(0, {client_core})  # what we start from here on inherits it, or is pinned elsewhere
+            os.sched_setaffinity(
+                0, {client_core}
+            )  # processes that are started later inherit it, or are pinned elsewhere
             run(bench, [it for it in models if it.name in bench.digests], cores, arguments)
     print(f"\n{path}")
 
 
 def chosen(arguments: argparse.Namespace) -> list[Served]:
-    """The models that the parts need, or those of them that were named."""
+    """Returns the models that the parts need, or the named ones among them."""
     needed = {"roads": (DIGITS, SERVED[0]), "footprint": SERVED[:1], "overload": OVERLOADED, "fairness": (LIGHT, HEAVY)}
     wanted = [served for part in arguments.parts for served in needed.get(part, SERVED)]
     named = [*arguments.models, *([LIGHT.name, HEAVY.name] if "fairness" in arguments.parts else [])]
@@ -109,7 +112,7 @@ def run(bench: Bench, models: Sequence[Served], cores: Sequence[int], arguments:
 
 
 def build(bench: Bench, models: Sequence[Served]) -> None:
-    """Pushes the models to a server on all cores. Raises RuntimeError if a build fails."""
+    """Pushes the models to a server that uses all cores. Raises RuntimeError if a build fails."""
     cores = sorted(os.sched_getaffinity(0))
     with serving(bench.data_dir, cores, bench.scratch / "build.log") as server, Client(server.url) as client:
         for served in models:
@@ -154,7 +157,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--overload", type=float, nargs="+", default=[3.0, 10.0], help="times the capacity")
     parser.add_argument("--overload-seconds", type=float, default=60.0)
     parser.add_argument("--soak-minutes", type=float, default=0.0, help="adds the soak")
-    parser.add_argument("--data-dir", type=Path, help="of the server, kept: models are built once")
+    parser.add_argument("--data-dir", type=Path, help="folder of the server, which is retained: models are built once")
     parser.add_argument("--note", default="", help="said in the report")
     parser.add_argument("--output", type=Path, help="default: a new file in the folder of results")
     return parser.parse_args()

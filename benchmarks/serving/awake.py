@@ -1,4 +1,4 @@
-"""A core that does not halt, for clients that cannot poll: gRPC's sleep in a library.
+"""Keeps a core from halting, for clients that cannot poll: gRPC's library sleeps.
 
 python -m benchmarks.serving.awake CORE    # computes nothing whenever no other process needs the core
 """
@@ -17,14 +17,14 @@ from benchmarks.serving.processes import end_with_parent
 def main() -> None:
     end_with_parent()
     os.sched_setaffinity(0, {int(sys.argv[1])})
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # who is woken on the core has it at once
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # other processes on the core take precedence at once
     print(flush=True)
     while True:
         pass
 
 
 class Awake:
-    """While it is entered, the core is kept from halting. A context manager, more than once."""
+    """Keeps the core from halting while it is entered. A reusable context manager."""
 
     def __init__(self, core: int) -> None:
         command = [sys.executable, "-m", "benchmarks.serving.awake", str(core)]

@@ -24,11 +24,12 @@ CLOSED_CONNECTIONS = 8
 
 @dataclass(frozen=True)
 class Rules:
-    """
+    """The settings of a run.
+
     Attributes:
-        seconds: of a turn under load; a long model's are longer.
-        share: of its own capacity that a contestant's open loop asks.
-        start_limit_s: for the peers of a model to start.
+        seconds: duration of a turn under load; turns of a slow model are longer.
+        share: the load of the open loop, as a share of a contestant's own capacity.
+        start_limit_s: time limit for the peers of a model to start.
     """
 
     rounds: int = 3
@@ -38,7 +39,7 @@ class Rules:
 
 
 class Generator:
-    """The process that makes the load."""
+    """The process that generates the load."""
 
     def __init__(self, core: int) -> None:
         command = [sys.executable, "-m", "benchmarks.serving.generator", str(core)]
@@ -51,7 +52,7 @@ class Generator:
         return self._process.pid
 
     def run(self, load: Load) -> Outcome:
-        """Raises RuntimeError if the load cannot be made."""
+        """Generates a load. Raises RuntimeError if that fails."""
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.write(json.dumps(asdict(load)) + "\n")
@@ -71,11 +72,12 @@ class Generator:
 
 @dataclass
 class Bench:
-    """
+    """The common parts of a run's benchmarks.
+
     Attributes:
-        data_dir: of the Octet servers, which holds the models.
-        digests: of their artifacts, by model.
-        images: one for each model, [1, 224, 224, 3] of one byte.
+        data_dir: data folder of the Octet servers, which contains the models.
+        digests: the digest of each model's artifact.
+        images: one image per model, [1, 224, 224, 3] of one byte.
     """
 
     home: Home
@@ -94,7 +96,7 @@ class Bench:
 
     @contextmanager
     def surviving(self, part: str) -> Iterator[None]:
-        """Records an exception of its block, and continues the run."""
+        """Runs its block, records an exception from it, and lets the run continue."""
         try:
             yield
         except Exception as error:

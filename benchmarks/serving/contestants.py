@@ -21,13 +21,13 @@ _FRAMEWORKS = {
 
 @dataclass(frozen=True)
 class Served:
-    """A model, and what may compute it behind a peer's server.
+    """A model, and the runtimes that may compute it in a peer's server.
 
     Attributes:
-        name: of its row in the catalog.
-        frameworks: each with the format of the file that it is fastest with in the contest; the fastest first.
-        long: how much longer its turns are, so that a slow model answers often enough for a 99th percentile.
-        example: the file, of one that is not in the catalog, relative to the checkout.
+        name: its row in the catalog.
+        frameworks: frameworks with the format of their fastest file in the contest; the fastest framework first.
+        long: factor for the duration of its turns, so that a slow model gets enough responses for a 99th percentile.
+        example: for a model that is not in the catalog, its file relative to the checkout.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Served:
         return Row(self.name, "digits, int8", {}) if self.example else rows_named([self.name])[0]
 
     def path(self, home: Home) -> Path:
-        """Raises RuntimeError where the file is not there."""
+        """Returns the model's file. Raises RuntimeError if it does not exist."""
         path = CHECKOUT / self.example if self.example else home.model(self.row.files["tflite"])
         if path is None:
             raise RuntimeError(f"{self.row.files['tflite']} is missing; run: python -m benchmarks.models")
@@ -59,10 +59,10 @@ LIGHT, HEAVY = DIGITS, SERVED[-1]
 
 @dataclass(frozen=True)
 class Peer:
-    """A server: the module of `peers` that starts it, and what computes behind it.
+    """A server: the module of `peers` that starts it, and the runtime in it.
 
     Attributes:
-        speaks_v2: whether it is asked by the Open Inference Protocol, as Octet is, and not with the raw image.
+        speaks_v2: true if it uses the Open Inference Protocol, like Octet, and not the raw image.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Peer:
     speaks_v2: bool = False
 
 
-# With the framework that is fastest on the model; FastAPI with each.
+# With the framework that is fastest on the model; FastAPI with each framework.
 _SERVERS = (
     ("mlserver", "MLServer", "ml_server"),
     ("bentoml", "BentoML", "bento_ml"),

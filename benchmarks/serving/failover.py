@@ -1,4 +1,6 @@
-"""How long a request waits where its worker fails: a cluster of processes, on a PostgreSQL and a bucket of its own."""
+"""Measures how long a request waits when its worker fails: in a cluster of processes, with its own PostgreSQL and
+bucket.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +22,18 @@ from tests.support.serving import RUNS_HERE, Served
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 PICTURE = (Path(__file__).parents[2] / "examples" / "digits" / "7.png").read_bytes()
-_CLIENTS, _BEATS = 4, 5  # how long it is watched after the failure
+_CLIENTS, _BEATS = 4, 5  # number of clients, and of heartbeats after the failure during which requests are observed
 
 
 @dataclass(frozen=True)
 class Failover:
-    """What happened after a worker failed.
+    """The requests after a worker has failed.
 
     Attributes:
-        requests: that were answered, or were not.
-        failed: of them.
-        longest_s: that one took.
-        usual_s: the longest before it failed.
+        requests: number of requests.
+        failed: number of failed ones.
+        longest_s: the longest time of a request.
+        usual_s: the longest time before the failure.
     """
 
     how: str
@@ -42,7 +44,7 @@ class Failover:
 
 
 def measure(heartbeat_s: float) -> list[Failover]:
-    """Of one worker of three that is killed, and then of one that hangs with its connections open."""
+    """Measures a worker out of three that is killed, and then one that hangs with its connections open."""
     with _started(heartbeat_s) as (api, members):
         return [_failing(api, members.pop(), how, number, heartbeat_s) for how, number in _FAILURES]
 

@@ -1,4 +1,4 @@
-"""The latency of a light model, alone and beside a heavy one with many clients, on the same server."""
+"""Measures the latency of a light model, alone and beside a heavy one with many clients, on the same server."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _RATE = 200.0  # of the light model
 def measure(bench: Bench, light: Served, heavy: Served, cores: Sequence[int], seconds: float) -> None:
     """
     Args:
-        cores: of the server. The clients sleep until they are answered, and share the cores with it.
-        seconds: of each phase; there are four.
+        cores: the server's cores. The clients sleep until they are answered, and share these cores.
+        seconds: duration of each of the four phases.
     """
     with serving(bench.data_dir, cores, bench.scratch / "fairness.log", "--no-compile") as server:
         asked = [hosts.host_of(server, it.name, bench.images[it.name], bench.scratch) for it in (light, heavy)]
@@ -33,7 +33,7 @@ def measure(bench: Bench, light: Served, heavy: Served, cores: Sequence[int], se
         crowd = _closed(bench, asked[1], CLOSED_CONNECTIONS, seconds)
         heavy_alone, alone = flood.run(crowd), flood.run(rate)
         with ThreadPoolExecutor(1) as pool:
-            # The crowd comes first and leaves last.
+            # The clients of the heavy model begin first and end last.
             longer = replace(crowd, seconds=seconds + 2 * crowd.warm_up_s)
             crowded = pool.submit(Flood([ANYWHERE], bench.scratch / "crowd").run, longer)
             beside = flood.run(rate)

@@ -1,4 +1,4 @@
-"""Figures from a run's records, by model and contestant."""
+"""Computes figures from a run's records, by model and contestant."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Carried:
 
 @dataclass(frozen=True)
 class Lateness:
-    """Latencies of all open turns of a contestant together, at `rate` a second."""
+    """The latencies of all open turns of a contestant together, at `rate` per second."""
 
     rate: float
     count: int
@@ -52,7 +52,7 @@ class Lateness:
 class Results:
     """
     Attributes:
-        entries: without those that failed, which are in `failed`.
+        entries: the successful entries; `failed` has the others.
     """
 
     run: Run | None = None
@@ -104,7 +104,7 @@ class Results:
         return list(dict.fromkeys(turn.model for turn in self.turns))
 
     def contestants(self, model: str) -> list[str]:
-        """Octet first, then the peers, the best first."""
+        """Returns Octet first, then the peers, the best first."""
         names = [name for of, name in self.entries if of == model and self.carried(model, name)]
         return sorted(names, key=lambda name: (name != OCTET, -self._per_s(model, name)))
 
@@ -124,17 +124,17 @@ class Results:
         return next((name for name in self.contestants(model) if name != OCTET), None)
 
     def times(self, model: str, first: str, second: str) -> float | None:
-        """The first's throughput over the second's."""
+        """Returns the first's throughput divided by the second's."""
         ours, theirs = self.carried(model, first), self.carried(model, second)
         return ours.per_s / theirs.per_s if ours and theirs and theirs.per_s else None
 
     def other_cpus(self, model: str, contestant: str) -> float:
-        """The busiest of its turns."""
+        """Returns the other CPUs of the contestant's busiest turn."""
         turns = [turn.other_cpus for turn in self.turns if (turn.model, turn.contestant) == (model, contestant)]
         return max(turns, default=float("nan"))
 
     def unlike_200(self, model: str, contestant: str) -> str:
-        """Answers that were none, or wrong, as in `3 lost, 1 wrong`; empty where all were right."""
+        """Describes missing or wrong responses, as in `3 lost, 1 wrong`; empty if all were correct."""
         counts: dict[str, int] = {}
         for turn in self._turns(model, contestant, "closed") + self._turns(model, contestant, "open"):
             for status, count in {**turn.statuses, "wrong": turn.wrong}.items():

@@ -1,5 +1,5 @@
-/* An open or a closed loop over kept-alive connections of HTTP/1.1, faster than Python can make one; `flood.py` has it
- * compiled and says what of it is for whom.
+/* Generates load in an open or a closed loop over kept-alive HTTP/1.1 connections, faster than Python can. `flood.py`
+ * compiles it and supplies the arguments.
  *
  *   flood CORE INDEX COUNT START PORT REQUEST EXPECTED ROWS POLLS PATIENCE LATEST CONNECTIONS WARM_UP SECONDS [RATE SECONDS]...
  *
@@ -45,7 +45,7 @@ static char *request, *expected;
 static size_t request_bytes, expected_bytes;
 static FILE* rows;
 static long unsent;
-static double latest, begun, counts_from, ends, last; /* `ends`, `last`: of a closed loop, else 0 */
+static double latest, begun, counts_from, ends, last; /* `ends`, `last`: for a closed loop only, else 0 */
 
 static double now(void) {
   struct timespec at;
@@ -89,7 +89,7 @@ static void make_connection(struct connection* one) {
   if (one->fd < 0) fail("socket");
   setsockopt(one->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   setsockopt(one->fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
-  connect(one->fd, (struct sockaddr*)&address, sizeof address); /* an error is seen by who reads */
+  connect(one->fd, (struct sockaddr*)&address, sizeof address); /* the reader sees an error */
   one->is_writing = 1;
   if (one->answer == NULL && (one->answer = malloc(LONGEST_ANSWER)) == NULL) fail("malloc");
   watch(one, EPOLL_CTL_ADD);
@@ -98,7 +98,7 @@ static void make_connection(struct connection* one) {
 static void send_rest(struct connection* one) {
   while (one->sent < request_bytes) {
     ssize_t count = send(one->fd, request + one->sent, request_bytes - one->sent, MSG_NOSIGNAL);
-    if (count < 0) break; /* an error is seen by who reads, too */
+    if (count < 0) break; /* the reader sees an error, too */
     one->sent += (size_t)count;
   }
   int is_writing = one->sent < request_bytes;
@@ -140,7 +140,7 @@ static void end(struct connection* one, int status, int right, int keeps) {
   }
 }
 
-/* The value of a header, to be read up to its line's end; null where it is not there. */
+/* Returns a pointer to a header's value, which ends with its line; null if the header is missing. */
 static const char* header(char* head, const char* name) {
   char* found = strcasestr(head, name);
   return found == NULL ? NULL : found + strlen(name);
@@ -149,7 +149,7 @@ static const char* header(char* head, const char* name) {
 static int receive(struct connection* one) {
   ssize_t count = recv(one->fd, one->answer + one->received, LONGEST_ANSWER - 1 - one->received, 0);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
-  if (!one->is_busy) { /* closed by the server, who has nothing to say here */
+  if (!one->is_busy) { /* the server has closed an idle connection */
     for (int at = 0; at < idle_count; ++at) {
       if (&all[idle[at]] == one) idle[at--] = idle[--idle_count];
     }
@@ -182,7 +182,7 @@ static int receive(struct connection* one) {
   return 1;
 }
 
-/* Has what happened on the connections handled, and returns how many requests were answered. */
+/* Handles the connections' events, and returns how many requests were answered. */
 static int progress(double until) {
   struct epoll_event events[EVENTS];
   int count = epoll_wait(epoll, events, EVENTS, 0), answered = 0;
@@ -227,14 +227,14 @@ static double open_loop(char** phases, int count, double patience, long index, l
       if (due <= now() && busy_count < MOST) {
         ask(due);
         each += processes;
-        if (++asked % 8 != 0) continue; /* who is late has the others heard, too */
+        if (++asked % 8 != 0) continue; /* a late sender also handles the others' events */
       }
       progress(due);
     }
     begins += seconds;
   }
-  /* From now: a generator that is behind its schedule has sent some of the requests just now, and to give these up would
-   * charge the server with answers that it was given no time for. */
+  /* The patience counts from now: a generator that is behind its schedule has sent some of the requests just now, and the
+   * server must get time to answer them. */
   double gives_up = now() + patience;
   while (busy_count > 0 && now() < gives_up) progress(now() + 0.1);
   return now() - begun;

@@ -1,4 +1,4 @@
-"""Loads that Python is too slow to make: the same as `generator`'s, by a program in C, in several processes."""
+"""Generates loads for which Python is too slow: like `generator`, but by a program in C, in several processes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import numpy as np
 from benchmarks.serving.load import Answer, Load, Outcome
 
 _SOURCE = Path(__file__).with_suffix(".c")
-_START_S = 0.2  # in which all processes of a load have started
-ANYWHERE = -1  # as a core
+_START_S = 0.2  # time in which all processes of a load have started
+ANYWHERE = -1  # instead of a core's number
 
 
 class Flood:
-    """Compiled once, in `scratch`.
+    """The program, compiled once, in `scratch`.
 
     Args:
-        cores: one for each process of the generator, which share a load: one core sends some 50,000 requests a second.
+        cores: one for each of the generator's processes, which share a load: one core sends some 50,000 requests a
+            second.
     """
 
     def __init__(self, cores: Sequence[int], scratch: Path) -> None:
@@ -32,7 +33,7 @@ class Flood:
         subprocess.run(command, check=True)
 
     def run(self, load: Load) -> Outcome:
-        """Raises RuntimeError if the load cannot be made."""
+        """Generates a load. Raises RuntimeError if that fails."""
         count = min(len(self._cores), load.connections or len(self._cores))
         start_s = time.monotonic() + _START_S
         processes = [

@@ -1,9 +1,9 @@
-"""The least that a request over TCP can cost: a blocking socket that takes bytes, computes, and gives bytes.
+"""The minimum cost of a request over TCP: a blocking socket that receives bytes, computes, and sends bytes.
 
 python -m benchmarks.serving.floor CORE REQUEST_BYTES RESPONSE_BYTES BUSY_S    # prints its port
 
-It runs on the server's core, and is busy for as long as the model's call would take: a client that is answered at once
-is still awake, and would make the floor look lower than any server can get.
+It runs on the server's core, and computes for as long as the model's call would take. A client that is answered at once
+is still awake, which would make the floor lower than any server can reach.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def receive_all(connection: socket.socket, buffer: memoryview) -> bool:
-    """Whether the buffer was filled before the other side closed."""
+    """Returns true if the buffer was filled before the other side closed."""
     while buffer:
         count = connection.recv_into(buffer)
         if not count:
@@ -49,7 +49,7 @@ def receive_all(connection: socket.socket, buffer: memoryview) -> bool:
 
 
 class FloorCall:
-    """One exchange of those sizes; a `measure.Timed`."""
+    """An exchange of messages of the given sizes; a `measure.Timed`."""
 
     def __init__(self, port: int, pid: int, request_bytes: int, response_bytes: int, waiting: Waiting) -> None:
         self._request, self._response_bytes = bytes(request_bytes), response_bytes

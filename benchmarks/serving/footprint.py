@@ -1,4 +1,6 @@
-"""Memory at rest, and the time to the first answer: `octet serve` with its models, `octet worker serve` with one."""
+"""Measures memory at rest, and the time to the first response: of `octet serve` with its models, and
+`octet worker serve` with one.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ _HOST = "127.0.0.1"
 
 @dataclass(frozen=True)
 class _Question:
-    """A prediction as it is asked over and over again until it is answered."""
+    """A prediction that is requested repeatedly until it is answered."""
 
     path: str
     body: bytes
@@ -45,7 +47,7 @@ class _Question:
 
 @dataclass
 class _Started:
-    """A server from its command on, on all cores that this process may use."""
+    """A server, from the start of its command, on all cores that this process may use."""
 
     arguments: Sequence[str]
     data_dir: Path
@@ -66,7 +68,9 @@ class _Started:
         self.process.wait(_GIVE_UP_S)
 
     def answered_after_s(self, question: _Question) -> float:
-        """From the command to the first right answer; RuntimeError where it ends, or takes too long."""
+        """Returns the time from the command to the first correct response. Raises RuntimeError if it ends, or takes too
+        long.
+        """
         while True:
             with suppress(OSError, http.client.HTTPException):
                 if question.is_answered(self.port):
@@ -76,7 +80,7 @@ class _Started:
             time.sleep(_PAUSE_S)
 
     def pss_mib(self) -> dict[str, float]:
-        """By process; those of one name together."""
+        """Returns the memory by process name; processes of one name are added up."""
         found: dict[str, float] = {}
         for pid in tree(self.process.pid):
             with suppress(OSError):
@@ -89,7 +93,7 @@ class _Started:
 def measure(bench: Bench, served: Served, cores: Sequence[int]) -> None:
     """
     Args:
-        cores: of the server: memory has nothing to do with them, but the start has.
+        cores: the server's cores; they affect the start, but not the memory.
     """
     folder = compile_model(served.path(bench.home), bench.scratch / f"{served.name}.octet")
     (spec,) = load_model(folder).signature.inputs

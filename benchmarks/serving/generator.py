@@ -1,10 +1,10 @@
-"""The process that makes the load, pinned to a core of its own:
+"""The process that generates the load, pinned to its own core:
 
     python -m benchmarks.serving.generator CORE
 
-Reads a load as a line of JSON, answers with a line: `{"answers": [[due_s, latency_s, status, right], …], "elapsed_s"}`.
-It is one thread around epoll, which polls rather than sleeps unless it is told to. Nothing that it does with a body
-takes longer for a slow server than for a fast one.
+Reads a load as a line of JSON, and writes a line: `{"answers": [[due_s, latency_s, status, right], …], "elapsed_s"}`.
+It is one thread around epoll, which polls unless it is configured to sleep. Its work on a body takes the same time for
+slow and fast servers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def run(load: Load) -> Outcome:
-    """Raises OSError if the server cannot be reached, ValueError if its answers cannot be read."""
+    """Runs a load. Raises OSError if the server cannot be reached, ValueError if its responses cannot be parsed."""
     gc.disable()  # a pause of the generator would look like one of the server
     try:
         return _Open(load).run() if load.phases else _Closed(load).run()
@@ -57,7 +57,7 @@ class _Busy:
 
 
 class _Loop:
-    """Connections under epoll. Times are those of `time.monotonic` until an answer is kept."""
+    """Connections under epoll. Times are those of `time.monotonic`, until a response is recorded."""
 
     def __init__(self, load: Load) -> None:
         self._load = load
@@ -70,7 +70,7 @@ class _Loop:
         self.answers: list[Answer] = []
 
     def _events(self, until_s: float) -> list[tuple[int, int]]:
-        """The next events on the connections; empty if there are none before `until_s`."""
+        """Returns the next events on the connections; empty if none occur before `until_s`."""
         if not self._load.polls:
             return self._epoll.poll(max(0.0, until_s - _now()))
         while not (events := self._epoll.poll(0)) and _now() < until_s:
@@ -90,7 +90,7 @@ class _Loop:
         return exchange
 
     def _progress(self, fd: int, events: int) -> Answer | None:
-        """The result of the connection's request, once it is over."""
+        """Returns the result of the connection's request, once it is over."""
         busy = self._busy.get(fd)
         if busy is None:
             self._forget_idle(fd)
@@ -113,7 +113,7 @@ class _Loop:
         return answer
 
     def _forget_idle(self, fd: int) -> None:
-        """The server closed a connection that nothing was asked on."""
+        """Removes an idle connection that the server has closed."""
         for exchange in [it for it in self._idle if it.socket.fileno() == fd]:
             self._idle.remove(exchange)
             self._drop(exchange)

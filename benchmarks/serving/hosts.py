@@ -1,4 +1,4 @@
-"""Servers that are ready to be loaded: an Octet that holds one model, and the peers."""
+"""Servers that are ready for load: an Octet server with one model, and the peers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LEAST_VALUES = 8  # different bytes in the scores of a thousand classes
 
 
 class HostFailed(RuntimeError):
-    """A server did not start, or does not answer."""
+    """A server did not start, or does not respond."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Host:
     """A server that is ready.
 
     Attributes:
-        request, answer: files with the bytes of the request, and with the body that answers it.
-        encoding: what the body is.
+        request, answer: files with the bytes of the request, and with the expected body of the response.
+        encoding: the encoding of the body.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Host:
     encoding: str
 
     def sleep(self) -> None:
-        """Until `wake` it takes no time from the others."""
+        """Stops the server until `wake`, so that it takes no time from the others."""
         tell(self.pid, signal.SIGSTOP)
 
     def wake(self) -> None:
@@ -61,13 +61,13 @@ class Host:
 
 @contextmanager
 def octet(data_dir: Path, model: str, image: Array, core: int, scratch: Path) -> Iterator[tuple[Host, Server]]:
-    """`octet serve` as it is deployed beside a compile worker elsewhere: it serves, and compiles nothing."""
+    """Runs `octet serve` as in a deployment with a separate compile worker: it serves, and compiles nothing."""
     with serving(data_dir, [core], scratch / "octet.log", "--no-compile") as server:
         yield host_of(server, model, image, scratch), server
 
 
 def host_of(server: Server, model: str, image: Array, scratch: Path) -> Host:
-    """One model of an Octet server, loaded. Raises HostFailed."""
+    """Returns a host for one loaded model of an Octet server. Raises HostFailed."""
     with Client(server.url) as client:
         names = [entry["name"] for entry in client.metadata(model)["inputs"]]
     body, json_bytes = encode_request(names, [image])
@@ -78,13 +78,13 @@ def host_of(server: Server, model: str, image: Array, scratch: Path) -> Host:
 
 
 class PeerProcess:
-    """A peer that starts; `ready` waits for it."""
+    """A peer that is starting; `ready` waits for it."""
 
     def __init__(self, home: Home, peer: Peer, model: Path, image: Array, core: int, scratch: Path) -> None:
         self._peer, self._scratch, self._port = peer, scratch, free_port()
         self._request, self._encoding = _request_of(peer, self._port, image)
         python, module = home.python(peer.environment), f"benchmarks.serving.peers.{peer.module}"
-        folder = tempfile.mkdtemp(dir=scratch)  # short: Ray puts sockets there
+        folder = tempfile.mkdtemp(dir=scratch)  # a short path, because Ray puts sockets there
         self._started_s = time.monotonic()
         self.log = scratch / f"{peer.name}.log"
 
@@ -107,7 +107,7 @@ class PeerProcess:
                 raise HostFailed(f"{python}: {error.strerror}; run: python -m benchmarks.setup_peers") from error
 
     def ready(self, limit_s: float) -> Host:
-        """Raises HostFailed."""
+        """Waits for the peer. Raises HostFailed."""
         ends = self._started_s + limit_s
 
         def may_wait() -> bool:
@@ -122,7 +122,7 @@ class PeerProcess:
             raise HostFailed(f"{error}; its log ends with: {_last_line(self.log)}") from error
 
     def close(self) -> None:
-        """Ends all of it; some leave their children behind."""
+        """Ends all its processes; some peers leave their children running."""
         pids = tree(self._process.pid)
         for number, patience_s in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 10.0)):
             for pid in pids:
@@ -134,7 +134,7 @@ class PeerProcess:
 
 
 def _request_of(peer: Peer, port: int, image: Array) -> tuple[bytes, str]:
-    """The request, and what its body is."""
+    """Returns the request, and a description of its body."""
     if peer.speaks_v2:
         body, json_bytes = encode_request(["input"], [image.view(np.uint8)])
         return _v2_request(port, "image", body, json_bytes), V2
@@ -150,15 +150,15 @@ def _v2_request(port: int, model: str, body: bytes, json_bytes: int) -> bytes:
 def _ready(
     name: str, pid: int, port: int, request: bytes, scratch: Path, encoding: str, may_wait: Callable[[], bool]
 ) -> Host:
-    """The host, after its first answer. Raises HostFailed if there is none, or not twice the same."""
+    """Returns the host after its first response. Raises HostFailed if there is none, or the second one differs."""
     while (first := ask(HOST, port, request, _ANSWER_S)).status != OK:
         if first.status not in (LOST, 400, 404, 503) or not may_wait():
             raise HostFailed(f"it answers {first.status or 'nothing'}: {first.body[:200].decode(errors='replace')}")
         time.sleep(_PAUSE_S)
     if ask(HOST, port, request, _ANSWER_S).body != first.body:
-        raise HostFailed("it answers the same request differently")
+        raise HostFailed("it gives different responses to the same request")
     if len(set(first.body)) < _LEAST_VALUES:
-        raise HostFailed(f"its answer of {len(first.body)} bytes holds no scores")
+        raise HostFailed(f"its response of {len(first.body)} bytes contains no scores")
     paths = scratch / f"{name}.request", scratch / f"{name}.answer"
     for path, data in zip(paths, (request, first.body), strict=True):
         path.write_bytes(data)

@@ -1,10 +1,11 @@
-// What HTTP/2 costs a server of gRPC: ours (h2::GrpcSession) beside nghttp2, without sockets. ADR 0042 has the figures.
+// Measures the cost of HTTP/2 for a gRPC server: Octet's h2::GrpcSession and nghttp2, without sockets. ADR 0042 has the
+// figures.
 //
 //     c++ -std=c++20 -O2 -I. -Iservice/native/plane benchmarks/serving/http2.cc service/native/plane/h2/*.cc -lnghttp2
 //     ./a.out [REQUEST_BYTES ANSWER_BYTES CALLS]
 //
-// The client is nghttp2's for both, with eight calls under way. Only the server's part is timed: from the bytes that came
-// to those that are to be written, messages in memory of their own on both sides.
+// The client is nghttp2's for both, with eight calls under way. Only the server's part is timed: from the received bytes
+// to the bytes to be written, with messages in separate memory on both sides.
 #include <nghttp2/nghttp2.h>
 
 #include <algorithm>
@@ -27,7 +28,7 @@ using namespace octet;
 using Time = std::chrono::steady_clock;
 
 constexpr int kConcurrent = 8;
-constexpr uint32_t kWindow = 1 << 20;  // of the client, for a stream
+constexpr uint32_t kWindow = 1 << 20;  // the client's window for a stream
 
 class Server {
  public:
@@ -77,7 +78,7 @@ nghttp2_nv field(std::string_view name, std::string_view value) {
   return {text(name), text(value), name.size(), value.size(), NGHTTP2_NV_FLAG_NONE};
 }
 
-// A message that is sent, as gRPC frames it.
+// A sent message, in gRPC's framing.
 struct Outgoing {
   std::string bytes;
   size_t sent = 0;
@@ -116,7 +117,7 @@ class Nghttp2 final : public Server {
     nghttp2_session_callbacks_set_on_stream_close_callback(calls, on_close);
     nghttp2_session_server_new(&session_, calls, this);
     nghttp2_session_callbacks_del(calls);
-    // As ours has them.
+    // The same settings as Octet's session.
     nghttp2_settings_entry settings[] = {{NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, 1000}, {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kWindow}};
     nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings, 2);
     nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0, 1 << 24);
@@ -239,7 +240,7 @@ class Client {
   nghttp2_session* session_ = nullptr;
 };
 
-// Microseconds of the server for a call.
+// Returns the server's microseconds per call.
 double measure(Server& server, const std::string& request, size_t answer_bytes, size_t calls) {
   Client client(request);
   Time::duration spent{};

@@ -1,4 +1,6 @@
-"""The latency of predictions while the same server builds a model for the first time, beside that of quiet moments."""
+"""Measures the latency of predictions while the same server builds a model for the first time, compared with quiet
+phases.
+"""
 
 from __future__ import annotations
 
@@ -21,24 +23,24 @@ from service.cli.client import Client
 from service.core.settings import Settings
 
 _BUILT = "fresh"
-_NUMERICS = "litert-reference"  # other than that of the served build, or it would be the same build
-_PAUSE_S = 0.01  # between a request and the next: both wake up, as under any load that is not saturating
+_NUMERICS = "litert-reference"  # other than the served build's, because it would be the same build otherwise
+_PAUSE_S = 0.01  # between two requests: server and client wake up, as under any load below saturation
 _SETTLE_S = 2.0
 
 
 def measure(bench: Bench, served: Served, cores: Sequence[int], quiet_s: float) -> None:
-    """In each round: quiet, beside a build, quiet again.
+    """Measures each round: quiet, beside a build, quiet again.
 
     Args:
-        cores: of the server, which has its default settings.
-        quiet_s: of each quiet phase.
+        cores: the server's cores; it has its default settings.
+        quiet_s: duration of each quiet phase.
     """
     for number in range(bench.rules.rounds):
         folder = bench.scratch / f"interference-{number}"
         shutil.copytree(bench.data_dir, folder)
         settings = Settings(data_dir=folder)
         for cache in (settings.objects_dir, settings.results_dir):
-            shutil.rmtree(cache, ignore_errors=True)  # or the build would compile nothing
+            shutil.rmtree(cache, ignore_errors=True)  # otherwise the build would compile nothing
         record = _round(bench, served, cores, number, folder, quiet_s)
         bench.record(record)
         print(f"  {described(record)}", flush=True)
@@ -46,7 +48,7 @@ def measure(bench: Bench, served: Served, cores: Sequence[int], quiet_s: float) 
 
 
 def described(of: Interference) -> str:
-    """The ratios of the percentiles, in a line."""
+    """Returns the ratios of the percentiles, in a line."""
     quiet, beside = sorted(of.quiet_ms), sorted(of.beside_ms)
     parts = []
     for percent in (50, 90, 99):
@@ -63,7 +65,7 @@ def _round(
         closing(infer_call(server, served.name, [bench.images[served.name]], bench.client_core)) as infer,
         ThreadPoolExecutor(1) as pool,
     ):
-        time.sleep(_SETTLE_S)  # it loads its models, and its compile worker the compiler
+        time.sleep(_SETTLE_S)  # it loads its models, and its compile worker loads the compiler
         other = OtherLoad([server.pid])
         quiet = latencies_ms(infer, _for(quiet_s))
         building = pool.submit(_build, bench, served, server)
@@ -75,7 +77,7 @@ def _round(
 
 
 def latencies_ms(infer: HttpCall, is_over: Callable[[], bool]) -> list[float]:
-    """One request after the other until `is_over`, each after a pause."""
+    """Sends one request after the other until `is_over`, each after a pause."""
     found = []
     while not is_over():
         time.sleep(_PAUSE_S)
@@ -91,7 +93,7 @@ def _for(seconds: float) -> Callable[[], bool]:
 
 
 def _build(bench: Bench, served: Served, server: Server) -> float:
-    """The seconds from the push to the end of the build. Raises RuntimeError if it fails."""
+    """Returns the seconds from the push to the end of the build. Raises RuntimeError if it fails."""
     path = bench.home.model(served.row.files["tflite"])
     assert path is not None
     with Client(server.url) as client:

@@ -1,4 +1,4 @@
-"""A load and what came of it, as the run and the generator's process tell each other."""
+"""A load and its outcome, as exchanged between the run and the generator's process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OK, REFUSED = 200, 429
 
 @dataclass(frozen=True)
 class Phase:
-    """Constant arrivals, `rate` a second for `seconds`."""
+    """Constant arrivals, `rate` per second for `seconds`."""
 
     rate: float
     seconds: float
@@ -24,19 +24,20 @@ class Phase:
 
 @dataclass(frozen=True)
 class Load:
-    """One request, again and again.
+    """One request, sent repeatedly.
 
     Attributes:
         request: the file with its bytes.
-        expected: the file with the body that each answer has to have; empty: it is not checked.
-        connections: closed loop: so many clients, each of which asks again when it is answered, for `seconds`.
-        phases: open loop, instead: when requests are due, however many are under way. A latency counts from then, so
-            a server that falls behind is charged with all that wait (no coordinated omission).
-        warm_up_s: the same before it counts, closed loop only.
-        patience_s: how long the last answers are waited for.
-        latest_s: open loop: a request that the generator would send later than this is left out, and counted: what its
-            core cannot send is not what the server did not answer.
-        polls: whether the generator does not sleep while nothing comes: waking it takes time that is not the server's.
+        expected: the file with the expected body of each response; empty if it is not checked.
+        connections: closed loop: the number of clients, each of which sends its next request when it is answered, for
+            `seconds`.
+        phases: open loop, instead: the times at which requests are due, however many are under way. A latency counts
+            from then, so a server that falls behind is charged with the whole wait (no coordinated omission).
+        warm_up_s: duration of the same load before it counts, in a closed loop only.
+        patience_s: how long the generator waits for the last responses.
+        latest_s: open loop: a request that the generator would send later than this is left out, and counted, because
+            the server did not cause it.
+        polls: true if the generator polls while it waits: waking it would take time that the server does not cause.
     """
 
     host: str
@@ -52,7 +53,7 @@ class Load:
     polls: bool = True
 
     def arrivals_s(self) -> Iterator[float]:
-        """The times at which the requests of the open loop are due, counted from the first."""
+        """Yields the times at which the requests of the open loop are due, counted from the first."""
         begins = accumulate((phase.seconds for phase in self.phases), initial=0.0)
         for begin, phase in zip(begins, self.phases, strict=False):
             yield from (begin + index / phase.rate for index in range(round(phase.rate * phase.seconds)))
@@ -60,11 +61,12 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """
+    """The result of one request.
+
     Attributes:
-        due_s: when the request was due, counted from the load's begin; in a closed loop when it was sent.
-        status: of HTTP; `LOST` where none came.
-        right: whether the body is the one that was expected. Only a 200 can be wrong.
+        due_s: when the request was due, counted from the load's beginning; in a closed loop, when it was sent.
+        status: the HTTP status; `LOST` if no response came.
+        right: true if the body is the expected one. Only a 200 can be wrong.
     """
 
     due_s: float
@@ -79,8 +81,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All answers of a load, how long it took until the last of them, and how many requests the generator was too slow
-    to send."""
+    """All results of a load, the time until the last of them, and the number of requests that the generator was too
+    slow to send.
+    """
 
     answers: list[Answer]
     elapsed_s: float
@@ -108,7 +111,7 @@ class Outcome:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """The smallest value that is not below `percent` of them (nearest rank); NaN for none."""
+    """Returns the smallest value that is not below `percent` of them (nearest rank); NaN for none."""
     if not ordered:
         return float("nan")
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]

@@ -1,4 +1,6 @@
-"""The time that serving adds to the bare call, one request after the other: over REST and gRPC, and over TCP alone."""
+"""Measures the time that serving adds to the bare call, one request after the other: over REST, over gRPC, and over TCP
+alone.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,13 @@ _TITLES = {
     OCTET: ("REST predict", "v2 REST, binary tensors both ways"),
     GRPC: ("gRPC predict", "ModelInfer, raw contents both ways"),
 }
-_AWAKE = "blocking, its core kept awake"  # the nearest that grpcio comes to polling
+_AWAKE = "blocking, its core kept awake"  # the closest that grpcio comes to polling
 
 
 class GrpcCall:
-    """The same ModelInfer over one channel; a `measure.Timed`. Its message is made beforehand.
+    """The same ModelInfer over one channel; a `measure.Timed`. Its message is built beforehand.
 
-    grpcio sleeps until the answer comes; `awake` is what then keeps its core from halting.
+    grpcio sleeps until the response arrives; `awake` then keeps its core from halting.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class GrpcCall:
 
 
 def measure(bench: Bench, served: Served, rounds: int, seconds: float) -> None:
-    """Raises RuntimeError if a server answers anything but what the bare call does."""
+    """Measures the overhead. Raises RuntimeError if a server's outputs differ from the bare call's."""
     image = bench.images[served.name]
     store = load_settings({"data_dir": bench.data_dir}).store_dir
     with ExitStack() as stack:
@@ -99,7 +101,9 @@ def measure(bench: Bench, served: Served, rounds: int, seconds: float) -> None:
 def _calls(
     bench: Bench, served: Served, server: Server, waiting: Waiting, busy_s: float, scores: bytes, stack: ExitStack
 ) -> dict[str, Timed]:
-    """The calls of a client that waits so, by contestant. Raises RuntimeError if an answer is anything but `scores`."""
+    """Returns the calls of a client with this way of waiting, by contestant. Raises RuntimeError if an output differs
+    from `scores`.
+    """
     image = bench.images[served.name]
     with Client(server.url) as client:
         (given,) = client.metadata(served.name)["inputs"]
@@ -111,6 +115,6 @@ def _calls(
     rpc = stack.enter_context(closing(GrpcCall(server, served.name, given["name"], given["datatype"], image, awake)))
     head, answer = rest()
     if not answer.endswith(scores) or ModelInferResponse.FromString(rpc()).raw_output_contents != [scores]:
-        raise RuntimeError("the server's answer is not that of the bare call")
+        raise RuntimeError("the server's outputs differ from those of the bare call")
     echo = floor(bench.server_core, len(rest.request), len(head) + len(answer), busy_s, waiting)
     return {FLOOR: stack.enter_context(echo), OCTET: rest, GRPC: rpc}

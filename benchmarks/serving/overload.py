@@ -1,4 +1,4 @@
-"""Overload of a server: its goodput, the latency of its refusals, and its recovery."""
+"""Measures the overload of a server: its goodput, the latency of its refusals, and its recovery."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from benchmarks.serving.processes import OtherLoad, memory
 from benchmarks.serving.records import Overload
 
 _CAPACITY_S = 4.0
-_CALM_SHARE, _CALM_S = 0.3, 4.0  # of the capacity, before the overload and after it
+_CALM_SHARE, _CALM_S = 0.3, 4.0  # share of the capacity before the overload and after it, and duration
 _AFTER_S = 10.0
 _IN_A_ROW = 10
-_NORMAL_TIMES = 2.0  # a probe's latency beside the 99th percentile of the calm before
+_NORMAL_TIMES = 2.0  # times the 99th percentile of the calm phase before, for a probe's latency
 _SAMPLE_S = 1.0
 _LATEST_S = 5e-3
 
@@ -27,7 +27,7 @@ _LATEST_S = 5e-3
 def measure(bench: Bench, served: Served, factor: float, seconds: float, cores: Sequence[int]) -> None:
     """
     Args:
-        cores: of the generator's processes.
+        cores: the cores of the generator's processes.
     """
     flood = Flood(cores, bench.scratch)
     with hosts.octet(bench.data_dir, served.name, bench.images[served.name], bench.server_core, bench.scratch) as (
@@ -74,7 +74,9 @@ def measure(bench: Bench, served: Served, factor: float, seconds: float, cores: 
 
 
 def recovery_s(probes: Sequence[Answer], normal_s: float) -> float:
-    """The time at which the first of ten successive requests answered within `normal_s` was due; infinity for none."""
+    """Returns the due time of the first of ten successive requests answered within `normal_s`; infinity if there is
+    none.
+    """
     are_normal = [it.is_good and it.latency_s <= normal_s for it in probes]
     for place in range(len(probes) - _IN_A_ROW + 1):
         if all(are_normal[place : place + _IN_A_ROW]):
@@ -84,7 +86,7 @@ def recovery_s(probes: Sequence[Answer], normal_s: float) -> float:
 
 @contextmanager
 def _sampling(pid: int) -> Iterator[list[float]]:
-    """The resident set of a server in MiB, each second."""
+    """Samples the resident set of a server in MiB, each second."""
     samples: list[float] = []
     over = threading.Event()
 

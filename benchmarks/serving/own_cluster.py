@@ -1,4 +1,4 @@
-"""A cluster of processes on this machine, on a PostgreSQL and a bucket of its own."""
+"""Creates a cluster of processes on this machine, with its own PostgreSQL and bucket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.cluster import Cluster, cluster
 
 @contextmanager
 def own_cluster(heartbeat_s: float) -> Iterator[Cluster]:
-    """In which nothing runs yet."""
+    """Yields a cluster without running processes."""
     with ExitStack() as stack:
         server = stack.enter_context(postgres.server())
         stack.callback(os.environ.update, dict(os.environ))

@@ -26,7 +26,7 @@ def main() -> None:
         names, colors = list(bars), [_OCTET if name == "Octet" else _PEER for name in bars]
         row[0].barh(names, [values[0] for values in bars.values()], color=colors)
         row[0].set_title(model, loc="left")
-        row[0].set_xlabel("answers a second, 8 connections")
+        row[0].set_xlabel("responses per second, 8 connections")
         for place, (values, color) in enumerate(zip(bars.values(), colors, strict=True)):
             row[1].plot(values[1:], [place, place], color=color, linewidth=2)
             row[1].plot(values[1], place, "o", color=color)

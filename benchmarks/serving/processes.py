@@ -1,4 +1,4 @@
-"""A server as the system sees it: all its processes, what they use, and stopping them between turns."""
+"""A server as the system sees it: all its processes, their resources, and how to stop them between turns."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from benchmarks.measure import busy_s
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _MIB = 1024
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
-_LIBC = ctypes.CDLL(None)  # before a fork, after which nothing is to be loaded
+_LIBC = ctypes.CDLL(None)  # loaded before a fork, after which nothing should be loaded
 
 
 @dataclass(frozen=True)
 class Memory:
-    """MiB over all processes of a server: resident sets, and with shared pages divided among the processes that share
-    them.
+    """Memory in MiB over all processes of a server: resident sets (RSS), and with shared pages divided among the
+    processes that share them (PSS).
     """
 
     rss_mib: float
@@ -28,7 +28,7 @@ class Memory:
 
 
 def tree(pid: int) -> list[int]:
-    """`pid` and its descendants; what ended meanwhile is left out."""
+    """Returns `pid` and its descendants, without processes that have ended meanwhile."""
     found = [pid]
     for one in found:
         for children in Path(f"/proc/{one}/task").glob("*/children"):
@@ -38,7 +38,7 @@ def tree(pid: int) -> list[int]:
 
 
 def used_s(pids: list[int]) -> float:
-    """CPU time, with that of children that ended."""
+    """Returns the CPU time, including that of children that ended."""
     ticks = 0
     for pid in pids:
         with suppress(OSError):
@@ -47,7 +47,7 @@ def used_s(pids: list[int]) -> float:
 
 
 def memory(pid: int) -> Memory:
-    """Of a process and its descendants."""
+    """Returns the memory of a process and its descendants."""
     return memory_of(tree(pid))
 
 
@@ -69,12 +69,14 @@ def tell(pid: int, number: signal.Signals) -> None:
 
 
 def end_with_parent() -> None:
-    """This process is killed when the thread that started it ends."""
+    """Makes the kernel kill this process when the thread that started it ends."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class OtherLoad:
-    """CPUs that neither we nor these processes kept busy since it was made, by `/proc/stat`; stolen time is in it."""
+    """Measures the CPUs that neither this process nor the given ones kept busy since it was created, by `/proc/stat`;
+    includes stolen time.
+    """
 
     def __init__(self, pids: list[int]) -> None:
         self._pids = pids

@@ -10,15 +10,15 @@ from typing import ClassVar, get_args
 from benchmarks import lines
 from benchmarks.link import Waiting
 
-PART = "serving"  # of the folder of results: what its files are named with
+PART = "serving"  # the part's name in the names of result files
 
 
 @dataclass(frozen=True)
 class Run:
-    """The machine and the settings. Every other figure of the file is of this pinning and numerics mode.
+    """The machine and the settings. All figures of the file were measured with this pinning and numerics mode.
 
     Attributes:
-        generator: how it waits for answers (`link.Waiting`).
+        generator: how the generator waits for responses (`link.Waiting`).
     """
 
     kind: ClassVar[str] = "run"
@@ -38,11 +38,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Overhead:
-    """One of those who answer one request after the other: the median of each round.
+    """A contestant that answers one request after the other: the median of each round.
 
     Attributes:
-        client: how it waits for its answer (`link.Waiting`); empty where there is none.
-        busy_ms: of the floor, how long it computes nothing.
+        client: how the client waits for its response (`link.Waiting`); empty without a client.
+        busy_ms: for the floor, how long it computes.
     """
 
     kind: ClassVar[str] = "overhead"
@@ -60,10 +60,11 @@ class Overhead:
 
 @dataclass(frozen=True)
 class Road:
-    """A way to a model, `connections` at a time, each of which asks again when it is answered.
+    """A way to send predictions to a model, over `connections` connections, each of which sends its next request when
+    it is answered.
 
     Attributes:
-        server_us: processor time of all the server's processes for an answer.
+        server_us: processor time of all the server's processes per response.
     """
 
     kind: ClassVar[str] = "road"
@@ -81,16 +82,16 @@ class Road:
 
 @dataclass(frozen=True)
 class Turn:
-    """A contestant under load, once.
+    """One turn of a contestant under load.
 
     Attributes:
         arrivals: `closed`, `open`, or `calls` for the bare call.
-        rate: arrivals a second of the open loop; 0 otherwise.
-        connections: of the closed loop.
-        per_s: right answers a second.
-        statuses: answers by HTTP status.
-        wrong: answers with another body than the first one.
-        latencies_ms: of each 200, of the open loop only; counted from when the request was due.
+        rate: arrivals per second of the open loop; 0 otherwise.
+        connections: number of connections of the closed loop.
+        per_s: correct responses per second.
+        statuses: responses by HTTP status.
+        wrong: responses whose body differs from the first one's.
+        latencies_ms: latency of each 200, in the open loop only; counted from when the request was due.
     """
 
     kind: ClassVar[str] = "turn"
@@ -126,15 +127,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class Overload:
-    """
+    """The results of an overload.
+
     Attributes:
-        factor: times the capacity, asked of the generator.
-        unsent: what the generator was too slow to send of that: a core has its limit, too.
-        capacity_per_s: of a closed loop just before.
-        goodput_per_s: right answers that came within the overload, a second of it.
-        refused_p99_ms: of the 429s, from when the request was due.
-        recovery_s: from the end of the overload to the first of ten probes in a row that are answered in time.
-        rss_mib: before, the most of it meanwhile, and after the recovery.
+        factor: requested load, in multiples of the capacity.
+        unsent: number of these requests that the generator was too slow to send.
+        capacity_per_s: rate of a closed loop just before.
+        goodput_per_s: correct responses within the overload, per second.
+        refused_p99_ms: 99th percentile of the 429s, from when the request was due.
+        recovery_s: time from the end of the overload to the first of ten successive probes that are answered in
+            time.
+        rss_mib: memory before, the maximum meanwhile, and after the recovery.
     """
 
     kind: ClassVar[str] = "overload"
@@ -157,7 +160,7 @@ class Overload:
 
     @property
     def sent_factor(self) -> float:
-        """Times the capacity, as sent."""
+        """Returns the sent load in multiples of the capacity."""
         return self.factor - self.unsent / (self.seconds * self.capacity_per_s)
 
 
@@ -166,12 +169,12 @@ class Fairness:
     """A light model at a constant rate, alone and beside clients of a heavy one on the same server.
 
     Attributes:
-        cores: of the server.
-        rate: of the light one.
-        connections: of the heavy one, closed loop.
-        call_ms: the 99th percentile of the heavy one's latency, asked by one client alone.
+        cores: the server's cores.
+        rate: requests per second to the light one.
+        connections: clients of the heavy one, closed loop.
+        call_ms: the 99th percentile of the heavy one's latency, with one client alone.
         alone_ms, beside_ms: the light one's latencies.
-        heavy_alone_per_s, heavy_beside_per_s: answers of the heavy one.
+        heavy_alone_per_s, heavy_beside_per_s: responses of the heavy one per second.
     """
 
     kind: ClassVar[str] = "fairness"
@@ -193,12 +196,12 @@ class Fairness:
 
 @dataclass(frozen=True)
 class Interference:
-    """Predictions one after the other, quiet and beside the first build of a model on the same server.
+    """Predictions one after the other, in quiet phases and beside the first build of a model on the same server.
 
     Attributes:
-        cores: of the server.
+        cores: the server's cores.
         build_s: from the push to the end of the build.
-        quiet_ms, beside_ms: the latency of each.
+        quiet_ms, beside_ms: the latencies in each phase.
     """
 
     kind: ClassVar[str] = "interference"
@@ -213,12 +216,12 @@ class Interference:
 
 @dataclass(frozen=True)
 class Footprint:
-    """A server that was started, has answered once, and was left alone for a while.
+    """A server that was started, has answered once, and was then idle for a while.
 
     Attributes:
         title: its command.
-        answered_s: from the command to the first right prediction of the model, asked for without a pause.
-        pss_mib: at rest, by process: its own memory, and its share of what it has in common with others.
+        answered_s: from the command to the first correct prediction, which was requested without pauses.
+        pss_mib: memory at rest, by process: its own, and its share of memory that it shares with others.
     """
 
     kind: ClassVar[str] = "footprint"
@@ -232,15 +235,16 @@ class Footprint:
 
 @dataclass(frozen=True)
 class Soak:
-    """
+    """The results of a soak.
+
     Attributes:
-        rate: binary predictions a second.
-        predictions: answers to them by status, of all models.
-        others: by who else asked, what came of it, and how often.
-        problems: answers that are not what they have to be, 5xx and wrong ones among them.
-        problem_kinds: what they were, each once, up to fifty.
-        restarts: of the server's processes.
-        rss_mib: resident sets by process, at equal distances, `every_s`.
+        rate: binary predictions per second.
+        predictions: their responses by status, of all models.
+        others: by other client, its outcomes, and how often each occurred.
+        problems: number of unexpected responses, including 5xx and wrong ones.
+        problem_kinds: their messages, each once, up to fifty.
+        restarts: number of restarts of the server's processes.
+        rss_mib: resident sets by process, every `every_s`.
         mib_per_min: by process, the slope of its second half and the ends of its 95 % confidence interval.
     """
 
@@ -263,7 +267,7 @@ class Soak:
 
 @dataclass(frozen=True)
 class Failure:
-    """A part that did not come to its end."""
+    """A part that did not finish."""
 
     kind: ClassVar[str] = "failure"
     part: str
@@ -275,6 +279,6 @@ _KINDS = {kind.kind: kind for kind in get_args(Record)}
 
 
 def read(path: Path) -> Iterator[Record]:
-    """Raises KeyError for a line of a kind that is none of these."""
+    """Reads the records. Raises KeyError for a line of an unknown type."""
     for kind, fields in lines.read(path):
         yield _KINDS[kind](**fields)

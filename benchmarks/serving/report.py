@@ -1,9 +1,9 @@
-"""From what a run wrote to tables and a plot:
+"""Writes tables and a plot from the results of a run:
 
-    python -m benchmarks.serving.report [RESULTS.jsonl …]    # prints them
+    python -m benchmarks.serving.report [RESULTS.jsonl …]    # prints tables
     python -m benchmarks.serving.report --write              # into benchmarks/RESULTS.md; draws serving.png
 
-Without a file it takes the latest run's. Several files are taken as one run that was cut into pieces.
+Without a file, the latest run's is used. Several files are treated as one run that was cut into pieces.
 """
 
 from __future__ import annotations
@@ -63,18 +63,20 @@ def main() -> None:
     plot = _RESULTS.with_name(PLOT)
     drawn = draw(results, plot)
     if not drawn:
-        plot.unlink(missing_ok=True)  # of another run
+        plot.unlink(missing_ok=True)  # it belongs to another run
     _RESULTS.write_text(replaced(_RESULTS.read_text(), render(results, drawn), BEGIN, END))
 
 
 def render(results: Results, drawn: bool = False) -> str:
-    """Markdown. Sections without a row are left out. Raises SystemExit for a file that no run began."""
+    """Returns Markdown without empty sections. Raises SystemExit for a file without a run's first record."""
     if not results.run:
         raise SystemExit("the file does not begin with a run")
     sections = {}
     titles = tables.titles([*results.models, *(it.model for it in results.overheads)])
     if results.overheads:
-        sections[f"What serving adds at concurrency 1, {titles[results.overheads[0].model]}"] = tables.overhead(results)
+        sections[f"Overhead of serving at concurrency 1, {titles[results.overheads[0].model]}"] = tables.overhead(
+            results
+        )
     sections["Every road, one core"] = tables.roads(results)
     for model in results.models:
         sections[f"{titles[model]}, one core"] = tables.throughput(results, model)
@@ -100,7 +102,7 @@ def heading_of(run: Run) -> str:
 
 
 def draw(results: Results, output: Path) -> bool:
-    """Whether there is a plot: not without the environment that has matplotlib, nor without a model."""
+    """Returns true if the plot was drawn, which needs the environment with matplotlib, and a model."""
     python, panels = default_home().python("plot"), bars(results)
     if not panels or not python.exists():
         print("no plot: run python -m benchmarks.setup_peers --making for the environment that draws it")
@@ -110,7 +112,7 @@ def draw(results: Results, output: Path) -> bool:
 
 
 def bars(results: Results) -> dict[str, dict[str, list[float]]]:
-    """By model and contestant: answers a second, p50 and p99 in ms."""
+    """Returns responses per second, p50 and p99 in ms, by model and contestant."""
     panels: dict[str, dict[str, list[float]]] = {}
     for model, title in tables.titles(results.models).items():
         for name in results.contestants(model):

@@ -1,8 +1,8 @@
-"""Every road to a prediction, by a client that others wrote: h2load, of the Debian package `nghttp2-client`.
+"""Measures each way to send a prediction, with an independent client: h2load, of the Debian package `nghttp2-client`.
 
-HTTP/1.1 and gRPC, each in plain text, with a key and over TLS, with what production adds, and JSON. Every answer has to
-be a 200 and hold as many bytes as the outputs have; what they are is `throughput`'s to compare. A request's latency is
-what h2load says, which sleeps while it waits.
+The ways are HTTP/1.1 and gRPC, each in plain text, with a key and over TLS, with the headers of production, and JSON.
+Every response must be a 200 and have as many bytes as the outputs; `throughput` compares the values. A request's
+latency is the one that h2load reports; h2load sleeps while it waits.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DONE = re.compile(r"requests: .* (\d+) done")
 
 @dataclass(frozen=True)
 class Request:
-    """What is sent: the body, and the headers that say what it is."""
+    """A request: the body, and the headers that describe it."""
 
     body: bytes
     headers: Mapping[str, str]
@@ -48,12 +48,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Way:
-    """One road.
+    """One way to send a prediction.
 
     Attributes:
-        server: which of the servers it leads to, `plain`, `keyed` or `tls`.
-        request: which of the requests it sends, `binary`, `json`, `full` (an id and a deadline inside) or `grpc`.
-        adds: headers of its own.
+        server: the server that it uses, `plain`, `keyed` or `tls`.
+        request: the request that it sends, `binary`, `json`, `full` (contains an id and a deadline) or `grpc`.
+        adds: additional headers.
     """
 
     title: str
@@ -81,13 +81,13 @@ WAYS: Sequence[Way] = (
 
 
 def measure(bench: Bench, served: Served, ways: Sequence[Way], connections: Sequence[int]) -> None:
-    """These roads to a model in turn, all servers on one core. Raises RuntimeError where an answer is a wrong one."""
+    """Measures these ways to a model in turn, all servers on one core. Raises RuntimeError if a response is wrong."""
     with ExitStack() as stack:
         servers = {name: stack.enter_context(_server(bench, name)) for name in ("plain", "keyed", "tls")}
         with Client(servers["plain"].url) as client:
             metadata = client.metadata(served.name)
         requests = requests_of(served.name, metadata["inputs"][0], bench.images[served.name])
-        least_bytes = sum(math.prod(it["shape"]) for it in metadata["outputs"])  # of one each, or more
+        least_bytes = sum(math.prod(it["shape"]) for it in metadata["outputs"])  # at least one byte for each element
         loads = {
             way: _Load(bench, servers[way.server], way, requests[way.request], served.name, least_bytes) for way in ways
         }
@@ -106,7 +106,7 @@ def measure(bench: Bench, served: Served, ways: Sequence[Way], connections: Sequ
 
 @contextmanager
 def _server(bench: Bench, name: str) -> Iterator[Server]:
-    """An Octet of its own on a copy of the data; it has to hear it when it is told to stop."""
+    """Runs an Octet server on a copy of the data; it must be awake to receive the signal to stop."""
     folder, flags = bench.scratch / f"roads-{name}", ["--no-compile"]
     settings: dict[str, str] = {}
     if not folder.exists():
@@ -124,7 +124,7 @@ def _server(bench: Bench, name: str) -> Iterator[Server]:
 
 
 def requests_of(model: str, given: Mapping[str, str], image: Array) -> dict[str, Request]:
-    """By what a road sends."""
+    """Returns the requests of all ways, by name."""
     described = {"name": given["name"], "datatype": given["datatype"], "shape": list(image.shape)}
     body, header_bytes = encode_request([given["name"]], [image])
     full, full_bytes = encode_request([given["name"]], [image], {"timeout": 10_000_000})
@@ -151,7 +151,7 @@ def _binary(header_bytes: int) -> dict[str, str]:
 
 
 class _Load:
-    """h2load on one road. Raises RuntimeError."""
+    """Runs h2load for one way. Raises RuntimeError."""
 
     def __init__(self, bench: Bench, server: Server, way: Way, request: Request, model: str, least_bytes: int) -> None:
         self._bench, self._server, self._way, self._model, self._request = bench, server, way, model, request
@@ -161,7 +161,7 @@ class _Load:
         self._least_bytes = least_bytes
 
     def turn(self, connections: int, number: int) -> Road:
-        """Runs for a turn of the rules; the server sleeps before it and after it."""
+        """Runs for a turn of the rules; the server is stopped before and after it."""
         self._body.write_bytes(self._request.body)
         self._log.unlink(missing_ok=True)
         tell(self._server.pid, signal.SIGCONT)
@@ -191,7 +191,7 @@ class _Load:
         )
 
     def _command(self, connections: int) -> list[str]:
-        """Pinned to the generator's core by what this process is pinned to."""
+        """Returns the command. The process inherits the pinning to the generator's core."""
         headers = [*self._request.headers.items(), *self._way.adds]
         options = [f"--header={name}: {value}" for name, value in headers]
         options += [

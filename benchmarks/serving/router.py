@@ -1,11 +1,11 @@
-"""What forwarding costs, by a router's data plane before a worker's, beside that worker asked directly; and how long a
-request waits where its worker fails.
+"""Measures the cost of forwarding through a router's data plane, compared with direct requests to the worker, and how
+long a request waits when its worker fails.
 
     python -m benchmarks.serving.router [--seconds 0.5] [--rounds 10] [--heartbeat 2]
 
-One client that keeps its connection, in Python, blocks for each answer; direct and forwarded requests alternate by
-turns, and each answer is compared with the first. Told are the least medians of the turns: other load only adds to
-them. Nothing is pinned to cores. Failures: `benchmarks.serving.failover`.
+One client in Python, which keeps its connection, blocks for each response. Direct and forwarded requests alternate in
+turns, and each response is compared with the first. The figures are the minimum medians of the turns, because other
+load only adds to them. Nothing is pinned to cores. Failures: `benchmarks.serving.failover`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MODELS = {
 
 
 class Ports(NamedTuple):
-    """Of a server."""
+    """The ports of a server."""
 
     http: int
     grpc: int
@@ -54,7 +54,7 @@ class Ports(NamedTuple):
 
 @contextmanager
 def worker(sources: list[str]) -> Iterator[Ports]:
-    """An `octet worker serve` that knows the cluster's key."""
+    """Runs an `octet worker serve` with the cluster's key."""
     command = [sys.executable, "-m", "service.cli", "worker", "serve", *sources, "--port=0", "--grpc-port=0", "--json"]
     environment = os.environ | {"OCTET_CLUSTER_KEY": _KEY}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
@@ -69,7 +69,7 @@ def worker(sources: list[str]) -> Iterator[Ports]:
 
 @contextmanager
 def router(worker_port: int, names: list[str]) -> Iterator[Ports]:
-    """A router's data plane, whose control plane is a thread here."""
+    """Runs a router's data plane, with a thread of this process as its control plane."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         control = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -98,7 +98,7 @@ def router(worker_port: int, names: list[str]) -> Iterator[Ports]:
 
 
 def _connect(link: socket.socket, port: int) -> None:
-    """Opens the connections that the router asks for."""
+    """Opens the connections that the router requests."""
     frames = Frames()
     with suppress(OSError):
         while data := link.recv(1 << 16):
@@ -112,14 +112,14 @@ def _connect(link: socket.socket, port: int) -> None:
 
 
 class HttpClient:
-    """One connection."""
+    """An HTTP client with one connection."""
 
     def __init__(self, port: int, model: str, body: bytes, headers: dict[str, str]) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port)
         self._path, self._body, self._headers = f"/v2/models/{model}/infer", body, headers
 
     def ask(self) -> bytes:
-        """Raises RuntimeError: it was refused."""
+        """Sends a request. Raises RuntimeError if it was refused."""
         self._connection.request("POST", self._path, self._body, self._headers)
         response = self._connection.getresponse()
         answer = response.read()
@@ -129,7 +129,7 @@ class HttpClient:
 
 
 class GrpcClient:
-    """One connection. Its answers are the outputs' bytes: ids differ."""
+    """A gRPC client with one connection. It returns the outputs' bytes, because ids differ."""
 
     def __init__(self, port: int, model: str, name: str, values: Array) -> None:
         self._client = triton.InferenceServerClient(f"127.0.0.1:{port}")
@@ -137,27 +137,27 @@ class GrpcClient:
         self._input.set_data_from_numpy(values)
 
     def ask(self) -> bytes:
-        """Raises triton's InferenceServerException: it was refused."""
+        """Sends a request. Raises triton's InferenceServerException if it was refused."""
         return b"".join(self._client.infer(self._model, [self._input]).get_response().raw_output_contents)
 
 
 def turn(client: HttpClient | GrpcClient, seconds: float, wanted: bytes) -> list[float]:
-    """The times of requests, in seconds."""
+    """Returns the times of requests, in seconds."""
     times, until_s = list[float](), time.perf_counter() + seconds
     while time.perf_counter() < until_s:
         began_s = time.perf_counter()
         answer = client.ask()
         times.append(time.perf_counter() - began_s)
         if answer != wanted:
-            raise RuntimeError("an answer is another than the first")
+            raise RuntimeError("a response differs from the first")
     return times
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=0.5, help="of a turn")
-    parser.add_argument("--rounds", type=int, default=10, help="turns of each, direct and forwarded")
-    parser.add_argument("--heartbeat", type=float, default=2.0, help="of workers, in seconds; 0: no failures")
+    parser.add_argument("--rounds", type=int, default=10, help="number of turns, direct and forwarded")
+    parser.add_argument("--heartbeat", type=float, default=2.0, help="heartbeat of workers, in seconds; 0: no failures")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     arguments = parser.parse_args()
     with ExitStack() as stack:
@@ -189,7 +189,7 @@ def print_failures(heartbeat_s: float) -> None:
 
 
 def compiled(name: str, folder: Path) -> str:
-    """What `octet worker serve` takes. Raises RuntimeError: the model is not there."""
+    """Compiles a model for `octet worker serve`. Raises RuntimeError if the model does not exist."""
     command = [sys.executable, "-m", "service.cli", "compile", str(MODELS[name]), "--output", str(folder / name)]
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
@@ -198,7 +198,7 @@ def compiled(name: str, folder: Path) -> str:
 
 
 def lines(name: str, direct: Ports, forwarded: Ports, rounds: int, seconds: float) -> Iterator[str]:
-    """Rows of the table, one for each protocol and encoding."""
+    """Yields rows of the table, one for each protocol and encoding."""
     given = metadata(name, direct.http)["inputs"][0]
     kind = {"UINT8": np.uint8, "INT8": np.int8}[given["datatype"]]
     values = np.random.default_rng(0).integers(0, 100, [1 if size < 0 else size for size in given["shape"]], kind)
@@ -221,7 +221,7 @@ def lines(name: str, direct: Ports, forwarded: Ports, rounds: int, seconds: floa
         clients = [make(ports) for ports in (direct, forwarded)]
         wanted = [client.ask() for client in clients]
         if wanted[0] != wanted[1]:
-            raise RuntimeError(f"{name}, {what}: the router's answer is another than the worker's")
+            raise RuntimeError(f"{name}, {what}: the router's response differs from the worker's")
         medians: list[list[float]] = [[], []]
         for number in range(rounds):
             for which in (0, 1) if number % 2 == 0 else (1, 0):
@@ -231,7 +231,7 @@ def lines(name: str, direct: Ports, forwarded: Ports, rounds: int, seconds: floa
 
 
 def metadata(name: str, port: int) -> dict[str, Any]:
-    """What the worker says of a model, when it is there."""
+    """Returns the worker's metadata of a model, once it is loaded."""
     until_s = time.monotonic() + _START_LIMIT_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The tables of the report. Each is Markdown, or empty where it would have no row."""
+"""The tables of the report, as Markdown. A table without rows is empty."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ERROR_LENGTH = 300
 
 
 def overhead(results: Results) -> str:
-    """The time that each server adds to the bare call of its own round."""
+    """Returns the time that each server adds to the bare call of its own round."""
     bare = next((it for it in results.overheads if it.contender == BARE), None)
     if not bare:
         return ""
@@ -30,7 +30,7 @@ def overhead(results: Results) -> str:
 
 
 def roads(results: Results) -> str:
-    """Each way to each model: the medians of the rounds, and the ratios to the first way's."""
+    """Returns each way to each model: the medians of the rounds, and the ratios to the first way's."""
     rows = []
     for model, connections in dict.fromkeys((it.model, it.connections) for it in results.roads):
         turns = [it for it in results.roads if (it.model, it.connections) == (model, connections)]
@@ -61,7 +61,7 @@ def roads(results: Results) -> str:
 
 
 def throughput(results: Results, model: str) -> str:
-    """Octet and its peers on one model."""
+    """Returns the table of Octet and its peers on one model."""
     bare = results.carried(model, BARE)
     columns = ["", "body", "answers/s, 8 connections", "in the rounds", "of 1 / bare call", f"Octet's {TIMES}"]
     columns += ["open loop, arrivals/s", "p50 ms", "p99 ms", "p99 / p50", "RSS MiB", "PSS MiB", "other CPUs", "not 200"]
@@ -86,7 +86,7 @@ def _late(late: Lateness) -> list[str]:
 
 
 def _verdict(results: Results, model: str) -> str:
-    """The result, in sentences."""
+    """Describes the result in sentences."""
     bare, octet, late = results.carried(model, BARE), results.carried(model, OCTET), results.lateness(model, OCTET)
     sentences = []
     if bare:
@@ -122,7 +122,7 @@ def _encoding(results: Results, model: str, name: str) -> str:
 
 
 def overload(results: Results) -> str:
-    """A table for each model."""
+    """Returns a table for each model."""
     tables = []
     for it in results.overloads:
         before, most, after = it.rss_mib
@@ -147,7 +147,7 @@ def _short(it: Overload) -> str:
 
 
 def fairness(results: Results) -> str:
-    """The light model's latencies, alone and beside the heavy one."""
+    """Returns the light model's latencies, alone and beside the heavy one."""
     rows = []
     for it in results.fairnesses:
         alone, beside = sorted(it.alone_ms), sorted(it.beside_ms)
@@ -160,7 +160,7 @@ def fairness(results: Results) -> str:
 
 
 def interference(results: Results) -> str:
-    """Latencies quiet and beside a build, by round."""
+    """Returns the latencies in quiet phases and beside a build, by round."""
     rows = []
     for it in results.interferences:
         quiet, beside = sorted(it.quiet_ms), sorted(it.beside_ms)
@@ -175,7 +175,7 @@ def interference(results: Results) -> str:
 
 
 def footprint(results: Results) -> str:
-    """Each command: the median of its rounds, and all of its processes."""
+    """Returns, for each command, the median of its rounds, and all of its processes."""
     rows = []
     for title in dict.fromkeys(it.title for it in results.footprints):
         own = [it for it in results.footprints if it.title == title]
@@ -201,13 +201,13 @@ def soak(results: Results) -> str:
             ["5xx, but for planned ones", f"**{it.unplanned_5xx}**"],
             ["other answers than the right ones, in all", f"**{it.problems}**"],
             ["restarts of a process", f"**{it.restarts}**"],
-            *([f"RSS, {name}", _grown(it, name)] for name in it.rss_mib),
+            *([f"RSS, {name}", _growth_text(it, name)] for name in it.rss_mib),
             ["CPUs busy with other work", f"{it.other_cpus:.2f}"],
         ]
     return table(["", "measured"], rows) if rows else ""
 
 
-def _grown(soak: Soak, process: str) -> str:
+def _growth_text(soak: Soak, process: str) -> str:
     values, (slope, low, high) = soak.rss_mib[process], soak.mib_per_min[process]
     return f"{values[0]:.0f} to {values[-1]:.0f} MiB; second half **{slope:+.3f}** MiB/min ({low:+.3f} to {high:+.3f})"
 

@@ -1,4 +1,4 @@
-"""All servers of a model, taking turns on the same core: their rates, latencies and memory."""
+"""Measures all servers of a model in turns on the same core: their rates, latencies and memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.serving.processes import OtherLoad, memory
 from benchmarks.serving.records import Entry, Turn
 from service.core.settings import load_settings
 
-OPEN_LONGER = 5 / 3  # than the closed loop's turns: for the 99th percentile
+OPEN_LONGER = 5 / 3  # factor for the duration, relative to the closed loop's turns, for the 99th percentile
 
 
 @dataclass
@@ -40,7 +40,7 @@ class _Match:
         self.bench.record(Entry(self.served.name, name, title, error=str(error)))
 
     def rounds(self, load_of: Callable[[Host], Load], arrivals: str, bare: Running | None = None) -> None:
-        """Measures all servers in turn; `bare` first, which is the rate of the core if serving cost nothing."""
+        """Measures all servers in turn; `bare` first, which gives the core's rate without the cost of serving."""
         for number in range(self.bench.rules.rounds):
             if bare:
                 self._bare(number, bare)
@@ -116,13 +116,13 @@ def turn_of(model: str, host: Host, number: int, arrivals: str, load: Load, outc
 
 
 def measure(bench: Bench, served: Served, only: Sequence[str] | None) -> None:
-    """Octet and its peers; of them those named in `only`, if it is not None."""
+    """Measures Octet and its peers; only the peers named in `only`, if it is not None."""
     image, match = bench.images[served.name], _Match(bench, served)
     seconds = bench.rules.seconds * served.long
     with ExitStack() as stack:
         host, _ = stack.enter_context(hosts.octet(bench.data_dir, served.name, image, bench.server_core, bench.scratch))
         match.enter("Octet", host)
-        stack.callback(host.wake)  # it is told to stop, and has to hear it
+        stack.callback(host.wake)  # it must be awake to receive the signal to stop
         _enter_peers(match, stack, [it for it in peers_for(served) if only is None or it.name in only])
         store = load_settings({"data_dir": bench.data_dir}).store_dir
         octet = Octet(store, bench.digests[served.name])
@@ -130,7 +130,7 @@ def measure(bench: Bench, served: Served, only: Sequence[str] | None) -> None:
             if not host.answer.read_bytes().endswith(bare.outputs[0].tobytes()):
                 raise RuntimeError("the server's answer is not that of the bare call")
             match.rounds(lambda host: bench.closed(host, seconds), "closed", bare)
-        # The bare call is over: what Octet shares with it would count as half.
+        # The bare call has ended: otherwise pages that Octet shares with it would count as half.
         for name, host in match.playing.items():
             used = memory(host.pid)
             bench.record(Entry(served.name, name, match.titles[name], used.rss_mib, used.pss_mib))
@@ -143,7 +143,7 @@ def measure(bench: Bench, served: Served, only: Sequence[str] | None) -> None:
 
 
 def _enter_peers(match: _Match, stack: ExitStack, peers: list[Peer]) -> None:
-    """Starts the peers at the same time, each on the one core. One that fails to start is recorded and left out."""
+    """Starts all peers at once, on the one core. A peer that fails to start is recorded and left out."""
     bench, starting = match.bench, []
     image = bench.images[match.served.name]
     for peer in peers:

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as the load needs it: a request made once, and responses that are only cut at their length."""
+"""HTTP/1.1 as the load generator needs it: a request built once, and responses that are only cut at their length."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 _RECEIVE_BYTES = 1 << 18
 _OK = 200
-LOST = 0  # instead of a status: the connection was cut before the answer was whole, or no answer came
+LOST = 0  # instead of a status: the connection was cut before the response was complete, or no response came
 
 
 def request_bytes(host: str, port: int, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
@@ -21,7 +21,7 @@ def request_bytes(host: str, port: int, path: str, headers: Mapping[str, str], b
 
 @dataclass(frozen=True)
 class Response:
-    """`status` is `LOST` where none came; `keeps` says whether the connection can be used again."""
+    """A response. `status` is `LOST` if none came; `keeps` is true if the connection can be reused."""
 
     status: int
     body: bytes
@@ -29,9 +29,10 @@ class Response:
 
 
 class Exchange:
-    """One request at a time over one connection that does not block.
+    """One request at a time over one non-blocking connection.
 
-    A response that comes before the request is sent is taken, too: a server that is full answers the headers.
+    A response that arrives before the request was sent is accepted, too: a server with a full queue responds to the
+    head.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -53,7 +54,7 @@ class Exchange:
         self.send()
 
     def send(self) -> None:
-        """As much as the socket takes now. An error is left for `receive`, which sees it, too."""
+        """Sends as much as the socket accepts now. An error is left to `receive`, which gets it, too."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[self.socket.send(self._unsent) :]
@@ -61,10 +62,10 @@ class Exchange:
             return
 
     def receive(self) -> Response | None:
-        """The response, once it is whole.
+        """Returns the response, once it is complete.
 
         Raises:
-            ValueError: it does not say how long it is.
+            ValueError: the response has no length.
         """
         try:
             data = self.socket.recv(_RECEIVE_BYTES)
@@ -85,7 +86,7 @@ class Exchange:
 
 
 def ask(host: str, port: int, request: bytes, limit_s: float) -> Response:
-    """The answer to one request over a connection of its own; `LOST` where none came within `limit_s`."""
+    """Returns the response to one request over a separate connection; `LOST` if none came within `limit_s`."""
     exchange, ends = Exchange(host, port), time.monotonic() + limit_s
     try:
         exchange.begin(request)
@@ -102,10 +103,10 @@ def ask(host: str, port: int, request: bytes, limit_s: float) -> Response:
 
 
 def parse(received: bytearray) -> Response | None:
-    """The response that `received` begins with; None while it is not whole.
+    """Returns the response at the beginning of `received`; None while it is incomplete.
 
     Raises:
-        ValueError: it is a 200 that does not say how long it is.
+        ValueError: it is a 200 without a length.
     """
     end = received.find(b"\r\n\r\n")
     if end < 0:

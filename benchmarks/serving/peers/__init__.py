@@ -1,5 +1,5 @@
-"""One file for each server that Octet is compared with: the same body in, the same bytes out, POST /predict.
+"""One file for each server that Octet is compared with: the same request and response bytes, POST /predict.
 
-They run in environments of their own (`benchmarks.setup_peers`), so they import nothing of `service`, and nothing of
-each other: only `runtimes`, the frameworks that compute for them, at their best settings for one core.
+They run in separate environments (`benchmarks.setup_peers`), so they import nothing from `service` and nothing from
+each other except `runtimes`: the frameworks that compute in them, at their best settings for one core.
 """

@@ -1,4 +1,4 @@
-"""Command-line arguments of a peer's server: `PORT RUNTIME MODEL SCRATCH`, the last a folder of its own."""
+"""Command-line arguments of a peer's server: `PORT RUNTIME MODEL SCRATCH`, the last being its own folder."""
 
 from __future__ import annotations
 

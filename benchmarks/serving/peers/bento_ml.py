@@ -1,4 +1,4 @@
-"""BentoML: one service with one worker; its endpoint takes the request as it came."""
+"""BentoML: one service with one worker; its endpoint receives the raw request."""
 
 from __future__ import annotations
 

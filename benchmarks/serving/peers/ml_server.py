@@ -1,7 +1,7 @@
 """MLServer with a custom runtime that computes in its own process (no parallel workers, which cost a copy and a hop).
 
-Its v2 REST has no binary tensors, only JSON, so the raw body comes by a custom handler, which skips the parsing of
-JSON: the figure is better than MLServer's users have over v2.
+Its v2 REST supports only JSON, not binary tensors. The raw body is therefore received by a custom handler, which skips
+the parsing of JSON: the figure is better than what MLServer's users get over v2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ray Serve: one replica behind its proxy, on a Ray of its own with one CPU, no dashboard and no usage report."""
+"""Ray Serve: one replica and its proxy, on a separate Ray with one CPU, no dashboard and no usage report."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The runtimes behind the peers' servers: from the bytes of one image to the bytes of the scores, on one thread.
+"""The runtimes in the peers' servers: map the bytes of one image to the bytes of the scores, on one thread.
 
-The body is the same for all, [1, 224, 224, 3] of one byte each. A TFLite file takes it as it is; an ONNX file takes
-[1, 3, 224, 224] float32, so the conversion real = byte / 127.5 - 1 belongs to the call: within the graph where the
-framework can put it there (OpenVINO), in NumPy otherwise.
+The body is the same for all, [1, 224, 224, 3] of one byte each. A TFLite file uses it unchanged; an ONNX file needs [1,
+3, 224, 224] float32, so the conversion real = byte / 127.5 - 1 is part of the call: within the graph if the framework
+can put it there (OpenVINO), in NumPy otherwise.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HALF = 127.5
 
 
 def load(runtime: str, path: str) -> Predict:
-    """Raises KeyError for a name that is none of `RUNTIMES`."""
+    """Loads a model. Raises KeyError for a name that is not in `RUNTIMES`."""
     return RUNTIMES[runtime](path)
 
 
@@ -87,7 +87,7 @@ def _openvino(precision: str) -> Callable[[str], Predict]:
 
 
 def _taking_bytes(model: Any) -> Any:
-    """The network with the conversion of its input in front, which OpenVINO fuses into what follows."""
+    """Returns the network preceded by the conversion of its input, which OpenVINO fuses with the next operator."""
     import openvino
 
     model.reshape([1, 3, 224, 224])

@@ -1,7 +1,7 @@
-"""Triton by nvidia-pytriton: NVIDIA's server in front, and its Python back end, which asks this process.
+"""Triton by nvidia-pytriton: NVIDIA's server, and its Python back end, which calls this process.
 
-It speaks the same v2 REST as Octet, so it gets the same body. Triton's Python back end brings a libpython of its own
-version, so the interpreter has to be the system's (`benchmarks.setup_peers`).
+It uses the same v2 REST as Octet, so it gets the same body. Triton's Python back end brings a libpython of its own
+version, so the interpreter must be the system's (`benchmarks.setup_peers`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that no process listens on now."""
+    """Returns ports on which no process listens now."""
     listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [int(listener.getsockname()[1]) for listener in listeners]
     for listener in listeners:

@@ -1,7 +1,7 @@
-"""The soak: every kind of request for as long as wanted, each answer held to what it has to be.
+"""The soak: every type of request for a given time, with each response checked.
 
-`predicting`, `lifecycle` and `hostile` define the clients; `actors` runs them side by side and counts; `watching`
-looks at what the server's processes take meanwhile; `run` is the whole.
+`predicting`, `lifecycle` and `hostile` define the clients; `actors` runs them concurrently and counts; `watching`
+records the resources of the server's processes; `run` is the whole.
 """
 
 from benchmarks.serving.soak.run import measure

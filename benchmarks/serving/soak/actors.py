@@ -1,4 +1,4 @@
-"""Clients that send requests continuously, side by side, and their results."""
+"""Clients that send requests continuously and concurrently, and their results."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import httpx
 
 _KEPT = 50
 WRONG = "wrong"
-REFUSED = 429  # may come at any time: the queue is bounded
+REFUSED = 429  # permitted at any time: the queue is bounded
 
 
 class Unexpected(Exception):
-    """An answer that is not the one that it has to be; `outcome` is what is counted."""
+    """A response that differs from the expected one; `outcome` is the counted result."""
 
     def __init__(self, what: str, outcome: str = WRONG) -> None:
         super().__init__(what)
@@ -45,10 +45,10 @@ class Problems:
 
 @dataclass
 class Actor:
-    """Asks something every `every_s`, later where the answer takes longer, and counts what came of it.
+    """Sends a request every `every_s`, later if the response takes longer, and counts the outcomes.
 
     Attributes:
-        act: asks once. Returns a word for the answer, its status for most; raises `Unexpected`.
+        act: sends one request. Returns a word for the outcome, mostly the status; raises `Unexpected`.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Actor:
         except (httpx.TransportError, grpc.RpcError, OSError) as error:
             problems.add(f"{self.name}: {type(error).__name__} {error}")
             return type(error).__name__
-        except Exception as error:  # an answer that we cannot even read
+        except Exception as error:  # a response that cannot even be read
             problems.add(f"{self.name}: {traceback.format_exc()}")
             return type(error).__name__
 
@@ -92,16 +92,16 @@ def running(actors: Sequence[Actor], problems: Problems) -> Iterator[None]:
 
 
 def checked(response: httpx.Response, *allowed: int) -> str:
-    """The status. Raises `Unexpected` if it is none of `allowed`."""
+    """Returns the status. Raises `Unexpected` if it is not one of `allowed`."""
     if response.status_code not in allowed:
         request = response.request
-        what = f"{request.method} {request.url.path}: {response.status_code}, not {allowed}: {_said(response)}"
+        what = f"{request.method} {request.url.path}: {response.status_code}, not {allowed}: {_error_message(response)}"
         raise Unexpected(what, str(response.status_code))
     return str(response.status_code)
 
 
-def _said(response: httpx.Response) -> str:
-    """The server's error message, without what differs from request to request."""
+def _error_message(response: httpx.Response) -> str:
+    """Returns the server's error message, without parts that differ between requests."""
     try:
         return str(response.json()["detail"])
     except (ValueError, LookupError, TypeError):
@@ -109,6 +109,6 @@ def _said(response: httpx.Response) -> str:
 
 
 def hold(said: Any, right: Any, what: str) -> None:
-    """Raises `Unexpected` where the answer is not the right one."""
+    """Raises `Unexpected` if the result is not the expected one."""
     if said != right:
         raise Unexpected(f"{what}: {str(said)[:200]}, not {str(right)[:200]}")

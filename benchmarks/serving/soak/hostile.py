@@ -1,6 +1,6 @@
-"""Requests that are wrong, each with the one answer that it may get, and clients that leave in the middle.
+"""Invalid requests, each with its only permitted response, and clients that disconnect in the middle.
 
-A model whose queue is full refuses a request before it looks what is wrong with it.
+A model whose queue is full refuses a request before it is validated.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from benchmarks.serving.soak.predicting import INFER, Question, message_of
 from service.cli.tensors import HEADER_LENGTH
 
 _ANSWER_S = 60.0
-_LEAVES_S = 0.01  # after which a gRPC client does
-_AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: a reset instead of an orderly end
+_LEAVES_S = 0.01  # time after which a gRPC client disconnects
+_AT_ONCE = struct.pack("ii", 1, 0)  # SO_LINGER: a reset instead of an orderly close
 _TOO_MANY_BYTES = 1 << 40
 
-Bad = tuple[str, dict[str, Any], int]  # the path, what httpx sends there, and the status that has to answer
+Bad = tuple[str, dict[str, Any], int]  # the path, the arguments for httpx, and the expected status
 
 
 def hostile_clients(client: httpx.Client, channel: grpc.Channel, server: Server, question: Question) -> list[Actor]:
@@ -80,7 +80,7 @@ def hostile_clients(client: httpx.Client, channel: grpc.Channel, server: Server,
         return "left"
 
     def leave_a_stream() -> str:
-        """Leaves a stream of a build's events, and an answer that is only partly read."""
+        """Disconnects from a stream of a build's events, and from a response that is only partly read."""
         (build,) = client.get("/api/v1/builds", params={"model": LIVE, "limit": "1"}).json()["builds"]
         with client.stream("GET", f"/api/v1/builds/{build['id']}/events") as response:
             checked(response, 200)
@@ -154,7 +154,9 @@ def _bad_pushes() -> Sequence[Bad]:
 
 
 def _malformed(question: Question) -> Sequence[tuple[bytes, Sequence[str]]]:
-    """Bytes that are not HTTP, with the allowed statuses of the answer; `closed` where the server may just close."""
+    """Returns bytes that are not HTTP, with the permitted statuses of the response; `closed` if the server may just
+    close.
+    """
     post = f"POST {question.path} HTTP/1.1\r\nHost: [::1]\r\n".encode()
     return [
         (b"GET\r\n\r\n", ["400"]),
@@ -181,7 +183,7 @@ def _bad_calls(question: Question) -> Sequence[tuple[bytes, grpc.StatusCode]]:
 
 
 def _half_sent(question: Question) -> Sequence[tuple[bytes, bool]]:
-    """The bytes that are sent before the client leaves, and whether it leaves by a reset."""
+    """Returns the bytes that are sent before the client disconnects, and whether it does so by a reset."""
     body = question.image.tobytes()
     head = f"POST {question.path} HTTP/1.1\r\nHost: [::1]\r\nContent-Length: {len(body)}\r\n{HEADER_LENGTH}: 0\r\n\r\n"
     request = head.encode() + body

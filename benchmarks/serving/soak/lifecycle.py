@@ -19,8 +19,10 @@ from benchmarks.serving.soak.actors import REFUSED, Actor, Unexpected, checked, 
 LIVE, IDLE, BROKEN = "soak-live", "soak-idle", "soak-broken"
 _EXAMPLES = CHECKOUT / "examples"
 _FILES = "digits_int8.tflite", "digits_uint8.tflite"
-_NUMERICS, _MODE = "litert-reference", "reference"  # and how the expected answers name it
-_DESCRIPTION = b"MLIR Converted."  # in each file: with another in its place it is another file of the same model
+_NUMERICS, _MODE = "litert-reference", "reference"  # and its name in the expected results
+_DESCRIPTION = (
+    b"MLIR Converted."  # occurs in each file: with another text in its place, it is another file of the same model
+)
 _BUILD_S = 300.0
 _CANARY_PERCENT, _CANARY_S = 30, 1.0
 _PICTURE = {"Content-Type": "image/png"}
@@ -29,7 +31,7 @@ _PAGES = ("/", "/metrics", "/v2", "/v2/models/stats", "/v2/health/ready", "/api/
 
 
 def marked(file: str, mark: int) -> bytes:
-    """A file of the same model as no other `mark` has."""
+    """Returns a file of the same model that differs for each `mark`."""
     data = (_EXAMPLES / file).read_bytes()
     assert data.count(_DESCRIPTION) == 1
     return data.replace(_DESCRIPTION, f"{mark:0{len(_DESCRIPTION)}d}".encode())
@@ -37,10 +39,10 @@ def marked(file: str, mark: int) -> bytes:
 
 @dataclass
 class Versions:
-    """The model whose versions change, and what each version has to answer to each picture.
+    """The model whose versions change, and each version's expected output for each picture.
 
     Attributes:
-        files: by version.
+        files: the file of each version.
     """
 
     client: httpx.Client
@@ -55,7 +57,7 @@ class Versions:
         self._asked = itertools.cycle(range(len(self._pictures)))
 
     def ask(self, model: str = LIVE) -> str:
-        """A picture; the answer has to be that of the version that it says it is from."""
+        """Sends a picture; the response must have the outputs of the version that it names."""
         picture = next(self._asked)
         path = f"/v2/models/{model}/infer"
         response = self.client.post(path, content=self._pictures[picture], headers=_PICTURE)
@@ -68,7 +70,7 @@ class Versions:
         return status
 
     def renew(self) -> str:
-        """A new version: built, a canary, then what answers all; each third time it is taken back again."""
+        """Pushes a new version, makes it a canary, then promotes it; every third time it is rolled back."""
         turn = next(self._turns)
         version = self.push(turn)
         before = self._stable()
@@ -80,7 +82,7 @@ class Versions:
         return "renewed"
 
     def push(self, turn: int) -> int:
-        """The version, when it is built. The same file is then the same version, at once."""
+        """Returns the version when it is built. Pushing the same file again returns the same version at once."""
         file = _FILES[turn % len(_FILES)]
         data = marked(file, self.mark + turn)
         build = self._pushed(LIVE, data)
@@ -92,24 +94,24 @@ class Versions:
         return version
 
     def start(self) -> None:
-        """The first version, of both models that change."""
+        """Pushes the first version of both models that change."""
         version = self.push(next(self._turns))
         checked(self.client.post(f"/api/v1/models/{LIVE}/promote", json={"version": version}), 200)
         data = (_EXAMPLES / _FILES[0]).read_bytes()
         hold(ended(self.client, self._pushed(IDLE, data))["state"], "succeeded", f"the build of {IDLE}")
 
     def unload(self) -> str:
-        """No other client uses this model: it refuses when it is unloaded, and answers when it is loaded again."""
+        """Unloads and loads a model that no other client uses: it refuses while unloaded, and answers afterwards."""
         repository = f"/v2/repository/models/{IDLE}"
         checked(self.client.post(f"{repository}/unload"), 200)
         refused = self.client.post(f"/v2/models/{IDLE}/infer", content=self._pictures[0], headers=_PICTURE)
-        checked(refused, 503)  # as planned
+        checked(refused, 503)  # intended
         checked(self.client.post(f"{repository}/load"), 200)
         self.ask(IDLE)
         return "unloaded and loaded"
 
     def fail(self) -> str:
-        """A file that ends halfway: its build fails, and says why."""
+        """Pushes a truncated file: its build fails, with a reason."""
         data = marked(_FILES[0], self.mark + next(self._turns))
         build = ended(self.client, self._pushed(BROKEN, data[: len(data) // 2]))
         hold(build["state"], "failed", "the build of half a file")
@@ -133,7 +135,7 @@ class Versions:
 
 
 def ended(client: httpx.Client, build: dict[str, Any]) -> dict[str, Any]:
-    """The build when it is over. Raises `Unexpected` if that takes too long."""
+    """Returns the build when it is over. Raises `Unexpected` if that takes too long."""
     until_s = time.monotonic() + _BUILD_S
     while build["state"] in ("queued", "running"):
         if time.monotonic() > until_s:

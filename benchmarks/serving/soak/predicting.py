@@ -1,4 +1,4 @@
-"""Predictions over each protocol and in each encoding; what they have to be was computed without a server."""
+"""Predictions over each protocol and in each encoding; the expected outputs were computed without a server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INFER = "/inference.GRPCInferenceService/ModelInfer"
 
 @dataclass(frozen=True)
 class Question:
-    """A model, the input, and the answer of the bare call."""
+    """A model, the input, and the outputs of the bare call."""
 
     model: str
     input: str
@@ -38,12 +38,12 @@ class Question:
         return f"/v2/models/{self.model}/infer"
 
     def hold(self, data: Sequence[int], encoding: str) -> None:
-        """Raises `Unexpected` if the first output is not the right one."""
+        """Raises `Unexpected` if the first output is wrong."""
         hold(list(data), self.scores.ravel().tolist(), f"{self.model}, {encoding}")
 
 
 def predictors(client: httpx.Client, channel: grpc.Channel, questions: Sequence[Question]) -> list[Actor]:
-    """Each asks the models in turn. `Question.image` over HTTP as a binary tensor is the generators' part."""
+    """Returns actors that use the models in turn. The generators send `Question.image` over HTTP as a binary tensor."""
     json_bodies = {question.model: _json(question) for question in questions}
     zipped = {question.model: _zipped(question) for question in questions}
     messages = {question.model: message_of(question).SerializeToString() for question in questions}

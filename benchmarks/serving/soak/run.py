@@ -1,4 +1,4 @@
-"""The soak from its begin to its end, and what is recorded of it."""
+"""Runs the soak from beginning to end, and records its results."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from benchmarks.serving.soak.watching import Watch, growth_of
 from service.cli.client import Client
 from service.core.settings import load_settings
 
-_SHARE = 0.3  # of the time of the server's core, among the models; the others ask as much again
+_SHARE = 0.3  # share of the time of the server's core, among the models; the other clients send as much again
 _CAPACITY_S = 3.0
-_SLICE_S = 10.0  # after which a generator tells what it was answered
+_SLICE_S = 10.0  # interval at which a generator reports its responses
 _LOOK_EVERY_S, _PROGRESS_EVERY_S = 2.0, 60.0
 _ANSWER_S = 120.0
 _MESSAGE_BYTES = 1 << 30
@@ -39,7 +39,7 @@ _MESSAGE_BYTES = 1 << 30
 
 @dataclass
 class _Stream:
-    """Binary predictions of one model, constant arrivals, by a generator of its own."""
+    """Binary predictions of one model, with constant arrivals, by a separate generator."""
 
     model: str
     host: Host
@@ -64,7 +64,7 @@ class _Stream:
 
 
 def measure(bench: Bench, models: Sequence[Served], minutes: float) -> None:
-    """The server has its core for all of it: its compile worker, too. Its log is kept beside the results."""
+    """Runs the soak. The server, including its compile worker, uses one core. Its log is stored beside the results."""
     log = Path(bench.output.name).with_suffix(".soak.log")
     with ExitStack() as stack:
         server = stack.enter_context(serving(bench.data_dir, [bench.server_core], log))
@@ -110,7 +110,7 @@ def _run(streams: Sequence[_Stream], actors: Sequence[Actor], watch: Watch, prob
 
 
 def _question(bench: Bench, server: Server, model: str) -> Question:
-    """With the answer of the bare call, which no server has seen."""
+    """Returns a question with the outputs of the bare call, which were computed without a server."""
     image = bench.images[model]
     store = load_settings({"data_dir": bench.data_dir}).store_dir
     with Running(Octet(store, bench.digests[model]), [image], [bench.server_core]) as bare:

@@ -1,4 +1,4 @@
-"""Resources that the processes of a server use over time, and whether they grow."""
+"""Records the resources of a server's processes over time, and checks whether they grow."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from benchmarks.serving.processes import tree
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 _BLOCKS = 12
 _DATA_PLANE = "octet-plane"  # the name of its program
-_STUDENT_T = 2.228  # of 95 % on both sides, ten degrees of freedom: those of a line through twelve points
+_STUDENT_T = 2.228  # for 95 % on both sides with ten degrees of freedom, those of a line through twelve points
 SUPERVISOR, CONTROL, PLANE = "supervisor", "control plane", "data plane"
 COMPILER, CHILDREN = "compile worker", "its compiling children"
 
 
 @dataclass
 class Watch:
-    """
+    """Samples of a server's processes.
+
     Attributes:
-        rss_mib: by process, a value for each look. Those of the compile worker's children are taken together.
-        restarts: how often another process had taken the place of one.
+        rss_mib: by process, a value for each sample. Those of the compile worker's children are added up.
+        restarts: how often a process was replaced by another.
     """
 
     server: Server
@@ -54,7 +55,7 @@ class Watch:
 
 
 def rss_mib(pid: int) -> float:
-    """The resident set; 0 of a process that has ended."""
+    """Returns the resident set; 0 for a process that has ended."""
     with suppress(OSError):
         return round(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_MIB, 2)
     return 0.0
@@ -77,7 +78,7 @@ def _parent(pid: int) -> int:
 
 
 def slope_of(values: Sequence[float], step: float) -> tuple[float, float]:
-    """The slope of the least-squares line through values `step` apart, and its standard error; NaN below three."""
+    """Returns slope and standard error of the least-squares line through values `step` apart; NaN below three."""
     if len(values) < 3:
         return math.nan, math.nan
     x = step * np.arange(len(values))
@@ -89,10 +90,10 @@ def slope_of(values: Sequence[float], step: float) -> tuple[float, float]:
 
 
 def growth_of(values: Sequence[float], step: float) -> list[float]:
-    """The slope of the second half and the ends of its 95 % confidence interval; NaN for fewer than 23 values.
+    """Returns the slope of the second half and the ends of its 95 % confidence interval; NaN for fewer than 23 values.
 
-    A resident set moves in steps that last, so looks are not independent of each other: the line goes through the means
-    of twelve blocks.
+    A resident set changes in steps that last, so samples are not independent of each other. The line therefore goes
+    through the means of twelve blocks.
     """
     half = values[len(values) // 2 :]
     each = len(half) // _BLOCKS

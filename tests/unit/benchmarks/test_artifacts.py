@@ -12,7 +12,7 @@ from benchmarks.contest.artifacts import reason
             "unsupported: no such operator",
         ),
         ("", "first\nKilled\n", "Killed"),
-        ("", "", "octet compile failed and said nothing"),
+        ("", "", "octet compile failed without a message"),
     ],
 )
 def test_a_model_that_was_not_compiled_has_a_reason(stdout: str, stderr: str, expected: str) -> None:

@@ -1,4 +1,4 @@
-"""What quantization costs: counting, what is known of pictures by construction, and the page."""
+"""The cost of quantization: counting, pictures whose content is known by construction, and the page."""
 
 from __future__ import annotations
 
@@ -40,12 +40,13 @@ def test_two_empty_masks_overlap_entirely() -> None:
     assert overlap(masks, others).right.tolist() == [1, 0, 1 / 3]
 
 
-def test_a_turned_place_is_where_the_picture_s_dot_is() -> None:
+def test_a_rotated_point_is_where_the_picture_s_dot_is() -> None:
     dot = Image.new("L", (320, 48))
     dot.paste(255, (30, 10, 33, 13))
     turned = np.asarray(dot.rotate(7, Image.Resampling.BILINEAR), float)
     y, x = (float((turned * axis).sum() / turned.sum()) for axis in np.indices(turned.shape))
-    np.testing.assert_allclose(text._turned(np.array([[31.5, 11.5]]), 7, (48, 320))[0], (x + 0.5, y + 0.5), atol=0.1)
+    rotated = text._rotate_points(np.array([[31.5, 11.5]]), 7, (48, 320))
+    np.testing.assert_allclose(rotated[0], (x + 0.5, y + 0.5), atol=0.1)
 
 
 def test_the_ink_of_a_page_lies_in_its_lines_boxes() -> None:
