@@ -13,7 +13,7 @@ PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 NATIVE := $(shell find service/native -name '*.cc' -o -name '*.h' -o -name '*.map' -o -name '*.cmake' -o -name CMakeLists.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve wheel test test-all fuzz test-cluster images bench bench-serving soak docs messages lint format lock clean
+.PHONY: help setup demo serve wheel test check test-all fuzz test-cluster images bench bench-serving soak docs messages lint format lock clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -26,8 +26,15 @@ demo: $(VENV)/.native ## start the service, push the sample model, ask it what a
 serve: $(VENV)/.native ## start the service on port 8080 (SERVE_ARGS)
 	@$(BIN)/octet serve $(SERVE_ARGS)
 
-test: $(VENV)/.develop ## every test but those that take minutes
-	$(BIN)/python -m pytest -m "not slow" $(PARALLEL) $(PYTEST_ARGS)
+test: $(VENV)/.develop ## every test but those that take minutes; or T=tests/unit/core/test_target.py alone
+	$(BIN)/python -m pytest $(if $(T),$(T),-m "not slow" $(PARALLEL)) $(PYTEST_ARGS)
+
+check: $(VENV)/.develop ## in a minute: style, types, and one model of each format compiled, verified and served
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/smoke
 
 test-all: $(VENV)/.develop ## every test, property tests on new examples, and every model of conformance tests compiled
 	HYPOTHESIS_PROFILE=fresh OCTET_TEST_COMPILE_ALL=1 $(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
