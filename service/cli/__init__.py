@@ -11,8 +11,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import service.core.own_threads  # noqa: F401  counts the threads that existed before Octet starts its own
 from service.cli.commands import main
-from service.core.imports import without_torch
+from service.core.imports import block_torch
 
-without_torch()
+block_torch()
 
 __all__ = ["main"]

@@ -32,7 +32,7 @@ from service.cli.passes import PassesOption, show_passes
 from service.cli.quantities import count, duration
 from service.core.digest import Digest, parse_digest
 from service.core.errors import NotFound
-from service.core.explanation import GENERATED, TITLES, Explanation, Layer, explained
+from service.core.explanation import GENERATED, TITLES, Explanation, Layer, build_explanation
 from service.core.target import detect_host, parse_target
 
 if TYPE_CHECKING:
@@ -122,12 +122,12 @@ def measure(
         raise NotFound(f"no coverage report is attached to {digest}", hint="compile the model again")
     described = json.loads(coverage)
     if not attach and not target.runs_on(detect_host()):
-        return digest, explained(described)
+        return digest, build_explanation(described)
     locked = LockedArtifact.read(layout, digest, load_checked(), unsandboxed=unsandboxed)
     taken = locked.explain(threads, seconds, described.get("kernels", {}).get("peak"))
     if attach:
         layout.attach(digest, Report.PROFILE, json.dumps(taken).encode())
-    return digest, explained(described, taken)
+    return digest, build_explanation(described, taken)
 
 
 def explain_served(
@@ -142,7 +142,7 @@ def explain_served(
     coverage = client.report(digest, "coverage")
     if coverage is None:
         raise NotFound(f"no coverage report is attached to {digest}", hint="push the model again")
-    return digest, explained(coverage, profile)
+    return digest, build_explanation(coverage, profile)
 
 
 def show(output: Output, digest: Digest, explanation: Explanation) -> None:

@@ -44,7 +44,7 @@ from service.compiler.importers.uploads import upload_of
 from service.core.build import Stage
 from service.core.errors import BuildFailed, Different, OctetError, from_json
 from service.core.metadata import NOTHING, ModelMetadata
-from service.core.model import name_of
+from service.core.model import model_name_of
 from service.core.options import parse_open_shapes
 from service.core.target import ALL
 
@@ -115,10 +115,10 @@ def push(
             from service.compiler.build.artifact_archive import archive_of
 
             with archive_of(file) as upload:
-                pushed = push_artifact(client, upload, name or name_of(file), output, detach, metadata, accept)
+                pushed = push_artifact(client, upload, name or model_name_of(file), output, detach, metadata, accept)
         else:
             with upload_of(file) as upload:
-                name_here, options = name or name_of(file), options | accept
+                name_here, options = name or model_name_of(file), options | accept
                 pushed = push_model(client, upload, name_here, target, numerics, output, options, detach, metadata)
         if target == ALL:
             common = {
@@ -127,7 +127,7 @@ def push(
                 "accept_differences": accept_differences,
             }
             pushed["others"] = _follow_other_targets(
-                client, name or name_of(file), pushed["build"], common, output, detach
+                client, name or model_name_of(file), pushed["build"], common, output, detach
             )
         if as_json:
             output.document(pushed)

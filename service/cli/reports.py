@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from service.core.agreement import Outcome, is_different, may_serve
-from service.core.explanation import TITLES, explained, is_described, percent
+from service.core.explanation import TITLES, build_explanation, is_described, percent
 
 if TYPE_CHECKING:
     from service.cli.client import Client
@@ -61,7 +61,7 @@ def _time(coverage: Mapping[str, Any], profile: Mapping[str, Any] | None) -> Ite
     """Yields how the measured time is divided between types of code; nothing if it was not measured."""
     if profile is None or not is_described(coverage):
         return
-    explanation = explained(coverage, profile)
+    explanation = build_explanation(coverage, profile)
     shares = [f"{percent(share)} in {TITLES[kind]}" for kind, share in explanation.shares().items() if share]
     yield _line("time", ", ".join(shares))
     if explanation.warning:

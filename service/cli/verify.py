@@ -23,7 +23,7 @@ from service.cli.options import (
 )
 from service.cli.output import FAILURE, reporting
 from service.cli.reports import label
-from service.core.agreement import carried_over, different_from, may_serve
+from service.core.agreement import different_from, keep_build_difference, may_serve
 from service.core.digest import Digest, canonical_json, parse_digest
 from service.core.errors import InvalidInput, NotFound
 
@@ -110,7 +110,7 @@ def _run_and_compare(layout: OciLayout, digest: Digest, unsandboxed: bool, accep
         raise NotFound(f"artifact {digest} has no expected outputs to verify it with", hint="compile the model again")
     earlier = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")
     found = model.compare(vectors, layout.attached_file(digest, Report.PROBES))
-    return carried_over(verdict(found), earlier, accepts=accepts)
+    return keep_build_difference(verdict(found), earlier, accepts=accepts)
 
 
 def _provenance_document(evidence: Evidence) -> dict[str, Any] | None:

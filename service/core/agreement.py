@@ -57,7 +57,7 @@ class OutputComparison:
     def is_equal(self) -> bool:
         return self.equal == self.values
 
-    def joined(self, other: OutputComparison) -> OutputComparison:
+    def merge(self, other: OutputComparison) -> OutputComparison:
         """Returns the comparison over the inputs of both. Both ranges include zero, and the larger one is taken."""
         found = self.largest_difference, other.largest_difference
         return OutputComparison(
@@ -147,13 +147,13 @@ class Comparison:
         found = [output.relative_difference for output in self.outputs if output.is_real]
         return None if None in found else max((each for each in found if each is not None), default=None)
 
-    def joined(self, other: Comparison, first: int) -> Comparison:
+    def merge(self, other: Comparison, first: int) -> Comparison:
         """Returns the comparison over the inputs of both; the inputs of `other` are numbered from `first` on."""
         if not other.inputs:
             return self
         if not self.inputs:
             return Comparison(tuple(first + number for number in other.inputs), other.outputs)
-        outputs = tuple(one.joined(two) for one, two in zip(self.outputs, other.outputs, strict=True))
+        outputs = tuple(one.merge(two) for one, two in zip(self.outputs, other.outputs, strict=True))
         return Comparison((*self.inputs, *(first + number for number in other.inputs)), outputs)
 
     def to_json(self) -> dict[str, Any]:
@@ -274,7 +274,9 @@ def different_from(report: Mapping[str, Any]) -> Different | None:
     return Different(str(report.get("summary", "")) or None, stage=Stage.VERIFY, hint=ACCEPT_HINT)
 
 
-def carried_over(report: Mapping[str, Any], earlier: Mapping[str, Any], *, accepts: bool = False) -> dict[str, Any]:
+def keep_build_difference(
+    report: Mapping[str, Any], earlier: Mapping[str, Any], *, accepts: bool = False
+) -> dict[str, Any]:
     """Returns `report`, the check of an artifact that was built elsewhere, with the difference that its build found.
 
     Args:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # see `core.signature`
 DYNAMIC = -1
 
 
-def opened(signatures: Sequence[ModelSignature]) -> ModelSignature:
+def merge_buckets(signatures: Sequence[ModelSignature]) -> ModelSignature:
     """Returns the signature of a model with the buckets `signatures`: -1 for each dimension in which they differ.
 
     Args:
@@ -29,10 +29,10 @@ def opened(signatures: Sequence[ModelSignature]) -> ModelSignature:
     """
     ascending = sorted(signatures, key=lambda each: [spec.shape for spec in each.inputs])
     first = ascending[0]
-    if any(_kind(each) != _kind(first) or each.states for each in ascending):
+    if any(_interface_of(each) != _interface_of(first) or each.states for each in ascending):
         raise ValueError("the artifacts are not buckets of one model")
-    inputs = tuple(_open(specs) for specs in zip(*(each.inputs for each in ascending), strict=True))
-    outputs = tuple(_open(specs) for specs in zip(*(each.outputs for each in ascending), strict=True))
+    inputs = tuple(_merge_specs(specs) for specs in zip(*(each.inputs for each in ascending), strict=True))
+    outputs = tuple(_merge_specs(specs) for specs in zip(*(each.outputs for each in ascending), strict=True))
     return ModelSignature(inputs, outputs, buckets=tuple(ascending))
 
 
@@ -43,12 +43,12 @@ def check_shape(signature: ModelSignature, index: int, shape: Sequence[int]) -> 
         InvalidTensor: no bucket accepts the shape.
     """
     if _bucket(signature, {index: tuple(shape)}) is None:
-        raise _refused(signature, index, shape)
+        raise _shape_error(signature, index, shape)
     return replace(signature.inputs[index], shape=tuple(shape))
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedInputs:
     """A request that was fitted to a bucket.
 
     Attributes:
@@ -68,7 +68,7 @@ class Fitted:
         return [_cut(spec, output, self.length) for spec, output in zip(signature.outputs, outputs, strict=True)]
 
 
-def fitted(signature: ModelSignature, inputs: Sequence[Array]) -> Fitted:
+def fit_inputs(signature: ModelSignature, inputs: Sequence[Array]) -> FittedInputs:
     """Fits `inputs`, which are in the signature's order, to the smallest bucket that accepts them.
 
     Raises:
@@ -81,22 +81,22 @@ def fitted(signature: ModelSignature, inputs: Sequence[Array]) -> Fitted:
             raise InvalidTensor(
                 f"input {spec.name!r} is {array.dtype}, but the model takes {spec.datatype}", tensor=spec.name
             )
-    place = _bucket(signature, {index: array.shape for index, array in enumerate(inputs)})
-    if place is None:
+    bucket_index = _bucket(signature, {index: array.shape for index, array in enumerate(inputs)})
+    if bucket_index is None:
         for index, array in enumerate(inputs):
             check_shape(signature, index, array.shape)
         sizes = " and ".join(str(list(array.shape)) for array in inputs)
         raise InvalidTensor(f"the inputs have the shapes {sizes}, which do not go together", hint=_sizes(signature))
-    wanted = [spec.shape for spec in signature.buckets[place].inputs]
+    wanted = [spec.shape for spec in signature.buckets[bucket_index].inputs]
     if wanted == [array.shape for array in inputs]:
-        return Fitted(place, inputs, None)
+        return FittedInputs(bucket_index, inputs, None)
     length = next(
         size
         for spec, array in zip(signature.inputs, inputs, strict=True)
         for size, own in zip(array.shape, spec.shape, strict=True)
         if own == DYNAMIC
     )
-    return Fitted(place, [_filled(array, shape) for array, shape in zip(inputs, wanted, strict=True)], length)
+    return FittedInputs(bucket_index, [_pad(array, shape) for array, shape in zip(inputs, wanted, strict=True)], length)
 
 
 def padded_length(signature: ModelSignature, varying: Sequence[tuple[int, int]]) -> int | None:
@@ -113,9 +113,9 @@ def padded_length(signature: ModelSignature, varying: Sequence[tuple[int, int]])
     return lengths.pop() if len(lengths) == 1 and all(each.dtype.kind in "iu" for each in inputs) else None
 
 
-def filled_up(inputs: Sequence[Array], signature: ModelSignature) -> list[Array]:
+def pad_inputs(inputs: Sequence[Array], signature: ModelSignature) -> list[Array]:
     """Returns `inputs` padded with zeros at the end of each dimension, up to the shapes of `signature`."""
-    return [_filled(array, spec.shape) for array, spec in zip(inputs, signature.inputs, strict=True)]
+    return [_pad(array, spec.shape) for array, spec in zip(inputs, signature.inputs, strict=True)]
 
 
 def _bucket(signature: ModelSignature, shapes: dict[int, tuple[int, ...]]) -> int | None:
@@ -125,9 +125,9 @@ def _bucket(signature: ModelSignature, shapes: dict[int, tuple[int, ...]]) -> in
     Args:
         shapes: input index -> shape.
     """
-    for place, bucket in enumerate(signature.buckets):
+    for bucket_index, bucket in enumerate(signature.buckets):
         if all(bucket.inputs[index].shape == shape for index, shape in shapes.items()):
-            return place
+            return bucket_index
     lengths: set[int] = set()
     for index, shape in shapes.items():
         own = signature.inputs[index].shape
@@ -137,9 +137,9 @@ def _bucket(signature: ModelSignature, shapes: dict[int, tuple[int, ...]]) -> in
     if len(lengths) != 1 or min(lengths) < 1:
         return None
     (length,) = lengths
-    for place, bucket in enumerate(signature.buckets):
+    for bucket_index, bucket in enumerate(signature.buckets):
         if length <= _length(signature, bucket):
-            return place if bucket.pads else None
+            return bucket_index if bucket.pads else None
     return None
 
 
@@ -153,7 +153,7 @@ def _length(signature: ModelSignature, bucket: ModelSignature) -> int:
     )
 
 
-def _filled(array: Array, shape: Sequence[int]) -> Array:
+def _pad(array: Array, shape: Sequence[int]) -> Array:
     if array.shape == tuple(shape):
         return array
     import numpy as np
@@ -171,16 +171,16 @@ def _cut(spec: TensorSpec, output: Array, length: int) -> Array:
     return np.ascontiguousarray(output[tuple(slice(length if size == DYNAMIC else None) for size in spec.shape)])
 
 
-def _open(specs: Sequence[TensorSpec]) -> TensorSpec:
+def _merge_specs(specs: Sequence[TensorSpec]) -> TensorSpec:
     sizes = [set(each) for each in zip(*(spec.shape for spec in specs), strict=True)]
     return replace(specs[0], shape=tuple(each.pop() if len(each) == 1 else DYNAMIC for each in sizes))
 
 
-def _kind(signature: ModelSignature) -> list[tuple[str, str, int]]:
+def _interface_of(signature: ModelSignature) -> list[tuple[str, str, int]]:
     return [(spec.name, spec.datatype, len(spec.shape)) for spec in (*signature.inputs, *signature.outputs)]
 
 
-def _refused(signature: ModelSignature, index: int, shape: Sequence[int]) -> InvalidTensor:
+def _shape_error(signature: ModelSignature, index: int, shape: Sequence[int]) -> InvalidTensor:
     spec = signature.inputs[index]
     return InvalidTensor(
         f"input {spec.name!r} has shape {list(shape)}, but the model takes {list(spec.shape)}",

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from service.core.digest import Digest, digest_of_json
-from service.core.options import batch_of, place_of, tune_s_of
+from service.core.options import batch_of, bucket_index_of, tune_s_of
 from service.core.quantization import is_quantization
 
 
@@ -87,7 +87,9 @@ class BuildInputs:
         """True if the model can be served without this build, or the build quantizes. It then runs only while no other
         build waits.
         """
-        makes_better = batch_of(self.options) > 1 or place_of(self.options) > 0 or tune_s_of(self.options) is not None
+        makes_better = (
+            batch_of(self.options) > 1 or bucket_index_of(self.options) > 0 or tune_s_of(self.options) is not None
+        )
         return makes_better or is_quantization(self.options)
 
     @property

@@ -21,7 +21,7 @@ _FOLDERS = (
 )
 LIBRARY = "libcuda.so.1"
 _FOR_MODELS = 0.9
-_ASKING_S = 60.0  # a driver that was idle has to initialize each GPU first
+_QUERY_TIMEOUT_S = 60.0  # a driver that was idle has to initialize each GPU first
 # The variables that select the GPUs a process sees, and the folder of its driver.
 ENVIRONMENT = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH")
 
@@ -73,7 +73,7 @@ def detect_cards() -> Cards:
     path = os.pathsep.join(path for path in sys.path if path)
     try:
         child = subprocess.run(
-            command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=_ASKING_S
+            command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=_QUERY_TIMEOUT_S
         )
         found = json.loads(child.stdout)
         cards = tuple(Card(each["name"], each["capability"], each["memory_bytes"]) for each in found["cards"])

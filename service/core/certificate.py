@@ -100,7 +100,7 @@ class Certificate:
         connection.context = self.pair().context
 
 
-def authorities_in(path: Path) -> bytes:
+def read_authorities(path: Path) -> bytes:
     """Returns the content of a PEM file of certificate authorities.
 
     Raises:
@@ -108,13 +108,13 @@ def authorities_in(path: Path) -> bytes:
     """
     try:
         pem = path.read_bytes()
-        trusting(pem)
+        client_context(pem)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise InvalidInput(f"{path} contains no certificates of authorities: {error}", hint="use a PEM file") from error
     return pem
 
 
-def trusting(authorities: bytes) -> ssl.SSLContext:
+def client_context(authorities: bytes) -> ssl.SSLContext:
     """Returns a TLS context for clients that trust servers certified by `authorities` (PEM), and no others.
 
     Raises:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 
-from service.core.certificate import authorities_in
+from service.core.certificate import read_authorities
 from service.core.errors import InvalidInput, Unsupported
 from service.core.settings import Role, Settings
 from service.core.target import Host, Target, parse_target
@@ -33,7 +33,7 @@ def check(settings: Settings, host: Host) -> None:
             hint="set OCTET_CLUSTER_KEY=$(openssl rand -hex 32), or OCTET_CLUSTER_KEY_FILE",
         )
     if settings.role is Role.API and settings.cluster_ca is not None:
-        authorities_in(settings.cluster_ca)
+        read_authorities(settings.cluster_ca)
     if settings.role is Role.WORKER:
         target_of(settings, host)
 

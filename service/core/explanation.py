@@ -182,7 +182,7 @@ def is_described(coverage: Document) -> bool:
     return "plain" in coverage.get("kernels", {})
 
 
-def explained(coverage: Document, profile: Document | None = None) -> Explanation:
+def build_explanation(coverage: Document, profile: Document | None = None) -> Explanation:
     """Returns the layers that the report `Report.COVERAGE` lists, with the times of `Report.PROFILE`.
 
     Raises:
@@ -192,44 +192,44 @@ def explained(coverage: Document, profile: Document | None = None) -> Explanatio
         raise Unsupported("the artifact's coverage report does not describe its layers", hint="compile the model again")
     kernels = coverage["kernels"]
     calls = [Call(call["symbol"], call["seconds"]) for call in profile["calls"]] if profile else []
-    own, between = _aligned([layer["symbol"] for layer in kernels["layers"]], calls)
+    own, between = _align_calls([layer["symbol"] for layer in kernels["layers"]], calls)
     layers = []
-    for place in range(len(kernels["layers"]) + 1):
-        operators = [operator for operator in kernels["plain"] if operator["place"] == place]
-        if operators or between[place]:
-            layers.append(_generated(operators, between[place]))
-        if place < len(kernels["layers"]):
-            layers.append(_computed(kernels["layers"][place], own[place]))
+    for place_index in range(len(kernels["layers"]) + 1):
+        operators = [operator for operator in kernels["plain"] if operator["place"] == place_index]
+        if operators or between[place_index]:
+            layers.append(_generated_layer(operators, between[place_index]))
+        if place_index < len(kernels["layers"]):
+            layers.append(_kernel_layer(kernels["layers"][place_index], own[place_index]))
     if not kernels["layers"] and not kernels["plain"] and layers:  # the target has no kernel library: one layer
         layers = [Layer("", "", None, GENERATED, coverage["macs"], calls=layers[0].calls)]
     return Explanation(tuple(layers), profile["peak_macs_per_s"] if profile else None, profile, coverage)
 
 
-def _aligned(symbols: Sequence[str], calls: Sequence[Call]) -> tuple[list[tuple[Call, ...]], list[list[Call]]]:
+def _align_calls(symbols: Sequence[str], calls: Sequence[Call]) -> tuple[list[tuple[Call, ...]], list[list[Call]]]:
     """Returns the call of each kernel, and the lists of calls before each kernel and after the last one.
 
     A kernel whose result is unused is listed in the report, but has no call.
     """
     own: list[tuple[Call, ...]] = [()] * len(symbols)
     between: list[list[Call]] = [[] for _ in range(len(symbols) + 1)]
-    place = 0
+    place_index = 0
     for call in calls:
-        found = next((later for later in range(place, len(symbols)) if symbols[later] == call.symbol), None)
+        found = next((later for later in range(place_index, len(symbols)) if symbols[later] == call.symbol), None)
         if found is None:
-            between[place].append(call)
+            between[place_index].append(call)
         else:
             own[found] = (call,)
-            place = found + 1
+            place_index = found + 1
     return own, between
 
 
-def _computed(layer: Document, calls: tuple[Call, ...]) -> Layer:
+def _kernel_layer(layer: Document, calls: tuple[Call, ...]) -> Layer:
     facts = {name: fact for name, fact in layer.items() if name not in _OF_EVERY_LAYER}
     kind = layer.get("kind", INTEGER)  # reports of releases that had integer kernels only lack it
     return Layer(layer["layer"], layer["operators"], layer["kernel"], kind, layer["macs"], facts, calls=calls)
 
 
-def _generated(operators: Sequence[Document], calls: Sequence[Call]) -> Layer:
+def _generated_layer(operators: Sequence[Document], calls: Sequence[Call]) -> Layer:
     names, kinds = ([operator[what] for operator in operators] for what in ("layer", "operators"))
     reasons = {operator["layer"]: operator["reason"] for operator in operators}
     macs = sum(operator["macs"] for operator in operators)

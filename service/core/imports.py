@@ -6,7 +6,7 @@ import sys
 from typing import cast
 
 
-def without_torch() -> None:
+def block_torch() -> None:
     """Makes `import torch` fail in this process, as if PyTorch were not installed.
 
     tvm_ffi imports torch if it can, which takes 0.2 GB and seconds, and Octet does not use it there. Octet uses PyTorch

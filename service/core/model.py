@@ -14,7 +14,7 @@ from service.core.metadata import NOTHING, ModelMetadata
 NAME_PATTERN = r"^([a-z0-9][a-z0-9-]{0,30}~)?[a-z0-9][a-z0-9._-]{0,62}$"  # before `~`: the tenant, see core.tenant
 
 
-def name_of(file: Path) -> str:
+def model_name_of(file: Path) -> str:
     """Derives a model's name from a file name: in lower case, with `-` for characters that a name cannot contain."""
     stem = file.stem.lower().removesuffix("-symbol")  # MXNet's suffix of a graph file
     return re.sub(r"[^a-z0-9._-]+", "-", stem).strip("-._")[:63] or "model"

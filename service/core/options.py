@@ -44,7 +44,7 @@ def buckets_of(options: Mapping[str, Any]) -> list[Shapes]:
     return [shapes_of({INPUT_SHAPES: each}) for each in options.get(BUCKETS, ())]
 
 
-def place_of(options: Mapping[str, Any]) -> int:
+def bucket_index_of(options: Mapping[str, Any]) -> int:
     """Returns the index of the bucket that the build makes; 0 if the model has none."""
     buckets = buckets_of(options)
     return buckets.index(shapes_of(options)) if buckets else 0

@@ -48,7 +48,7 @@ class Call:
     artifact: Digest | None
 
 
-class Running:
+class RunningCalls:
     """The table of running calls.
 
     The process that runs artifacts may write anything to the table, so every value is checked when it is read.
@@ -62,7 +62,7 @@ class Running:
         os.ftruncate(self.descriptor, _BYTES)  # untouched pages take no memory
         self._memory = mmap.mmap(self.descriptor, _BYTES)  # a byte for each mark, then the digests, then the records
 
-    def marked(self) -> list[Digest]:
+    def marked_artifacts(self) -> list[Digest]:
         """Returns the artifacts whose marks are set, each once."""
         found = dict.fromkeys(self._artifact(slot) for slot in self._marked_slots())
         return [artifact for artifact in found if artifact is not None]

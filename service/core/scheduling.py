@@ -6,7 +6,7 @@ import contextlib
 import os
 
 
-def step_back(nice: int) -> None:
+def lower_priority(nice: int) -> None:
     """Gives this thread, and the threads and processes that it starts, at least the niceness `nice` (nice(2)).
 
     If `nice` is above 0, they also do not preempt other processes when they wake up (SCHED_BATCH).

@@ -37,6 +37,6 @@ def owner_of(model: str) -> str:
     return model.partition(SEPARATOR)[0] if SEPARATOR in model else ""
 
 
-def shown(tenant: str, model: str) -> str:
+def local_name(tenant: str, model: str) -> str:
     """Returns a model's name as its tenant sees it: the full name without the tenant's prefix."""
     return model.removeprefix(prefix_of(tenant))

@@ -25,7 +25,7 @@ class Use:
 
 
 @dataclass(frozen=True)
-class KnownKey:
+class KeyUsage:
     """A key, and its use as far as this process has counted or read it.
 
     Attributes:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 _ENCRYPTED = "https://"
 
 
-class Place(NamedTuple):
+class WorkerAddress(NamedTuple):
     """The network address where a worker accepts requests."""
 
     host: str
@@ -18,14 +18,14 @@ class Place(NamedTuple):
     is_encrypted: bool
 
 
-def place_of(address: str) -> Place:
+def parse_address(address: str) -> WorkerAddress:
     """Parses `Worker.address`.
 
     Raises:
         ValueError: it has no port number.
     """
     host, _, port = address.removeprefix(_ENCRYPTED).rpartition(":")
-    return Place(host.strip("[]"), int(port), address.startswith(_ENCRYPTED))
+    return WorkerAddress(host.strip("[]"), int(port), address.startswith(_ENCRYPTED))
 
 
 class WorkerKind(StrEnum):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.core.arrays import Array
-from service.core.buckets import fitted, opened
+from service.core.buckets import fit_inputs, merge_buckets
 from service.core.digest import Digest
 from service.core.signature import ModelSignature
 from service.runtime.model import Model
@@ -28,7 +28,7 @@ class BucketedModel:
         Raises:
             ValueError: they are not buckets of one model.
         """
-        self.signature: ModelSignature = opened([model.signature for model in models])
+        self.signature: ModelSignature = merge_buckets([model.signature for model in models])
         self.models = tuple(sorted(models, key=lambda each: self.signature.buckets.index(each.signature)))
 
     @property
@@ -51,7 +51,7 @@ class BucketedModel:
         Raises:
             InvalidTensor: an input does not fit the signature, or no bucket takes its size.
         """
-        request = fitted(self.signature, inputs)
+        request = fit_inputs(self.signature, inputs)
         return request.cut(self.signature, self.models[request.bucket].run(request.inputs))
 
     def clone(self) -> BucketedModel:

@@ -57,7 +57,7 @@ def compare(model: Model, expected: Sequence[bytes], probes: Sequence[bytes] = (
     first = len(outputs or ())
     chosen = [model.run(sample) for sample in read_probes(probes[0], model.signature)]
     return [
-        comparison.joined(_compare_probes(chosen, data), first)
+        comparison.merge(_compare_probes(chosen, data), first)
         for comparison, data in zip(comparisons, probes, strict=True)
     ]
 

@@ -45,7 +45,7 @@ from service.core.errors import (
 from service.core.notify import ServiceManager
 from service.core.outage import log_trouble
 from service.core.quantization import is_quantization
-from service.core.scheduling import step_back
+from service.core.scheduling import lower_priority
 from service.core.settings import Settings
 from service.core.target import parse_target
 from service.core.worker import WorkerKind
@@ -314,7 +314,7 @@ def run_until_signaled(
         manager.ready()
         on_started(worker)
 
-    step_back(settings.build_nice)  # before threads start: each has its own niceness
+    lower_priority(settings.build_nice)  # before threads start: each has its own niceness
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -33,7 +33,7 @@ from service.core.errors import (
     Untrusted,
     VerificationFailed,
 )
-from service.core.explanation import explained
+from service.core.explanation import build_explanation
 from service.core.outage import log_trouble
 from service.core.settings import Settings
 from service.core.target import machine_name
@@ -100,7 +100,7 @@ def _figures(model: LockedArtifact, coverage: bytes | None, poll: Poll) -> dict[
     try:
         described = json.loads(coverage or b"{}")
         profile = model.explain(1, _MEASURE_S, described.get("kernels", {}).get("peak"), poll)
-        explanation = explained(described, profile)
+        explanation = build_explanation(described, profile)
         figures["peak_percent"] = explanation.rates(explanation.macs, explanation.seconds)["peak_percent"]
     except (LookupError, TypeError, ValueError, AttributeError) as error:  # the report came with the artifact
         _logger.warning("artifact %s has no profile: %s", model.digest, error)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.core.digest import Digest
-from service.core.running import Call, Running
+from service.core.running import Call, RunningCalls
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STATE, _UTIME, _STIME = 0, 11, 12  # fields of /proc/PID/stat after the name
@@ -113,7 +113,7 @@ class CallWatch:
         hung: the artifacts whose calls were found to hang.
     """
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: RunningCalls) -> None:
         self._running = running
         self._clocks: dict[tuple[int, int], StallClock] = {}
         self.hung: list[Digest] = []

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from service.cache import OciLayout
 from service.core.alias import Alias
-from service.core.buckets import opened
+from service.core.buckets import merge_buckets
 from service.core.build import Build, BuildState
 from service.core.digest import Digest, digest_of
 from service.core.errors import NotFound, OctetError
@@ -165,7 +165,7 @@ class Tables:
     def order(self, identity: Identity, scheduling: Scheduling) -> tuple[dict[str, Any], ModelSignature]:
         sizes = [(1, identity.artifact), *((1, artifact) for artifact in identity.buckets), *identity.variants]
         signatures = [self._checked[artifact].signature for artifact in (identity.artifact, *identity.buckets)]
-        whole = opened(signatures) if len(signatures) > 1 else signatures[0]
+        whole = merge_buckets(signatures) if len(signatures) > 1 else signatures[0]
         parts = [self._checked[artifact].part(batch, artifact) for batch, artifact in sizes]
         order = loads.load_parts(identity.model, str(identity.version), identity.target, parts, whole, scheduling)
         return order, whole

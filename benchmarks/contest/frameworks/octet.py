@@ -18,7 +18,7 @@ from service.cache import OciLayout
 from service.core.artifact import Report
 from service.core.buffers import aligned_empty
 from service.core.digest import parse_digest
-from service.core.explanation import explained
+from service.core.explanation import build_explanation
 from service.runtime.profile import profile
 
 _PROFILE_S = 0.3
@@ -46,5 +46,5 @@ def _where_time_goes(model: runtime.Model, path: str, inputs: Sequence[Array]) -
     if coverage is None:
         return {}
     taken = profile(model, inputs, seconds=_PROFILE_S).to_json()
-    explanation = explained(json.loads(coverage), taken)
+    explanation = build_explanation(json.loads(coverage), taken)
     return {"time": explanation.shares(), "generated": explanation.generated()}

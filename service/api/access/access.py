@@ -18,7 +18,7 @@ from service.core.errors import Conflict, Forbidden, InvalidInput, Unauthorized
 from service.core.key import Key, Limits, Scope, id_of, key_of
 from service.core.settings import Auth, Role, Settings
 from service.core.tenant import SEPARATOR
-from service.core.usage import KnownKey
+from service.core.usage import KeyUsage
 
 _logger = logging.getLogger(__name__)
 _LOOK_S = 1.0  # how long after a change of the keys a request may still be checked against the old ones
@@ -144,7 +144,7 @@ class Access:
         """Must be called after this process changed the keys, so that later requests use the new ones."""
         self._look_at_s = 0.0
 
-    def keys_with_use(self) -> list[KnownKey]:
+    def keys_with_use(self) -> list[KeyUsage]:
         """Returns the keys and what they have used, including the internal keys that count a whole tenant's
         requests.
         """

@@ -20,7 +20,7 @@ from service.core.key import Key, Limits
 from service.core.outage import log_trouble
 from service.core.settings import Quota
 from service.core.tenant import SEPARATOR
-from service.core.usage import SHARING_S, KnownKey
+from service.core.usage import SHARING_S, KeyUsage
 
 _logger = logging.getLogger(__name__)
 
@@ -166,12 +166,12 @@ class Meters:
         if (meter := self._of(key)) is not None:
             meter.today.local += count
 
-    def usage_of(self, key: Key) -> KnownKey:
+    def usage_of(self, key: Key) -> KeyUsage:
         """Returns `key` with its use, as far as it is known here."""
         meter = self._of(key)
         if meter is None:
-            return KnownKey(key, self._clock.now().date())
-        return KnownKey(key, meter.today.day, meter.today.total, meter.sharers)
+            return KeyUsage(key, self._clock.now().date())
+        return KeyUsage(key, meter.today.day, meter.today.total, meter.sharers)
 
     def save(self) -> None:
         """Reports what was used since the last call, and receives the other replicas' use. Logs a failure, and goes

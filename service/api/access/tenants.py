@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from service.core.build import Build
 from service.core.digest import Digest
 from service.core.errors import Forbidden, InvalidInput, NotFound
-from service.core.tenant import SEPARATOR, owner_of, prefix_of, shown
+from service.core.tenant import SEPARATOR, local_name, owner_of, prefix_of
 
 if TYPE_CHECKING:  # they load SQLAlchemy
     from service.db import BuildStore
@@ -58,7 +58,7 @@ def qualified(model: str) -> str:
 
 def short_name(model: str) -> str:
     """Returns a model's name without the prefix of the request's tenant; for the operator, the full name."""
-    return shown(tenant.get(), model)
+    return local_name(tenant.get(), model)
 
 
 def shorten_names(text: str) -> str:

@@ -23,7 +23,7 @@ from service.compiler.build.artifact_archive import check_head, received
 from service.core.artifact import ARCHIVE_FORMAT, ARTIFACT_TYPE, Report
 from service.core.digest import Digest
 from service.core.errors import InvalidInput, NotFound
-from service.core.explanation import explained
+from service.core.explanation import build_explanation
 
 router = APIRouter(prefix=f"{paths.PREFIX}/artifacts", tags=["artifacts"], route_class=BoundedRoute)
 
@@ -184,7 +184,7 @@ def get_layers(digest: wire.PathDigest, services: ServicesOf) -> Response:
     coverage, profile = (services.layout.attached(Digest(digest), each) for each in (Report.COVERAGE, Report.PROFILE))
     if coverage is None:
         raise NotFound(f"artifact {digest} has no coverage report")
-    layers = explained(json.loads(coverage), json.loads(profile) if profile else None).to_json()
+    layers = build_explanation(json.loads(coverage), json.loads(profile) if profile else None).to_json()
     return Response(json.dumps(layers), headers={"cache-control": "no-cache"}, media_type="application/json")
 
 

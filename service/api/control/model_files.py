@@ -28,7 +28,7 @@ from service.compiler.importers.uploads import upload_of
 from service.core.artifact import ARCHIVE_FORMAT
 from service.core.digest import Digest
 from service.core.errors import Conflict, DatabaseBusy, DatabaseLost, NotFound, OctetError, StorageFull
-from service.core.model import name_of
+from service.core.model import model_name_of
 from service.core.outage import log_trouble
 from service.core.printable import printable
 
@@ -142,7 +142,7 @@ class ModelFiles:
     def _take(self, path: Path, fingerprint: Fingerprint) -> None:
         self._taken[path] = fingerprint
         try:
-            self._push(path, name_of(path))
+            self._push(path, model_name_of(path))
         except (DatabaseBusy, DatabaseLost):
             del self._taken[path]  # the file is not at fault, so try it again
             raise
@@ -214,7 +214,7 @@ class ModelFiles:
                 return
         self._forget(origin.path)
         self._change(name, None)
-        for path in [path for path in self._taken if name_of(path) == name]:  # another file may now use the name
+        for path in [path for path in self._taken if model_name_of(path) == name]:  # another file may now use the name
             del self._taken[path]
         _logger.info("%s is gone; deleted its versions of %s", origin.path, name)
 

@@ -27,7 +27,7 @@ from service.core.cards import detect_cards
 from service.core.certificate import certificate_of
 from service.core.errors import Conflict, InvalidInput
 from service.core.notify import ServiceManager
-from service.core.running import Running
+from service.core.running import RunningCalls
 from service.core.settings import Role, Settings
 from service.core.target import Host, detect_host
 from service.core.usable import check_writable
@@ -130,7 +130,7 @@ class _Supervisor:
         names = {"http": "port", "grpc": "grpc_port"}
         self._ports = {names[kind]: int(listener.getsockname()[1]) for kind, listener in listeners.items()}
         self._systemd = ServiceManager()
-        self._running = Running()
+        self._running = RunningCalls()
         self._calls = CallWatch(self._running)
         self._crashes = crashes_of(settings)
         self._has_cards = settings.role is not Role.API and bool(detect_cards().cards)
@@ -271,9 +271,9 @@ class _Supervisor:
         ran = self._note_crash(end, self._running, self._calls, "the data plane")
         return ran or (end.error is None and end.status != _CANNOT_START)
 
-    def _note_crash(self, end: End, running: Running, calls: CallWatch, which: str) -> bool:
+    def _note_crash(self, end: End, running: RunningCalls, calls: CallWatch, which: str) -> bool:
         """Records a crash or hang. Returns true if a model that the data plane ran caused its end."""
-        hung, ran = list(calls.hung), running.marked()
+        hung, ran = list(calls.hung), running.marked_artifacts()
         running.clear()
         calls.clear()
         guilty = hung if end.hang else ran

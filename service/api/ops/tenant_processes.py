@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from service.core.running import Running
+from service.core.running import RunningCalls
 from service.core.settings import Settings
 from service.workers.data_plane import orders, program
 from service.workers.data_plane.program import raise_descriptors
@@ -38,7 +38,7 @@ class TenantProcesses:
         *,
         grace_s: float,
         uses_cards: bool,
-        on_crash: Callable[[End, Running, CallWatch, str], object],
+        on_crash: Callable[[End, RunningCalls, CallWatch, str], object],
     ) -> None:
         """
         Args:
@@ -81,7 +81,7 @@ class TenantProcesses:
             child.process.kill()
 
     def _start(self, tenant: str) -> None:
-        stack, running = ExitStack(), Running()
+        stack, running = ExitStack(), RunningCalls()
         calls = CallWatch(running)
         stack.callback(running.close)
         control = stack.enter_context(_listening(self._places.control(tenant)))

@@ -18,7 +18,7 @@ from service.compiler.build.steps import MODULE_FILE, Steps
 from service.core.buckets import padded_length
 from service.core.build import Stage
 from service.core.errors import BuildFailed, BuildTimedOut, OctetError
-from service.core.options import Shapes, buckets_of, place_of, shapes_of
+from service.core.options import Shapes, bucket_index_of, buckets_of, shapes_of
 from service.core.signature import ModelSignature, TensorSpec
 
 
@@ -57,7 +57,7 @@ def padding_of(steps: Steps, signature: ModelSignature) -> Padding | None:
         signature: the signature of the bucket, as it was imported.
     """
     options = steps.request.options
-    buckets, place = buckets_of(options), place_of(options)
+    buckets, place = buckets_of(options), bucket_index_of(options)
     if not buckets:
         return None
     varying = _varying(signature, buckets)

@@ -19,13 +19,13 @@ from service.compiler.build.artifact_archive import Received, received
 from service.compiler.build.expected import Answers, Expected
 from service.compiler.build.steps import CONSTANTS_FILE, LIBRARY_FILE, CompileRequest, Steps
 from service.compiler.children.checking_roles import EXPECTED_FILE, PROBES_FILE
-from service.core.agreement import carried_over, may_serve
+from service.core.agreement import keep_build_difference, may_serve
 from service.core.artifact import ArtifactConfig, Report
 from service.core.build import Progress, Stage
 from service.core.compatibility import CONFIG_MEDIA_TYPE
 from service.core.digest import Digest, canonical_json, digest_of_file
 from service.core.errors import DigestMismatch, InvalidInput, MalformedModel, OctetError, Unsupported
-from service.core.explanation import explained
+from service.core.explanation import build_explanation
 from service.core.facts import Facts
 from service.core.options import accepts_differences, with_acceptance
 from service.core.settings import Settings
@@ -85,7 +85,7 @@ def publish_received(
         [Expected(WITNESS, expected, probes)],
         no_witness="no other runtime was run here",
     )
-    numerics = carried_over(steps.verify(config, library, built, answers), _earlier(found), accepts=accepts)
+    numerics = keep_build_difference(steps.verify(config, library, built, answers), _earlier(found), accepts=accepts)
     profile = steps.profile(config, library, built)
     progress.stage(Stage.PUBLISH)
     for part, content in ((found.manifest.layers[0], library), (found.manifest.layers[1], constants)):
@@ -160,7 +160,7 @@ def _config(data: bytes, request: CompileRequest) -> ArtifactConfig:
 def _reports(found: Received, config: ArtifactConfig, progress: Progress) -> dict[Report, bytes]:
     """Returns those reports of the original build that can be read."""
     checks: dict[Report, Callable[[dict[str, Any]], dict[str, Any]]] = {
-        Report.COVERAGE: lambda said: explained(said).to_json() and said,
+        Report.COVERAGE: lambda said: build_explanation(said).to_json() and said,
         Report.FACTS: lambda said: {**Facts.from_json(said).to_json(), "signature": config.signature.to_json()},
     }
     reports: dict[Report, bytes] = {}

@@ -25,7 +25,7 @@ from service.core.build import BuildInputs, Progress, Stage
 from service.core.cores import Core, build_cores
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, BuildTimedOut, VerificationFailed
-from service.core.explanation import explained, is_described
+from service.core.explanation import build_explanation, is_described
 from service.core.options import accepts_differences, batch_of, shapes_of
 from service.core.settings import Settings
 from service.core.target import Target, detect_host
@@ -333,7 +333,7 @@ class Steps:
         }
         try:
             profile: dict[str, Any] = self.run("profile", asked, readable=[library, constants])
-            warning = explained(built["coverage"], profile).warning if is_described(built["coverage"]) else ""
+            warning = build_explanation(built["coverage"], profile).warning if is_described(built["coverage"]) else ""
         except BuildFailed as error:
             self.progress.log(f"not profiled: {error.message}")
             return None

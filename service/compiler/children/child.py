@@ -29,7 +29,7 @@ from service.compiler.sandbox.termination import is_out_of_memory, out_of_memory
 from service.compiler.sandbox.watch import BUG, too_much_written
 from service.compiler.sandbox.zygotes import ChildDescriptors
 from service.core.errors import BuildFailed, InternalError, OctetError
-from service.core.imports import without_torch
+from service.core.imports import block_torch
 
 _MOST_REPORT_BYTES = 64 << 10
 Handler = Callable[[Mapping[str, Any], Report], Mapping[str, Any]]
@@ -119,7 +119,7 @@ def main(role: str, descriptor: int, parent_death_end: int) -> None:
         if role == EXECUTE:
             _execute(orders, limits, report)
         if role != "reference":
-            without_torch()
+            block_torch()
         handler = _handler(role, orders["handlers"])
         if not orders["unsandboxed"]:
             lockdown.close_calls(limits)

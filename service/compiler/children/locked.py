@@ -21,7 +21,7 @@ from service.compiler.sandbox.policy import unlimited
 from service.core.agreement import Comparison
 from service.core.arrays import Array
 from service.core.artifact import only_artifact
-from service.core.buckets import fitted, opened
+from service.core.buckets import fit_inputs, merge_buckets
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, SandboxUnavailable
 from service.core.settings import Settings
@@ -180,7 +180,7 @@ class LockedModel:
         parts = [LockedArtifact.read(layout, each, settings, unsandboxed=unsandboxed) for each in digests]
         self.signature: ModelSignature = parts[0].signature
         if len(parts) > 1:
-            self.signature = opened([part.signature for part in parts])
+            self.signature = merge_buckets([part.signature for part in parts])
             parts.sort(key=lambda part: self.signature.buckets.index(part.signature))
         self._parts = parts
 
@@ -198,7 +198,7 @@ class LockedModel:
         """
         if not self.signature.buckets:
             return self._parts[0].run(checked(self.signature, inputs), threads)
-        request = fitted(self.signature, inputs)
+        request = fit_inputs(self.signature, inputs)
         outputs, took_s = self._parts[request.bucket].run(request.inputs, threads)
         return request.cut(self.signature, outputs), took_s
 

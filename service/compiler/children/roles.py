@@ -38,7 +38,7 @@ from service.compiler.qnn.transposes import move_transposes
 from service.compiler.sandbox import Report
 from service.compiler.targets import codegen_target
 from service.core.arrays import Array
-from service.core.buckets import filled_up
+from service.core.buckets import pad_inputs
 from service.core.build import Stage
 from service.core.digest import digest_of
 from service.core.errors import Unsupported
@@ -148,7 +148,7 @@ def padding_role(request: Request, report: Report) -> Result:
     for path, signature in zip(request["modules"], map(ModelSignature.from_json, request["signatures"]), strict=True):
         samples = masked_samples(signature)
         answers = oracle.run_all(_loaded({"module": path}), mode, samples)
-        filled = oracle.run_all(module, mode, [filled_up(each, longest) for each in samples])
+        filled = oracle.run_all(module, mode, [pad_inputs(each, longest) for each in samples])
         for short, long in ((a, b) for pair in zip(answers, filled, strict=True) for a, b in zip(*pair, strict=True)):
             values += short.size
             equal += _equal_beginning(short, long)

@@ -19,7 +19,7 @@ from typing import Any
 
 from service.compiler.children import child
 from service.compiler.sandbox.zygotes import READY, ChildDescriptors
-from service.core.imports import without_torch
+from service.core.imports import block_torch
 
 _REQUEST_BYTES = 1 << 16
 
@@ -71,7 +71,7 @@ def _fork(request: Mapping[str, Any], descriptors: Sequence[int], channel: socke
 
 
 def main(descriptor: int, modules: Sequence[str]) -> None:
-    without_torch()
+    block_torch()
     for module in modules:
         importlib.import_module(module)
     serve(socket.socket(fileno=descriptor))

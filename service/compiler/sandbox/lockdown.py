@@ -18,7 +18,7 @@ from service.compiler.sandbox.check import require
 from service.compiler.sandbox.kernel import drop_capabilities, prctl
 from service.compiler.sandbox.policy import UNLIMITED_BYTES, Access, Limits, system_rules
 from service.core.own_threads import own_threads
-from service.core.scheduling import step_back
+from service.core.scheduling import lower_priority
 
 _PR_SET_NO_NEW_PRIVS = 38
 # Between the catchable signal and the kill when the processor time is used up.
@@ -63,7 +63,7 @@ def close_calls(limits: Limits, *, execute: bool = False) -> None:
 
 
 def _limit(limits: Limits) -> None:
-    step_back(limits.nice)
+    lower_priority(limits.nice)
     if limits.processors:
         with contextlib.suppress(OSError):  # these processors may no longer be available
             os.sched_setaffinity(0, limits.processors)

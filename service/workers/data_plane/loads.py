@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.core.buckets import opened
+from service.core.buckets import merge_buckets
 from service.core.digest import canonical_json
 from service.core.queueing import Scheduling
 from service.core.signature import ModelSignature
@@ -33,7 +33,7 @@ def load(
         ValueError: the artifacts of one sample are not variants of one model.
     """
     ones = [artifact.config.signature for batch, artifact in artifacts if batch == 1]
-    signature = opened(ones) if len(ones) > 1 else ones[0]
+    signature = merge_buckets(ones) if len(ones) > 1 else ones[0]
 
     def sort_key(size: tuple[int, StoredArtifact]) -> tuple[int, int]:
         batch, artifact = size

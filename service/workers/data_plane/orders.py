@@ -13,7 +13,7 @@ from service import __version__
 from service.core.metadata import ModelMetadata
 from service.core.picture import MAX_PIXELS
 from service.core.settings import Auth, Settings
-from service.core.usage import KnownKey
+from service.core.usage import KeyUsage
 
 Members = dict[str, Any]
 
@@ -170,7 +170,7 @@ def workers(
     }
 
 
-def keys(is_asked: bool, known: Iterable[KnownKey] = (), cluster_key: str = "") -> Members:
+def keys(is_asked: bool, known: Iterable[KeyUsage] = (), cluster_key: str = "") -> Members:
     """Returns the order with the keys whose requests are accepted.
 
     Args:
@@ -183,7 +183,7 @@ def keys(is_asked: bool, known: Iterable[KnownKey] = (), cluster_key: str = "") 
     return {"type": "keys", "is_asked": is_asked, "keys": [_key(each) for each in known], "cluster_sha256": digest}
 
 
-def _key(known: KnownKey) -> Members:
+def _key(known: KeyUsage) -> Members:
     key = known.key
     return {
         "id": key.id,

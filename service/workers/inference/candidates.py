@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from service.core.build import Build
 from service.core.digest import Digest
-from service.core.options import batch_of, buckets_of, place_of, tune_s_of
+from service.core.options import batch_of, bucket_index_of, buckets_of, tune_s_of
 from service.workers.inference.identity import Identity
 from service.workers.inference.ports import Builds
 
@@ -67,7 +67,7 @@ def _buckets(serving: Sequence[Build], is_usable: Callable[[Digest], bool]) -> d
     found: dict[_Bucketed, dict[int, Digest]] = {}
     for build in serving:
         if buckets_of(build.options) and build.artifact and is_usable(build.artifact):
-            found.setdefault(_bucketed(build), {}).setdefault(place_of(build.options), build.artifact)
+            found.setdefault(_bucketed(build), {}).setdefault(bucket_index_of(build.options), build.artifact)
     return {group: [indexed[index] for index in sorted(indexed)] for group, indexed in found.items()}
 
 

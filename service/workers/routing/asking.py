@@ -9,7 +9,7 @@ from http.client import HTTPConnection, HTTPException, HTTPMessage
 from typing import NamedTuple, TypeVar
 
 from service.core.errors import NotReady
-from service.core.worker import Worker, place_of
+from service.core.worker import Worker, parse_address
 from service.workers.routing.security import Security
 
 KEY_HEADER = "octet-cluster-key"
@@ -53,7 +53,7 @@ def post(
 
 
 def _connection(worker: Worker, security: Security) -> HTTPConnection:
-    host, port, is_encrypted = place_of(worker.address or "")
+    host, port, is_encrypted = parse_address(worker.address or "")
     connection = HTTPConnection(host, port, timeout=_ANSWER_S)
     if is_encrypted:
         connection.connect()

@@ -14,8 +14,8 @@ from service.core.artifact import Report
 from service.core.build import Build, BuildState
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, NotFound, Unsupported
-from service.core.explanation import explained
-from service.core.options import batch_of, place_of
+from service.core.explanation import build_explanation
+from service.core.options import batch_of, bucket_index_of
 from service.core.target import TARGETS, Device
 from service.core.verification import Verification, VerificationState
 from service.db import VerificationStore
@@ -164,7 +164,7 @@ def cell(
         return _built(answering, answering.artifact, layout, quarantine, verifications.of_pools(answering.artifact))
     for build in wanted:
         is_it = (build.model, build.version) == of and build.target == target
-        if is_it and batch_of(build.options) == 1 and place_of(build.options) == 0:
+        if is_it and batch_of(build.options) == 1 and bucket_index_of(build.options) == 0:
             if build.artifact and not build.invalidated and (found := verifications.of_pools(build.artifact)):
                 return _built(build, build.artifact, layout, quarantine, found)
             return Cell(_UNFINISHED.get(build.state, CellState.NONE), build)
@@ -245,7 +245,7 @@ def _figures(layout: OciLayout, artifact: Digest) -> Figures:
     except _DAMAGED:
         return Figures()
     try:
-        explanation = explained(_report(layout, artifact, Report.COVERAGE), profile)
+        explanation = build_explanation(_report(layout, artifact, Report.COVERAGE), profile)
         peak_percent = explanation.rates(explanation.macs, explanation.seconds)["peak_percent"]
     except _DAMAGED:
         peak_percent = None

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Protocol
 from service.core.errors import DatabaseUnreachable, NotFound, NotReady, OctetError, UnknownTarget
 from service.core.settings import Settings
 from service.core.target import TARGETS, Target
-from service.core.worker import Worker, WorkerState, place_of
+from service.core.worker import Worker, WorkerState, parse_address
 from service.db.bell import Bell, Watch
 from service.workers.data_plane import orders
 from service.workers.data_plane.link import connected_to
@@ -118,7 +118,7 @@ class Routing:
         member = self._workers.get(worker)
         if member is None or member.address is None:
             raise NotReady(f"worker {worker} is gone", hint="try again later")
-        host, port, _ = place_of(member.address)
+        host, port, _ = parse_address(member.address)
         try:
             async with asyncio.timeout(_CONNECT_S):
                 return await connected_to(host, port)

@@ -6,9 +6,9 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.core.certificate import authorities_in, trusting
+from service.core.certificate import client_context, read_authorities
 from service.core.settings import Settings
-from service.core.worker import Worker, place_of
+from service.core.worker import Worker, parse_address
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Security:
 
     def refusal(self, worker: Worker) -> str | None:
         """Returns why a worker gets no requests; None if it gets them. Never falls back to plain text."""
-        is_encrypted = worker.address is not None and place_of(worker.address).is_encrypted
+        is_encrypted = worker.address is not None and parse_address(worker.address).is_encrypted
         if self.ca is not None and not is_encrypted:
             return "it accepts requests in plain text, but cluster_ca requires TLS: start it with --tls-cert"
         if self.ca is None and is_encrypted:
@@ -38,17 +38,17 @@ class Security:
         """Returns the name that the worker's certificate must be for; empty: requests go to it in plain text."""
         if self.ca is None or worker.address is None:
             return ""
-        return self.name or place_of(worker.address).host
+        return self.name or parse_address(worker.address).host
 
     def authorities(self) -> bytes:
         """Returns the authorities' certificates, PEM; empty if TLS is not used. Raises `InvalidInput`, as
-        `authorities_in`.
+        `read_authorities`.
         """
-        return b"" if self.ca is None else authorities_in(self.ca)
+        return b"" if self.ca is None else read_authorities(self.ca)
 
     def context(self) -> ssl.SSLContext:
         """Returns the TLS context for connections to workers. Raises as `authorities`."""
-        return trusting(self.authorities())
+        return client_context(self.authorities())
 
 
 def security_of(settings: Settings) -> Security:

@@ -12,7 +12,7 @@ from tritonclient import grpc as triton
 from tritonclient.utils import InferenceServerException
 
 from service.core.key import Key, Limits, Scope, new_key
-from service.core.usage import KnownKey
+from service.core.usage import KeyUsage
 from service.workers.data_plane import orders
 from tests.integration.data_plane.test_router_grpc import tensor
 from tests.support import runners
@@ -35,7 +35,7 @@ def routed(tmp_path: Path) -> Iterator[Cluster]:
     with cluster(tmp_path) as made:
         sizes = {"echo": 16, "acme~echo": 8, "beta~private": 4}
         made.worker({name: runners.identity("UINT8", 1, size) for name, size in sizes.items()})
-        made.say(orders.keys(True, [KnownKey(key, NOW.date()) for key, _ in KEYS.values()]))
+        made.say(orders.keys(True, [KeyUsage(key, NOW.date()) for key, _ in KEYS.values()]))
         made.tell()
         yield made
 

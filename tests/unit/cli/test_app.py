@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from service.cli.app import app
 from service.cli.options import local_url, server_flag
-from service.core.model import name_of
+from service.core.model import model_name_of
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 MODEL, LABELS = EXAMPLES / "digits_int8.tflite", EXAMPLES / "labels.txt"
@@ -193,7 +193,7 @@ def test_a_folder_that_is_no_artifact_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_model_is_called_as_its_file_as_far_as_a_name_may(file: str, name: str) -> None:
-    assert name_of(Path(file)) == name
+    assert model_name_of(Path(file)) == name
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from service.cli.explain import show
 from service.cli.output import Output
 from service.core.digest import digest_of
-from service.core.explanation import explained
+from service.core.explanation import build_explanation
 
 LAYERS = [
     {"layer": "x_image", "operators": "pack", "kernel": "pack", "kind": "layout", "symbol": "e", "macs": 0},
@@ -46,7 +46,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 def shown(capsys: pytest.CaptureFixture[str], kernels: Any, profile: Any = PROFILE) -> list[str]:
     coverage = {"macs": 50_000, "integer_percent": 100.0, "kernels": kernels}
-    show(Output(as_json=False), digest_of(b""), explained(coverage, profile))
+    show(Output(as_json=False), digest_of(b""), build_explanation(coverage, profile))
     return capsys.readouterr().out.splitlines()
 
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from service.cli.app import app
 from service.compiler.importers.mxnet.package import unpack
 from service.compiler.importers.uploads import upload_of
-from service.core.model import name_of
+from service.core.model import model_name_of
 from tests.support.mxnet_models import FOLDER
 
 SYMBOL = FOLDER / "sg_residual-symbol.json"
@@ -30,7 +30,7 @@ def test_a_symbol_is_uploaded_with_its_parameters() -> None:
 
 
 def test_a_symbol_gives_its_model_the_name_without_the_suffix() -> None:
-    assert name_of(Path("resnet50_v1-symbol.json")) == "resnet50_v1"
+    assert model_name_of(Path("resnet50_v1-symbol.json")) == "resnet50_v1"
 
 
 def test_a_symbol_can_be_inspected() -> None:

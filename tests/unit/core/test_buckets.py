@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.core.buckets import check_shape, fitted, opened
+from service.core.buckets import check_shape, fit_inputs, merge_buckets
 from service.core.errors import InvalidTensor
 from service.core.signature import ModelSignature, TensorSpec
 
@@ -21,7 +21,7 @@ def bucket(length: int, *, pads: bool = True) -> ModelSignature:
 
 
 def model(*, pads: bool = True) -> ModelSignature:
-    return opened([bucket(size, pads=pads) for size in reversed(SIZES)])
+    return merge_buckets([bucket(size, pads=pads) for size in reversed(SIZES)])
 
 
 def request(length: int) -> list[np.ndarray[Any, Any]]:
@@ -37,7 +37,7 @@ def test_dimensions_that_differ_are_dynamic() -> None:
 
 @pytest.mark.parametrize(("length", "place"), [(1, 0), (3, 0), (4, 0), (5, 1), (8, 1)])
 def test_the_smallest_bucket_that_is_long_enough_answers(length: int, place: int) -> None:
-    found = fitted(model(), request(length))
+    found = fit_inputs(model(), request(length))
     assert (found.bucket, found.length) == (place, None if length in SIZES else length)
     ids, mask = found.inputs
     assert ids.shape == mask.shape == (1, SIZES[place])
@@ -46,7 +46,7 @@ def test_the_smallest_bucket_that_is_long_enough_answers(length: int, place: int
 
 
 def test_outputs_are_cut_to_the_request() -> None:
-    signature, found = model(), fitted(model(), request(3))
+    signature, found = model(), fit_inputs(model(), request(3))
     hidden, pooled = np.arange(8, dtype=np.float32).reshape(1, 4, 2), np.zeros((1, 2), np.float32)
     cut = found.cut(signature, [hidden, pooled])
     assert cut[0].tolist() == [[[0, 1], [2, 3], [4, 5]]]
@@ -59,15 +59,15 @@ def test_a_length_beyond_the_buckets_is_refused_with_their_list(length: int) -> 
     with pytest.raises(
         InvalidTensor, match=rf"'ids' has shape \[1, {length}\], but the model takes \[1, -1\]"
     ) as caught:
-        fitted(model(), request(length))
+        fit_inputs(model(), request(length))
     assert caught.value.hint == "it is built for [1, 4], [1, 8], and shorter ones are filled up"
 
 
 def test_a_model_that_is_not_filled_up_takes_its_own_sizes_only() -> None:
     signature = model(pads=False)
-    assert [fitted(signature, request(size)).bucket for size in SIZES] == [0, 1]
+    assert [fit_inputs(signature, request(size)).bucket for size in SIZES] == [0, 1]
     with pytest.raises(InvalidTensor) as caught:
-        fitted(signature, request(3))
+        fit_inputs(signature, request(3))
     assert caught.value.hint == "it is built for [1, 4], [1, 8]"
 
 
@@ -75,7 +75,7 @@ def test_inputs_of_different_lengths_do_not_go_together() -> None:
     for lengths in ((3, 4), (4, 8)):
         ids, mask = request(lengths[0])[0], request(lengths[1])[1]
         with pytest.raises(InvalidTensor, match="do not go together"):
-            fitted(model(), [ids, mask])
+            fit_inputs(model(), [ids, mask])
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (2, 4), (1, 4, 1), (1, -4), (1, 0), (1, 1 << 62)])
@@ -91,9 +91,9 @@ def test_a_shape_that_fits_is_that_of_the_input() -> None:
 def test_another_type_or_number_of_inputs_is_refused() -> None:
     ids, mask = request(4)
     with pytest.raises(InvalidTensor, match="takes INT32"):
-        fitted(model(), [ids, mask.astype(np.int64)])
+        fit_inputs(model(), [ids, mask.astype(np.int64)])
     with pytest.raises(InvalidTensor, match="takes 2 inputs"):
-        fitted(model(), [ids])
+        fit_inputs(model(), [ids])
 
 
 def test_sizes_that_vary_in_two_dimensions_are_taken_exactly() -> None:
@@ -102,17 +102,17 @@ def test_sizes_that_vary_in_two_dimensions_are_taken_exactly() -> None:
             (TensorSpec("x", "UINT8", (1, height, width, 3)),), (TensorSpec("y", "UINT8", (1, height, width)),)
         )
 
-    signature = opened([picture(4, 6), picture(8, 12)])
+    signature = merge_buckets([picture(4, 6), picture(8, 12)])
     assert signature.inputs[0].shape == (1, -1, -1, 3)
-    assert fitted(signature, [np.zeros((1, 8, 12, 3), np.uint8)]).bucket == 1
+    assert fit_inputs(signature, [np.zeros((1, 8, 12, 3), np.uint8)]).bucket == 1
     with pytest.raises(InvalidTensor):
-        fitted(signature, [np.zeros((1, 4, 12, 3), np.uint8)])
+        fit_inputs(signature, [np.zeros((1, 4, 12, 3), np.uint8)])
 
 
 def test_signatures_of_different_models_are_no_buckets() -> None:
     other = ModelSignature((TensorSpec("x", "UINT8", (1, 4)),), (TensorSpec("y", "UINT8", (1, 4)),))
     with pytest.raises(ValueError, match="not buckets of one model"):
-        opened([bucket(4), other])
+        merge_buckets([bucket(4), other])
 
 
 def test_whether_shorter_inputs_are_filled_up_is_part_of_the_signature() -> None:

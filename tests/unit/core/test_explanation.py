@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.core.errors import Unsupported
-from service.core.explanation import Call, explained
+from service.core.explanation import Call, build_explanation
 
 
 def layer(name: str, kernel: str, macs: int = 0, **facts: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def profile(*calls: tuple[str, float], peak: float | None = 1000.0) -> dict[str,
 def test_each_kernel_has_its_own_time_in_order() -> None:
     layers = [layer("a1", "conv", 10), layer("a2", "conv", 20), layer("b", "conv", 30)]
     taken = profile(("octet_conv_a", 1.0), ("octet_conv_a", 2.0), ("octet_conv_b", 3.0))
-    explanation = explained(coverage(layers), taken)
+    explanation = build_explanation(coverage(layers), taken)
     assert [(each.name, each.seconds, each.macs) for each in explanation.layers] == [
         ("a1", 1.0, 10),
         ("a2", 2.0, 20),
@@ -43,7 +43,7 @@ def test_each_kernel_has_its_own_time_in_order() -> None:
 def test_generated_code_belongs_to_the_operators_at_its_place() -> None:
     report = coverage([layer("a", "conv"), layer("b", "conv")], [plain("p", 1), plain("q", 1), plain("r", 2)])
     taken = profile(("octet_conv_a", 1.0), ("exp", 2.0), ("sum", 3.0), ("octet_conv_b", 4.0), ("divide", 5.0))
-    first, middle, second, last = explained(report, taken).layers
+    first, middle, second, last = build_explanation(report, taken).layers
     assert (first.name, second.name) == ("a", "b")
     assert middle.name == "p, q"
     assert middle.kernel is None
@@ -53,26 +53,28 @@ def test_generated_code_belongs_to_the_operators_at_its_place() -> None:
 
 
 def test_code_that_no_operator_is_known_for_is_a_layer_without_a_name() -> None:
-    *_, last = explained(coverage([layer("a", "conv")]), profile(("octet_conv_a", 1.0), ("reshape", 2.0))).layers
+    *_, last = build_explanation(
+        coverage([layer("a", "conv")]), profile(("octet_conv_a", 1.0), ("reshape", 2.0))
+    ).layers
     assert (last.name, last.kernel, last.seconds) == ("", None, 2.0)
 
 
 def test_a_kernel_that_is_not_called_takes_no_time_and_no_other_kernels_time() -> None:
     layers = [layer("dead", "conv"), layer("a", "conv")]
-    dead, alive = explained(coverage(layers), profile(("octet_conv_a", 2.0))).layers
+    dead, alive = build_explanation(coverage(layers), profile(("octet_conv_a", 2.0))).layers
     assert (dead.seconds, dead.calls) == (0, ())
     assert alive.seconds == 2.0
 
 
 def test_a_target_without_kernels_is_one_layer_of_all_the_products() -> None:
-    (only,) = explained(coverage([], macs=500), profile(("conv", 1.0), ("pool", 1.0), peak=None)).layers
+    (only,) = build_explanation(coverage([], macs=500), profile(("conv", 1.0), ("pool", 1.0), peak=None)).layers
     assert (only.macs, only.seconds, len(only.calls)) == (500, 2.0, 2)
 
 
 def test_rates_and_totals_agree_with_each_other() -> None:
     report = coverage([layer("a", "conv", 100), layer("b", "conv", 200), layer("c", "pool")], [plain("d", 3, 50)])
     taken = profile(("octet_conv_a", 1.0), ("octet_conv_b", 1.0), ("octet_pool_c", 1.0), ("dense", 1.0))
-    document = explained(report, taken).to_json()
+    document = build_explanation(report, taken).to_json()
     conv, pool, none = (document["families"][family] for family in ("conv", "pool", "none"))
     assert conv == {"layers": 2, "macs": 300, "seconds": 2.0, "macs_per_s": 150.0, "peak_percent": 15.0}
     assert pool == {"layers": 1, "macs": 0, "seconds": 1.0, "macs_per_s": None, "peak_percent": None}
@@ -87,9 +89,9 @@ def test_the_time_is_shared_out_by_kind_of_code() -> None:
     layers = [layer("a", "conv"), layer("b", "rows", kind="float"), layer("c", "pack", kind="layout")]
     report = coverage(layers, [plain("d", 3)])
     calls = [("octet_conv_a", 4.0), ("octet_rows_b", 3.0), ("octet_pack_c", 1.0), ("exp", 2.0)]
-    explanation = explained(report, profile(*calls))
+    explanation = build_explanation(report, profile(*calls))
     assert explanation.shares() == {"integer": 0.4, "float": 0.3, "layout": 0.1, "generated": 0.2}
-    assert explained(report).shares() == {}
+    assert build_explanation(report).shares() == {}
 
 
 def test_generated_code_is_told_by_operator_the_longest_first() -> None:
@@ -100,7 +102,7 @@ def test_generated_code_is_told_by_operator_the_longest_first() -> None:
         ("octet_plain_exp7", 2.0),
         ("octet_plain_exp_0123456789abcdef", 1.0),  # on a GPU
     ]
-    explanation = explained(coverage([layer("a", "conv")]), profile(*calls))
+    explanation = build_explanation(coverage([layer("a", "conv")]), profile(*calls))
     assert list(explanation.generated().items()) == [("exp", 0.4), ("add_sum", 0.2)]
 
 
@@ -110,14 +112,14 @@ def test_generated_code_is_told_by_operator_the_longest_first() -> None:
 )
 def test_much_generated_code_is_told_by_its_operators(generated_s: float, warning: str) -> None:
     calls = [("octet_conv_a", 9.0), ("octet_plain_exp", generated_s * 2 / 3), ("octet_plain_sum", generated_s / 3)]
-    explanation = explained(coverage([layer("a", "conv")]), profile(*calls))
+    explanation = build_explanation(coverage([layer("a", "conv")]), profile(*calls))
     assert explanation.warning == warning
 
 
 def test_totals_by_kind_of_code_add_up() -> None:
     layers = [layer("a", "conv", 300), layer("b", "rows", kind="float")]
     taken = profile(("octet_conv_a", 1.0), ("octet_rows_b", 2.0), ("exp", 3.0))
-    kinds = explained(coverage(layers, [plain("c", 2, 100)]), taken).to_json()["kinds"]
+    kinds = build_explanation(coverage(layers, [plain("c", 2, 100)]), taken).to_json()["kinds"]
     assert {kind: (total["layers"], total["macs"], total["seconds"]) for kind, total in kinds.items()} == {
         "integer": (1, 300, 1.0),
         "float": (1, 0, 2.0),
@@ -126,23 +128,25 @@ def test_totals_by_kind_of_code_add_up() -> None:
 
 
 def test_without_a_peak_there_are_rates_and_no_percentages() -> None:
-    document = explained(coverage([layer("a", "conv", 100)]), profile(("octet_conv_a", 1.0), peak=None)).to_json()
+    document = build_explanation(
+        coverage([layer("a", "conv", 100)]), profile(("octet_conv_a", 1.0), peak=None)
+    ).to_json()
     assert (document["macs_per_s"], document["peak_percent"]) == (100.0, None)
 
 
 def test_without_a_profile_nothing_is_measured() -> None:
-    document = explained(coverage([layer("a", "conv", 100)])).to_json()
+    document = build_explanation(coverage([layer("a", "conv", 100)])).to_json()
     assert document["profile"] is None
     assert (document["macs"], document["seconds"], document["macs_per_s"]) == (100, None, None)
 
 
 def test_facts_are_what_a_kernel_says_of_itself() -> None:
-    (only,) = explained(coverage([layer("a", "conv", 1, tile="1x14", excess=0)])).layers
+    (only,) = build_explanation(coverage([layer("a", "conv", 1, tile="1x14", excess=0)])).layers
     assert only.facts == {"tile": "1x14", "excess": 0}
 
 
 @pytest.mark.parametrize("report", [{"macs": 1}, {"kernels": {"layers": []}}])
 def test_a_report_of_an_older_version_is_refused(report: Any) -> None:
     with pytest.raises(Unsupported) as caught:
-        explained(report, profile())
+        build_explanation(report, profile())
     assert "compile" in str(caught.value.hint)

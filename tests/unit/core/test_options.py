@@ -6,13 +6,13 @@ from service.core.errors import InvalidInput
 from service.core.options import (
     MAX_BUCKETS,
     batch_of,
+    bucket_index_of,
     buckets_of,
     check_batches,
     parse_batches,
     parse_open_shapes,
     parse_shapes,
     parse_tune,
-    place_of,
     shapes_of,
     tune_s_of,
     with_batch,
@@ -109,14 +109,14 @@ def test_each_bucket_is_a_build_that_knows_the_others() -> None:
         {"ids": [1, 16], "mask": [1, 16], "x": [1, 4]},
         {"ids": [1, 32], "mask": [1, 32], "x": [1, 4]},
     ]
-    assert [place_of(options) for options in found] == [0, 1]
+    assert [bucket_index_of(options) for options in found] == [0, 1]
     assert buckets_of(found[0]) == buckets_of(found[1]) == [shapes_of(options) for options in found]
 
 
 def test_a_model_of_one_shape_has_no_buckets() -> None:
     (options,) = with_sizes([1], parse_open_shapes("x=1x[16]"))
     assert options == with_shapes({"x": [1, 16]})
-    assert (buckets_of(options), place_of(options)) == ([], 0)
+    assert (buckets_of(options), bucket_index_of(options)) == ([], 0)
     assert with_sizes([1, 8], {}) == [{}, with_batch(8)]
 
 

@@ -7,7 +7,7 @@ import os
 import signal
 
 from service.core.digest import Digest, digest_of
-from service.core.running import Running
+from service.core.running import RunningCalls
 
 FIRST, SECOND = digest_of(b"first"), digest_of(b"second")
 SLOTS, DIGEST_BYTES = 16_384, 71  # the constants of service/native/plane/control/loading.cc
@@ -16,7 +16,7 @@ SLOTS, DIGEST_BYTES = 16_384, 71  # the constants of service/native/plane/contro
 class DataPlane:
     """Writes to the inherited memory like a data plane."""
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: RunningCalls) -> None:
         self._memory = mmap.mmap(os.dup(running.descriptor), SLOTS * (1 + DIGEST_BYTES))
         self._used = 0
 
@@ -31,35 +31,35 @@ class DataPlane:
 
 
 def test_only_marked_artifacts_are_named_each_once() -> None:
-    running = Running()
+    running = RunningCalls()
     plane = DataPlane(running)
     one, other, clone = plane.place(FIRST), plane.place(SECOND), plane.place(FIRST)
-    assert running.marked() == []
+    assert running.marked_artifacts() == []
     plane.mark(one)
     plane.mark(clone)
-    assert running.marked() == [FIRST]
+    assert running.marked_artifacts() == [FIRST]
     plane.mark(other)
-    assert running.marked() == [FIRST, SECOND]
+    assert running.marked_artifacts() == [FIRST, SECOND]
     for each in (one, other, clone):
         plane.mark(each, False)
-    assert running.marked() == []
+    assert running.marked_artifacts() == []
 
 
 def test_a_mark_outlives_the_process_that_set_it() -> None:
-    running = Running()
+    running = RunningCalls()
     pid = os.fork()
     if pid == 0:
         plane = DataPlane(running)
         plane.mark(plane.place(FIRST))
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
-    assert running.marked() == [FIRST]
+    assert running.marked_artifacts() == [FIRST]
     running.clear()
-    assert running.marked() == []
+    assert running.marked_artifacts() == []
 
 
 def test_what_is_no_digest_is_nobodys() -> None:
-    running = Running()
+    running = RunningCalls()
     plane = DataPlane(running)
     plane.mark(plane.place(Digest("x" * DIGEST_BYTES)))
-    assert running.marked() == []
+    assert running.marked_artifacts() == []

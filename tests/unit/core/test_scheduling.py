@@ -11,15 +11,15 @@ import pytest
 
 PROGRAM = """
 import json, os, sys
-from service.core.scheduling import step_back
+from service.core.scheduling import lower_priority
 os.nice(int(sys.argv[1]))
-step_back(int(sys.argv[2]))
+lower_priority(int(sys.argv[2]))
 print(json.dumps([os.nice(0), os.sched_getscheduler(0)]))
 """
 
 
 def found(before: int, nice: int) -> tuple[int, int]:
-    """Returns niceness and scheduling policy after `step_back(nice)` in a process whose niceness was `before`."""
+    """Returns niceness and scheduling policy after `lower_priority(nice)` in a process whose niceness was `before`."""
     printed = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(before), str(nice)], capture_output=True, text=True, check=True
     )

@@ -12,7 +12,7 @@ from service import runtime
 from service.cache import OciLayout
 from service.compiler.lowering.call_plan import PLAIN_PREFIX
 from service.core.artifact import Report
-from service.core.explanation import explained
+from service.core.explanation import build_explanation
 from service.core.target import detect_host
 from service.runtime.profile import Profile, profile
 from tests.support.compiled import compile_sample
@@ -45,7 +45,7 @@ def test_every_call_takes_time(profiled: Profiled) -> None:
 
 
 def test_the_multiplications_of_the_layers_add_up_to_the_models(profiled: Profiled) -> None:
-    explanation = explained(profiled.coverage, profiled.profile.to_json())
+    explanation = build_explanation(profiled.coverage, profiled.profile.to_json())
     assert explanation.macs == profiled.coverage["macs"] > 0
     calls = [call for layer in explanation.layers for call in layer.calls]
     assert calls == list(profiled.profile.calls)
@@ -54,7 +54,7 @@ def test_the_multiplications_of_the_layers_add_up_to_the_models(profiled: Profil
 def test_percentages_are_rates_of_the_peak(profiled: Profiled) -> None:
     if profiled.coverage["kernels"]["peak"] is None:
         pytest.skip("no kernels here, and no peak")
-    document = explained(profiled.coverage, profiled.profile.to_json()).to_json()
+    document = build_explanation(profiled.coverage, profiled.profile.to_json()).to_json()
     peak = profiled.profile.peak_macs_per_s
     assert peak
     measured = [layer for layer in (*document["layers"], document) if layer["macs"]]

@@ -14,7 +14,7 @@ from mmap import mmap
 import pytest
 
 from service.core.digest import Digest, digest_of
-from service.core.running import Running
+from service.core.running import RunningCalls
 from service.workers.watching import CallWatch, StallClock, Thread, progress_s, thread_of, threads_of
 from tests.support.waiting import eventually
 
@@ -101,7 +101,7 @@ class TestThreads:
 class Plane:
     """A data plane that writes to the table."""
 
-    def __init__(self, running: Running) -> None:
+    def __init__(self, running: RunningCalls) -> None:
         self._memory, self._used = mmap(os.dup(running.descriptor), RECORDS_AT + SLOTS * RECORD.size), 0
 
     def call(self, artifact: Digest, number: int = 1, limit_s: float = 1.0, model: bytes = b"bad 1") -> int:
@@ -125,7 +125,7 @@ class Watched:
     """A table and its watcher. The watched thread does not exist, so all time counts."""
 
     def __init__(self) -> None:
-        running = Running()
+        running = RunningCalls()
         self.plane, self.watch = Plane(running), CallWatch(running)
 
     def look(self) -> str:
