@@ -1,4 +1,4 @@
-"""A residual added to what a layer gives."""
+"""Formulas that add a residual to the result of a layer."""
 
 from __future__ import annotations
 
@@ -13,19 +13,24 @@ from service.compiler.kernels.vector.lanes import Lanes
 
 
 class Addition(Protocol):
-    """A residual added to what a layer gives, with every rounding of the reference."""
+    """Adds a residual to the result of a layer, with the same rounding steps as the reference."""
 
     @property
     def parameters(self) -> tuple[int, ...]:
-        """int32 values that the code reads."""
+        """The int32 values that the code reads."""
 
     def apply(self, lanes: Lanes, value: Expr, residual: Expr, parameters: tuple[Expr, ...]) -> Expr:
-        """`value` less its zero point, clamped; `residual` as stored. Returns the sum less the output's zero point."""
+        """Returns the sum minus the output's zero point.
+
+        Args:
+            value: the result of the layer minus its zero point, clamped.
+            residual: the residual as stored.
+        """
 
 
 @dataclass(frozen=True)
 class SharedShiftSum:
-    """`SharedShiftAdd`: 21-bit multipliers over one shift."""
+    """`SharedShiftAdd`: 21-bit multipliers with a common shift."""
 
     multiplier: int
     residual_multiplier: int
@@ -45,7 +50,7 @@ class SharedShiftSum:
 class ScaledAddition:
     """`ScaledSum`: the first operand times its factor, then a fused multiply-add of the second, rounded to even.
 
-    Factors are float32; together they are small enough that no sum leaves an int32.
+    The factors are float32, and so small that the sum always fits int32.
     """
 
     factor: float
@@ -74,10 +79,10 @@ class ScaledAddition:
 class FixedPointSum:
     """`FixedPointAdd`: both operands in 2**-20 of twice the larger scale; multipliers are (significand, shift).
 
-    Operands less their zero points stay below 2**9, so shifted by 20 they and their sum are below 2**30.
+    Operands minus their zero points are below 2**9, so shifted by 20, they and their sum are below 2**30.
 
     Attributes:
-        subtracts: the residual instead (`FixedPointSub`).
+        subtracts: true to subtract the residual instead (`FixedPointSub`).
     """
 
     multiplier: tuple[int, int]
@@ -87,7 +92,7 @@ class FixedPointSum:
     subtracts: bool = False
 
     LEFT_SHIFT = 20
-    _HALF = (1 << 30, 0)  # of the operand with the larger scale: exact, a shift less
+    _HALF = (1 << 30, 0)  # the multiplier of the operand with the larger scale, which is exact: one shift less
 
     @property
     def parameters(self) -> tuple[int, ...]:

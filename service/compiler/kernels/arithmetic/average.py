@@ -1,4 +1,4 @@
-"""Averaging: from the sum of a window's stored bytes to the value to store.
+"""Averaging: computes the stored value from the sum of the stored bytes of a window.
 
 Each class here is one formula of `qnn/numerics/pooling.py`, on vectors of int32.
 """
@@ -26,16 +26,16 @@ from service.compiler.qnn.numerics.pooling import AveragePool, FixedPointMean, F
 from service.compiler.qnn.operation import Operation
 from service.core.arrays import Array
 
-_LARGEST_DIVIDEND = 1 << 22  # of `_quotient`
-_LARGEST = 1 << 30  # of a float that is rounded to int32, and of a sum
+_LARGEST_DIVIDEND = 1 << 22  # for `_quotient`
+_LARGEST = 1 << 30  # for a float that is rounded to int32, and for a sum
 
 
 class Average(Protocol):
     """The computation of an average from the sum of a window.
 
     Attributes:
-        parameters: int32, float32 or float64 values that the code reads.
-        dtype: of the sum.
+        parameters: the int32, float32 or float64 values that the code reads.
+        dtype: the type of the sum.
     """
 
     dtype: str
@@ -44,19 +44,20 @@ class Average(Protocol):
     def parameters(self) -> Array: ...
 
     def finish(self, lanes: Lanes, accumulator: Expr, count: Expr, parameters: Callable[[int], Expr]) -> Expr:
-        """The sum of `count` stored bytes in each lane -> the value to store, not yet clamped, int32.
+        """Returns the value to store, int32 and not yet clamped, for the sum of `count` stored bytes in each lane.
 
         Args:
-            parameters: a number -> that parameter in every lane.
+            parameters: a function from the index of a parameter to a vector with that parameter in every lane.
         """
 
 
 @dataclass(frozen=True)
 class FloatWindow:
-    """`mlas.WindowAverage`: real values are added up in float32, one after the other.
+    """`mlas.WindowAverage`: real values are added in float32, one after another.
 
     Attributes:
-        window: how many elements count where padding counts too; None where only what is inside does.
+        window: the number of elements of the window, if padding is counted too; None if only elements inside the image
+            are counted.
     """
 
     scale: float
@@ -90,7 +91,7 @@ class FloatWindow:
 
 @dataclass(frozen=True)
 class ScaledMean:
-    """`mlas.GlobalAverage`: the sum, less the zero points, times a float32 factor, rounded to even."""
+    """`mlas.GlobalAverage`: the sum minus the zero points, times a float32 factor, rounded to even."""
 
     factor: float
     zero_points: int
@@ -114,11 +115,11 @@ class ScaledMean:
 class IntegerMean:
     """`AveragePool`: the integer mean of the real values, halves away from zero.
 
-    Of stored bytes that is a quotient rounded down: halves go up where the real sum is positive, and down where it is
-    not, which is to say that one less is added before the division.
+    On stored bytes this is a quotient that is rounded down. Halves are rounded up if the real sum is positive. If it is
+    not, they are rounded down, for which the number that is added before the division is smaller by one.
 
     Attributes:
-        bias: what is stored for a real zero (`layout.BIAS`).
+        bias: the stored value of a real zero (`layout.BIAS`).
     """
 
     bias: int
@@ -139,10 +140,10 @@ class IntegerMean:
 
 
 def _quotient(lanes: Lanes, dividend: Expr, divisor: Expr) -> Expr:
-    """dividend / divisor, rounded down, for 0 <= dividend < `_LARGEST_DIVIDEND`, by a float32 multiplication.
+    """Returns dividend / divisor, rounded down, for 0 <= dividend < `_LARGEST_DIVIDEND`, with a float32 multiplication.
 
-    (dividend + 1/2) / divisor lies at least 1 / (2 * divisor) from every integer, and its float32 product with the
-    rounded reciprocal is off by less than 2**-23 (dividend + 1/2) / divisor, which is less than that.
+    (dividend + 1/2) / divisor differs by at least 1 / (2 * divisor) from every integer. The error of the float32
+    product with the rounded reciprocal is less than 2**-23 (dividend + 1/2) / divisor, which is less than that.
     """
     floating, size = f"float32x{lanes.isa.lanes}", lanes.isa.lanes
     reciprocal = tirx.const(1.0, "float32") / tirx.Cast("float32", divisor)
@@ -152,7 +153,7 @@ def _quotient(lanes: Lanes, dividend: Expr, divisor: Expr) -> Expr:
 
 @dataclass(frozen=True)
 class FixedMean:
-    """`FixedPointMean`: a 31-bit significand that holds 1 / count, and a shift to the right."""
+    """`FixedPointMean`: a 31-bit significand that includes 1 / count, and a shift to the right."""
 
     significand: int
     right: int
@@ -173,9 +174,10 @@ class FixedMean:
 
 @dataclass(frozen=True)
 class RoundedMean:
-    """`FloatMean`: one float32 factor and one float32 bias, rounded apart, then to even.
+    """`FloatMean`: a float32 factor and a float32 bias, with separate rounding; then rounded to even.
 
-    The sum is taken in float64 and rounded to float32, which is the float32 sum (Figueroa 1995: 53 >= 2 * 24 + 2 bits).
+    The sum is computed in float64 and rounded to float32, which equals the float32 sum (Figueroa 1995: 53 >= 2 * 24 + 2
+    bits).
     """
 
     factor: float
@@ -221,11 +223,12 @@ class EvenMean:
 
 @dataclass(frozen=True)
 class FusedMean:
-    """`AdaptiveAverage`, of whole blocks of channels: the sum less the zero points times a factor, plus the zero point,
-    rounded once to float32 and then to even.
+    """`AdaptiveAverage` on whole blocks of channels.
+
+    The sum minus the zero points, times a factor, plus the zero point, is rounded once to float32 and then to even.
 
     Attributes:
-        stored: what is stored for a real zero in the bytes that are added up.
+        stored: the stored value of a real zero in the bytes that are added.
     """
 
     factor: float
@@ -247,10 +250,10 @@ class FusedMean:
 
 
 def average_of(mode: Mode, operation: Operation) -> Average:
-    """The averaging of `mode`.
+    """Returns the averaging formula of `mode` for `qnn.avg_pool2d`.
 
     Raises:
-        Declined: no kernel computes its formula.
+        Declined: no kernel computes this formula.
     """
     formula = mode.formula(operation)
     rows, columns = operation.ints("pool_size", 2, 1)
@@ -272,7 +275,7 @@ def average_of(mode: Mode, operation: Operation) -> Average:
         scale, _ = formula.parameters(operation)
         return FusedMean(float(scale), in_type.zero_point, in_type.zero_point + BIAS[in_type.storage])
     if isinstance(formula, EvenAverage):
-        # A half is off by the error of 1 / count, which depends on the zero point too, odd or even.
+        # At a half, the error of 1 / count decides, which also depends on whether the zero point is odd or even.
         centres = formula.centres(operation, operation.tensor(0)[0][-1])
         if (centres != centres[0]).any():
             raise Declined("its last channels are rounded another way")
@@ -283,10 +286,10 @@ def average_of(mode: Mode, operation: Operation) -> Average:
 
 
 def mean_of(mode: Mode, operation: Operation) -> Average:
-    """The mean over an image in `mode`.
+    """Returns the formula of `mode` for the mean over an image.
 
     Raises:
-        Declined: no kernel computes its formula, or it is over other axes than rows and columns.
+        Declined: no kernel computes this formula, or the mean is over other axes than rows and columns.
     """
     shape, _ = operation.tensor(0)
     if len(shape) != 4 or [int(axis) for axis in operation.attr("axes")] != [1, 2]:

@@ -1,6 +1,6 @@
-"""Between real values, float32, and bytes as kernels store them, on vectors of any width.
+"""Conversions between float32 values and bytes as kernels store them, on vectors of any width.
 
-Quantizing is written as each mode's own `lower` has it, up to what becomes of values that are not numbers.
+Quantization is computed in the same steps as in each mode's `lower`, including the result for NaN.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ from service.compiler.qnn.operation import Operation
 from service.core.arrays import Array
 
 _FAR = float(1 << 30)  # beyond all bytes
-_ROUNDING = 1.5 * 2**23  # a small float32 added to it has only its integer left, halves to even, in its lowest bits
+_ROUNDING = 1.5 * 2**23  # adding it to a small float32 rounds that to an integer, halves to even, in the lowest bits
 _ROUNDING_BITS = int(np.float32(_ROUNDING).view(np.int32))
 
 
 @dataclass(frozen=True)
 class Quantization:
-    """float32 -> stored bytes.
+    """Converts float32 to stored bytes.
 
     Attributes:
-        factor: of the values.
-        least, largest: what is rounded lies between them.
-        zero_point, low, high: as stored.
-        first_zero_point: what is added before rounding, in one step with the product; None if all is added after it.
-        divides: by the factor, instead of multiplying.
-        away: whether halves are rounded away from zero, and not to even.
-        nan_is_low: whether what is not a number becomes the least value, and not the largest.
-        limit: from which on, and below whose negative, values become `overflow`, NaN too; None if they are clamped.
-        overflow: beyond `least` or `largest`.
+        factor: the factor of the values.
+        least, largest: values are clamped to this range before they are rounded.
+        zero_point, low, high: the zero point and the bounds of the result, as stored.
+        first_zero_point: the part of the zero point that is added before rounding, in one step with the product; None
+            if all of it is added after rounding.
+        divides: true to divide by the factor instead of multiplying.
+        away: true to round halves away from zero, false to round them to even.
+        nan_is_low: true if NaN becomes the lowest value, false if it becomes the highest.
+        limit: values of at least `limit` or below `-limit`, and NaN, become `overflow`; None if values are clamped.
+        overflow: a value beyond `least` or `largest`.
     """
 
     factor: float
@@ -66,7 +67,7 @@ class Quantization:
 
     @property
     def is_within(self) -> bool:
-        """Whether what is rounded, to even, lies between the limits of bytes already."""
+        """True if values that are rounded to even are already within the limits of bytes."""
         return max(-self.least, self.largest) < _FAR and not self.away
 
     def apply(self, numbers: Buffer, vector: Expr, lanes: int) -> Expr:
@@ -74,7 +75,7 @@ class Quantization:
             bits(_vector("float32", lanes), _number(numbers, place, lanes)) for place in range(4)
         )
         zero_point, low, high = (_number(numbers, 4 + place, lanes) for place in range(3))
-        # Compare and select: what is not a number becomes the bound that it is compared with first.
+        # With compare and select, NaN becomes the bound that it is compared with first.
         ratio = self._ratio(vector, factor, addend, lanes)
         if self.limit is not None:
             limit, overflow = (bits(_vector("float32", lanes), _number(numbers, place, lanes)) for place in (7, 8))
@@ -98,7 +99,7 @@ class Quantization:
 
 @dataclass(frozen=True)
 class Dequantization:
-    """Stored bytes -> float32: `Dequantize`."""
+    """Converts stored bytes to float32: `Dequantize`."""
 
     scale: float
     zero_point: int
@@ -115,7 +116,7 @@ class Dequantization:
 
 
 def quantization_of(mode: Mode, operation: Operation) -> Quantization:
-    """The kernel arithmetic of a `qnn.quantize` in `mode`.
+    """Returns the kernel arithmetic of a `qnn.quantize` in `mode`.
 
     Raises:
         Declined: no kernel computes its formula, or the type is not 8 bits with one scale.
@@ -143,7 +144,7 @@ def quantization_of(mode: Mode, operation: Operation) -> Quantization:
 
 
 def dequantization_of(mode: Mode, operation: Operation) -> Dequantization:
-    """The kernel arithmetic of a `qnn.dequantize` in `mode`; raises as `quantization_of`."""
+    """Returns the kernel arithmetic of a `qnn.dequantize` in `mode`. Raises the errors of `quantization_of`."""
     formula, kind = mode.formula(operation), operation.quantized("in_type")
     if not isinstance(formula, Dequantize):
         raise Declined(f"no kernel computes {formula.summary}")

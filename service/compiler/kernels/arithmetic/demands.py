@@ -1,4 +1,4 @@
-"""What operators on 8-bit images that keep rows and columns ask of a kernel."""
+"""Checks of elementwise operators on 8-bit images."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ ELEMENTWISE = tuple(f"qnn.{name}" for name in (*_OF_TWO, "concatenate", "requant
 
 
 def check_elementwise(mode: Mode, group: Group, produced: Sequence[bool]) -> None:
-    """
+    """Checks that a kernel can compute an elementwise group, and that this is worthwhile.
+
     Args:
-        produced: for each input, whether a kernel makes it.
+        produced: for each input, true if it is the output of a kernel.
 
     Raises:
-        Declined: no kernel computes it, or it would not be worth it.
+        Declined: no kernel computes the group, or it would not be faster.
     """
     core = group.core
     if not any(produced):
-        raise Declined("none of its operands comes from a kernel, so it would cost two reorders")
+        raise Declined("none of its operands is the output of a kernel, so it would cost two layout changes")
     bounds(group.out_type)
     match core.name:
         case "qnn.concatenate":

@@ -1,8 +1,8 @@
 """Epilogues: the steps from accumulators to stored values. They requantize, add a residual, clamp and pack.
 
-Each class here is one formula of `qnn/numerics`, on vectors. Numbers that differ from layer to layer are constants of
-the kernel and not of the code, so that layers of one shape share one function; only what changes the instructions (is
-there a left shift, can a product leave the int32 range) is in the code.
+Each class here is one formula of `qnn/numerics`, on vectors. Numbers that differ between layers are constants of the
+kernel and not part of the code, so that layers of one shape share one function. The code depends only on properties
+that change the instructions, such as a left shift, or a product that can overflow int32.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from service.core.arrays import Array
 
 @dataclass(frozen=True)
 class Bounds:
-    """A type as stored: its zero point and the values it may take."""
+    """The zero point and the bounds of a type, as stored."""
 
     zero_point: int
     low: int = 0
@@ -31,7 +31,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class WideEpilogue:
-    """Accumulators to values of more than 8 bits: they themselves, or 16 bits of them, or real values.
+    """Converts accumulators to values of more than 8 bits: int32, int16 or real values.
 
     Attributes:
         dtype: int32, int16 or float32.
@@ -48,12 +48,12 @@ class WideEpilogue:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """Accumulators to bytes.
+    """Converts accumulators to bytes.
 
     Attributes:
-        out: of what is stored.
-        addition: a residual that is added, if any.
-        middle: of the layer's own result, before the addition.
+        out: the bounds of the stored result.
+        addition: the addition of a residual, if any.
+        middle: the bounds of the layer's result before the addition.
     """
 
     dtype: ClassVar[str] = "uint8"
@@ -65,7 +65,7 @@ class Epilogue:
 
     @property
     def parameters(self) -> Array:
-        """The numbers that the code reads, int32."""
+        """The int32 numbers that the code reads."""
         numbers = [self.out.zero_point, self.out.low, self.out.high]
         if self.addition is not None and self.middle is not None:
             middle = self.middle
@@ -80,7 +80,7 @@ class Epilogue:
     def value(
         self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...], parameters: Buffer, residual: Expr | None
     ) -> Expr:
-        """Accumulators of one pixel -> its values less the output's zero point, not yet clamped."""
+        """Returns the values of one pixel minus the output's zero point, not yet clamped."""
         if residual is None:
             return self.requantization.apply(lanes, accumulator, channels)
         if self.addition is None:
@@ -93,18 +93,18 @@ class Epilogue:
         return self.addition.apply(lanes, clamped, residual, tuple(numbers))
 
     def pack(self, lanes: Lanes, pixels: tuple[Expr, Expr, Expr, Expr], parameters: Buffer) -> Expr:
-        """Values of four pixels -> their bytes, clamped."""
+        """Converts the values of four pixels to clamped bytes."""
         if self.requantization.centred:
             return self._clamped(lanes.isa.pack_centred(pixels), lanes.isa.bytes, parameters)
         zero_point = tirx.Cast("int16", load(parameters, 0, 1)) if self.out.zero_point else None
         return self._clamped(lanes.isa.pack(pixels, zero_point), lanes.isa.bytes, parameters)
 
     def narrow(self, lanes: Lanes, value: Expr, parameters: Buffer) -> Expr:
-        """Values of one pixel -> its bytes, clamped."""
+        """Converts the values of one pixel to clamped bytes."""
         zero_point, low, high = (splat(load(parameters, place, 1), lanes.isa.lanes) for place in range(3))
         if self.requantization.centred:
             zero_point = lanes.const(CENTRE)
-        # Between packing's 16-bit limits first, so that the sum cannot overflow.
+        # Values are first clamped to the 16-bit limits of packing, so that the sum cannot overflow.
         bounded = tirx.max(tirx.min(value, lanes.const((1 << 15) - 1)), lanes.const(-(1 << 15))) + zero_point
         return tirx.Cast(f"uint8x{lanes.isa.lanes}", tirx.max(tirx.min(bounded, high), low))
 

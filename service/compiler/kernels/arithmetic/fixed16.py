@@ -1,7 +1,7 @@
 """The logistic function and tanh of 16-bit fixed-point numbers, as `qnn.numerics.gemmlowp16` has them, on vectors.
 
-What saturates or is special in gemmlowp and cannot happen here, or changes no result, is left out: the tests compare
-all 65536 numbers.
+Saturation and special cases of gemmlowp that cannot occur here, or do not change results, are left out. The tests
+compare all 65536 numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Words:
         return f"int16x{self.lanes}"
 
     def logistic(self, x: Expr) -> Expr:
-        """1 / (1 + exp(-x)) in Q0.15 of Q3.12."""
+        """1 / (1 + exp(-x)) in Q0.15, for x in Q3.12."""
         x, one = self._keep(x), self._const(ONE_Q0)
         ratio = self._over_one_plus(self._exp_of_negative(x, 3))
         positive = self._keep(self._sum(ratio, ratio))
@@ -67,7 +67,7 @@ class Words:
         return result
 
     def _exp_of_rest(self, a: Expr) -> Expr:
-        """exp(a) in Q0.15 of -1/4 <= a < 0: a Taylor expansion around -1/8."""
+        """exp(a) in Q0.15 for -1/4 <= a < 0, by a Taylor expansion around -1/8."""
         term, third = (self._const(constant(value)) for value in (1895147668, 715827883))
         x = self._keep(a + self._const(1 << 12))
         x2 = self._product(x, x)
@@ -77,7 +77,7 @@ class Words:
         return self._keep(self._sum(term, self._product(term, self._keep(x + series))))
 
     def _over_one_plus(self, a: Expr) -> Expr:
-        """2 / (1 + a) in Q2.13, of a in Q0.15: Newton's iteration."""
+        """2 / (1 + a) in Q2.13 for a in Q0.15, by Newton's iteration."""
         half = self._keep((a >> self._const(1)) + self._const(1 << 14))
         slope, start = self._const(constant(-1010580540)), self._const(constant(1515870810))
         x = self._keep(start + self._product(half, slope))
@@ -102,8 +102,10 @@ class Words:
         return splat(tirx.const(value, "int16"), self.lanes)
 
     def _keep(self, value: Expr) -> Expr:
-        """`value`, in a register: what is only bound, TVM's simplifier writes out wherever it is used, and each of
-        these values is used twice by the next."""
+        """Stores `value` in a register.
+
+        TVM's simplifier would substitute a bound value at each use, and each of these values is used twice by the next.
+        """
         register = self.program.register("int16", self.lanes)
         register.value = value
         return register.value

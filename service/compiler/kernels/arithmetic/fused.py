@@ -1,19 +1,20 @@
-"""TFLite's fixed-point requantization by one fused multiplication and addition in float32, where that is proven equal.
+"""TFLite's fixed-point requantization as one fused multiply-add in float32, if both are proven to be equal.
 
-Accumulators of a channel become at most 256 results, and more never becomes less: the reference is a step function
-with at most 255 boundaries. So is rint(fma(float(x), scale, offset)). Two such functions that agree on both sides of
-each boundary agree everywhere, and float32 has only to be right there. It often is: a boundary lies between two
-integers, and for most channels there are a scale and an offset near the exact ones that keep it where it is.
+The reference maps the accumulators of a channel to at most 256 results, and is monotonic: it is a step function with at
+most 255 boundaries. So is rint(fma(float(x), scale, offset)). Two such functions that agree on both sides of each
+boundary agree everywhere, so float32 only has to be exact there. It often is: a boundary is between two integers, and
+for most channels there are a scale and an offset near the exact ones that do not move it.
 
-For a given scale each side of each boundary bounds the offset. With f the sum before it is rounded to float32, results
-of at least k are those where f > t, t being half way from k - 1/2 to the float32 next to it: below if k is even (then
-k - 1/2 itself becomes k), above if not. What is compared here is computed in float64, where t and float(x) * scale are
-exact; their difference is rounded, and rounding keeps order, so that a strict inequality that holds of it is true.
+For a given scale, each side of each boundary bounds the offset. Let f be the sum before it is rounded to float32. The
+result is at least k if f > t, where t is half way between k - 1/2 and the adjacent float32: the one below if k is even
+(then k - 1/2 itself becomes k), else the one above. The comparison is computed in float64, in which t and
+float(x) * scale are exact. Their difference is rounded, but rounding is monotonic, so a strict inequality of rounded
+values also holds for the exact values.
 
-Three things help. Results that are stored as they are count from the middle of the bytes, not from the zero point: that
-halves the largest f and so its error. Sums that are rounded twice are rounded away from zero, which takes an offset
-that has the sign of x; but that is needed only where results below the zero point are possible. And where a scale fails
-at a boundary or two, these accumulators are exceptions: their neighbour, which has the same result, is taken instead.
+Three techniques help to find a scale. Results that are stored directly count from the middle of the bytes instead of
+from the zero point, which halves the largest f and thus its error. Sums that are rounded twice are rounded away from
+zero, which needs an offset with the sign of x, but only if results below the zero point are possible. If a scale fails
+at one or two boundaries, these accumulators are exceptions: they are replaced by a neighbor with the same result.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from service.compiler.kernels.arithmetic.epilogue import Bounds
 from service.compiler.kernels.arithmetic.requantization import CENTRE, FusedScale
 from service.core.arrays import Array
 
-MOST_EXCEPTIONS = 2  # with three, fixed point is as quick
+MOST_EXCEPTIONS = 2  # with three, fixed-point arithmetic is as fast
 _ULPS = (0, -1, 1, -2, 2)
 _MOST_RIGHT = 52  # so that every sum here fits 64 bits
 _LARGEST_SCALE_WITH_EXCEPTIONS = 1 / 8  # so that each result has at least six accumulators
 _INT32 = 1 << 31
-_LARGEST = float(1 << 30)  # of a float that is rounded to int32
+_LARGEST = float(1 << 30)  # the limit of a float that is rounded to int32
 
 
 @dataclass(frozen=True)
@@ -45,16 +46,18 @@ class FixedPoint:
 
     @classmethod
     def rounded_once(cls, significands: Array, shifts: Array, largest: Array) -> FixedPoint:
-        """`OneRounding` of accumulators up to `largest`, of either sign: few multipliers make halves of them, and only
-        for these it matters where halves go."""
+        """Returns `OneRounding` for accumulators up to `largest`, of either sign.
+
+        Only a few multipliers map an accumulator to a half, and only for these does the rounding of halves matter.
+        """
         rights, factors = 31 - shifts.astype(np.int64), significands.astype(np.int64)
         halves = np.int64(1) << (rights - 1)
-        powers = factors & -factors  # of two, by which each can be divided
+        powers = factors & -factors  # the largest power of two that divides each factor
         return cls(factors, rights, halves, np.where(largest * powers >= halves, 1, 0))
 
     @classmethod
     def rounded_twice(cls, significands: Array, shifts: Array) -> FixedPoint:
-        """`TwoRoundings` of accumulators that a shift to the left does not take out of int32 (`Lanes.round_twice`)."""
+        """Returns `TwoRoundings` for accumulators that do not overflow int32 by a left shift (`Lanes.round_twice`)."""
         rights, second = 31 - shifts.astype(np.int64), shifts < 0
         halves = (np.int64(1) << (rights - 1)) + np.where(second, 1 << 30, 0)
         return cls(significands.astype(np.int64), rights, halves, np.where(second, _INT32, 0))
@@ -64,13 +67,13 @@ class FixedPoint:
         return np.asarray(self.significands * np.exp2(-self.rights.astype(np.float64)))
 
     def where_zero(self, largest: Array) -> FixedPoint:
-        """The same for accumulators up to `largest`, with moderate numbers where their results are all zero."""
+        """Returns the same function for accumulators up to `largest`, with moderate numbers if all results are zero."""
         zero = self.scales * largest < 1 / 4
         replaced = {"significands": 1, "rights": _MOST_RIGHT, "halves": 1 << (_MOST_RIGHT - 1), "aways": 0}
         return FixedPoint(**{name: np.where(zero, value, getattr(self, name)) for name, value in replaced.items()})
 
     def boundaries(self, results: Array) -> Array:
-        """`[channels, results]`: the smallest accumulator with at least each result."""
+        """Returns the smallest accumulator whose result is at least each of `results`: `[channels, results]`."""
         negative = results <= 0
         short = (results << self.rights[:, None]) - self.halves[:, None]
         short[:, negative] += self.aways[:, None]
@@ -80,13 +83,12 @@ class FixedPoint:
 
 
 def fused_scale(fixed: FixedPoint, smallest: Array, largest: Array, out: Bounds, *, stored: bool) -> FusedScale | None:
-    """A scale and offset that give the results of `fixed`, once they are clamped; None if none was found for some
-    channel.
+    """Finds scales and offsets with the same clamped results as `fixed`. None if a channel has none.
 
     Args:
-        smallest, largest: bounds of each channel's accumulators.
-        out: of the results.
-        stored: whether the results are what is stored: nothing is added to them.
+        smallest, largest: the bounds of each channel's accumulators.
+        out: the bounds of the results.
+        stored: true if the results are stored directly, without the addition of a residual.
     """
     fixed = fixed.where_zero(np.maximum(np.abs(smallest), np.abs(largest)))
     if (fixed.rights > _MOST_RIGHT).any() or (fixed.rights < 1).any():
@@ -112,8 +114,9 @@ def fused_scale(fixed: FixedPoint, smallest: Array, largest: Array, out: Bounds,
 
 
 def _start(fixed: FixedPoint, origin: int) -> Array:
-    """The number that, added to the accumulators, subtracts `origin` from the results, int64; 0 where the results are
-    all zero.
+    """Returns the int64 number that must be added to the accumulators to subtract `origin` from the results.
+
+    It is 0 for channels whose results are all zero.
     """
     start = np.zeros_like(fixed.significands)
     moderate = fixed.rights < _MOST_RIGHT
@@ -131,11 +134,11 @@ def _found(sides: _Sides, exact: Array, starts: Array, *, centred: bool) -> Fuse
 
 @dataclass(frozen=True)
 class _Sides:
-    """Both sides of each boundary, `[channels, results]`: the last accumulator below it, the first above.
+    """The two sides of each boundary, `[channels, results]`: the last accumulator below it and the first above it.
 
     Attributes:
-        below, above: what is known of f: it is less than the threshold, or more. Accumulators as float32, in float64;
-            an infinity where a side is beyond every accumulator of the channel.
+        below, above: accumulators for which f must be less than the threshold, or greater. They are float32 values in
+            float64; infinite if a side is beyond all accumulators of the channel.
         thresholds: `[results]`.
     """
 
@@ -159,12 +162,12 @@ class _Sides:
         return _Sides(self.below[channels], self.above[channels], self.thresholds, self.mirrored)
 
     def margins(self, scales: Array) -> tuple[Array, Array]:
-        """The upper and lower bounds of the offset, which has the sign of x if x is mirrored."""
+        """Returns the upper and lower bounds of the offset, which has the sign of x if the function is mirrored."""
         factors = scales.astype(np.float64)[:, None]
         return self.thresholds - factors * self.below, self.thresholds - factors * self.above
 
     def limits(self, scales: Array) -> tuple[Array, Array]:
-        """The lower and upper bounds of the offset."""
+        """Returns the lower and upper bounds of the offset."""
         below, above = self.margins(scales)
         if not self.mirrored:
             return above, below
@@ -180,14 +183,14 @@ def _as_float(accumulators: Array) -> Array:
 
 
 def _thresholds(results: Array) -> Array:
-    """Above which sums, before they are rounded to float32, become at least each result."""
+    """Returns the thresholds: sums above them, before rounding to float32, give at least each of `results`."""
     halves = (results - 0.5).astype(np.float32)
     towards = np.where(results % 2 == 0, -np.inf, np.inf).astype(np.float32)
     return (halves.astype(np.float64) + np.nextafter(halves, towards)) / 2
 
 
 def _search(sides: _Sides, exact: Array) -> tuple[Array, Array] | None:
-    """Scales and offsets, float32, with as few exceptions as possible; None if some channel would have too many."""
+    """Returns float32 scales and offsets with as few exceptions as possible; None if a channel has too many."""
     scales, offsets = exact.astype(np.float32), np.zeros(len(exact), np.float32)
     remaining = np.arange(len(exact))
     for exceptions in range(MOST_EXCEPTIONS + 1):
@@ -203,7 +206,7 @@ def _search(sides: _Sides, exact: Array) -> tuple[Array, Array] | None:
 
 
 def _offsets(least: Array, most: Array, exceptions: int, mirrored: bool) -> tuple[Array, Array]:
-    """Offsets that keep all limits but so many, float32, and where there are some."""
+    """Returns float32 offsets that satisfy all limits except `exceptions` of them, and which channels have one."""
     if exceptions:
         kept = min(exceptions, least.shape[1] - 1)
         least = -np.sort(np.partition(-least, kept, axis=1)[:, : kept + 1], axis=1)
@@ -224,10 +227,10 @@ def _offsets(least: Array, most: Array, exceptions: int, mirrored: bool) -> tupl
 
 
 def _exceptions(sides: _Sides, scales: Array, offsets: Array) -> tuple[tuple[Array, Array], ...] | None:
-    """Accumulators that are taken for others, and those: as many pairs as the channel with most of them has.
+    """Returns pairs of (accumulators, substitutes): as many pairs as the channel with the most exceptions has.
 
-    This is also the proof: every side of every boundary of every channel is on the right side of the threshold, or is
-    an exception whose substitute is. None if something is not proven.
+    This is also the proof. Every side of every boundary of every channel is on the correct side of the threshold, or
+    is an exception whose substitute is. Returns None if this does not hold.
     """
     below, above = sides.margins(scales)
     of_below, of_above = (_signed(offsets, side, sides.mirrored) for side in (sides.below, sides.above))
@@ -236,7 +239,7 @@ def _exceptions(sides: _Sides, scales: Array, offsets: Array) -> tuple[tuple[Arr
     most = int(counts.max())
     if most > MOST_EXCEPTIONS or (counts[scales >= _LARGEST_SCALE_WITH_EXCEPTIONS] > 0).any():
         return None
-    # Places that a channel does not need take zero for zero, or its first exception again.
+    # Channels with fewer exceptions repeat their first one, or substitute zero for zero.
     taken = np.zeros((2, most, len(scales)), np.int64)
     places = np.zeros(len(scales), np.int64)
     for mistaken, accumulators, step in zip(wrong, (sides.below, sides.above), (-1, 1), strict=True):
@@ -253,7 +256,7 @@ def _exceptions(sides: _Sides, scales: Array, offsets: Array) -> tuple[tuple[Arr
 
 
 def _right(sides: _Sides, channel: int, result: int, substitute: float, scales: Array, offsets: Array) -> bool:
-    """Whether `substitute` lies between the threshold of a boundary and the next one on its side."""
+    """Returns true if `substitute` is between the threshold of a boundary and the next one on its side."""
     scale, offset = float(scales[channel]), float(offsets[channel])
     value = _signed(np.array([offset]), np.array([[substitute]]), sides.mirrored)[0, 0]
     margins = sides.thresholds - scale * substitute

@@ -1,4 +1,4 @@
-"""Bilinear interpolation: the formulas that blend four neighbouring pixels, on vectors of int32.
+"""Bilinear interpolation: the formulas that blend four neighboring pixels, on vectors of int32.
 
 Each class here is one formula of `qnn/numerics/resize.py`.
 """
@@ -22,14 +22,14 @@ from service.core.arrays import Array
 
 
 class Blend(Protocol):
-    """The blend of four neighbours: top left, top right, bottom left, bottom right, as stored, int32."""
+    """Blends four neighboring pixels, as stored, int32: top left, top right, bottom left, bottom right."""
 
     def apply(self, lanes: Lanes, corners: Sequence[Expr], down: Expr, right: Expr) -> Expr:
-        """`down` and `right`: how far the output is from the first, in every lane. Returns the stored value, int32."""
+        """Returns the value to store, int32. `down` and `right` are vectors with the distances from the first pixel."""
 
 
 class Eleventh(Blend):
-    """`ElevenBits`. Stored bytes that are 128 higher give a result that is 128 higher: it is rounded down."""
+    """`ElevenBits`. Adding 128 to the stored bytes adds 128 to the result, because the result is rounded down."""
 
     def apply(self, lanes: Lanes, corners: Sequence[Expr], down: Expr, right: Expr) -> Expr:
         a, b, c, d = corners
@@ -39,7 +39,7 @@ class Eleventh(Blend):
 
 
 class Tenth(Blend):
-    """`TenBits`: halves away from zero, so the 128 of int8 is taken out before, and put back."""
+    """`TenBits`: halves are rounded away from zero, so the 128 of int8 is first subtracted, and added again later."""
 
     def apply(self, lanes: Lanes, corners: Sequence[Expr], down: Expr, right: Expr) -> Expr:
         a, b, c, d = (lanes.keep(corner - lanes.const(BIAS["int8"])) for corner in corners)
@@ -66,7 +66,7 @@ class Real(Blend):
 
 
 def blend_of(mode: Mode, operation: Operation) -> tuple[Bilinear, Blend]:
-    """The formula of a `qnn.resize_bilinear` in `mode`, and its blend on vectors.
+    """Returns the formula of a `qnn.resize_bilinear` in `mode`, and its implementation on vectors.
 
     Raises:
         Declined: no kernel computes it.
@@ -83,7 +83,10 @@ def blend_of(mode: Mode, operation: Operation) -> tuple[Bilinear, Blend]:
 
 
 def tables_of(formula: Bilinear, operation: Operation, source: Image) -> list[Array]:
-    """For rows, then columns: where both neighbours begin, bytes from the first; and the distance, or its bits."""
+    """Returns three tables for rows, then three for columns: the byte offsets of both neighbors, and the distance.
+
+    A real distance is returned as the bits of its float32 value.
+    """
     tables: list[Array] = []
     for places, step in zip(formula.axes(operation, source.shape), (source.row, source.pixel), strict=True):
         lower, upper, distance = places

@@ -1,7 +1,7 @@
-"""From a mode's formulas to the epilogues that compute them.
+"""Chooses the epilogue that computes a mode's formula.
 
-Only formulas that are named here have kernels; any other is declined, so that a mode may grow without a kernel
-quietly rounding in another mode's way.
+Only formulas that are named here have kernels. All others are declined, so that a formula that is added to a mode is
+never silently computed with the rounding of another mode.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.arrays import Array
 
 _ACCUMULATORS = STORAGE_RANGES["int32"]
-_WIDEST = 255  # largest magnitude of a byte less its zero point
+_WIDEST = 255  # the largest magnitude of a byte minus its zero point
 
 
 def bounds(quantized: QuantizedType) -> Bounds:
-    """`quantized` as kernels store it: unsigned bytes.
+    """Returns the zero point and bounds of `quantized` as kernels store it, as unsigned bytes.
 
     Raises:
-        Declined: it is not stored in 8 bits, or per axis.
+        Declined: the type does not have 8 bits, or has a scale for each channel.
     """
     if quantized.storage not in BIAS or not quantized.is_per_tensor:
         raise Declined(f"activations of type {quantized} are not 8 bits with one scale")
@@ -64,12 +64,12 @@ def bounds(quantized: QuantizedType) -> Bounds:
 
 
 def requantization(mode: Mode, operation: Operation, channels: int, *, stored: bool) -> Requantization:
-    """The requantization from a convolution's or dense layer's accumulators to `operation`'s output, in `mode`.
+    """Returns the requantization from the accumulators of a convolution or dense layer to `operation`'s output.
 
     Args:
-        operation: a `qnn.requantize` whose producer is the layer.
-        channels: of the output, filled up to whole blocks.
-        stored: whether its output is what is stored: nothing is added to it.
+        operation: a `qnn.requantize` of the result of the layer.
+        channels: the output channels, rounded up to whole blocks.
+        stored: true if its output is stored directly, without the addition of a residual.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it.
@@ -94,7 +94,7 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
             addends = formula.addends(operation, bias)
         if not (np.isfinite(scales).all() and np.isfinite(addends).all()):
             raise Declined("a scale exceeds float32")
-        # A product below the int32 range saturates by itself.
+        # The conversion to int32 already saturates products below its range.
         bounded = bool((largest.astype(np.float32) * scales + addends < float(1 << 31)).all())
         if bias is None:
             return FloatScale(_filled(scales, channels), bounded)
@@ -122,7 +122,7 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
 
 
 def words(mode: Mode, operation: Operation, channels: int) -> Words:
-    """The conversion of accumulators to 16-bit values; arguments as for `requantization`, of a `qnn.rescale`.
+    """Returns the conversion of accumulators to 16-bit values by a `qnn.rescale`. Arguments as for `requantization`.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it.
@@ -140,7 +140,7 @@ def words(mode: Mode, operation: Operation, channels: int) -> Words:
 
 
 def dequantization(mode: Mode, operation: Operation, channels: int) -> FloatValues:
-    """The conversion of accumulators to real values; arguments as for `requantization`, of a `qnn.dequantize`.
+    """Returns the conversion of accumulators to real values by a `qnn.dequantize`. Arguments as for `requantization`.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it.
@@ -164,11 +164,11 @@ def _fused_sum(formula: PostSum, operation: Operation, channels: int, largest: A
 
 
 def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Addition:
-    """The addition of a residual to a layer's result, or its subtraction, in `mode`.
+    """Returns the formula of `mode` that adds a residual to a layer's result, or subtracts it.
 
     Args:
         operation: a `qnn.add`; or a `qnn.sub` whose second operand is the residual.
-        residual_is_lhs: whether its first operand is the residual, and its second the layer's result.
+        residual_is_lhs: true if its first operand is the residual and its second the layer's result.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it.
@@ -189,7 +189,7 @@ def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Additio
     if isinstance(formula, SharedShiftAdd | SharedShiftSub):
         lhs, rhs, _, shift = formula.parameters(operation)
         factor, of_residual = (rhs, lhs) if residual_is_lhs else (lhs, rhs)
-        # The formula's bias takes out both zero points; kernels take the layer's out themselves.
+        # The bias of the formula subtracts both zero points, but kernels already subtract that of the layer.
         return SharedShiftSum(factor, of_residual, (1 << (shift - 1)) - of_residual * residual_zero_point, shift)
     if isinstance(formula, FloatAdd):
         value_type, residual_type, out_type = (
@@ -219,10 +219,10 @@ def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Additio
 
 
 def epilogue_of(mode: Mode, group: Group, channels: int) -> AnyEpilogue:
-    """What takes the accumulators of a convolution or dense layer to the group's output.
+    """Returns the epilogue that converts the accumulators of a convolution or dense layer to the group's output.
 
     Args:
-        channels: of the output, filled up to whole blocks.
+        channels: the output channels, rounded up to whole blocks.
 
     Raises:
         Declined: no kernel computes one of `mode`'s formulas for it.
@@ -260,7 +260,7 @@ def _biased_scale(
 def _integer_bias(
     formula: IntegerBias, operation: Operation, filters: int, channels: int, magnitudes: Array
 ) -> Requantization:
-    """As sums of float32, which are exact as long as they are integers of 24 bits."""
+    """Returns the requantization with float32 sums, which are exact because they are integers of at most 24 bits."""
     scales, addends = (_per_channel(values, filters) for values in formula.parameters(operation, _bias(operation)))
     if (magnitudes + np.abs(addends.astype(np.int64)) >= 1 << 24).any():
         raise Declined("a sum with its bias exceeds the integers of float32")
@@ -281,7 +281,7 @@ def _real_scale(formula: OneDnnRequantize, operation: Operation, filters: int, c
 
 
 def _bias(operation: Operation) -> Array | None:
-    """The real values that a requantization adds."""
+    """Returns the real values that a requantization adds."""
     if len(operation.call.args) == 1:
         return None
     value = value_of(operation.call.args[1])
@@ -291,11 +291,11 @@ def _bias(operation: Operation) -> Array | None:
 
 
 def _filters(operation: Operation) -> int:
-    """The number of channels that the accumulators have."""
+    """Returns the number of channels of the accumulators."""
     shape, dtype = operation.tensor(0)
     in_type = operation.quantized("in_type")
     if operation.producer is None or operation.producer.name not in ("qnn.conv2d", "qnn.dense"):
-        raise Declined("requantizes what is not the result of a convolution or dense layer")
+        raise Declined("its operand is not the result of a convolution or dense layer")
     if dtype != "int32" or any(in_type.zero_points) or in_type.axis not in (None, len(shape) - 1):
         raise Declined(f"accumulators of type {in_type} are not 32-bit sums with a scale for each channel")
     return shape[-1]
@@ -306,12 +306,12 @@ def _per_channel(values: Array, filters: int) -> Array:
 
 
 def _filled(values: Array, channels: int) -> Array:
-    """`values` up to whole blocks by repeating the last: a zero would bring a shift that no channel has."""
+    """Extends `values` to whole blocks by repeating the last one. A zero could need a shift that no channel has."""
     return np.pad(values, (0, channels - len(values)), mode="edge")
 
 
 def _accumulator_bounds(operation: Operation, filters: int) -> tuple[Array, Array]:
-    """Lower and upper bounds of each channel's accumulators, int64."""
+    """Returns the lower and upper bounds of each channel's accumulators, int64."""
     everything = np.full(filters, _ACCUMULATORS[0]), np.full(filters, _ACCUMULATORS[1])
     producer = operation.producer
     assert producer is not None
@@ -319,7 +319,7 @@ def _accumulator_bounds(operation: Operation, filters: int) -> tuple[Array, Arra
     if weight is None or any(value is None for value in bias):
         return everything
     in_type = producer.per_tensor("in_type")
-    # What is stored need not keep to the type's own bounds.
+    # Stored values may be outside of the type's declared bounds.
     low, high = (float(bound - in_type.zero_point) for bound in STORAGE_RANGES[in_type.storage])
     centered_weights = centered(weight, producer.quantized("weight_type")).reshape(filters, -1)
     positive, negative = (np.maximum(sign * centered_weights, 0).sum(axis=1) for sign in (1, -1))

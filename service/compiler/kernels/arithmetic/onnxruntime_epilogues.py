@@ -1,4 +1,4 @@
-"""ONNX Runtime's addition and multiplication, in float32 on vectors: `mlas.Add` and `mlas.Mul`."""
+"""ONNX Runtime's addition and multiplication in float32 on vectors: `mlas.Add` and `mlas.Mul`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class FusedSum:
     """`mlas.Add`: two fused multiply-adds of the operands as stored by the model, rounded to even.
 
     Attributes:
-        ratios: of the layer's value and of the residual to the output: s_in / s.
-        fixed: what holds the zero points.
-        zero_points: of the value and of the output, as the model stores them.
-        bias: what kernels add to a stored value (`layout.BIAS`).
-        residual_last: whether the residual is the first operand, which MLAS adds last.
+        ratios: the ratios s_in / s of the layer's value and of the residual.
+        fixed: the term with the zero points.
+        zero_points: the zero points of the value and of the output, as the model stores them.
+        bias: the number that kernels add to a stored value (`layout.BIAS`).
+        residual_last: true if the residual is the first operand, which MLAS adds last.
     """
 
     ratios: tuple[float, float]
@@ -53,10 +53,10 @@ class FusedSum:
 
 @dataclass(frozen=True)
 class ShiftedProduct(Requantization):
-    """`mlas.Mul`: scaled, moved by the zero point as a float, and rounded to even.
+    """`mlas.Mul`: the scaled product plus the zero point as a float, rounded to even.
 
     Attributes:
-        zero_point: of the output, as the model stores it.
+        zero_point: the zero point of the output, as the model stores it.
     """
 
     scale: float

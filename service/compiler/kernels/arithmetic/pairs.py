@@ -1,6 +1,7 @@
-"""Element-wise arithmetic of two 8-bit operands: sums, products, differences and PReLU.
+"""Elementwise arithmetic of two 8-bit operands: sums, products, differences and PReLU.
 
-It is the epilogues' wherever they have it, so an addition rounds here as it does when a convolution has swallowed it.
+It uses the arithmetic of the epilogues if possible, so an addition rounds in the same way alone and in a convolution's
+epilogue.
 """
 
 from __future__ import annotations
@@ -31,26 +32,26 @@ _LARGEST_PRODUCT = 255 * 255
 
 
 class Arithmetic(Protocol):
-    """Two operands as stored -> values less the output's zero point, not yet clamped."""
+    """Computes values minus the output's zero point, not yet clamped, from two operands as stored."""
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """Numbers that the code reads, each alone in its array."""
+        """The numbers that the code reads, each in its own array."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """More of them, int32."""
+        """Further int32 numbers that the code reads."""
 
     def apply(self, lanes: Lanes, operands: Sequence[Expr], arrays: Sequence[Expr], numbers: Sequence[Expr]) -> Expr:
-        """`arrays` and `numbers` are in every lane."""
+        """Returns the values. `arrays` and `numbers` are vectors with a number in every lane."""
 
 
 @dataclass(frozen=True)
 class Sum(Arithmetic):
-    """An epilogue's addition, the second operand its residual.
+    """An epilogue's addition, whose residual is the second operand.
 
     Attributes:
-        zero_point: of the first operand, which is subtracted here; 0 where the addition itself takes it out.
+        zero_point: the zero point of the first operand, to be subtracted here; 0 if the addition itself subtracts it.
     """
 
     addition: Addition
@@ -58,7 +59,7 @@ class Sum(Arithmetic):
 
     @staticmethod
     def of(addition: Addition, zero_point: int) -> Sum:
-        if isinstance(addition, SharedShiftSum):  # one subtraction less for each vector
+        if isinstance(addition, SharedShiftSum):  # saves one subtraction for each vector
             return Sum(replace(addition, bias=addition.bias - addition.multiplier * zero_point), 0)
         return Sum(addition, zero_point)
 
@@ -78,7 +79,7 @@ class Sum(Arithmetic):
 
 @dataclass(frozen=True)
 class Product(Arithmetic):
-    """A product requantized as accumulators are."""
+    """A product that is requantized like accumulators."""
 
     requantization: Requantization
     zero_points: tuple[int, int]
@@ -98,10 +99,10 @@ class Product(Arithmetic):
 
 @dataclass(frozen=True)
 class RealProduct(Arithmetic):
-    """`RealMul`: real values are multiplied, and their product by the reciprocal of the output's scale.
+    """`RealMul`: the product of real values, multiplied by the reciprocal of the output's scale.
 
     Attributes:
-        factors: both scales, and the reciprocal; float32.
+        factors: both scales and the reciprocal, float32.
     """
 
     factors: tuple[float, float, float]
@@ -191,7 +192,7 @@ class Square(Arithmetic):
 
 
 def arithmetic_of(mode: Mode, operation: Operation) -> Arithmetic:
-    """The arithmetic of an operator on two tensors.
+    """Returns the arithmetic of an operator on two tensors.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it.
@@ -222,13 +223,13 @@ def _real_product(operation: Operation, zero_points: tuple[int, int]) -> RealPro
 
 
 def _rounded_twice(multiplier: Multiplier) -> DoubleRounding:
-    """The rounding of values below 2**30."""
+    """Returns the rounding for values below 2**30."""
     significand, shift = multiplier
     return DoubleRounding(np.array([significand]), np.array([shift]), bounded=True)
 
 
 def _product_requantization(mode: Mode, operation: Operation) -> Requantization:
-    """The requantization from the product of two operands, less their zero points, to the output of a `qnn.mul`."""
+    """Returns the requantization of a `qnn.mul`, for the product of two operands minus their zero points."""
     formula, scale = mode.formula(operation), product_scale(operation)
     if isinstance(formula, FloatMul):
         largest = _LARGEST_PRODUCT * scale

@@ -1,4 +1,4 @@
-"""From accumulators to stored values: one class for each way of rounding."""
+"""Requantization of accumulators to stored values, with one class for each way of rounding."""
 
 from __future__ import annotations
 
@@ -13,37 +13,41 @@ from service.compiler.kernels.program import Buffer, Expr, bits, load
 from service.compiler.kernels.vector.lanes import Lanes
 from service.core.arrays import Array
 
-CENTRE = 128  # of bytes
-LARGEST = float(1 << 30)  # of a float that is rounded to int32
+CENTRE = 128  # the middle of the range of bytes
+LARGEST = float(1 << 30)  # the limit of a float that is rounded to int32
 
 
 class Requantization(Protocol):
-    """Accumulators -> values less the zero point, not yet clamped.
+    """Converts accumulators to values minus the zero point, not yet clamped.
 
     Attributes:
-        centred: whether values are less `CENTRE`, as they are stored, instead of the zero point.
+        centred: true if `CENTRE` is subtracted from the stored values instead of the zero point.
     """
 
     centred: ClassVar[bool] = False
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """One value for each channel, filled up to whole blocks."""
+        """The arrays that the code reads, with one value for each channel, extended to whole blocks."""
 
     def started(self, bias: Array) -> Array:
-        """The int32 initial values of accumulators with this bias, as `apply` expects them."""
+        """Returns the int32 initial values of accumulators with this bias, as `apply` expects them."""
         return bias.astype(np.int32)
 
     def channels(self, lanes: Lanes, buffers: Sequence[Buffer], offset: Expr) -> tuple[Expr, ...]:
-        """The arrays' values for the block of channels at `offset`."""
+        """Loads the values of the arrays for the block of channels at `offset`."""
         return tuple(
             lanes.keep(load(buffer, offset, lanes.isa.lanes), str(array.dtype))
             for buffer, array in zip(buffers, self.arrays, strict=True)
         )
 
     def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
-        """`channels`: the arrays' values for the block at hand; then the residual as stored, where there is one that no
-        addition of its own takes."""
+        """Converts a vector of accumulators.
+
+        Args:
+            channels: the values of the arrays for this block; then the stored residual, if the formula includes its
+                addition.
+        """
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class FloatScale(Requantization):
     """`FloatRequantize`: one float32 multiplication, rounded to even.
 
     Attributes:
-        bounded: whether the product surely fits an int32.
+        bounded: true if the product always fits int32.
     """
 
     scales: Array
@@ -73,8 +77,8 @@ class BiasedFloatScale(Requantization):
     """`BiasedFloatRequantize`: one fused multiply-add of float32, rounded to even.
 
     Attributes:
-        addends: in steps of the result.
-        bounded: whether the sum surely fits an int32.
+        addends: the bias, in units of the result's scale.
+        bounded: true if the sum always fits int32.
     """
 
     scales: Array
@@ -93,7 +97,7 @@ class BiasedFloatScale(Requantization):
 
 
 class Kept(Requantization):
-    """Values as they come."""
+    """Returns accumulators unchanged."""
 
     arrays: tuple[Array, ...] = ()
 
@@ -120,8 +124,8 @@ class FusedFloatSum(Requantization):
     """`PostSum`: a scaled residual added to the scaled accumulators by one fused multiply-add, then rounded to even.
 
     Attributes:
-        residual_scales: float32, the same in each channel.
-        bounded: whether the sum surely fits an int32.
+        residual_scales: float32, equal for all channels.
+        bounded: true if the sum always fits int32.
     """
 
     scales: Array
@@ -147,10 +151,10 @@ class FusedFloatSum(Requantization):
 
 @dataclass(frozen=True)
 class DoubleRounding(Requantization):
-    """`TwoRoundings`: a 31-bit significand and a shift; rounded after each.
+    """`TwoRoundings`: a 31-bit significand and a shift, with rounding after each of them.
 
     Attributes:
-        bounded: whether every accumulator surely lies within 2**30, so that one floor does for both roundings.
+        bounded: true if the magnitude of accumulators is always below 2**30, so that one floor replaces both roundings.
     """
 
     significands: Array
@@ -193,7 +197,7 @@ class Words(Requantization):
     """`Rescale` to 16 bits: rounded twice, and clamped; the result is int16.
 
     Attributes:
-        zero_point, low, high: of the result.
+        zero_point, low, high: the zero point and the bounds of the result.
     """
 
     rounding: DoubleRounding
@@ -208,14 +212,14 @@ class Words(Requantization):
     def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
         scaled = self.rounding.apply(lanes, accumulator, channels)
         zero_point, low, high = (lanes.const(value) for value in (self.zero_point, self.low, self.high))
-        # Between limits first, so that the sum cannot overflow.
+        # Values are clamped first, so that the sum cannot overflow.
         bounded = tirx.max(tirx.min(scaled, lanes.const(1 << 17)), lanes.const(-(1 << 17))) + zero_point
         return tirx.Cast(f"int16x{lanes.isa.lanes}", tirx.max(tirx.min(bounded, high), low))
 
 
 @dataclass(frozen=True)
 class SingleRounding(Requantization):
-    """`OneRounding`: a 31-bit significand, applied in 64 bits; no shift is to the left."""
+    """`OneRounding`: a 31-bit significand and a right shift, computed in 64 bits."""
 
     significands: Array
     shifts: Array
@@ -230,13 +234,13 @@ class SingleRounding(Requantization):
 
 @dataclass(frozen=True)
 class FusedScale(Requantization):
-    """`TwoRoundings` or `OneRounding` by one fused multiplication and addition in float32 (`fused.fused_scale`).
+    """`TwoRoundings` or `OneRounding` as one fused multiply-add in float32 (`fused.fused_scale`).
 
     Attributes:
         scales, offsets: float32.
-        starts: what accumulators start from besides the bias.
-        exceptions: accumulators, and those that are taken instead.
-        mirrored: whether offsets have the sign of the accumulator.
+        starts: the initial values of accumulators, in addition to the bias.
+        exceptions: pairs of (accumulators, the accumulators that replace them).
+        mirrored: true if offsets have the sign of the accumulator.
     """
 
     scales: Array
@@ -251,7 +255,7 @@ class FusedScale(Requantization):
         return (self.scales, self.offsets, *(array for pair in self.exceptions for array in pair))
 
     def filled(self, channels: int) -> FusedScale:
-        """For so many channels, the further ones like the last."""
+        """Returns this requantization extended to `channels`, by repeating the last channel."""
 
         def fill(values: Array) -> Array:
             return np.pad(values, (0, channels - len(values)), mode="edge")

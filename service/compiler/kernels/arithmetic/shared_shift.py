@@ -1,8 +1,8 @@
-"""TFLite's addition of two 8-bit tensors by one multiplication each and one shift, where that is proven to be the same.
+"""TFLite's addition of two 8-bit tensors with one multiplication each and one shift, if both are proven to be equal.
 
-`FixedPointAdd` rounds up to six times. But it has 256 * 256 pairs of operands only, and so it can be compared with
-floor((a * ma + b * mb + bias) / 2**shift) at all of them: for given multipliers each pair bounds the bias from below,
-from above or not at all (where the result is clamped), and any bias within the bounds of all pairs gives equal results.
+`FixedPointAdd` rounds up to six times. But there are only 256 * 256 pairs of operands, so it can be compared with
+floor((a * ma + b * mb + bias) / 2**shift) for all of them. For given multipliers, each pair bounds the bias from below
+and from above, except where the result is clamped. Any bias within the bounds of all pairs gives equal results.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from service.compiler.kernels.arithmetic.epilogue import Bounds
 from service.compiler.qnn.numerics import fixed_point
 from service.core.arrays import Array
 
-# Multipliers that are tried: so far from the nearest to the real ones, nearest first.
+# The multipliers to try, as differences from the nearest integers to the exact ones, nearest first.
 _FARTHEST = 8
 _MOVES = sorted(product(range(-_FARTHEST, _FARTHEST + 1), repeat=2), key=lambda move: max(map(abs, move)))
 _LEAST_SHIFT, _LARGEST_SHIFT = 16, 30
@@ -27,7 +27,7 @@ _LEAST_SHIFT, _LARGEST_SHIFT = 16, 30
 class _Demands:
     """The constraints on the bias, one for each pair: `value`, `residual` and `bound`, `[pairs]`.
 
-    The bias is at least (or at most) the bound less the products of the pair.
+    The bias must be at least (or at most) the bound minus the products of the pair.
     """
 
     value: Array
@@ -38,7 +38,7 @@ class _Demands:
         return np.asarray(self.bound - self.value * factors[0] - self.residual * factors[1])
 
     def near(self, biases: Array, extreme: int) -> _Demands:
-        """The constraints that may decide for any of `_MOVES`: a move changes a bias by at most 510 a step."""
+        """Returns the constraints that can be decisive for any of `_MOVES`. One step changes a bias by at most 510."""
         near = np.abs(biases - extreme) <= 2 * _FARTHEST * 510
         return _Demands(self.value[near], self.residual[near], self.bound[near])
 
@@ -46,12 +46,12 @@ class _Demands:
 def shared_shift_sum(
     multipliers: tuple[tuple[int, int], ...], zero_points: tuple[int, int], out: Bounds, left_shift: int
 ) -> SharedShiftSum | None:
-    """The sum that gives what `FixedPointAdd` gives, for all pairs of stored operands; None if none was found.
+    """Finds a sum with the results of `FixedPointAdd` for all pairs of stored operands; None if there is none.
 
     Args:
-        multipliers: of the layer's value, of the residual and of their sum: (significand, shift) each.
-        zero_points: of the value and the residual, as stored.
-        left_shift: of both operands.
+        multipliers: (significand, shift) of the layer's value, of the residual and of their sum.
+        zero_points: the zero points of the value and of the residual, as stored.
+        left_shift: the left shift of both operands.
     """
     operands = [np.arange(256) - zero_point for zero_point in zero_points]
     terms = [
@@ -64,12 +64,12 @@ def shared_shift_sum(
     above, below = (np.nonzero(free) for free in (wanted > low, wanted < high))
     if not above[0].size or not below[0].size:
         return None
-    # Residuals count as stored here, as they do in the kernels.
+    # Residuals are stored values here, as in the kernels.
     least = _Demands(operands[0][above[0]], above[1], wanted[above])
     most = _Demands(operands[0][below[0]], below[1], wanted[below] + 1)
     scale = _ratio(multipliers[2]) * 2.0**left_shift
     ratios = [_ratio(multiplier) * scale for multiplier in multipliers[:2]]
-    # So that the products' sum fits, even where a zero point is taken out of it later.
+    # The sum of the products must fit int32, even if a zero point is subtracted later.
     largest_shift = min(_LARGEST_SHIFT, 31 - int(np.ceil(np.log2(255 * sum(ratios) + 1))))
     for shift in range(largest_shift, _LEAST_SHIFT - 1, -1):
         found = _search(least, most, ratios, shift)
@@ -92,7 +92,7 @@ def _search(least: _Demands, most: _Demands, ratios: list[float], shift: int) ->
 
 
 def _fits(found: SharedShiftSum, least_value: int) -> bool:
-    """Whether nothing leaves int32 on the way, wherever the value's zero point is taken out: in it, or in the bias."""
+    """Returns true if no intermediate value overflows int32, wherever the value's zero point is subtracted."""
     values, residuals = np.array([least_value, least_value + 255]), np.array([0, 255])
     products = values[:, None] * found.multiplier + residuals * found.residual_multiplier
     stored_bias = found.bias + least_value * found.multiplier

@@ -1,4 +1,4 @@
-"""Tables of operators: what becomes of each byte, as stored, where one operand alone decides it."""
+"""Lookup tables of operators whose result depends on one 8-bit operand only. Bytes are as kernels store them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_identity(table: Array) -> bool:
 
 
 def table_of(mode: Mode, operation: Operation) -> Array:
-    """The look-up table of an operator on one 8-bit tensor, `[256] uint8`, from `mode`'s own oracle.
+    """Returns the lookup table of an operator on one 8-bit tensor, `[256] uint8`, computed by `mode`'s oracle.
 
     Raises:
         Declined: a type is not 8 bits with one scale.
@@ -39,10 +39,10 @@ def table_of(mode: Mode, operation: Operation) -> Array:
 
 
 def part_tables(mode: Mode, operation: Operation) -> list[Array]:
-    """The look-up table of each part of a `qnn.concatenate`, `[256] uint8`, from `mode`'s own oracle.
+    """Returns the lookup table of each part of a `qnn.concatenate`, `[256] uint8`, computed by `mode`'s oracle.
 
     Raises:
-        Declined: a type that is not 8 bits with one scale.
+        Declined: a type is not 8 bits with one scale.
     """
     in_types = [parse(str(text)) for text in operation.attr("in_types")]
     out_type, axis = operation.per_tensor("out_type"), operation.integer("axis")
@@ -52,17 +52,17 @@ def part_tables(mode: Mode, operation: Operation) -> list[Array]:
     if rank < 2:
         raise Declined("it joins vectors")
     shape = [1] * rank
-    shape[axis - 1] = ENTRIES  # any other axis than the one along which they are joined
+    shape[axis - 1] = ENTRIES  # any axis except the one along which the parts are joined
     parts = [(np.arange(ENTRIES) - BIAS[part.storage]).astype(part.storage).reshape(shape) for part in in_types]
     result = np.moveaxis(mode.formula(operation).evaluate(operation, *parts), axis, -1).reshape(ENTRIES, -1)
     return [(column.astype(np.int16) + BIAS[out_type.storage]).astype(np.uint8) for column in result.T]
 
 
 def channel_tables(mode: Mode, operation: Operation) -> list[Array]:
-    """`part_tables` of what joins channels.
+    """Returns `part_tables` of a concatenation of channels.
 
     Raises:
-        Declined: another axis than the last, or as `part_tables`.
+        Declined: the axis is not the last one; or as for `part_tables`.
     """
     rank = len(operation.static(operation.call.args[0].fields[0].ty, "operand 0")[0])
     if operation.integer("axis") != rank - 1:
@@ -71,21 +71,21 @@ def channel_tables(mode: Mode, operation: Operation) -> list[Array]:
 
 
 def first_channels(operation: Operation) -> list[int]:
-    """The first channel of each part of a `qnn.concatenate`, in the destination."""
+    """Returns the first channel of each part of a `qnn.concatenate` in the destination."""
     *before, _ = (part.ty.shape[-1] for part in operation.call.args[0].fields)
     return [0, *accumulate(int(channels) for channels in before)]
 
 
 def places(lanes: int, mode: Mode, operation: Operation) -> list[int | None]:
-    """For each part the destination's block that it begins, if it may be written there instead of being copied.
+    """Returns, for each part, its first block in the destination, if it can be written there directly; else None.
 
-    It then has to be written before its neighbours are copied: it may fill up its last block.
+    Such a part must be written before its neighbors are copied, because it may write filler into its last block.
 
     Args:
-        lanes: channels of a block.
+        lanes: the number of channels in a block.
 
     Raises:
-        Declined: as `channel_tables`.
+        Declined: as for `channel_tables`.
     """
     found: list[int | None] = []
     for values, channel in zip(channel_tables(mode, operation), first_channels(operation), strict=True):

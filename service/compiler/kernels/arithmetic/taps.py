@@ -1,4 +1,4 @@
-"""The layout of a kernel row's taps in vectors of four pixels, for the neighbouring outputs of a tile."""
+"""The layout of the kernel taps of one kernel row in vectors of four pixels, for the neighboring outputs of a tile."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from service.core.arrays import Array
 
 @dataclass(frozen=True)
 class Vector:
-    """Four neighbouring pixels of one row.
+    """Four neighboring pixels of one row.
 
     Attributes:
-        position: of the first, in pixels from where the window of the tile's first output begins.
-        uses: the outputs that it goes into: their column, and the pixel of the vector over which their first tap lies.
-            That is their *shift*; it is negative if the tap lies before the vector, which then holds later ones.
+        position: the first pixel, relative to the beginning of the window of the tile's first output.
+        uses: the outputs that depend on the vector, as (column, shift). The *shift* is the index in the vector of the
+            pixel of the output's first tap. It is negative if that pixel is before the vector.
     """
 
     position: int
@@ -26,20 +26,20 @@ class Vector:
 
 
 class Taps:
-    """The vectors that hold every tap of a row of `columns` outputs once, and the weights that they need.
+    """Vectors that contain the pixels of every tap of a row of `columns` outputs, and the weights for them.
 
     Attributes:
-        run: how many vectors lie one behind the other, which hold all taps of a few outputs.
-        vectors: from left to right.
-        shifts: the shifts that occur: what lies over a vector depends on nothing else.
+        run: the number of consecutive vectors that contain all taps of a few outputs.
+        vectors: the vectors from left to right.
+        shifts: the different shifts. The weights for a vector depend only on the shift.
     """
 
     def __init__(self, window: Window, columns: int) -> None:
         self._offsets = [tap * window.dilation[1] for tap in range(window.kernel[1])]
         stride, span = window.strides[1], self._offsets[-1] + 1
-        # Wider runs of pixels hold the windows of more outputs, but their outermost vectors hold few taps.
+        # Longer runs contain the windows of more outputs, but their first and last vectors contain few taps.
         runs = range(-(-span // PIXELS), -(-(span + (PIXELS - 1) * stride) // PIXELS) + 1)
-        # A transposition takes two instructions, a product one.
+        # A transposition needs two instructions, a product one.
         covers = {groups: self._cover(groups, span, stride, columns) for groups in runs}
         self.run, self.vectors = min(
             covers.items(), key=lambda cover: 2 * len(cover[1]) + sum(len(vector.uses) for vector in cover[1])
@@ -48,11 +48,11 @@ class Taps:
 
     @property
     def products(self) -> int:
-        """The number of times that a vector is multiplied."""
+        """The number of multiplications of vectors."""
         return sum(len(vector.uses) for vector in self.vectors)
 
     def arrange(self, weights: Array) -> Array:
-        """`[…, KW]` -> `[…, shifts, 4]`: the taps over each pixel of a vector, zero where there is none."""
+        """Converts weights `[…, KW]` to `[…, shifts, 4]`: the weight for each pixel of a vector, or zero."""
         arranged = np.zeros((*weights.shape[:-1], len(self.shifts), PIXELS), weights.dtype)
         for place, shift in enumerate(self.shifts):
             for pixel, tap in self._over(shift):
@@ -60,7 +60,7 @@ class Taps:
         return arranged
 
     def _cover(self, groups: int, span: int, stride: int, columns: int) -> list[Vector]:
-        """Runs of `groups` vectors, each for as many outputs as have their windows in it."""
+        """Returns vectors in runs of `groups`, each for as many outputs as have their whole windows in the run."""
         outputs = (groups * PIXELS - span) // stride + 1
         vectors = []
         for first in range(0, columns, outputs):
@@ -75,10 +75,10 @@ class Taps:
         return vectors
 
     def places(self, shift: int) -> list[int]:
-        """The pixels of a vector over which taps lie."""
+        """Returns the indices of the pixels of a vector that are multiplied by a tap."""
         return [pixel for pixel, _ in self._over(shift)]
 
     def _over(self, shift: int) -> list[tuple[int, int]]:
-        """(pixel, tap) for each tap that lies over a vector."""
+        """Returns (pixel, tap) for each tap whose pixel is in the vector."""
         places = [(shift + offset, tap) for tap, offset in enumerate(self._offsets)]
         return [(pixel, tap) for pixel, tap in places if 0 <= pixel < PIXELS]

@@ -1,4 +1,4 @@
-"""PyTorch's epilogues: accumulators to real values in float32, rounded as its engines do (`qnn/numerics/aten`)."""
+"""PyTorch's epilogues, which convert accumulators to float32 and round like its engines (`qnn/numerics/aten`)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class BiasedScale(Requantization):
     """`FbgemmRequantize`: a bias in float32, then one multiplication, rounded to even.
 
     Attributes:
-        factors: of the addends, where they are multiplied as they are added.
-        bounded: whether the product surely fits an int32.
+        factors: the factors of the addends, if these are multiplied while they are added.
+        bounded: true if the product always fits int32.
     """
 
     scales: Array
@@ -35,7 +35,7 @@ class BiasedScale(Requantization):
     def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
         scale, addend, *factor = channels
         real = tirx.Cast(f"float32x{lanes.isa.lanes}", accumulator)
-        # A sum that is multiplied afterwards cannot be contracted.
+        # LLVM cannot contract a sum with a later multiplication.
         real = lanes.fused(addend, factor[0], real) if factor else lanes.keep(real + addend, "float32")
         product = real * scale
         if not self.bounded:
@@ -45,13 +45,12 @@ class BiasedScale(Requantization):
 
 @dataclass(frozen=True)
 class DequantizedScale(Requantization):
-    """`OneDnnRequantize`: real values, and the zero point in float32 before the one rounding.
+    """`OneDnnRequantize`: real values, with the zero point added in float32 before a single rounding.
 
-    A sum with a product is taken as a fused multiply-add by a 1 that LLVM does not know, so that the product is rounded
-    first.
+    To round a product before a sum, the sum is a fused multiply-add with a factor of 1 that LLVM does not know.
 
     Attributes:
-        values: s_x, s_w, bias, 1 / s, zero point, and 1: one for each channel.
+        values: s_x, s_w, bias, 1 / s, zero point and 1, each for every channel.
     """
 
     values: tuple[Array, ...]
@@ -74,9 +73,9 @@ class FloatSum:
     """`FloatAdd`: two fused multiply-adds, their sum times the reciprocal of the output's scale, rounded to even.
 
     Attributes:
-        zero_point: of the layer's result.
-        residual_bias: what is stored for the residual's 0 (`layout.BIAS`).
-        terms: scale and offset of the layer's result, and of the residual.
+        zero_point: the zero point of the layer's result.
+        residual_bias: the stored value of the residual's 0 (`layout.BIAS`).
+        terms: the scale and offset of the layer's result, and those of the residual.
         factor: 1 / s.
     """
 
