@@ -1,4 +1,4 @@
-"""The accumulators of a tile of pixels by blocks of channels, in registers from the bias to the epilogue."""
+"""The accumulators of a tile of pixels by blocks of channels, which stay in registers from the bias to the epilogue."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from service.compiler.kernels.simd.convolution.wide import WideOutput
 from service.compiler.kernels.vector.isa import Pairs
 from service.compiler.kernels.vector.lanes import Lanes
 
-Operand = tuple[Expr, ...]  # what `Isa.dot` multiplies
+Operand = tuple[Expr, ...]  # an operand of `Isa.dot`
 
 
 @dataclass(frozen=True)
 class Tile:
-    """The part of an output held in registers: `rows` x `columns` pixels by `blocks` blocks of output channels."""
+    """The part of an output with accumulators in registers: `rows` x `columns` pixels by `blocks` output blocks."""
 
     rows: int
     columns: int
     blocks: int
 
     def steps(self, layer: Layer) -> list[int]:
-        """Bytes from the window of the first pixel to that of each, row by row."""
+        """Returns the bytes from the window of the first pixel to that of each pixel, row by row."""
         down, right = layer.steps
         return [row * down + column * right for row in range(self.rows) for column in range(self.columns)]
 
@@ -33,10 +33,12 @@ class Accumulators:
     """One accumulator for each pixel and block."""
 
     def __init__(self, lanes: Lanes, tile: Tile, bias: Buffer, block: Expr, pairs: Pairs | None = None) -> None:
-        """Starts the accumulators with the bias; `block` is the tile's first.
+        """Initializes the accumulators with the bias.
 
         Args:
-            pairs: what multiplies pairs of neighbouring pixels: two accumulators belong to both until `settle`.
+            block: the first block of the tile.
+            pairs: instructions that multiply pairs of neighboring pixels. Until `settle`, two accumulators then contain
+                sums of both pixels of a pair.
         """
         self._isa, self._tile, self._block, self._pairs = lanes.isa, tile, block, pairs
         self._pixels = [(row, column) for row in range(tile.rows) for column in range(tile.columns)]
@@ -50,12 +52,12 @@ class Accumulators:
 
     @property
     def _held(self) -> list[tuple[int, int]]:
-        """The pixels that have accumulators: an even number of a row, where they go by pairs."""
+        """Returns the pixels that have accumulators. With pairs, it is an even number in each row."""
         columns = self._tile.columns + (self._tile.columns % 2 if self._pairs else 0)
         return [(row, column) for row in range(self._tile.rows) for column in range(columns)]
 
     def add(self, operands: Iterable[Operand], weights: Sequence[Operand]) -> None:
-        """Adds to each the product of its pixel's operand (row by row) and its block's weights."""
+        """Adds to each accumulator the product of its pixel's operand (row by row) and its block's weights."""
         for pixel, activations in zip(self._pixels, operands, strict=True):
             for place, factors in enumerate(weights):
                 accumulator = self._registers[pixel, place]
@@ -72,7 +74,7 @@ class Accumulators:
                         totals.value = self._pairs.multiply(totals.value, operand, own)
 
     def settle(self, lanes: Lanes) -> None:
-        """From accumulators of pairs of pixels to those of single ones."""
+        """Converts the accumulators of pairs of pixels to those of single pixels."""
         if self._pairs is None:
             return
         for place in range(self._tile.blocks):
@@ -83,7 +85,7 @@ class Accumulators:
                     register.value = value
 
     def store(self, output: Output | WideOutput, image: Expr, row: Expr, column: Expr) -> None:
-        """Finishes them all; `row` and `column` are those of the tile's first pixel."""
+        """Applies the epilogue to all accumulators and stores them. `row` and `column` are the tile's first pixel."""
         for place in range(self._tile.blocks):
             values = [self._registers[pixel, place].value for pixel in self._pixels]
             block = self._block + place

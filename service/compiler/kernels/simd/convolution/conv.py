@@ -1,8 +1,8 @@
-"""Convolution and dense layers: a tile of pixels by blocks of channels stays in registers over the whole reduction.
+"""Convolutions and dense layers: a tile of pixels by blocks of channels stays in registers for the whole reduction.
 
-Each step of the reduction multiplies one group (`Isa.group` input channels, or as many neighbouring bytes of a packed
-row) of every pixel of the tile with the weights of every block of the tile. Tiles at an edge overlap their neighbours
-instead of having a body of their own. Weights lie in the order in which they are read.
+Each step of the reduction multiplies one group (`Isa.group` input channels, or as many neighboring bytes of a packed
+row) of every pixel of the tile by the weights of every block of the tile. Tiles at an edge overlap their neighbors, so
+no separate code is needed for them. Weights are stored in the order in which they are read.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from service.core.arrays import Array
 def conv(
     isa: Isa, layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, tile: Tile, *, parallel: bool
 ) -> Kernel:
-    """A convolution, its requantization, and a residual addition if the epilogue has one.
+    """Returns the kernel of a convolution, its requantization, and a residual addition if the epilogue has one.
 
     Args:
-        weights: `[O, KH, KW, C]` integers less their zero point.
-        bias: `[O]`, with what the source's zero point contributes taken out (`folded_bias`).
-        epilogue: its arrays are filled up to whole blocks.
-        parallel: whether tiles are shared between threads.
+        weights: `[O, KH, KW, C]` integers minus their zero point.
+        bias: `[O]`, with the contribution of the source's zero point subtracted (`folded_bias`).
+        epilogue: its arrays are extended to whole blocks.
+        parallel: true to divide tiles among threads.
     """
     return _Conv(isa, layer, weights, bias, epilogue, tile, parallel).kernel()
 
@@ -54,7 +54,7 @@ class _Conv:
             self.constants += [first, offsets, isa.pack_weights(rest).reshape(-1)]
 
     def _tiled(self, weights: Array, reduction: Reduction) -> Array:
-        """`[block tiles, blocks, lanes, steps, rows, columns, unrolled, group]`; the last tile overlaps."""
+        """Returns `[block tiles, blocks, lanes, steps, rows, columns, unrolled, group]`. The last tile overlaps."""
         lanes = self.isa.lanes
         arranged = reduction.arrange(weights)
         filled = np.zeros((self.blocks * lanes, *arranged.shape[1:]), arranged.dtype)
@@ -64,13 +64,13 @@ class _Conv:
         return np.stack([blocks[start : start + self.tile.blocks] for start in starts])
 
     def _packed(self, weights: Array) -> Array:
-        """In the order of reading: tile, step, row, column, unrolled group, block."""
+        """Returns the weights in the order of reading: tile, step, row, column, unrolled group, block."""
         tiled = self._tiled(weights, self.reduction)
         return self._words.pack_weights(tiled.transpose(0, 3, 4, 5, 6, 1, 2, 7)).reshape(-1)
 
     @property
     def _words(self) -> Isa | Pairs:
-        """What weights are packed and loaded for."""
+        """The instructions for which weights are packed and loaded."""
         return self.pairs or self.isa
 
     def kernel(self) -> Kernel:
@@ -134,7 +134,7 @@ class _Conv:
         return place * (self.reduction.unrolled * self._group_elements)
 
     def _add(self, accumulators: Accumulators, group: Expr, offset: Expr) -> None:
-        """One group of every pixel times its weights of every block."""
+        """Adds the products of one group of every pixel and its weights of every block."""
         if self.pairs is None:
             self._accumulate(accumulators, group, self.buffers[0], offset)
             return
@@ -148,7 +148,7 @@ class _Conv:
         accumulators.add_pairs([pairs.operands(program, self.source, line, plane, columns) for line in lines], weights)
 
     def _accumulate(self, accumulators: Accumulators, group: Expr, buffer: Buffer, offset: Expr) -> None:
-        """One group of every pixel times its weights of every block."""
+        """Adds the products of one group of every pixel and its weights of every block, from `buffer`."""
         isa, program = self.isa, self.program
         weights = [
             isa.weights(program, buffer, offset + place * isa.weight_elements) for place in range(self.tile.blocks)

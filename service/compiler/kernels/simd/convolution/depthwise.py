@@ -1,10 +1,10 @@
-"""Depthwise convolution: each channel has a filter of its own, so that a lane holds a channel and a group its pixels.
+"""Depthwise convolution: each channel has its own filter, so a lane contains one channel and a group its pixels.
 
-One load takes four pixels of a block of channels. Transposed, each lane holds the four pixels of its channel, and one
-`dot` multiplies them with the taps that lie over them. A kernel row that is narrower than four taps fits such a vector
-in several places, so one vector serves several outputs: (w0, w1, w2, 0) gives the first, (0, w0, w1, w2) the next.
-Vectors are shared between kernel rows too. A tile runs down a few rows of the output; a row leaves the registers as
-soon as its last kernel row is done, so few are held at a time.
+One load reads four pixels of a block of channels. After a transposition, each lane contains the four pixels of its
+channel, and one `dot` multiplies them by their kernel taps. A kernel row of fewer than four taps fits such a vector at
+several positions, so one vector is used for several outputs: (w0, w1, w2, 0) for the first, (0, w0, w1, w2) for the
+next. Vectors are also shared between kernel rows. A tile is a few rows of the output. The accumulators of a row are
+stored as soon as its last kernel row is done, so few rows are in registers at a time.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.kernels.vector.lanes import Lanes
 from service.core.arrays import Array
 
-_MOST_PRODUCTS = 512  # of an unrolled tile; beyond, kernel rows are a loop
+_MOST_PRODUCTS = 512  # in an unrolled tile; with more, the code loops over kernel rows
 _MOST_ROWS, _MOST_COLUMNS = 8, 8
 
-Weights = dict[int, tuple[Expr, ...]]  # of one kernel row: for each shift, what `Isa.dot` takes
-Start = Callable[[Expr], list[Register]]  # from a row's first window to its accumulators
-Rows = Iterator[tuple[int, list[Register]]]  # rows of a tile, as they are complete
+Weights = dict[int, tuple[Expr, ...]]  # of one kernel row: shift -> operand of `Isa.dot`
+Start = Callable[[Expr], list[Register]]  # the first window of a row -> its accumulators
+Rows = Iterator[tuple[int, list[Register]]]  # the rows of a tile in the order in which they are completed
 
 
 def depthwise(
     isa: Isa, layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, tile: Tile, *, parallel: bool
 ) -> Kernel:
-    """A depthwise convolution with one filter for each channel, its requantization, and a residual addition if any.
+    """Returns the kernel of a depthwise convolution, its requantization, and a residual addition if there is one.
 
     Args:
-        weights: `[C, KH, KW]` integers less their zero point.
-        bias: `[C]`, with what the source's zero point contributes taken out (`folded_bias`), filled up to whole blocks.
-        epilogue: its arrays are filled up to whole blocks.
-        tile: of one block, e.g. from `ranked`.
-        parallel: whether bands of rows are shared between threads.
+        weights: `[C, KH, KW]` integers minus their zero point.
+        bias: `[C]`, with the contribution of the source's zero point subtracted (`folded_bias`), extended to whole
+            blocks.
+        epilogue: its arrays are extended to whole blocks.
+        tile: a tile with one block, for example from `ranked`.
+        parallel: true to divide bands of rows among threads.
 
     Raises:
         Declined: the source is packed.
@@ -54,10 +55,8 @@ def depthwise(
 
 
 def ranked(isa: Isa, layer: Layer) -> list[Tile]:
-    """The tiles that may be chosen, the one with the least estimated work first.
-
-    Counted are vector instructions (`DepthwiseRates`).
-    """
+    """Returns the candidate tiles, beginning with the one with the least work, in vector instructions
+    (`DepthwiseRates`)."""
     height, width = layer.destination.height, layer.destination.width
     columns = range(min(PIXELS, width), min(_MOST_COLUMNS, width) + 1)
     rows = range(1, min(_MOST_ROWS, height) + 1)
@@ -84,7 +83,7 @@ def _work(isa: Isa, layer: Layer, tile: Tile) -> float:
 
 
 def _lines(layer: Layer, tile: Tile) -> dict[int, list[tuple[int, int]]]:
-    """The rows of the source under a tile, in order: which rows of the tile each goes into, by which kernel row."""
+    """Returns each source row under a tile, in order -> the (tile row, kernel row) pairs that it contributes to."""
     (kernel_h, _), (stride, _), (dilation, _) = layer.window.kernel, layer.window.strides, layer.window.dilation
     lines: dict[int, list[tuple[int, int]]] = {}
     for row in range(tile.rows):
@@ -111,7 +110,7 @@ class _Depthwise:
             self.constants += self._rests()
 
     def _arranged(self, weights: Array) -> Array:
-        """`[C, KH, KW]` -> `[blocks, KH, shifts, lanes, 4]`, filled up with zeros."""
+        """Converts `[C, KH, KW]` to `[blocks, KH, shifts, lanes, 4]`, extended with zeros."""
         blocks, lanes = self.layer.destination.blocks, self.isa.lanes
         filled = np.zeros((blocks * lanes, *weights.shape[1:]), weights.dtype)
         filled[: len(weights)] = weights
@@ -121,11 +120,11 @@ class _Depthwise:
         return self.isa.pack_weights(weights).reshape(-1)
 
     def _rests(self) -> list[Array]:
-        """The part of the weights beyond the range of `dot`, as further kernel rows, which few blocks have.
+        """Returns the part of the weights beyond the range of `dot`, as additional kernel rows, which few blocks have.
 
         Returns:
-            int32 `[blocks + 1]`, where each block's rows begin; int32, how many bytes below a window's first row they
-            lie; their weights.
+            int32 `[blocks + 1]`, the index of the first additional row of each block; int32, their byte offsets from
+            the first row of a window; and their weights.
         """
         parts = [self._arranged(part) for part in self.excess.parts]
         first, offsets, weights = [0], [], []
@@ -163,7 +162,7 @@ class _Depthwise:
         return Kernel("depthwise", program.function(), tuple(self.constants), self.output.size_bytes, facts)
 
     def _band(self, image: Expr, block: Expr, row: Expr) -> None:
-        """Rows of the output as wide as the image, of one block."""
+        """Computes some rows of the output over the whole width of the image, for one block."""
         program, isa, width = self.program, self.isa, self.layer.destination.width
         bias = self.lanes.keep(load(self.buffers[1], block * isa.lanes, isa.lanes))
         program.align_stack(bias, "int32", isa.lanes)
@@ -184,7 +183,7 @@ class _Depthwise:
                 self.output.store_tile(values, len(values), channels, image, block, row + place, column)
 
     def _window(self, image: Expr, block: Expr, row: Expr, column: Expr) -> Expr:
-        """The first byte under the kernel for the tile's first pixel."""
+        """Returns the offset of the first byte of the window of the tile's first pixel."""
         source, window = self.layer.source, self.layer.window
         (stride_h, stride_w), (top, left) = window.strides, window.padding
         start = source.origin - top * source.row - left * source.pixel
@@ -192,7 +191,7 @@ class _Depthwise:
         return plane + row * (stride_h * source.row) + column * (stride_w * source.pixel) + start
 
     def _unrolled(self, window: Expr, start: Start, weights: list[Weights]) -> Rows:
-        """Each row of the source is read once, for every row of the tile."""
+        """Computes a tile without loops. Each row of the source is read once for all rows of the tile."""
         accumulators: dict[int, list[Register]] = {}
         for line, uses in self.lines.items():
             for row, kernel_row in uses:
@@ -205,7 +204,7 @@ class _Depthwise:
                     yield row, accumulators.pop(row)
 
     def _looped(self, window: Expr, start: Start, first: Expr) -> Rows:
-        """A row of the tile after the other, kernel row by kernel row; `first` is that of the block."""
+        """Computes one row of the tile after another, with a loop over kernel rows. `first` is the block's first."""
         for row in range(self.tile.rows):
             line = window + row * self._down
             accumulators = start(line)
@@ -216,16 +215,16 @@ class _Depthwise:
 
     @property
     def _down(self) -> int:
-        """Bytes from a pixel's window to that of the pixel below."""
+        """The bytes from a pixel's window to that of the pixel below."""
         return self.layer.window.strides[0] * self.layer.source.row
 
     @property
     def _below(self) -> int:
-        """Bytes from one row of a window to the next."""
+        """The bytes from one row of a window to the next."""
         return self.layer.window.dilation[0] * self.layer.source.row
 
     def _start(self, window: Expr, block: Expr, bias: Expr) -> list[Register]:
-        """The accumulators of one row of the tile, holding the bias, and the products that `dot` cannot hold."""
+        """Initializes the accumulators of one row of the tile with the bias and the products of additional rows."""
         program = self.program
         accumulators = [program.register("int32", self.isa.lanes) for _ in range(self.tile.columns)]
         for accumulator in accumulators:
@@ -247,10 +246,10 @@ class _Depthwise:
         }
 
     def _accumulate(self, line: Expr, uses: list[tuple[list[Register], Weights]]) -> None:
-        """The products of one row of the source, from the byte under the tile's first tap.
+        """Adds the products of one row of the source, beginning at the byte `line` under the tile's first tap.
 
         Args:
-            uses: accumulators of a row of the tile, and the weights of its kernel row.
+            uses: pairs of (accumulators of a row of the tile, weights of its kernel row).
         """
         program, isa, line = self.program, self.isa, self.program.bind(line)
         for vector in self.taps.vectors:

@@ -1,12 +1,12 @@
 """Grouped convolution: each filter reads the channels of its own group.
 
-As in `conv`, a tile of pixels by blocks of output channels stays in registers over the whole reduction. What is summed
-over is a list of *reads*, one list for each tile of blocks: input blocks that none of a tile's filters read cost
-nothing. There are two kinds. A *shared* read gives the same `Isa.group` neighbouring channels to every lane; where
-groups are narrower than a block, the weights are block-diagonal: zero for the channels of other groups. With an *own*
-read each lane takes up to as many channels of its own group out of one block, by one shuffle of bytes: with groups of
-four channels (ResNeXt 32x4d) a fourth of the products, and as many shuffles. A depth multiplier is groups of one
-channel each.
+As in `conv`, a tile of pixels by blocks of output channels stays in registers for the whole reduction. The reduction is
+a list of *reads* for each tile of blocks, so input blocks that none of the tile's filters read cost nothing. There are
+two types of reads. A *shared* read loads the same `Isa.group` neighboring channels into every lane. If groups have
+fewer channels than a block, the weights are block-diagonal: zero for the channels of other groups. With an *own* read,
+each lane gets up to as many channels of its own group from one block, by one shuffle of bytes. With groups of four
+channels (ResNeXt 32x4d), this needs a fourth of the products and as many shuffles. With a depth multiplier, each group
+has one channel.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.vector.lanes import Lanes
 from service.core.arrays import Array
 
-_NOTHING = -1  # instead of a channel
+_NOTHING = -1  # no channel
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Grouping:
     """The channels that each filter reads.
 
     Attributes:
-        channels: input channels of a group.
-        filters: output channels of a group.
-        total: filters of all groups.
+        channels: the number of input channels of a group.
+        filters: the number of output channels of a group.
+        total: the number of filters of all groups.
     """
 
     channels: int
@@ -48,11 +48,11 @@ class Grouping:
 
     @staticmethod
     def of(weights: Array, groups: int) -> Grouping:
-        """The grouping of weights `[O, KH, KW, C / groups]`."""
+        """Returns the grouping of weights `[O, KH, KW, C / groups]`."""
         return Grouping(weights.shape[-1], len(weights) // groups, len(weights))
 
     def span(self, filters: Array) -> tuple[Array, Array]:
-        """The first channel that each filter reads, and the one behind the last; the same one beyond all filters."""
+        """Returns the first channel that each filter reads, and the one after its last. Equal beyond all filters."""
         first = np.minimum(filters, self.total - 1) // self.filters * self.channels
         return first, np.where(filters < self.total, first + self.channels, first)
 
@@ -62,8 +62,8 @@ class Reads:
     """The reads of a tile of blocks.
 
     Attributes:
-        starts: `[reads, 2]`, the source's block and the channel in it from which each takes its bytes.
-        channels: `[reads, filters, group]`, which channel of the source meets each filter; `_NOTHING` for none.
+        starts: `[reads, 2]`, the source block and the channel in it from which each read takes its bytes.
+        channels: `[reads, filters, group]`, the source channels that each filter multiplies; `_NOTHING` for none.
     """
 
     starts: Array
@@ -71,7 +71,7 @@ class Reads:
 
     @staticmethod
     def shared(isa: Isa, grouping: Grouping, filters: Array) -> Reads:
-        """The same neighbouring channels for all filters."""
+        """Returns reads of the same neighboring channels for all filters."""
         low, high = (bound[:, None] for bound in grouping.span(filters))
         first = np.arange(low.min() // isa.group, -(-high.max() // isa.group)) * isa.group
         channels = (first[:, None] + np.arange(isa.group))[:, None, :]
@@ -80,7 +80,7 @@ class Reads:
 
     @staticmethod
     def own(isa: Isa, grouping: Grouping, filters: Array) -> Reads:
-        """For each filter the next channels that it reads in a block of the source."""
+        """Returns reads in which each filter gets the next channels of its own group in a block of the source."""
         low, high = grouping.span(filters)
         starts, channels, lanes, size = [], [], isa.lanes, isa.group
         for block in range(low.min() // lanes, -(-high.max() // lanes)):
@@ -92,7 +92,7 @@ class Reads:
         return Reads(np.array(starts), np.array(channels))
 
     def weights(self, grouping: Grouping, filters: Array, weights: Array) -> Array:
-        """`[O, KH, KW, C / groups]` -> `[reads, KH, KW, filters, group]`, with zeros where nothing is read."""
+        """Converts `[O, KH, KW, C / groups]` to `[reads, KH, KW, filters, group]`, with zeros for `_NOTHING`."""
         low, _ = grouping.span(filters)
         within = np.clip(self.channels - low[:, None], 0, grouping.channels - 1)
         rows = np.minimum(filters, grouping.total - 1)[:, None]
@@ -103,14 +103,14 @@ class Reads:
 
 @dataclass(frozen=True)
 class Scheme:
-    """The scheme of a grouped convolution: what is held in registers, and the kind of reads."""
+    """The scheme of a grouped convolution: the tile in registers, and the type of reads."""
 
     tile: Tile
     own: bool
 
     @property
     def numbers(self) -> Numbers:
-        """As plain data."""
+        """The scheme as plain data."""
         return *astuple(self.tile), int(self.own)
 
     @staticmethod
@@ -119,18 +119,18 @@ class Scheme:
         return Scheme(Tile(*tile), bool(own))
 
     def starts(self, layer: Layer) -> list[int]:
-        """The first block of each tile of blocks; the last overlaps."""
+        """Returns the first block of each tile of blocks. The last tile overlaps."""
         blocks = layer.destination.blocks
         return [min(start, blocks - self.tile.blocks) for start in range(0, blocks, self.tile.blocks)]
 
     def reads(self, isa: Isa, grouping: Grouping, start: int) -> tuple[Array, Reads]:
-        """The filters of the tile of blocks from `start` on, and their reads."""
+        """Returns the filters of the tile of blocks that begins at `start`, and their reads."""
         filters = np.arange(start * isa.lanes, (start + self.tile.blocks) * isa.lanes)
         return filters, (Reads.own if self.own else Reads.shared)(isa, grouping, filters)
 
 
 def ranked(isa: Isa, layer: Layer, grouping: Grouping, epilogue_cycles: float) -> tuple[list[Scheme], float]:
-    """The schemes that may be chosen, the one with the least estimated cycles first; and those."""
+    """Returns the candidate schemes, the one with the fewest estimated cycles first, and its cycles."""
     estimate = _estimate(isa, layer, grouping, epilogue_cycles)
     schemes = [Scheme(tile, own) for tile in candidates(isa, layer) for own in (False, True)]
     fitting = [scheme for scheme in schemes if not scheme.own or _fits(isa, scheme.tile)]
@@ -139,7 +139,7 @@ def ranked(isa: Isa, layer: Layer, grouping: Grouping, epilogue_cycles: float) -
 
 
 def _fits(isa: Isa, tile: Tile) -> bool:
-    """Whether own reads fit the registers: each block would have shuffles of its own, so there is one block."""
+    """Returns true if own reads fit the registers. The tile then has one block, as each block needs its own shuffles."""
     return tile.blocks == 1 and tile.rows * tile.columns + 2 * isa.weight_vectors + 1 <= isa.registers
 
 
@@ -170,14 +170,15 @@ def grouped(
     *,
     parallel: bool,
 ) -> Kernel:
-    """A grouped convolution, its requantization, and a residual addition if the epilogue has one.
+    """Returns the kernel of a grouped convolution, its requantization, and a residual addition if there is one.
 
     Args:
-        weights: `[O, KH, KW, C / groups]` integers less their zero point.
-        bias: `[O]`, with what the source's zero point contributes taken out (`folded_bias`), filled up to whole blocks.
-        epilogue: its arrays are filled up to whole blocks.
-        scheme: e.g. from `ranked`.
-        parallel: whether tiles are shared between threads.
+        weights: `[O, KH, KW, C / groups]` integers minus their zero point.
+        bias: `[O]`, with the contribution of the source's zero point subtracted (`folded_bias`), extended to whole
+            blocks.
+        epilogue: its arrays are extended to whole blocks.
+        scheme: for example from `ranked`.
+        parallel: true to divide tiles among threads.
 
     Raises:
         Declined: the source is packed.
@@ -207,15 +208,15 @@ class _Grouped:
         self.constants = [array for array in self.constants if array.size]
 
     def _listed(self, weights: Array) -> tuple[Array, Array, Array, Array]:
-        """Every product of the layer, in the order of computation.
+        """Returns tables of every product of the layer, in the order of computation.
 
-        What `dot` cannot hold of a weight is a further read, so there is no other loop for it.
+        The part of a weight that is beyond the range of `dot` is an additional read, so no other loop is needed.
 
         Returns:
-            first: int32 `[tiles of blocks + 1]`, where each one's reads begin.
-            offsets: int32 `[reads]`, bytes from the first one of a window.
+            first: int32 `[tiles of blocks + 1]`, the index of each tile's first read.
+            offsets: int32 `[reads]`, the byte offsets from the first byte of a window.
             weights: flat, as `Isa.weights` loads them.
-            places: int8 `[reads * 4 * lanes]`, which channel of its block each byte is; empty for shared reads.
+            places: int8 `[reads * 4 * lanes]`, the channel of its block for each byte; empty for shared reads.
         """
         isa, excess = self.isa, Excess(weights, self.isa)
         first, offsets, listed, places = [0], [], [], []
@@ -224,7 +225,7 @@ class _Grouped:
             at = self._offsets(reads)
             for part in (excess.weights, *excess.parts):
                 arranged = reads.weights(self.grouping, filters, part)
-                # Only what is left of large weights is sought out by value: layers of one shape share their program.
+                # Only these additional reads depend on values, so that layers of one shape share their program.
                 kept = np.ones(at.shape, bool) if part is excess.weights else arranged.any(axis=(3, 4))
                 offsets.append(at[kept])
                 listed.append(arranged[kept].reshape(-1, self.tile.blocks, isa.lanes, isa.group))
@@ -238,7 +239,7 @@ class _Grouped:
         )
 
     def _offsets(self, reads: Reads) -> Array:
-        """`[reads, KH, KW]`, bytes from a window's first."""
+        """Returns the byte offsets of reads from the first byte of a window, `[reads, KH, KW]`."""
         source, (kernel_h, kernel_w) = self.layer.source, self.layer.window.kernel
         dilation_h, dilation_w = self.layer.window.dilation
         down, right = np.arange(kernel_h) * dilation_h * source.row, np.arange(kernel_w) * dilation_w * source.pixel
@@ -289,7 +290,7 @@ class _Grouped:
         accumulators.store(self.output, image, row, column)
 
     def _accumulate(self, accumulators: Accumulators, at: Expr, read: Expr) -> None:
-        """One read of every pixel times its weights of every block."""
+        """Adds the products of one read of every pixel and its weights of every block."""
         isa, program, blocks = self.isa, self.program, range(self.tile.blocks)
         steps = self.tile.steps(self.layer)
         first = read * (len(blocks) * isa.weight_elements)

@@ -1,11 +1,11 @@
-"""Convolution and dense layers of 16-bit activations and 8-bit weights, accumulated in 64 bits, on contiguous tensors.
+"""Convolutions and dense layers of 16-bit activations and 8-bit weights, with 64-bit sums, on contiguous tensors.
 
-`Isa.dot_int16` multiplies pairs of 16-bit values and adds the two products to an accumulator. So a pair of neighbours
-of a kernel row is broadcast, and a lane is an output channel, as in `conv`. Tensors are `[N, H, W, C]` as they come: a
-kernel row is one run of values already, and nothing has to be reordered.
+`Isa.dot_int16` multiplies pairs of 16-bit values and adds the two products to an accumulator. So a pair of neighboring
+values of a kernel row is broadcast, and a lane is an output channel, as in `conv`. Tensors are contiguous
+`[N, H, W, C]`, in which a kernel row is already one run of values, so no layout change is needed.
 
-Accumulators of 32 bits are added to 64 before they overflow, as often as the layer's weights make it necessary: at the
-end, after each kernel row, or after 257 pairs and a single value, 515 products, of which each is 2**15 * 127 at most.
+Accumulators of 32 bits are added to 64-bit accumulators before they overflow, as often as the layer's weights require:
+at the end, after each kernel row, or after 257 pairs and a single value (515 products of at most 2**15 * 127 each).
 """
 
 from __future__ import annotations
@@ -25,20 +25,25 @@ from service.core.arrays import Array
 
 Shape = tuple[int, int, int, int]
 
-_LARGEST = 1 << 15  # magnitude of an activation
-_SECTION = 257  # pairs
+_LARGEST = 1 << 15  # the largest magnitude of an activation
+_SECTION = 257  # the largest number of pairs before 32-bit accumulators could overflow
 _MOST_COLUMNS, _MOST_BLOCKS = 28, 8
 
 
 class Rescaling(Protocol):
-    """Accumulators, with their bias, -> values not yet clamped."""
+    """Converts accumulators, including the bias, to values that are not yet clamped."""
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """A value for each output channel."""
+        """The arrays that the code reads, with a value for each output channel."""
 
     def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
-        """`accumulator`: int64, half a vector; `channels`: the arrays' values for its channels. Returns int32."""
+        """Returns int32 values.
+
+        Args:
+            accumulator: int64, half a vector.
+            channels: the values of the arrays for its channels.
+        """
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Reduced:
 
 @dataclass(frozen=True)
 class Narrow:
-    """`ReducedMultiplier` of accumulators that fit 32 bits, a vector at once."""
+    """`ReducedMultiplier` for accumulators that fit 32 bits, on whole vectors."""
 
     wide: Reduced
 
@@ -68,7 +73,7 @@ class Narrow:
         return self.wide.multipliers.astype(np.int32), self.wide.counts.astype(np.int32)
 
     def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
-        """`accumulator`: int32. What does not fit 32 bits is cut off, as the reference does."""
+        """Converts an int32 accumulator. Results beyond 32 bits are truncated, as in the reference."""
         return lanes.scale_once(lanes.keep(accumulator), *channels, away=False)
 
 
@@ -98,7 +103,7 @@ class Double:
 
 @dataclass(frozen=True)
 class Words:
-    """A layer's geometry: `source` has its padding, and a layer without a window is one row of pixels."""
+    """The geometry of a layer. `source` includes the padding, and a layer without a window is one row of pixels."""
 
     source: Shape
     destination: Shape
@@ -106,13 +111,13 @@ class Words:
 
     @property
     def positions(self) -> tuple[int, int]:
-        """Kernel rows and columns that are looped over: the taps of a row are one run if they lie side by side."""
+        """The kernel rows and columns of the loops. If the taps of a row are contiguous, they are a single run."""
         rows, columns = self.window.kernel
         return (rows, 1) if self.window.dilation[1] == 1 else (rows, columns)
 
     @property
     def run(self) -> int:
-        """Values at a position."""
+        """The number of values at a position."""
         rows, columns = self.window.kernel
         return rows * columns * self.source[3] // (self.positions[0] * self.positions[1])
 
@@ -128,20 +133,20 @@ def layer(
     *,
     parallel: bool,
 ) -> Kernel:
-    """A layer and its requantization, from `[N * H * W * C] int16` to the same, without slack behind either.
+    """Returns the kernel of a layer and its requantization, on `[N * H * W * C] int16` tensors without slack.
 
     Args:
         weights: `[O, KH, KW, C]`, 8 bits.
         bias: `[O] int64`.
-        bounds: of the output's storage.
-        tile: pixels of a row and blocks of channels that are held in registers.
-        parallel: whether tiles are shared between threads.
+        bounds: the bounds of the output's storage type.
+        tile: the number of pixels of a row and of blocks of channels whose accumulators are in registers.
+        parallel: true to divide tiles among threads.
     """
     return _Layer(isa, words, weights, bias, rescaling, bounds, tile, parallel).kernel()
 
 
 def choose(isa: Isa, words: Words) -> tuple[int, int]:
-    """The tile with the least estimated cycles."""
+    """Returns the tile with the fewest estimated cycles."""
     _, _, width, channels = words.destination
     candidates = [
         (columns, blocks)
@@ -153,7 +158,7 @@ def choose(isa: Isa, words: Words) -> tuple[int, int]:
 
 
 def cycles(isa: Isa, words: Words, tile: tuple[int, int]) -> float:
-    """Estimated cycles of the whole layer on one core, as `tiles.cycles` estimates them."""
+    """Estimates the cycles of the whole layer on one core, like `tiles.cycles`."""
     (n, height, width, channels), (columns, blocks), rate = words.destination, tile, isa.rates
     vectors, (rows, taps) = -(-channels // isa.lanes), words.positions
     tiles = n * height * -(-width // columns) * -(-vectors // blocks)
@@ -179,7 +184,7 @@ class _Layer:
         self.isa, self.words, self.rescaling, self.parallel = isa, words, rescaling, parallel
         self.columns, self.blocks = tile
         self.channels = words.destination[3]
-        # The first channel of each block: the last one overlaps, unless there is but one.
+        # The first channel of each block. The last block overlaps the previous one, if there are several.
         last = max(self.channels - isa.lanes, 0)
         self.starts = [min(start, last) for start in range(0, self.channels, isa.lanes)]
         self.block_tiles = -(-len(self.starts) // self.blocks)
@@ -195,17 +200,17 @@ class _Layer:
         ]
 
     def _places(self) -> Array:
-        """`[block tiles, blocks]`: which block each is; the last tile overlaps."""
+        """Returns the number of each block, `[block tiles, blocks]`. The last tile overlaps."""
         firsts = [min(tile * self.blocks, len(self.starts) - self.blocks) for tile in range(self.block_tiles)]
         return np.array(firsts)[:, None] + np.arange(self.blocks)
 
     def _by_block(self, values: Array) -> Array:
-        """`[O]` -> `[blocks * lanes]`."""
+        """Converts `[O]` to `[blocks * lanes]`."""
         filled = np.pad(values, (0, max(self.isa.lanes - self.channels, 0)), mode="edge")
         return np.concatenate([filled[start : start + self.isa.lanes] for start in self.starts])
 
     def _packed(self, weights: Array) -> Array:
-        """In the order of reading: tile, position, pair, block, lane, 2."""
+        """Returns the weights in the order of reading: tile, position, pair, block, lane, 2."""
         rows, taps = self.words.positions
         lines = weights.reshape(self.channels, rows * taps, self.words.run)
         filled = np.zeros((max(self.channels, self.isa.lanes), rows * taps, 2 * (self.pairs + self.single)), np.int16)
@@ -266,7 +271,7 @@ class _Layer:
                 self._widen()
 
     def _step_over(self, start: Expr, weights: Expr, values: int) -> None:
-        """A pair, or a single value, of every pixel times the weights of every block."""
+        """Adds the products of a pair, or a single value, of every pixel and the weights of every block."""
         program, isa, pair = self.program, self.isa, f"int16x{2 * self.isa.lanes}"
         factors = [
             program.bind(load(self.buffers[0], weights + block * 2 * isa.lanes, 2 * isa.lanes), pair)
@@ -284,11 +289,11 @@ class _Layer:
 
     @property
     def _step(self) -> int:
-        """Elements of the weights of a pair."""
+        """The number of elements of the weights of a pair."""
         return self.blocks * 2 * self.isa.lanes
 
     def _window(self, line: Expr, column: Expr) -> Expr:
-        """The offset of the window of the tile's first pixel."""
+        """Returns the offset of the window of the tile's first pixel."""
         (_, height, width, channels), (down, right) = self.words.source, self.words.window.strides
         rows = self.words.destination[1]
         row = line // rows * height + line % rows * down
@@ -310,7 +315,7 @@ class _Layer:
             register.value = splat(tirx.const(0, "int32"), self.isa.lanes)
 
     def _widen(self) -> None:
-        """Adds the accumulators to those of 64 bits, and clears them."""
+        """Adds the 32-bit accumulators to the 64-bit ones, and clears them."""
         for register, halves in zip(self.accumulators, self.wide_accumulators, strict=True):
             for half, wide in enumerate(halves):
                 wide.value = wide.value + self._half(register, half)
@@ -323,7 +328,7 @@ class _Layer:
     # --- epilogue ---
 
     def _store(self, block_tile: Expr, line: Expr, column: Expr) -> None:
-        """Vectors of 32-bit accumulators at once, or halves of them in 64 bits."""
+        """Stores the tile: whole vectors of 32-bit accumulators, or half vectors of 64-bit accumulators."""
         program, lanes = self.program, self.isa.lanes
         size = lanes if self.flush == "never" else lanes // 2
         width = self.words.destination[2]
@@ -358,13 +363,13 @@ class _Layer:
 
 
 def _fit(weights: Array, bias: Array) -> bool:
-    """Whether accumulators with their bias fit 32 bits."""
+    """Returns true if accumulators with their bias always fit 32 bits."""
     magnitudes = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(axis=1) * _LARGEST
     return bool((magnitudes + np.abs(bias.astype(np.float64))).max() < 1 << 31)
 
 
 def _flush(weights: Array, words: Words) -> str:
-    """The point at which 32-bit accumulators are added to 64-bit ones, so that they never overflow."""
+    """Returns when 32-bit accumulators must be added to 64-bit ones, so that they never overflow."""
     rows, taps = words.positions
     magnitudes = np.abs(weights.astype(np.int64)).reshape(len(weights), rows * taps, -1).sum(axis=2) * _LARGEST
     if magnitudes.sum(axis=1).max() < 1 << 31:
@@ -373,7 +378,7 @@ def _flush(weights: Array, words: Words) -> str:
 
 
 def _sections(pairs: int, longest: int) -> list[tuple[int, int, int]]:
-    """(first pair, how many sections, pairs of each) that make `pairs`."""
+    """Divides `pairs` into sections of at most `longest`: (first pair, number of sections, pairs of each)."""
     if pairs == 0:
         return []
     whole, rest = divmod(pairs, longest)

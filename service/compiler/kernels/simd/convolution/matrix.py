@@ -1,9 +1,9 @@
-"""Convolution and dense layers on tiles (`Isa.matrix`): a group of tiles of pixels by tiles of channels.
+"""Convolutions and dense layers with tile instructions (`Isa.matrix`): groups of tiles of pixels by tiles of channels.
 
-An item of the parallel loop has a panel of output pixels and a share of the output channels. It lays the panel out
-(`panel`), then goes over its blocks of channels. For each few of them it multiplies the whole panel, into totals that
-lie in the first levels of cache, and finishes those with the epilogue of all convolutions. So weights are read once for
-a panel of some hundred pixels.
+An item of the parallel loop computes a panel of output pixels for a part of the output channels. It lays the panel out
+(`panel`), and then loops over its blocks of channels. For a few blocks at a time it multiplies the whole panel into
+totals that fit the L1 or L2 cache, and applies the same epilogue as other convolutions. So weights are read only once
+for a panel of some hundred pixels.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from service.core.arrays import Array
 
 _CONFIGURATION_BYTES = 64
 _TOTAL_BYTES = 4
-_LINE_BYTES = 64  # of the cache
-_MOST_COLUMNS = 8  # that the epilogue finishes at once
-_WORKSPACE_BYTES = 1 << 18  # of one size, or few: the runtime keeps those that were used last
+_LINE_BYTES = 64  # a cache line
+_MOST_COLUMNS = 8  # to which the epilogue is applied at once
+_WORKSPACE_BYTES = 1 << 18  # sizes are multiples of this, because the runtime caches recently used workspaces by size
 
 
 def matrix(
     isa: Isa, layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, scheme: Scheme, *, parallel: bool
 ) -> Kernel:
-    """As `conv.conv`, for an instruction set that multiplies tiles.
+    """Returns the same kernel as `conv.conv`, for an instruction set that multiplies tiles.
 
     Args:
-        scheme: e.g. from `matrix_schemes.ranked`.
+        scheme: for example from `matrix_schemes.ranked`.
     """
     return _Matrix(isa, layer, weights, bias, epilogue, scheme, parallel).kernel()
 
@@ -55,14 +55,14 @@ class _Matrix:
         self.constants += epilogue.constants
 
     def _steps(self, weights: Array) -> tuple[Array, Array, Array]:
-        """Every product of the layer, in the order of computation.
+        """Returns tables of every product of the layer, in the order of computation.
 
-        What a tile cannot hold of a weight is a further step, for the tiles of blocks that have such a weight.
+        The part of a weight that is beyond int8 is an additional step for the tiles of blocks that have such a weight.
 
         Returns:
-            first: int32 `[tiles of blocks + 1]`, where each one's steps begin.
-            offsets: int32 `[steps]`, bytes from the panel's first.
-            weights: int8, flat: for each step its blocks' tiles.
+            first: int32 `[tiles of blocks + 1]`, the index of the first step of each.
+            offsets: int32 `[steps]`, byte offsets from the beginning of the panel.
+            weights: int8, flat: for each step the tiles of its blocks.
         """
         excess, offsets = Excess(weights, self.isa), self.panel.offsets
         parts = [self._tiled(part) for part in (excess.weights, *excess.parts)]
@@ -76,7 +76,7 @@ class _Matrix:
         return np.array(first, np.int32), np.concatenate(listed), np.concatenate(packed)
 
     def _tiled(self, weights: Array) -> Array:
-        """`[tiles of blocks, steps, blocks, lanes, depth]`; the last tile overlaps."""
+        """Returns the weights `[tiles of blocks, steps, blocks, lanes, depth]`. The last tile overlaps."""
         lanes, deep = self.isa.lanes, self.scheme.blocks
         arranged = self.panel.arrange(weights)
         filled = np.zeros((self.blocks * lanes, *arranged.shape[1:]), arranged.dtype)
@@ -140,11 +140,11 @@ class _Matrix:
 
     @property
     def _pixel_tiles(self) -> tuple[int, int]:
-        """The numbers of the tiles that hold pixels: totals, then activations. Those behind them hold weights."""
+        """Returns (first tile of totals, first tile of activations), whose rows are pixels. Weights follow them."""
         return 0, self.scheme.pixel_tiles * self.scheme.blocks + self.scheme.activation_tiles
 
     def _multiply(self, memory: Buffer, start: int, block_tile: Expr) -> None:
-        """The totals of a panel for the blocks of a tile."""
+        """Computes the totals of a panel for the blocks of a tile."""
         program, unit, wide, lanes = self.program, self.unit, self.scheme.pixel_tiles, self.isa.lanes
         begin = program.bind(load(self.first, block_tile, 1))
         steps = program.bind(load(self.first, block_tile + 1, 1) - begin)
@@ -164,11 +164,11 @@ class _Matrix:
                     unit.store(program, tile * self.scheme.blocks + block, memory, to, lanes * _TOTAL_BYTES)
 
     def _prefetch(self, behind: Expr, step: Expr) -> None:
-        """A part of the weights of the next blocks: while these are multiplied, those come from memory.
+        """Prefetches a part of the weights of the next blocks from memory, while the current blocks are multiplied.
 
         Args:
             behind: the first step of the next blocks.
-            step: of all steps of all groups.
+            step: the number of the current step, of all steps of all groups.
         """
         lines = -(-self.scheme.blocks * self.unit.weight_bytes // (_LINE_BYTES * self.groups))
         size, place = lines * _LINE_BYTES, behind * (self.scheme.blocks * self.unit.weight_bytes)
@@ -176,7 +176,7 @@ class _Matrix:
             self.program.prefetch(self.weights, place + step * size + line * _LINE_BYTES)
 
     def _step(self, memory: Buffer, at: Expr, number: Expr) -> None:
-        """`depth` bytes of each pixel of a group by those of each channel."""
+        """Multiplies `depth` bytes of each pixel of a group by those of each channel."""
         program, unit, scheme = self.program, self.unit, self.scheme
         (_, weights), activations = self._pixel_tiles, scheme.pixel_tiles * scheme.blocks
 
@@ -205,7 +205,7 @@ class _Matrix:
                 unit.multiply(program, place * scheme.blocks + block, pixels, tile)
 
     def _finish(self, memory: Buffer, image: Expr, block: Expr, row: Expr, column: Expr) -> None:
-        """The totals of a panel through the epilogue."""
+        """Applies the epilogue to the totals of a panel."""
         program, lanes, panel = self.program, self.isa.lanes, self.panel
         rows, columns = finished_at_once(panel.rows, panel.columns)
         for place in range(self.scheme.blocks):
@@ -233,7 +233,10 @@ class _Matrix:
 
 
 def finished_at_once(rows: int, columns: int) -> tuple[int, int]:
-    """Rows and columns of a panel whose totals are finished together: by fours, with the least done twice."""
+    """Returns the rows and columns of a panel to which the epilogue is applied at once.
+
+    Pixels are handled four at a time, and as few as possible twice.
+    """
     if columns < PIXELS:
         return min(rows, -(-PIXELS // columns)), columns
     widths = range(PIXELS, min(_MOST_COLUMNS, columns) + 1)

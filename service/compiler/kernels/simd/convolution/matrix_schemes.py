@@ -1,4 +1,4 @@
-"""The choice of panels and groups of tiles: the cost model of `matrix`."""
+"""The cost model of `matrix`, which chooses panels and groups of tiles."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.simd.convolution.panel import Panel
 from service.compiler.kernels.vector.isa import Isa, Matrix
 
-_MOST_PIXELS = 512  # of a panel
-_MOST_BYTES = 384 * 1024  # of a panel
+_MOST_PIXELS = 512  # in a panel
+_MOST_BYTES = 384 * 1024  # in a panel
 _SHARES = (1, 2, 4, 8, 16)
 _GROUPS = ((2, 2), (4, 1), (2, 1), (1, 2), (1, 1))
-_FEW_CYCLES, _MOST_ITEMS = 50_000, 8  # an item is not shorter where that leaves so many items
+_FEW_CYCLES, _MOST_ITEMS = 50_000, 8  # an item has at least so many cycles, if that leaves at least so many items
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """How a layer is divided.
+    """The division of a layer into panels and groups.
 
     Attributes:
-        rows, columns: output pixels of a panel.
-        pixel_tiles, blocks: tiles of pixels and of channels of a group; its totals are held in registers.
-        shares: parts of the output channels, each an item for every panel.
+        rows, columns: the output pixels of a panel.
+        pixel_tiles, blocks: the tiles of pixels and of channels in a group, whose totals are in tile registers.
+        shares: the number of parts of the output channels. Each part is a separate item for every panel.
         separate: as in `Panel`.
     """
 
@@ -38,7 +38,7 @@ class Scheme:
 
     @property
     def numbers(self) -> Numbers:
-        """As plain data."""
+        """The scheme as plain data."""
         return tuple(map(int, astuple(self)))
 
     @staticmethod
@@ -48,12 +48,12 @@ class Scheme:
 
     @property
     def pixels_outside(self) -> bool:
-        """Whether the weights of all blocks are held while pixels are loaded tile by tile, or the other way round."""
+        """True if the weights of all blocks stay in registers while pixels are loaded; false for the reverse."""
         return self.blocks <= self.pixel_tiles
 
     @property
     def activation_tiles(self) -> int:
-        """Tiles that hold activations; what is left holds weights."""
+        """The number of tiles that contain activations. The remaining tiles contain weights."""
         return 2 if self.pixels_outside and self.pixel_tiles > 1 else self.pixel_tiles
 
 
@@ -62,13 +62,13 @@ def panel_of(unit: Matrix, layer: Layer, scheme: Scheme) -> Panel:
 
 
 def tile_rows(unit: Matrix, pixels: int, pixel_tiles: int) -> int:
-    """Rows of a tile of pixels: as even as the last group of tiles needs not overlap much. A group fits the panel."""
+    """Returns the rows of a tile of pixels, so that the last group overlaps little. A group must fit the panel."""
     groups = -(-pixels // (unit.rows * pixel_tiles))
     return max(1, min(pixels // pixel_tiles, -(-pixels // (groups * pixel_tiles))))
 
 
 def ranked(isa: Isa, layer: Layer, epilogue_cycles: float) -> list[tuple[float, Scheme]]:
-    """The schemes that may be chosen, the one with the least estimated cycles first; none where no tile pays."""
+    """Returns the candidate schemes, the one with the fewest estimated cycles first. Empty if tiles are not faster."""
     unit = isa.matrix
     if unit is None or (layer.source.packed and layer.window.dilation[1] > 1):
         return []
@@ -103,7 +103,7 @@ def _items(layer: Layer, scheme: Scheme) -> int:
 
 
 def _cycles(unit: Matrix, layer: Layer, scheme: Scheme, epilogue_cycles: float) -> float:
-    """Estimated cycles of the whole layer on one core."""
+    """Estimates the cycles of the whole layer on one core."""
     rate, panel = unit.rates, panel_of(unit, layer, scheme)
     rows = tile_rows(unit, panel.length, scheme.pixel_tiles)
     groups = -(-panel.length // (rows * scheme.pixel_tiles))
@@ -125,7 +125,7 @@ def _cycles(unit: Matrix, layer: Layer, scheme: Scheme, epilogue_cycles: float) 
         + rate.pack * panel.copied_bytes / unit.depth
         + tiles * (groups * (steps * step + stored + rate.group) + finish)
     )
-    # Weights that do not stay in the second level come anew for each panel, while others are multiplied.
+    # Weights that do not stay in L2 cache are loaded again for each panel, while others are multiplied.
     panels = _items(layer, scheme) // scheme.shares
     weight_rows = ceil(layer.destination.blocks / scheme.blocks) * steps * scheme.blocks * unit.rows
     streams = panels if weight_rows * unit.depth > rate.far_bytes else 1

@@ -1,4 +1,4 @@
-"""Output of a layer: accumulators are requantized, added to a residual, clamped and stored; the halo is filled."""
+"""The output stage of a layer: requantizes accumulators, adds a residual, clamps and stores, and fills the halo."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from service.compiler.kernels.vector.lanes import Lanes
 
 @dataclass(frozen=True)
 class Output:
-    """A layer's destination, with what its epilogue reads.
+    """A layer's destination, and the buffers that its epilogue reads.
 
     Attributes:
-        destination, residual: buffers of the layer's images.
-        constants: buffers of the epilogue's.
+        destination, residual: the buffers of the layer's images.
+        constants: the buffers of the epilogue's constants.
     """
 
     lanes: Lanes
@@ -43,7 +43,7 @@ class Output:
         return self.constants[-1]
 
     def channels(self, block: Expr) -> tuple[Expr, ...]:
-        """The requantization's values for a block of channels."""
+        """Loads the requantization's values for a block of channels."""
         return self.epilogue.requantization.channels(self.lanes, self.constants[:-1], block * self.lanes.isa.lanes)
 
     def fill_halo(self, image: Expr, block: Expr, *, blocks: int = 1, when: Expr) -> None:
@@ -63,15 +63,15 @@ class Output:
         row: Expr,
         column: Expr,
     ) -> None:
-        """One block of some rows of pixels, `columns` wide.
+        """Stores one block of some rows of pixels, `columns` wide.
 
-        Four pixels that lie one behind the other are stored together. Those of rows that are shorter are packed
-        together all the same.
+        Four contiguous pixels are stored together. Pixels of shorter rows are packed together too, but stored
+        separately.
 
         Args:
-            accumulators: of the pixels, row by row.
-            channels: the block's, from `channels`.
-            row, column: of the first pixel.
+            accumulators: the accumulators of the pixels, row by row.
+            channels: the result of `channels` for the block.
+            row, column: the position of the first pixel.
         """
         program, pixels = self.lanes.program, [divmod(place, columns) for place in range(len(accumulators))]
         at = program.bind(self.layer.destination.at(image, block, row, column))
@@ -114,7 +114,7 @@ class Output:
 
     @staticmethod
     def _step(tensor: Image, pixel: tuple[int, int]) -> int:
-        """Bytes from a tile's first pixel to the one that many rows and columns on."""
+        """Returns the bytes from a tile's first pixel to the pixel at (row, column) in the tile."""
         return pixel[0] * tensor.row + pixel[1] * tensor.pixel
 
 
@@ -126,13 +126,13 @@ def output_of(
     residual: Buffer | None,
     constants: Sequence[Buffer],
 ) -> Output | WideOutput:
-    """The output stage of a layer; arguments as the attributes of `Output`."""
+    """Returns the output stage of a layer. The arguments are the attributes of `Output`."""
     if isinstance(epilogue, WideEpilogue):
         return WideOutput(lanes, epilogue, layer, destination, tuple(constants))
     return Output(lanes, epilogue, layer, destination, residual, tuple(constants))
 
 
 def _quads(pixels: int) -> list[int]:
-    """First pixels of vectors of four that cover `pixels`; the last may overlap."""
+    """Returns the first pixel of each group of four that cover `pixels`. The last group may overlap."""
     starts = list(range(0, pixels - PIXELS + 1, PIXELS))
     return starts if pixels % PIXELS == 0 else [*starts, pixels - PIXELS]

@@ -1,12 +1,13 @@
 """A panel: the part of an image under some output pixels, laid out so that a tile's rows are equally far apart.
 
-Instructions on tiles want 64 bytes of each of 16 pixels, at one distance. Images have 16 channels of a pixel side by
-side, and borders between their rows. So an item copies what its output pixels need into memory of its own, four blocks
-of channels side by side: a *group*. There, output pixel `p` begins at `p * pixel_bytes` whatever its row: rows of the
-panel are `pitch` pixels long, and the pixels between the end of an output row and the next belong to no output.
+Tile instructions need 64 bytes of each of 16 pixels, at equal distances. In an image, only 16 channels of a pixel are
+contiguous, and there are borders between rows. So an item copies the pixels that it needs to its own memory, with four
+blocks of channels contiguous, which is a *group*. In the panel, output pixel `p` begins at `p * pixel_bytes` in every
+row: rows of the panel are `pitch` pixels long, and the pixels between the end of an output row and the next belong to
+no output.
 
-A strided window reads every other pixel. Pixels are therefore sorted into *planes*: those of a plane are read by
-neighbouring outputs, so that a step of one pixel is a step of one output for every tap.
+A window with stride 2 reads every other pixel. Pixels are therefore sorted into *planes*. The pixels of a plane are
+read by neighboring outputs, so for every tap, the next output reads the next pixel.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ Pair = tuple[int, int]  # a row and a column
 
 @dataclass(frozen=True)
 class Plane:
-    """Pixels that lie `strides` apart in the image.
+    """Pixels that are `strides` apart in the image.
 
     Attributes:
-        first: its first pixel, from the first one of the panel's first window.
-        rows, columns: how many of its pixels are read.
-        offset: where it begins in its group, in bytes.
+        first: its first pixel, relative to the first pixel of the panel's first window.
+        rows, columns: the number of its pixels that are read.
+        offset: its byte offset in the group.
     """
 
     first: Pair
@@ -47,12 +48,12 @@ class Plane:
 
 @dataclass(frozen=True)
 class Run:
-    """Taps whose bytes lie side by side in a panel.
+    """Kernel taps whose bytes are contiguous in a panel.
 
     Attributes:
-        offset: of the first, for the panel's first output pixel.
+        offset: the byte offset of the first tap, for the panel's first output pixel.
         group: the group of channels.
-        taps: kernel row and column of each; for a packed source, a kernel row is one tap.
+        taps: the kernel row and column of each tap. For a packed source, a kernel row is one tap.
     """
 
     offset: int
@@ -64,19 +65,19 @@ class Panel:
     """The panel of `rows` x `columns` output pixels of a layer.
 
     Attributes:
-        blocks: of a group.
-        pixel_bytes: from one output pixel to the next.
-        pitch: output pixels from one row to the next.
-        planes: of a group, in the order of their memory.
-        size_bytes: of all, and of what the last tile reads beyond them.
-        runs: in the order in which they are summed.
+        blocks: the number of blocks in a group.
+        pixel_bytes: the bytes from one output pixel to the next.
+        pitch: the number of output pixels from one row to the next.
+        planes: the planes of a group, in the order of their memory.
+        size_bytes: the size of all groups, including the bytes that the last tile reads beyond them.
+        runs: the runs in the order in which they are summed.
     """
 
     def __init__(self, layer: Layer, rows: int, columns: int, depth: int, *, separate: bool) -> None:
         """
         Args:
-            depth: bytes of a pixel that a tile holds.
-            separate: whether each kernel column has planes of its own: more is copied, and no pixel is left over
+            depth: the number of bytes of a pixel in a tile.
+            separate: true if each kernel column has its own planes. Then more is copied, but there are no unused pixels
                 between rows.
         """
         self.layer, self.rows, self.columns, self.depth = layer, rows, columns, depth
@@ -101,7 +102,7 @@ class Panel:
         self.runs = tuple(run for group in range(self.groups) for run in self._runs(group, places))
 
     def _blocked(self, *, separate: bool) -> dict[Pair, tuple[Pair, Pair]]:
-        """For each tap the first pixel of its plane, and how many pixels of that down and right it lies."""
+        """Returns, for each tap, the first pixel of its plane and the tap's position (down, right) in the plane."""
         window, places = self.layer.window, {}
         (stride_h, stride_w), (dilation_h, dilation_w) = window.strides, window.dilation
         for row in range(window.kernel[0]):
@@ -112,7 +113,7 @@ class Panel:
         return places
 
     def _packed(self) -> dict[Pair, tuple[Pair, Pair]]:
-        """The same for kernel rows, each of which is one run of bytes at any column."""
+        """Returns the same for a packed source, in which each kernel row is one run of bytes."""
         (kernel_h, kernel_w), (stride_h, stride_w) = self.layer.window.kernel, self.layer.window.strides
         beyond = -(-max(0, kernel_w - stride_w) // stride_w)
         places = {}
@@ -136,22 +137,22 @@ class Panel:
 
     @property
     def length(self) -> int:
-        """Pixels from the first output to the last, with those between rows."""
+        """The number of pixels from the first output to the last, including those between rows."""
         return (self.rows - 1) * self.pitch + self.columns
 
     @property
     def copied_bytes(self) -> int:
-        """What is copied into a panel."""
+        """The number of bytes that are copied into a panel."""
         return sum(plane.rows * plane.columns for plane in self.planes) * self.pixel_bytes * self.groups
 
     @property
     def offsets(self) -> Array:
-        """`[steps] int32`: the byte at which each step's tile of activations begins, for the first output pixel."""
+        """Returns the byte offset of each step's tile of activations, for the first output pixel: `[steps] int32`."""
         starts = [run.offset + at for run in self.runs for at in range(0, len(run.taps) * self.tap_bytes, self.depth)]
         return np.array(starts, np.int32)
 
     def arrange(self, weights: Array) -> Array:
-        """`[O, KH, KW, C]` -> `[O, steps, depth]`, filled up with zeros."""
+        """Converts `[O, KH, KW, C]` to `[O, steps, depth]`, extended with zeros."""
         filters, parts, packed = len(weights), [], self.layer.source.packed
         for run in self.runs:
             size = len(run.taps) * self.tap_bytes
@@ -164,11 +165,11 @@ class Panel:
         return np.concatenate(parts, axis=1)
 
     def copy(self, program: Program, source: Buffer, first_byte: Expr, memory: Buffer, start: int) -> None:
-        """Lays the panel out.
+        """Copies the pixels into the panel.
 
         Args:
-            first_byte: the first of the window of the panel's first output pixel.
-            memory, start: where the panel begins.
+            first_byte: the first byte of the window of the panel's first output pixel.
+            memory, start: the buffer of the panel, and the panel's offset in it.
         """
         image, (stride_h, stride_w) = self.layer.source, self.layer.window.strides
         for plane in self.planes:
@@ -185,7 +186,7 @@ class Panel:
 
 
 def _blocks(layer: Layer, depth: int) -> int:
-    """Blocks of a group: as many as a tile holds, or all, if the taps of a kernel row then fill fewer tiles."""
+    """Returns the blocks in a group: as many as fit a tile; or all, if the taps of a row then need fewer tiles."""
     source, neighbours = layer.source, layer.window.strides[1] == layer.window.dilation[1] == 1
     few, columns = min(depth // source.block, source.blocks), layer.window.kernel[1]
 
@@ -197,7 +198,7 @@ def _blocks(layer: Layer, depth: int) -> int:
 
 
 class _Interleave:
-    """One row of pixels, from blocks of channels to groups of them."""
+    """Copies a row of pixels, and converts blocks of channels to groups of blocks."""
 
     def __init__(self, program: Program, source: Buffer, memory: Buffer, panel: Panel) -> None:
         self.program, self.source, self.memory = program, source, memory
@@ -222,7 +223,7 @@ class _Interleave:
                 self._group(begin, goal + whole * self.group_bytes, wide, rest)
 
     def _group(self, at: Expr, to: Expr, pixels: int, blocks: int) -> None:
-        """Some blocks of some pixels; the last four blocks overlap those before."""
+        """Copies some blocks of some pixels. The last four blocks may overlap the previous ones."""
         for block in range(0, blocks, _QUAD):
             first = min(block, max(0, blocks - _QUAD))
             begin, goal = at + first * self.plane, to + first * _PART_BYTES
@@ -240,7 +241,7 @@ class _Interleave:
                 )
 
     def _transposed(self, at: Expr, to: Expr) -> None:
-        """Four pixels of four blocks: a square of parts of 16 bytes."""
+        """Transposes four pixels of four blocks, as a square of parts of 16 bytes."""
         vectors = [
             self._kept(bits(_DWORDS, load(self.source, at + block * self.plane, _QUAD_BYTES))) for block in range(4)
         ]
@@ -258,5 +259,5 @@ class _Interleave:
 
 
 def _parts(first: Expr, second: Expr, parts: tuple[int, ...]) -> Expr:
-    """A vector of four of the eight parts of two."""
+    """Returns a vector of four of the eight parts of two vectors."""
     return tirx.Shuffle([first, second], [tirx.const(4 * part + word, "int32") for part in parts for word in range(4)])

@@ -1,4 +1,4 @@
-"""From a group of operators on 16-bit values to a kernel that takes its tensors as they are."""
+"""Returns the kernel for a group of operators on contiguous tensors of 16-bit values."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from service.compiler.qnn.numerics.int16 import DoubleScale, OptimizedDense, Red
 from service.compiler.qnn.operation import Operation, value_of
 from service.core.arrays import Array
 
-_MOST_GROUPS = 32  # beyond, TVM's own code is faster than the products by zeros
+_MOST_GROUPS = 32  # with more groups, most products would be by zero, and TVM's generated code is faster
 
 
 def plain_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
-    """A convolution or a dense layer: 16x8, requantized.
+    """Returns the kernel for a requantized convolution or dense layer with 16-bit activations and 8-bit weights.
 
     Raises:
-        Declined: it is another group.
+        Declined: the group is something else.
     """
     core = group.core
     if core.name not in ("qnn.conv2d", "qnn.dense") or str(group.output.ty.dtype) != "int16":
         raise Declined(f"no kernel computes this operator on {group.inputs[0].ty.dtype}")
     if group.requantize is None or group.addition is not None or str(core.attr("accum_dtype")) != "int64":
-        raise Declined("it is more or less than 64-bit sums, requantized")
+        raise Declined("it does not consist of 64-bit sums and a requantization")
     weights, *bias = (value_of(arg) for arg in core.call.args[1:])
     if weights is None or any(value is None for value in bias):
         raise Declined("its weights are not constant")
@@ -36,9 +36,7 @@ def plain_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
         raise Declined("its weights are not 8 bits around 0")
     groups = core.integer("groups") if core.name == "qnn.conv2d" else 1
     if groups > _MOST_GROUPS or (groups > 1 and weights.shape[-1] == 1):
-        raise Declined(
-            f"its {groups} groups are so small that nearly all products of a kernel of 16 bits were by zeros"
-        )
+        raise Declined(f"its {groups} groups are so small that almost all products of a 16-bit kernel would be by zero")
     summand = bias[0] if bias and bias[0] is not None else np.zeros(len(weights), np.int64)
     rescaling, bounds = _rescaling(mode, group.requantize, len(weights)), (group.out_type.min, group.out_type.max)
     weights = _ungrouped(weights if weights.ndim == 4 else weights[:, None, None, :], groups)
@@ -53,7 +51,7 @@ def plain_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
 
 
 def _ungrouped(weights: Array, groups: int) -> Array:
-    """`[O, KH, KW, C / groups]` -> `[O, KH, KW, C]`, zero for the channels of other groups."""
+    """Converts `[O, KH, KW, C / groups]` to `[O, KH, KW, C]`, with zeros for the channels of other groups."""
     if groups == 1:
         return weights
     filters, kernel_h, kernel_w, channels = weights.shape
@@ -64,7 +62,7 @@ def _ungrouped(weights: Array, groups: int) -> Array:
 
 
 def _geometry(group: Group, kernel: tuple[int, int]) -> tuple[Halo, int16.Words]:
-    """The padding that the source wants, and the layer on the source that has it."""
+    """Returns the padding to add to the source, and the geometry of the layer on the padded source."""
     core, source, made = group.core, image_shape(shape_of(group.inputs[0])), image_shape(shape_of(group.output))
     assert source is not None
     assert made is not None
@@ -74,7 +72,7 @@ def _geometry(group: Group, kernel: tuple[int, int]) -> tuple[Halo, int16.Words]
     (stride_h, stride_w), (step_h, step_w) = core.ints("strides", 2, 1), core.ints("dilation", 2, 1)
     n, height, width, channels = source
     source = (n, height + top + bottom, width + left + right, channels)
-    if kernel == (1, 1) and (stride_h, stride_w) == (1, 1):  # pixels are one row, whatever image they are of
+    if kernel == (1, 1) and (stride_h, stride_w) == (1, 1):  # all pixels form one row
         pixels = n * source[1] * source[2]
         return Halo(top, left, bottom, right), int16.Words(
             (1, 1, pixels, channels), (1, 1, pixels, made[3]), Window((1, 1))

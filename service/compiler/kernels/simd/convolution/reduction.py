@@ -1,4 +1,4 @@
-"""The elements that a convolution sums over, and the order of its weights."""
+"""The reduction of a convolution: the elements that are summed, and the order of the weights."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from service.core.arrays import Array
 
 
 def pairs_of(isa: Isa, layer: Layer, columns: int) -> Pairs | None:
-    """The instructions by which a tile of so many columns multiplies pairs of pixels, if it does.
+    """Returns the instructions with which a tile of `columns` columns multiplies pairs of pixels, or None.
 
-    Pixels have to be neighbours, of an even number of blocks.
+    The pixels of a pair must be neighbors, and the number of blocks must be even.
     """
     source, pairs = layer.source, isa.pairs
     if pairs is None or source.packed or columns == 1 or layer.window.strides[1] > 1:
@@ -25,13 +25,13 @@ class Reduction:
     """The steps over which products are summed: kernel positions, and groups of bytes at each.
 
     Attributes:
-        groups: groups at a kernel position (or in a kernel row, for a packed source).
-        unrolled: groups of one step; it divides `groups`.
-        positions: kernel rows and columns that are looped over.
+        groups: the number of groups at a kernel position (or in a kernel row, for a packed source).
+        unrolled: the number of groups in one step, a divisor of `groups`.
+        positions: the kernel rows and columns of the loops.
     """
 
     def __init__(self, isa: Isa, layer: Layer, group: int | None = None) -> None:
-        """`group`: bytes of one; by default `Isa.group`, which a block holds one or more of."""
+        """`group` is the number of bytes of a group; by default `Isa.group`, of which a block contains one or more."""
         source, (kernel_h, kernel_w) = layer.source, layer.window.kernel
         self._layer, self._bytes = layer, group or isa.group
         self.positions = (kernel_h, 1) if layer.source.packed else layer.window.kernel
@@ -45,16 +45,16 @@ class Reduction:
         return self.groups // self.unrolled
 
     def offset(self, step: Expr, row: Expr, column: Expr, unrolled: int) -> Expr:
-        """From a window's first byte to a group, in bytes."""
+        """Returns the offset of a group from the first byte of a window."""
         source, (dilation_h, dilation_w) = self._layer.source, self._layer.window.dilation
         return self._group(step, unrolled) + row * (dilation_h * source.row) + column * (dilation_w * source.pixel)
 
     def _group(self, step: Expr, unrolled: int) -> Expr:
         plane, group = self._layer.source.plane, step * self.unrolled
-        if not self.in_block:  # blocks in a group
+        if not self.in_block:  # a group contains several blocks
             blocks = self._bytes // self._layer.source.block * plane
             return step * (self.unrolled * blocks) + unrolled * blocks
-        if self.unrolled % self.in_block == 0:  # whole blocks in a step
+        if self.unrolled % self.in_block == 0:  # a step contains whole blocks
             first = step * (self.unrolled // self.in_block * plane)
             return first + unrolled // self.in_block * plane + unrolled % self.in_block * self._bytes
         if self._layer.source.packed:
@@ -62,7 +62,7 @@ class Reduction:
         return group // self.in_block * plane + group % self.in_block * self._bytes + unrolled * self._bytes
 
     def arrange(self, weights: Array) -> Array:
-        """`[O, KH, KW, C]` -> `[O, steps, rows, columns, unrolled, group]`, filled up with zeros."""
+        """Converts `[O, KH, KW, C]` to `[O, steps, rows, columns, unrolled, group]`, extended with zeros."""
         filters, (rows, columns) = len(weights), self.positions
         lines = weights.reshape(filters, rows, columns, -1)
         filled = np.zeros((filters, rows, columns, self.groups * self._bytes), weights.dtype)
@@ -72,15 +72,15 @@ class Reduction:
 
 
 class Excess:
-    """Weights that `dot` cannot hold: what is left of them, as further groups that few channels have.
+    """Splits weights beyond the range of `dot` into parts, as additional groups that few channels have.
 
-    Legacy uint8 models have a zero point for weights. Less that they reach -255..255, but only one or two of a layer
-    do leave the range of int8. Those are split into parts, and all but the first are added by a loop over the groups
-    that have them: term 2 of the expansion (Jain et al. 2020) vanishes, and nearly nothing takes its place.
+    Legacy uint8 models have a zero point for weights. Weights minus their zero point can be -255..255, but only one or
+    two of a layer are beyond the range of int8. These are split into parts, and all parts but the first are added by a
+    loop over the groups that have them. This replaces term 2 of the expansion (Jain et al. 2020) at almost no cost.
 
     Attributes:
-        weights: what fits, of the same shape.
-        parts: what is left, in arrays that fit.
+        weights: the part of each weight that fits, in the same shape.
+        parts: the remainders, in arrays whose values fit.
     """
 
     def __init__(self, weights: Array, isa: Isa) -> None:
@@ -96,14 +96,14 @@ class Excess:
 
     @staticmethod
     def groups(reduction: Reduction, parts: list[Array]) -> tuple[Array, Array, Array]:
-        """For each tile of output blocks, the groups with a rest.
+        """Returns the groups with remainders, for each tile of output blocks.
 
         Args:
-            parts: each `[tiles, blocks of a tile, lanes, steps, rows, columns, unrolled, group]`.
+            parts: arrays `[tiles, blocks of a tile, lanes, steps, rows, columns, unrolled, group]`.
 
         Returns:
-            first: int32 [tiles + 1], where each tile's groups begin.
-            offsets: int32, the groups' bytes from a window's first.
+            first: int32 [tiles + 1], the index of each tile's first group.
+            offsets: int32, the byte offsets of the groups from the first byte of a window.
             weights: `[groups, blocks of a tile, lanes, group]`.
         """
         first, offsets, weights = [0], [], []

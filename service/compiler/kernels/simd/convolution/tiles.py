@@ -1,7 +1,7 @@
-"""The choice of tiles to hold in registers: the cost model of convolutions.
+"""The cost model of convolutions, which chooses the tile of accumulators in registers.
 
-Cycles of one core, from what an instruction set can start per cycle (`Isa.rates`). What counts is that the order of the
-candidates is right.
+It estimates the cycles of one core from the throughput of instructions (`Isa.rates`). Only the order of the candidates
+has to be correct.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _MOST_COLUMNS, _MOST_ROWS, _MOST_BLOCKS = 28, 4, 8
 
 
 def cycles(isa: Isa, layer: Layer, tile: Tile, epilogue_cycles: float) -> float:
-    """Estimated cycles of the whole layer on one core.
+    """Estimates the cycles of the whole layer on one core.
 
     Args:
-        epilogue_cycles: for one vector of accumulators.
+        epilogue_cycles: the cycles of the epilogue for one vector of accumulators.
     """
     pairs = pairs_of(isa, layer, tile.columns)
     reduction = Reduction(isa, layer, pairs.depth if pairs else None)
@@ -40,13 +40,14 @@ def tile_cycles(
     *,
     paired: bool = False,
 ) -> float:
-    """Estimated cycles of a layer that is computed tile by tile.
+    """Estimates the cycles of a layer that is computed tile by tile.
 
     Args:
-        steps: of one tile's reduction; each multiplies one operand of every pixel with the weights of every block.
-        operand_cycles: for an operand, besides loading it.
-        epilogue_cycles: for one vector of accumulators.
-        paired: whether an operand is two blocks of two pixels, which are loaded apart (`isa.Pairs`).
+        steps: the steps of one tile's reduction. Each multiplies one operand of every pixel by the weights of every
+            block.
+        operand_cycles: the cycles of an operand in addition to its load.
+        epilogue_cycles: the cycles of the epilogue for one vector of accumulators.
+        paired: true if an operand is two blocks of two pixels, which are loaded separately (`isa.Pairs`).
     """
     rate, blocks = isa.rates, tile.blocks
     pixels = tile.rows * (tile.columns + (tile.columns % 2 if paired else 0))
@@ -58,13 +59,13 @@ def tile_cycles(
         operands, operand_cycles = 2 * operands, rate.dot
     loads = (operands + vectors * (rate.far_load if far else 1)) * rate.load
     work = pixels * blocks * rate.dot + operands * operand_cycles
-    # Loads and products overlap, but not wholly.
+    # Loads and products overlap, but not completely.
     step = max(work, loads, rate.latency) + rate.overlap * min(work, loads)
     return _tiles(layer, tile) * (steps * step + _stored(tile) * blocks * epilogue_cycles + rate.tile)
 
 
 def _stored(tile: Tile) -> int:
-    """Pixels of a block that are requantized: by fours where there are as many, and one alone costs twice."""
+    """Returns the cost of requantizing a block, in pixels: four at a time if possible; a single pixel costs twice."""
     pixels = tile.rows * tile.columns
     if tile.columns >= PIXELS:
         return tile.rows * -(-tile.columns // PIXELS) * PIXELS
@@ -72,30 +73,30 @@ def _stored(tile: Tile) -> int:
 
 
 def choose(isa: Isa, layer: Layer, epilogue_cycles: float) -> Tile:
-    """The tile with the least estimated cycles."""
+    """Returns the tile with the fewest estimated cycles."""
     return min(candidates(isa, layer), key=lambda tile: cycles(isa, layer, tile, epilogue_cycles))
 
 
 def ranked(isa: Isa, layer: Layer, epilogue_cycles: float) -> list[Tile]:
-    """The candidates, the one with the least estimated cycles first."""
+    """Returns the candidates, the one with the fewest estimated cycles first."""
     return sorted(candidates(isa, layer), key=lambda tile: cycles(isa, layer, tile, epilogue_cycles))
 
 
 def key_of(isa: Isa, layer: Layer, epilogue_cycles: float, groups: int = 1) -> str:
-    """Names all that decides which tile is fastest: the instructions, the geometry, and what follows a sum."""
+    """Returns a digest of everything that determines the fastest tile: instructions, geometry and epilogue."""
     parts = {"isa": isa.name, "layer": asdict(layer), "epilogue_cycles": epilogue_cycles}
     return digest_of_json(parts if groups == 1 else {**parts, "groups": groups})
 
 
 def candidates(isa: Isa, layer: Layer) -> Iterator[Tile]:
-    """The tiles whose accumulators, weights and one operand fit the registers."""
+    """Yields the tiles whose accumulators, weights and one operand fit the registers."""
     height, width = layer.output
     most_rows = min(_MOST_ROWS if width > 1 else _MOST_COLUMNS, height)
     for blocks in range(1, min(_MOST_BLOCKS, layer.destination.blocks) + 1):
         for rows in range(1, most_rows + 1):
             for columns in range(1, min(_MOST_COLUMNS, width) + 1):
                 if rows > 1 and columns < width:
-                    continue  # a tile of several rows spans them
+                    continue  # a tile with several rows must include whole rows
                 paired = pairs_of(isa, layer, columns) is not None
                 across, vectors = columns + columns % 2 if paired else columns, 2 if paired else isa.weight_vectors
                 held = rows * across * blocks + (blocks + 1) * vectors

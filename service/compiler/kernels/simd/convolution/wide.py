@@ -1,6 +1,6 @@
-"""Output of layers that are not stored in 8 bits: accumulators go to a contiguous tensor of int32 or float32.
+"""The output stage of layers whose result is not 8 bits, but a contiguous tensor of int32, int16 or float32.
 
-Nothing but the model itself, or an operator without a kernel, reads such a tensor, so it has no blocks and no halo.
+Such a tensor is an output of the model, or it is read by an operator without a kernel, so it has no blocks and no halo.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from service.compiler.kernels.vector.lanes import Lanes
 
 @dataclass(frozen=True)
 class WideOutput:
-    """As `Output`, of a layer whose destination is `Contiguous`."""
+    """The same as `Output`, for a layer whose destination is `Contiguous`."""
 
     lanes: Lanes
     epilogue: WideEpilogue
@@ -34,7 +34,7 @@ class WideOutput:
         return self.epilogue.requantization.channels(self.lanes, self.constants, block * self.lanes.isa.lanes)
 
     def fill_halo(self, image: Expr, block: Expr, *, blocks: int = 1, when: Expr) -> None:
-        """There is none."""
+        """Does nothing, because the tensor has no halo."""
 
     def store_tile(
         self,
@@ -46,7 +46,7 @@ class WideOutput:
         row: Expr,
         column: Expr,
     ) -> None:
-        """One block of some rows of pixels, `columns` wide; of the last block only the channels that there are."""
+        """Stores one block of some rows of pixels, `columns` wide. Of the last block, only existing channels are stored."""
         program, tensor, lanes = self.lanes.program, self.layer.destination, self.lanes.isa.lanes
         at = program.bind(tensor.at(image, block, row, column))
         values = [self.epilogue.requantization.apply(self.lanes, accumulator, channels) for accumulator in accumulators]
