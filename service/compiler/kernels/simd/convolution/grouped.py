@@ -139,7 +139,7 @@ def ranked(isa: Isa, layer: Layer, grouping: Grouping, epilogue_cycles: float) -
 
 
 def _fits(isa: Isa, tile: Tile) -> bool:
-    """Returns true if own reads fit the registers. The tile then has one block, as each block needs its own shuffles."""
+    """Returns true if own reads fit the registers. The tile must have one block: each block needs its own shuffles."""
     return tile.blocks == 1 and tile.rows * tile.columns + 2 * isa.weight_vectors + 1 <= isa.registers
 
 

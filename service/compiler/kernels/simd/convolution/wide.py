@@ -46,7 +46,7 @@ class WideOutput:
         row: Expr,
         column: Expr,
     ) -> None:
-        """Stores one block of some rows of pixels, `columns` wide. Of the last block, only existing channels are stored."""
+        """Stores one block of some rows of pixels, `columns` wide. The last block is stored without filler."""
         program, tensor, lanes = self.lanes.program, self.layer.destination, self.lanes.isa.lanes
         at = program.bind(tensor.at(image, block, row, column))
         values = [self.epilogue.requantization.apply(self.lanes, accumulator, channels) for accumulator in accumulators]
