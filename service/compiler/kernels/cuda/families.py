@@ -129,7 +129,7 @@ class Dequantizing(CardFamily):
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         if not all(produced):
-            raise Declined("its operand comes from no kernel")
+            raise Declined("its operand is not the output of a kernel")
         dequantization_of(self.mode, group.core)
         return [Demand()]
 
@@ -171,7 +171,7 @@ class Resizing(CardFamily):
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         if not all(produced):
-            raise Declined("its operand comes from no kernel, so it would cost two reorders")
+            raise Declined("its operand is not the output of a kernel, so it would cost two layout changes")
         bounds(group.out_type)
         if group.core.name == "qnn.resize_bilinear":
             blend_of(self.mode, group.core)

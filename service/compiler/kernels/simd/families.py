@@ -1,4 +1,4 @@
-"""From a group of operators to a kernel: one class for each family, each naming what it does not take."""
+"""Chooses the kernel for a group of operators. Each family is a class, which declines groups that it cannot compute."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from service.compiler.qnn.numerics import Mode
 
 
 class SimdFamily(Family):
-    """Kernels for one kind of group on one instruction set."""
+    """The kernels for one type of group on one instruction set."""
 
     def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
         super().__init__(mode, choices)
@@ -53,7 +53,7 @@ class SimdFamily(Family):
 
 
 class Accumulating(SimdFamily):
-    """`qnn.conv2d` and `qnn.dense`: requantized, with a residual or without; as real values; or their sums."""
+    """`qnn.conv2d` and `qnn.dense`. Results are requantized (with or without a residual), real values, or sums."""
 
     def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
         super().__init__(isa, mode, choices)
@@ -76,7 +76,7 @@ class Accumulating(SimdFamily):
         operands = folded, epilogue
         layer = layer if is_depthwise(core) else layer.stacked
         key = key_of(isa, layer, epilogue_cycles, groups)
-        # Shared by the best tile, or tiles whose estimates differ would be compared on different numbers of threads.
+        # The best tile decides about threads. Otherwise tuning would compare tiles on different numbers of threads.
         if is_depthwise(core):
             numbers = self.choices.choose(key, [astuple(tile) for tile in depthwise.ranked(isa, layer)])
             parallel = worth_sharing(isa, destination.own_bytes / isa.bytes * weights[0].size)
@@ -106,7 +106,7 @@ class Accumulating(SimdFamily):
 
 
 def _ordinary(isa: Isa, layer: Layer, epilogue_cycles: float) -> tuple[list[Numbers], float]:
-    """The tiles and schemes of a convolution that is not grouped, the fastest first, and its cycles."""
+    """Returns the tiles and schemes of a convolution without groups, the fastest first, and the cycles of that one."""
     tiles = ranked(isa, layer, epilogue_cycles)
     least = cycles(isa, layer, tiles[0], epilogue_cycles)
     of_vectors: list[Numbers] = [astuple(tile) for tile in tiles]
@@ -120,7 +120,7 @@ def _ordinary(isa: Isa, layer: Layer, epilogue_cycles: float) -> tuple[list[Numb
 
 
 def _epilogue_cycles(isa: Isa, epilogue: AnyEpilogue) -> float:
-    """For one vector of accumulators."""
+    """Returns the cycles of an epilogue for one vector of accumulators."""
     rates = isa.rates.epilogue
     if isinstance(epilogue, WideEpilogue):
         return rates.wide
@@ -161,7 +161,7 @@ class Elementwise(SimdFamily):
 
 
 class Pooling(SimdFamily):
-    """Windows over rows and columns. They are clipped to the image, so no halo is wanted."""
+    """Pooling over rows and columns. Windows are clipped to the image, so they need no halo."""
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         bounds(group.core.per_tensor("in_type"))
@@ -192,7 +192,7 @@ class Resizing(SimdFamily):
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         if not all(produced):
-            raise Declined("its operand comes from no kernel, so it would cost two reorders")
+            raise Declined("its operand is not the output of a kernel, so it would cost two layout changes")
         bounds(group.out_type)
         blend_of(self.mode, group.core)
         return [Demand()]
@@ -210,7 +210,7 @@ class Taking(SimdFamily):
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         if not all(produced):
-            raise Declined("its operand comes from no kernel, so it would cost two reorders")
+            raise Declined("its operand is not the output of a kernel, so it would cost two layout changes")
         bounds(group.out_type)
         return [Demand()]
 
@@ -223,13 +223,13 @@ class Taking(SimdFamily):
 
 
 class Dequantizing(SimdFamily):
-    """`qnn.dequantize` of what a kernel made: it is unpacked in the same pass."""
+    """`qnn.dequantize` of the output of a kernel, which also converts the image to a contiguous tensor."""
 
     takes_tokens = True
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         if not all(produced):
-            raise Declined("its operand comes from no kernel")
+            raise Declined("its operand is not the output of a kernel")
         dequantization_of(self.mode, group.core)
         return [Demand()]
 

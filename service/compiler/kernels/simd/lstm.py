@@ -1,9 +1,10 @@
-"""An LSTM over a whole sequence: all steps in one kernel, from what the input adds to the gates to the hidden states.
+"""An LSTM over a whole sequence in one kernel, from the input's contributions to the gates to the hidden states.
 
-A unit of `2 * Isa.lanes` cells keeps the sums of all its gates in registers: eight vectors of 32 bits, started from the
-bias and multiplied by the hidden state as in `conv`. Their rescaling, the functions of the gates (`fixed16`) and the
-new state follow without leaving registers. Both states lie twice in memory: a step reads one copy and writes the other,
-so that units may overlap where cells are no multiple of them.
+A unit is `2 * Isa.lanes` cells. The sums of all its gates are in registers: eight vectors of 32 bits, which are
+initialized with the bias, and to which products with the hidden state are added as in `conv`. They are rescaled, and
+the functions of the gates (`fixed16`) and the new state are computed without storing them in between. There are two
+copies of both states in memory. A step reads one and writes the other, so units can overlap if the number of cells is
+not a multiple of their size.
 """
 
 from __future__ import annotations
@@ -26,23 +27,24 @@ from service.compiler.qnn.numerics.recurrent import LstmCell, LstmOutput, Rescal
 from service.compiler.qnn.operation import value_of
 from service.core.arrays import Array
 
-_HALVES = 2  # vectors of 32 bits that make one of 16
+_HALVES = 2  # the number of int32 vectors with as many lanes as an int16 vector
 _BITS_OF_GATES = 3
 
 
 @dataclass(frozen=True)
 class Recurrence:
-    """An LSTM's numbers.
+    """The numbers of an LSTM.
 
     Attributes:
-        steps, batch, cells: sizes.
-        weights: `[gates * cells, cells] int8`, of the hidden state; without an input gate, there are three gates.
-        zero_point: of the hidden state.
-        significands, shifts: of each row's sums, on their way to Q3.12.
-        cell_bits: integer bits of the cell state.
-        cell_bounds: of the cell state.
-        multiplier: significand and shift from a product in Q0.30 to the hidden state.
-        out_bounds: of the hidden state: zero point, least, largest.
+        steps, batch, cells: the sizes.
+        weights: the weights of the hidden state, `[gates * cells, cells] int8`. Without an input gate, there are three
+            gates.
+        zero_point: the zero point of the hidden state.
+        significands, shifts: the multipliers that convert the sums of each row to Q3.12.
+        cell_bits: the integer bits of the cell state.
+        cell_bounds: the bounds of the cell state.
+        multiplier: the significand and shift that convert a product in Q0.30 to the hidden state.
+        out_bounds: the zero point and the bounds of the hidden state.
     """
 
     steps: int
@@ -63,31 +65,31 @@ class Recurrence:
 
     @property
     def outputs(self) -> tuple[tuple[int, str], ...]:
-        """Elements and dtype of what the kernel writes: hidden states of all steps, the last cell state, and memory
-        of its own: both states, twice."""
+        """The (number of elements, dtype) of the kernel's outputs: the hidden states of all steps, the last cell state,
+        and scratch memory for two copies of both states."""
         cells = self.batch * self.cells
         memory = 2 * self.row_bytes * self.batch + SLACK_BYTES
         return (self.steps * cells, "int8"), (cells, "int16"), (memory, "uint8"), (2 * cells, "int16")
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a hidden state in the kernel's memory: whole groups."""
+        """The bytes of a hidden state in the kernel's memory, in whole groups."""
         return -(-self.cells // SLACK_BYTES) * SLACK_BYTES
 
 
 def recurrence(mode: Mode, step: LstmStep, steps: int) -> Recurrence:
-    """The numbers of so many equal steps.
+    """Returns the numbers of `steps` equal steps.
 
     Raises:
-        Declined: `mode` computes one of the operators otherwise, or the weights are not constant.
+        Declined: `mode` computes one of the operators with another formula, or the weights are not constant.
     """
     rescale, update, output = (mode.formula(each) for each in (step.rescale, step.update, step.output))
     if not (isinstance(rescale, Rescale) and isinstance(update, LstmCell) and isinstance(output, LstmOutput)):
-        raise Declined("no kernel computes the gates so")
+        raise Declined("no kernel computes these formulas of the gates")
     weights, bias = (value_of(arg) for arg in step.dense.call.args[1:])
     in_type, gate_type = step.dense.per_tensor("in_type"), step.rescale.per_tensor("out_type")
     if weights is None or bias is None or bias.any() or any(step.dense.quantized("weight_type").zero_points):
-        raise Declined("its recurrent weights are not constant, not around 0, or have a bias")
+        raise Declined("its recurrent weights are not constant, have a zero point other than 0, or have a bias")
     limits = gate_type.zero_point, gate_type.min, gate_type.max
     if weights.dtype != np.int8 or in_type.storage != "int8" or limits != (0, -(1 << 15), (1 << 15) - 1):
         raise Declined("its weights, states and gates are not int8, int8 and int16")
@@ -112,11 +114,13 @@ def recurrence(mode: Mode, step: LstmStep, steps: int) -> Recurrence:
 
 
 def lstm(isa: Isa, recurrence: Recurrence) -> Kernel:
-    """The kernel takes `[T * N * gates * C] int16` (rescaled sums of the input; step, then batch), the hidden state
-    `[N * C] int8` and the cell state `[N * C] int16`; it writes `recurrence.outputs`.
+    """Returns the kernel of an LSTM.
+
+    Its inputs are `[T * N * gates * C] int16` (rescaled sums of the input; by step, then batch), the hidden state
+    `[N * C] int8` and the cell state `[N * C] int16`. It writes `recurrence.outputs`.
 
     Raises:
-        Declined: there are fewer cells than a unit has.
+        Declined: there are fewer cells than in a unit.
     """
     if recurrence.cells < 2 * isa.lanes:
         raise Declined(f"its {recurrence.cells} cells are fewer than the {2 * isa.lanes} that are computed at once")
@@ -143,13 +147,13 @@ class _Lstm:
         self.constants = (self._packed(weights), bias.astype(np.int32).reshape(-1), *self.rescaling.arrays)
 
     def _by_unit(self, values: Array) -> Array:
-        """`[gates * cells, …]` -> `[units, gates, halves, lanes, …]`; the last unit overlaps."""
+        """Converts `[gates * cells, …]` to `[units, gates, halves, lanes, …]`. The last unit overlaps."""
         by_gate = values.reshape(self.r.gates, self.r.cells, *values.shape[1:])
         parts = [by_gate[:, start : start + self.unit] for start in self.starts]
         return np.stack(parts).reshape(len(parts), self.r.gates, _HALVES, self.isa.lanes, *values.shape[1:])
 
     def _packed(self, weights: Array) -> Array:
-        """In the order of reading: unit, group, gate, half."""
+        """Returns the weights in the order of reading: unit, group, gate, half."""
         filled = np.pad(weights, [(0, 0)] * 4 + [(0, self.groups * self.isa.group - self.r.cells)])
         grouped = filled.reshape(*filled.shape[:4], self.groups, self.isa.group)
         return self.isa.pack_weights(grouped.transpose(0, 4, 1, 2, 3, 5)).reshape(-1)
@@ -183,7 +187,7 @@ class _Lstm:
         return Kernel("lstm", program.function(), self.constants, r.outputs[0][0], facts)
 
     def _begin(self, hidden: Buffer, cell: Buffer) -> None:
-        """Copies the states to where the first step reads them."""
+        """Copies the states to the memory from which the first step reads them."""
         program, r = self.program, self.r
         with program.loop(r.batch, "row") as row, program.loop(len(self.starts), "unit") as unit:
             start = self._start(unit)
@@ -198,7 +202,7 @@ class _Lstm:
         return self.program.bind(at_most(unit * self.unit, self.r.cells - self.unit))
 
     def _stored(self, value: Expr) -> Expr:
-        """A hidden state as `Isa.dot` takes it: 128 more, unsigned."""
+        """Converts a hidden state to unsigned bytes for `Isa.dot`, by adding 128."""
         return tirx.Cast(f"uint8x{self.isa.lanes}", value + self.lanes.const(128))
 
     def _unit(self, step: Expr, row: Expr, unit: Expr) -> None:
@@ -232,7 +236,7 @@ class _Lstm:
             program.store(self.written, to, tirx.Cast(f"int8x{lanes}", value), lanes)
 
     def _sums(self, hidden: Expr, unit: Expr) -> list[Register]:
-        """The gates' sums over the hidden state: gate by gate, half by half."""
+        """Computes the gates' sums over the hidden state: gate by gate, half by half."""
         program, isa, registers = self.program, self.isa, list[Register]()
         for place in range(self.vectors):
             register = program.register("int32", isa.lanes)
@@ -247,7 +251,7 @@ class _Lstm:
         return registers
 
     def _gates(self, sums: list[Register], seen: Expr, start: Expr, unit: Expr) -> list[Expr]:
-        """The gates in Q3.12: sums of the hidden state, rescaled, on top of those of the input."""
+        """Computes the gates in Q3.12: the rescaled sums of the hidden state plus those of the input."""
         lanes, gates = self.isa.lanes, []
         for gate in range(self.r.gates):
             halves = []
@@ -264,7 +268,7 @@ class _Lstm:
         return gates
 
     def _shown(self, product: Expr) -> Expr:
-        """A product in Q0.30 as a hidden state, int32."""
+        """Converts a product in Q0.30 to a hidden state, int32."""
         significand, shift = (np.array([value], np.int32) for value in self.r.multiplier)
         scale = DoubleRounding(significand, shift, bounded=True)
         numbers = tuple(self.lanes.const(int(array[0])) for array in scale.arrays)

@@ -1,10 +1,9 @@
-"""The limit that kernels are held to: a loop of nothing but products, which every library carries.
+"""A loop that consists of products only. Its speed is the peak that kernels are compared with.
 
-What a core can multiply in a second has to be measured where the model runs, in the same minute: clocks move with the
-load and the neighbours, and how many dot products start in a cycle differs from CPU to CPU. A process that runs
-artifacts cannot compile such a loop, because it has the runtime alone; so the compiler puts one beside the kernels,
-where it costs some kilobytes. It is written in their words, for their instruction set: a kernel at 100 % would do
-nothing but multiply.
+The products per second of a core must be measured on the machine that runs the model, at the same time: the clock rate
+depends on the load of the machine, and the number of dot products per cycle depends on the CPU. A process that runs
+artifacts has no compiler, so the compiler adds such a loop to every library, which costs a few kilobytes. It is written
+with the same instructions as the kernels. A kernel at 100 % would do nothing but multiply.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.program import Program, load
 from service.compiler.kernels.vector.isa import Isa, Matrix
 
-_ITEMS = 48  # shared between the threads, evenly where they are 2, 3, 4, 6, 8 …
-_REPETITIONS = 4096  # of one item: some microseconds, beside which starting the threads is little
-_PERIOD = 8  # repetitions after which the operands are the same again; no product can be taken out of the loop
+_ITEMS = 48  # of the parallel loop, which 2, 3, 4, 6, 8 … threads divide evenly
+_REPETITIONS = 4096  # in one item: some microseconds, so that starting threads takes little time in comparison
+_PERIOD = 8  # operands repeat after so many repetitions, so that the compiler cannot move a product out of the loop
 _COLUMNS = 2
-_TILE_REPETITIONS = 512  # of tiles, each of which takes as long as some ten vectors
+_TILE_REPETITIONS = 512  # of tile products, each of which takes as long as about ten vector products
 
 
 def symbol_of(isa: Isa) -> str:
@@ -29,12 +28,12 @@ def symbol_of(isa: Isa) -> str:
 
 
 def peak(isa: Isa) -> Kernel:
-    """The loop of the instructions that multiply most: those on tiles, where there are some."""
+    """Returns the loop with the fastest instructions: those on tiles if there are any."""
     return _of_vectors(isa) if isa.matrix is None else _of_tiles(isa, isa.matrix)
 
 
 def _of_tiles(isa: Isa, unit: Matrix) -> Kernel:
-    """totals[item, row, column] += repetitions * operands[row] * operands[2 + column], each a tile in a register."""
+    """Computes totals[item, row, column] += repetitions * operands[row] * operands[2 + column], with tiles."""
     tile_totals, numbers = unit.rows * isa.lanes, range(_COLUMNS * _COLUMNS)
     totals_elements, operands_elements = _ITEMS * len(numbers) * tile_totals, 2 * _COLUMNS * unit.weight_bytes
     program = Program()
@@ -65,10 +64,11 @@ def _of_tiles(isa: Isa, unit: Matrix) -> Kernel:
 
 
 def _of_vectors(isa: Isa) -> Kernel:
-    """A function of `operands` and `totals`; its facts say their sizes, and how many products a call makes.
+    """Returns a function of `operands` and `totals`. Its facts contain their sizes, and the number of products.
 
-    totals[item, row, column] += operands[repetition % period, row] * operands[period, column], in registers: `rows` by
-    two accumulators, as many as hide the latency of `Isa.dot` and leave room for the operands.
+    It computes totals[item, row, column] += operands[repetition % period, row] * operands[period, column] in registers.
+    There are `rows` by two accumulators, enough to hide the latency of `Isa.dot`, but few enough to leave registers for
+    the operands.
     """
     rows = min(6, (isa.registers - 3 * isa.weight_vectors - 1) // _COLUMNS)
     totals_elements = _ITEMS * rows * _COLUMNS * isa.lanes

@@ -1,9 +1,9 @@
-"""Weights of 4 or 8 bits in blocks, as a product of float32 reads them (`qnn.block_matmul`).
+"""Weights of 4 or 8 bits in blocks, in the layout in which a float32 product reads them (`qnn.block_matmul`).
 
-A word of 32 bits holds the integers of one column and of as many neighbouring rows as fit; a vector of words is of
-neighbouring columns. So a load, a shift and a mask give a vector of integers. In the significand of 2**23 they make a
-float32 that is exact, and so is it less 2**23 and the zero point; only the product with the scale is rounded, as
-`BlockMatMul` has it.
+A word of 32 bits contains the integers of one column and of as many neighboring rows as fit. A vector of words contains
+neighboring columns, so a load, a shift and a mask give a vector of integers. Inserted into the significand of 2**23,
+they give an exact float32. Subtracting 2**23 and the zero point is exact too. Only the product with the scale is
+rounded, as in `BlockMatMul`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from service.compiler.kernels.vector.lanes import Lanes
 from service.core.arrays import Array
 
 _WORD_BITS = 32
-_LARGEST_WHOLE = 1 << 23  # from where on float32 has whole numbers only
+_LARGEST_WHOLE = 1 << 23  # all float32 numbers from here on are integers
 _ITS_BITS = 0x4B000000
 
-# Number of a product, its vectors of weights.
+# A function that is called with the number of a product and its vectors of weights.
 Use = Callable[[Expr, list[Expr]], None]
 
 
@@ -30,9 +30,9 @@ class Blocked:
     """Constant weights.
 
     Attributes:
-        stored: `[depth, columns]` uint8, of so many `bits`.
-        scales, points: `[blocks, columns]`; float32 and uint8.
-        size: rows of a block.
+        stored: `[depth, columns]` uint8, with values of `bits` bits.
+        scales, points: scales and zero points, `[blocks, columns]` float32 and uint8.
+        size: the number of rows in a block.
     """
 
     stored: Array
@@ -47,15 +47,15 @@ class Blocked:
 
     @property
     def words(self) -> int:
-        """Of a block and a column."""
+        """The number of words of a column in a block."""
         return -(-self.size // self.per_word)
 
 
 class BlockPanels:
-    """Blocked weights in the order in which they are read: by parts, which are so many vectors of columns each."""
+    """Weights in blocks, in the order in which they are read: by parts of several vectors of columns."""
 
     def __init__(self, blocked: Blocked, parts: Sequence[Sequence[int]], lanes: int) -> None:
-        """`parts`: the first column of each of a part's vectors."""
+        """`parts` contains, for each part, the first column of each of its vectors."""
         self.blocked, self.lanes, self.vectors = blocked, lanes, len(parts[0])
         self.count, width = blocked.scales.shape
         self._parts, self._width = parts, max(width, lanes)
@@ -68,7 +68,7 @@ class BlockPanels:
         )
 
     def _packed(self) -> Array:
-        """`[words of all blocks, columns]` int32; the first row lies in the lowest bits."""
+        """Returns the words `[words of all blocks, columns]` int32. The first row is in the lowest bits."""
         blocked, width = self.blocked, self.blocked.stored.shape[1]
         filled = np.zeros((self.count, blocked.words * blocked.per_word, width), np.uint32)
         for block in range(self.count):
@@ -79,14 +79,14 @@ class BlockPanels:
         return np.asarray(np.bitwise_or.reduce(shifted, axis=1).view(np.int32))
 
     def _in_parts(self, rows: Array) -> Array:
-        """`[part, row, vector, lane]`."""
+        """Arranges rows as `[part, row, vector, lane]`."""
         filled = np.zeros((len(rows), self._width), rows.dtype)
         filled[:, : rows.shape[1]] = rows
         vectors = [np.stack([filled[:, at : at + self.lanes] for at in part], axis=1) for part in self._parts]
         return np.stack(vectors).reshape(-1)
 
     def each(self, lanes: Lanes, buffers: Sequence[Buffer], part: Expr, use: Use) -> None:
-        """Has every product of a part used, in order."""
+        """Calls `use` for every product of a part, in order."""
         program, size, (depth, _) = lanes.program, self.blocked.size, self.blocked.stored.shape
         whole, rest = divmod(depth, size)
         for first, count, rows in ((0, whole, size), (whole, 1, rest)):
@@ -109,12 +109,12 @@ class BlockPanels:
         return self.vector(lanes, buffer, row, vector, "float32")
 
     def vector(self, lanes: Lanes, buffer: Buffer, row: Expr, vector: int, dtype: str) -> Expr:
-        """One of a row of a part; rows count through all parts."""
+        """Loads one vector of a row of a part. Rows are numbered through all parts."""
         return lanes.keep(load(buffer, (row * self.vectors + vector) * self.lanes, self.lanes), dtype)
 
 
 class _Decoding:
-    """One block of a part: its scales and zero points stay in registers."""
+    """Decodes one block of a part. Its scales and zero points stay in registers."""
 
     def __init__(self, panels: BlockPanels, lanes: Lanes, buffers: Sequence[Buffer], block: Expr) -> None:
         self.panels, self.lanes, self.program = panels, lanes, lanes.program
@@ -124,7 +124,7 @@ class _Decoding:
         self.offsets = [panels.point(lanes, offsets, block, at) for at in range(panels.vectors)]
 
     def word(self, number: Expr, product: Expr, count: int, use: Use) -> None:
-        """The first `count` products of a word, from `product` on."""
+        """Decodes the first `count` products of a word, whose numbers begin at `product`."""
         row = self.program.bind(self.first + number)
         words = [self.panels.vector(self.lanes, self.words, row, at, "int32") for at in range(self.panels.vectors)]
         for place in range(count):

@@ -1,8 +1,9 @@
-"""Depthwise convolutions of float32: each channel has a filter of its own.
+"""Depthwise convolutions of float32: each channel has its own filter.
 
-A vector holds channels of one pixel. Some pixels of a row are added up in registers, tap by tap; an element of the
-source is loaded once for all pixels of the tile that a kernel row shows it to. An item computes a band of rows; what
-they see of a source that wants a border of zeros, it copies to memory of its own first, where it stays in the cache.
+A vector contains channels of one pixel. The sums of some pixels of a row are in registers, and are computed tap by tap.
+For each kernel row, an element of the source is loaded once for all pixels of the tile that use it. An item computes a
+band of rows. If the source needs a border of zeros, the item first copies the part that it reads to its own memory,
+where it stays in cache.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from service.compiler.kernels.vector.lanes import Lanes
 from service.core.arrays import Array
 
 _MOST_PIXELS = 16
-_SHARES = 8  # bands of rows, at least
-_BAND_BYTES = 512 << 10  # of the second level of cache
+_SHARES = 8  # the least number of bands
+_BAND_BYTES = 512 << 10  # the part of the L2 cache that a band may use
 
 
 @dataclass(frozen=True)
 class Depthwise:
-    """The layer: `[N, H, W, C]` with a border of zeros, to `[N, OH, OW, C]`.
+    """A layer that reads `[N, H, W, C]` with a border of zeros, and writes `[N, OH, OW, C]`.
 
     Attributes:
         weights: `[C, KH, KW]`.
@@ -47,21 +48,21 @@ class Depthwise:
 
 
 def float_depthwise(isa: Isa, layer: Depthwise) -> Kernel:
-    """The kernel.
+    """Returns the kernel of the layer.
 
     Raises:
-        Declined: the channels fill no vector, or a kernel row not the registers.
+        Declined: there are fewer channels than a vector has lanes, or a kernel row does not fit the registers.
     """
     if layer.channels < isa.lanes:
-        raise Declined(f"its {layer.channels} channels fill no vector of {isa.name}")
+        raise Declined(f"its {layer.channels} channels are fewer than the lanes of a vector of {isa.name}")
     return _Depthwise(isa, layer, _pixels(isa, layer)).kernel()
 
 
 def _pixels(isa: Isa, layer: Depthwise) -> int:
-    """Pixels of a tile: those that the fewest tiles of equal size make, of as many as the registers hold."""
+    """Returns the pixels of a tile, so that a row has as few tiles as possible and these have almost equal sizes."""
     most = min(_MOST_PIXELS, isa.registers - layer.window.kernel[1] - 2, layer.output[1])
     if most < min(4, layer.output[1]):
-        raise Declined(f"a row of its kernel, of {layer.window.kernel[1]} taps, leaves no registers for sums")
+        raise Declined(f"the {layer.window.kernel[1]} taps of a kernel row leave no registers for sums")
     return -(-layer.output[1] // -(-layer.output[1] // most))
 
 
@@ -97,7 +98,7 @@ class _Depthwise:
             seen, first_line = source, image * rows + first * down
             if padded.halo:
                 seen, first_line = self._copied(source, image, first * down, self._lines(band)), 0
-            # Down a column of tiles, so that what several of them see is still in the first level of cache.
+            # Tiles are computed column by column, so that rows that several of them read are still in L1 cache.
             with program.loop(len(self.starts) * across, "column") as place:
                 block = program.bind(place // across)
                 column = program.bind(at_most(place % across * self.pixels, layer.output[1] - self.pixels))
@@ -109,12 +110,12 @@ class _Depthwise:
         return Kernel("float_depthwise", program.function(), tuple(self.constants), 4 * made, facts)
 
     def _lines(self, rows: int) -> int:
-        """Lines of the source under some rows."""
+        """Returns the number of source rows that `rows` output rows depend on."""
         window = self.layer.window
         return (rows - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilation[0] + 1
 
     def _band(self) -> int:
-        """Rows of a band: as many as leave several bands, and not so few that most lines are copied twice."""
+        """Returns the rows of a band: few enough for several bands, but so many that most rows are copied only once."""
         height, line_bytes = self.layer.output[0], 4 * self.layer.padded.extents[1] * self.layer.channels
         rows = max(-(-height // _SHARES), min(self._lines(1), height))
         while rows > 1 and self._lines(rows) * line_bytes > _BAND_BYTES:
@@ -122,7 +123,7 @@ class _Depthwise:
         return rows
 
     def _copied(self, source: Buffer, image: Expr, first: Expr, lines: int) -> Buffer:
-        """Some lines of the source with its border, from number `first` on, in memory of this thread."""
+        """Copies source rows with their border, from row `first` on, to memory of this thread."""
         program, lanes, (_, height, width, channels) = self.program, self.isa.lanes, self.layer.padded.shape
         top, left, _, right = self.layer.padded.halo.sides
         line = self.layer.padded.extents[1] * channels
@@ -140,7 +141,7 @@ class _Depthwise:
         return memory
 
     def _tile(self, source: Buffer, line: Expr, made_line: Expr, column: Expr, block: Expr) -> None:
-        """Some pixels from `column` on, of a block of channels; `line` is the first of the source that they see."""
+        """Computes some pixels from `column` on, for a block of channels. `line` is the first source row they read."""
         program, layer, lanes = self.program, self.layer, self.isa.lanes
         columns, channels, (kernel_h, kernel_w) = layer.padded.extents[1], layer.channels, layer.window.kernel
         (_, right), (step_h, step_w) = layer.window.strides, layer.window.dilation
@@ -155,7 +156,7 @@ class _Depthwise:
             weights = [
                 self.lanes.keep(load(self.buffers[0], tap + j * lanes, lanes), "float32") for j in range(kernel_w)
             ]
-            shown: dict[int, list[tuple[int, int]]] = {}  # place in the row -> pixels and taps
+            shown: dict[int, list[tuple[int, int]]] = {}  # index in the source row -> (pixel, tap) pairs
             for pixel in range(self.pixels):
                 for j in range(kernel_w):
                     shown.setdefault(pixel * right + j * step_w, []).append((pixel, j))

@@ -1,7 +1,7 @@
-"""What float products are multiplied of: float32 values one by one, or bfloat16 values in pairs along the sum.
+"""The types of factors of float products: single float32 values, or pairs of bfloat16 values along the sum.
 
-A *group* is the products of one step of a sum: one, or the two of a pair. A vector of groups has one for each lane, a
-group of an odd number's end has 0 behind its only value.
+A *group* is the factors of one step of a sum: one value, or the two of a pair. A vector of groups has one group for
+each lane. If the number of values is odd, the last pair has 0 as its second value.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Place = tuple[Buffer, Expr]  # a buffer, and an offset in it
 
 
 class Factors(Protocol):
-    """One kind of operands."""
+    """One type of factors."""
 
     @property
     def size(self) -> int:
-        """Products of a group."""
+        """The number of products of a group."""
 
     @property
     def stored(self) -> str:
@@ -38,27 +38,27 @@ class Factors(Protocol):
 
     @property
     def facts(self) -> Mapping[str, str]:
-        """What reports say of it."""
+        """Information for reports."""
 
     def packed(self, weights: Array, run: int) -> Array:
-        """`[…, depth, columns]` float32 -> groups `[…, steps, columns]`; a group lies within `run` products."""
+        """Converts `[…, depth, columns]` float32 to groups `[…, steps, columns]`. Groups do not cross runs of `run`."""
 
     def copy(self, lanes: Lanes, source: Place, destination: Place, size: int) -> None:
-        """`size` float32 as elements of an operand, and not one more read or written."""
+        """Converts exactly `size` float32 values to elements of an operand."""
 
     def along(self, buffer: Buffer, offset: Expr, count: int, size: int) -> Expr:
-        """`count` groups of `size` neighbours each."""
+        """Loads `count` groups of `size` neighboring elements each."""
 
     def across(self, lanes: Lanes, buffer: Buffer, offset: Expr, step: int, size: int, count: int) -> Expr:
-        """A vector of groups whose `size` members lie `step` apart, at `count` neighbouring places."""
+        """Loads a vector of groups from `count` neighboring offsets. The `size` members of a group are `step` apart."""
 
     def add_products(self, lanes: Lanes, totals: Expr, group: Expr, weights: Expr) -> Expr:
-        """`totals` and the products of a group, in each lane, with those of `weights`."""
+        """Returns `totals` plus, in each lane, the products of a group and the group in `weights`."""
 
 
 @dataclass(frozen=True)
 class Singles:
-    """float32."""
+    """Single float32 values."""
 
     size: int = 1
     stored: str = "float32"
@@ -89,7 +89,7 @@ SINGLES = Singles()
 
 @dataclass(frozen=True)
 class BFloat16Pairs:
-    """bfloat16; the first of a pair is in the lower half of 32 bits."""
+    """Pairs of bfloat16 values in 32 bits. The first value of a pair is in the lower half."""
 
     size: int = PAIR
     stored: str = "uint16"
@@ -108,7 +108,7 @@ class BFloat16Pairs:
         return np.asarray((pairs[..., 0, :] | pairs[..., 1, :] << np.uint32(16)).view(np.int32))
 
     def copy(self, lanes: Lanes, source: Place, destination: Place, size: int) -> None:
-        """Vectors overlap at the end."""
+        """Converts exactly `size` float32 values. The last two vectors overlap."""
         program, isa = lanes.program, lanes.isa
         width = min(isa.lanes, size)
         with program.loop(-(-size // width), "part") as part:
@@ -133,12 +133,12 @@ class BFloat16Pairs:
 
 
 def _at_most(buffer: Buffer, offset: Expr, lanes: int, count: int) -> Expr:
-    """A vector, of which `count` elements are there to be read."""
+    """Loads a vector of which only the first `count` elements may be read."""
     return load(buffer, offset, lanes) if count >= lanes else load_first(buffer, offset, lanes, count)
 
 
 def copy(program: Program, lanes: int, source: Place, destination: Place, size: int) -> None:
-    """`size` elements, and not one more read or written: vectors overlap at the end, fewer elements are narrower."""
+    """Copies exactly `size` elements. The last two vectors overlap, and few elements are copied in narrower vectors."""
     width = widest(lanes, size)
     with program.loop(-(-size // width), "part") as part:
         at = program.bind(at_most(part * width, size - width))
@@ -146,7 +146,7 @@ def copy(program: Program, lanes: int, source: Place, destination: Place, size: 
 
 
 def widest(lanes: int, size: int) -> int:
-    """The most lanes of a vector that `size` elements fill, a power of two."""
+    """Returns the largest power of two of at most `lanes` and at most `size`."""
     while lanes > size:
         lanes //= 2
     return lanes

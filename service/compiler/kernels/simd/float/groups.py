@@ -1,4 +1,4 @@
-"""From a product of float32 in the model to its kernel: geometry, weights, and what there is no kernel for."""
+"""Chooses the kernel for a float32 product in the model, and prepares its geometry and weights."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from service.compiler.qnn.operation import Operation, value_of
 from service.core.arrays import Array
 
 _BFLOAT16_BITS = 16
-_LARGEST = (1 << 31) - 1  # elements of a tensor, which are numbered by int32
+_LARGEST = (1 << 31) - 1  # the largest number of elements of a tensor, whose indices are int32
 
 
 def float_kernel(isa: Isa, group: Group, choices: Choices) -> PlainKernel:
-    """The kernel for one of `REAL_PRODUCTS`.
+    """Returns the kernel for one of `REAL_PRODUCTS`.
 
-    A depthwise convolution in bfloat16 gains nothing: what lies beside an element is another channel's, so that pairs
-    are half empty. It is computed as products in groups.
+    The depthwise kernel would not be faster in bfloat16, because the neighbor of an element belongs to another channel,
+    so that one half of each pair would be unused. Such a convolution is computed as products in groups.
 
     Raises:
-        Declined: there is none.
+        Declined: there is no kernel for it.
     """
     core = group.core
     if core.name == "qnn.real_conv2d" and not is_bfloat16(core) and (layer := _depthwise(core)) is not None:
@@ -69,7 +69,7 @@ def _geometry(group: Group) -> tuple[Geometry, Operands]:
 
 
 def _blocks(core: Operation) -> tuple[Geometry, Operands]:
-    """One matrix of weights; the rows of all matrices on the left are one."""
+    """Returns the geometry with one matrix of weights. The rows of all left matrices are joined."""
     x, (depth, columns) = shape_of(core.call.args[0]), shape_of(core.call.args[1])
     stored, scales, points, *bias = (value_of(arg) for arg in core.call.args[1:])
     if stored is None or scales is None or points is None or any(each is None for each in bias):
@@ -85,7 +85,7 @@ def _blocks(core: Operation) -> tuple[Geometry, Operands]:
 
 
 def _matrices(group: Group) -> tuple[Geometry, Operands]:
-    """Each operand where it lies: split into heads, transposed, joined again."""
+    """Returns the geometry of operands that are read in place, even if heads were split, transposed or joined."""
     core, factors = group.core, _factors(group.core)
     lhs, rhs, out = (shape_of(each) for each in (*core.call.args[:2], core.call))
     weights, bias = value_of(core.call.args[1]), _bias(core)
@@ -125,8 +125,7 @@ def _matrices(group: Group) -> tuple[Geometry, Operands]:
 
 
 def _joined(batch: Sequence[Outer], rows: Outer) -> tuple[tuple[Outer, ...], Outer]:
-    """Dimensions that lie behind each other in all operands as one; matrices that share a right operand as one, whose
-    rows are those of all."""
+    """Joins dimensions that are contiguous in all operands, and the rows of matrices with the same right operand."""
     found: list[Outer] = []
     for each in (*(each for each in batch if each.extent > 1), rows):
         if found and found[-1] == Outer(found[-1].extent, *(each.extent * step for step in astuple(each)[1:])):
@@ -136,7 +135,7 @@ def _joined(batch: Sequence[Outer], rows: Outer) -> tuple[tuple[Outer, ...], Out
 
 
 def _depthwise(core: Operation) -> Depthwise | None:
-    """The layer, if each channel has one filter of its own."""
+    """Returns the layer if each channel has one filter of its own, else None."""
     weights, (n, height, width, channels) = value_of(core.call.args[1]), shape_of(core.call.args[0])
     filters, kernel_h, kernel_w, per_group = shape_of(core.call.args[1])
     if weights is None or per_group != 1 or not filters == channels == core.integer("groups") > 1:
@@ -166,7 +165,7 @@ def _convolution(core: Operation) -> tuple[Geometry, Operands]:
     factors = _factors(core)
     operands = Operands(math.prod(source), 0, n * height * width * filters, own, biases, padded, factors)
     each: tuple[Outer, ...] = (Outer(groups, per_group, 1, filters // groups),) if groups > 1 else ()
-    if (kernel_h, kernel_w) == strides == (1, 1):  # pixels are one row, whatever image they are of
+    if (kernel_h, kernel_w) == strides == (1, 1):  # the pixels of all images form one row
         grid, lhs_steps, out_steps = (1, n * height * width), (0, channels), (0, filters)
     else:
         images = Outer(n, rows * columns * channels, 0, height * width * filters)
@@ -175,7 +174,7 @@ def _convolution(core: Operation) -> tuple[Geometry, Operands]:
         lhs_steps = (strides[0] * columns * channels, strides[1] * channels)
     taps = ((kernel_h, dilation[0] * columns * channels), (kernel_w, dilation[1] * channels))
     run = per_group
-    if groups == 1 and dilation[1] == 1:  # the taps of a kernel row lie side by side
+    if groups == 1 and dilation[1] == 1:  # the taps of a kernel row are contiguous
         taps, run = (taps[0], (1, 0)), kernel_w * channels
     geometry = Geometry(each, grid, lhs_steps, out_steps, taps, run, filters // groups, group=factors.size)
     return geometry, operands

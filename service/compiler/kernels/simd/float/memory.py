@@ -1,4 +1,4 @@
-"""Operands of float products in memory: copied, converted, and with a border of zeros."""
+"""Copies and converts operands of float products, and adds borders of zeros."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from service.compiler.kernels.vector.lanes import Lanes
 
 @dataclass(frozen=True)
 class Padded:
-    """An image `[N, H, W, C]` that gets a border of zeros before it is read."""
+    """An image `[N, H, W, C]` to which a border of zeros is added before it is read."""
 
     shape: tuple[int, int, int, int]
     halo: Halo
 
     @property
     def extents(self) -> tuple[int, int]:
-        """Rows and columns with the border."""
+        """The rows and columns including the border."""
         (_, height, width, _), (top, left, bottom, right) = self.shape, self.halo.sides
         return height + top + bottom, width + left + right
 
@@ -32,7 +32,7 @@ class Padded:
 
 
 def pad(lanes: Lanes, factors: Factors, source: Buffer, memory: Buffer, padded: Padded, *, parallel: bool) -> None:
-    """Writes the image with its border to memory, as it is multiplied."""
+    """Writes the image with its border to memory, converted to the type of its factors."""
     (batch, height, width, channels), (top, left, bottom, right) = padded.shape, padded.halo.sides
     rows, columns = padded.extents
     program, line, vector = lanes.program, columns * channels, lanes.isa.lanes
@@ -49,7 +49,7 @@ def pad(lanes: Lanes, factors: Factors, source: Buffer, memory: Buffer, padded: 
 
 
 def clear(program: Program, lanes: int, destination: Place, size: int) -> None:
-    """Zeros in place of `size` elements."""
+    """Writes zeros to `size` elements."""
     if not size:
         return
     width, zero = widest(lanes, size), tirx.const(0, str(destination[0].dtype))

@@ -1,11 +1,11 @@
 """Float products: matrices, dense layers, convolutions (`qnn.real_matmul`, `qnn.real_conv2d`).
 
-A tile of rows (pixels of a convolution's output) by vectors of columns is added up in registers over the whole sum, in
-the order of its products, as the operators are defined. Tiles at an edge overlap their neighbours, and so do the last
-vectors of columns. Weights that are constant lie in panels, in the order in which they are read; other right operands
-are laid out so by an item, in memory of its thread, unless one tile of rows is all there is. Weights of few
-bits (`blocks`) are decoded there, or in registers. What is multiplied is float32, or bfloat16 in pairs
-(`factors`); operands that are computed are converted to pairs before anything else is done.
+A tile of rows (pixels of a convolution's output) by vectors of columns stays in registers for the whole sum. Products
+are added in the order in which the operators define it. Tiles at an edge overlap their neighbors, and so do the last
+vectors of columns. Constant weights are stored in panels, in the order in which they are read. Other right operands are
+copied to that layout in memory of the thread, unless there is only one tile of rows. Weights of few bits (`blocks`) are
+decoded into that memory, or in registers. The factors are float32 values or pairs of bfloat16 values (`factors`);
+computed operands are first converted to pairs.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.kernels.vector.lanes import Lanes
 from service.core.arrays import Array
 
-_SHARE = 4096  # elements that are converted at a time
+_SHARE = 4096  # the number of elements that an item converts
 
-# Part of a group, its columns, number of a step, number of a vector -> that vector.
+# (part of a group, its columns, number of a step, number of a vector) -> that vector of weights.
 Weights = Callable[[Expr, list[Expr], Expr, int], Expr]
 
 
 @dataclass(frozen=True)
 class Operands:
-    """What a product is computed of.
+    """The operands of a product.
 
     Attributes:
-        lhs, rhs, out: elements of each; `rhs` is 0 where there are `weights`.
-        weights: `[panels of all columns, depth, columns]`; or those of one panel, in blocks.
+        lhs, rhs, out: the number of elements of each; `rhs` is 0 if there are `weights`.
+        weights: constant weights `[panels of all columns, depth, columns]`; or those of one panel, in blocks.
         bias: `[panels of all columns, columns]`.
-        padded: what `lhs` is made before it is read.
-        factors: what they are multiplied as.
+        padded: the border to add to `lhs` before it is read.
+        factors: the type of the factors.
     """
 
     lhs: int
@@ -81,19 +81,19 @@ class _Product:
             filled = np.zeros((len(operands.bias), width), np.float32)
             filled[:, : geometry.columns] = operands.bias
             self.constants.append(filled.reshape(-1))
-        # A right operand that one tile reads is read where it lies.
+        # A right operand that only one tile reads is read in place.
         steps = geometry.rhs_steps
         single, whole = self.factors.size == 1, geometry.columns >= isa.lanes
         self.in_place = self.tiles == 1 and single and whole and steps is not None and steps[1] == 1
         self.panel = geometry.steps * tile.blocks * isa.lanes
         self.group = geometry.parts_at_once(isa, tile, constant=self.laid_out)
         self.groups = -(-self.parts // self.group)
-        # The next tile's rows lie behind this one's, and come from far where they do not fit the cache.
+        # The rows of the next tile follow those of this one, and must be prefetched if they do not fit the cache.
         rows_bytes = geometry.element_bytes * geometry.grid[1] * geometry.run
         self.prefetched = geometry.lhs_steps == (0, geometry.run) and rows_bytes > FAR_BYTES
 
     def _laid_out_before(self, weights: Array, parts: list[list[int]]) -> Array:
-        """`[panel, part, step, vector, lane]`; the last part and the last vector overlap."""
+        """Returns the weights as `[panel, part, step, vector, lane]`. The last part and the last vector overlap."""
         lanes, packed = self.isa.lanes, self.factors.packed(weights, self.geometry.run)
         filled = np.zeros((*packed.shape[:2], max(lanes, packed.shape[2])), packed.dtype)
         filled[:, :, : packed.shape[2]] = packed
@@ -120,7 +120,7 @@ class _Product:
             self.lhs = self._converted(self.lhs, operands.lhs, parallel=parallel)
         if self.rhs is not None:
             self.rhs = self._converted(self.rhs, operands.rhs, parallel=parallel)
-        rows = self.tiles if constant else 1  # what a thread lays out serves all tiles of rows
+        rows = self.tiles if constant else 1  # a right operand that a thread has laid out is used for all tiles of rows
         with program.loop(geometry.images * self.groups * rows, "item", parallel=parallel) as item:
             of_images, tile = program.bind(item // rows), item % rows
             lhs, rhs, out = self._offsets(program.bind(of_images // self.groups))
@@ -138,7 +138,7 @@ class _Product:
         return Kernel("float_product", program.function(), tuple(self.constants), 4 * operands.out, facts)
 
     def _converted(self, source: Buffer, size: int, *, parallel: bool) -> Buffer:
-        """An operand as it is multiplied."""
+        """Returns a buffer with the operand converted to the type of its factors."""
         if self.factors.stored == str(source.dtype):
             return source
         memory, share = self.program.workspace(size, self.factors.stored), min(size, _SHARE)
@@ -148,7 +148,7 @@ class _Product:
         return memory
 
     def _offsets(self, image: Expr) -> tuple[Expr, Expr, Expr]:
-        """Where an image begins, in each operand."""
+        """Returns the offset of an image in each operand."""
         totals: list[Expr] = list(self.geometry.starts)
         for each in reversed(self.geometry.outer):
             place = image % each.extent if each.extent > 1 else 0
@@ -158,7 +158,7 @@ class _Product:
         return lhs, rhs, out
 
     def _columns(self, part: Expr) -> list[Expr]:
-        """The first column of each of a part's vectors."""
+        """Returns the first column of each vector of a part."""
         first = self.program.bind(at_most(part * self.tile.blocks, len(self.starts) - self.tile.blocks))
         last = self.starts[-1]
         return [self.program.bind(at_most((first + block) * self.isa.lanes, last)) for block in range(self.tile.blocks)]
@@ -174,7 +174,7 @@ class _Product:
         return vector
 
     def _computed(self, rhs: Expr, first: Expr) -> Weights | None:
-        """Vectors of a group of parts; None where they are decoded as they are multiplied."""
+        """Returns the vectors of a group of parts; None if weights are decoded while they are multiplied."""
         if self.panels is not None:
             return None if self.tiles == 1 else self._decoded(self.panels, first)
         return self._in_place(rhs) if self.in_place else self._laid_out(rhs, first)
@@ -202,7 +202,7 @@ class _Product:
         return self.geometry.rhs_steps
 
     def _laid_out(self, rhs: Expr, first: Expr) -> Weights:
-        """The columns of a group of parts, in memory of this thread. What lies behind the last column is never
+        """Copies the columns of a group of parts to memory of this thread. Results beyond the last column are not
         stored."""
         program, lanes = self.program, self.isa.lanes
         memory = program.workspace(self.group * self.panel, self.factors.group)
@@ -231,7 +231,7 @@ class _Product:
                 program.store(memory, to + (first + step) * row, vector, width)
 
     def _picked(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
-        """Columns, group by group: so few that they fill no vector."""
+        """Copies columns group by group, if they are fewer than the lanes of a vector."""
         program, row = self.program, self.tile.blocks * self.isa.lanes
         for first, count, size in self._steps():
             with (
@@ -243,13 +243,13 @@ class _Product:
                 program.store(memory, to + (first + step) * row + n, group, 1)
 
     def _steps(self) -> list[tuple[int, int, int]]:
-        """Of a run: a step, how many there are alike, and how many products each has."""
+        """Returns the steps of a run as (first step, number of equal steps, products of each)."""
         whole, rest = divmod(self.geometry.run, self.factors.size)
         return [each for each in ((0, whole, self.factors.size), (whole, 1, rest)) if each[1] and each[2]]
 
     def _turned(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
-        """Squares of as many columns as a vector has lanes, transposed: halves, quarters … change places in pairs of
-        vectors (Eklundh 1972)."""
+        """Transposes squares of as many columns as a vector has lanes, by exchanging halves, quarters … between pairs
+        of vectors (Eklundh 1972)."""
         program, lanes, row = self.program, self.isa.lanes, self.tile.blocks * self.isa.lanes
         size, dtype = self.factors.size, self.factors.group
         with program.loop(-(-self.geometry.steps // lanes), "square") as square:
@@ -273,7 +273,7 @@ class _Product:
     # --- a tile ---
 
     def _tiles(self, lhs: Expr, out: Expr, panel: Expr, first: Expr, tile: Expr, weights: Weights | None) -> None:
-        """A tile of rows by the columns of a group of parts."""
+        """Computes a tile of rows by the columns of a group of parts."""
         program, (height, width), shape = self.program, self.geometry.grid, self.tile
         across = -(-width // shape.columns)
         y = program.bind(at_most(tile // across * shape.rows, height - shape.rows))
@@ -337,7 +337,7 @@ class _Product:
         vectors: list[Expr],
         size: int = 1,
     ) -> None:
-        """One group of `size` products of each sum of a tile, from number `product` on."""
+        """Adds one group of `size` products, from number `product` on, to each sum of a tile."""
         (down, right), dtype = self.geometry.lhs_steps, self.factors.group
         for (row, column), registers in zip(pixels, totals, strict=True):
             place = start + row * down + column * right + product

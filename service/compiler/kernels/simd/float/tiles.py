@@ -1,6 +1,6 @@
-"""Tiles of float products: how many rows and vectors of columns are added up in registers at a time.
+"""The cost model of float products, which chooses the tile: rows by vectors of columns whose sums are in registers.
 
-As `convolution.tiles` estimates those of integers. A float multiply-add starts as often as a load of a vector.
+It corresponds to `convolution.tiles` for integers. The throughput of a float multiply-add equals that of a vector load.
 """
 
 from __future__ import annotations
@@ -15,24 +15,26 @@ from service.core.digest import digest_of_json
 
 _MOST_ROWS, _MOST_VECTORS = 28, 8
 _BROADCAST = 0.5  # cycles to load one element into every lane
-_LINE_BYTES, _SETS, _WAYS = 64, 64, 8  # of the first level of cache
-_FAR_LINE = 3.0  # cycles for a line of the second level
-_FARTHER_LOAD = 6.0  # loads of what does not fit that level, in loads
-FAR_BYTES = 512 << 10  # of the second level of cache
-_NEAR_BYTES = 40 << 10  # of the first level
-_GROUP_BYTES = 192 << 10  # fewer pages than are known of at a time
-_SHARES = 16  # of a parallel loop, at least
+_LINE_BYTES, _SETS, _WAYS = 64, 64, 8  # of the L1 cache
+_FAR_LINE = 3.0  # cycles to load a cache line from L2 cache
+_FARTHER_LOAD = 6.0  # the cost of a load from beyond L2 cache, relative to a load from L1 cache
+FAR_BYTES = 512 << 10  # the usable size of the L2 cache
+_NEAR_BYTES = 40 << 10  # the usable size of the L1 cache
+_GROUP_BYTES = 192 << 10  # fewer pages than the TLB has entries
+_SHARES = 16  # the least number of iterations of a parallel loop
 _TABLE_SIZE = 24
-_DECODED = 2  # vectors for each vector of columns, and beside all: words, scales; zero points, and one on its way
+_DECODED = (
+    2  # registers for each vector of columns: words and scales; in addition, two registers: zero points and a temporary
+)
 
 
 @dataclass(frozen=True)
 class Outer:
-    """A dimension of products beside each other: a batch, the heads of attention, groups of channels.
+    """A dimension of independent products: a batch, the heads of attention, or groups of channels.
 
     Attributes:
-        extent: how many.
-        lhs, rhs, out: from one to the next, in elements; of weights laid out before, in panels of all columns.
+        extent: the size of the dimension.
+        lhs, rhs, out: its stride in each operand, in elements; for constant weights, in panels of all columns.
     """
 
     extent: int
@@ -46,15 +48,15 @@ class Geometry:
     """Products `out[y, x, n] = sum over taps and k of lhs[y, x, tap, k] * rhs[tap, k, n]`, of contiguous k.
 
     Attributes:
-        outer: products beside each other.
-        grid: y and x; of matrices one row.
-        lhs_steps, out_steps: from one y to the next, and from one x, in elements.
-        taps: extent and step (in elements of lhs) of each loop around k; steps of the first are larger.
-        run: of k.
-        columns: of n.
-        rhs_steps: from one k to the next, and from one n, where rhs is computed; one of them is 1.
-        starts: the first elements of lhs, rhs and out.
-        group: neighbours of k that are multiplied in one step; the last of a run may be fewer.
+        outer: the dimensions of independent products.
+        grid: the sizes of y and x; for matrices, one row.
+        lhs_steps, out_steps: the strides of y and x, in elements.
+        taps: size and stride (in elements of lhs) of each loop around k, with the largest stride first.
+        run: the size of k.
+        columns: the size of n.
+        rhs_steps: the strides of k and n if rhs is computed; one of them is 1.
+        starts: the offsets of the first elements of lhs, rhs and out.
+        group: the number of neighbors in k that are multiplied in one step. The last step of a run may have fewer.
     """
 
     outer: tuple[Outer, ...]
@@ -74,22 +76,22 @@ class Geometry:
 
     @property
     def depth(self) -> int:
-        """Products of a sum."""
+        """The number of products of a sum."""
         return math.prod(extent for extent, _ in self.taps) * self.run
 
     @property
     def run_steps(self) -> int:
-        """Steps of a run."""
+        """The number of steps of a run."""
         return -(-self.run // self.group)
 
     @property
     def steps(self) -> int:
-        """Steps of a sum."""
+        """The number of steps of a sum."""
         return math.prod(extent for extent, _ in self.taps) * self.run_steps
 
     @property
     def element_bytes(self) -> int:
-        """Of lhs."""
+        """The size of an element of lhs."""
         return 4 // self.group
 
     @property
@@ -97,19 +99,21 @@ class Geometry:
         return self.images * math.prod(self.grid) * self.depth * self.columns
 
     def parts(self, isa: Isa, tile: Tile) -> int:
-        """Tiles of columns."""
+        """Returns the number of tiles of columns."""
         return -(-self.vectors(isa) // tile.blocks)
 
     def vectors(self, isa: Isa) -> int:
         return -(-self.columns // isa.lanes)
 
     def panel_bytes(self, isa: Isa, tile: Tile) -> int:
-        """The right operand of a tile of columns."""
+        """Returns the size of the right operand of a tile of columns."""
         return self.steps * tile.blocks * isa.bytes
 
     def parts_at_once(self, isa: Isa, tile: Tile, *, constant: bool) -> int:
-        """Tiles of columns that a tile of rows is multiplied by, one after the other, where it stays in the first level
-        of cache meanwhile: as many as stay in the second, and leave each thread its share."""
+        """Returns by how many tiles of columns a tile of rows is multiplied in succession, while it is in L1 cache.
+
+        It is as many as fit L2 cache, but few enough to give each thread a part.
+        """
         rows = self.images * (self.tiles(tile) if constant else 1)
         shares = -(-_SHARES // rows)
         panel = self.panel_bytes(isa, tile)
@@ -117,15 +121,15 @@ class Geometry:
         return max(1, min(_GROUP_BYTES // panel if near else 1, self.parts(isa, tile) // shares))
 
     def tiles(self, tile: Tile) -> int:
-        """Tiles of rows."""
+        """Returns the number of tiles of rows."""
         return -(-self.grid[0] // tile.rows) * -(-self.grid[1] // tile.columns)
 
 
 def ranked(isa: Isa, geometry: Geometry, *, decoded: bool = False) -> list[Tile]:
-    """The tiles that are worth trying, the one with the least estimated cycles first.
+    """Returns the tiles that are worth trying, the one with the fewest estimated cycles first.
 
     Args:
-        decoded: whether a tile that has all rows decodes its weights: what that takes stays in registers too.
+        decoded: true if a tile with all rows decodes its weights, which needs registers too.
     """
     tiles = [
         tile
@@ -138,13 +142,13 @@ def ranked(isa: Isa, geometry: Geometry, *, decoded: bool = False) -> list[Tile]
 
 
 def cycles(isa: Isa, geometry: Geometry, tile: Tile) -> float:
-    """Estimated cycles on one core."""
+    """Estimates the cycles on one core."""
     rate, rows = isa.rates, tile.rows * tile.columns
     work = rows * tile.blocks * rate.load
     size = geometry.panel_bytes(isa, tile)
     far = 1.0 if size <= rate.near_bytes else rate.far_load if size <= FAR_BYTES else _FARTHER_LOAD
     loads = rows * _BROADCAST + tile.blocks * far * rate.load
-    if _conflicts(geometry, tile) > _WAYS - 2:  # lines are lost before all of their elements were read
+    if _conflicts(geometry, tile) > _WAYS - 2:  # cache lines are evicted before all of their elements have been read
         loads += rows * _FAR_LINE
     step = max(work, loads, rate.latency) + rate.overlap * min(work, loads)
     parts = geometry.images * geometry.parts(isa, tile)
@@ -155,7 +159,11 @@ def cycles(isa: Isa, geometry: Geometry, tile: Tile) -> float:
 
 
 def key_of(isa: Isa, geometry: Geometry, bits: int = 0) -> str:
-    """Names all that decides which tile is fastest; `bits` are those of weights that are decoded, or of bfloat16."""
+    """Returns a digest of everything that determines the fastest tile.
+
+    Args:
+        bits: the bits of weights that are decoded, or of bfloat16; 0 for float32.
+    """
     parts = {"isa": isa.name, "float": {name: value for name, value in asdict(geometry).items() if name != "group"}}
     return digest_of_json({**parts, "bits": bits} if bits else parts)
 
@@ -166,13 +174,13 @@ def _candidates(isa: Isa, geometry: Geometry) -> Iterator[Tile]:
         for rows in range(1, min(_MOST_ROWS, height) + 1):
             for columns in range(1, min(_MOST_ROWS, width) + 1):
                 if rows > 1 and columns < width:
-                    continue  # a tile of several rows spans them
-                if rows * columns * blocks + blocks + 1 < isa.registers:  # one more is for what is on its way
+                    continue  # a tile with several rows must include whole rows
+                if rows * columns * blocks + blocks + 1 < isa.registers:  # one more register is for a temporary
                     yield Tile(rows, columns, blocks)
 
 
 def _conflicts(geometry: Geometry, tile: Tile) -> int:
-    """The most rows of a tile whose elements of one k fall into one set of the first level of cache."""
+    """Returns the largest number of rows of a tile whose elements at the same k map to the same set of the L1 cache."""
     (down, right), period = geometry.lhs_steps, _SETS * _LINE_BYTES
     sets = [
         geometry.element_bytes * (row * down + column * right) % period // _LINE_BYTES

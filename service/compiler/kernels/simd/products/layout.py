@@ -1,4 +1,4 @@
-"""A product's second matrix, laid out for `Isa.dot`: for each group of rows, its blocks of columns."""
+"""The layout of a product's second matrix for `Isa.dot`: for each group of rows, blocks of columns."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from service.compiler.kernels.vector.isa import PIXELS, Isa
 
 @dataclass(frozen=True)
 class Source:
-    """A matrix whose rows are runs of a block's size, in a buffer of bytes.
+    """A matrix in a byte buffer, whose rows consist of runs of the size of a block.
 
     Attributes:
-        start: its first byte.
-        row: from one row to the next.
-        block: from one run to the next.
-        dtype: of what is there.
+        start: the offset of its first byte.
+        row: the stride from one row to the next.
+        block: the stride from one run to the next.
+        dtype: the type of the elements.
     """
 
     buffer: Buffer
@@ -32,7 +32,7 @@ class Source:
         return load(self.buffer, self.start + row * self.row + run * self.block, lanes)
 
     def group(self, number: Expr, isa: Isa) -> Expr:
-        """Where a group of a row begins."""
+        """Returns the offset of a group of a row."""
         if self.block == isa.lanes:
             return number * isa.group
         of_run = isa.lanes // isa.group
@@ -40,11 +40,12 @@ class Source:
 
 
 class ColumnLayout:
-    """
+    """Writes columns of a matrix in the layout for `Isa.dot`.
+
     Attributes:
-        memory: what is written, from its beginning: `[groups, blocks]` vectors of `Isa.group` signed bytes of each
-            column. Rows behind the last one are zeros.
-        depth: rows of the matrix.
+        memory: the destination, `[groups, blocks]` vectors with `Isa.group` signed bytes of each column. Rows beyond
+            the last one are zeros.
+        depth: the number of rows of the matrix.
     """
 
     def __init__(self, program: Program, isa: Isa, memory: Buffer, blocks: int, depth: int) -> None:
@@ -52,10 +53,10 @@ class ColumnLayout:
         self._vector = f"uint8x{isa.bytes}"
 
     def rows(self, source: Source, block: Expr) -> list[Register]:
-        """Of a matrix whose rows are the product's: the columns from number `block` of its blocks on.
+        """Writes the columns from block number `block` on, of a matrix that is not transposed.
 
         Returns:
-            the sums of each block's columns.
+            The sums of each block's columns.
         """
         program, isa, lanes = self.program, self.isa, self.isa.lanes
         sums = self._sums()
@@ -77,16 +78,16 @@ class ColumnLayout:
         return sums
 
     def transposed(self, source: Source, column: Expr, columns: int) -> list[Register]:
-        """Of a matrix whose rows are the product's `columns`: those from number `column` on.
+        """Writes the columns from number `column` on, of a transposed matrix with `columns` rows.
 
-        Behind the last one it is repeated.
+        The last column is repeated to fill the blocks.
 
         Returns:
-            the sums of each block's columns.
+            The sums of each block's columns.
         """
         program, isa, lanes = self.program, self.isa, self.isa.lanes
         sums, of_run = self._sums(), lanes // isa.group
-        across = [  # of four rows: a group of each, then the next one
+        across = [  # for four rows: one group of each row, then the next group of each
             row * lanes + group * isa.group + byte
             for group in range(of_run)
             for row in range(PIXELS)
@@ -120,9 +121,10 @@ class ColumnLayout:
     def _store(
         self, source: Source, vector: Expr, group: Expr, place: int, sums: Sequence[Register], valid: int | None = None
     ) -> None:
-        """
+        """Stores a vector, and adds its bytes to the sums of the columns.
+
         Args:
-            valid: how many of a column's bytes, and those behind them, belong to the matrix; None for all.
+            valid: the number of bytes of a column, from these on, that belong to the matrix; None for all.
         """
         program, isa = self.program, self.isa
         vector = bits(self._vector, vector)
@@ -145,7 +147,7 @@ class ColumnLayout:
 
 
 def turned(vector: Expr, lanes: int) -> Expr:
-    """Between bytes as kernels store them and signed ones: the highest bit of each."""
+    """Converts between bytes as kernels store them and signed bytes, by flipping the highest bit of each."""
     highest = tirx.const(128, "uint8")
     return vector ^ (splat(highest, lanes) if lanes > 1 else highest)
 

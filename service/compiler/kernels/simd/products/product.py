@@ -1,11 +1,11 @@
-"""Products of two computed matrices of 8 bits, as attention has them: `qnn.matmul`, requantized or dequantized.
+"""Products of two computed 8-bit matrices, as in attention: `qnn.matmul`, requantized or dequantized.
 
-An item takes some blocks of columns of the product. It lays the second matrix's columns out for `Isa.dot` in memory of
-its own, which stays in the first level of cache, and multiplies rows of the first matrix by them. Both zero points are
-taken out of sums: of the columns while they are laid out, and of the rows before they are multiplied.
+An item computes some blocks of columns of the product. It copies the second matrix's columns to the layout for
+`Isa.dot` in its own memory, which stays in L1 cache, and multiplies rows of the first matrix by them. Both zero points
+are subtracted from the sums, with the help of the sums of the columns and of the rows.
 
-Matrices lie in contiguous tensors or in images; the second may be transposed. What does not fill vectors is copied
-first, or multiplied by zeros.
+Matrices are in contiguous tensors or in images, and the second one may be transposed. Elements that do not fill a
+vector are copied first, or multiplied by zeros.
 """
 
 from __future__ import annotations
@@ -35,32 +35,33 @@ from service.compiler.qnn.numerics.affine import Dequantize
 from service.compiler.qnn.numerics.requantize import FloatRequantize, TwoRoundings, multipliers
 from service.compiler.qnn.operation import Operation
 
-_LARGEST = 255 * 255  # magnitude of a product
+_LARGEST = 255 * 255  # the largest magnitude of a product
 _MOST_ROWS = 16
 _MOST_BLOCKS = 8
-_FEWEST_ITEMS = 8  # that a product of many rows is divided into
-_ROWS_OF_AN_ITEM = 64  # at least, as each lays the columns out
+_FEWEST_ITEMS = 8  # into which a product with many rows is divided
+_ROWS_OF_AN_ITEM = 64  # at least, because each item copies the columns
 
 
 def product(
     isa: Isa, mode: Mode, group: Group, lhs: Matrices, rhs: Matrices, out: Matrices, *, transposed: bool
 ) -> Kernel:
-    """The kernel for a `qnn.matmul` and its `qnn.requantize` or `qnn.dequantize`, which `numbers_of` takes.
+    """Returns the kernel for a `qnn.matmul` and its `qnn.requantize` or `qnn.dequantize`.
 
     Args:
+        group: a group that `numbers_of` accepts.
         lhs: `[…, M, K]`.
-        rhs: `[…, K, N]`, or `[…, N, K]` where they are `transposed`.
-        out: `[…, M, N]`; in no image with a halo.
+        rhs: `[…, K, N]`, or `[…, N, K]` if `transposed`.
+        out: `[…, M, N]`; not in an image with a halo.
     """
     return _Product(isa, numbers_of(isa, mode, group), lhs, rhs, out, transposed).kernel()
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """What differs between products of one shape: constants of the kernel, so that they share the code.
+    """The numbers that differ between products of one shape. They are constants, so that products share the code.
 
     Attributes:
-        zero_points: of the first matrix as unsigned bytes, of the second as signed ones.
+        zero_points: that of the first matrix for unsigned bytes, and that of the second for signed bytes.
     """
 
     zero_points: tuple[int, int]
@@ -68,7 +69,8 @@ class Numbers:
 
 
 def numbers_of(isa: Isa, mode: Mode, group: Group) -> Numbers:
-    """
+    """Returns the numbers of a product.
+
     Raises:
         Declined: its sums are not scaled, or no kernel computes `mode`'s formula.
     """
@@ -85,7 +87,7 @@ def numbers_of(isa: Isa, mode: Mode, group: Group) -> Numbers:
 
 
 def _scale(isa: Isa, mode: Mode, requantize: Operation, depth: int) -> Requantization:
-    """What takes sums of `depth` products to bytes, or to real values: by one scale."""
+    """Returns the conversion of sums of `depth` products to bytes or to real values, with one scale."""
     formula, in_type = mode.formula(requantize), requantize.per_tensor("in_type")
     if in_type.zero_point:
         raise Declined(f"sums of type {in_type} have a zero point")
@@ -109,7 +111,7 @@ class _Tile:
 
     @staticmethod
     def of(isa: Isa, height: int, blocks: int, groups: int) -> _Tile:
-        """The tile that takes the fewest cycles, of those whose totals stay in registers."""
+        """Returns the tile with the fewest cycles among those whose totals fit the registers."""
         fits = [
             _Tile(rows, deep)
             for deep in range(1, min(_MOST_BLOCKS, blocks) + 1)
@@ -216,10 +218,10 @@ class _Product:
             number = number // extent if extent > 1 else number
         return places[::-1]
 
-    # --- what lies otherwise than the code reads it ---
+    # --- operands that must be copied before they are read ---
 
     def _uneven(self, matrices: Matrices) -> bool:
-        """Whether rows are copied: vectors would read beyond them, or they hold signed bytes."""
+        """Returns true if rows must be copied, because vectors would read beyond them or because bytes are signed."""
         if matrices.image is not None:
             return False
         return bool(matrices.columns % self.isa.lanes) or (matrices is self.lhs and matrices.dtype == "int8")
@@ -231,7 +233,7 @@ class _Product:
         return -(-matrices.columns // self.isa.lanes) * self.isa.lanes
 
     def _source(self, buffer: Buffer, matrices: Matrices, start: Expr, rows: int, at: int, copied: bool) -> Source:
-        """The matrix that begins at `start`; its first `rows` rows, copied to `at` where they are `copied`."""
+        """Returns the matrix at `start`. If `copied`, its first `rows` rows are copied to the offset `at`."""
         if not copied:
             return Source(buffer, start, matrices.row, matrices.block, matrices.dtype)
         width, function = self._padded(matrices), partial(_unsigned, matrices.dtype)
@@ -244,7 +246,7 @@ class _Product:
     # --- products ---
 
     def _sum_rows(self, left: Source, at: int) -> None:
-        """Sums of the first matrix's rows, times the second's zero point: each in `lanes` bytes from byte `at`."""
+        """Stores the sums of the first matrix's rows, times the second's zero point, from byte `at` on."""
         program, isa = self.program, self.isa
         together = min(PIXELS, self.own_rows)
         whole, rest = divmod(self.depth, isa.lanes)
@@ -266,7 +268,7 @@ class _Product:
             if rest:
                 add(whole, rest)
             distance = 1
-            while distance < isa.lanes // PIXELS:  # within the words of a row
+            while distance < isa.lanes // PIXELS:  # adds the words of a row
                 order = [lane ^ distance for lane in range(isa.lanes)]
                 sums.value = sums.value + shuffle(self.lanes.keep(sums.value), order)
                 distance *= 2
@@ -274,7 +276,7 @@ class _Product:
             program.store(self.memory, program.bind(row * isa.lanes + at), stored, isa.bytes)
 
     def _ones(self, columns: int) -> Expr:
-        """Bytes of 1 for the first columns of a run, and 0 for the others: those of `PIXELS` rows."""
+        """Returns bytes of 1 for the first columns of a run and 0 for the others, for `PIXELS` rows."""
         isa = self.isa
         counts = [max(0, min(4, columns - 4 * word)) for word in range(isa.lanes // 4)] * PIXELS
         words = [tirx.const(0x01010101 & ((1 << 8 * count) - 1), "int32") for count in counts]
@@ -282,7 +284,7 @@ class _Product:
         return self.program.bind(bits(f"uint8x{isa.bytes}", joined), f"uint8x{isa.bytes}")
 
     def _tile(self, left: Source, row: Expr, sums_at: int, starts: Sequence[Register], to: Expr, block: Expr) -> None:
-        """Some rows times the item's columns."""
+        """Multiplies some rows by the columns of the item."""
         program, isa = self.program, self.isa
         totals = []
         for line in range(self.tile.rows):
@@ -310,7 +312,7 @@ class _Product:
             self._store(column, program.bind(to + row * self.out.row + (block + place) * self.out.block), block + place)
 
     def _store(self, totals: Sequence[Register], at: Expr, block: Expr) -> None:
-        """Some rows of one block."""
+        """Stores some rows of one block."""
         program, isa, lanes = self.program, self.isa, self.isa.lanes
         whole, rest = self.width // lanes, self.width % lanes if self.out.image is None else 0
         scale = self.epilogue.requantization
@@ -352,10 +354,10 @@ class _Product:
 
 
 def _unsigned(dtype: str, vector: Expr, lanes: int) -> Expr:
-    """Bytes of a tensor as kernels store them."""
+    """Converts bytes of a tensor to unsigned bytes as kernels store them."""
     return turned(bits(f"uint8x{lanes}" if lanes > 1 else "uint8", vector), lanes) if BIAS[dtype] else vector
 
 
 def _shown(dtype: str, vector: Expr, lanes: int) -> Expr:
-    """The other way."""
+    """Converts unsigned bytes as kernels store them to those of a tensor."""
     return bits(f"int8x{lanes}", turned(vector, lanes)) if BIAS.get(dtype) else vector

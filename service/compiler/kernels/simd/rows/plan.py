@@ -1,4 +1,5 @@
-"""The plan of a region's kernel: in which pass each value is known, which wait for later passes, what is read."""
+"""The plan of a region's kernel: the pass that computes each value, the values that are stored for later passes, and
+the parameters."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.ops.real import PARTIAL_SUMS
 from service.core.arrays import Array
 
-STEP = PARTIAL_SUMS  # columns of a step of a pass
-_TILE = 4  # rows whose sums hide each other's latency
-_LARGEST_TILE_BYTES = 1 << 15  # of values that wait: what is larger leaves the first level of cache
+STEP = PARTIAL_SUMS  # the number of columns in a step of a pass
+_TILE = 4  # the number of rows at a time, so that their sums hide each other's latency
+_LARGEST_TILE_BYTES = 1 << 15  # the size of stored values of a tile, so that they stay in L1 cache
 
 
 @dataclass
@@ -27,8 +28,8 @@ class Value:
     """A value of the region.
 
     Attributes:
-        phase: the pass in which it is known; a row's value is known before that pass.
-        kept: where it waits for later passes, in vectors of columns; -1 where it does not.
+        phase: the pass in which it is computed. A value of a row is computed before that pass.
+        kept: the offset at which it is stored for later passes, in vectors of columns; -1 if it is not stored.
     """
 
     step: Step
@@ -40,17 +41,18 @@ class Value:
 
 
 class RowPlan:
-    """
+    """The plan of a region's kernel.
+
     Attributes:
-        values: of the region, by variable.
-        phases: how many passes there are.
-        vectors: of a step.
-        steps, rest: whole steps of a row, and the columns that are left.
-        waiting: how many values wait for later passes.
-        tile: rows at once.
+        values: variable -> value of the region.
+        phases: the number of passes.
+        vectors: the number of vectors in a step.
+        steps, rest: the number of whole steps in a row, and the remaining columns.
+        waiting: the number of values that are stored for later passes.
+        tile: the number of rows at a time.
         buffers, written: the parameters of the region's inputs and outputs.
-        array_buffers, number_places: for each operand of a step that is constant, its parameter, or its place in
-            `number_buffer` where it is uniform.
+        array_buffers, number_places: for each constant operand of a step, its parameter, or its index in
+            `number_buffer` if it is uniform.
     """
 
     def __init__(
@@ -73,12 +75,12 @@ class RowPlan:
         self.tile = max(1, min(_TILE if self.phases > 1 else 2, self.count, _LARGEST_TILE_BYTES // own))
 
     def _phase(self, step: Step) -> int:
-        """One more than that of a reduction that it needs."""
+        """Returns the pass of a step, which is after the pass of each reduction that it depends on."""
         before = [self.values[operand] for operand in step.operands if isinstance(operand, relax.Var)]
         return max((value.phase + value.step.reduces for value in before), default=0)
 
     def _keep(self) -> None:
-        """Gives each value that a later pass needs its place."""
+        """Assigns an offset to each value that a later pass needs."""
         self.waiting = 0
         for step in self.region.steps:
             phase = self.values[step.var].phase
@@ -92,7 +94,7 @@ class RowPlan:
             value.kept, self.waiting = self.waiting, self.waiting + 1
 
     def declare(self, program: Program) -> None:
-        """Has a parameter for each input, for each array, one for all numbers, and one for each output."""
+        """Declares a parameter for each input, for each array, for all numbers, and for each output."""
         self.buffers = {
             var: program.parameter(f"source_{place}", _stored(access.dtype), access.size)
             for place, (var, access) in enumerate(self.sources.items())
@@ -124,12 +126,12 @@ class RowPlan:
 
 
 def operand_kind(step: Step, place: int) -> str:
-    """The kind of what a step takes."""
+    """Returns the type of an operand of a step."""
     return kind_of(str(step.call.args[place].ty.dtype))
 
 
 def _stored(dtype: str) -> str:
-    """A buffer's dtype: booleans and bytes of either sign are unsigned bytes."""
+    """Returns the dtype of a buffer, in which booleans and signed bytes are unsigned bytes."""
     return "uint8" if dtype in ("bool", "int8") else dtype
 
 

@@ -1,7 +1,7 @@
-"""How the elements of a row become one value: partial sums in registers, which are then folded.
+"""Reduces the elements of a row to one value, with partial values in registers that are folded at the end.
 
-A reduction takes the columns of a row in steps of 16 and keeps 16 or 8 partial values of its own, whatever the vectors'
-width, so that its order is the same on every target.
+A reduction processes the columns of a row in steps of 16. It has 16 or 8 partial values, whatever the width of vectors,
+so that the order of operations is the same on every target.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from service.compiler.qnn.numerics.fused import lowered_fma
 from service.compiler.qnn.numerics.moments import rounded_squares
 from service.compiler.qnn.ops.real import EIGHTS, FOLDS, PACKETS, PARTIAL_SUMS
 
-# Vectors, what is there, what comes: what is there then.
+# (vectors, partial values, new elements) -> new partial values.
 Join = Callable[[Vectors, Expr, Expr], Expr]
 
 
 @dataclass(frozen=True)
 class _InLanes:
-    """16 partial values; beyond the end of a row comes what changes none of them.
+    """A reduction with 16 partial values.
 
     Attributes:
-        identity: that.
-        kind: what is joined.
+        identity: the value for columns beyond the end of a row, which does not change the partial values.
+        kind: the type of the values.
     """
 
     join: Join
@@ -47,10 +47,10 @@ _IN_LANES: Mapping[str, _InLanes] = {
 
 
 def reduction_of(program: Program, lanes: int, step: Step) -> RowReduction:
-    """The reduction of a step, of one row.
+    """Returns the reduction of a step for one row.
 
     Args:
-        lanes: of a vector.
+        lanes: the lanes of a vector.
     """
     if step.name == "qnn.real_squares":
         return _Squares(program, lanes, step)
@@ -60,18 +60,18 @@ def reduction_of(program: Program, lanes: int, step: Step) -> RowReduction:
 
 
 class RowReduction:
-    """Partial values of one row, as they are being computed."""
+    """The partial values of one row while they are computed."""
 
     def __init__(self, program: Program, lanes: int, step: Step) -> None:
         self.program, self.lanes = program, lanes
         self.columns = int(step.call.args[0].ty.shape[-1])
 
     def add(self, element: Expr, vector: int, columns: int) -> None:
-        """Takes a vector of a step of `columns` columns. What lies behind the last of them is not looked at."""
+        """Adds a vector of a step of `columns` columns. Elements beyond the last column are ignored."""
         raise NotImplementedError
 
     def folded(self) -> Expr:
-        """The row's value, once all are taken."""
+        """Returns the value of the row, after all vectors were added."""
         raise NotImplementedError
 
     def _registers(self, count: int, lanes: int, value: float, kind: str) -> list[Register]:
@@ -81,13 +81,13 @@ class RowReduction:
         return registers
 
     def _joined(self, registers: Sequence[Register], count: int, kind: str) -> Expr:
-        """Their `count` lanes one behind the other."""
+        """Concatenates the `count` lanes of registers."""
         values = [register.value for register in registers]
         return self.program.bind(_shuffled(values, range(count)), f"{kind}x{count}")
 
 
 class _Lanes(RowReduction):
-    """`_InLanes`, folded in the order of `ops.real.FOLDS`."""
+    """An `_InLanes` reduction, folded in the order of `ops.real.FOLDS`."""
 
     def __init__(self, program: Program, lanes: int, step: Step, form: _InLanes) -> None:
         super().__init__(program, lanes, step)
@@ -121,8 +121,10 @@ class _Lanes(RowReduction):
 
 
 class _Eights(RowReduction):
-    """8 partial sums, of which the upper half is added to the lower one until one is left. The elements behind the last
-    eight wait until then."""
+    """8 partial sums. At the end, the upper half is added to the lower half until one sum is left.
+
+    The elements after the last whole group of eight are added after that.
+    """
 
     def __init__(self, program: Program, lanes: int, step: Step) -> None:
         super().__init__(program, lanes, step)
@@ -149,7 +151,7 @@ class _Eights(RowReduction):
         raise NotImplementedError
 
     def _halved(self, vector: Expr, lanes: int) -> Expr:
-        """Of `lanes` sums half as many."""
+        """Adds the upper half of `lanes` sums to the lower half."""
         half = lanes // 2
         sums = _part(vector, range(half)) + _part(vector, range(half, lanes))
         return self.program.bind(sums, f"float32x{half}" if half > 1 else "float32")
@@ -178,7 +180,7 @@ class _Squares(_Eights):
 
 
 class _Packets(_Eights):
-    """`PACKETS` of rows that all begin at aligned addresses: one more packet may be left behind the pairs."""
+    """`PACKETS`, for rows that all begin at aligned addresses. After pairs of packets, one more packet may be left."""
 
     def _taken(self, total: Expr, part: Expr) -> Expr:
         return total + part

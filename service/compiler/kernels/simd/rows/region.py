@@ -1,9 +1,9 @@
-"""The kernel of a region (`kernels.rows`): a few rows at a time, in as many passes over them as reductions follow upon
-each other.
+"""The kernel of a region (`kernels.rows`). It computes a few rows at a time, with one pass for each reduction that
+depends on another.
 
-A value that a later pass needs again waits in memory of the kernel's own, which stays in the first level of cache; what
-lies in memory anyway is loaded again. A step of a pass takes `STEP` columns of each of the rows, whatever the vectors'
-width, so that a sum's order (`summation.LANES`) is the same on every target; the last step may have fewer.
+A value that a later pass needs is stored in memory of the kernel, which stays in L1 cache. Values that are in memory
+anyway are loaded again. A step of a pass processes `STEP` columns of each row, whatever the width of vectors, so that
+the order of a sum (`summation.LANES`) is the same on every target. The last step may have fewer columns.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from service.compiler.kernels.simd.rows.tile import Tile
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.qnn.numerics import Mode
 
-_ITEMS = 16  # shared between threads
+_ITEMS = 16  # the number of items of the parallel loop
 
 
 def rows(isa: Isa, mode: Mode, region: Region, sources: Sequence[Access], outputs: Sequence[Output]) -> RowsKernel:
-    """The kernel of `region`.
+    """Returns the kernel of `region`.
 
     Args:
-        sources: of its `inputs`, as they lie in memory.
-        outputs: of its `outputs`.
+        sources: the memory layouts of its `inputs`.
+        outputs: the memory layouts of its `outputs`.
     """
     program, plan = Program(), RowPlan(isa, mode, region, sources, outputs)
     plan.declare(program)
     tiles = -(-plan.count // plan.tile)
     parallel = worth_sharing(isa, plan.count * region.columns * len(region.steps) / isa.lanes)
     each = -(-tiles // _ITEMS) if parallel else tiles
-    items = -(-tiles // each)  # or the last ones would compute the last rows again
+    items = -(-tiles // each)  # without this, the last items would compute the last rows again
     own = plan.tile * plan.waiting * (plan.steps + 1) * STEP
     memory = program.parameter("memory", "float32", items * own) if own else None
     _fill_halos(program, isa, plan)

@@ -1,7 +1,7 @@
-"""Softmax of 8-bit rows where exponentials come from a table of 256 float32 values and are added up in order.
+"""Softmax of 8-bit rows, with exponentials from a table of 256 float32 values that are added in order.
 
-The order of a sum allows no vectors of columns, so an item takes several rows, whose sums do not wait for each other:
-one load looks an exponential up, and one addition takes it in. Quotients are vectors.
+The order of the sum does not allow vectors of columns. So an item computes several rows, whose sums do not depend on
+each other. Each exponential needs one load and one addition. The quotients are computed in vectors.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from service.compiler.qnn.numerics.softmax import TableSoftmax
 from service.compiler.qnn.operation import Operation
 from service.core.arrays import Array
 
-_ROWS = 8  # at once: their sums hide an addition's latency
-_CYCLES = 2.0  # of an element
+_ROWS = 8  # the number of rows at a time, so that their sums hide the latency of additions
+_CYCLES = 2.0  # for one element
 
 
 def softmax_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
-    """The kernel of a `qnn.softmax` along the last axis.
+    """Returns the kernel of a `qnn.softmax` along the last axis.
 
     Raises:
         Declined: no kernel computes `mode`'s formula.
@@ -46,13 +46,13 @@ def softmax_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
 
 @dataclass(frozen=True)
 class _Quotient:
-    """How an exponential and its row's sum become a stored value.
+    """Computes a stored value from an exponential and the sum of its row.
 
     Attributes:
-        table: of exponentials, `[256] float32`, by the distance from the largest.
-        factor: of `1 / (sum * factor)` where `inverts`, else of the exponential.
-        inverts: multiplies by a reciprocal and rounds halves up; else divides, and rounds halves to even.
-        zero_point, low, high: of what is stored.
+        table: the exponentials `[256] float32`, indexed by the distance from the largest value.
+        factor: the factor of the sum in `1 / (sum * factor)` if `inverts`, else of the exponential.
+        inverts: true to multiply by a reciprocal and round halves up; false to divide and round halves to even.
+        zero_point, low, high: the zero point and the bounds of the stored value.
     """
 
     table: Array
@@ -68,13 +68,13 @@ class _Quotient:
         return np.array([factor, self.zero_point, self.low, self.high], np.int32)
 
     def scale_of(self, vectors: Vectors, total: Expr, numbers: Buffer) -> Expr:
-        """What a row's exponentials are multiplied with, or divided by."""
+        """Returns the number by which a row's exponentials are multiplied or divided."""
         if not self.inverts:
             return total
         return vectors.const(1.0, "float32") / (total * vectors.number(numbers, 0, "float32"))
 
     def apply(self, vectors: Vectors, exponential: Expr, scale: Expr, numbers: Buffer) -> Expr:
-        """int32, within the bounds."""
+        """Returns the value to store, int32, within the bounds."""
         if self.inverts:
             moved = vectors.rounded(exponential * scale) + vectors.const(0.5, "float32")
             rounded = vectors.cast(moved, "int32")
@@ -125,7 +125,7 @@ class _Softmax:
         return Kernel("softmax", program.function(), constants, size, {"rows": self.count, "columns": self.columns})
 
     def _summed(self, starts: list[Expr]) -> list[Expr]:
-        """Looks all exponentials up; the sum of each row's."""
+        """Looks up all exponentials, and returns the sum of each row."""
         program = self.program
         largest = [self._largest(start) for start in starts]
         totals = [program.register("float32", 1) for _ in starts]
@@ -140,13 +140,13 @@ class _Softmax:
         return [total.value for total in totals]
 
     def _moved(self, vector: Expr, width: int) -> Expr:
-        """Bytes in their order, unsigned."""
+        """Converts bytes to unsigned bytes in the same order."""
         if not self.biased[0]:
             return vector
         return vector ^ Vectors(self.program, width).const(self.biased[0], "uint8")
 
     def _largest(self, start: Expr) -> Expr:
-        """Of a row, int32; vectors overlap at its end."""
+        """Returns the largest value of a row, int32. The last two vectors overlap."""
         program, width = self.program, self.isa.bytes
         while width > self.columns:
             width //= 2
@@ -164,7 +164,7 @@ class _Softmax:
         return program.bind(tirx.Cast("int32", value), "int32")
 
     def _divided(self, row: int, start: Expr, total: Expr) -> None:
-        """Stores a row's quotients."""
+        """Stores the quotients of a row."""
         program, width = self.program, self.isa.lanes
         while width > self.columns:
             width //= 2

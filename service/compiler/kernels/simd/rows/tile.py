@@ -1,4 +1,4 @@
-"""A few rows of a region: all passes over them."""
+"""Computes a few rows of a region, in all passes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from service.compiler.kernels.vector.isa import Isa
 
 
 class Tile:
-    """Some rows, all passes over them."""
+    """A few rows of a region, and all passes over them."""
 
     def __init__(self, program: Program, isa: Isa, plan: RowPlan, first: Expr, memory: tuple[Buffer, Expr]) -> None:
         """
         Args:
-            first: of the rows.
-            memory: for what waits for later passes, and where this tile's begins in it.
+            first: the number of the first row.
+            memory: the buffer for values that later passes need, and the offset of this tile in it.
         """
         self.plan, self.program, self.isa = plan, program, isa
         self.memory, self.begin = memory
@@ -32,7 +32,7 @@ class Tile:
         self.reductions: list[dict[relax.Var, RowReduction]] = [{} for _ in self.rows]
 
     def _places(self, row: Expr) -> list[Expr]:
-        """Its index in each outer dimension."""
+        """Returns the index of a row in each outer dimension."""
         places: list[Expr] = []
         for extent in self.plan.region.outer[:0:-1]:
             row = self.program.bind(row)
@@ -48,13 +48,13 @@ class Tile:
                 self._pass(phase, goals)
 
     def _is_goal(self, value: Value, phase: int) -> bool:
-        """Whether a pass has to compute a value of each element, or a row's of them."""
+        """Returns true if a pass must compute a value, to store it or to reduce it."""
         if value.phase != phase or (value.step.of_row and not value.step.reduces):
             return False
         return value.step.reduces or value.kept >= 0 or value.step.var in self.plan.outputs
 
     def _row_values(self, phase: int) -> None:
-        """Values of rows that are known before a pass."""
+        """Computes the values of rows that a pass needs before it begins."""
         vectors = Vectors(self.program, 1)
         for value in self.plan.values.values():
             if value.step.reduces and value.phase == phase - 1:
@@ -101,7 +101,7 @@ class Tile:
             self._step(phase, goals, self.plan.steps, self.plan.rest)
 
     def _step(self, phase: int, goals: list[Value], step: Expr, columns: int) -> None:
-        """`columns` columns of each row from number `step * STEP` on."""
+        """Computes `columns` columns of each row, from column `step * STEP` on."""
         for vector, valid in _vectors(columns, self.isa.lanes):
             for row in range(len(self.rows)):
                 place = _Place(self, row, phase, step * self.plan.vectors + vector, valid)
@@ -120,7 +120,7 @@ class Tile:
 
 
 class _Place:
-    """A vector of columns of one row in one pass: what is computed there, once."""
+    """A vector of columns of one row in one pass. Each value of it is computed only once."""
 
     def __init__(self, tile: Tile, row: int, phase: int, vector: Expr, valid: int) -> None:
         self.tile, self.row, self.phase = tile, row, phase
@@ -130,10 +130,10 @@ class _Place:
         self.known: dict[relax.Var, Expr] = {}
 
     def reach(self, value: Value, number: int, columns: int) -> None:
-        """Computes a goal of the pass, and puts it where it belongs.
+        """Computes a goal of the pass, and stores or reduces it.
 
         Args:
-            number: of the vector, in a step of `columns` columns.
+            number: the number of the vector in a step of `columns` columns.
         """
         if value.step.reduces:
             reduction = self.tile.reductions[self.row][value.step.var]
@@ -175,7 +175,7 @@ class _Place:
         var = value.step.var
         if var not in self.known:
             computed = self._computed(value)
-            # The analysis of tensor IR takes no variables that are vectors of booleans.
+            # TVM's analysis of tensor IR does not support variables that are vectors of booleans.
             self.known[var] = computed if value.kind == "bool" else self.vectors.keep(computed, value.kind)
         return self.known[var]
 
@@ -208,7 +208,7 @@ class _Place:
 
 
 def _vectors(columns: int, lanes: int) -> Iterator[tuple[int, int]]:
-    """The vectors of so many columns: number, and how many lanes are columns."""
+    """Yields (number, number of lanes that are columns) for each vector of `columns` columns."""
     for vector in range(-(-columns // lanes)):
         yield vector, min(lanes, columns - vector * lanes)
 
@@ -221,14 +221,14 @@ def _offset(access: Access, places: Sequence[Expr]) -> Expr:
 
 
 def _as_bool(vectors: Vectors, value: Expr, step: Step, place: int) -> Expr:
-    """A number where a boolean is wanted is compared with 0."""
+    """Converts a number to a boolean if the operator needs one, by comparing it with 0."""
     if operand_kind(step, place) != "bool":
         return value
     return tirx.NE(value, vectors.const(0, "int32"))
 
 
 def _loaded(value: Expr, operand: Operand, lanes: int, *, blocked: bool = False) -> Expr:
-    """What was loaded, as a value of a register."""
+    """Converts a loaded value to the type that it has in registers."""
     dtype = str(operand.tensor.ty.dtype if isinstance(operand.tensor, relax.Var) else operand.tensor.dtype)
     vectors = Vectors(Program(), lanes)
     if dtype == "bool":
@@ -237,7 +237,7 @@ def _loaded(value: Expr, operand: Operand, lanes: int, *, blocked: bool = False)
 
 
 def _as_float(value: Expr, kind: str, lanes: int) -> Expr:
-    """The bits of a value as float32."""
+    """Returns the bits of a value as float32."""
     if kind == "float32":
         return value
     return bits(f"float32x{lanes}", tirx.Cast(f"int32x{lanes}", value))

@@ -1,7 +1,7 @@
-"""What each operator of a region computes, on vectors of any width.
+"""The computation of each operator of a region, on vectors of any width.
 
-Real values are float32, and every operator rounds once, as the oracle does: products are kept from joining sums.
-Bytes are unsigned, as kernels store them. Booleans are lanes of a comparison.
+Real values are float32, and every operator rounds once, like the oracle, so products are not contracted with sums.
+Bytes are unsigned, as kernels store them. Booleans are the lanes of a comparison.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.real import LANES, PACKETS
 from service.core.arrays import Array
 
-_PACKET = 4  # elements: rows of a multiple of them all begin at an aligned address
+_PACKET = 4  # elements; if the columns are a multiple of this, all rows begin at aligned addresses
 
 _KINDS = {"float32": "float32", "int32": "int32", "bool": "bool", "int8": "uint8", "uint8": "uint8"}
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """The program being written, and how many values are computed at once."""
+    """The program that is being written, and the number of lanes of its vectors."""
 
     program: Program
     width: int
@@ -42,14 +42,17 @@ class Vectors:
         return f"{name}x{self.width}" if self.width > 1 else name
 
     def keep(self, value: Expr, kind: str) -> Expr:
-        """`value`, computed here, once. A variable would do, but for TVM's analysis of what variables are bound to: its
-        time doubles with each that is read twice."""
+        """Computes `value` once, at this point.
+
+        It is stored in a local buffer instead of a variable, because the time of TVM's analysis of variables doubles
+        with each variable that is read twice.
+        """
         register = self.program.register(kind, self.width)
         register.value = value
         return register.value
 
     def bind(self, value: Expr, dtype: str) -> Expr:
-        """The same for a dtype with lanes."""
+        """Computes `value` once, like `keep`, for a dtype that includes lanes."""
         return self.keep(value, dtype.split("x")[0])
 
     def splat(self, value: Expr) -> Expr:
@@ -59,19 +62,19 @@ class Vectors:
         return self.splat(tirx.const(value, dtype))
 
     def number(self, numbers: Buffer, place: int, dtype: str) -> Expr:
-        """A number of a buffer of int32."""
+        """Loads a number from a buffer of int32, in every lane."""
         value = load(numbers, place, 1)
         return self.splat(bits("float32", value) if dtype == "float32" else value)
 
     def rounded(self, product: Expr) -> Expr:
-        """A float32 product that is rounded before it is added to (as `Lanes.rounded`)."""
+        """Returns a float32 product that is rounded before something is added to it, like `Lanes.rounded`."""
         return intrinsic(self.dtype("float32"), "llvm.arithmetic.fence", product)
 
     def cast(self, value: Expr, kind: str) -> Expr:
         return tirx.Cast(self.dtype(kind), value)
 
 
-Compute = Callable[..., Expr]  # Vectors, operands -> a value
+Compute = Callable[..., Expr]  # (vectors, operands…) -> value
 
 
 def _multiply(vectors: Vectors, a: Expr, b: Expr) -> Expr:
@@ -79,7 +82,7 @@ def _multiply(vectors: Vectors, a: Expr, b: Expr) -> Expr:
 
 
 def _is_nan(vectors: Vectors, a: Expr) -> Expr:
-    """By its bits: that a value differs from itself is simplified to false."""
+    """Compares the bits, because TVM simplifies the comparison of a value with itself to false."""
     size = bits(vectors.dtype("int32"), a) & vectors.const(0x7FFFFFFF, "int32")
     return tirx.GT(size, vectors.const(0x7F800000, "int32"))
 
@@ -88,7 +91,7 @@ def _plain(function: Callable[..., Expr]) -> Compute:
     return lambda vectors, *operands: function(*operands)
 
 
-# Of float32 and int32 values, and of booleans.
+# The operators on float32 and int32 values, and on booleans.
 _COMPUTE: dict[str, Compute] = {
     "relax.abs": _plain(tirx.abs),
     "relax.add": _plain(lambda a, b: a + b),
@@ -121,10 +124,10 @@ _REAL_ONLY = ("relax.ceil", "relax.divide", "relax.floor", "relax.isnan", "relax
 
 
 def kind_of(dtype: str) -> str:
-    """The dtype of a tensor's values in registers.
+    """Returns the dtype of a tensor's values in registers.
 
     Raises:
-        Declined: there are no such values.
+        Declined: regions cannot contain such values.
     """
     if dtype not in _KINDS:
         raise Declined(f"it is computed in {dtype}")
@@ -132,10 +135,10 @@ def kind_of(dtype: str) -> str:
 
 
 def check(mode: Mode, name: str, call: relax.Expr, operation: Operation | None) -> None:
-    """Whether a region may have an operator.
+    """Checks that a region can contain an operator.
 
     Raises:
-        Declined: it may not.
+        Declined: it cannot.
     """
     kinds = [kind_of(str(arg.ty.dtype)) for arg in getattr(call, "args", ()) if _is_tensor(arg)]
     made = kind_of(str(call.ty.dtype))
@@ -178,7 +181,7 @@ def _channels(operation: Operation) -> int:
 
 
 def _function(name: str) -> str:
-    """Which of `FUNCTIONS` an operator is; "" for others."""
+    """Returns the name in `FUNCTIONS` of an operator, or ""."""
     function = name.removeprefix("qnn.real_")
     return function if function in FUNCTIONS and name != function else ""
 
@@ -188,10 +191,10 @@ def _is_tensor(arg: Any) -> bool:
 
 
 class Computation:
-    """One step's arithmetic, with the numbers that it reads.
+    """The arithmetic of one step, and the numbers that it reads.
 
     Attributes:
-        arrays: constants of its own.
+        arrays: the constants that it reads, besides constant operands.
     """
 
     def __init__(self, mode: Mode, step: Step) -> None:
@@ -205,7 +208,7 @@ class Computation:
             self.arrays = [self._conversion.numbers]
 
     def apply(self, vectors: Vectors, operands: list[Expr], buffers: list[Buffer]) -> Expr:
-        """The values, of those of the operands and what `arrays` became."""
+        """Returns the values of the step, for operands and the buffers of `arrays`."""
         if buffers:
             made = self._conversion.apply(buffers[0], operands[0], vectors.width)
             return vectors.rounded(made) if self.step.name == "qnn.dequantize" else made
@@ -246,5 +249,5 @@ class Computation:
 
 
 def number_of(value: float, dtype: str) -> int:
-    """A constant as an element of a buffer of int32."""
+    """Returns a constant as an element of a buffer of int32, with the same bits."""
     return int(np.array(value, np.float32).view(np.int32)) if dtype == "float32" else int(value)
