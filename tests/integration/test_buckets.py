@@ -1,4 +1,4 @@
-"""A BERT whose number of tokens is open, made by PyTorch and ONNX Runtime's tools, built for several of them."""
+"""A BERT with a dynamic number of tokens, made with PyTorch and ONNX Runtime's tools, and built for several lengths."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WORDS = 40
 
 
 def compiled(kind: str, folder: Path, sizes: int | list[int]) -> list[Digest]:
-    """`bert.{kind}.onnx`, for each of `sizes`, in the layout at `folder`."""
+    """Compiles `bert.{kind}.onnx` for each of `sizes` into the layout at `folder`."""
     source, layout = DATA / f"bert.{kind}.onnx", OciLayout(folder / "store")
     digests: list[Digest] = []
     for options in with_sizes([1], {name: [1, sizes] for name in ("input_ids", "attention_mask")}):
@@ -47,8 +47,8 @@ def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "store"
 
 
-def asked(length: int, seed: int = 0) -> tuple[Array, Array]:
-    """Ids, and a mask that hides some of them, the first one never."""
+def random_inputs(length: int, seed: int = 0) -> tuple[Array, Array]:
+    """Returns ids, and a mask that hides some of them, but never the first one."""
     rng = np.random.default_rng(seed)
     mask = rng.integers(0, 2, (1, length))
     mask[:, 0] = 1
@@ -63,31 +63,31 @@ def padding(layout: OciLayout, digest: Digest) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "length", [1, pytest.param(3, marks=pytest.mark.slow), 5, pytest.param(11, marks=pytest.mark.slow)]
 )
-def test_a_padded_answer_is_that_of_a_build_for_the_length(static: Path, length: int, tmp_path: Path) -> None:
+def test_a_padded_input_gives_the_output_of_a_build_for_its_length(static: Path, length: int, tmp_path: Path) -> None:
     compiled("static", tmp_path, length)
     own, model = runtime.load(tmp_path / "store"), runtime.load_model(static)
     for seed in range(8):
-        ids, mask = asked(length, seed)
+        ids, mask = random_inputs(length, seed)
         np.testing.assert_array_equal(model(ids, mask), own(ids, mask))
 
 
-def test_answers_are_near_those_of_the_framework_at_the_length(static: Path) -> None:
+def test_outputs_are_close_to_those_of_the_framework(static: Path) -> None:
     reference, model = Reference(DATA / "bert.static.onnx", optimized=False), runtime.load_model(static)
     for length in (2, 7, 8, 13):
-        ids, mask = asked(length, length)
+        ids, mask = random_inputs(length, length)
         (wanted,) = reference([ids, mask])
-        # Real values are summed in another order: a few steps of float32 at 4.
+        # Real values are summed in another order: a few float32 units in the last place at 4.
         np.testing.assert_allclose(model(ids, mask), wanted, rtol=0, atol=2e-6)
 
 
-def test_the_model_is_told_with_dynamic_dimensions(static: Path) -> None:
+def test_the_model_has_dynamic_dimensions(static: Path) -> None:
     signature = runtime.load_model(static).signature
     assert [spec.shape for spec in (*signature.inputs, *signature.outputs)] == [(1, -1), (1, -1), (1, -1, 16)]
     assert [each.inputs[0].shape[1] for each in signature.buckets] == list(SIZES)
     assert all(each.pads for each in signature.buckets)
 
 
-def test_every_bucket_is_verified_and_says_what_was_padded(static: Path) -> None:
+def test_every_bucket_is_verified_and_reports_its_padding(static: Path) -> None:
     layout = OciLayout.open(static)
     digests = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
     assert [padding(layout, digest)["lengths"] for digest in digests] == [[1, 3], [5, 7], [9, 15]]
@@ -99,20 +99,20 @@ def test_every_bucket_is_verified_and_says_what_was_padded(static: Path) -> None
 
 
 @pytest.mark.slow
-def test_what_takes_ranges_over_all_tokens_is_not_padded(tmp_path: Path) -> None:
+def test_a_model_with_ranges_over_all_tokens_is_not_padded(tmp_path: Path) -> None:
     digests = compiled("dynamic", tmp_path, [4, 8])
     layout, model = OciLayout.open(tmp_path / "store"), runtime.load_model(tmp_path / "store")
     assert [padding(layout, digest)["exact"] for digest in digests] == [False, False]
     assert "takes a range over all" in padding(layout, digests[1])["summary"]
     for length in (4, 8):
-        assert model(*asked(length)).shape == (1, length, 16)
+        assert model(*random_inputs(length)).shape == (1, length, 16)
     with pytest.raises(InvalidTensor) as caught:
-        model(*asked(5))
+        model(*random_inputs(5))
     assert caught.value.hint == "it is built for [1, 4], [1, 8]"
 
 
 @pytest.mark.slow
-def test_artifacts_of_several_models_are_not_one(static: Path, tmp_path: Path) -> None:
+def test_artifacts_of_several_models_are_not_buckets_of_one(static: Path, tmp_path: Path) -> None:
     compiled("static", tmp_path, [4, 8])
     compiled("static", tmp_path, 4)
     with pytest.raises(NotFound, match="holds 3 artifacts"):

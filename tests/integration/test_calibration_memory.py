@@ -1,4 +1,4 @@
-"""A calibration takes no more memory for more inputs."""
+"""More inputs do not increase the memory of a calibration."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from benchmarks.places import CHECKOUT
 from tests.support.float_networks import pictures, residual_network
 
 FEW, MANY = 1_000, 10_000
-MOST_BYTES = (MANY - FEW) << 10  # 1 KiB for each further input, which itself has 3 and makes 90: what stays of it are
-# two numbers for each tensor, held up to three times, and the pages of its answers
+# 1 KiB for each further input, which itself has 3 KiB and creates 90 KiB: what stays of it is two numbers for each
+# tensor, held up to three times, and the pages of its outputs
+MOST_BYTES = (MANY - FEW) << 10
 
 
 @pytest.mark.slow
-def test_ten_thousand_inputs_take_the_memory_of_a_thousand(tmp_path: Path) -> None:
-    """With histograms, fitted weights and what the result costs: four passes."""
+def test_ten_thousand_inputs_need_the_memory_of_a_thousand(tmp_path: Path) -> None:
+    """With histograms, fitted weights and the measurement of the result: four passes."""
     (tmp_path / "model.onnx").write_bytes(residual_network())
     some = pictures(500)
     file = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (MANY, *some.shape[1:]))

@@ -1,4 +1,4 @@
-"""Commands on artifacts for emulated cards: what they compute, and what they say where something is missing."""
+"""Commands on artifacts for emulated GPUs: their results, and their errors if something is missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.waiting import WORK_TIMEOUT_S
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the driver of a machine that has a card, and what its kernels compute."""
+    """A folder with the driver of a machine with a GPU, and the results of its kernels."""
     folder = emulated_card.build_driver(tmp_path_factory.mktemp("machine"))
     (folder / "settings").write_text("OCTET_EMULATED_CARDS=8.6\n")
     return folder
@@ -35,7 +35,7 @@ def artifact(machine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def octet(driver: Path, *arguments: object, status: int = 0, **settings: str) -> Any:
-    """The answer of a command where the driver is in that folder."""
+    """Returns the output of a command with the driver in that folder."""
     command = [sys.executable, "-m", "service.cli", *map(str, arguments), "--json"]
     environment = {**os.environ, "LD_LIBRARY_PATH": str(driver), **settings}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WORK_TIMEOUT_S)
@@ -49,13 +49,13 @@ sandboxed = pytest.mark.skipif(
 
 
 @sandboxed
-def test_run_computes_on_the_card(machine: Path, artifact: Path) -> None:
+def test_run_computes_on_the_gpu(machine: Path, artifact: Path) -> None:
     answer = octet(machine, "run", artifact, artifact.with_name("input.npy"), "--raw")
     assert answer["outputs"][0]["data"] == card_artifact.simple(np.arange(16)).tolist()
 
 
 @sandboxed
-def test_verify_compares_what_the_card_answers(machine: Path, artifact: Path, tmp_path: Path) -> None:
+def test_verify_compares_the_outputs_of_the_gpu(machine: Path, artifact: Path, tmp_path: Path) -> None:
     assert octet(machine, "verify", artifact)["verified"] is True
     other = tmp_path / "other.octet"
     library = emulated_card.build_library(tmp_path / "library", machine)
@@ -65,33 +65,33 @@ def test_verify_compares_what_the_card_answers(machine: Path, artifact: Path, tm
 
 @sandboxed
 @pytest.mark.parametrize("chosen", ["", "1", "MIG-1a2b3c4d"])
-def test_a_sandboxed_child_sees_no_other_card_than_it_may(chosen: str, machine: Path, artifact: Path) -> None:
+def test_a_sandboxed_child_sees_only_the_allowed_gpu(chosen: str, machine: Path, artifact: Path) -> None:
     given = artifact.with_name("input.npy")
     error = octet(machine, "run", artifact, given, status=1, CUDA_VISIBLE_DEVICES=chosen)["error"]
     assert "NVIDIA's driver shows this process no card" in error["message"]
 
 
 @sandboxed
-def test_bench_names_the_card_and_one_thread(machine: Path, artifact: Path) -> None:
+def test_bench_reports_the_gpu_and_one_thread(machine: Path, artifact: Path) -> None:
     measured = octet(machine, "bench", artifact, "--seconds", "0")
     assert measured["machine"] == "Emulated 8.6"
     assert [row["threads"] for row in measured["latencies"]] == [1]
 
 
 @sandboxed
-def test_explain_times_what_runs_on_the_card(machine: Path, artifact: Path) -> None:
+def test_explain_times_the_kernels_on_the_gpu(machine: Path, artifact: Path) -> None:
     explained = octet(machine, "explain", artifact, "--seconds", "0")
     assert explained["profile"]["machine"] == "Emulated 8.6"
 
 
 @sandboxed
-def test_without_a_driver_the_command_says_so(artifact: Path, tmp_path: Path) -> None:
+def test_without_a_driver_the_command_reports_it(artifact: Path, tmp_path: Path) -> None:
     error = octet(tmp_path, "run", artifact, artifact.with_name("input.npy"), status=1)["error"]
     assert error["code"] == "unsupported"
     assert "there is no driver of NVIDIA's" in error["message"]
 
 
-def test_targets_and_doctor_say_what_the_card_runs(machine: Path, tmp_path: Path) -> None:
+def test_targets_and_doctor_report_what_the_gpu_runs(machine: Path, tmp_path: Path) -> None:
     listed = {each["target"]: each["run"]["missing"] for each in octet(machine, "targets")["targets"]}
     missing = {name: lacks for name, lacks in listed.items() if name.startswith("cuda-")}
     runs = [name for name, lacks in missing.items() if not {each for each in lacks if each.startswith("sm_")}]
@@ -103,7 +103,7 @@ def test_targets_and_doctor_say_what_the_card_runs(machine: Path, tmp_path: Path
     assert found["GPU driver"] == "CUDA 12.9"
 
 
-def test_doctor_says_why_a_card_is_of_no_use(tmp_path: Path) -> None:
+def test_doctor_reports_why_a_gpu_cannot_be_used(tmp_path: Path) -> None:
     driver = emulated_card.build_driver(tmp_path / "driver")
     (driver / "settings").write_text("OCTET_EMULATED_VERSION=11040\n")
     checks = octet(driver, "doctor", "--data-dir", tmp_path, "--server", "127.0.0.1:1")

@@ -1,7 +1,7 @@
-"""A build that differs from its reference runtime: everywhere it is named so, and it is served only if that is
-accepted.
+"""A build that differs from its reference runtime: it is reported as different everywhere, and served only if the
+difference is accepted.
 
-The reference is a LiteRT of which every output is one step off (`tests.support.other_litert`).
+The reference is a LiteRT in which every output is one step off (`tests.support.other_litert`).
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ def test_compiling_ends_with_its_own_exit_status_and_a_report(compiled: tuple[Pa
     assert report["summary"].endswith("by at most 1 step; the mode documents no such difference")
 
 
-def test_verifying_the_folder_ends_so_too(octet: Any, compiled: tuple[Path, int, Any]) -> None:
+def test_verifying_the_folder_has_the_same_exit_status(octet: Any, compiled: tuple[Path, int, Any]) -> None:
     status, document = octet("verify", compiled[0])
     assert (status, document["outcome"], document["exact"]) == (DIFFERENT, "different", True)
     status, document = octet("verify", compiled[0], "--accept-differences")
     assert (status, document["outcome"], document["accepted"]) == (0, "different", True)
 
 
-def test_an_accepted_difference_is_part_of_the_artifact(octet: Any, tmp_path: Path) -> None:
+def test_an_accepted_difference_is_recorded_in_the_artifact(octet: Any, tmp_path: Path) -> None:
     status, document = octet("compile", DIGITS, "-o", tmp_path / "out", "--accept-differences")
     report = document["reports"]["numerics"]
     assert (status, report["outcome"], report["verified"], report["accepted"]) == (0, "different", False, True)
@@ -93,7 +93,7 @@ def test_an_accepted_difference_is_part_of_the_artifact(octet: Any, tmp_path: Pa
     assert document["provenance"]["inputs"]["options"] == {"accept_differences": True}
 
 
-def test_a_build_is_different_and_says_why(served: Served, build: Any) -> None:
+def test_a_build_is_different_and_has_a_reason(served: Served, build: Any) -> None:
     assert (build["state"], build["error"]["code"], build["error"]["stage"]) == ("different", "different", "verify")
     assert "by at most 1 step; the mode documents no such difference" in build["error"]["message"]
     assert "--accept-differences" in build["error"]["hint"]
@@ -120,7 +120,7 @@ def test_it_is_not_served_and_cannot_be_promoted(served: Served, build: Any) -> 
     assert (version["state"], "differ" in version["reason"]) == ("different", True)
 
 
-def test_lists_and_metrics_count_it_apart(served: Served, build: Any) -> None:
+def test_lists_and_metrics_count_it_separately(served: Served, build: Any) -> None:
     listed = served.client.get("/api/v1/builds", params={"state": "different"}).json()["builds"]
     assert [each["id"] for each in listed] == [build["id"]]
     target = detect_host().target.name
@@ -129,7 +129,7 @@ def test_lists_and_metrics_count_it_apart(served: Served, build: Any) -> None:
     assert f'octet_builds_total{{outcome="different",target="{target}"}} 1.0' in served.client.get("/metrics").text
 
 
-def test_who_accepts_the_difference_is_served(served: Served, build: Any) -> None:
+def test_a_build_with_an_accepted_difference_is_served(served: Served, build: Any) -> None:
     accepted = served.ended(served.push(name="accepted", accept_differences="true")["id"])
     assert (accepted["state"], accepted["options"]) == ("succeeded", {"accept_differences": True})
     assert predict(served, "accepted").status_code == 200
@@ -138,7 +138,7 @@ def test_who_accepts_the_difference_is_served(served: Served, build: Any) -> Non
     assert predict(served, "refused").status_code == 503
 
 
-def test_a_folder_takes_its_difference_along(served: Served, octet: Any, compiled: tuple[Path, int, Any]) -> None:
+def test_a_pushed_folder_keeps_its_difference(served: Served, octet: Any, compiled: tuple[Path, int, Any]) -> None:
     status, pushed = octet("push", compiled[0], "--name", "folder", "--server", served.url)
     assert (status, pushed["build"]["state"], pushed["build"]["error"]["code"]) == (DIFFERENT, "different", "different")
     assert predict(served, "folder").json()["code"] == "different"
@@ -147,7 +147,7 @@ def test_a_folder_takes_its_difference_along(served: Served, octet: Any, compile
     assert predict(served, "taken").status_code == 200
 
 
-def test_pushing_says_so(python: Path, served: Served, build: Any) -> None:
+def test_pushing_reports_the_difference(python: Path, served: Served, build: Any) -> None:
     command = [str(python), "-m", "service.cli", "push", str(DIGITS), "--name", "refused", "--server", served.url]
     ended = subprocess.run(
         command, capture_output=True, text=True, env=environment(), timeout=WORK_TIMEOUT_S, check=False
@@ -168,7 +168,7 @@ def test_a_server_may_accept_the_differences_of_all_builds(python: Path, tmp_pat
             assert served.stop() == 0
 
 
-def test_a_restored_table_knows_what_was_different(python: Path, tmp_path: Path) -> None:
+def test_a_restored_table_contains_the_differences(python: Path, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "executable", str(python))
         with serving(tmp_path) as served:

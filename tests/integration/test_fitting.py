@@ -1,4 +1,4 @@
-"""Bias correction, adaptive rounding, equalization and rounds of calibration, by what the quantized model computes."""
+"""Bias correction, adaptive rounding, equalization and rounds of calibration, by the outputs of the quantized model."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def data(tmp_path: Path) -> Data:
 
 
 def convolutions(groups: int = 1) -> bytes:
-    """One layer, of correlated pixels, with a bias and a real result: `image` -> `y` `[1, 12, 14, 14]`."""
+    """One layer, with correlated pixels, a bias and a real result: `image` -> `y` `[1, 12, 14, 14]`."""
     rng, model = np.random.default_rng(0), OnnxBuilder()
     weights = rng.normal(0, 1, (12, 3 // groups, 3, 3)) * rng.uniform(0.1, 3, (12, 1, 1, 1))
     operands = [model.input("image", "float32", (1, 3, 16, 16)), model.constant(weights, "float32")]
@@ -63,14 +63,15 @@ def convolutions(groups: int = 1) -> bytes:
 
 
 def of_layer(file: bytes, tensor: str) -> Array:
-    """A tensor of a file, for all pictures, `[count, …]`: by the oracle."""
+    """Returns a tensor of a file for all pictures, `[count, …]`, as computed by the oracle."""
     module = import_model(Document(file).serialize([tensor])).module
     return np.stack([oracle.run(module, get_mode(ONNXRUNTIME), [image[None]])[0] for image in pictures(COUNT)])
 
 
 def layers_alone(float_file: bytes, quantized: bytes) -> tuple[Array, Array]:
-    """The first layer's results on its stored operand: with float weights, and with those of the quantized file, less
-    the rounding of the results: `[count, …]` each."""
+    """Returns the first layer's results on its stored operand: with float weights, and with those of the quantized
+    file, minus the rounding of the results; each `[count, …]`.
+    """
     document = Document(quantized)
     (layer,) = [node for node in document.nodes if node.op_type == "Conv"]
     real = Document(float_file)
@@ -86,7 +87,7 @@ def layers_alone(float_file: bytes, quantized: bytes) -> tuple[Array, Array]:
 
 
 def bias_steps(quantized: bytes) -> Array:
-    """Of the first layer, `[channels]`."""
+    """Returns the bias steps of the first layer, `[channels]`."""
     document = Document(quantized)
     (layer,) = [node for node in document.nodes if node.op_type == "Conv"]
     (made,) = [node for node in document.nodes if node.outputs[0] == layer.inputs[2]]
@@ -95,7 +96,7 @@ def bias_steps(quantized: bytes) -> Array:
 
 @pytest.mark.parametrize("groups", [1, 3])
 def test_bias_correction_leaves_no_mean_error(session: CalibrationSession, data: Data, groups: int) -> None:
-    """But for half a step of the bias: a step is the operand's times the weights'."""
+    """Except for half a step of the bias: a step is the operand's scale times the weights' scale."""
     file = convolutions(groups)
     calibration = Calibration(file, session, data, Options())
     errors, halves = {}, {}
@@ -110,7 +111,7 @@ def test_bias_correction_leaves_no_mean_error(session: CalibrationSession, data:
 
 
 @pytest.mark.parametrize(("groups", "share"), [(1, 0.6), (3, 0.8)])  # of 27 weights in a sum, and of 9
-def test_adaptive_rounding_lessens_the_error_of_every_channel(
+def test_adaptive_rounding_reduces_the_error_of_every_channel(
     session: CalibrationSession, data: Data, groups: int, share: float
 ) -> None:
     file = convolutions(groups)
@@ -125,7 +126,7 @@ def test_adaptive_rounding_lessens_the_error_of_every_channel(
     assert least.sum() < share * nearest.sum()
 
 
-def test_a_network_comes_nearer_to_float(session: CalibrationSession, data: Data) -> None:
+def test_a_network_gets_closer_to_float(session: CalibrationSession, data: Data) -> None:
     fit = Fit(rounding=True)
     calibration = Calibration(residual_network(), session, data, Options(fit=fit))
     plain, fitted = (
@@ -135,7 +136,7 @@ def test_a_network_comes_nearer_to_float(session: CalibrationSession, data: Data
     assert fitted > plain
 
 
-def test_weights_that_are_fitted_are_those_the_switches_measure(session: CalibrationSession, data: Data) -> None:
+def test_fitted_weights_are_those_that_the_switches_measure(session: CalibrationSession, data: Data) -> None:
     options = Options(fit=Fit(rounding=True))
     calibration = Calibration(residual_network(), session, data, options)
     all_in_integers = calibration.sensitivity(options).curve()[0]
@@ -152,7 +153,7 @@ def test_weights_that_are_fitted_are_those_the_switches_measure(session: Calibra
 def test_raising_layers_to_16x8_adds_no_noise(
     session: CalibrationSession, data: Data, seed: int, options: Options
 ) -> None:
-    """Every layer alone, where the noise of no other layer can cancel its own; and all of them in the file."""
+    """Each layer alone, so that no other layer's noise can cancel its own; and all of them in the file."""
     calibration = Calibration(residual_network(seed), session, data, options)
     ranked = calibration.sensitivity(options)
     assert {name: noise for name, noise in ranked.wide.items() if noise < ranked.layers[name]} == {}
@@ -164,7 +165,7 @@ def test_raising_layers_to_16x8_adds_no_noise(
 
 
 @pytest.mark.parametrize("groups", [1, 3])
-def test_biases_of_layers_of_16x8_are_corrected(session: CalibrationSession, data: Data, groups: int) -> None:
+def test_biases_of_16x8_layers_are_corrected(session: CalibrationSession, data: Data, groups: int) -> None:
     file = convolutions(groups)
     calibration = Calibration(file, session, data, Options())
     (name,) = (node.outputs[0] for node in Document(file).nodes if node.op_type == "Conv")
@@ -176,8 +177,10 @@ def test_biases_of_layers_of_16x8_are_corrected(session: CalibrationSession, dat
     assert max(errors[Fit()].max(), errors[Fit(rounding=True)].max()) < 1e-5  # sums in float32
 
 
-def test_a_layer_that_was_not_fitted_beside_others_is_a_bug() -> None:
-    """A form whose fits lack a layer stops, and does not round that layer's weights to the nearest steps."""
+def test_a_layer_without_a_fit_beside_fitted_ones_is_a_bug() -> None:
+    """If the fits lack a layer, an error is raised; the layer's weights are not silently rounded to the nearest
+    steps.
+    """
     document = Document(convolutions())
     planned = plan(document)
     types = {name: affine(-4, 4, "uint16") for name in planned.tensors}
@@ -197,7 +200,7 @@ def test_matrices_are_fitted_too(session: CalibrationSession, tmp_path: Path) ->
     assert fitted > plain + 0.5
 
 
-def test_an_equalized_model_computes_what_the_float_one_does(session: CalibrationSession, data: Data) -> None:
+def test_an_equalized_model_computes_the_same_as_the_float_model(session: CalibrationSession, data: Data) -> None:
     options = Options(equalize=True)
     calibration = Calibration(residual_network(), session, data, options)
     plain = Calibration(residual_network(), session, data, Options())
@@ -208,8 +211,10 @@ def test_an_equalized_model_computes_what_the_float_one_does(session: Calibratio
     )
 
 
-def test_narrow_channels_in_front_of_depthwise_convolutions_have_steps(session: CalibrationSession, data: Data) -> None:
-    """A channel of a hundredth of the range would have three of them, and less than 20 dB."""
+def test_narrow_channels_before_depthwise_convolutions_get_enough_steps(
+    session: CalibrationSession, data: Data
+) -> None:
+    """A channel with a hundredth of the range would have three steps, and less than 20 dB."""
     rng, model = np.random.default_rng(0), OnnxBuilder()
     narrow, x = np.array([1, 0.01], np.float32).reshape(2, 1, 1, 1), model.input("image", "float32", (1, 3, 16, 16))
     first = model.node("Conv", [x, model.constant(rng.normal(0, 1, (2, 3, 1, 1)) * narrow, "float32")])
@@ -221,8 +226,8 @@ def test_narrow_channels_in_front_of_depthwise_convolutions_have_steps(session: 
     assert noise > 30
 
 
-def test_rounds_see_what_the_quantized_prefix_makes(session: CalibrationSession, data: Data) -> None:
-    """With steps so coarse that ranges move: the second round's are those of the first one's file."""
+def test_later_rounds_calibrate_on_the_quantized_prefix(session: CalibrationSession, data: Data) -> None:
+    """The steps are so coarse that ranges change: the second round's ranges are those of the first round's file."""
     coarse = Options("power-of-two")
     first, second = (Calibration(residual_network(), session, data, replace(coarse, rounds=n)) for n in (0, 1))
     assert set(first.statistics) == set(second.statistics)

@@ -1,4 +1,4 @@
-"""Models run where nothing but NumPy and Octet's own package is installed, which take little."""
+"""Models run with only NumPy and Octet's own package installed, which are small."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _compiled(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_model(model, tmp_path_factory.mktemp("artifact") / name)
 
 
-def test_it_answers_as_here(environment: Environment, keywords: Path, tmp_path: Path) -> None:
+def test_it_computes_the_same_as_here(environment: Environment, keywords: Path, tmp_path: Path) -> None:
     model = runtime.load(keywords)
     [spec] = model.signature.inputs
     given = np.random.default_rng(0).integers(-128, 128, spec.shape).astype(spec.dtype)
@@ -72,8 +72,8 @@ def test_the_package_is_small(environment: Environment) -> None:
     assert environment.package_bytes <= 40e6
 
 
-def test_the_command_and_what_it_needs_take_64_megabytes(tmp_path: Path, keywords: Path) -> None:
-    """Beside Python and NumPy; and 60 of memory to run keyword spotting."""
+def test_the_command_and_its_requirements_take_64_megabytes(tmp_path: Path, keywords: Path) -> None:
+    """In addition to Python and NumPy; and 60 MB of memory to run keyword spotting."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
     runtime_only = Environment(tmp_path / "venv")
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(runtime_only.python))
@@ -85,7 +85,7 @@ def test_the_command_and_what_it_needs_take_64_megabytes(tmp_path: Path, keyword
 
 
 def _peak_bytes(*command: str) -> int:
-    """Of the process, or of a child of it, whichever is larger."""
+    """Returns the peak memory of the process or one of its children, whichever is larger."""
     measure = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
     measure += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     done = subprocess.run([sys.executable, "-c", measure, *command], check=True, capture_output=True, text=True)
@@ -93,7 +93,7 @@ def _peak_bytes(*command: str) -> int:
 
 
 def test_it_is_imported_in_60_ms(environment: Environment) -> None:
-    assert environment.import_s() <= 0.06  # of processor time, since others may compute on this machine
+    assert environment.import_s() <= 0.06  # processor time, because other processes may compute on this machine
 
 
 def test_mobilenet_takes_25_megabytes(environment: Environment, mobilenet: Path) -> None:

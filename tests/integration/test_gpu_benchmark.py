@@ -1,4 +1,4 @@
-"""`benchmarks/gpu.sh` as a stranger runs it: from a package, by a Python that has little, on an emulated card."""
+"""`benchmarks/gpu.sh` as a stranger runs it: from a package, with few Python packages, on an emulated GPU."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ pytestmark = [
     pytest.mark.skipif(not all(each.available for each in check()), reason="this kernel cannot sandbox anything"),
 ]
 _MODEL = Path(__file__).parents[1] / "fixtures" / "tflite" / "keywords.tflite"
-# Of one kernel to a source, and of several.
+# One source with one kernel, and one with several.
 _KERNEL_TESTS = [f"tests/unit/compiler/kernels/cuda/test_{name}.py" for name in ("resize", "networks")]
 _CARD, _BATCHES, _PEAK = "sm_80", (1, 2), (2, 4)
 _MOST_BYTES = 60e6
-# All that the machine's Python has, and what each brings: no PyTorch.
+# The packages of the machine's Python, with the modules of each: no PyTorch.
 _INSTALLED = ("numpy", "numpy.libs", "grpc", "typing_extensions.py")
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `prepare` has packed."""
+    """The package that `prepare` has created."""
     folder = tmp_path_factory.mktemp("package") / "gpu"
     sizes = [*map(str, (*_BATCHES, "--peak", *_PEAK, "--layer-batch", 1))]
     launched = ["--recorded", str(folder.with_name("recorded")), "--kernel-tests", *_KERNEL_TESTS]
@@ -64,7 +64,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def driver(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The driver's stand-in, and all kernels of the package."""
+    """The emulated driver, and all kernels of the package."""
     folder = tmp_path_factory.mktemp("driver")
     emulated_card.build_driver(folder)
     (folder / "settings").write_text("OCTET_EMULATED_CARDS=8.0\n")
@@ -83,14 +83,14 @@ def driver(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         kernel = peak.peak(unit, *_PEAK)
         networks.emulate({kernel.symbol: kernel.function.source}, _CARD, folder, checked=False)
     for link in folder.glob("*.so"):
-        shutil.copy(link.resolve(), folder / "copy")  # the data plane may read no folder but the driver's
+        shutil.copy(link.resolve(), folder / "copy")  # the data plane may only read the driver's folder
         (folder / "copy").replace(link)
     return folder
 
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an environment with `_INSTALLED` and what the server's settings take, and nothing else."""
+    """The Python of an environment with only `_INSTALLED` and the requirements of the server's settings."""
     folder = tmp_path_factory.mktemp("python")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
@@ -113,7 +113,7 @@ def unpacked(package: Path, tmp_path: Path) -> Iterator[Path]:
 def measured(
     folder: Path, python: Path, driver: Path, *options: str, path: str = os.environ["PATH"]
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]], str]:
-    """The run, what it found, and the page's part."""
+    """Returns the finished process, its records, and its section of the page."""
     environment = {"PATH": path, "HOME": str(folder), "PYTHON": str(python), "LD_LIBRARY_PATH": str(driver)}
     command = ["sh", str(folder / "benchmarks" / "gpu.sh"), "--seconds", "0.4", "--clients", "1", "3", *options]
     run = subprocess.run(
@@ -135,7 +135,7 @@ def of(found: list[dict[str, Any]], part: str) -> list[dict[str, Any]]:
 def test_a_stranger_runs_it_once(package: Path, unpacked: Path, python: Path, driver: Path, tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
-    # As NVIDIA's tool: options, and the program that it looks at.
+    # Like NVIDIA's tool: options, and the program to check.
     (tools / "compute-sanitizer").write_text('#!/bin/sh\nshift 4\nexec "$@"\n')
     (tools / "compute-sanitizer").chmod(0o755)
     run, found, page = measured(unpacked, python, driver, path=f"{tools}:{os.environ['PATH']}")
@@ -165,7 +165,7 @@ def test_a_stranger_runs_it_once(package: Path, unpacked: Path, python: Path, dr
     assert "WRONG" not in page + run.stderr
 
 
-def test_wrong_answers_are_loud(unpacked: Path, python: Path, driver: Path) -> None:
+def test_wrong_outputs_are_reported(unpacked: Path, python: Path, driver: Path) -> None:
     about = unpacked / "artifacts" / "about.json"
     described = json.loads(about.read_text())
     described["models"][0]["answers"] = "0" * 64
@@ -179,11 +179,11 @@ def test_wrong_answers_are_loud(unpacked: Path, python: Path, driver: Path) -> N
     assert len(of(found, "model")) == 2
 
 
-def test_wrong_kernels_are_named(unpacked: Path, python: Path, driver: Path) -> None:
-    """One whose answer is another, one that runs on no card, and one that ends its process; the others are compared."""
+def test_wrong_kernels_are_listed(unpacked: Path, python: Path, driver: Path) -> None:
+    """One computes wrong outputs, one fails to run, and one ends its process; the others are still compared."""
     folder = unpacked / "artifacts" / "kernels"
     launched = json.loads((folder / "launches.json").read_text())
-    launched[1]["outputs"] = launched[1]["inputs"][-1:]  # as it lay there before
+    launched[1]["outputs"] = launched[1]["inputs"][-1:]  # the memory is unchanged
     launched[2]["artifact"] = f"sha256:{'0' * 64}"
     launched[4]["inputs"] = ["missing"]
     (folder / "launches.json").write_text(json.dumps(launched))
@@ -199,7 +199,7 @@ def test_wrong_kernels_are_named(unpacked: Path, python: Path, driver: Path) -> 
     assert page.startswith(f"**WRONG, OR NOT ANSWERED: {launched[1]['kernel']} of {launched[1]['test']}")
 
 
-def test_a_part_that_fails_loses_no_other(unpacked: Path, python: Path, driver: Path) -> None:
+def test_a_failed_part_does_not_affect_the_others(unpacked: Path, python: Path, driver: Path) -> None:
     described = json.loads((unpacked / "artifacts" / "about.json").read_text())
     first = described["models"][0]["artifact"].removeprefix("sha256:")
     blob = unpacked / "artifacts" / "keywords" / "blobs" / "sha256" / first
@@ -216,7 +216,7 @@ def test_a_part_that_fails_loses_no_other(unpacked: Path, python: Path, driver: 
     assert "- keywords-b1: " in page
 
 
-def test_pytorch_that_is_not_there_is_said(unpacked: Path, python: Path, driver: Path) -> None:
+def test_a_missing_pytorch_is_reported(unpacked: Path, python: Path, driver: Path) -> None:
     about = unpacked / "artifacts" / "about.json"
     about.write_text(about.read_text().replace('"network": ""', '"network": "resnet50"'))
     run, found, _ = measured(unpacked, python, driver, "--no-serving")
@@ -225,14 +225,14 @@ def test_pytorch_that_is_not_there_is_said(unpacked: Path, python: Path, driver:
     assert "No module named 'torch'" in said["PyTorch resnet50 bfloat16"]
 
 
-def test_it_ends_in_time(unpacked: Path, python: Path, driver: Path) -> None:
+def test_it_ends_within_the_time_limit(unpacked: Path, python: Path, driver: Path) -> None:
     run, found, page = measured(unpacked, python, driver, "--minutes", "0")
     assert run.returncode == 1
     assert not of(found, "model")
     assert "left out: the 0 minutes were over" in page
 
 
-def test_without_numpy_it_says_so(unpacked: Path, tmp_path: Path, driver: Path) -> None:
+def test_a_missing_numpy_is_reported(unpacked: Path, tmp_path: Path, driver: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     environment = {"PATH": os.environ["PATH"], "PYTHON": str(tmp_path / "bare" / "bin" / "python")}
     command = ["sh", str(unpacked / "benchmarks" / "gpu.sh")]

@@ -1,4 +1,4 @@
-"""Without a server: compile to a folder, run it, verify it; each command in a process of its own."""
+"""Commands without a server: compile to a folder, run it, verify it; each command runs in a new process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def copy(compiled: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(compiled, tmp_path / "copy"))
 
 
-def test_compile_says_what_was_compared_and_what_to_type_next(tmp_path: Path) -> None:
+def test_compile_prints_the_comparison_and_the_next_command(tmp_path: Path) -> None:
     process = octet("compile", EXAMPLES / "digits_uint8.tflite", "--output", tmp_path / "out")
     found = r"checked +against LiteRT [\d.]+ \(.*BUILTIN_REF\): all 2,780 values from 278 inputs are equal"
     assert re.search(found, process.stdout)
@@ -49,7 +49,7 @@ def test_compile_says_what_was_compared_and_what_to_type_next(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("digit", [2, 8])
-def test_run_gives_the_reference_kernels_answer_to_a_picture(compiled: Path, digit: int, tmp_path: Path) -> None:
+def test_run_gives_the_output_of_the_reference_kernels(compiled: Path, digit: int, tmp_path: Path) -> None:
     answer = octet_json("run", compiled, EXAMPLES / "digits" / f"{digit}.png", "--save", tmp_path / "scores.npy")
     (scores,) = answer["outputs"]
     stored = EXPECTED[MODEL.name]["reference"][digit]
@@ -64,14 +64,14 @@ def test_run_takes_a_tensor(compiled: Path, tmp_path: Path) -> None:
     assert (answer["datatype"], answer["shape"]) == ("INT8", [1, 10])
 
 
-def test_run_refuses_a_tensor_of_another_shape(compiled: Path, tmp_path: Path) -> None:
+def test_run_rejects_a_tensor_with_another_shape(compiled: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((1, 8, 8, 1), np.int8))
     error = octet_json("run", compiled, tmp_path / "x.npy", status=1)["error"]
     assert error["code"] == "invalid_tensor"
     assert "[1, 16, 16, 1]" in error["message"]
 
 
-def test_run_refuses_another_number_of_inputs(compiled: Path) -> None:
+def test_run_rejects_a_wrong_number_of_inputs(compiled: Path) -> None:
     picture = EXAMPLES / "digits" / "2.png"
     assert octet_json("run", compiled, picture, picture, status=1)["error"]["code"] == "invalid_input"
 
@@ -83,8 +83,8 @@ def test_compiling_again_gives_the_same_artifact(compiled: Path) -> None:
     assert [entry["digest"] for entry in _artifacts(compiled)] == [again["artifact"]]
 
 
-def test_verify_fails_where_the_answers_are_others(copy: Path) -> None:
-    """Expected answers of the other sample model are attached in place of its own."""
+def test_verify_fails_if_the_outputs_differ(copy: Path) -> None:
+    """The expected outputs of the other sample model are attached instead of its own."""
     octet("compile", EXAMPLES / "digits_uint8.tflite", "--output", copy.parent / "other")
     from service.core.artifact import Report
 
@@ -95,7 +95,7 @@ def test_verify_fails_where_the_answers_are_others(copy: Path) -> None:
     assert octet_json("verify", copy, status=1)["verified"] is False
 
 
-def test_a_damaged_folder_is_refused(copy: Path) -> None:
+def test_a_damaged_folder_is_rejected(copy: Path) -> None:
     layers = OciLayout.open(copy).manifest(Digest(_artifacts(copy)[0]["digest"])).layers
     (layer,) = (layer for layer in layers if layer.media_type == LIBRARY_MEDIA_TYPE)
     library = copy / "blobs" / "sha256" / layer.digest.removeprefix("sha256:")
@@ -108,11 +108,13 @@ def test_a_damaged_folder_is_refused(copy: Path) -> None:
 
 @pytest.fixture
 def armed(copy: Path, tmp_path: Path) -> tuple[Path, Digest, Path]:
-    """A folder with an artifact whose library has a constructor; the artifact; the file that the constructor makes."""
+    """A folder with an artifact whose library has a constructor; the artifact; the file that the constructor
+    creates.
+    """
     made = tmp_path / "made"
     library = constructor(tmp_path, made, detect_host().architecture)
     ctypes.CDLL(str(library))
-    made.unlink()  # so the constructor works
+    made.unlink()  # shows that the constructor works
     layout = OciLayout.open(copy)
     return copy, with_library(layout, Digest(_artifacts(copy)[0]["digest"]), library.read_bytes()), made
 
@@ -129,7 +131,7 @@ def test_a_library_with_a_constructor_is_refused_before_it_is_loaded(
     assert not made.exists()
 
 
-def test_a_folder_for_another_machine_is_compiled_here_and_says_that_it_was_not_verified(tmp_path: Path) -> None:
+def test_a_folder_for_another_machine_is_compiled_and_reported_as_unverified(tmp_path: Path) -> None:
     other = next(target for target in TARGETS if not target.runs_on(detect_host()))
     process = octet("compile", MODEL, "--target", other.name, "--output", tmp_path / "out")
     assert "not checked this host lacks" in process.stdout

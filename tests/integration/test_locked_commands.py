@@ -1,4 +1,4 @@
-"""Commands that run an artifact: its code computes, and reaches nothing else, unless it is told otherwise."""
+"""Commands that run an artifact: its code can only compute, unless the sandbox is turned off by an option."""
 
 from __future__ import annotations
 
@@ -53,22 +53,22 @@ def test_the_code_of_an_artifact_reaches_nothing(hostile: Trap, command: str) ->
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_told_otherwise_it_reaches_what_its_user_may(hostile: Trap, command: str) -> None:
+def test_with_the_option_it_reaches_what_its_user_may(hostile: Trap, command: str) -> None:
     octet(hostile, command, "--unsandboxed", status=1 if command == "verify" else 0)
     assert hostile.reached() == {*hostile.traces, "remove a file", "connect"}
 
 
-def test_each_attempt_is_refused(hostile: Trap) -> None:
+def test_each_attempt_is_denied(hostile: Trap) -> None:
     answered = dict(zip(ATTEMPTS, answers(hostile), strict=False))
     assert {name: value for name, value in answered.items() if value >= 0} == {}
 
 
-def test_told_otherwise_each_attempt_succeeds(hostile: Trap) -> None:
+def test_with_the_option_each_attempt_succeeds(hostile: Trap) -> None:
     answered = dict(zip(ATTEMPTS, answers(hostile, "--unsandboxed"), strict=False))
     assert {name: value for name, value in answered.items() if value < 0} == {}
 
 
-def test_an_artifact_that_is_pushed_reaches_nothing_where_it_is_verified(hostile: Trap, tmp_path: Path) -> None:
+def test_a_pushed_artifact_reaches_nothing_during_its_verification(hostile: Trap, tmp_path: Path) -> None:
     archive, scratch = tmp_path / "archive.tar", tmp_path / "work"
     archive.write_bytes(b"".join(export(OciLayout.open(hostile.folder), hostile.digest, TRAVELING).chunks()))
     scratch.mkdir()
@@ -81,7 +81,7 @@ def test_an_artifact_that_is_pushed_reaches_nothing_where_it_is_verified(hostile
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("told", [(), ("--unsandboxed",)])
-def test_a_crash_is_an_error_that_names_its_signal(tmp_path: Path, command: str, told: tuple[str, ...]) -> None:
+def test_a_crash_is_an_error_with_its_signal(tmp_path: Path, command: str, told: tuple[str, ...]) -> None:
     with trap(tmp_path, crash="*(volatile int*)0 = 0;") as crashing:
         error = json.loads(octet(crashing, command, *told, "--json", status=1).stdout)["error"]
     assert error["code"] == "build_crashed"
@@ -90,7 +90,7 @@ def test_a_crash_is_an_error_that_names_its_signal(tmp_path: Path, command: str,
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_kernel_that_cannot_lock_it_in_runs_nothing(hostile: Trap, command: str) -> None:
+def test_on_a_kernel_without_the_sandbox_nothing_is_run(hostile: Trap, command: str) -> None:
     process = octet(hostile, command, "--json", status=1, without_landlock=True)
     error = json.loads(process.stdout)["error"]
     assert error["code"] == "sandbox_unavailable"
@@ -99,7 +99,7 @@ def test_a_kernel_that_cannot_lock_it_in_runs_nothing(hostile: Trap, command: st
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
-def test_root_is_told_that_its_right_to_the_files_of_others_is_given_up(hostile: Trap) -> None:
+def test_root_is_informed_that_access_to_other_users_files_is_dropped(hostile: Trap) -> None:
     hostile.folder.chmod(0o700)
     os.chown(hostile.folder, 65534, 65534)
     error = json.loads(octet(hostile, "run", "--json", status=1).stdout)["error"]
@@ -108,13 +108,13 @@ def test_root_is_told_that_its_right_to_the_files_of_others_is_given_up(hostile:
 
 
 def answers(hostile: Trap, *told: str) -> list[int]:
-    """What the kernel answered to each attempt."""
+    """Returns the kernel's result of each attempt."""
     document = json.loads(octet(hostile, "run", *told, "--json").stdout)
     values: list[int] = document["outputs"][0]["data"]
     return values
 
 
-# Octet in a kernel as a container's filter leaves it: landlock_create_ruleset answers ENOSYS.
+# Octet on a kernel as seen through a container's filter: landlock_create_ruleset returns ENOSYS.
 _WITHOUT_LANDLOCK = """
 import errno, sys
 from service.compiler.sandbox import landlock

@@ -1,4 +1,4 @@
-"""The compiler's whole pipeline in its real children: file in, verified artifact out."""
+"""The compiler's whole pipeline with its real child processes: from a file to a verified artifact."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BERT = Path(__file__).parents[1] / "fixtures" / "onnx" / "bert.qdq.onnx"
 
 
 class Recorder:
-    """Progress that remembers, and cancels at a stage if told to."""
+    """A Progress that records its calls, and cancels at a given stage."""
 
     def __init__(self, cancel_at: Stage | None = None) -> None:
         self.stages: list[Stage] = []
@@ -79,7 +79,7 @@ def build(
 
 @pytest.mark.parametrize("source", [INT8, UINT8], ids=["int8", "uint8"])
 @pytest.mark.parametrize("numerics", MODES)
-def test_artifact_equals_litert(source: Path, numerics: str, tmp_path: Path) -> None:
+def test_the_artifact_computes_the_same_as_litert(source: Path, numerics: str, tmp_path: Path) -> None:
     progress = Recorder()
     layout, digest = build(source, tmp_path, numerics=numerics, progress=progress)
     report = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")
@@ -100,7 +100,7 @@ def test_artifact_equals_litert(source: Path, numerics: str, tmp_path: Path) -> 
         np.testing.assert_array_equal(model(*inputs), litert.run(reference, inputs)[0])
 
 
-def test_an_artifact_that_cannot_be_measured_is_none_the_worse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_measurement_does_not_affect_the_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Steps.run
 
     def failing(steps: Steps, role: str, *arguments: Any, **options: Any) -> Any:
@@ -123,9 +123,7 @@ def test_an_artifact_that_cannot_be_measured_is_none_the_worse(tmp_path: Path, m
         ([{"symbol": "octet_plain_exp2"}], "not profiled: the profile process returned a malformed result"),
     ],
 )
-def test_what_the_profile_says_is_logged(
-    calls: list[Any], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_profile_is_logged(calls: list[Any], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Steps.run
 
     def answering(steps: Steps, role: str, *arguments: Any, **options: Any) -> Any:
@@ -139,14 +137,14 @@ def test_what_the_profile_says_is_logged(
     assert line in progress.lines
 
 
-def test_one_build_twice_gives_one_digest(tmp_path: Path) -> None:
+def test_repeating_a_build_gives_the_same_digest(tmp_path: Path) -> None:
     _, first = build(INT8, tmp_path / "a", settings=Settings(data_dir=tmp_path / "first"))
     _, second = build(INT8, tmp_path / "b", settings=Settings(data_dir=tmp_path / "second"))
     assert first == second
 
 
 @pytest.mark.parametrize("source", [INT8, UINT8], ids=["int8", "uint8"])
-def test_a_batch_gives_what_its_samples_give(source: Path, tmp_path: Path) -> None:
+def test_a_batch_gives_the_outputs_of_its_samples(source: Path, tmp_path: Path) -> None:
     one = runtime.load(*build(source, tmp_path / "one"))
     layout, digest = build(source, tmp_path / "three", options=with_batch(3))
     three = runtime.load(layout, digest)
@@ -157,7 +155,7 @@ def test_a_batch_gives_what_its_samples_give(source: Path, tmp_path: Path) -> No
     np.testing.assert_array_equal(three(x), np.concatenate([one(x[place : place + 1]) for place in range(3)]))
 
 
-def test_onnx_runtime_is_a_witness_of_a_model_that_looks_up_ids(tmp_path: Path) -> None:
+def test_onnx_runtime_is_a_witness_of_a_model_with_id_lookups(tmp_path: Path) -> None:
     layout, digest = build(BERT, tmp_path, numerics=ONNXRUNTIME)
     witnesses = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")["witnesses"]
     assert [(each["own"], each["equal_percent"]) for each in witnesses] == [(True, 100.0), (False, 100.0)]
@@ -180,7 +178,7 @@ def test_onnx_runtime_is_a_witness_of_a_model_with_external_data(tmp_path: Path)
     assert [(each["own"], each["equal_percent"]) for each in witnesses] == [(True, 100.0), (False, 100.0)]
 
 
-def test_what_was_answered_before_is_not_asked_again(tmp_path: Path) -> None:
+def test_cached_outputs_are_not_computed_again(tmp_path: Path) -> None:
     settings, again = Settings(data_dir=tmp_path / "data"), Recorder()
     first, digest = build(INT8, tmp_path / "a", settings=settings)
     second, same = build(INT8, tmp_path / "b", settings=settings, progress=again)
@@ -194,7 +192,7 @@ def test_what_was_answered_before_is_not_asked_again(tmp_path: Path) -> None:
     assert "oracle" not in Provenance.from_bytes(second.attached(same, Report.PROVENANCE) or b"", same).stages_s
 
 
-def test_an_answer_serves_its_own_upload_and_mode_alone(tmp_path: Path) -> None:
+def test_a_cached_output_is_used_only_for_its_upload_and_mode(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path / "data")
     build(INT8, tmp_path / "a", settings=settings)
     other_file, other_mode = Recorder(), Recorder()
@@ -204,11 +202,11 @@ def test_an_answer_serves_its_own_upload_and_mode_alone(tmp_path: Path) -> None:
     assert [line for line in other_mode.lines if "result found in the cache" in line] == ["import: answered before"]
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_changes_while_it_is_read_is_rejected(tmp_path: Path) -> None:
     request = CompileRequest(INT8, digest_of_file(UINT8), parse_target("host"), LITERT_REFERENCE)
     (tmp_path / "scratch").mkdir()
     settings = Settings(data_dir=tmp_path / "data")
-    for _ in range(2):  # the second time would find what the first had kept
+    for _ in range(2):  # the second time would use what the first had cached
         with pytest.raises(BuildFailed, match="changed while it was read"):
             compile_model(request, OciLayout(tmp_path / "store"), tmp_path / "scratch", Recorder(), settings)
         (tmp_path / "scratch" / "import" / "module.json").unlink()
@@ -218,7 +216,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "target", [target for target in TARGETS if target.device == "cpu" and not target.runs_on(detect_host())], ids=str
 )
-def test_artifact_for_other_hardware_is_not_called_verified(target: object, tmp_path: Path) -> None:
+def test_an_artifact_for_other_hardware_is_not_marked_as_verified(target: object, tmp_path: Path) -> None:
     progress = Recorder()
     layout, digest = build(INT8, tmp_path, target=str(target), progress=progress)
     report = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")
@@ -256,7 +254,7 @@ def test_inputs_are_checked(tmp_path: Path) -> None:
     [(b"", MalformedModel), (b"\0" * 64, MalformedModel), (INT8.read_bytes()[:5000], MalformedModel)],
     ids=["empty", "zeros", "truncated"],
 )
-def test_damaged_file_fails_at_import(content: bytes, error: type[OctetError], tmp_path: Path) -> None:
+def test_a_damaged_file_fails_at_import(content: bytes, error: type[OctetError], tmp_path: Path) -> None:
     file = tmp_path / "model.tflite"
     file.write_bytes(content)
     with pytest.raises(OctetError) as caught:
@@ -289,8 +287,8 @@ def test_build_out_of_time(tmp_path: Path) -> None:
         build(INT8, tmp_path, settings=Settings(build_time_limit_s=0.05))
 
 
-def test_verification_refuses_a_wrong_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oracle's answers of one model cannot be met by another: swap the expected file between steps."""
+def test_verification_rejects_a_wrong_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No model gives the expected outputs of another: replaces the expected file between steps."""
     verify = Steps.verify
 
     def tamper_and_verify(self, config, library, built, answers):  # type: ignore[no-untyped-def]

@@ -1,4 +1,4 @@
-"""Where keys are trusted, nothing is loaded that none of them signed; and the signature says who built what."""
+"""With trusted keys, only artifacts that one of them signed are loaded; the signature identifies builder and inputs."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ def signed(built: Signed) -> Signed:
     return built
 
 
-def test_what_a_trusted_key_signed_is_loaded(signed: Signed) -> None:
+def test_an_artifact_with_a_trusted_signature_is_loaded(signed: Signed) -> None:
     assert runtime.load(signed.layout, signed.digest, trust=signed.trust).digest == signed.digest
 
 
-def test_the_statement_says_who_built_it_from_what(signed: Signed) -> None:
+def test_the_statement_contains_the_builder_and_the_inputs(signed: Signed) -> None:
     evidence = signed.trust.evidence(signed.layout, signed.digest)
     found = evidence.provenance
     assert found is not None
@@ -125,7 +125,7 @@ def changed(signed: Signed, old: bytes, new: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_no_trusted_key_signed_is_not_loaded(signed: Signed, change: str) -> None:
+def test_an_artifact_without_a_trusted_signature_is_not_loaded(signed: Signed, change: str) -> None:
     signed.put(CHANGES[change](signed))
     with pytest.raises(Untrusted, match=signed.digest):
         runtime.load(signed.layout, signed.digest, trust=signed.trust)
@@ -134,7 +134,7 @@ def test_what_no_trusted_key_signed_is_not_loaded(signed: Signed, change: str) -
     assert runtime.load(signed.layout, signed.digest).digest == signed.digest  # nothing else is wrong with it
 
 
-def test_a_worker_verifies_what_a_trusted_key_signed(signed: Signed, tmp_path: Path) -> None:
+def test_a_worker_verifies_an_artifact_with_a_trusted_signature(signed: Signed, tmp_path: Path) -> None:
     signed.put(signed.envelope)
     settings = Settings(data_dir=tmp_path, allow_unsandboxed=True, trusted_keys=str(signed.public))
     found = verified(signed.layout, signed.digest, settings, lambda: None)
@@ -143,7 +143,7 @@ def test_a_worker_verifies_what_a_trusted_key_signed(signed: Signed, tmp_path: P
     assert 0 < found["peak_percent"] < 100
 
 
-def test_and_runs_nothing_else(signed: Signed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_does_not_run_other_artifacts(signed: Signed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locked, "run_child", lambda *_, **__: pytest.fail("it was run"))
     signed.put(CHANGES["nothing signed it"](signed))
     settings = Settings(data_dir=tmp_path, allow_unsandboxed=True, trusted_keys=str(signed.public))
@@ -151,7 +151,7 @@ def test_and_runs_nothing_else(signed: Signed, tmp_path: Path, monkeypatch: pyte
         verified(signed.layout, signed.digest, settings, lambda: None)
 
 
-def test_another_library_under_the_same_statement_is_not_loaded(signed: Signed) -> None:
+def test_another_library_with_the_same_statement_is_not_loaded(signed: Signed) -> None:
     other = poisoned_copy(signed.layout, signed.digest)
     signed.layout.attach(other, Report.PROVENANCE, signed.envelope)
     with pytest.raises(Untrusted, match="about another artifact"):
@@ -159,8 +159,8 @@ def test_another_library_under_the_same_statement_is_not_loaded(signed: Signed) 
     signed.layout.remove(other)
 
 
-def test_what_others_attest_beside_it_is_no_obstacle(signed: Signed, tmp_path: Path) -> None:
-    """A stranger's signature of the same type is listed first, as a registry may give them."""
+def test_attestations_by_others_are_ignored(signed: Signed, tmp_path: Path) -> None:
+    """A signature of the same type by another key is listed first, as may happen in a registry."""
     from service.cache import Descriptor, Manifest
 
     layout = OciLayout(tmp_path / "copy")
@@ -173,13 +173,13 @@ def test_what_others_attest_beside_it_is_no_obstacle(signed: Signed, tmp_path: P
         layer = layout.put_blob_descriptor("application/vnd.dsse.envelope.v1+json", document)
         subject = Descriptor(about.media_type, about.digest, about.size_bytes)
         layout.put_manifest(Manifest(Report.PROVENANCE, config, (layer,), {}, subject))
-    layout.put_manifest(Manifest(Report.PROVENANCE, config, (), {}, subject))  # and one that holds nothing
+    layout.put_manifest(Manifest(Report.PROVENANCE, config, (), {}, subject))  # and an empty one
     assert archive == signed.digest
     signed.trust.check(layout, signed.digest)
 
 
 def received_into(layout: OciLayout, signed: Signed) -> Digest:
-    """A copy of the artifact as it travels, not verified."""
+    """Returns an unverified copy of the artifact, as it is transferred."""
     import io
     import tarfile
 
@@ -194,7 +194,7 @@ def received_into(layout: OciLayout, signed: Signed) -> Digest:
 
 
 @pytest.mark.parametrize("trusted", ["", "its key", "another key"])
-def test_an_artifact_that_arrives_is_refused_before_it_is_run(signed: Signed, tmp_path: Path, trusted: str) -> None:
+def test_a_received_artifact_is_rejected_before_it_is_run(signed: Signed, tmp_path: Path, trusted: str) -> None:
     path = tmp_path / "archive.tar"
     path.write_bytes(b"".join(export(signed.layout, signed.digest, TRAVELING).chunks()))
     found = received(path)
@@ -207,13 +207,13 @@ def test_an_artifact_that_arrives_is_refused_before_it_is_run(signed: Signed, tm
         with pytest.raises(Untrusted):
             publish_received(request, layout, scratch, Unreported(), settings)
         assert layout.index() == []
-        assert list(scratch.iterdir()) == []  # no child had anything to run
+        assert list(scratch.iterdir()) == []  # no child was started
     else:
         assert publish_received(request, layout, scratch, Unreported(), settings) == signed.digest
         assert layout.attached(signed.digest, Report.PROVENANCE) == signed.envelope
 
 
-def test_it_goes_with_its_artifact(signed: Signed, tmp_path: Path) -> None:
+def test_the_provenance_travels_with_its_artifact(signed: Signed, tmp_path: Path) -> None:
     layout = OciLayout(tmp_path / "copy")
     received_into(layout, signed)
     layout.attach(signed.digest, Report.PROVENANCE, signed.envelope)
@@ -223,7 +223,7 @@ def test_it_goes_with_its_artifact(signed: Signed, tmp_path: Path) -> None:
     assert list(layout.blobs.iterate()) == []
 
 
-def test_nothing_is_built_with_a_key_that_is_none(tmp_path: Path) -> None:
+def test_nothing_is_built_with_an_invalid_key(tmp_path: Path) -> None:
     request = CompileRequest(MODEL, digest_of_file(MODEL), parse_target("host"), "litert-reference")
     settings = Settings(data_dir=tmp_path, signing_key=MODEL)
     with pytest.raises(InvalidInput, match=r"digits_int8\.tflite"):
@@ -231,7 +231,7 @@ def test_nothing_is_built_with_a_key_that_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["run", "verify", "bench", "explain", "serve"])
-def test_commands_load_nothing_that_is_not_trusted(signed: Signed, command: str) -> None:
+def test_commands_load_only_trusted_artifacts(signed: Signed, command: str) -> None:
     arguments = {
         "run": ["run", signed.root, PICTURE],
         "serve": ["worker", "serve", signed.root, "--port", "0", "--no-grpc"],
@@ -241,7 +241,7 @@ def test_commands_load_nothing_that_is_not_trusted(signed: Signed, command: str)
     assert json.loads(refused.stdout)["error"]["code"] == "untrusted"
 
 
-def test_verify_says_who_built_it(signed: Signed) -> None:
+def test_verify_shows_who_built_it(signed: Signed) -> None:
     said = octet("verify", signed.root, trusted=signed.public).stdout
     assert BUILDER in said
     assert digest_of_file(MODEL) in said

@@ -27,7 +27,7 @@ from service.quantize.quantization import Calibration, Options
 from tests.support.float_networks import INPUT, dense_network, pictures, residual_network
 from tests.support.onnx_reference import Reference
 
-COARSE = ("--method", "power-of-two", "--no-correct-bias")  # which loses an answer of the network below
+COARSE = ("--method", "power-of-two", "--no-correct-bias")  # which causes a wrong prediction of the network below
 
 
 @pytest.fixture
@@ -50,18 +50,18 @@ class Silent:
         pass
 
 
-def asked(*arguments: object) -> tuple[int, dict[str, Any]]:
+def run_quantize(*arguments: object) -> tuple[int, dict[str, Any]]:
     result = CliRunner().invoke(app, ["quantize", *map(str, arguments), "--json"])
     return result.exit_code, json.loads(result.stdout.splitlines()[-1])
 
 
 def test_a_network_is_quantized_and_measured(model: Path, tmp_path: Path) -> None:
-    images = pictures(40)  # two parts
+    images = pictures(40)  # two chunks
     np.savez(tmp_path / "x.npz", image=images)
     right = answers(residual_network(), images).reshape(40, -1).argmax(axis=1)
     labels = tmp_path / "labels.csv"
     labels.write_text("\n".join(map(str, right)))
-    status, told = asked(model, "--data", tmp_path / "x.npz", "--labels", labels, "--method", "mse")
+    status, told = run_quantize(model, "--data", tmp_path / "x.npz", "--labels", labels, "--method", "mse")
     assert status == 0, told
     assert told["output"] == str(tmp_path / "network.int8.onnx")
     assert told["inputs"] == 40
@@ -69,35 +69,35 @@ def test_a_network_is_quantized_and_measured(model: Path, tmp_path: Path) -> Non
     assert told["accuracy"]["quantized"] == told["same_class"]
     assert told["float"] == [{"op_type": "Softmax", "reason": "it has no pattern", "operators": 1}]
     assert min(told["tensors_db"].values()) > 20
-    # What was measured is what the file computes.
+    # The measured outputs are those of the file.
     quantized = answers((tmp_path / "network.int8.onnx").read_bytes(), images)
     same = (quantized.reshape(40, -1).argmax(axis=1) == right).sum()
     assert told["same_class"]["right"] == same
     real = answers(residual_network(), images).astype(np.float64)
     decibels = 10 * np.log10((real**2).sum() / ((real - quantized) ** 2).sum())
-    assert told["outputs_db"]["scores"] == pytest.approx(decibels, abs=0.05)  # our float kernels round otherwise
+    assert told["outputs_db"]["scores"] == pytest.approx(decibels, abs=0.05)  # our float kernels round differently
 
 
-def test_one_constant_image_is_enough_to_get_a_file(model: Path, tmp_path: Path) -> None:
-    """A range of what one grey image shows; of tensors that it leaves at zero, the scale is 1."""
+def test_one_constant_image_is_enough_for_a_file(model: Path, tmp_path: Path) -> None:
+    """The ranges come from one grey image; tensors that are zero for it get the scale 1."""
     np.savez(tmp_path / "x.npz", image=np.zeros(INPUT, np.float32))
-    status, told = asked(model, "--data", tmp_path / "x.npz", "--method", "kl", "-o", tmp_path / "q.onnx")
+    status, told = run_quantize(model, "--data", tmp_path / "x.npz", "--method", "kl", "-o", tmp_path / "q.onnx")
     assert status == 0, told
     assert told["inputs"] == 1
     assert np.isfinite(answers((tmp_path / "q.onnx").read_bytes(), pictures(1))).all()
 
 
-def test_a_model_that_is_quantized_already_is_refused(model: Path, tmp_path: Path) -> None:
+def test_a_quantized_model_is_rejected(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=np.zeros(INPUT, np.float32))
-    assert asked(model, "--data", tmp_path / "x.npz", "-o", tmp_path / "q.onnx")[0] == 0
-    status, told = asked(tmp_path / "q.onnx", "--data", tmp_path / "x.npz")
+    assert run_quantize(model, "--data", tmp_path / "x.npz", "-o", tmp_path / "q.onnx")[0] == 0
+    status, told = run_quantize(tmp_path / "q.onnx", "--data", tmp_path / "x.npz")
     assert status == 1
     assert told["error"]["message"] == "this model is quantized already"
 
 
-def test_a_set_that_does_not_fit_is_refused(model: Path, tmp_path: Path) -> None:
+def test_a_set_that_does_not_fit_is_rejected(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=np.zeros((1, 3, 8, 8), np.float32))
-    status, told = asked(model, "--data", tmp_path / "x.npz")
+    status, told = run_quantize(model, "--data", tmp_path / "x.npz")
     assert status == 1
     assert "the model takes [1, 3, 16, 16]" in told["error"]["message"]
 
@@ -105,21 +105,21 @@ def test_a_set_that_does_not_fit_is_refused(model: Path, tmp_path: Path) -> None
 def test_layers_are_left_in_float_until_a_budget_is_met(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(24))
     arguments = (model, "--data", tmp_path / "x.npz", *COARSE, "-o", tmp_path / "q.onnx")
-    _, plain = asked(*arguments, "--sensitivity")
+    _, plain = run_quantize(*arguments, "--sensitivity")
     costs = plain["sensitivity"]
     assert list(costs["layers_db"].values()) == sorted(costs["layers_db"].values())
     assert len(costs["layers_db"]) == plain["quantized"] - 2, "all but MaxPool and Flatten"
     first, *_, last = costs["curve"]
-    # All switches on is the quantized model, and all off the float one.
+    # All switches on gives the quantized model, and all off the float model.
     assert first["output_db"] == pytest.approx(plain["outputs_db"]["scores"], abs=1e-3)
     assert first["share"] == plain["same_class"]["share"] < 1
     assert (last["share"], last["output_db"]) == (1, None)
-    status, told = asked(*arguments, "--budget", "0%", "--curve", tmp_path / "curve.json")
+    status, told = run_quantize(*arguments, "--budget", "0%", "--curve", tmp_path / "curve.json")
     assert status == 0, told
     said = json.loads((tmp_path / "curve.json").read_text())
     assert said == told["sensitivity"]["curve"]
     assert told["same_class"]["share"] == 1
-    # The least that any tried mixture raises.
+    # The smallest mixture that was tried.
     enough = [point for point in said if point["share"] == 1]
     raised = min(len(point["kept"]) + len(point["wide"]) for point in enough)
     chosen = min(
@@ -133,10 +133,10 @@ def test_layers_are_left_in_float_until_a_budget_is_met(model: Path, tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_layer_of_16_bits_is_as_the_search_measured_it(model: Path, tmp_path: Path) -> None:
-    """All layers of 16x8, by the switches and by the file."""
+def test_a_16_bit_layer_costs_what_the_search_measured(model: Path, tmp_path: Path) -> None:
+    """With all layers in 16x8, by the switches and by the file."""
     np.savez(tmp_path / "x.npz", image=pictures(8))
-    _, told = asked(model, "--data", tmp_path / "x.npz", "--sensitivity", "-o", tmp_path / "q.onnx")
+    _, told = run_quantize(model, "--data", tmp_path / "x.npz", "--sensitivity", "-o", tmp_path / "q.onnx")
     all_wide = [point for point in told["sensitivity"]["curve"] if len(point["wide"]) == 7]
     with tempfile.TemporaryDirectory() as scratch:
         session = CalibrationSession(Path(scratch), Children(load_settings({"build_nice": 0}), Silent(), {}))
@@ -155,7 +155,7 @@ def test_a_layer_of_16_bits_is_as_the_search_measured_it(model: Path, tmp_path: 
 )
 def test_the_curve_is_drawn(model: Path, tmp_path: Path, name: str, magic: bytes) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(2))
-    status, told = asked(model, "--data", tmp_path / "x.npz", "--curve", tmp_path / name)
+    status, told = run_quantize(model, "--data", tmp_path / "x.npz", "--curve", tmp_path / name)
     assert status == 0, told
     drawn = (tmp_path / name).read_bytes()
     assert drawn.startswith(magic)
@@ -165,25 +165,27 @@ def test_the_curve_is_drawn(model: Path, tmp_path: Path, name: str, magic: bytes
         assert drawn.count(b"<circle") == len(curve) + 2, "and in the legend float and 16x8"
 
 
-def test_a_curve_of_another_kind_is_refused(model: Path, tmp_path: Path) -> None:
+def test_a_curve_in_an_unknown_format_is_rejected(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(1))
-    status, told = asked(model, "--data", tmp_path / "x.npz", "--curve", tmp_path / "curve.pdf")
+    status, told = run_quantize(model, "--data", tmp_path / "x.npz", "--curve", tmp_path / "curve.pdf")
     assert status == 1
     assert "does not end in one of .json, .svg, .png" in told["error"]["message"]
 
 
-def test_a_budget_is_a_share(model: Path, tmp_path: Path) -> None:
+def test_a_budget_must_be_a_fraction(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(1))
     for text in ("much", "-1%", "100%"):
-        status, told = asked(model, "--data", tmp_path / "x.npz", f"--budget={text}")
+        status, told = run_quantize(model, "--data", tmp_path / "x.npz", f"--budget={text}")
         assert status == 1
         assert "is not a share" in told["error"]["message"]
 
 
-def test_of_the_layers_that_a_budget_raises_some_multiply_bfloat16(model: Path, tmp_path: Path) -> None:
+def test_some_of_the_raised_layers_use_bfloat16(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(24))
     arguments = (model, "--data", tmp_path / "x.npz", *COARSE, "-o", tmp_path / "q.onnx")
-    status, told = asked(*arguments, "--budget", "0%", "--raise-to", "bfloat16", "--curve", tmp_path / "curve.svg")
+    status, told = run_quantize(
+        *arguments, "--budget", "0%", "--raise-to", "bfloat16", "--curve", tmp_path / "curve.svg"
+    )
     assert status == 0, told
     assert told["same_class"]["share"] == 1
     assert told["wide"] == []
@@ -197,18 +199,18 @@ def test_of_the_layers_that_a_budget_raises_some_multiply_bfloat16(model: Path, 
 
 
 @pytest.mark.parametrize("others", [(), ("--budget", "0%", "--latency-budget", "5ms")])
-def test_bfloat16_is_a_matter_of_a_budget_of_answers(model: Path, tmp_path: Path, others: tuple[str, ...]) -> None:
+def test_bfloat16_requires_a_budget_of_answers(model: Path, tmp_path: Path, others: tuple[str, ...]) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(4))
-    status, told = asked(model, "--data", tmp_path / "x.npz", "--raise-to", "bfloat16", *others)
+    status, told = run_quantize(model, "--data", tmp_path / "x.npz", "--raise-to", "bfloat16", *others)
     assert status == 1
     assert "within a budget of answers" in told["error"]["message"]
 
 
 @pytest.mark.slow
-def test_a_bound_of_latency_goes_before_a_budget(model: Path, tmp_path: Path) -> None:
+def test_a_latency_bound_takes_precedence_over_a_budget(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(24))
     arguments = (model, "--data", tmp_path / "x.npz", *COARSE, "-o", tmp_path / "q.onnx")
-    status, told = asked(*arguments, "--budget", "0%", "--latency-budget", "1us")
+    status, told = run_quantize(*arguments, "--budget", "0%", "--latency-budget", "1us")
     assert status == 0, told
     costs = told["sensitivity"]
     assert costs["latency_budget"] == {"asked": "1us", "limit_ms": 0.001, "met": False, "budget_met": False}
@@ -217,11 +219,11 @@ def test_a_bound_of_latency_goes_before_a_budget(model: Path, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_layers_are_in_float_as_far_as_a_bound_of_latency_allows(model: Path, tmp_path: Path) -> None:
-    """This one allows all of them."""
+def test_as_many_layers_stay_in_float_as_a_latency_bound_allows(model: Path, tmp_path: Path) -> None:
+    """This bound allows all of them."""
     np.savez(tmp_path / "x.npz", image=pictures(4))
     arguments = (model, "--data", tmp_path / "x.npz", "-o", tmp_path / "q.onnx")
-    status, told = asked(*arguments, "--latency-budget", "10000x", "--curve", tmp_path / "curve.svg")
+    status, told = run_quantize(*arguments, "--latency-budget", "10000x", "--curve", tmp_path / "curve.svg")
     assert status == 0, told
     assert told["sensitivity"]["latency_budget"]["met"]
     assert len(told["kept"]) == len(told["sensitivity"]["layers_db"])
@@ -230,9 +232,9 @@ def test_layers_are_in_float_as_far_as_a_bound_of_latency_allows(model: Path, tm
 
 
 @pytest.mark.parametrize("flavour", [["--dynamic"], ["--weights", "8"], ["--weights", "4", "--block", "16"]])
-def test_products_are_quantized_without_inputs(tmp_path: Path, flavour: list[str]) -> None:
+def test_only_products_are_quantized_without_inputs(tmp_path: Path, flavour: list[str]) -> None:
     (tmp_path / "dense.onnx").write_bytes(dense_network())
-    status, told = asked(tmp_path / "dense.onnx", *flavour)
+    status, told = run_quantize(tmp_path / "dense.onnx", *flavour)
     assert status == 0, told
     assert len(told["layers"]) == 3
     assert told["output"] == str(tmp_path / f"dense.int{4 if '4' in flavour else 8}.onnx"), "by the bits of its weights"
@@ -244,22 +246,22 @@ def test_products_are_quantized_without_inputs(tmp_path: Path, flavour: list[str
     assert ((real - ours) ** 2).sum() < 0.03 * (real**2).sum()
 
 
-def test_there_is_one_way_at_a_time(model: Path, tmp_path: Path) -> None:
+def test_contradictory_options_are_rejected(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(1))
     for arguments in ([], ["--dynamic", "--weights", "8"], ["--dynamic", "--data", tmp_path / "x.npz"]):
-        status, told = asked(model, *arguments)
+        status, told = run_quantize(model, *arguments)
         assert status == 1
         assert told["error"]["code"] == "invalid_input"
 
 
-def test_a_layer_in_bfloat16_is_that_of_onnx_runtime(model: Path, tmp_path: Path) -> None:
-    """Quantized by command, then compiled for this machine: its integers are exact, and its sums within rounding."""
+def test_a_bfloat16_layer_computes_the_same_as_onnx_runtime(model: Path, tmp_path: Path) -> None:
+    """Quantized by the command, then compiled for this machine: integers are equal, and sums equal within rounding."""
     document = Document(residual_network())
     tidy(document)
     layer = [node for node in document.nodes if node.op_type == "Conv" and node.attributes.get("group", 1) == 1][1]
     name, images = layer.outputs[0], pictures(8)
     np.savez(tmp_path / "x.npz", image=images)
-    status, told = asked(model, "--data", tmp_path / "x.npz", "--bfloat16", name, "-o", tmp_path / "q.onnx")
+    status, told = run_quantize(model, "--data", tmp_path / "x.npz", "--bfloat16", name, "-o", tmp_path / "q.onnx")
     assert status == 0, told
     assert told["bfloat16"] == [name]
     file = (tmp_path / "q.onnx").read_bytes()
@@ -276,9 +278,9 @@ def test_a_layer_in_bfloat16_is_that_of_onnx_runtime(model: Path, tmp_path: Path
     assert told["outputs_db"]["scores"] > 20
 
 
-def test_bfloat16_of_what_multiplies_nothing_is_refused(model: Path, tmp_path: Path) -> None:
+def test_bfloat16_for_a_layer_without_products_is_rejected(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(4))
     softmax = next(node for node in Document(residual_network()).nodes if node.op_type == "Softmax")
-    status, told = asked(model, "--data", tmp_path / "x.npz", "--bfloat16", softmax.outputs[0])
+    status, told = run_quantize(model, "--data", tmp_path / "x.npz", "--bfloat16", softmax.outputs[0])
     assert status != 0
     assert "produced by Softmax, which cannot run in bfloat16" in json.dumps(told)

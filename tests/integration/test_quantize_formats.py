@@ -1,4 +1,6 @@
-"""`octet quantize` of float models that are not ONNX: a drop-in ONNX file, as good as of the same model in ONNX."""
+"""`octet quantize` of float models in other formats than ONNX: the result is ONNX, and as good as from an ONNX
+model.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,13 @@ TORCH = Path(__file__).parents[1] / "fixtures" / "float"
 ROUNDING = 1e-6  # of Softmax, and of a mean over few numbers, in float32
 
 
-def asked(*arguments: object) -> tuple[int, dict[str, Any]]:
+def run_quantize(*arguments: object) -> tuple[int, dict[str, Any]]:
     result = CliRunner().invoke(app, ["quantize", *map(str, arguments), "--json"])
     return result.exit_code, json.loads(result.stdout.splitlines()[-1])
 
 
 def same_answers(file: Path, images: np.ndarray[Any, Any]) -> None:
-    """Asserts that ONNX Runtime and we compute the same."""
+    """Asserts that ONNX Runtime and Octet compute the same."""
     data = file.read_bytes()
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     module = import_model(data).module
@@ -43,7 +45,7 @@ def same_answers(file: Path, images: np.ndarray[Any, Any]) -> None:
             np.testing.assert_allclose(one, other, ROUNDING, ROUNDING)
 
 
-def test_a_tflite_model_costs_what_the_same_onnx_model_does(tmp_path: Path) -> None:
+def test_a_tflite_model_loses_as_much_as_the_same_onnx_model(tmp_path: Path) -> None:
     images = pictures(24)
     (tmp_path / "a.onnx").write_bytes(residual_network())
     (tmp_path / "b.tflite").write_bytes(tflite_residual_network())
@@ -52,7 +54,7 @@ def test_a_tflite_model_costs_what_the_same_onnx_model_does(tmp_path: Path) -> N
     np.savez(tmp_path / "b.npz", image=last)
     reports = {}
     for file, data in (("a.onnx", "a.npz"), ("b.tflite", "b.npz")):
-        status, reports[file] = asked(tmp_path / file, "--data", tmp_path / data)
+        status, reports[file] = run_quantize(tmp_path / file, "--data", tmp_path / data)
         assert status == 0, reports[file]
     one, other = reports["a.onnx"], reports["b.tflite"]
     assert other["output"] == str(tmp_path / "b.int8.onnx")
@@ -60,26 +62,26 @@ def test_a_tflite_model_costs_what_the_same_onnx_model_does(tmp_path: Path) -> N
     assert other["bytes"]["source"] == (tmp_path / "b.tflite").stat().st_size
     assert one["bytes"]["source"] == one["bytes"]["float"] == (tmp_path / "a.onnx").stat().st_size
     assert other["bytes"]["float"] == pytest.approx(one["bytes"]["float"], rel=0.15), "the same weights, as ONNX"
-    # Not to the last bit: a MaxPool that only moves bytes, and Pad, may lie elsewhere.
+    # Not exactly equal: a MaxPool that only moves bytes, and Pad, may be at other positions.
     assert other["outputs_db"]["scores"] == pytest.approx(one["outputs_db"]["scores"], abs=0.1)
     same_answers(tmp_path / "b.int8.onnx", last[:4])
 
 
 @pytest.mark.parametrize("name", [pytest.param("network.pt", marks=pytest.mark.slow), "network.pt2"])
-def test_a_pytorch_model(tmp_path: Path, name: str) -> None:
+def test_a_pytorch_model_is_quantized(tmp_path: Path, name: str) -> None:
     with np.load(TORCH / "network.npz") as arrays:
         shape = arrays["x"].shape
     images = np.random.default_rng(0).normal(0, 1, (16, *shape[1:])).astype(np.float32)
     np.save(tmp_path / "x.npy", images)
-    status, told = asked(TORCH / name, "--data", tmp_path / "x.npy", "-o", tmp_path / "q.onnx")
+    status, told = run_quantize(TORCH / name, "--data", tmp_path / "x.npy", "-o", tmp_path / "q.onnx")
     assert status == 0, told
     assert {each["op_type"] for each in told["float"]} == {"LayerNormalization", "ReduceMean", "Softmax"}
     assert min(told["outputs_db"].values()) > 20
     same_answers(tmp_path / "q.onnx", images[:4])
 
 
-def test_labels_and_what_pictures_are_made_tensors_by_are_those_of_the_file(tmp_path: Path) -> None:
-    """Calibration, too, reads pictures as the served model will."""
+def test_labels_and_preprocessing_come_from_the_file(tmp_path: Path) -> None:
+    """Calibration also preprocesses pictures as the served model will."""
     labels = [f"number {digit}" for digit in range(10)]
     described = metadata_buffer([Described(IMAGE, mean=[100.0], std=[50.0])], [labels_in()])
     plain = tflite_residual_network()
@@ -90,25 +92,25 @@ def test_labels_and_what_pictures_are_made_tensors_by_are_those_of_the_file(tmp_
     for number, picture in enumerate(np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype=np.uint8)):
         Image.fromarray(picture).save(folder / f"{number}.png")
     asked_for = ["--mean", 100 / 255, "--std", 50 / 255, "--layout", "nhwc"]
-    status, said = asked(tmp_path / "said.tflite", "--data", folder)
+    status, said = run_quantize(tmp_path / "said.tflite", "--data", folder)
     assert status == 0, said
-    _, plainly = asked(tmp_path / "plain.tflite", "--data", folder, *asked_for)
+    _, plainly = run_quantize(tmp_path / "plain.tflite", "--data", folder, *asked_for)
     assert said["tensors_db"] == plainly["tensors_db"]
     found = import_model((tmp_path / "said.int8.onnx").read_bytes()).metadata
     assert (found.labels, found.std) == (tuple(labels), (50 / 255,))
 
 
-def test_weights_alone(tmp_path: Path) -> None:
+def test_only_weights_are_quantized(tmp_path: Path) -> None:
     (tmp_path / "b.tflite").write_bytes(tflite_residual_network())
-    status, told = asked(tmp_path / "b.tflite", "--weights", 8)
+    status, told = run_quantize(tmp_path / "b.tflite", "--weights", 8)
     assert status == 0, told
     assert len(told["layers"]) == 1
 
 
-def test_a_quantized_tflite_model_is_refused(tmp_path: Path) -> None:
+def test_a_quantized_tflite_model_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "q.tflite").write_bytes(next(iter(MODELS.values()))())
     np.save(tmp_path / "x.npy", np.zeros((1, 4), np.float32))
-    status, told = asked(tmp_path / "q.tflite", "--data", tmp_path / "x.npy")
+    status, told = run_quantize(tmp_path / "q.tflite", "--data", tmp_path / "x.npy")
     assert status == 1
     assert told["error"]["message"] == "this model is quantized already"
     assert "octet push" in told["error"]["hint"]

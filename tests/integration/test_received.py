@@ -1,4 +1,4 @@
-"""An artifact that was compiled elsewhere is verified and published, and one that is not what it says is not."""
+"""An artifact that was compiled elsewhere is verified and published, or rejected if it is not what it claims to be."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> tuple[OciLayout, Dige
 
 
 class Arrival:
-    """A store to which archives come."""
+    """A store that receives archives."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.layout = folder, OciLayout(folder / "store")
@@ -52,7 +52,7 @@ class Arrival:
         scratch.mkdir()
         return publish_received(request, self.layout, scratch, Unreported(), Settings(data_dir=self.folder))
 
-    def listed(self) -> list[str]:
+    def digests_in_index(self) -> list[str]:
         return [entry.digest for entry in self.layout.index()]
 
 
@@ -61,7 +61,7 @@ def arrival(tmp_path: Path) -> Arrival:
     return Arrival(tmp_path)
 
 
-def test_the_same_artifact_is_published_and_runs(elsewhere: tuple[OciLayout, Digest], arrival: Arrival) -> None:
+def test_an_unchanged_artifact_is_published_and_runs(elsewhere: tuple[OciLayout, Digest], arrival: Arrival) -> None:
     from service.runtime.image import decode
 
     layout, digest = elsewhere
@@ -72,7 +72,7 @@ def test_the_same_artifact_is_published_and_runs(elsewhere: tuple[OciLayout, Dig
         assert scores.ravel().tolist() == expected(MODEL)[place].tolist()
 
 
-def test_what_was_found_out_here_is_attached_and_what_was_claimed_is_not(
+def test_local_reports_are_attached_and_received_claims_are_not(
     elsewhere: tuple[OciLayout, Digest], arrival: Arrival
 ) -> None:
     layout, digest = elsewhere
@@ -81,15 +81,13 @@ def test_what_was_found_out_here_is_attached_and_what_was_claimed_is_not(
     assert numerics["verified"] is True
     assert [witness["name"] for witness in numerics["witnesses"]] == ["the outputs that came with the artifact"]
     assert (numerics["outcome"], numerics["reference"]) == ("own_only", None)
-    assert numerics["inputs"]["count"] > SAMPLES  # those that the oracle chose came along
+    assert numerics["inputs"]["count"] > SAMPLES  # the inputs that the oracle chose were transferred, too
     for kind in (Report.COVERAGE, Report.VECTORS, Report.PROVENANCE, Report.FACTS):
         assert arrival.layout.attached(digest, kind) == layout.attached(digest, kind)
     assert arrival.layout.attached(digest, Report.PROFILE) is not None
 
 
-def test_what_was_found_out_where_it_was_built_before_stays(
-    elsewhere: tuple[OciLayout, Digest], arrival: Arrival
-) -> None:
+def test_reports_of_an_earlier_local_build_stay(elsewhere: tuple[OciLayout, Digest], arrival: Arrival) -> None:
     layout, digest = elsewhere
     built = compile_sample(MODEL, arrival.layout, arrival.folder / "built")
     before = {kind: arrival.layout.attached(built, kind) for kind in Report}
@@ -97,7 +95,7 @@ def test_what_was_found_out_where_it_was_built_before_stays(
     assert {kind: arrival.layout.attached(built, kind) for kind in Report} == before
 
 
-def test_one_that_computes_something_else_is_not_published(
+def test_an_artifact_with_wrong_outputs_is_not_published(
     elsewhere: tuple[OciLayout, Digest], arrival: Arrival, tmp_path: Path
 ) -> None:
     layout, digest = elsewhere
@@ -107,10 +105,10 @@ def test_one_that_computes_something_else_is_not_published(
     liar = copy(layout, digest, tmp_path / "liar", lambda manifest: manifest, {Report.VECTORS: answers})
     with pytest.raises(VerificationFailed):
         arrival.publish(arrival.send(*liar))
-    assert arrival.listed() == []
+    assert arrival.digests_in_index() == []
 
 
-def test_one_that_crashes_is_not_published(
+def test_an_artifact_that_crashes_is_not_published(
     elsewhere: tuple[OciLayout, Digest], arrival: Arrival, tmp_path: Path
 ) -> None:
     layout, digest = elsewhere
@@ -121,10 +119,10 @@ def test_one_that_crashes_is_not_published(
     target.attach(poisoned, Report.VECTORS, vectors)
     with pytest.raises(BuildCrashed):
         arrival.publish(arrival.send(target, poisoned))
-    assert arrival.listed() == []
+    assert arrival.digests_in_index() == []
 
 
-def test_a_damaged_library_is_refused(elsewhere: tuple[OciLayout, Digest], arrival: Arrival) -> None:
+def test_a_damaged_library_is_rejected(elsewhere: tuple[OciLayout, Digest], arrival: Arrival) -> None:
     layout, digest = elsewhere
     archive = arrival.send(layout, digest)
     data = bytearray(archive.read_bytes())
@@ -134,21 +132,23 @@ def test_a_damaged_library_is_refused(elsewhere: tuple[OciLayout, Digest], arriv
     with pytest.raises(OctetError) as refused:
         arrival.publish(archive)
     assert refused.value.code == "digest_mismatch"
-    assert arrival.listed() == []
+    assert arrival.digests_in_index() == []
 
 
-def test_one_without_expected_outputs_is_refused(elsewhere: tuple[OciLayout, Digest], arrival: Arrival) -> None:
+def test_an_artifact_without_expected_outputs_is_rejected(
+    elsewhere: tuple[OciLayout, Digest], arrival: Arrival
+) -> None:
     with pytest.raises(InvalidInput, match="has no vectors"):
         arrival.publish(arrival.send(*elsewhere, without=Report.VECTORS))
 
 
-def test_one_without_a_coverage_report_is_served_without(elsewhere: tuple[OciLayout, Digest], arrival: Arrival) -> None:
+def test_an_artifact_without_a_coverage_report_is_served(elsewhere: tuple[OciLayout, Digest], arrival: Arrival) -> None:
     digest = arrival.publish(arrival.send(*elsewhere, without=Report.COVERAGE))
     assert arrival.layout.attached(digest, Report.COVERAGE) is None
     assert arrival.layout.attached(digest, Report.NUMERICS) is not None
 
 
-def test_one_for_another_target_than_its_config_says_is_refused(
+def test_an_artifact_for_another_target_than_in_its_config_is_rejected(
     elsewhere: tuple[OciLayout, Digest], arrival: Arrival, tmp_path: Path
 ) -> None:
     other = next(target.name for target in TARGETS if not target.runs_on(detect_host()))
@@ -166,7 +166,7 @@ def test_one_for_another_target_than_its_config_says_is_refused(
         (OPTIONS_ANNOTATION, "[[", InvalidInput),
     ],
 )
-def test_one_that_cannot_be_served_is_refused_before_it_is_looked_at(
+def test_an_artifact_that_cannot_be_served_is_rejected_before_it_is_read(
     elsewhere: tuple[OciLayout, Digest],
     arrival: Arrival,
     tmp_path: Path,
@@ -190,7 +190,7 @@ def copy(
     change: Callable[[Manifest], Manifest],
     reports: dict[Report, bytes] | None = None,
 ) -> tuple[OciLayout, Digest]:
-    """Another layout, with the artifact as `change` makes it, and other reports where they are given."""
+    """Copies the artifact to another layout, changed by `change`, with other reports if they are given."""
     other, manifest = OciLayout(folder), layout.manifest(digest)
     for part in (manifest.config, *manifest.layers):
         other.blobs.put_bytes(layout.blobs.read(part.digest))

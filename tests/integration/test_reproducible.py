@@ -1,5 +1,5 @@
-"""A rebuild on another machine gives the same digest: here, one whose folders, environment and name are others; and so
-does another way to build.
+"""A rebuild on another machine gives the same digest: here with other folders, environment and host name. Another way
+to build gives the same digest, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROGRAM = Path(sys.executable).parent / "octet"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["x86-64-v3", "aarch64+dotprod"])
-def test_the_digest_depends_on_nothing_but_the_inputs(tmp_path: Path, target: str) -> None:
+def test_the_digest_depends_only_on_the_inputs(tmp_path: Path, target: str) -> None:
     here = build(tmp_path / "here", "model.tflite", target, {"LANG": "C", "TZ": "UTC", "PYTHONHASHSEED": "1"})
     elsewhere = build(
         tmp_path / "a" / "much" / "longer" / "path" / "elsewhere",
@@ -40,8 +40,8 @@ def test_the_digest_depends_on_nothing_but_the_inputs(tmp_path: Path, target: st
 
 @pytest.mark.slow
 @needs_signatures
-def test_a_server_builds_what_the_command_builds(tmp_path: Path) -> None:
-    """Also where it signs: what is said of an artifact is attached to it, and no part of it."""
+def test_a_server_builds_the_same_artifact_as_the_command(tmp_path: Path) -> None:
+    """Also if it signs: a signature is attached to an artifact, and is not part of it."""
     (tmp_path / "server").mkdir()
     key, _ = write_pair(tmp_path)
     with serving(tmp_path / "server", signing_key=key) as served:
@@ -52,7 +52,7 @@ def test_a_server_builds_what_the_command_builds(tmp_path: Path) -> None:
 
 
 def build(folder: Path, name: str, target: str, environment: dict[str, str], prefix: Sequence[str] = ()) -> str:
-    """The digest, built in `folder` with a home, temporary files and caches of its own, all empty."""
+    """Returns the digest of a build in `folder`, with an empty home, temporary folder and caches."""
     for each in ("home", "tmp", "data"):
         (folder / each).mkdir(parents=True)
     shutil.copy(MODEL, folder / name)
@@ -74,7 +74,7 @@ def build(folder: Path, name: str, target: str, environment: dict[str, str], pre
 
 
 def _other_host() -> list[str]:
-    """Gives the process another host name, where the kernel lets it."""
+    """Returns the command prefix that gives the process another host name, if the kernel allows that."""
     if os.getuid() == 0 and shutil.which("unshare"):
         return ["unshare", "--uts", "sh", "-c", 'hostname elsewhere && exec "$@"', "sh"]
     return []

@@ -1,4 +1,4 @@
-"""Where the compiler's and the server's packages are not installed, models run, and all else says what it lacks."""
+"""Without the packages of the compiler and the server, models run, and other commands report what is missing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from service.core.errors import Unsupported
 from service.core.installed import require_glibc
 from tests.support.without_package import octet_without
 
-OUTPUT = object()  # a folder of the test's own
+OUTPUT = object()  # a new folder
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def _server_packages() -> tuple[str, ...]:
-    """The folders in site-packages of what `server` and `worker` bring; but `tflite`'s, which begins like another's."""
+    """Returns the folders in site-packages that `server` and `worker` install, except that of `tflite`, whose name is a
+    prefix of another's.
+    """
     required = importlib.metadata.requires("octet-serve") or []
     extras = re.compile(r'(?!octet-serve)([\w-]+).* extra == "(server|worker)"')
     names = [found[1] for found in map(extras.match, required) if found]
@@ -40,7 +42,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_compiler_and_the_server_are_not_there() -> None:
+def test_the_compiler_and_the_server_are_not_installed() -> None:
     assert {"tvm", "ziglang", "fastapi", "sqlalchemy", "uvicorn", "alembic"} <= set(WITHOUT)
 
 
@@ -52,8 +54,8 @@ def test_models_run(artifact: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("verify",), ("bench", "--seconds", "0.1"), ("explain", "--seconds", "0.1")])
-def test_they_are_verified_and_measured(command: tuple[str, ...], artifact: Path, tmp_path: Path) -> None:
-    # The sandbox lets children read where packages are installed, but not what the links to them here lead to.
+def test_models_are_verified_and_measured(command: tuple[str, ...], artifact: Path, tmp_path: Path) -> None:
+    # The sandbox lets children read where packages are installed, but not the targets of the links to them here.
     done = octet_without(WITHOUT, tmp_path, command[0], artifact, *command[1:], "--unsandboxed")
     assert done.returncode == 0, done.stderr
 
@@ -71,7 +73,7 @@ def test_they_are_verified_and_measured(command: tuple[str, ...], artifact: Path
     ],
     ids=lambda words: words[0],
 )
-def test_what_is_not_there_is_named(command: tuple[object, ...], tmp_path: Path) -> None:
+def test_missing_packages_are_named(command: tuple[object, ...], tmp_path: Path) -> None:
     words = [tmp_path / "out" if word is OUTPUT else word for word in command]
     done = octet_without(WITHOUT, tmp_path, *words)
     assert done.returncode == 1
@@ -81,17 +83,17 @@ def test_what_is_not_there_is_named(command: tuple[object, ...], tmp_path: Path)
 
 
 @pytest.mark.parametrize("command", [("--help",), ("doctor",)])
-def test_the_machine_is_described(command: tuple[str, ...], tmp_path: Path) -> None:
+def test_commands_describe_the_machine(command: tuple[str, ...], tmp_path: Path) -> None:
     done = octet_without(WITHOUT, tmp_path, *command)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
 
 
 def _unknown(name: str) -> str:
-    raise ValueError("unrecognized configuration name")  # as Python says where the C library does not know it
+    raise ValueError("unrecognized configuration name")  # as Python does if the C library does not have it
 
 
-def test_another_c_library_than_glibc_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_c_library_other_than_glibc_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     require_glibc()
     monkeypatch.setattr(os, "confstr", _unknown)
     with pytest.raises(Unsupported, match=r"need glibc.*musl"):

@@ -1,4 +1,6 @@
-"""Tuning in its real children: what is promoted is verified and has won, whatever the times were."""
+"""Tuning with its real child processes: the promoted artifact is verified and has won, whatever the measured times
+were.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +52,10 @@ def tune(folder: Path, progress: Recorder, options: dict[str, Any]) -> tuple[Oci
 @pytest.mark.parametrize(
     ("times_as_fast", "promoted"), [(1.5, True), pytest.param(1.01, False, marks=pytest.mark.slow)]
 )
-def test_the_faster_artifact_answers(
+def test_the_faster_artifact_is_promoted(
     times_as_fast: float, promoted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The clock decides what is fastest, so here the second tile of each layer is, and the race has this outcome."""
+    """Times are replaced: here the second tile of each layer is the fastest, and the race has this result."""
     measure = _Tuning._measure
 
     def measured(self: _Tuning, role: str, models: Any, files: Any, seconds: float) -> Any:
@@ -82,7 +84,7 @@ def test_the_faster_artifact_answers(
 
 
 @pytest.mark.slow
-def test_layers_that_were_measured_are_not_measured_again(tmp_path: Path) -> None:
+def test_measured_layers_are_not_measured_again(tmp_path: Path) -> None:
     tune(tmp_path / "first", Recorder(), with_tuning({}, 1.0))
     progress = Recorder()
     tune(tmp_path / "second", progress, with_tuning({}, 1.0))

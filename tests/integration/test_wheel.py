@@ -1,4 +1,4 @@
-"""The wheels of `make wheel`: their tags, their contents, and that each supported Python can use them."""
+"""The wheels of `make wheel`: their tags and contents, and that each supported Python can use them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ EXAMPLES = ROOT / "examples"
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """By architecture, as `make wheel` builds them, from a copy: the build writes into its source tree."""
+    """Returns the wheels by architecture, built by `make wheel` in a copy, because the build writes into its source
+    tree.
+    """
     tree = tmp_path_factory.mktemp("wheel")
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree)
@@ -55,7 +57,7 @@ def library(request: pytest.FixtureRequest, wheels: dict[str, Path]) -> Iterator
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 class TestWheels:
-    def test_the_tag_is_of_no_python(self, wheels: dict[str, Path]) -> None:
+    def test_the_tag_is_independent_of_the_python_version(self, wheels: dict[str, Path]) -> None:
         for architecture, path in wheels.items():
             tag = f"py3-none-manylinux_2_28_{architecture}"
             assert path.stem.endswith(tag)
@@ -63,7 +65,7 @@ class TestWheels:
                 [described] = [name for name in wheel.namelist() if name.endswith(".dist-info/WHEEL")]
                 assert f"Tag: {tag}" in wheel.read(described).decode().splitlines()
 
-    def test_the_only_libraries_are_the_native_ones(self, wheels: dict[str, Path]) -> None:
+    def test_the_native_libraries_are_the_only_ones(self, wheels: dict[str, Path]) -> None:
         for path in wheels.values():
             with zipfile.ZipFile(path) as wheel:
                 assert sorted(name for name in wheel.namelist() if ".so" in Path(name).name) == LIBRARIES
@@ -73,12 +75,12 @@ class TestWheels:
         assert content[:4] == b"\x7fELF"
         assert struct.unpack_from("<H", content, 18)[0] == ARCHITECTURES[architecture]
 
-    def test_the_library_needs_no_newer_glibc_than_the_tag_names(self, library: tuple[str, bytes]) -> None:
+    def test_the_library_needs_no_newer_glibc_than_in_the_tag(self, library: tuple[str, bytes]) -> None:
         versions = {tuple(map(int, it.split(b"."))) for it in re.findall(rb"\0GLIBC_([0-9.]+)(?=\0)", library[1])}
         assert versions
         assert max(versions) <= (2, 28)
 
-    def test_the_library_needs_nothing_of_cpython_but_its_stable_abi(self, library: tuple[str, bytes]) -> None:
+    def test_the_library_uses_only_the_stable_abi_of_cpython(self, library: tuple[str, bytes]) -> None:
         names = set(re.findall(rb"\0(lib[\w.+-]+\.so[.\d]*)(?=\0)", library[1]))
         assert b"libc.so.6" in names
         assert not [name for name in names if b"libpython" in name]
@@ -105,7 +107,7 @@ class TestWheels:
         assert answer.lstrip().startswith("2 ")
 
 
-# The map of the process says which files they are.
+# The memory map of the process shows which files it uses.
 _LOADED = """
 from service.runtime import python_library
 python_library.library()
@@ -114,7 +116,7 @@ print(open('/proc/self/maps').read())
 
 
 def _interpreter(minor: int) -> str:
-    """CPython 3.`minor`: on PATH, else one of pyenv's."""
+    """Returns the path of CPython 3.`minor`: on PATH, or else one of pyenv's."""
     name = f"python3.{minor}"
     pyenv = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/{name}"))
     for candidate in (shutil.which(name), *map(str, pyenv)):

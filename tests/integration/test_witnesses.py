@@ -1,4 +1,6 @@
-"""What builds report of the runtimes that they were compared with: one that runs, differs, refuses, is missing."""
+"""How builds report the runtimes that they were compared with: one that runs, differs, rejects the model, is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def numerics_of(model: bytes, folder: Path, numerics: str = "onnxruntime", suffi
     return json.loads(layout.attached(artifact, Report.NUMERICS) or b"{}")
 
 
-def test_where_litert_is_not_installed_nothing_says_that_it_was_asked(tmp_path: Path) -> None:
+def test_without_litert_the_report_does_not_mention_it(tmp_path: Path) -> None:
     process = octet_without(("ai_edge_litert",), tmp_path, "compile", DIGITS, "-o", tmp_path / "out", "--json")
     assert process.returncode == 0, process.stderr
     report = json.loads(process.stdout)["reports"]["numerics"]
@@ -42,7 +44,7 @@ def test_where_litert_is_not_installed_nothing_says_that_it_was_asked(tmp_path: 
     )
 
 
-def test_where_litert_is_not_installed_the_command_says_so(tmp_path: Path) -> None:
+def test_without_litert_the_command_reports_it(tmp_path: Path) -> None:
     process = octet_without(("ai_edge_litert",), tmp_path, "compile", DIGITS, "-o", tmp_path / "out")
     assert process.returncode == 0, process.stderr
     told = "against Octet's own canonical form only: all 2,780 values from 278 inputs are equal"
@@ -56,7 +58,7 @@ def s8s8(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return numerics_of(s8s8_network(), tmp_path_factory.mktemp("s8s8"))
 
 
-def test_onnxruntime_is_asked_with_the_option_that_the_mode_is_named_for(s8s8: Any) -> None:
+def test_onnxruntime_runs_with_the_option_of_the_mode(s8s8: Any) -> None:
     _, witness = s8s8["witnesses"]
     assert witness["options"]["session.qdqisint8allowed"] == "1"
     assert (s8s8["outcome"], witness["equal"]) == ("equal", witness["values"])
@@ -64,7 +66,7 @@ def test_onnxruntime_is_asked_with_the_option_that_the_mode_is_named_for(s8s8: A
     assert "session.qdqisint8allowed=1" in s8s8["reference"]
 
 
-def test_what_a_default_session_gives_is_measured_and_no_verdict(s8s8: Any) -> None:
+def test_the_outputs_of_a_default_session_are_measured_but_are_not_a_verdict(s8s8: Any) -> None:
     default, unoptimized = s8s8["other_sessions"]
     assert (default["note"], default["options"]) == ("a default session", {})
     assert unoptimized["options"]["graph_optimization_level"] == "ORT_DISABLE_ALL"
@@ -74,7 +76,7 @@ def test_what_a_default_session_gives_is_measured_and_no_verdict(s8s8: Any) -> N
 
 
 @pytest.mark.parametrize("function", ["Log", "Sqrt"])
-def test_a_model_one_of_whose_answers_is_nan_is_verified(function: str, tmp_path: Path) -> None:
+def test_a_model_with_nan_in_its_outputs_is_verified(function: str, tmp_path: Path) -> None:
     model = OnnxBuilder()
     model.output(model.node(function, [model.input("x", "float32", (1, 8))]), "float32", (1, 8))
     report = numerics_of(model.build(), tmp_path)
@@ -82,7 +84,7 @@ def test_a_model_one_of_whose_answers_is_nan_is_verified(function: str, tmp_path
     assert report["outcome"] in ("equal", "documented")
 
 
-def test_a_mask_of_minus_infinity_that_hides_all_is_verified(tmp_path: Path) -> None:
+def test_a_mask_of_minus_infinity_that_hides_everything_is_verified(tmp_path: Path) -> None:
     model = OnnxBuilder()
     mask, scores = model.input("mask", "bool", (1, 16)), model.input("x", "float32", (1, 16))
     hidden = model.node("Where", [mask, model.constant([0.0], "float32"), model.constant([-np.inf], "float32")])
@@ -93,7 +95,7 @@ def test_a_mask_of_minus_infinity_that_hides_all_is_verified(tmp_path: Path) -> 
 
 
 def rows_of_a_table(rows: int) -> bytes:
-    """Row `x` of a table, which ONNX Runtime looks for between -`rows` and `rows` - 1."""
+    """Returns a model that looks up row `x` of a table. ONNX Runtime accepts indices from -`rows` to `rows` - 1."""
     model, rng = OnnxBuilder(), np.random.default_rng(0)
     table = model.dequantized(model.constant(rng.integers(0, 255, (rows, 4)), "uint8"), 0.1, 7, "uint8")
     place = model.node("Cast", [model.input("x", "uint8", (1, 5))], to=7)
@@ -102,7 +104,7 @@ def rows_of_a_table(rows: int) -> bytes:
     return model.build()
 
 
-def test_inputs_that_the_runtime_does_not_accept_are_named_and_not_counted(tmp_path: Path) -> None:
+def test_inputs_that_the_runtime_rejects_are_named_and_not_counted(tmp_path: Path) -> None:
     report = numerics_of(rows_of_a_table(250), tmp_path)
     own, witness = report["witnesses"]
     assert 0 < witness["inputs"] < own["inputs"]
@@ -112,14 +114,14 @@ def test_inputs_that_the_runtime_does_not_accept_are_named_and_not_counted(tmp_p
     assert all("out of data bounds" in refused["message"] for refused in witness["refused"])
 
 
-def test_a_runtime_that_accepts_no_input_did_not_run(tmp_path: Path) -> None:
+def test_a_runtime_that_accepts_no_input_counts_as_not_run(tmp_path: Path) -> None:
     report = numerics_of(rows_of_a_table(1), tmp_path)
     _, witness = report["witnesses"]
     assert (witness["ran"], report["outcome"], report["reference"]) == (False, "own_only", None)
     assert "refused every input" in report["summary"]
 
 
-def test_operators_in_float_are_in_the_report(tmp_path: Path) -> None:
+def test_float_operators_are_in_the_report(tmp_path: Path) -> None:
     model, rng = OnnxBuilder(), np.random.default_rng(0)
     x = model.dequantized(model.input("x", "uint8", (1, 16)), 0.1, 7, "uint8")
     weights = model.constant(rng.normal(size=(16, 4)), "float32")

@@ -32,7 +32,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlaneProcess]:
         yield process
 
 
-def asked(length: int) -> dict[str, Array]:
+def random_inputs(length: int) -> dict[str, Array]:
     rng = np.random.default_rng(length)
     return {"input_ids": rng.integers(3, 40, (1, length)), "attention_mask": np.ones((1, length), np.int64)}
 
@@ -59,7 +59,7 @@ def test_the_metadata_marks_the_dynamic_dimension(served: PlaneProcess) -> None:
 
 
 def test_a_shorter_input_gives_the_same_output_as_a_build_for_its_length(served: PlaneProcess) -> None:
-    tensors = asked(6)
+    tensors = random_inputs(6)
     (alone,) = unpacked(over_http(served, "six", tensors))[1].values()
     document, arrays = unpacked(over_http(served, "bert", tensors))
     assert document["outputs"][0]["shape"] == [1, 6, 16]
@@ -69,7 +69,7 @@ def test_a_shorter_input_gives_the_same_output_as_a_build_for_its_length(served:
 
 @pytest.mark.parametrize("length", [1, 4, 5, 8])
 def test_both_protocols_and_json_agree(served: PlaneProcess, length: int) -> None:
-    tensors = asked(length)
+    tensors = random_inputs(length)
     (binary,) = unpacked(over_http(served, "bert", tensors))[1].values()
     assert binary.shape == (1, length, 16)
     np.testing.assert_array_equal(over_grpc(served, "bert", tensors), binary)
@@ -80,14 +80,14 @@ def test_both_protocols_and_json_agree(served: PlaneProcess, length: int) -> Non
 
 @pytest.mark.parametrize("length", [0, 9])
 def test_another_length_is_rejected_with_the_list(served: PlaneProcess, length: int) -> None:
-    response = over_http(served, "bert", asked(length))
+    response = over_http(served, "bert", random_inputs(length))
     assert response.status_code == 400, response.text
     assert "built for [1, 4], [1, 8], and shorter ones are filled up" in response.text or length == 9
     with pytest.raises(InferenceServerException, match=r"built for \[1, 4\], \[1, 8\]"):
-        over_grpc(served, "bert", asked(length))
+        over_grpc(served, "bert", random_inputs(length))
 
 
 def test_inputs_with_different_lengths_are_rejected(served: PlaneProcess) -> None:
-    response = over_http(served, "bert", {**asked(5), "attention_mask": np.ones((1, 4), np.int64)})
+    response = over_http(served, "bert", {**random_inputs(5), "attention_mask": np.ones((1, 4), np.int64)})
     assert response.status_code == 400, response.text
     assert "[1, 5] and [1, 4], which do not go together" in response.text

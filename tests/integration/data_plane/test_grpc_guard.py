@@ -40,10 +40,10 @@ async def key(plane: DataPlane, *scopes: Scope, **limits: Any) -> tuple[tuple[st
     """Returns the metadata with a new key."""
     _, text = plane.services.access.keys.create("a", scopes, Limits(**limits))
     await apply_key_change(plane.services)
-    return shown(text)
+    return metadata_with(text)
 
 
-def shown(text: str) -> tuple[tuple[str, str], ...]:
+def metadata_with(text: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {text}"),)
 
 
@@ -96,7 +96,7 @@ async def test_probes_require_no_key(opened: Channel) -> None:
 
 async def test_an_error_has_a_code(opened: Channel) -> None:
     with pytest.raises(AioRpcError) as caught:
-        await method(opened, "ModelInfer")(prediction(), metadata=shown(ADMIN_KEY[:-1] + "y"))
+        await method(opened, "ModelInfer")(prediction(), metadata=metadata_with(ADMIN_KEY[:-1] + "y"))
     assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
     assert ("octet-code", "unauthorized") in tuple(caught.value.trailing_metadata())
     assert ADMIN_KEY[14:-1] not in caught.value.details()
@@ -134,5 +134,5 @@ async def test_calls_are_encrypted_with_a_certificate(tmp_path: Path) -> None:
         assert "BEGIN CERTIFICATE" in ssl.get_server_certificate((host, int(port)))
         trusted = grpc.ssl_channel_credentials(cert.read_bytes())
         async with secure_channel(plane.grpc, trusted) as opened:
-            answer = await method(opened, "ModelInfer")(prediction(), metadata=shown(ADMIN_KEY))
+            answer = await method(opened, "ModelInfer")(prediction(), metadata=metadata_with(ADMIN_KEY))
         assert answer.raw_output_contents[0] == np.arange(4, dtype=np.int8).tobytes()

@@ -87,7 +87,7 @@ int twice(void* const* operands) { return 7; }
 
 
 @pytest.fixture
-def said(tmp_path: Path) -> list[str]:
+def attempts(tmp_path: Path) -> list[str]:
     """Returns the output of the code, one line for each attempt."""
     secret, place, store = tmp_path / "secret", tmp_path / "place", tmp_path / "store"
     secret.write_text("it")
@@ -138,8 +138,8 @@ def said(tmp_path: Path) -> list[str]:
     return lines
 
 
-def test_code_of_an_artifact_can_access_no_file_no_program_and_no_network(said: list[str]) -> None:
-    assert said == [f"{attempt} refused" for attempt in _ATTEMPTS]
+def test_code_of_an_artifact_can_access_no_file_no_program_and_no_network(attempts: list[str]) -> None:
+    assert attempts == [f"{attempt} refused" for attempt in _ATTEMPTS]
 
 
 def test_the_process_has_no_capabilities_and_an_isolated_network(served: PlaneProcess) -> None:

@@ -25,7 +25,7 @@ SOON_S = 0.3  # after this time the signal was handled; idle connections are kep
 
 
 @contextmanager
-def kept(address: str) -> Iterator[http.client.HTTPConnection]:
+def persistent_connection(address: str) -> Iterator[http.client.HTTPConnection]:
     with closing(http.client.HTTPConnection(address, timeout=GIVE_UP_S)) as opened:
         opened.connect()
         yield opened
@@ -49,7 +49,11 @@ def plane(tmp_path: Path) -> Iterator[tuple[str, int]]:
 
 def test_the_next_request_is_answered_as_the_last_one(plane: tuple[str, int]) -> None:
     address, pid = plane
-    with kept(address) as one, kept(address) as fresh, kept(address) as silent:
+    with (
+        persistent_connection(address) as one,
+        persistent_connection(address) as fresh,
+        persistent_connection(address) as silent,
+    ):
         assert ask(one, "sleeping", SLEEPING) == (200, None)
         assert ask(silent, "sleeping", SLEEPING) == (200, None)
         os.kill(pid, signal.SIGTERM)
@@ -63,8 +67,8 @@ def test_the_next_request_is_answered_as_the_last_one(plane: tuple[str, int]) ->
 
 def test_a_connection_without_requests_is_closed_without_a_response(plane: tuple[str, int]) -> None:
     address, pid = plane
-    with kept(address) as fresh:
-        with kept(address) as behind:
+    with persistent_connection(address) as fresh:
+        with persistent_connection(address) as behind:
             assert ask(behind, "sleeping", SLEEPING) == (200, None)  # connections are accepted in order
         os.kill(pid, signal.SIGTERM)
         assert fresh.sock.recv(1) == b""
@@ -74,7 +78,7 @@ def test_a_stopping_router_still_connects_to_its_workers(tmp_path: Path) -> None
     with cluster(tmp_path) as routed:
         routed.worker({"echo": runners.identity("UINT8", 1, 16)})
         routed.tell()
-        with kept(f"127.0.0.1:{routed.router.http}") as client:
+        with persistent_connection(f"127.0.0.1:{routed.router.http}") as client:
             assert ask(client, "echo", request(vector(0))) == (200, None)
             routed.places[routed.workers[0].id] = 1  # it can open no more connections
             routed.is_told_to_end = True

@@ -93,7 +93,7 @@ def plane(tmp_path: Path, files: Files, program: Path | None) -> Iterator[Contro
 
 
 def presented(plane: ControlledPlane, *trusted: Files) -> list[bool]:
-    """Whether the server has each of these certificates."""
+    """Returns, for each of these certificates, true if the server uses it."""
 
     def is_its(files: Files) -> bool:
         with socket.create_connection(plane.http, GIVE_UP_S) as connection:
@@ -106,7 +106,7 @@ def presented(plane: ControlledPlane, *trusted: Files) -> list[bool]:
     return [is_its(each) for each in trusted]
 
 
-def test_a_renewed_certificate_is_that_of_new_connections(plane: ControlledPlane, files: Files, renewed: Files) -> None:
+def test_new_connections_get_a_renewed_certificate(plane: ControlledPlane, files: Files, renewed: Files) -> None:
     url = f"https://127.0.0.1:{plane.http[1]}/v2/health/live"
     assert presented(plane, files, renewed) == [True, False]
     with httpx.Client(verify=trusting(files), timeout=GIVE_UP_S) as before:
@@ -114,10 +114,12 @@ def test_a_renewed_certificate_is_that_of_new_connections(plane: ControlledPlane
         plane.say(*orders.certificate(*(each.read_bytes() for each in renewed)))
         assert plane.hear("certificate")["problem"] == ""
         assert presented(plane, files, renewed) == [False, True]
-        assert before.get(url).status_code == 200  # on its connection
+        assert before.get(url).status_code == 200  # on its existing connection
 
 
-def test_what_is_no_certificate_leaves_the_one_before(plane: ControlledPlane, files: Files, renewed: Files) -> None:
+def test_an_invalid_certificate_leaves_the_earlier_one_in_use(
+    plane: ControlledPlane, files: Files, renewed: Files
+) -> None:
     cert, key = (each.read_bytes() for each in files)
     locked = b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAo=\n-----END ENCRYPTED PRIVATE KEY-----\n"
     damaged = cert.replace(b"\nM", b"\n!", 1)
@@ -136,7 +138,7 @@ def test_what_is_no_certificate_leaves_the_one_before(plane: ControlledPlane, fi
     assert presented(plane, files) == [True]
 
 
-def test_handshakes_go_on_while_certificates_come_and_clients_leave(
+def test_handshakes_succeed_while_certificates_change_and_clients_leave(
     plane: ControlledPlane, files: Files, renewed: Files
 ) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -163,13 +165,13 @@ def test_handshakes_go_on_while_certificates_come_and_clients_leave(
         assert all(shaken)
 
 
-def test_handshakes_have_places_among_their_address_connections(plane: ControlledPlane, files: Files) -> None:
+def test_handshakes_count_toward_the_connections_of_their_address(plane: ControlledPlane, files: Files) -> None:
     plane.say({"type": "configure", "peers": {"max_connections": 16, "share": 0.5}})
     plane.say(*orders.certificate(*(each.read_bytes() for each in files)))
-    plane.hear("certificate")  # and so that is obeyed, too
+    plane.hear("certificate")  # so the certificate is in use, too
     with ExitStack() as stack:
         greedy = [stack.enter_context(socket.create_connection(plane.http, GIVE_UP_S)) for _ in range(20)]
-        assert greedy[-1].recv(1) == b""  # refused, as those before it: they are accepted in their order
+        assert greedy[-1].recv(1) == b""  # refused, as were the ones accepted before it
         for each in greedy:
             each.setblocking(False)
         refused = 0
@@ -183,7 +185,7 @@ def test_handshakes_have_places_among_their_address_connections(plane: Controlle
             assert secured.recv(1 << 16).startswith(b"HTTP/1.1 200")
 
 
-def test_long_bodies_go_both_ways_to_who_reads_slowly(plane: ControlledPlane, files: Files) -> None:
+def test_long_bodies_are_sent_both_ways_to_slow_readers(plane: ControlledPlane, files: Files) -> None:
     values = np.arange(LENGTH, dtype=np.int32)
     head = (
         b"POST /v2/models/twice/infer HTTP/1.1\r\nHost: localhost\r\nInference-Header-Content-Length: 0\r\n"
@@ -204,7 +206,7 @@ def test_long_bodies_go_both_ways_to_who_reads_slowly(plane: ControlledPlane, fi
     np.testing.assert_array_equal(np.frombuffer(received[-BYTES:], np.int32), 2 * values)
 
 
-def test_long_messages_go_both_ways(plane: ControlledPlane, files: Files) -> None:
+def test_long_messages_are_sent_both_ways(plane: ControlledPlane, files: Files) -> None:
     values = np.arange(LENGTH, dtype=np.int32)
     request = ModelInferRequest(model_name="twice", raw_input_contents=[values.tobytes()])
     request.inputs.add(name="in0", datatype="INT32", shape=[1, LENGTH])

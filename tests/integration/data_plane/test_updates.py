@@ -1,4 +1,4 @@
-"""Files that change under a data plane alone: its certificate, and its keys."""
+"""The certificate and the keys of a data plane that runs alone, which change while it runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.serving import children_of
 from tests.support.waiting import GIVE_UP_S, eventually
 
 
-def shown(url: str) -> str:
+def served_certificate(url: str) -> str:
     address = urlsplit(url)
     assert address.hostname is not None
     assert address.port is not None
@@ -35,7 +35,7 @@ def shown(url: str) -> str:
 
 
 def renew(folder: Path, old: tuple[Path, Path]) -> str:
-    """Another pair in the place of the one before, as programs that renew them do."""
+    """Replaces the certificate and the key by another pair, as renewal programs do."""
     folder.mkdir()
     cert, key = make_certificate(folder)
     text = cert.read_text().strip()
@@ -44,19 +44,19 @@ def renew(folder: Path, old: tuple[Path, Path]) -> str:
     return text
 
 
-def test_a_renewed_certificate_is_taken_and_one_that_is_none_is_not(digits: Path, tmp_path: Path) -> None:
+def test_a_renewed_certificate_is_used_and_an_invalid_one_is_not(digits: Path, tmp_path: Path) -> None:
     pair = make_certificate(tmp_path)
     with plane([f"digits={digits}"], OCTET_TLS_CERT=str(pair[0]), OCTET_TLS_KEY=str(pair[1])) as served:
-        first = shown(served.url)
+        first = served_certificate(served.url)
         assert first == pair[0].read_text().strip()
         second = renew(tmp_path / "second", pair)
         assert second != first
-        eventually(lambda: shown(served.url) == second)
+        eventually(lambda: served_certificate(served.url) == second)
         pair[1].write_text("no key")
-        time.sleep(2)  # the files have been looked at by then
-        assert shown(served.url) == second
+        time.sleep(2)  # enough time to read the files again
+        assert served_certificate(served.url) == second
         third = renew(tmp_path / "third", pair)
-        eventually(lambda: shown(served.url) == third)
+        eventually(lambda: served_certificate(served.url) == third)
 
 
 @pytest.fixture
@@ -69,9 +69,7 @@ def status(url: str, key: str | None = None) -> int:
     return httpx.get(f"{url}/v2/models/digits", headers=headers, timeout=GIVE_UP_S).status_code
 
 
-def test_keys_are_asked_for_and_those_that_come_and_go_are_heard_of(
-    digits: Path, keys: KeyRing, tmp_path: Path
-) -> None:
+def test_keys_are_required_and_changes_of_the_keys_take_effect(digits: Path, keys: KeyRing, tmp_path: Path) -> None:
     first, text = keys.create("first", [Scope.PREDICT])
     with plane([f"digits={digits}"], OCTET_KEYS_FILE=str(tmp_path / "keys.json")) as served:
         assert [status(served.url, key) for key in (text, None, "octet_0_0")] == [200, 401, 401]
@@ -93,7 +91,7 @@ def test_keys_are_asked_for_and_those_that_come_and_go_are_heard_of(
         assert status(served.url) == 401
 
 
-def test_a_quota_outlasts_a_change_of_the_keys(digits: Path, keys: KeyRing, tmp_path: Path) -> None:
+def test_a_quota_is_kept_when_the_keys_change(digits: Path, keys: KeyRing, tmp_path: Path) -> None:
     _, text = keys.create("first", [Scope.PREDICT], Limits(requests_per_day=3))
     with plane([f"digits={digits}"], OCTET_KEYS_FILE=str(tmp_path / "keys.json")) as served:
         assert [status(served.url, text) for _ in range(2)] == [200, 200]
@@ -109,7 +107,9 @@ def test_without_a_key_in_the_file_it_does_not_start(digits: Path, tmp_path: Pat
     assert "contains no API key" in done.stderr
 
 
-def test_the_process_beside_it_ends_with_it_however_it_ends(digits: Path, keys: KeyRing, tmp_path: Path) -> None:
+def test_the_helper_process_ends_with_the_data_plane_however_it_ends(
+    digits: Path, keys: KeyRing, tmp_path: Path
+) -> None:
     keys.create("first", [Scope.PREDICT])
     command = [sys.executable, "-m", "service.cli", "worker", "serve", str(digits), "--port=0", "--grpc-port=0"]
     options = ["--json", "--keys", str(tmp_path / "keys.json")]
@@ -123,7 +123,7 @@ def test_the_process_beside_it_ends_with_it_however_it_ends(digits: Path, keys: 
         eventually(lambda: not is_running(beside))
 
 
-def test_what_has_not_changed_is_not_said_again() -> None:
+def test_unchanged_orders_are_not_sent_again() -> None:
     held = [({"type": "keys", "keys": number}, b"") for number in (1, 1, 2)]
     with keep_saying(lambda: [held.pop(0) if len(held) > 1 else held[0]], held[:1]) as channel:
         channel.settimeout(GIVE_UP_S)

@@ -1,4 +1,4 @@
-"""Which version answers: by number, by alias, by the client's affinity, or by chance."""
+"""The version that answers: chosen by number, by alias, by the client's affinity, or at random."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def tables() -> Tables:
     ],
 )
 @pytest.mark.anyio
-async def test_the_answer_says_which_version_it_is_of(tables: Tables, path: str, version: int) -> None:
+async def test_the_response_contains_its_version(tables: Tables, path: str, version: int) -> None:
     async with connect(tables) as client:
         answer = (await client.post(f"/v2/models/{path}/infer", json=BODY)).json()
         metadata = (await client.get(f"/v2/models/{path}")).json()
@@ -47,7 +47,7 @@ async def test_the_answer_says_which_version_it_is_of(tables: Tables, path: str,
 
 
 @pytest.mark.anyio
-async def test_the_affinity_header_chooses_the_same_version_again(tables: Tables) -> None:
+async def test_the_affinity_header_selects_the_same_version_again(tables: Tables) -> None:
     tables.promote("digits", 2, percent=50)
     async with connect(tables) as client:
         for user in range(10):
@@ -60,7 +60,7 @@ async def test_the_affinity_header_chooses_the_same_version_again(tables: Tables
 
 
 @pytest.mark.anyio
-async def test_without_it_chance_chooses(tables: Tables) -> None:
+async def test_without_it_the_version_is_random(tables: Tables) -> None:
     tables.promote("digits", 2, percent=50)
     async with connect(tables) as client:
         versions = [

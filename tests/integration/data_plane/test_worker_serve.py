@@ -1,4 +1,4 @@
-"""The data plane alone, by clients of other people and by bare sockets."""
+"""The data plane alone, with third-party clients and with plain sockets."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def grpc(served: PlaneProcess) -> Iterator[triton_grpc.InferenceServerClient]:
 
 
 def described(image: np.ndarray[Any, Any] | None = None, **members: Any) -> dict[str, Any]:
-    """A request as JSON; without an image, one whose bytes follow."""
+    """Returns a request as JSON. Without an image, the bytes follow the JSON."""
     entry: dict[str, Any] = {"name": "image", "datatype": "UINT8", "shape": [1, 16, 16, 1]}
     more = {"parameters": {"binary_data_size": 256}} if image is None else {"data": image.reshape(-1).tolist()}
     return {"inputs": [entry | more], **members}
@@ -59,7 +59,9 @@ def infer(served: PlaneProcess, content: bytes, **headers: str) -> httpx.Respons
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_answers_triton_over_http_as_the_reference_does(http: triton_http.InferenceServerClient, binary: bool) -> None:
+def test_triton_over_http_gets_the_output_of_the_reference(
+    http: triton_http.InferenceServerClient, binary: bool
+) -> None:
     for image, wanted in zip(IMAGES, expected(FILE), strict=True):
         tensor = triton_http.InferInput("image", [1, 16, 16, 1], "UINT8")
         tensor.set_data_from_numpy(image, binary_data=binary)
@@ -69,7 +71,7 @@ def test_answers_triton_over_http_as_the_reference_does(http: triton_http.Infere
         assert answer.get_response()["id"] == "mine"
 
 
-def test_answers_triton_over_grpc_as_the_reference_does(grpc: triton_grpc.InferenceServerClient) -> None:
+def test_triton_over_grpc_gets_the_output_of_the_reference(grpc: triton_grpc.InferenceServerClient) -> None:
     for image, wanted in zip(IMAGES, expected(FILE), strict=True):
         tensor = triton_grpc.InferInput("image", [1, 16, 16, 1], "UINT8")
         tensor.set_data_from_numpy(image)
@@ -98,7 +100,7 @@ def test_streams(grpc: triton_grpc.InferenceServerClient) -> None:
     assert "the model has no input 'picture'" in str(answers[1][1])
 
 
-def test_tells_about_itself_in_both_protocols(
+def test_both_protocols_return_the_metadata(
     http: triton_http.InferenceServerClient, grpc: triton_grpc.InferenceServerClient
 ) -> None:
     assert http.is_server_live()
@@ -115,7 +117,7 @@ def test_tells_about_itself_in_both_protocols(
     assert grpc.get_model_config("digits").config.backend == http.get_model_config("digits")["backend"] == "octet"
 
 
-def test_counts_in_both_protocols(
+def test_both_protocols_count_requests(
     http: triton_http.InferenceServerClient, grpc: triton_grpc.InferenceServerClient
 ) -> None:
     def success() -> tuple[int, int]:
@@ -129,7 +131,7 @@ def test_counts_in_both_protocols(
     assert success() == (before[0] + 1, before[1] + 1)
 
 
-def test_takes_a_body_that_is_the_tensor(served: PlaneProcess) -> None:
+def test_accepts_a_raw_tensor_as_the_body(served: PlaneProcess) -> None:
     answer = infer(served, IMAGES[0].tobytes(), Inference_Header_Content_Length="0", Accept="application/octet-stream")
     length = int(answer.headers["inference-header-content-length"])
     assert answer.content[length:] == expected(FILE)[0].tobytes()
@@ -150,7 +152,7 @@ def test_classifies_and_dequantizes(served: PlaneProcess) -> None:
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])
-def test_takes_compressed_bodies(served: PlaneProcess, coding: str) -> None:
+def test_accepts_compressed_bodies(served: PlaneProcess, coding: str) -> None:
     import zlib
 
     plain = json.dumps(described(IMAGES[0])).encode()
@@ -160,7 +162,7 @@ def test_takes_compressed_bodies(served: PlaneProcess, coding: str) -> None:
     assert infer(served, body[:-9], Content_Encoding=coding).status_code == 400
 
 
-def test_takes_bodies_in_chunks_and_nested_arrays(served: PlaneProcess) -> None:
+def test_accepts_chunked_bodies_and_nested_arrays(served: PlaneProcess) -> None:
     request = described(IMAGES[0])
     request["inputs"][0]["data"] = IMAGES[0].tolist()
     text = json.dumps(request, indent=1).encode()
@@ -197,7 +199,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("body", "status", "detail"), REFUSED, ids=range(len(REFUSED)))
-def test_says_what_is_wrong(served: PlaneProcess, body: bytes, status: int, detail: str) -> None:
+def test_errors_explain_what_is_wrong(served: PlaneProcess, body: bytes, status: int, detail: str) -> None:
     answer = infer(served, body, X_Request_Id="this-one")
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
@@ -207,7 +209,7 @@ def test_says_what_is_wrong(served: PlaneProcess, body: bytes, status: int, deta
     assert problem["instance"] == "/v2/models/digits/infer"
 
 
-def test_knows_what_is_not_there(served: PlaneProcess, grpc: triton_grpc.InferenceServerClient) -> None:
+def test_unknown_models_are_not_found(served: PlaneProcess, grpc: triton_grpc.InferenceServerClient) -> None:
     for path in ("v2/models/cats", "v2/models/digits/versions/2", "api/v1/models", "nothing"):
         assert httpx.get(f"{served.url}/{path}").status_code == 404
     with pytest.raises(InferenceServerException, match="NOT_FOUND"):
@@ -232,13 +234,13 @@ BAD_HEADS = [
 
 
 @pytest.mark.parametrize(("head", "status"), BAD_HEADS, ids=range(len(BAD_HEADS)))
-def test_ends_connections_whose_heads_could_be_read_in_two_ways(served: PlaneProcess, head: bytes, status: int) -> None:
+def test_ends_connections_with_ambiguous_heads(served: PlaneProcess, head: bytes, status: int) -> None:
     answer = _talk(served, head)
     assert answer.startswith(b"HTTP/1.1 %d " % status)
     assert answer.count(b"HTTP/1.1") == 1
 
 
-def test_answers_requests_in_their_order_however_they_come(served: PlaneProcess) -> None:
+def test_answers_pipelined_requests_in_order(served: PlaneProcess) -> None:
     header = json.dumps(described(parameters=BINARY)).encode()
     stream = b"".join(
         b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: n%d\r\nContent-Length: %d\r\n"
@@ -256,7 +258,7 @@ def test_answers_requests_in_their_order_however_they_come(served: PlaneProcess)
         assert all(wanted.tobytes() in answer for wanted in expected(FILE))
 
 
-def test_says_to_go_on_to_who_asks_for_it(served: PlaneProcess) -> None:
+def test_sends_100_continue_on_request(served: PlaneProcess) -> None:
     body = json.dumps(described(IMAGES[0])).encode()
     head = (
         b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\n"
@@ -272,14 +274,14 @@ def test_says_to_go_on_to_who_asks_for_it(served: PlaneProcess) -> None:
         assert connection.recv(100).startswith(b"HTTP/1.1 404 Not Found")
 
 
-def test_asks_whose_page_sent_it(served: PlaneProcess) -> None:
+def test_rejects_requests_from_other_sites(served: PlaneProcess) -> None:
     body = json.dumps(described(IMAGES[0])).encode()
     assert infer(served, body, Origin="http://elsewhere.example").json()["code"] == "cross_site"
     assert infer(served, body, Host="rebound.example").json()["code"] == "foreign_host"
     assert infer(served, body, Origin=served.url).status_code == 200
 
 
-def test_says_that_it_decodes_no_pictures(served: PlaneProcess, grpc: triton_grpc.InferenceServerClient) -> None:
+def test_reports_that_it_decodes_no_pictures(served: PlaneProcess, grpc: triton_grpc.InferenceServerClient) -> None:
     picture = PICTURES[0].read_bytes()
     answer = infer(served, picture, Inference_Header_Content_Length="0", Content_Type="image/png")
     assert (answer.status_code, answer.json()["code"]) == (422, "unsupported")
@@ -290,14 +292,14 @@ def test_says_that_it_decodes_no_pictures(served: PlaneProcess, grpc: triton_grp
         grpc.infer("digits", [tensor])
 
 
-def test_refuses_an_address_that_others_reach(tmp_path: Path) -> None:
+def test_refuses_to_listen_on_a_public_address_without_keys(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "service.cli", "worker", "serve", str(tmp_path), "--host=0.0.0.0"]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode != 0
     assert "other machines can reach 0.0.0.0" in run.stdout + run.stderr
 
 
-def test_says_which_folder_holds_no_model(tmp_path: Path) -> None:
+def test_reports_a_folder_without_a_model(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "service.cli", "worker", "serve", f"m={tmp_path}", "--port=0", "--grpc-port=0"]
     run = subprocess.run(command, capture_output=True, text=True)
     assert run.returncode != 0
@@ -318,7 +320,7 @@ def _connected(served: PlaneProcess) -> socket.socket:
 
 
 def _talk(served: PlaneProcess, data: bytes, step: int = 1 << 20) -> bytes:
-    """What is answered to `data`, sent piece by piece, until the end."""
+    """Sends `data` piece by piece, and returns all that is received until the end."""
     answer = b""
     with _connected(served) as connection:
         for at in range(0, len(data), step):
@@ -328,7 +330,7 @@ def _talk(served: PlaneProcess, data: bytes, step: int = 1 << 20) -> bytes:
     return answer
 
 
-def test_serves_a_folder_of_several_batch_sizes_as_one_model(tmp_path: Path) -> None:
+def test_serves_a_folder_with_several_batch_sizes_as_one_model(tmp_path: Path) -> None:
     layout = OciLayout(tmp_path / "digits")
     for batch in (1, 4):
         compile_sample("digits_uint8.tflite", layout, tmp_path / f"scratch-{batch}", batch)

@@ -1,4 +1,4 @@
-"""PostgreSQL is killed, fails over, does not answer, or has no connection left: nothing is lost or done twice."""
+"""PostgreSQL is killed, fails over, does not respond, or has no free connection: no work is lost or done twice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def network(postgres_server: str) -> Iterator[BadNetwork]:
 
 @pytest.fixture
 def near(postgres_schema: str) -> Iterator[Database]:
-    """The database, without the bad network."""
+    """The database, connected without the faulty network."""
     database = Database(postgres_schema)
     database.migrate()
     yield database
@@ -46,7 +46,7 @@ def near(postgres_schema: str) -> Iterator[Database]:
 
 @pytest.fixture
 def far(near: Database, postgres_schema: str, network: BadNetwork) -> Iterator[Database]:
-    """The same, beyond it."""
+    """The same database, connected through the faulty network."""
     database = Database(beyond(network, postgres_schema), timeout_s=GIVE_UP_S)
     yield database
     database.close()
@@ -72,7 +72,7 @@ def assert_each_is_done_once(builds: BuildStore, ids: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_is_killed_under_claims_loses_no_build_and_does_none_twice(postgres_server: str) -> None:
+def test_a_kill_of_the_server_during_claims_loses_and_repeats_no_build(postgres_server: str) -> None:
     with postgres.running() as server, ExitStack() as stack:
         url = postgres.database_url(str(server.folder))
         database = Database(url, timeout_s=WORK_TIMEOUT_S)
@@ -91,7 +91,7 @@ def test_a_server_that_is_killed_under_claims_loses_no_build_and_does_none_twice
 
         ids = []
         for number in range(120):
-            ids.append(builds.submit(inputs(source=str(number)), "a", 1)[0].id)  # also while it starts again
+            ids.append(builds.submit(inputs(source=str(number)), "a", 1)[0].id)  # also while it restarts
             if number in (20, 60, 100):
                 restarts.append(restarting.submit(restart))
         eventually(lambda: builds.statistics().outcomes.get(("x86-64-v3", "succeeded")) == len(ids), WORK_TIMEOUT_S)
@@ -102,9 +102,9 @@ def test_a_server_that_is_killed_under_claims_loses_no_build_and_does_none_twice
         database.close()
 
 
-def test_a_standby_that_is_promoted_goes_on_with_all_that_was_acknowledged(postgres_server: str) -> None:
+def test_a_promoted_standby_has_everything_that_was_acknowledged(postgres_server: str) -> None:
     with (
-        postgres.running("-c", "synchronous_standby_names=*") as primary,  # commits wait for it
+        postgres.running("-c", "synchronous_standby_names=*") as primary,  # commits wait for the standby
         postgres.folder() as where,
     ):
         standby = postgres.Server(where)
@@ -138,10 +138,10 @@ CUT = {
 
 
 @pytest.mark.parametrize("word", CUT)
-def test_a_connection_that_breaks_in_the_commit_leaves_no_doubt(
+def test_a_connection_that_breaks_during_the_commit_is_resolved(
     far: Database, near: Database, network: BadNetwork, word: str
 ) -> None:
-    """The server has committed, and the client does not hear so."""
+    """The server has committed, but the client does not receive the acknowledgment."""
     builds, seen = BuildStore(far), BuildStore(near)
     builds.submit(inputs(), "a", 1)
     claim = None if word == "claim" else claimed(builds)
@@ -160,7 +160,7 @@ def test_a_connection_that_breaks_in_the_commit_leaves_no_doubt(
         assert [other.id for other in others] == [answer[0].id]
 
 
-def test_a_change_that_may_not_be_made_twice_is_not_repeated_in_doubt(
+def test_a_change_that_is_not_idempotent_is_not_repeated_if_its_result_is_unknown(
     far: Database, near: Database, network: BadNetwork
 ) -> None:
     ModelStore(far).push("a", digest_of(b"model"), "tflite", 5)
@@ -172,14 +172,14 @@ def test_a_change_that_may_not_be_made_twice_is_not_repeated_in_doubt(
 
 
 @pytest.mark.parametrize("fault", [pytest.param("stall", marks=pytest.mark.slow), "refuse"])
-def test_a_server_that_cannot_be_reached_is_given_up_and_found_again(
+def test_an_unreachable_server_is_abandoned_and_found_again(
     near: Database, postgres_schema: str, network: BadNetwork, fault: str
 ) -> None:
-    """Dropped packets take no longer than the time limit, and the margin beyond it."""
+    """Dropped packets delay a call no longer than the time limit and its margin."""
     database = Database(beyond(network, postgres_schema), timeout_s=0.5)
     builds = BuildStore(database)
     build, _ = BuildStore(near).submit(inputs(), "a", 1)
-    eventually(lambda: is_reached(builds))  # half a second may be short for a connection, on a busy machine
+    eventually(lambda: is_reached(builds))  # on a busy machine, half a second may be too short for a connection
     getattr(network, fault)()
     for question in (lambda: builds.get(build.id), lambda: builds.submit(inputs(source="b"), "a", 1)):
         with pytest.raises(DatabaseUnreachable):
@@ -200,9 +200,7 @@ def is_reached(builds: BuildStore) -> bool:
         return False
 
 
-def test_work_that_is_under_way_outlasts_a_network_that_drops_packets(
-    far: Database, near: Database, network: BadNetwork
-) -> None:
+def test_running_work_survives_a_network_that_drops_packets(far: Database, near: Database, network: BadNetwork) -> None:
     builds = BuildStore(far)
     build, _ = builds.submit(inputs(), "a", 1)
     claim = claimed(builds)
@@ -216,7 +214,7 @@ def test_work_that_is_under_way_outlasts_a_network_that_drops_packets(
     assert BuildStore(near).get(build.id).artifact == ARTIFACT
 
 
-def test_where_all_connections_are_in_use_a_request_waits_and_is_refused(near: Database, postgres_schema: str) -> None:
+def test_if_all_connections_are_in_use_a_request_waits_and_is_refused(near: Database, postgres_schema: str) -> None:
     database = Database(postgres_schema, timeout_s=1, connections=2)
     builds = BuildStore(database)
     with database.read(), database.write():
@@ -227,7 +225,7 @@ def test_where_all_connections_are_in_use_a_request_waits_and_is_refused(near: D
     database.close()
 
 
-def test_a_server_without_a_free_connection_is_tried_again(near: Database, postgres_schema: str) -> None:
+def test_a_server_without_a_free_connection_is_retried(near: Database, postgres_schema: str) -> None:
     role = postgres_schema.rpartition("%3D")[2]
     with near.write() as connection:
         connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 1")
@@ -247,7 +245,7 @@ def test_a_server_without_a_free_connection_is_tried_again(near: Database, postg
         connection.exec_driver_sql(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
-def test_a_deadlock_is_resolved_by_doing_one_of_the_two_again(near: Database) -> None:
+def test_a_deadlock_is_resolved_by_retrying_one_transaction(near: Database) -> None:
     for name in "ab":
         ModelStore(near).push(name, digest_of(b"model"), "tflite", 5)
     both_hold_one, tries = threading.Barrier(2), []
@@ -275,8 +273,8 @@ def test_a_deadlock_is_resolved_by_doing_one_of_the_two_again(near: Database) ->
     assert len(tries) == 3
 
 
-def test_leases_go_by_the_databases_clock(near: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers whose clocks differ agree on when a lease is over."""
+def test_leases_use_the_clock_of_the_database(near: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers whose clocks differ agree on when a lease has expired."""
     monkeypatch.setattr(SystemClock, "now", lambda self: pytest.fail("the clock of this machine was asked"))
     builds = BuildStore(near)
     builds.submit(inputs(), "a", 1)
@@ -285,7 +283,7 @@ def test_leases_go_by_the_databases_clock(near: Database, monkeypatch: pytest.Mo
     builds.finish(claim, artifact=ARTIFACT)
 
 
-def test_a_waiting_worker_is_woken_by_a_request_from_elsewhere(near: Database, far: Database) -> None:
+def test_a_waiting_worker_is_notified_of_a_request_of_another_process(near: Database, far: Database) -> None:
     bell, stop = BuildStore(far).bell, threading.Event()
     bell.look_s = WORK_TIMEOUT_S
     eventually(lambda: bell.rung() > 0)  # it listens
@@ -298,7 +296,7 @@ def test_a_waiting_worker_is_woken_by_a_request_from_elsewhere(near: Database, f
     assert claimed(BuildStore(far))
 
 
-def test_what_was_asked_for_while_nobody_could_listen_is_heard_of(
+def test_a_request_during_an_outage_of_notifications_is_noticed(
     near: Database, far: Database, network: BadNetwork
 ) -> None:
     bell = BuildStore(far).bell
@@ -310,7 +308,7 @@ def test_what_was_asked_for_while_nobody_could_listen_is_heard_of(
     eventually(lambda: bell.rung() > missed)
 
 
-def test_the_lock_is_one_for_all_processes_and_is_freed_when_its_holder_is_gone(
+def test_the_lock_is_shared_by_all_processes_and_released_when_its_holder_ends(
     near: Database, far: Database, network: BadNetwork
 ) -> None:
     assert near.lock is not None

@@ -1,4 +1,4 @@
-"""Several processes, some of which are killed with -9, share one database; on SQLite and on PostgreSQL."""
+"""Several processes, some of them killed with SIGKILL, share one database; on SQLite and on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def builds(database: Database) -> BuildStore:
 
 
 def run_together(*commands: tuple[object, ...]) -> list[list[str]]:
-    """What each process printed; all begin when the slowest is ready."""
+    """Returns the output of each process; all begin when the slowest is ready."""
     with ExitStack() as stack:
         processes = [stack.enter_context(started(PROCESS, *command)) for command in commands]
         for process in processes:
@@ -42,7 +42,7 @@ def go_on(process: subprocess.Popen[str]) -> None:
 
 
 def claimed(builds: BuildStore) -> Claim:
-    """The next build, as soon as there is one."""
+    """Returns a claim of the next build, waiting until there is one."""
     claims: list[Claim | None] = []
 
     def is_claimed() -> bool:
@@ -54,14 +54,14 @@ def claimed(builds: BuildStore) -> Claim:
     return claims[-1]
 
 
-def test_processes_that_migrate_at_once_wait_for_each_other(database_url: str) -> None:
+def test_concurrent_migrations_wait_for_each_other(database_url: str) -> None:
     run_together(*[("migrate", database_url)] * 4)
     database = Database(database_url)
     assert ModelStore(database).push("a", digest_of(b"model"), "tflite", 5).number == 1
     database.close()
 
 
-def test_no_build_goes_to_two_workers(builds: BuildStore, database_url: str) -> None:
+def test_no_build_is_claimed_by_two_workers(builds: BuildStore, database_url: str) -> None:
     ids = [builds.submit(inputs(source=str(number)), "a", 1)[0].id for number in range(40)]
     done = run_together(*[("work", database_url, owner) for owner in "abc"])
     assert Counter(id for worker in done for id in worker) == Counter(ids)
@@ -69,21 +69,21 @@ def test_no_build_goes_to_two_workers(builds: BuildStore, database_url: str) -> 
     assert builds.statistics().outcomes == {("x86-64-v3", "succeeded"): 40}
 
 
-def test_processes_that_ask_the_same_create_one_build(builds: BuildStore, database_url: str) -> None:
+def test_processes_with_the_same_request_create_one_build(builds: BuildStore, database_url: str) -> None:
     created = run_together(*[("submit", database_url, model, 20) for model in "abc"])
     assert sum(map(len, created)) == 20
     for model in "abc":
         assert len(builds.list(model=model)[0]) == 20
 
 
-def test_processes_that_push_the_same_files_make_one_version_of_each(database: Database, database_url: str) -> None:
+def test_processes_that_push_the_same_files_create_one_version_of_each(database: Database, database_url: str) -> None:
     run_together(*[("push", database_url, 20)] * 3)
     versions = ModelStore(database).versions("shared")
     assert [version.number for version in versions] == list(range(20, 0, -1))
     assert len({version.source for version in versions}) == 20
 
 
-def test_a_killed_workers_build_goes_to_the_next_after_the_lease(builds: BuildStore, database_url: str) -> None:
+def test_the_build_of_a_killed_worker_is_claimed_after_the_lease(builds: BuildStore, database_url: str) -> None:
     build, _ = builds.submit(inputs(), "a", 1)
     with started(PROCESS, "claim_and_hang", database_url, 3.0) as process:
         token = int(said(process))
@@ -94,7 +94,7 @@ def test_a_killed_workers_build_goes_to_the_next_after_the_lease(builds: BuildSt
     builds.finish(claim, artifact=digest_of(b"artifact"))
 
 
-def test_a_worker_that_slept_through_its_lease_changes_nothing(builds: BuildStore, database_url: str) -> None:
+def test_a_worker_whose_lease_expired_changes_nothing(builds: BuildStore, database_url: str) -> None:
     build, _ = builds.submit(inputs(), "a", 1)
     with started(PROCESS, "claim_and_hang", database_url, 0.2) as process:
         said(process)

@@ -1,4 +1,4 @@
-"""Every command, flag and variable of the chart's containers is one of Octet's."""
+"""Every command, option and environment variable in the chart's containers exists in Octet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.deployment import ROOT
 
 MODEL = ROOT / "examples" / "digits_int8.tflite"
 _OF_CLIENTS = {"OCTET_SERVER", "OCTET_KEY"}
-# What stands in for what only a cluster knows.
+# Replacements for values that only a cluster can provide.
 _UNKNOWN = {
     "OCTET_DATABASE_URL": "postgresql://octet@db/octet",
     "OCTET_CLUSTER_KEY": "k" * 32,
@@ -27,7 +27,7 @@ _UNKNOWN = {
 
 
 def check(arguments: list[str]) -> None:
-    """Raises on what the command line does not know."""
+    """Raises if the command line does not accept the arguments."""
     name, command = "octet", typer.main.get_command(app)
     while hasattr(command, "commands") and arguments and arguments[0] in command.commands:
         name = arguments.pop(0)
@@ -35,12 +35,12 @@ def check(arguments: list[str]) -> None:
     command.make_context(name, arguments)
 
 
-def test_every_argument_is_one(objects: list[Object]) -> None:
+def test_all_arguments_are_valid(objects: list[Object]) -> None:
     for _, container in ours(objects):
         check(list(container["args"]))
 
 
-def test_every_role_is_there(objects: list[Object]) -> None:
+def test_every_role_exists(objects: list[Object]) -> None:
     assert {container["args"][0] for _, container in ours(objects)} == {"api", "compile-worker", "worker"}
 
 
@@ -73,14 +73,14 @@ def test_every_variable_is_a_setting_of_its_type(objects: list[Object], monkeypa
             load_settings()  # raises on a value that is not of its type
 
 
-def test_clients_have_what_clients_read(objects: list[Object]) -> None:
+def test_clients_have_the_variables_that_clients_read(objects: list[Object]) -> None:
     clients = [container for _, container in containers(objects) if container.get("command", [""])[0] == "sh"]
     assert clients
     for container in clients:
         assert {key for key in variables(container) if key.startswith("OCTET_")} == _OF_CLIENTS
 
 
-def test_an_api_is_asked_under_the_name_of_its_service(objects: list[Object]) -> None:
+def test_an_api_is_addressed_by_the_name_of_its_service(objects: list[Object]) -> None:
     services = {each["metadata"]["name"] for each in of_kind(objects, "Service")}
     for _, container in containers(objects):
         url: str = variables(container).get("OCTET_SERVER", {}).get("value", "")
@@ -91,7 +91,7 @@ def test_an_api_is_asked_under_the_name_of_its_service(objects: list[Object]) ->
             assert (scheme == "https") == ("SSL_CERT_FILE" in variables(container))
 
 
-def test_a_pools_own_settings_win() -> None:
+def test_a_pools_own_settings_take_precedence() -> None:
     values = Values(
         text="{config: {threads: 1, log_format: text}, pools: [{name: a, target: x86-64-v3, config: {threads: 3, "
         "card_memory_bytes: 17179869184, models: {m: {threads: 2}}}, resources: {limits: {memory: 1Gi}}}]}"
@@ -104,7 +104,7 @@ def test_a_pools_own_settings_win() -> None:
     assert found["rel-octet"]["OCTET_THREADS"]["value"] == "1"
 
 
-def test_the_keys_that_the_chart_makes_are_keys() -> None:
+def test_generated_keys_are_valid() -> None:
     secrets = {each["metadata"]["name"]: each["data"] for each in of_kind(rendered(CASES["defaults"]), "Secret")}
     keys: dict[str, Any] = {name: base64.b64decode(text) for name, text in secrets["rel-octet-keys"].items()}
     assert id_of(keys["admin-key"]) == "admin"

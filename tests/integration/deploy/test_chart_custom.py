@@ -1,8 +1,8 @@
 """The chart's custom resources have the fields that their projects document.
 
-The schemas are written by hand, of what the chart uses, from: KEDA 2.16 "ScaledObject specification" and "Prometheus"
-scaler; prometheus-operator's API reference (v1); cert-manager's API reference (v1); the Gateway API 1.2 reference (v1);
-KServe 0.14's API reference (v1alpha1 ServingRuntimeSpec).
+The schemas are written by hand, for the fields that the chart uses, from: KEDA 2.16 "ScaledObject specification" and
+"Prometheus" scaler; prometheus-operator's API reference (v1); cert-manager's API reference (v1); the Gateway API 1.2
+reference (v1); KServe 0.14's API reference (v1alpha1 ServingRuntimeSpec).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FREE: Schema = {"type": "object"}
 
 
 def strict(required: str = "", **properties: Schema) -> Schema:
-    """An object of these fields and no others; those in `required` must be there."""
+    """Returns the schema of an object with exactly these fields; those in `required` must exist."""
     return {"type": "object", "properties": properties, "required": required.split(), "additionalProperties": False}
 
 
@@ -142,19 +142,19 @@ def test_custom_resources_have_known_fields(objects: list[Object]) -> None:
             jsonschema.validate(each["spec"], SCHEMAS[each["apiVersion"], each["kind"]])
 
 
-def test_each_is_made_by_some_case() -> None:
+def test_some_case_creates_each_custom_resource() -> None:
     made = {(each["apiVersion"], each["kind"]) for case in CASES.values() for each in rendered(case)}
     assert SCHEMAS.keys() <= made
 
 
-def test_kserve_is_given_its_own_placeholder() -> None:
+def test_kserve_gets_its_own_placeholder() -> None:
     (runtime,) = of_kind(rendered(CASES["everything"]), "ClusterServingRuntime")
     (container,) = runtime["spec"]["containers"]
     assert container["args"] == ["worker", "serve", "{{.Name}}=/mnt/models"]
     assert container["ports"][0]["containerPort"] == Settings.model_fields["port"].default
 
 
-def test_rules_and_dashboard_are_those_of_deploy() -> None:
+def test_rules_and_dashboard_equal_those_in_deploy() -> None:
     objects = rendered(CASES["everything"])
     from tests.unit.test_dashboard import DASHBOARD, RULES
 
@@ -166,7 +166,7 @@ def test_rules_and_dashboard_are_those_of_deploy() -> None:
     assert json.loads(dashboard["data"]["octet.json"]) == DASHBOARD
 
 
-def test_what_alerts_call_the_job_is_what_prometheus_calls_it() -> None:
+def test_alerts_use_the_job_name_of_prometheus() -> None:
     """`process_start_time_seconds{job="octet"}`: the operator takes the job's name from this label of the Service."""
     objects = rendered(CASES["everything"])
     labels = {monitor["spec"]["jobLabel"] for monitor in of_kind(objects, "ServiceMonitor")}
@@ -175,7 +175,7 @@ def test_what_alerts_call_the_job_is_what_prometheus_calls_it() -> None:
 
 
 def test_each_service_is_scraped_by_one_monitor() -> None:
-    """Of the API and of workers, which may differ in whether they speak TLS."""
+    """The API and the workers have separate monitors, because only one of them may use TLS."""
     objects = rendered(CASES["everything"])
     chosen = [each["spec"]["selector"]["matchLabels"].items() for each in of_kind(objects, "ServiceMonitor")]
     for service in of_kind(objects, "Service"):

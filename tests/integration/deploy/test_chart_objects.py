@@ -1,4 +1,4 @@
-"""What belongs together in the chart's objects does, and every container is confined."""
+"""The chart's objects are consistent with each other, and every container is confined."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.chart import (
     variables,
 )
 
-# What the cases name and do not make.
+# Objects that the cases refer to and do not create.
 REFERRED = {
     "Secret": {"octet-bucket", "octet-database", "octet-keys", "edge", "registry"},
     "ConfigMap": {"m"},
@@ -31,14 +31,14 @@ REFERRED = {
 }
 
 
-def made(objects: list[Object], kind: str) -> set[str]:
+def names_of(objects: list[Object], kind: str) -> set[str]:
     names = {each["metadata"]["name"] for each in of_kind(objects, kind)} | REFERRED[kind]
     if kind == "Secret":
         names |= {each["spec"]["secretName"] for each in of_kind(objects, "Certificate")}
     return names
 
 
-def test_no_two_objects_have_one_name(objects: list[Object]) -> None:
+def test_no_two_objects_have_the_same_name(objects: list[Object]) -> None:
     names = [(each["apiVersion"], name_of(each)) for each in objects]
     assert len(names) == len(set(names))
 
@@ -50,7 +50,7 @@ def test_a_workload_selects_its_own_pods_and_no_others(objects: list[Object]) ->
         assert selected == [name_of(each)]
 
 
-def test_services_and_budgets_are_of_one_workload_each(objects: list[Object]) -> None:
+def test_services_and_budgets_belong_to_one_workload_each(objects: list[Object]) -> None:
     for each in of_kind(objects, "Service", "PodDisruptionBudget"):
         selector = each["spec"]["selector"]
         selector = {"matchLabels": selector} if each["kind"] == "Service" else selector
@@ -58,8 +58,8 @@ def test_services_and_budgets_are_of_one_workload_each(objects: list[Object]) ->
         assert [name.split("/")[1] for name in selected] == [each["metadata"]["name"]]
 
 
-def test_pods_of_one_kind_are_spread_over_nodes(objects: list[Object]) -> None:
-    """Or the end of a node could be the end of them all."""
+def test_pods_of_one_workload_are_spread_over_nodes(objects: list[Object]) -> None:
+    """Otherwise the failure of one node could stop all of them."""
     for each in of_kind(objects, "Deployment"):
         constraints = each["spec"]["template"]["spec"]["topologySpreadConstraints"]
         assert {found["topologyKey"] for found in constraints} == {"kubernetes.io/hostname"}
@@ -72,7 +72,7 @@ def test_every_pool_has_a_deployment_a_service_and_a_budget(objects: list[Object
     assert found["Deployment"] == found["Service"] == found["PodDisruptionBudget"] > {None}
 
 
-def test_every_port_that_is_named_exists(objects: list[Object]) -> None:
+def test_every_named_port_exists(objects: list[Object]) -> None:
     ports = {
         name: {port["name"] for container in spec["containers"] for port in container.get("ports", [])}
         for name, _, spec in pods(objects)
@@ -128,29 +128,29 @@ def test_volumes_are_mounted_and_mounts_have_a_volume(objects: list[Object]) -> 
             assert len(paths) == len(set(paths)), name
 
 
-def test_what_is_referred_to_exists(objects: list[Object]) -> None:
+def test_every_referenced_object_exists(objects: list[Object]) -> None:
     for name, _, spec in pods(objects):
-        assert spec["serviceAccountName"] in made(objects, "ServiceAccount"), name
+        assert spec["serviceAccountName"] in names_of(objects, "ServiceAccount"), name
         for volume in spec.get("volumes", []):
             if "secret" in volume:
-                assert volume["secret"]["secretName"] in made(objects, "Secret")
+                assert volume["secret"]["secretName"] in names_of(objects, "Secret")
             elif "configMap" in volume:
-                assert volume["configMap"]["name"] in made(objects, "ConfigMap")
+                assert volume["configMap"]["name"] in names_of(objects, "ConfigMap")
             elif "persistentVolumeClaim" in volume:
-                assert volume["persistentVolumeClaim"]["claimName"] in made(objects, "PersistentVolumeClaim")
+                assert volume["persistentVolumeClaim"]["claimName"] in names_of(objects, "PersistentVolumeClaim")
     for name, container in containers(objects):
         for variable in variables(container).values():
             reference = variable.get("valueFrom", {}).get("secretKeyRef")
             if reference:
-                assert reference["name"] in made(objects, "Secret"), name
+                assert reference["name"] in names_of(objects, "Secret"), name
         for source in container.get("envFrom", []):
-            assert source["secretRef"]["name"] in made(objects, "Secret"), name
+            assert source["secretRef"]["name"] in names_of(objects, "Secret"), name
     scaled = {each["metadata"]["name"] for each in of_kind(objects, "Deployment")}
     for each in of_kind(objects, "ScaledObject", "HorizontalPodAutoscaler"):
         assert each["spec"]["scaleTargetRef"]["name"] in scaled
 
 
-def test_who_is_scaled_has_no_number_of_replicas(objects: list[Object]) -> None:
+def test_scaled_workloads_have_no_number_of_replicas(objects: list[Object]) -> None:
     scaled = {
         each["spec"]["scaleTargetRef"]["name"] for each in of_kind(objects, "ScaledObject", "HorizontalPodAutoscaler")
     }
@@ -165,7 +165,7 @@ def test_every_container_is_confined(objects: list[Object]) -> None:
         assert pod["runAsUser"] > 0, name
         assert pod["seccompProfile"] == {"type": "RuntimeDefault"}, name
         assert spec["automountServiceAccountToken"] is False, name
-        assert spec["enableServiceLinks"] is False, name  # a Service called octet would set OCTET_PORT
+        assert spec["enableServiceLinks"] is False, name  # otherwise a Service called octet would set OCTET_PORT
         assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys(), name
         assert not any("hostPath" in volume for volume in spec.get("volumes", [])), name
     for name, container in containers(objects):
@@ -178,7 +178,7 @@ def test_every_container_is_confined(objects: list[Object]) -> None:
         assert {"cpu", "memory"} <= container["resources"]["requests"].keys(), name
 
 
-def test_servers_are_probed_where_they_answer(objects: list[Object]) -> None:
+def test_servers_are_probed_on_their_own_port(objects: list[Object]) -> None:
     servers = [(name, container) for name, container in ours(objects) if "compile" not in name]
     assert servers
     for name, container in servers:
@@ -190,25 +190,26 @@ def test_servers_are_probed_where_they_answer(objects: list[Object]) -> None:
         assert probes["liveness"]["path"].endswith("/live"), name
 
 
-def test_a_server_is_left_the_time_to_drain(objects: list[Object]) -> None:
+def test_a_server_has_enough_time_to_drain(objects: list[Object]) -> None:
     for name, metadata, spec in pods(objects):
         if component(metadata) not in ("api", "worker"):
             continue
         container = spec["containers"][0]
         pause_s = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
         grace_s = float(variables(container)["OCTET_GRACE_S"]["value"])
-        assert spec["terminationGracePeriodSeconds"] >= pause_s + grace_s + 10, name  # the supervisor's own patience
+        # the time after which the supervisor kills its children
+        assert spec["terminationGracePeriodSeconds"] >= pause_s + grace_s + 10, name
         assert load_settings({"grace_s": grace_s}).grace_s == grace_s
 
 
-def test_only_who_talks_over_http_has_the_keys(objects: list[Object]) -> None:
+def test_only_http_clients_and_servers_have_the_keys(objects: list[Object]) -> None:
     for name, container in ours(objects):
         secrets = {"OCTET_CLUSTER_KEY", "OCTET_ADMIN_KEY"} & variables(container).keys()
         assert secrets == (set() if "compile" in name else {"OCTET_CLUSTER_KEY", "OCTET_ADMIN_KEY"}), name
 
 
 def _peers(rule: Object, objects: list[Object]) -> set[str]:
-    """The components that an egress rule leads to; `elsewhere` for all that is no pod of the release."""
+    """Returns the components that an egress rule allows; `elsewhere` for anything that is not a pod of the release."""
     found = set()
     for peer in rule.get("to", [{}]):
         if "podSelector" not in peer:
@@ -221,19 +222,19 @@ def _peers(rule: Object, objects: list[Object]) -> set[str]:
 
 
 def _egress(objects: list[Object], wanted: str) -> list[Object]:
-    """All rules for the pods of a component, which is denied everything else."""
+    """Returns all egress rules for the pods of a component. Other traffic is denied."""
     (labels,) = {tuple(metadata["labels"].items()) for _, metadata, _ in pods(objects) if component(metadata) == wanted}
     policies = [
         each["spec"]
         for each in of_kind(objects, "NetworkPolicy")
         if selects(each["spec"]["podSelector"], dict(labels)) and "Egress" in each["spec"]["policyTypes"]
     ]
-    assert any("egress" not in policy for policy in policies)  # the one that denies
+    assert any("egress" not in policy for policy in policies)  # the policy that denies everything else
     return [rule for policy in policies for rule in policy.get("egress", [])]
 
 
 @pytest.mark.parametrize("case", ["defaults", "pools", "everything"])
-def test_who_compiles_for_strangers_reaches_names_the_database_and_the_store_alone(case: str) -> None:
+def test_components_that_compile_untrusted_files_reach_only_dns_the_database_and_the_store(case: str) -> None:
     objects = rendered(CASES[case])
     rules = _egress(objects, "compile-worker")
     bundled = any(component(metadata) == "postgresql" for _, metadata, _ in pods(objects))
@@ -246,7 +247,7 @@ def test_who_compiles_for_strangers_reaches_names_the_database_and_the_store_alo
     for rule in rules:
         for peer in rule.get("to", []):
             if "ipBlock" in peer:
-                assert "169.254.0.0/16" in peer["ipBlock"]["except"]  # where clouds hand out credentials
+                assert "169.254.0.0/16" in peer["ipBlock"]["except"]  # the address where clouds provide credentials
 
 
 def test_every_component_is_denied_what_is_not_allowed(objects: list[Object]) -> None:
@@ -259,7 +260,7 @@ def test_every_component_is_denied_what_is_not_allowed(objects: list[Object]) ->
         assert len(policies) > 1
 
 
-def test_the_image_is_that_of_the_role(objects: list[Object]) -> None:
+def test_the_image_fits_the_role(objects: list[Object]) -> None:
     for name, metadata, spec in pods(objects):
         image = spec["containers"][0]["image"].rsplit("/", 1)[-1].split(":")[0]
         arguments = spec["containers"][0].get("args", [])
@@ -275,6 +276,6 @@ def test_the_image_is_that_of_the_role(objects: list[Object]) -> None:
         assert image == wanted, name
 
 
-def test_old_clusters_get_what_they_know() -> None:
+def test_old_clusters_get_only_supported_fields() -> None:
     assert {each["apiVersion"] for each in of_kind(rendered(CASES["old"]), "PodDisruptionBudget")} == {"policy/v1beta1"}
     assert {each["apiVersion"] for each in of_kind(rendered(CASES["defaults"]), "PodDisruptionBudget")} == {"policy/v1"}

@@ -1,4 +1,4 @@
-"""The chart is well-formed for every current version of Kubernetes, and refuses values that it does not know."""
+"""The chart is valid for every current version of Kubernetes, and rejects unknown values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CUSTOM = ("monitoring.coreos.com", "keda.sh", "cert-manager.io", "gateway.networ
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_helm_finds_nothing_wrong(case: str) -> None:
+def test_helm_lint_finds_no_errors(case: str) -> None:
     values = CASES[case]
     files = [flag for flag in chart.flags(values) if flag.startswith("--values")]
     done = chart.run("lint", "--strict", CHART, *files, f"--kube-version={values.kubernetes}", values=values.text)
@@ -28,13 +28,13 @@ def test_helm_finds_nothing_wrong(case: str) -> None:
 @pytest.mark.parametrize(
     "version", [VERSIONS[0], *(pytest.param(each, marks=pytest.mark.slow) for each in VERSIONS[1:-1]), VERSIONS[-1]]
 )
-def test_kubernetes_knows_every_field(version: str) -> None:
+def test_every_field_exists_in_kubernetes(version: str) -> None:
     validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
     checked = set()
     for each in (each for name, case in CASES.items() if name != "old" for each in rendered(case)):
         text = json.dumps(each)
         if each["apiVersion"].startswith(CUSTOM) or text in checked:
-            continue  # test_chart_custom.py checks the former
+            continue  # test_chart_custom.py checks these
         checked.add(text)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of the library's own dependencies
@@ -68,11 +68,11 @@ def refused(text: str, files: tuple[str, ...] = ()) -> str:
         ("{image: {digests: {api: sha256:12}}}", "digests"),
     ],
 )
-def test_what_is_no_value_is_refused(text: str, says: str) -> None:
+def test_invalid_values_are_rejected(text: str, says: str) -> None:
     assert says in refused(text)
 
 
-def test_what_cannot_work_is_refused_with_words() -> None:
+def test_contradictory_values_are_rejected_with_a_reason() -> None:
     scaled = (
         "{pools: [{name: a, target: x86-64-v3, resources: {limits: {}}, "
         "autoscaling: {minReplicas: 1, maxReplicas: 2, queueDepth: 1}}]}"
@@ -84,7 +84,7 @@ def test_what_cannot_work_is_refused_with_words() -> None:
     assert "no autoscaling/v2" in done.stderr
 
 
-def test_a_digest_wins_over_a_tag() -> None:
+def test_a_digest_takes_precedence_over_a_tag() -> None:
     digest = "sha256:" + "0" * 64
     objects = rendered(Values(text=f"{{image: {{registry: reg.example, tag: '7', digests: {{api: '{digest}'}}}}}}"))
     images = {container["image"] for _, container in chart.ours(objects)}
@@ -92,12 +92,12 @@ def test_a_digest_wins_over_a_tag() -> None:
 
 
 @pytest.mark.parametrize("path", ["values.schema.json", "README.md"])
-def test_what_is_written_from_the_values_is_up_to_date(path: str) -> None:
+def test_pages_generated_from_the_values_are_up_to_date(path: str) -> None:
     pages = {file.name: text for file, text in written.pages()}
     assert (CHART / path).read_text() == pages[path], "make docs writes it"
 
 
-def test_a_value_without_a_comment_is_noticed() -> None:
+def test_a_value_without_a_comment_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"^b.d has no comment"):
         list(written.values("# Why.\na:\n  c: 1\nb:\n  d: 2\n"))
 
@@ -112,7 +112,7 @@ def test_the_documented_defaults_are_the_defaults() -> None:
         assert said is None or said == value, path
 
 
-def test_examples_are_all_rendered() -> None:
+def test_all_examples_are_rendered() -> None:
     assert {file.stem for file in chart.EXAMPLES.glob("*.yaml")} == {
         file for case in CASES.values() for file in case.files
     }
@@ -122,7 +122,7 @@ def names(objects: list[Object]) -> set[str]:
     return {name_of(each) for each in objects}
 
 
-def test_what_is_behind_a_flag_is_not_there_without() -> None:
+def test_optional_objects_are_absent_by_default() -> None:
     kinds = {name.split("/")[0] for name in names(rendered(CASES["defaults"]))}
     custom = {name.split("/")[0] for name in names(rendered(CASES["everything"]))} - kinds
     assert custom == {

@@ -1,4 +1,6 @@
-"""The images, built of the Dockerfile as it is, and run as an orchestrator does: unprivileged, on a read-only root."""
+"""The images, built from the unchanged Dockerfile and run as by an orchestrator: unprivileged, with a read-only
+root.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ pytestmark = [
 TARGETS = ("worker", "worker-cuda", "compiler", "api")
 GIVEN = {"VERSION": "7.8.9", "REVISION": "0" * 40, "CREATED": "2026-01-02T03:04:05Z"}
 MB = 10**6
-# What an image may add to its base, unpacked.
+# The maximum that an image may add to its base, unpacked.
 MOST_BYTES = {"worker": 165 * MB, "worker-cuda": 165 * MB, "compiler": 1350 * MB, "api": 1350 * MB}
 
 
@@ -46,7 +48,7 @@ def image(images: Images, target: str) -> str:
 
 
 def size_bytes(root: Path) -> int:
-    """Of the files, each counted once, as in the layers that an image is made of."""
+    """Returns the size of the files; each file counts once, as in the layers of an image."""
     found = {(status.st_dev, status.st_ino): status.st_size for status in map(Path.lstat, root.rglob("*"))}
     return sum(found.values())
 
@@ -58,7 +60,7 @@ def test_it_adds_little_to_its_base(images: Images, image: str, target: str) -> 
     assert 50 * MB < added_bytes < MOST_BYTES[target]
 
 
-def test_its_labels_say_what_it_is(images: Images, image: str, target: str) -> None:
+def test_its_labels_describe_it(images: Images, image: str, target: str) -> None:
     labels = images.configuration(image)["Labels"]
     ours = {name.removeprefix("org.opencontainers.image."): value for name, value in labels.items()}
     assert (
@@ -75,7 +77,7 @@ def test_its_labels_say_what_it_is(images: Images, image: str, target: str) -> N
     assert {name: ours[name.lower()] for name in GIVEN} == GIVEN
 
 
-def test_it_runs_as_an_unprivileged_user_on_one_volume(images: Images, image: str, target: str) -> None:
+def test_it_runs_unprivileged_with_one_volume(images: Images, image: str, target: str) -> None:
     found, said = images.configuration(image), stages()[target]
     assert found["User"] == "10001:10001"
     assert tuple(found["Entrypoint"]) == said.entrypoint
@@ -127,7 +129,7 @@ def serving(images: Images, image: str, data: Path, *arguments: str) -> Iterator
                 yield served
 
 
-def test_what_api_compiles_it_answers_and_a_worker_too(images: Images, api: str, worker: str, data: Path) -> None:
+def test_the_api_and_a_worker_serve_what_the_api_compiled(images: Images, api: str, worker: str, data: Path) -> None:
     with serving(images, api, data, "serve") as server:
         build = server.ended(server.push()["id"])
         assert build["state"] == "succeeded", build

@@ -1,4 +1,4 @@
-"""Requests over HTTP that are computed together by artifacts that were really compiled: no answer is another's."""
+"""HTTP requests that really compiled artifacts compute in batches: each client gets its own output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLIENTS, REQUESTS = 10, 30
 def store(
     compiled: tuple[Path, dict[str, Digest]], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[OciLayout, dict[int, Digest]]:
-    """The sample in two sizes."""
+    """The sample in two batch sizes."""
     root = tmp_path_factory.mktemp("batches")
     shutil.copytree(compiled[0], root / "store")
     layout = OciLayout.open(root / "store")
@@ -61,7 +61,7 @@ def served(store: tuple[OciLayout, dict[int, Digest]], **scheduling: float) -> I
 @pytest.mark.parametrize(
     "scheduling", [{"instances": 1}, {"instances": 2}, {"instances": 1, "max_delay_s": 0.005}], ids=str
 )
-def test_every_client_gets_the_answers_to_its_own_pictures(
+def test_every_client_gets_the_outputs_for_its_own_pictures(
     store: tuple[OciLayout, dict[int, Digest]], scheduling: dict[str, float]
 ) -> None:
     pixels = np.stack([np.asarray(Image.open(picture).convert("L"))[:, :, None] for picture in PICTURES])
@@ -87,12 +87,12 @@ def test_every_client_gets_the_answers_to_its_own_pictures(
             answer.result()
         url = f"http://{address}/v2/models/digits/stats"
         (statistics,) = httpx.get(url, timeout=GIVE_UP_S).json()["model_stats"]
-    for stage in ("success", *STAGES):  # each answered once, and perf_analyzer wants equal counts
+    for stage in ("success", *STAGES):  # each was answered once, and perf_analyzer requires equal counts
         assert statistics["inference_stats"][stage]["count"] == CLIENTS * REQUESTS
-    assert statistics["inference_count"] > statistics["execution_count"]  # and some of them together
+    assert statistics["inference_count"] > statistics["execution_count"]  # some of them were computed together
 
 
-def test_the_configuration_says_how_requests_are_scheduled(store: tuple[OciLayout, dict[int, Digest]]) -> None:
+def test_the_configuration_contains_how_requests_are_scheduled(store: tuple[OciLayout, dict[int, Digest]]) -> None:
     with served(store, instances=2, max_delay_s=0.005, timeout_s=1.5) as address:
         config = httpx.get(f"http://{address}/v2/models/digits/config", timeout=GIVE_UP_S).json()
     assert config["max_batch_size"] == 4

@@ -1,4 +1,4 @@
-"""One connection, on which the data plane answers some requests and the control plane others."""
+"""One connection, on which some requests are answered by the data plane and some by the control plane."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def connection(tables: Tables) -> Iterator[HTTPConnection]:
 def ask(
     connection: HTTPConnection, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
 ) -> tuple[HTTPResponse, bytes]:
-    """An answer that leaves the connection open, and its body."""
+    """Returns a response that leaves the connection open, and its body."""
     connection.request(method, path, body, headers or {})
     kept, response = connection.sock, connection.getresponse()
     content = response.read()
@@ -45,7 +45,7 @@ def ask(
 
 
 def infer(connection: HTTPConnection, model: str, body: bytes, headers: dict[str, str]) -> tuple[dict[str, Any], bytes]:
-    """The JSON of an answer, and its binary tensors."""
+    """Returns the JSON of a response, and its binary tensors."""
     response, content = ask(connection, "POST", f"/v2/models/{model}/infer", body, headers)
     assert response.status == 200, content
     length = int(response.headers["inference-header-content-length"])
@@ -53,14 +53,14 @@ def infer(connection: HTTPConnection, model: str, body: bytes, headers: dict[str
 
 
 def top(connection: HTTPConnection, value: int, **request: Any) -> int:
-    """What the model sees in a picture of one value."""
+    """Returns the class that the model predicts for a picture of one value."""
     picture = as_binary({"image": np.full((1, 8, 8, 1), value, np.uint8)}, {**BINARY, **request})
     document, data = infer(connection, "digits", *picture)
     assert document.get("id") == request.get("id")
     return data[-1]
 
 
-def test_a_connection_goes_to_who_answers_its_next_request_and_comes_back(connection: HTTPConnection) -> None:
+def test_each_request_on_a_connection_goes_to_the_plane_that_answers_it(connection: HTTPConnection) -> None:
     for value in (1, 2, 3):
         assert top(connection, value) == value
         assert top(connection, value, id="mine") == value
@@ -77,7 +77,7 @@ def test_a_newer_version_answers_as_soon_as_it_is_current(tables: Tables, connec
     assert top(connection, 2) == 102
 
 
-def test_a_request_for_real_values_is_never_answered_with_stored_ones(connection: HTTPConnection) -> None:
+def test_a_request_for_real_values_never_gets_stored_integers(connection: HTTPConnection) -> None:
     stored = np.array([[-3, -128, 127, 0]], np.int8)
     for _ in range(3):
         for real, datatype, size in ((False, "INT8", 4), (True, "FP32", 16)):

@@ -1,4 +1,4 @@
-"""Models whose ends are unsigned 16-bit integers, really compiled, over the wire: ONNX's own cases and its answers."""
+"""Compiled models with unsigned 16-bit inputs or outputs, over the wire: ONNX's own test cases and their outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data plane over artifacts that were really compiled: right answers, and none from a damaged store."""
+"""The data plane with really compiled artifacts: right outputs, and no output from a damaged store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RAW = {"Inference-Header-Content-Length": "0"}
 
 
 def tables_of(artifacts: dict[str, Digest]) -> Tables:
-    """One model per sample, named as its file without the suffix."""
+    """Returns one model per sample, named like its file without the suffix."""
     tables = Tables()
     for file, artifact in artifacts.items():
         name = file.removesuffix(".tflite")
@@ -42,7 +42,7 @@ def tables_of(artifacts: dict[str, Digest]) -> Tables:
 
 
 @pytest.mark.parametrize("file", SAMPLES)
-async def test_pictures_get_the_reference_runtimes_answers(
+async def test_pictures_get_the_outputs_of_the_reference_runtime(
     store: OciLayout, artifacts: dict[str, Digest], file: str
 ) -> None:
     url = f"/v2/models/{file.removesuffix('.tflite')}/infer"
@@ -54,7 +54,7 @@ async def test_pictures_get_the_reference_runtimes_answers(
     np.testing.assert_array_equal(answers, expected(file))
 
 
-def test_many_clients_at_once_get_each_their_own_answer(store: OciLayout, artifacts: dict[str, Digest]) -> None:
+def test_concurrent_clients_each_get_their_own_output(store: OciLayout, artifacts: dict[str, Digest]) -> None:
     pixels = [np.asarray(Image.open(picture).convert("L"))[None, :, :, None] for picture in PICTURES]
     right = expected("digits_uint8.tflite")
 
@@ -75,7 +75,7 @@ def test_many_clients_at_once_get_each_their_own_answer(store: OciLayout, artifa
             answer.result()
 
 
-def test_models_that_are_asked_at_once_answer_as_if_alone(store: OciLayout, artifacts: dict[str, Digest]) -> None:
+def test_concurrent_models_give_the_same_outputs_as_alone(store: OciLayout, artifacts: dict[str, Digest]) -> None:
     def ask(address: str, file: str) -> None:
         with httpx.Client(base_url=f"http://{address}", headers=RAW, timeout=GIVE_UP_S) as client:
             for index in np.random.default_rng(0).permutation(np.arange(100) % 10):
@@ -96,7 +96,7 @@ def overwrite(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [overwrite, Path.unlink])
 @pytest.mark.parametrize("part", ["library", "manifest", "numerics"])
-async def test_a_damaged_artifact_is_never_served_and_is_built_again(
+async def test_a_damaged_artifact_is_never_served_and_is_rebuilt(
     store: OciLayout, artifacts: dict[str, Digest], damage: Callable[[Path], None], part: str
 ) -> None:
     file = SAMPLES[0]
@@ -131,9 +131,7 @@ async def test_a_library_with_a_constructor_is_refused_before_it_is_loaded(
     assert not made.exists()
 
 
-async def test_an_artifact_that_was_not_verified_is_never_served(
-    store: OciLayout, artifacts: dict[str, Digest]
-) -> None:
+async def test_an_unverified_artifact_is_never_served(store: OciLayout, artifacts: dict[str, Digest]) -> None:
     report = {"verified": False, "reason": "this host lacks i8mm"}
     store.attach(artifacts[SAMPLES[0]], Report.NUMERICS, json.dumps(report).encode())
     tables = tables_of({SAMPLES[0]: artifacts[SAMPLES[0]]})

@@ -1,4 +1,4 @@
-"""Models that replace each other under load: no request fails, every answer is right, and nothing stays behind."""
+"""Models that replace each other under load: no request fails, every output is right, and no memory leaks."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Service:
             yield
 
     async def ask(self, start: int) -> None:
-        """Asks until it is told to stop. Each answer is that of the version that says it gave it."""
+        """Sends requests until it is stopped. Checks that each output is the one of the version in its response."""
         while not self.stopped:
             start = (start + 1) % len(PICTURES)
             answer = await predict(self.client, "digits", start)
@@ -66,13 +66,13 @@ class Service:
             self.answers[answer["model_version"]] += 1
 
     async def reload(self, times: int) -> None:
-        """Switches from one version to the other and back; each time another library is mapped, and one unmapped."""
+        """Switches between the versions; each time, one library is mapped and another unmapped."""
         for _ in range(times):
             other = 3 - self.tables.aliases["digits", "stable"].version
             self.tables.promote("digits", other)
             await self.plane.registry.refresh("digits")
             answered = self.answers.total()
-            while self.answers.total() < answered + CLIENTS:  # or an idle server would be reloaded
+            while self.answers.total() < answered + CLIENTS:  # otherwise an idle server would be reloaded
                 await asyncio.sleep(0.001)
 
 
@@ -95,13 +95,13 @@ async def unload(client: httpx.AsyncClient, model: str) -> None:
 
 
 def proc(plane: DataPlane, name: str) -> str:
-    """What `/proc` says of the process."""
+    """Returns the content of a file of the process in `/proc`."""
     assert plane.process is not None
     return Path(f"/proc/{plane.process.pid}/{name}").read_text()
 
 
 def mapped(plane: DataPlane, store: OciLayout, artifacts: dict[str, Digest]) -> int:
-    """How many of the artifacts' libraries are in the memory of the process."""
+    """Returns how many of the artifacts' libraries are mapped by the process."""
     maps = proc(plane, "maps")
     libraries = [
         layer.digest.removeprefix("sha256:")
@@ -117,7 +117,7 @@ def resident_bytes(plane: DataPlane) -> int:
 
 
 async def reload(store: OciLayout, artifacts: dict[str, Digest], times: int) -> list[int]:
-    """Memory after each twentieth of `times` reloads under load."""
+    """Returns the memory after every twentieth of `times` reloads under load."""
     service = Service(store, artifacts)
     resident: list[int] = []
     async with service.running():
@@ -162,7 +162,7 @@ async def test_models_that_do_not_fit_together_take_turns(store: OciLayout, arti
 
 
 def changed(store: OciLayout, artifact: Digest, **members: Any) -> Digest:
-    """The same artifact, but for what its config says; verified, as it believes."""
+    """Returns a copy of the artifact with a changed config, and a report that it is verified."""
     manifest = store.manifest(artifact)
     config = json.loads(store.blobs.read(manifest.config.digest)) | members
     descriptor = store.put_blob_descriptor(CONFIG_MEDIA_TYPE, canonical_json(config))
@@ -179,7 +179,7 @@ def changed(store: OciLayout, artifact: Digest, **members: Any) -> Digest:
         ({"target": "aarch64+i8mm" if machine() == "x86_64" else "x86-64-v4+vnni"}, "this .* host lacks"),
     ],
 )
-async def test_what_is_not_for_this_machine_is_never_mapped_and_leaves_the_one_before_answering(
+async def test_an_artifact_for_another_machine_is_never_mapped_and_the_earlier_one_stays_in_use(
     store: OciLayout,
     artifacts: dict[str, Digest],
     members: dict[str, Any],
@@ -208,10 +208,10 @@ async def test_no_request_fails_while_versions_replace_each_other(
 
 
 @pytest.mark.slow
-async def test_a_thousand_reloads_leave_no_memory_behind(store: OciLayout, artifacts: dict[str, Digest]) -> None:
+async def test_a_thousand_reloads_leak_no_memory(store: OciLayout, artifacts: dict[str, Digest]) -> None:
     resident = await reload(store, artifacts, times=1000)
-    # Libraries that stay mapped cost 300 KB a reload: 225 MB from the fifth measurement to the last. What was measured
-    # is nothing at all.
+    # Libraries that stay mapped would cost 300 KB per reload: 225 MB from the fifth measurement to the last. The
+    # measured increase is zero.
     grown = np.mean(resident[-5:]) - np.mean(resident[5:10])
     print([round(each / 1e6, 1) for each in resident])
     assert grown < 2e6

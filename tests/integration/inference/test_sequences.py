@@ -1,4 +1,4 @@
-"""Models that keep state, really compiled, and asked by unmodified clients for interleaved sequences."""
+"""Compiled models that keep state, with unmodified clients that send interleaved sequences."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def plane(stored: tuple[Tables, OciLayout]) -> DataPlane:
 
 @pytest.mark.parametrize("protocol", [http, grpc])
 @pytest.mark.parametrize(("name", "model"), STATEFUL.items())
-def test_two_interleaved_sequences_answer_as_two_interpreters(
+def test_two_interleaved_sequences_give_the_outputs_of_two_interpreters(
     plane: DataPlane, name: str, model: Callable[[], bytes], protocol: Any
 ) -> None:
     interpreters = {id_: litert.interpreter(model()) for id_ in (7, "left")}
@@ -69,7 +69,7 @@ def test_two_interleaved_sequences_answer_as_two_interpreters(
         client.close()
 
 
-def test_the_command_line_asks_from_the_beginning(plane: DataPlane) -> None:
+def test_the_command_line_starts_a_new_sequence(plane: DataPlane) -> None:
     x = np.random.default_rng(0).integers(-128, 128, (1, 5), np.int8)
     (wanted,) = litert.run(litert.interpreter(STATEFUL["variable"]()), [x])
     with serving(plane) as address, Client(f"http://{address}") as client:
@@ -78,7 +78,7 @@ def test_the_command_line_asks_from_the_beginning(plane: DataPlane) -> None:
             np.testing.assert_array_equal(outputs["y"], wanted)
 
 
-def test_a_request_of_no_sequence_is_told_what_to_send(plane: DataPlane) -> None:
+def test_a_request_without_a_sequence_is_rejected_with_an_explanation(plane: DataPlane) -> None:
     body = {"inputs": [{"name": "x", "datatype": "INT8", "shape": [1, 5], "data": [0] * 5}]}
     with serving(plane) as address:
         url = f"http://{address}/v2/models/variable/infer"

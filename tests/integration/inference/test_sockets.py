@@ -1,4 +1,4 @@
-"""What only a real socket shows: bodies that never end, clients that wait to be asked, and those that vanish."""
+"""Cases that need a real socket: bodies that never end, clients that wait for 100-continue, and clients that vanish."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def head(*headers: str, model: str = "digits") -> bytes:
 
 
 def status(connection: socket.socket) -> int:
-    """The status of the next response, which is read whole."""
+    """Returns the status of the next response, which is read completely."""
     file = connection.makefile("rb")
     code = int(file.readline().split()[1])
     length = 0
@@ -59,7 +59,7 @@ def test_a_chunked_body_that_does_not_end_is_refused_while_it_arrives(connection
     assert status(connection) == 413
 
 
-def test_a_chunked_body_is_as_good_as_another(connection: socket.socket) -> None:
+def test_a_chunked_body_is_accepted(connection: socket.socket) -> None:
     connection.sendall(head("Transfer-Encoding: chunked"))
     for start in range(0, len(BODY), 7):
         piece = BODY[start : start + 7]
@@ -71,21 +71,23 @@ def test_a_chunked_body_is_as_good_as_another(connection: socket.socket) -> None
 @pytest.mark.parametrize(
     ("length", "model", "expected"), [(LIMIT_BYTES + 1, "digits", 413), (1 << 59, "digits", 413), (10, "cats", 404)]
 )
-def test_a_client_that_asks_first_is_refused_without_sending_its_body(
+def test_a_client_that_expects_continue_is_refused_before_its_body(
     connection: socket.socket, length: int, model: str, expected: int
 ) -> None:
     connection.sendall(head(f"Content-Length: {length}", "Expect: 100-continue", model=model))
     assert status(connection) == expected
 
 
-def test_a_client_that_asks_first_is_told_to_go_on(connection: socket.socket) -> None:
+def test_a_client_that_expects_continue_gets_it(connection: socket.socket) -> None:
     connection.sendall(head(f"Content-Length: {len(BODY)}", "Expect: 100-continue"))
     assert connection.recv(100).startswith(b"HTTP/1.1 100 Continue\r\n\r\n")
     connection.sendall(BODY)
     assert status(connection) == 200
 
 
-def test_clients_that_vanish_in_the_middle_hurt_nobody(server: tuple[str, int], connection: socket.socket) -> None:
+def test_clients_that_vanish_during_a_request_do_not_affect_others(
+    server: tuple[str, int], connection: socket.socket
+) -> None:
     for sent in (head("Content-Length: 50000"), head("Content-Length: 50000") + b"x" * 100, head()[:30]):
         with socket.create_connection(server) as other:
             other.sendall(sent)

@@ -1,4 +1,4 @@
-"""The registry over the real builds table and the real store: what a build's life means for predictions."""
+"""The registry with the real builds table and the real store: how the states of a build affect predictions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RAW = {"Inference-Header-Content-Length": "0"}
 
 
 class Service:
-    """A data plane over a database and a store, and the other packages' part in a build's life."""
+    """A data plane with a database and a store, and replacements for the other processes of a build's life."""
 
     def __init__(self, folder: Path, store: OciLayout, artifacts: dict[str, Digest]) -> None:
         self.store, self.artifacts = store, artifacts
@@ -48,7 +48,7 @@ class Service:
         self.client: httpx.AsyncClient
 
     def push(self, name: str, file: str, numerics: str = "litert-reference") -> Build:
-        """What the control plane does with an upload."""
+        """Does what the control plane does with an upload."""
         version = self.models.push(name, digest_of(file.encode()), "tflite", 1)
         inputs = BuildInputs(version.source, TARGET, numerics, {})
         return self.builds.submit(inputs, name, version.number)[0]
@@ -57,7 +57,7 @@ class Service:
         self.builds.submit(BuildInputs(build.source, TARGET, build.numerics, {}), build.model, build.version)
 
     def work(self, file: str | None) -> None:
-        """What a compile worker does with the oldest build: `file`'s artifact, or a failure."""
+        """Does what a compile worker does with the oldest build: stores `file`'s artifact, or fails."""
         claim = self.builds.claim("worker", 30)
         assert claim is not None
         if file:
@@ -88,7 +88,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_from_unknown_to_served(service: Service) -> None:
+async def test_a_model_from_unknown_to_served(service: Service) -> None:
     assert (await service.predict("digits")).status_code == 404
     service.push("digits", INT8)
     queued = await service.predict("digits")
@@ -100,7 +100,7 @@ async def test_from_unknown_to_served(service: Service) -> None:
     assert (await service.predict("digits/versions/2")).status_code == 404
 
 
-async def test_a_failed_build_says_so_and_leaves_the_version_before_serving(service: Service) -> None:
+async def test_a_failed_build_is_reported_and_the_previous_version_is_served(service: Service) -> None:
     service.push("digits", INT8)
     service.work(INT8)
     service.push("digits", UINT8)
@@ -123,13 +123,13 @@ async def test_a_new_version_takes_over_when_it_is_built(service: Service) -> No
     assert await service.answers_as("digits/versions/1", INT8)
 
 
-async def test_what_was_asked_for_last_is_served(service: Service) -> None:
+async def test_the_version_requested_last_is_served(service: Service) -> None:
     service.push("digits", INT8)
     service.work(INT8)
     service.push("digits", INT8, numerics="xnnpack")
-    service.work(UINT8)  # stands for other bytes; the table does not know what an artifact computes
+    service.work(UINT8)  # represents other bytes; the table does not depend on what an artifact computes
     await until(lambda: service.answers_as("digits", UINT8))
-    service.push("digits", INT8)  # a cache hit: nothing is built, and yet it is the last wish
+    service.push("digits", INT8)  # a cache hit: nothing is built, but it is the latest request
     await until(lambda: service.answers_as("digits", INT8))
 
 
@@ -142,7 +142,7 @@ async def test_models_that_share_a_build_are_both_served(service: Service) -> No
         assert (await service.predict(name)).json()["model_name"] == name
 
 
-async def test_a_damaged_artifact_is_built_again_and_then_served(service: Service) -> None:
+async def test_a_damaged_artifact_is_rebuilt_and_then_served(service: Service) -> None:
     first = service.push("digits", INT8)
     service.work(INT8)
     manifest = service.store.manifest(service.artifacts[INT8])

@@ -1,4 +1,4 @@
-"""A registry, and an artifact to put there."""
+"""A registry, and an artifact to push to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Model:
     """A sample, compiled and signed.
 
     Attributes:
-        settings: of who signs and trusts with its key.
+        settings: the settings of a user who signs with its key and trusts it.
     """
 
     def __init__(self, folder: Path) -> None:

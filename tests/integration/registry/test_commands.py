@@ -39,7 +39,7 @@ def environment(model: Model) -> dict[str, str]:
     return {**os.environ, **own, "OCTET_DATA_DIR": str(model.folder / "data")}
 
 
-def test_a_folder_goes_there_and_back(model: Model, host: str, tmp_path: Path) -> None:
+def test_a_folder_is_pushed_and_pulled(model: Model, host: str, tmp_path: Path) -> None:
     reference = f"oci://{host}/commands/digits:v1"
     said = octet(model, "push", "--to", reference, model.root)
     assert said == {"reference": reference, "digest": model.digest}
@@ -49,7 +49,7 @@ def test_a_folder_goes_there_and_back(model: Model, host: str, tmp_path: Path) -
     assert octet(model, "verify", tmp_path / "pulled")["provenance"]["signed_by"]["name"] == "octet.pub"
 
 
-def test_what_is_not_there_is_said(model: Model, host: str, tmp_path: Path) -> None:
+def test_a_missing_tag_is_reported(model: Model, host: str, tmp_path: Path) -> None:
     missing = octet(model, "pull", f"oci://{host}/commands/none", tmp_path / "pulled", status=1)
     assert missing["error"]["code"] == "not_found"
     assert octet(model, "pull", "oci://host", tmp_path / "pulled", status=1)["error"]["code"] == "invalid_input"
@@ -58,7 +58,7 @@ def test_what_is_not_there_is_said(model: Model, host: str, tmp_path: Path) -> N
     assert octet(model, "push", tmp_path / "nothing", status=2)["error"]["code"] == "invalid_input"
 
 
-def test_a_worker_serves_from_it(model: Model, host: str) -> None:
+def test_a_worker_serves_from_a_registry(model: Model, host: str) -> None:
     reference = f"oci://{host}/commands/digits:v1"
     octet(model, "push", "--to", reference, model.root)
     command = [sys.executable, "-m", "service.cli", "worker", "serve", reference, f"again={reference}"]
@@ -68,8 +68,8 @@ def test_a_worker_serves_from_it(model: Model, host: str) -> None:
             assert answer.status_code == 200
 
 
-def test_a_server_serves_from_it(model: Model, host: str, tmp_path: Path) -> None:
-    """What it pulled is verified by a build, as any folder is, and keeps its signature on the way."""
+def test_a_server_serves_from_a_registry(model: Model, host: str, tmp_path: Path) -> None:
+    """A build verifies what it pulled, as for any folder, and the signature is kept."""
     reference = f"oci://{host}/commands/digits:v1"
     octet(model, "push", "--to", reference, model.root)
     command = [sys.executable, "-m", "service.cli", "serve", "--models", reference, "--port", "0", "--no-grpc"]
@@ -86,7 +86,7 @@ def test_a_server_serves_from_it(model: Model, host: str, tmp_path: Path) -> Non
 
 @contextmanager
 def started(model: Model, command: list[str]) -> Iterator[str]:
-    """Its URL, while it runs."""
+    """Yields the URL of the process while it runs."""
     with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True, env=environment(model)) as process:
         try:
             assert process.stdout is not None
@@ -97,7 +97,7 @@ def started(model: Model, command: list[str]) -> Iterator[str]:
 
 
 def ready(url: str) -> Digest:
-    """The artifact that answers, once one does."""
+    """Returns the artifact that answers, waiting until one does."""
     until_s = time.monotonic() + WORK_TIMEOUT_S
     while httpx.get(f"{url}/v2/models/digits/ready", timeout=WORK_TIMEOUT_S).status_code != 200:
         assert time.monotonic() < until_s

@@ -1,4 +1,4 @@
-"""What a registry may do to whoever pulls from it: a real server that answers as each test says."""
+"""Pulls from a malicious registry: a real server that sends the responses of each test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Answer = Callable[["Request"], None]
 
 
 class Request(BaseHTTPRequestHandler):
-    """One, with what was asked before it."""
+    """One request, with the requests before it."""
 
     protocol_version = "HTTP/1.1"
     answer: Answer
@@ -34,7 +34,7 @@ class Request(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.asked.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
-        with suppress(ConnectionError):  # who asks has had enough
+        with suppress(ConnectionError):  # the client has closed the connection
             self.answer(self)
         self.close_connection = True
 
@@ -42,7 +42,7 @@ class Request(BaseHTTPRequestHandler):
         pass
 
     def say(self, status: int, body: bytes = b"", length: int | None = None, **headers: str) -> None:
-        """`length`: as it says; that of `body` by default, and none where it is negative."""
+        """Sends a response. `length` is the stated length: by default that of `body`, none if it is negative."""
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
@@ -63,7 +63,7 @@ class Request(BaseHTTPRequestHandler):
 
 @contextmanager
 def answering(answer: Answer) -> Iterator[tuple[str, list[tuple[str, dict[str, str]]]]]:
-    """A server's host and port, and what it is asked."""
+    """Yields the host and port of a server, and the list of requests that it has received."""
     asked: list[tuple[str, dict[str, str]]] = []
     handler = type("Handler", (Request,), {"answer": staticmethod(answer), "asked": asked})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -88,7 +88,7 @@ def registry(host: str, **settings: object) -> Registry:
 
 
 def fetched(host: str, layout: OciLayout, **settings: object) -> bytes:
-    """The blob. Nothing of it is stored where that fails."""
+    """Returns the blob. Checks that nothing of it is stored if that fails."""
     with registry(host, **settings) as opened:
         try:
             opened.fetch(WANTED, layout.blobs)
@@ -104,20 +104,20 @@ def layout(tmp_path: Path) -> OciLayout:
     return OciLayout(tmp_path / "layout")
 
 
-def test_other_bytes_of_the_right_size_are_not_stored(layout: OciLayout) -> None:
+def test_wrong_bytes_of_the_right_size_are_not_stored(layout: OciLayout) -> None:
     with answering(lambda request: request.say(200, OTHER)) as (host, _), pytest.raises(DigestMismatch):
         fetched(host, layout)
 
 
 @pytest.mark.parametrize("length", [len(BLOB) + 1, -1], ids=["declared", "undeclared"])
-def test_more_than_the_manifest_says_is_not_taken(layout: OciLayout, length: int) -> None:
+def test_more_bytes_than_in_the_manifest_are_rejected(layout: OciLayout, length: int) -> None:
     with answering(lambda request: request.say(200, BLOB + b"!", length)) as (host, asked):
         with pytest.raises(InvalidInput, match="sends more bytes than blob"):
             fetched(host, layout)
         assert len(asked) == 1
 
 
-def test_less_than_the_manifest_says_is_asked_for_and_then_given_up(layout: OciLayout) -> None:
+def test_missing_bytes_are_requested_again_a_few_times(layout: OciLayout) -> None:
     short = BLOB[:1000]
 
     def answer(request: Request) -> None:
@@ -132,7 +132,7 @@ def test_less_than_the_manifest_says_is_asked_for_and_then_given_up(layout: OciL
         assert [headers.get("range") for _, headers in asked] == [None, *4 * ["bytes=1000-"]]
 
 
-def test_a_blob_without_an_end_is_cut_off(layout: OciLayout) -> None:
+def test_an_endless_blob_is_cut_off(layout: OciLayout) -> None:
     def answer(request: Request) -> None:
         request.say(200, b"", -1)
         request.go_on_for_ever()
@@ -142,8 +142,8 @@ def test_a_blob_without_an_end_is_cut_off(layout: OciLayout) -> None:
 
 
 @pytest.mark.parametrize("knows_ranges", [True, False])
-def test_a_blob_that_breaks_off_goes_on_where_it_was(layout: OciLayout, knows_ranges: bool) -> None:
-    """Also where the registry sends all of it again."""
+def test_an_interrupted_blob_is_resumed(layout: OciLayout, knows_ranges: bool) -> None:
+    """Also if the registry sends the whole blob again."""
     sent: list[int] = []
 
     def answer(request: Request) -> None:
@@ -165,7 +165,7 @@ def test_a_blob_that_breaks_off_goes_on_where_it_was(layout: OciLayout, knows_ra
             assert sum(sent) == len(BLOB), "no byte was sent twice"
 
 
-def test_another_range_than_was_asked_for_is_not_taken_for_it(layout: OciLayout) -> None:
+def test_a_wrong_range_is_rejected(layout: OciLayout) -> None:
     def answer(request: Request) -> None:
         if request.offset:
             request.say(206, BLOB[5:], content_range=f"bytes 5-{len(BLOB) - 1}/{len(BLOB)}")
@@ -176,7 +176,7 @@ def test_another_range_than_was_asked_for_is_not_taken_for_it(layout: OciLayout)
         fetched(host, layout)
 
 
-def test_who_is_elsewhere_is_shown_no_password(
+def test_a_redirect_to_another_server_gets_no_password(
     layout: OciLayout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
@@ -198,7 +198,7 @@ def test_who_is_elsewhere_is_shown_no_password(
         assert "authorization" not in headers
 
 
-def test_who_is_elsewhere_and_asks_for_a_password_gets_none(
+def test_another_server_that_requests_a_password_gets_none(
     layout: OciLayout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
@@ -212,14 +212,14 @@ def test_who_is_elsewhere_and_asks_for_a_password_gets_none(
         assert all("authorization" not in headers for _, headers in asked_there)
 
 
-def test_a_redirection_to_plain_http_of_another_machine_is_not_followed(layout: OciLayout) -> None:
+def test_a_redirect_to_plain_http_on_another_machine_is_not_followed(layout: OciLayout) -> None:
     there = "http://registry.example/blob"
     refused = pytest.raises(InvalidInput, match="which is not encrypted")
     with answering(lambda request: request.say(307, location=there)) as (host, _), refused:
         fetched(host, layout)
 
 
-def test_redirections_in_a_circle_end(layout: OciLayout) -> None:
+def test_a_redirect_loop_ends(layout: OciLayout) -> None:
     with answering(lambda request: request.say(307, location=request.path)) as (host, asked):
         with pytest.raises(RegistryFailed, match="redirects more than"):
             fetched(host, layout, registry_http=PlainHttp.ALWAYS)
@@ -227,7 +227,7 @@ def test_redirections_in_a_circle_end(layout: OciLayout) -> None:
 
 
 @pytest.mark.parametrize("length", [LARGEST_MANIFEST_BYTES + 1, -1], ids=["declared", "undeclared"])
-def test_a_manifest_without_an_end_is_cut_off(length: int) -> None:
+def test_an_endless_manifest_is_cut_off(length: int) -> None:
     def answer(request: Request) -> None:
         request.say(200, b"", length, content_type=MANIFEST_MEDIA_TYPE)
         request.go_on_for_ever()
@@ -237,14 +237,14 @@ def test_a_manifest_without_an_end_is_cut_off(length: int) -> None:
         opened.manifest("c")
 
 
-def test_another_manifest_than_its_digest_says_is_refused() -> None:
+def test_a_manifest_with_another_digest_is_rejected() -> None:
     refused = pytest.raises(DigestMismatch, match="sends other bytes")
     answer: Answer = lambda request: request.say(200, b"{}", content_type=MANIFEST_MEDIA_TYPE)  # noqa: E731
     with answering(answer) as (host, _), registry(host) as opened, refused:
         opened.manifest(digest_of(b"a manifest"))
 
 
-def test_a_list_of_referrers_without_an_end_is_cut_off() -> None:
+def test_an_endless_list_of_referrers_is_cut_off() -> None:
     def answer(request: Request) -> None:
         request.say(200, b"", -1, content_type="application/vnd.oci.image.index.v1+json")
         request.go_on_for_ever()
@@ -254,7 +254,7 @@ def test_a_list_of_referrers_without_an_end_is_cut_off() -> None:
         opened.referrers(digest_of(b"a manifest"))
 
 
-def test_what_is_not_there_is_not_asked_for_again(layout: OciLayout) -> None:
+def test_a_missing_blob_is_not_requested_again(layout: OciLayout) -> None:
     with answering(lambda request: request.say(404)) as (host, asked):
         with pytest.raises(NotFound):
             fetched(host, layout)

@@ -1,4 +1,4 @@
-"""Pushing to, and pulling from, a registry of somebody else's, and what other clients see there."""
+"""Pushing to and pulling from a third-party registry, and what other clients read there."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pushed(model: Model, host: str) -> str:
     return reference
 
 
-def test_what_is_pushed_is_pulled_with_its_reports_and_runs(model: Model, pushed: str, tmp_path: Path) -> None:
+def test_a_pushed_artifact_is_pulled_with_its_reports_and_runs(model: Model, pushed: str, tmp_path: Path) -> None:
     folder = tmp_path / "pulled"
     assert pull_to(parse_reference(pushed), folder, model.settings) == [model.digest]
     layout = OciLayout.open(folder)
@@ -60,8 +60,8 @@ def test_pushing_again_sends_no_blob(model: Model, pushed: str, monkeypatch: pyt
     assert [each for each in sent if "/uploads/" in each] == []
 
 
-def test_pulling_again_fetches_what_is_missing(model: Model, pushed: str, tmp_path: Path) -> None:
-    """A pull that was cut off left some blobs, and one that was damaged since."""
+def test_pulling_again_fetches_only_missing_blobs(model: Model, pushed: str, tmp_path: Path) -> None:
+    """An interrupted pull left some blobs, of which one was damaged later."""
     folder = tmp_path / "pulled"
     partial = OciLayout(tmp_path / "pulled.partial")
     library = model.layout.manifest(model.digest).layers[0]
@@ -80,25 +80,25 @@ def parts(model: Model) -> Iterator[str]:
             yield from (entry.digest, *(each.digest for each in (manifest.config, *manifest.layers)))
 
 
-def test_a_folder_that_is_there_stays(pushed: str, tmp_path: Path) -> None:
+def test_an_existing_folder_is_not_overwritten(pushed: str, tmp_path: Path) -> None:
     with pytest.raises(Conflict):
         pull_to(parse_reference(pushed), tmp_path, Settings())
 
 
-def test_what_no_trusted_key_signed_is_not_written(model: Model, pushed: str, tmp_path: Path) -> None:
+def test_an_artifact_without_a_trusted_signature_is_not_written(model: Model, pushed: str, tmp_path: Path) -> None:
     other = Settings(trusted_keys=str(write_pair(tmp_path, "other")[1]))
     with pytest.raises(Untrusted):
         pull_to(parse_reference(pushed), tmp_path / "pulled", other)
     assert not (tmp_path / "pulled").exists()
 
 
-def test_a_digest_pins_what_a_tag_stands_for(model: Model, pushed: str, tmp_path: Path) -> None:
+def test_a_digest_pins_the_content_of_a_tag(model: Model, pushed: str, tmp_path: Path) -> None:
     pull_to(parse_reference(f"{pushed}@{model.digest}"), tmp_path / "pulled", Settings())
     with pytest.raises(NotFound):
         pull_to(parse_reference(f"{pushed}@sha256:{'0' * 64}"), tmp_path / "other", Settings())
 
 
-def test_more_than_may_come_does_not(pushed: str, tmp_path: Path) -> None:
+def test_the_size_limit_is_enforced(pushed: str, tmp_path: Path) -> None:
     with pytest.raises(TooLarge):
         pull_to(parse_reference(pushed), tmp_path / "pulled", Settings(max_upload_bytes=1000))
 
@@ -108,7 +108,7 @@ def test_an_unknown_tag_is_not_found(pushed: str, tmp_path: Path) -> None:
         pull_to(parse_reference(pushed.replace(":v1", ":v2")), tmp_path / "pulled", Settings())
 
 
-def test_an_image_of_something_else_is_refused(host: str, tmp_path: Path) -> None:
+def test_an_image_of_other_software_is_rejected(host: str, tmp_path: Path) -> None:
     other = OciLayout(tmp_path / "other")
     config = other.put_blob_descriptor("application/vnd.oci.image.config.v1+json", b"{}")
     digest = other.put_manifest(Manifest("application/x-other", config, ())).digest
@@ -119,7 +119,7 @@ def test_an_image_of_something_else_is_refused(host: str, tmp_path: Path) -> Non
         pull_to(reference, tmp_path / "pulled", Settings())
 
 
-def test_several_targets_are_one_index(model: Model, host: str, tmp_path: Path) -> None:
+def test_several_targets_form_one_index(model: Model, host: str, tmp_path: Path) -> None:
     other = model.compile("aarch64+dotprod")
     reference = f"oci://{host}/octet/both:v1"
     try:
@@ -135,7 +135,7 @@ def test_several_targets_are_one_index(model: Model, host: str, tmp_path: Path) 
     assert runtime.load(served_folder(reference, settings)).digest == model.digest  # the one that runs here
 
 
-def test_it_is_served_while_the_registry_is_away(model: Model, tmp_path: Path) -> None:
+def test_a_pulled_model_is_served_during_an_outage_of_the_registry(model: Model, tmp_path: Path) -> None:
     if why := oci_registry.why_not():
         pytest.skip(why)
     settings = model.settings.model_copy(update={"data_dir": tmp_path / "data", "store_timeout_s": 1.0})
@@ -150,7 +150,7 @@ def test_it_is_served_while_the_registry_is_away(model: Model, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_a_registry_that_asks_for_a_password_gets_it(
+def test_a_registry_that_requires_a_password_gets_it(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     if why := oci_registry.why_not():
@@ -169,8 +169,8 @@ def test_a_registry_that_asks_for_a_password_gets_it(
         assert pull_to(parse_reference(reference), tmp_path / "pulled", Settings()) == [model.digest]
 
 
-def test_the_signature_is_cosign_s(model: Model, pushed: str, host: str, tmp_path: Path) -> None:
-    """As `cosign verify --key` goes about it: the payload names the digest, and OpenSSL knows the signature."""
+def test_the_signature_is_valid_for_cosign(model: Model, pushed: str, host: str, tmp_path: Path) -> None:
+    """Checks what `cosign verify --key` checks: the payload contains the digest, and OpenSSL verifies the signature."""
     with httpx.Client(base_url=f"http://{host}/v2/octet/digits") as client:
         accept = {"accept": "application/vnd.oci.image.manifest.v1+json"}
         manifest = client.get(f"/manifests/{tag_of(model.digest)}", headers=accept).json()
@@ -184,7 +184,7 @@ def test_the_signature_is_cosign_s(model: Model, pushed: str, host: str, tmp_pat
     subprocess.run([*command, tmp_path / "payload"], check=True, capture_output=True)
 
 
-def test_another_s_signature_stays_beside_ours(model: Model, pushed: str, host: str, tmp_path: Path) -> None:
+def test_a_signature_by_another_key_is_kept(model: Model, pushed: str, host: str, tmp_path: Path) -> None:
     key, _ = write_pair(tmp_path, "other")
     push_folder(model.root, pushed, Settings(signing_key=key))
     push_folder(model.root, pushed, model.settings)
@@ -194,7 +194,7 @@ def test_another_s_signature_stays_beside_ours(model: Model, pushed: str, host: 
 
 
 @pytest.mark.skipif(find_spec("oras") is None, reason="oras, the other client, is not installed (pip install oras)")
-def test_oras_pulls_what_we_pushed(model: Model, pushed: str, host: str, tmp_path: Path) -> None:
+def test_oras_pulls_what_octet_pushed(model: Model, pushed: str, host: str, tmp_path: Path) -> None:
     import oras.client
 
     client = oras.client.OrasClient(hostname=host, insecure=True)

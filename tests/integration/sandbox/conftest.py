@@ -10,6 +10,6 @@ from service.compiler.sandbox.scratch import scratch_directory
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Iterator[Path]:
-    """Removed by us: what children nest in it is too deep for pytest to remove."""
+    """Removed by this fixture: children nest directories too deeply for pytest to remove them."""
     with scratch_directory(tmp_path) as path:
         yield path

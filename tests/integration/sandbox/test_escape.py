@@ -1,4 +1,4 @@
-"""Children that try to touch what is not theirs."""
+"""Children that try to access what they may not."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-# -- what must work
+# -- operations that must work
 
 
-def test_a_child_gets_its_request_and_answers(scratch: Path) -> None:
+def test_a_child_gets_its_request_and_returns_a_result(scratch: Path) -> None:
     heard: list[dict[str, Any]] = []
     result = attempt(scratch, "echo", {"a": [1, None, "ü"]}, on_message=heard.append)
     assert result["request"] == {"a": [1, None, "ü"]}
@@ -57,11 +57,11 @@ def test_a_child_has_no_files_of_its_parent(scratch: Path, tmp_path: Path) -> No
         listed = attempt(scratch, "descriptors")
     assert listed.pop("0") == "/dev/null"
     process_directory = f"/proc/{listed.pop('process')}"
-    # /proc/self is held without any right to it; of the pipes one is the log, twice, and one for messages
+    # /proc/self is open without any right to it; the pipes are the log, twice, and one for messages
     assert {target.split(":")[0] for target in listed.values()} == {"pipe", process_directory}
 
 
-def test_a_child_reads_and_writes_what_it_may(scratch: Path, tmp_path: Path) -> None:
+def test_a_child_reads_and_writes_only_what_is_allowed(scratch: Path, tmp_path: Path) -> None:
     (tmp_path / "model").write_text("bytes")
     result = attempt(scratch, "work", {"readable": str(tmp_path / "model")}, readable=(tmp_path / "model",))
     assert result == {"text": "bytes", "mode": 0o600}
@@ -84,7 +84,7 @@ def test_a_child_may_signal_itself(scratch: Path) -> None:
 # -- files
 
 
-def test_no_file_outside_the_lists_is_read(scratch: Path, tmp_path: Path) -> None:
+def test_no_other_file_can_be_read(scratch: Path, tmp_path: Path) -> None:
     secret = tmp_path / "private" / "secret"
     secret.parent.mkdir()
     secret.write_text("secret")
@@ -95,7 +95,7 @@ def test_no_file_outside_the_lists_is_read(scratch: Path, tmp_path: Path) -> Non
     assert list(scratch.iterdir()) == []
 
 
-def test_no_file_outside_the_lists_is_changed(scratch: Path, tmp_path: Path) -> None:
+def test_no_other_file_can_be_changed(scratch: Path, tmp_path: Path) -> None:
     victim = tmp_path / "private" / "victim"
     victim.parent.mkdir()
     victim.write_text("whole")
@@ -119,10 +119,10 @@ def test_a_readable_file_is_not_writable(scratch: Path, tmp_path: Path) -> None:
     assert victim.read_text() == "whole"
 
 
-# -- the world outside
+# -- the rest of the system
 
 
-def test_no_socket_is_opened(scratch: Path) -> None:
+def test_no_socket_can_be_opened(scratch: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         results = attempt(scratch, "open_sockets", {"port": server.getsockname()[1]})
         server.settimeout(0)
@@ -131,7 +131,7 @@ def test_no_socket_is_opened(scratch: Path) -> None:
     assert set(results.values()) == {"EPERM"}
 
 
-def test_no_program_is_started(scratch: Path) -> None:
+def test_no_program_can_be_started(scratch: Path) -> None:
     results = attempt(scratch, "start_programs")
     assert set(results.values()) == {"EPERM"}
 
@@ -145,21 +145,21 @@ DANGEROUS = """
 """
 
 
-def test_no_dangerous_call_reaches_the_kernel(scratch: Path) -> None:
+def test_no_dangerous_system_call_reaches_the_kernel(scratch: Path) -> None:
     names = DANGEROUS.split()
     table = syscall_numbers(architecture())
     results = attempt(scratch, "raw_calls", {"numbers": {name: table[name] for name in names}})
     assert results == dict.fromkeys(names, "EPERM")
 
 
-def test_a_call_of_the_future_looks_unimplemented(scratch: Path) -> None:
+def test_an_unknown_system_call_looks_unimplemented(scratch: Path) -> None:
     assert attempt(scratch, "raw_calls", {"numbers": {"new": 5000, "clone3": 435}}) == {
         "new": "ENOSYS",
         "clone3": "ENOSYS",
     }
 
 
-def test_no_other_process_is_harmed(scratch: Path) -> None:
+def test_no_other_process_can_be_harmed(scratch: Path) -> None:
     limits, affinity = resource.getrlimit(resource.RLIMIT_NOFILE), os.sched_getaffinity(0)
     results = attempt(scratch, "harm_processes")
     assert set(results.values()) == {"EPERM"}
@@ -167,14 +167,14 @@ def test_no_other_process_is_harmed(scratch: Path) -> None:
     assert os.sched_getaffinity(0) == affinity
 
 
-def test_no_privilege_is_left_even_to_root(scratch: Path) -> None:
+def test_even_root_keeps_no_privilege(scratch: Path) -> None:
     status = attempt(scratch, "privileges")
     assert status.pop("NoNewPrivs") == "1"
     assert status.pop("Seccomp") == "2"  # a filter
     assert {int(capabilities, 16) for capabilities in status.values()} == {0}
 
 
-def test_limits_stay_even_for_root(scratch: Path) -> None:
+def test_limits_apply_even_to_root(scratch: Path) -> None:
     assert set(attempt(scratch, "raise_limits").values()) == {"EPERM"}
 
 
@@ -186,12 +186,12 @@ def test_limits_stay_even_for_root(scratch: Path) -> None:
         pytest.param("b8 27 00 00 40 0f 05 c3", id="x32"),  # mov eax, 0x40000027 (x32 getpid); syscall; ret
     ],
 )
-def test_a_foreign_calling_convention_kills(scratch: Path, code: str) -> None:
+def test_a_foreign_calling_convention_kills_the_child(scratch: Path, code: str) -> None:
     with pytest.raises(BuildCrashed, match="the foreign_call process died of SIGSYS"):
         attempt(scratch, "foreign_call", {"code": code})
 
 
-def test_the_execute_role_becomes_the_listed_program_only(scratch: Path) -> None:
+def test_the_execute_role_can_only_become_the_listed_program(scratch: Path) -> None:
     access = Access((), (scratch,), (linker(),))
     status, printed = run_program([str(linker()), "version"], access=access, limits=LIMITS)
     assert (status, printed.strip()) == (0, version("ziglang"))

@@ -1,4 +1,4 @@
-"""Children that are forks of the process that asks are locked in as those that are started anew."""
+"""Children that are forked from the calling process are sandboxed like children in new processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.waiting import WORK_TIMEOUT_S
 pytestmark = pytest.mark.skipif(
     not all(finding.available for finding in check()), reason="this kernel cannot sandbox anything"
 )
-# In a process of its own: pytest has several threads.
+# In a separate process, because pytest has several threads.
 _PARENT = """
 import json, os, sys
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_it_has_the_environment_directory_and_group_of_a_child(scratch: Path) ->
     assert (said["umask"], said["group"]) == (0o077, True)
 
 
-def test_it_has_no_files_of_its_parent_but_those_that_it_is_to_have(scratch: Path) -> None:
+def test_it_inherits_only_the_files_that_it_should(scratch: Path) -> None:
     listed = attempt(scratch, "descriptors")
     assert listed.pop("0") == "/dev/null"
     process_directory = f"/proc/{listed.pop('process')}"
@@ -77,7 +77,7 @@ def test_it_has_no_files_of_its_parent_but_those_that_it_is_to_have(scratch: Pat
     assert kinds.count("/memfd") == 1
 
 
-def test_its_crash_is_an_error_that_names_the_signal(scratch: Path) -> None:
+def test_its_crash_is_an_error_with_the_signal(scratch: Path) -> None:
     said = attempt(scratch, "die", {"how": "segfault"})
     assert said["code"] == "build_crashed"
     assert said["message"].startswith(f"the die process died of {signal.SIGSEGV.name}: ")

@@ -1,4 +1,4 @@
-"""What a build child that an upload took over can reach: its own build, and no other."""
+"""A build child that an upload has taken over can affect only its own build."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Log:
 
 
 def build(folder: Path, name: str, log: Log | None = None) -> Digest:
-    """The sample model, compiled into a store of its own; builds of one `folder` share everything else."""
+    """Compiles the sample model into a separate store; builds of one `folder` share everything else."""
     scratch = folder / name
     scratch.mkdir(parents=True)
     request = CompileRequest(MODEL, digest_of_file(MODEL), TARGET, "litert-reference", {})
@@ -47,7 +47,7 @@ def build(folder: Path, name: str, log: Log | None = None) -> Digest:
 
 
 def hijack(monkeypatch: pytest.MonkeyPatch, mischief: Mapping[str, Any], readable: tuple[Path, ...] = ()) -> None:
-    """From now on build children do `mischief`."""
+    """Makes build children do `mischief` from now on."""
     file = Path(hijacked.__file__)
 
     def run(role: str, request: Mapping[str, Any], *, access: Access, **options: Any) -> Any:
@@ -66,7 +66,7 @@ def libraries(layout: OciLayout, artifact: Digest) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Digest:
-    """What the model compiles to where nobody does any harm."""
+    """The artifact of the model if no child is hijacked."""
     return build(tmp_path_factory.mktemp("honest"), "build")
 
 
@@ -79,11 +79,11 @@ def test_an_object_with_a_constructor_is_not_linked(tmp_path: Path, monkeypatch:
     assert caught.value.stage == "link"
 
 
-def test_an_extra_object_is_not_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, honest: Digest) -> None:
-    """Whatever the child says of its objects, the names are the parent's."""
+def test_an_additional_object_is_not_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, honest: Digest) -> None:
+    """The parent determines the names of the objects, whatever the child reports."""
     made = tmp_path / "made"
     ctypes.CDLL(str(constructor(tmp_path, made, detect_host().architecture)))
-    made.unlink()  # so what is handed over works
+    made.unlink()  # shows that loading the object would run the constructor
     armed = tmp_path / "c.o"
     hijack(monkeypatch, {"replace": {"extra.o": str(armed)}, "say": {"objects": ["extra.o", "plain.o"]}}, (armed,))
     assert build(tmp_path, "build") == honest
@@ -100,16 +100,14 @@ def test_an_extra_object_is_not_linked(tmp_path: Path, monkeypatch: pytest.Monke
         {"version": 1, "arena_bytes": 0, "buffers": [], "calls": [["system", []]], "copies": []},
     ],
 )
-def test_a_plan_that_leaves_its_memory_is_never_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: object
-) -> None:
+def test_a_plan_outside_its_memory_is_never_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: object) -> None:
     hijack(monkeypatch, {"say": {"plan": plan}})
     with pytest.raises((BuildFailed, CorruptBlob, Unsupported)):
         build(tmp_path, "build")
 
 
 @pytest.mark.parametrize("name", ["../escape", "octet_x/../../y", "plain", "octet_" + "x" * 200, 7])
-def test_a_kernel_is_asked_for_by_a_name_of_a_kernel(
+def test_only_a_kernels_name_can_be_used_to_call_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: object
 ) -> None:
     hijack(monkeypatch, {"say": {"kernels": [name]}})
@@ -117,7 +115,7 @@ def test_a_kernel_is_asked_for_by_a_name_of_a_kernel(
         build(tmp_path, "build")
 
 
-def test_a_program_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_program_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = tmp_path / "text"
     text.write_text("[]")
     hijack(monkeypatch, {"replace": {"octet_x.json": str(text)}, "say": {"kernels": ["octet_x"]}}, (text,))
@@ -127,7 +125,7 @@ def test_a_program_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.M
 
 
 @with_kernels
-def test_the_kernel_cache_cannot_be_written_by_a_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_cannot_write_to_the_kernel_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build(tmp_path, "before")
     kept = next((tmp_path / "objects").glob("*.o"))
     places = [str(kept), str(kept.with_name("new.o"))]
@@ -138,13 +136,13 @@ def test_the_kernel_cache_cannot_be_written_by_a_child(tmp_path: Path, monkeypat
 
 
 @with_kernels
-def test_exchanged_programs_do_no_harm_to_the_next_build(
+def test_swapped_programs_do_not_affect_the_next_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, honest: Digest
 ) -> None:
-    """The kernel of each layer is another one's: what is kept of them is kept under what they are."""
+    """The kernels of the layers are swapped: the cache stores each under the digest of its own program."""
     with monkeypatch.context() as patch:
         hijack(patch, {"exchange": True})
-        with pytest.raises(OctetError):  # it computes something else, or crashes
+        with pytest.raises(OctetError):  # it computes wrong outputs, or crashes
             build(tmp_path, "hijacked")
     assert list((tmp_path / "objects").glob("*.o"))
     assert build(tmp_path, "next") == honest

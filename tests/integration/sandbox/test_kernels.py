@@ -1,4 +1,4 @@
-"""Kernels that lack part of the sandbox, and users other than ours."""
+"""Linux kernels that lack part of the sandbox, and other users than the current one."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ def _elsewhere(
     copies: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Runs `roles` from a process of its own, where system calls may be hidden and the user another.
+    """Runs `roles` from a separate process, with hidden system calls or another user.
 
     Args:
-        scratch: the children's.
+        scratch: the scratch folder of the children.
         roles: role to request.
-        hidden: system calls that shall look unimplemented.
-        allow: whether to go on without.
+        hidden: system calls that look unimplemented.
+        allow: continue although the sandbox is incomplete.
         python: the interpreter.
         user: its user and group.
-        copies: where copies of the roles' files lie, if `user` cannot read ours.
+        copies: the folder for copies of the roles' files, if `user` cannot read the originals.
         env: for the process and its children.
     """
     table = syscall_numbers(architecture())
@@ -110,7 +110,7 @@ def _elsewhere(
         ("seccomp", "seccomp", "open sockets, start programs"),
     ],
 )
-def test_a_kernel_that_lacks_something_builds_nothing(scratch: Path, hidden: str, missing: str, lost: str) -> None:
+def test_on_an_incomplete_kernel_nothing_is_built(scratch: Path, hidden: str, missing: str, lost: str) -> None:
     answers = _elsewhere(scratch, {"echo": {}}, hidden=(hidden,))
     assert [missing, False, True] in answers["check"]
     assert answers["echo"]["code"] == "sandbox_unavailable"
@@ -119,7 +119,7 @@ def test_a_kernel_that_lacks_something_builds_nothing(scratch: Path, hidden: str
     assert "OCTET_ALLOW_UNSANDBOXED" in answers["echo"]["hint"]
 
 
-def test_without_landlock_the_filter_still_holds(scratch: Path, tmp_path: Path) -> None:
+def test_without_landlock_the_filter_still_works(scratch: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
     answers = _elsewhere(
         scratch,
@@ -129,10 +129,10 @@ def test_without_landlock_the_filter_still_holds(scratch: Path, tmp_path: Path) 
     )
     assert set(answers["start_programs"].values()) == {"EPERM"}
     assert set(answers["harm_processes"].values()) == {"EPERM"}
-    assert answers["read_files"]["open"] == "done"  # what `lost` says
+    assert answers["read_files"]["open"] == "done"  # as `lost` announces
 
 
-def test_without_seccomp_landlock_still_holds(scratch: Path, tmp_path: Path) -> None:
+def test_without_seccomp_landlock_still_works(scratch: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("x")
     answers = _elsewhere(
         scratch,
@@ -148,7 +148,7 @@ NOBODY = 65534
 
 
 def _python_for(user: int) -> str | None:
-    """An interpreter that `user` may run: ours may lie in somebody's home directory."""
+    """Returns an interpreter that `user` may run: the current one may be in a home directory."""
     for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         try:
             subprocess.run(
@@ -162,7 +162,7 @@ def _python_for(user: int) -> str | None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become nobody")
-def test_it_holds_for_nobody_too() -> None:
+def test_the_sandbox_works_for_the_user_nobody() -> None:
     python = _python_for(NOBODY)
     if python is None:
         pytest.skip("no interpreter that nobody may run")

@@ -1,4 +1,4 @@
-"""What the sandbox is for: TVM with LLVM, the linker, the runtime and LiteRT do their work inside."""
+"""TVM with LLVM, the linker, the runtime and LiteRT work inside the sandbox."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_tvm_compiles_the_linker_links_and_the_runtime_runs(scratch: Path) -> No
         {"library": str(library), "name": detect_host().target.name},
         Access((library,), (scratch,)),
     )
-    # TVM's exp is a polynomial; values reach e**2
+    # TVM computes exp by a polynomial; values reach e**2
     assert result["difference"] < 1e-5
     assert result["threads"] == 2
 
@@ -56,7 +56,7 @@ def test_equal_modules_give_equal_libraries(tmp_path: Path, name: str) -> None:
     assert written[0] == written[1]
 
 
-def test_litert_computes_with_threads_what_it_computes_outside(scratch: Path) -> None:
+def test_litert_with_threads_computes_the_same_as_outside(scratch: Path) -> None:
     result = run(litert_roles, "reference", {"model": str(DIGITS)}, Access((DIGITS,), (scratch,)))
     assert result["outputs"] == litert_roles.reference({"model": str(DIGITS)})["outputs"]
     assert result["threads"] == 2

@@ -1,4 +1,4 @@
-"""Children whose parent is killed, changes, stands still, or forgets them."""
+"""Children whose parent is killed, changes its credentials, is stopped, or loses track of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 FOREVER_S = 10 * GIVE_UP_S  # so that no child ends by itself while a test waits for its end
 
-# As a parent: `start` runs a child to its end; `told` gets the child's number when the child is locked in.
+# Code of a parent: `start` runs a child to its end; `told` gets the child's pid when the child is sandboxed.
 PARENT = """
     import os, sys, threading, time
     from pathlib import Path
@@ -74,7 +74,7 @@ def parent(
 
 
 def ends(pid: int) -> None:
-    """Returns when the process has ended; one that does not is killed, and fails the test."""
+    """Waits until the process has ended. If it does not end, it is killed and the test fails."""
     try:
         eventually(lambda: not is_running(pid))
     except AssertionError:
@@ -91,7 +91,7 @@ def test_a_child_dies_with_its_parent_whatever_it_does(scratch: Path, role: str)
         ends(child)
 
 
-def test_a_child_that_a_thread_started_dies_with_the_process(scratch: Path) -> None:
+def test_a_child_started_by_a_thread_dies_with_the_process(scratch: Path) -> None:
     with parent(scratch, "hang", FROM_ANOTHER_THREAD) as process:
         child = int(said(process))
         assert is_running(child)
@@ -100,7 +100,7 @@ def test_a_child_that_a_thread_started_dies_with_the_process(scratch: Path) -> N
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become nobody")
-def test_a_child_dies_with_a_parent_that_may_not_signal_it(scratch: Path) -> None:
+def test_a_child_dies_even_if_its_parent_may_not_signal_it(scratch: Path) -> None:
     with parent(scratch, "hang", AND_BECOMES_NOBODY) as process:
         child = int(said(process))
         assert is_running(child)
@@ -116,7 +116,7 @@ def test_a_program_dies_with_its_parent(scratch: Path) -> None:
 
 
 @pytest.mark.parametrize("role", [pytest.param("hang", marks=pytest.mark.slow), "program"])
-def test_a_child_ends_in_time_though_its_parent_stands_still(scratch: Path, role: str) -> None:
+def test_a_child_ends_in_time_although_its_parent_is_stopped(scratch: Path, role: str) -> None:
     with parent(scratch, role, wall_s=6) as process:  # it starts in a tenth of that
         child = only_child(process.pid, "sleep") if role == "program" else int(said(process))
         process.send_signal(signal.SIGSTOP)
@@ -125,7 +125,7 @@ def test_a_child_ends_in_time_though_its_parent_stands_still(scratch: Path, role
         assert said(process) == "build_timed_out"
 
 
-def test_a_child_that_was_lost_while_it_was_started_dies(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_was_lost_during_its_start_dies(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[subprocess.Popen[bytes]] = []
 
     class Interrupted(subprocess.Popen):  # type: ignore[type-arg]
@@ -142,7 +142,7 @@ def test_a_child_that_was_lost_while_it_was_started_dies(scratch: Path, monkeypa
 
 
 def only_child(pid: int, name: str) -> int:
-    """The child of `pid`, when it has become the program `name`."""
+    """Returns the child of `pid` once it has become the program `name`."""
     found: list[int] = []
 
     def is_there() -> bool:

@@ -1,4 +1,4 @@
-"""Children that die, talk nonsense, or outstay their welcome."""
+"""Children that die, send garbage, or do not end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.skipif(
         ({"how": "exit", "status": 0}, "ended without a result: .*last words"),
     ],
 )
-def test_a_crash_names_the_signal_and_the_place(scratch: Path, how: dict[str, Any], expected: str) -> None:
+def test_a_crash_is_reported_with_signal_and_location(scratch: Path, how: dict[str, Any], expected: str) -> None:
     with pytest.raises(BuildCrashed, match=f"the die process {expected}") as caught:
         attempt(scratch, "die", how)
     assert (caught.value.stage, caught.value.op, caught.value.tensor) == ("codegen", "conv2d", "x")
@@ -60,7 +60,7 @@ def test_a_crash_names_the_signal_and_the_place(scratch: Path, how: dict[str, An
         ("bad_alloc", OutOfMemory, "the fail process needed more than"),
     ],
 )
-def test_an_exception_arrives_as_an_error_with_its_place(
+def test_an_exception_becomes_an_error_with_its_location(
     scratch: Path, what: str, kind: type[OctetError], message: str
 ) -> None:
     with pytest.raises(kind, match=message) as caught:
@@ -69,7 +69,7 @@ def test_an_exception_arrives_as_an_error_with_its_place(
     assert (caught.value.stage, caught.value.op, caught.value.tensor) == ("import", "CONV_2D", "x")
 
 
-def test_the_traceback_of_a_bug_is_in_the_build_s_log(scratch: Path) -> None:
+def test_the_traceback_of_a_bug_is_in_the_build_log(scratch: Path) -> None:
     messages: list[dict[str, Any]] = []
     with pytest.raises(InternalError) as caught:
         attempt(scratch, "fail", {"what": "python"}, on_message=messages.append)
@@ -80,7 +80,7 @@ def test_the_traceback_of_a_bug_is_in_the_build_s_log(scratch: Path) -> None:
     assert log[-1] == "ZeroDivisionError: division by zero"
 
 
-def test_that_of_a_crash_too_and_of_a_faulty_file_nothing(scratch: Path) -> None:
+def test_a_crash_has_a_traceback_in_the_log_and_an_invalid_file_has_none(scratch: Path) -> None:
     messages: list[dict[str, Any]] = []
     with pytest.raises(BuildCrashed):
         attempt(scratch, "die", {"how": "segfault"}, on_message=messages.append)
@@ -91,7 +91,7 @@ def test_that_of_a_crash_too_and_of_a_faulty_file_nothing(scratch: Path) -> None
     assert not any("log" in each for each in messages)
 
 
-def test_where_there_is_no_build_the_traceback_is_logged(scratch: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_build_the_traceback_is_logged(scratch: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(BuildFailed):
         attempt(scratch, "fail", {"what": "python"})
     assert "ZeroDivisionError: division by zero" in caplog.messages
@@ -103,7 +103,7 @@ def test_a_result_that_cannot_be_sent_is_an_error(scratch: Path, large: bool, me
         attempt(scratch, "unsendable", {"large": large})
 
 
-# -- talking nonsense
+# -- sending garbage
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_result_that_cannot_be_sent_is_an_error(scratch: Path, large: bool, me
         ({"data": b'{"result":{}}\n', "times": 2}, "sent a message after its last one"),
     ],
 )
-def test_nonsense_fails_the_build(scratch: Path, said: dict[str, Any], message: str) -> None:
+def test_garbage_fails_the_build(scratch: Path, said: dict[str, Any], message: str) -> None:
     with pytest.raises(BuildFailed, match=message):
         attempt(scratch, "say", {**said, "data": said["data"].hex()})
 
@@ -130,23 +130,23 @@ def test_a_child_that_does_not_exit_after_its_last_message_is_killed(
         attempt(scratch, "say", {"data": b'{"result":{}}\n'.hex(), "then": then})
 
 
-def test_a_child_that_closes_its_pipe_and_stays_is_killed(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_closes_its_pipe_without_exiting_is_killed(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_EXIT_GRACE_S", 0.2)
     with pytest.raises(BuildFailed, match="did not exit after its last message"):
         attempt(scratch, "say", {"data": "", "then": "close and hang"})
 
 
-def test_a_result_before_a_crash_is_not_believed(scratch: Path) -> None:
+def test_a_result_before_a_crash_is_discarded(scratch: Path) -> None:
     with pytest.raises(BuildCrashed, match="died of SIGABRT"):
         attempt(scratch, "say", {"data": b'{"result":{}}\n'.hex(), "then": "crash"})
 
 
-def test_half_a_message_is_no_result(scratch: Path) -> None:
+def test_an_incomplete_message_is_not_a_result(scratch: Path) -> None:
     with pytest.raises(BuildCrashed, match="ended without a result"):
         attempt(scratch, "say", {"data": b'{"result":{}}'.hex(), "then": "exit"})
 
 
-def test_a_flood_of_log_is_stopped(scratch: Path) -> None:
+def test_too_much_log_output_stops_the_child(scratch: Path) -> None:
     with pytest.raises(BuildFailed, match="wrote more than 67108864 bytes to its log"):
         attempt(scratch, "flood_log")
 
@@ -179,7 +179,7 @@ def test_on_message_may_end_the_child(scratch: Path) -> None:
     assert not is_running(pids[0])
 
 
-def test_no_descriptors_are_left_behind(scratch: Path) -> None:
+def test_no_descriptors_leak(scratch: Path) -> None:
     before = _descriptors()
     attempt(scratch, "echo")
     with pytest.raises(BuildTimedOut):

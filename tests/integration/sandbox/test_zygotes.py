@@ -1,4 +1,4 @@
-"""Children that are forked from a zygote are locked in as those that are started anew."""
+"""Children that are forked from a zygote are sandboxed like children in new processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROLES = frozenset({"echo", "descriptors", "hang", "harm_processes", "read_files"
 
 @pytest.fixture(scope="module")
 def own_zygotes() -> Iterator[zygotes.ZygoteSupervisor]:
-    """One that imports next to nothing, so that starting it again takes no time."""
+    """A zygote that imports very little, so that restarting it takes no time."""
     made = zygotes.ZygoteSupervisor(["service.compiler.children.checking_roles"], zygotes.ENVIRONMENT)
     yield made
     made.close()
@@ -34,7 +34,7 @@ def own_zygotes() -> Iterator[zygotes.ZygoteSupervisor]:
 
 @pytest.fixture(autouse=True)
 def forked(monkeypatch: pytest.MonkeyPatch, own_zygotes: zygotes.ZygoteSupervisor) -> zygotes.ZygoteSupervisor:
-    """Has the roles of the tests forked."""
+    """Makes the roles of the tests run in forks."""
     monkeypatch.setattr(process, "FORKED", ROLES)
     monkeypatch.setattr(run, "FORKED", ROLES)
     monkeypatch.setattr(process, "ZYGOTES", own_zygotes)
@@ -46,23 +46,23 @@ def test_it_inherits_nothing(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> 
     test_escape.test_a_child_inherits_nothing(scratch, monkeypatch)
 
 
-def test_it_has_no_files_of_its_parent_nor_of_the_zygote(scratch: Path, tmp_path: Path) -> None:
+def test_it_has_no_files_of_its_parent_or_of_the_zygote(scratch: Path, tmp_path: Path) -> None:
     test_escape.test_a_child_has_no_files_of_its_parent(scratch, tmp_path)
 
 
-def test_it_harms_no_other_process(scratch: Path) -> None:
-    test_escape.test_no_other_process_is_harmed(scratch)
+def test_it_cannot_harm_other_processes(scratch: Path) -> None:
+    test_escape.test_no_other_process_can_be_harmed(scratch)
 
 
-def test_it_steps_back_in_the_session_of_its_parent(scratch: Path) -> None:
-    test_limits.test_a_child_steps_back_and_stays_on_its_processors(scratch)
+def test_it_lowers_its_priority_in_the_session_of_its_parent(scratch: Path) -> None:
+    test_limits.test_a_child_lowers_its_priority_and_stays_on_its_processors(scratch)
 
 
 def test_it_may_start_threads(scratch: Path) -> None:
     test_escape.test_a_child_may_start_threads(scratch)
 
 
-def test_it_is_a_child_of_ours_and_ends_when_it_is_told_to(scratch: Path) -> None:
+def test_it_is_a_direct_child_and_ends_when_it_is_canceled(scratch: Path) -> None:
     children: list[str] = []
 
     def poll() -> None:
@@ -73,10 +73,10 @@ def test_it_is_a_child_of_ours_and_ends_when_it_is_told_to(scratch: Path) -> Non
         attempt(scratch, "hang", poll=poll)
     assert children
     with pytest.raises(ChildProcessError):
-        os.waitpid(int(children[-1]), os.WNOHANG)  # buried
+        os.waitpid(int(children[-1]), os.WNOHANG)  # it was waited for
 
 
-def test_a_build_may_end_while_the_zygote_still_imports(
+def test_a_build_may_be_canceled_while_the_zygote_still_imports(
     scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "endless.py").write_text("import time; time.sleep(1000)")
@@ -95,7 +95,7 @@ def test_a_build_may_end_while_the_zygote_still_imports(
         importing.close()
 
 
-def test_a_zygote_that_is_gone_is_replaced(scratch: Path, forked: zygotes.ZygoteSupervisor) -> None:
+def test_a_lost_zygote_is_replaced(scratch: Path, forked: zygotes.ZygoteSupervisor) -> None:
     first = forked.warm()
     os.kill(first._process.pid, signal.SIGKILL)
     first._process.wait()
@@ -103,17 +103,15 @@ def test_a_zygote_that_is_gone_is_replaced(scratch: Path, forked: zygotes.Zygote
     assert forked.warm() is not first
 
 
-def test_a_zygote_that_was_let_go_is_replaced_when_it_is_wanted(
-    scratch: Path, forked: zygotes.ZygoteSupervisor
-) -> None:
+def test_a_released_zygote_is_replaced_on_demand(scratch: Path, forked: zygotes.ZygoteSupervisor) -> None:
     first = forked.warm()
     forked.close()
     assert first._process.returncode is not None
     assert attempt(scratch, "echo")["request"] == {}
 
 
-def test_a_zygote_ends_with_a_child_that_crashed(scratch: Path, forked: zygotes.ZygoteSupervisor) -> None:
-    """The next one has its memory elsewhere."""
+def test_a_zygote_ends_when_a_child_has_crashed(scratch: Path, forked: zygotes.ZygoteSupervisor) -> None:
+    """The next zygote has another memory layout."""
     first = forked.warm()
     with pytest.raises(BuildCrashed):
         attempt(scratch, "die", {"how": "segfault"})
@@ -122,7 +120,7 @@ def test_a_zygote_ends_with_a_child_that_crashed(scratch: Path, forked: zygotes.
 
 
 def test_orphans_of_others_are_not_adopted(scratch: Path) -> None:
-    """Nobody here would wait for them, and they would stay on as zombies."""
+    """They would stay zombies, because this process does not wait for them."""
     assert attempt(scratch, "echo")["request"] == {}
     orphaning = "import os, sys; pid = os.fork(); pid or os.execvp('sleep', ['sleep', '0.2']); print(pid)"
     orphan = subprocess.run([sys.executable, "-c", orphaning], stdout=subprocess.PIPE, text=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""Promotion and rollback on a real server, with other people's clients; and what is left of them when it is killed."""
+"""Promotion and rollback on a real server, with third-party clients; and the state after the server was killed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FILES = {"1": INT8, "2": UINT8}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a server that has two versions of a model, and is not running."""
+    """The folder of a server with two versions of a model, which is not running."""
     folder = tmp_path_factory.mktemp("aliases")
     with serving(folder, **LEASE) as served:
         for file in FILES.values():
@@ -43,14 +43,14 @@ def served(folder: Path) -> Iterator[Served]:
 
 
 def octet(served: Served, command: str) -> Any:
-    """What the command prints as JSON."""
+    """Returns the output of the command, parsed as JSON."""
     result = CliRunner().invoke(app, [*command.split(), "--json", "--server", served.url])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
 def answer(served: Served, model: str, version: str = "") -> str:
-    """The version that answers a client that knows nothing of aliases, rightly."""
+    """Returns the version that answers a client without an alias; checks the output."""
     client = triton.InferenceServerClient(served.url.removeprefix("http://"))
     (spec,) = client.get_model_metadata(model, version)["inputs"]
     pixels = np.asarray(Image.open(PICTURES[3]).convert("L"))[None, :, :, None]
@@ -123,7 +123,7 @@ def stable(served: Served) -> int:
 
 
 @pytest.mark.slow
-def test_a_server_that_is_killed_has_the_old_alias_or_the_new_and_so_it_has_without_its_database(folder: Path) -> None:
+def test_after_a_kill_the_alias_is_the_old_or_the_new_one_even_without_the_database(folder: Path) -> None:
     promoter = killed_while_it_promotes(folder, promotions=3)
     with serving(folder, **LEASE) as served:
         left = stable(served)
@@ -134,7 +134,7 @@ def test_a_server_that_is_killed_has_the_old_alias_or_the_new_and_so_it_has_with
     with serving(folder, preload="digits@stable", **LEASE) as served:
         eventually(lambda: served.client.get("/v2/health/ready").is_success)
         index = served.client.post("/v2/repository/index", json={"ready": True}).json()
-        assert [each["version"] for each in index] == [str(left)]  # and nobody has asked for it
+        assert [each["version"] for each in index] == [str(left)]  # without any request for it
         assert stable(served) == left
         builds = served.client.get("/api/v1/builds").json()["builds"]
         assert {build["state"] for build in builds} == {"succeeded"}
@@ -142,7 +142,7 @@ def test_a_server_that_is_killed_has_the_old_alias_or_the_new_and_so_it_has_with
 
 @pytest.mark.slow
 @pytest.mark.parametrize("promotions", range(12))
-def test_wherever_it_is_killed(folder: Path, promotions: int) -> None:
+def test_a_kill_after_any_number_of_promotions(folder: Path, promotions: int) -> None:
     promoter = killed_while_it_promotes(folder, promotions)
     if promotions % 2:
         for file in (folder / "data").glob("octet.sqlite3*"):

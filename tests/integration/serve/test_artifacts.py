@@ -1,4 +1,4 @@
-"""What was compiled offline is served, and what is served is taken away: each command in a process of its own."""
+"""Artifacts that were compiled offline are served, and served ones are pulled; each command runs in a new process."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def artifact_in(folder: Path) -> str:
     return entry.digest
 
 
-def test_there_and_back(compiled: Path, empty: Served, tmp_path: Path) -> None:
+def test_an_artifact_is_pushed_and_pulled(compiled: Path, empty: Served, tmp_path: Path) -> None:
     pushed = octet("push", compiled, "--server", empty.url)
     assert pushed["build"]["state"] == "succeeded"
     assert pushed["build"]["model"] == "digits"
@@ -70,7 +70,7 @@ def test_there_and_back(compiled: Path, empty: Served, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_the_server_compiled_is_taken_away_too(served: Served, tmp_path: Path) -> None:
+def test_an_artifact_that_the_server_compiled_is_pulled_too(served: Served, tmp_path: Path) -> None:
     pulled = octet("pull", "digits:1", tmp_path / "digits", "--server", served.url)
     assert pulled["artifact"] == artifact_in(tmp_path / "digits")
     assert octet("run", tmp_path / "digits", PICTURE, "--raw")["outputs"][0]["data"] == EXPECTED
@@ -81,7 +81,7 @@ def test_what_the_server_compiled_is_taken_away_too(served: Served, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_labels_go_along_with_what_is_pulled(served: Served, empty: Served, tmp_path: Path) -> None:
+def test_pulled_artifacts_include_their_labels(served: Served, empty: Served, tmp_path: Path) -> None:
     labels = tmp_path / "labels.txt"
     labels.write_text("".join(f"the {digit}\n" for digit in range(10)))
     said = "--labels", labels, "--mean", "0.5", "--std", "0.5"
@@ -94,7 +94,7 @@ def test_labels_go_along_with_what_is_pulled(served: Served, empty: Served, tmp_
 
 
 def archive(folder: Path, flip: bytes | None = None) -> bytes:
-    """The folder as `tar` packs it; with one bit of the file that begins with `flip` the other way round."""
+    """Returns the folder as a tar archive, with one bit inverted in the file that begins with `flip`."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as packed:
         for path in sorted(
@@ -109,7 +109,7 @@ def archive(folder: Path, flip: bytes | None = None) -> bytes:
     return buffer.getvalue()
 
 
-def test_one_line_of_curl_pushes_an_archive(compiled: Path, empty: Served) -> None:
+def test_an_archive_is_pushed_by_one_curl_command(compiled: Path, empty: Served) -> None:
     response = empty.client.put("/api/v1/artifacts", params={"name": "by-curl"}, content=archive(compiled))
     assert empty.ended(response.json()["id"])["state"] == "succeeded"
     assert empty.label(5, "by-curl") == 5
@@ -125,7 +125,7 @@ def test_a_damaged_artifact_is_never_served(compiled: Path, empty: Served) -> No
     assert empty.client.get("/v2/models/damaged").status_code == 503
 
 
-def test_an_artifact_is_not_compiled_for_another_target(compiled: Path, empty: Served) -> None:
+def test_an_artifact_is_not_recompiled_for_another_target(compiled: Path, empty: Served) -> None:
     octet("push", compiled, "--server", empty.url)
     response = empty.client.post("/api/v1/models/digits/builds", json={"targets": ["aarch64"]})
     assert (response.status_code, response.json()["code"]) == (422, "unsupported")

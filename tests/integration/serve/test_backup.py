@@ -1,4 +1,4 @@
-"""docs/how-to/databases-and-buckets.md, followed: backed up and restored; and moved there from SQLite and a folder."""
+"""Follows docs/how-to/databases-and-buckets.md: a backup and its restore, and the move from SQLite and a folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def copies() -> None:
 
 
 def commands(section: str) -> list[str]:
-    """Of a section of the page, but for the server's own."""
+    """Returns the commands of a section of the page, except those that start the server."""
     text = PAGE.read_text().split(f"\n## {section}\n")[1].partition("\n## ")[0]
     found = [line.strip() for line in text.splitlines() if line.startswith("    ")]
     assert found
@@ -50,7 +50,8 @@ def follow(section: str, folder: Path, database: str, place: str, s3: dict[str, 
         "OCTET_DATABASE_URL": database,
         "HOME": str(folder),
     }
-    inherited = {name: value for name, value in os.environ.items() if name != "AWS_CA_BUNDLE"}  # rclone takes none
+    # rclone does not accept it
+    inherited = {name: value for name, value in os.environ.items() if name != "AWS_CA_BUNDLE"}
     for command in commands(section):
         text = command.replace(PLACE, place)
         run = subprocess.run(
@@ -59,9 +60,7 @@ def follow(section: str, folder: Path, database: str, place: str, s3: dict[str, 
         assert run.returncode == 0, f"{text}\n{run.stderr.decode()}"
 
 
-def test_what_was_backed_up_is_restored(
-    copies: None, tmp_path: Path, s3_server: int, s3_url: str, postgres_server: str
-) -> None:
+def test_a_backup_is_restored(copies: None, tmp_path: Path, s3_server: int, s3_url: str, postgres_server: str) -> None:
     s3 = s3_environment(s3_server)
     place = urlsplit(s3_url).netloc + urlsplit(s3_url).path
     with own_database(postgres_server) as before, own_database(postgres_server) as after:
@@ -80,7 +79,7 @@ def test_what_was_backed_up_is_restored(
             assert served.stop() == 0
 
 
-def test_a_folder_moves_into_a_bucket(
+def test_a_folder_is_moved_into_a_bucket(
     copies: None, tmp_path: Path, s3_server: int, s3_url: str, postgres_schema: str
 ) -> None:
     place = urlsplit(s3_url).netloc + urlsplit(s3_url).path

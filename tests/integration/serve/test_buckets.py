@@ -1,4 +1,4 @@
-"""A model of several lengths, pushed to a server and asked over both protocols."""
+"""A model for several lengths, pushed to a server and used over both protocols."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def push(served: Served, name: str, shapes: str) -> None:
-    """Returns when all buckets are loaded."""
+    """Pushes the model, and waits until all buckets are loaded."""
     params = {"name": name, "input_shape": shapes}
     response = served.client.put("/api/v1/models", params=params, content=SOURCE.read_bytes())
     assert response.status_code in (200, 202), response.text
@@ -48,7 +48,7 @@ def shape_of(served: Served, name: str) -> list[int]:
     return shape
 
 
-def asked(length: int, seed: int = 0) -> dict[str, Array]:
+def random_inputs(length: int, seed: int = 0) -> dict[str, Array]:
     rng = np.random.default_rng(seed)
     return {"input_ids": rng.integers(3, 40, (1, length)), "attention_mask": np.ones((1, length), np.int64)}
 
@@ -67,7 +67,7 @@ def over_grpc(served: Served, name: str, tensors: dict[str, Array]) -> Array:
         return answer
 
 
-def test_metadata_says_which_dimension_is_dynamic(served: Served) -> None:
+def test_the_metadata_marks_the_dynamic_dimension(served: Served) -> None:
     document = served.client.get("/v2/models/bert").json()
     assert [each["shape"] for each in document["inputs"]] == [[1, -1], [1, -1]]
     assert document["outputs"][0]["shape"] == [1, -1, 16]
@@ -76,12 +76,12 @@ def test_metadata_says_which_dimension_is_dynamic(served: Served) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 3, 4, 6, 8])
-def test_both_protocols_answer_as_a_build_for_the_length(served: Served, length: int) -> None:
+def test_both_protocols_give_the_output_of_a_build_for_the_length(served: Served, length: int) -> None:
     name = f"bert-{length}"
     push(served, name, f"input_ids=1,{length};attention_mask=1,{length}")
-    tensors = asked(length, length)
+    tensors = random_inputs(length, length)
     (alone,) = unpacked(over_http(served, name, tensors))[1].values()
-    for _ in range(3):  # the first request teaches the server its header, if it can be learned
+    for _ in range(3):  # after the first request, the server may have cached its header
         response = over_http(served, "bert", tensors)
         assert response.status_code == 200, response.text
         document, arrays = unpacked(response)
@@ -90,8 +90,8 @@ def test_both_protocols_answer_as_a_build_for_the_length(served: Served, length:
         np.testing.assert_array_equal(over_grpc(served, "bert", tensors), alone)
 
 
-def test_json_is_answered_likewise(served: Served) -> None:
-    tensors = asked(5)
+def test_json_gives_the_same_output(served: Served) -> None:
+    tensors = random_inputs(5)
     document = {"inputs": [entry(name, array, data=array.reshape(-1).tolist()) for name, array in tensors.items()]}
     (output,) = served.client.post("/v2/models/bert/infer", json=document).json()["outputs"]
     (binary,) = unpacked(over_http(served, "bert", tensors))[1].values()
@@ -99,16 +99,16 @@ def test_json_is_answered_likewise(served: Served) -> None:
     np.testing.assert_array_equal(np.array(output["data"], np.float32), binary.reshape(-1))
 
 
-def test_a_length_beyond_the_buckets_is_refused_with_their_list(served: Served) -> None:
-    response = over_http(served, "bert", asked(9))
+def test_a_length_beyond_the_buckets_is_rejected_with_their_list(served: Served) -> None:
+    response = over_http(served, "bert", random_inputs(9))
     assert response.status_code == 400, response.text
     assert "built for [1, 4], [1, 8], and shorter ones are filled up" in response.text
     with pytest.raises(InferenceServerException, match=r"built for \[1, 4\], \[1, 8\]"):
-        over_grpc(served, "bert", asked(9))
+        over_grpc(served, "bert", random_inputs(9))
 
 
-def test_inputs_of_different_lengths_are_refused(served: Served) -> None:
-    response = over_http(served, "bert", {**asked(5), "attention_mask": np.ones((1, 4), np.int64)})
+def test_inputs_with_different_lengths_are_rejected(served: Served) -> None:
+    response = over_http(served, "bert", {**random_inputs(5), "attention_mask": np.ones((1, 4), np.int64)})
     assert response.status_code == 400, response.text
     assert "do not go together" in response.text
 
@@ -117,10 +117,10 @@ def test_buckets_are_not_built_for_batches(served: Served) -> None:
     params = {"name": "both", "input_shape": SHAPES, "batch": "1,8"}
     response = served.client.put("/api/v1/models", params=params, content=SOURCE.read_bytes())
     assert response.status_code == 400, response.text
-    assert served.client.get("/api/v1/models/both").status_code == 404  # and nothing was kept
+    assert served.client.get("/api/v1/models/both").status_code == 404  # nothing was stored
 
 
-def test_answers_are_those_of_the_runtime(served: Served, tmp_path: Path) -> None:
+def test_outputs_equal_those_of_the_runtime(served: Served, tmp_path: Path) -> None:
     builds = served.client.get("/api/v1/builds", params={"model": "bert"}).json()["builds"]
     artifact = next(each["artifact"] for each in builds if each["options"]["input_shapes"]["input_ids"] == [1, 8])
     archive = tmp_path / "artifact.tar"
@@ -128,6 +128,6 @@ def test_answers_are_those_of_the_runtime(served: Served, tmp_path: Path) -> Non
 
     with tarfile.open(archive) as packed:
         packed.extractall(tmp_path / "folder", filter="data")
-    tensors = asked(8)
+    tensors = random_inputs(8)
     (answer,) = unpacked(over_http(served, "bert", tensors))[1].values()
     np.testing.assert_array_equal(runtime.load(tmp_path / "folder")(*tensors.values()), answer)

@@ -1,4 +1,4 @@
-"""A server on a machine with an emulated card, which fails: it is not ready, starts again, and answers."""
+"""A server on a machine with an emulated GPU that fails: it is not ready, restarts, and answers again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a model for a card, whose driver fails with the 40th kernel that a process launches."""
+    """A folder with a model for a GPU, whose driver fails at the 40th kernel that a process launches."""
     driver = emulated_card.build_driver(tmp_path / "driver")
     (driver / "settings").write_text("OCTET_EMULATED_FAULT=launch:40:719\n")
     folder = tmp_path / "models" / "m.octet"
@@ -43,7 +43,7 @@ def is_ready(served: Served) -> bool:
         return False
 
 
-def test_a_card_that_fails_is_used_again_by_the_next_process(models: Path, tmp_path: Path) -> None:
+def test_a_failed_gpu_is_used_again_by_the_next_process(models: Path, tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as log, serving(tmp_path, log, model_files=json.dumps([str(models)])) as served:
         eventually(lambda: is_ready(served), WORK_TIMEOUT_S)
         metrics = served.client.get("/metrics").text

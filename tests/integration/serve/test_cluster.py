@@ -1,4 +1,4 @@
-"""The roles of a cluster as processes, on one PostgreSQL database and one bucket, each with its own folder."""
+"""The roles of a cluster as processes, with one PostgreSQL database and one bucket, each with its own folder."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Members:
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, s3_server: int) -> Iterator[Members]:
-    """An API, and a worker of each of two targets; `digits` is built for both."""
+    """An API, and a worker for each of two targets; `digits` is built for both."""
     if HERE == RUNS_HERE:
         pytest.skip(f"{RUNS_HERE} is all that this CPU runs")
     folder = tmp_path_factory.mktemp("cluster")
@@ -67,7 +67,7 @@ def members(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, s3_s
 
 
 def ask(url: str) -> int:
-    """The status of one prediction; 0 where the connection was cut."""
+    """Returns the status of one prediction; 0 if the connection was cut."""
     try:
         answer = httpx.post(f"{url}/v2/models/digits/infer", content=PICTURE, headers={"Content-Type": "image/png"})
     except httpx.TransportError:
@@ -83,7 +83,7 @@ def test_a_prediction_is_answered_through_the_api(members: Members) -> None:
     eventually(lambda: loaded in [each["loaded"] for each in workers(members.api)])
 
 
-def test_and_over_grpc(members: Members) -> None:
+def test_a_prediction_over_grpc_is_answered_through_the_api(members: Members) -> None:
     assert members.api.grpc is not None
     with triton.InferenceServerClient(members.api.grpc) as client:
         [signature] = client.get_model_metadata("digits").inputs
@@ -104,7 +104,7 @@ def test_the_matrix_shows_both_pools(members: Members) -> None:
         assert row["p50_s"] > 0
 
 
-def test_both_pools_answer_with_the_same_bytes(members: Members) -> None:
+def test_both_pools_respond_with_the_same_bytes(members: Members) -> None:
     answer = members.api.client.post(
         "/api/v1/models/digits/compare", content=PICTURE, headers={"Content-Type": "image/png"}
     ).json()
@@ -112,13 +112,13 @@ def test_both_pools_answer_with_the_same_bytes(members: Members) -> None:
     assert [(each["pool"], each["problem"]) for each in answer["answers"]] == [("best", None), (RUNS_HERE, None)]
 
 
-def test_and_octet_compare_says_so(members: Members, tmp_path: Path) -> None:
+def test_octet_compare_reports_no_difference(members: Members, tmp_path: Path) -> None:
     (tmp_path / "7.png").write_bytes(PICTURE)
     result = CliRunner().invoke(app, ["compare", "digits", str(tmp_path / "7.png"), "--server", members.api.url])
     assert (result.exit_code, "all answers are equal, byte for byte" in result.stdout) == (0, True), result.output
 
 
-def test_loads_and_unloads_by_hand_reach_the_workers_of_both_pools(members: Members) -> None:
+def test_explicit_loads_and_unloads_reach_the_workers_of_both_pools(members: Members) -> None:
     def holders() -> int:
         return sum("digits" in {of["model"] for of in each["loaded"]} for each in workers(members.api))
 
@@ -139,7 +139,7 @@ def test_loads_and_unloads_by_hand_reach_the_workers_of_both_pools(members: Memb
     assert [ask(each.url) for each in (members.api, members.first, members.second)] == [200] * 3
 
 
-def test_a_push_for_all_is_answered_by_every_pool(members: Members) -> None:
+def test_a_model_pushed_for_all_targets_is_served_by_every_pool(members: Members) -> None:
     def octet(*arguments: str) -> dict[str, Any]:
         result = CliRunner().invoke(app, [*arguments, "--server", members.api.url, "--json"])
         assert result.exit_code == 0, result.output
@@ -169,7 +169,7 @@ def test_the_api_itself_loads_nothing(members: Members) -> None:
     assert "store/blobs" not in mapped
 
 
-def test_a_model_that_no_pool_can_serve_says_why(members: Members) -> None:
+def test_a_model_without_a_suitable_pool_has_a_reason(members: Members) -> None:
     build = members.api.push(name="elsewhere", target="aarch64")
     answer = members.api.client.post("/v2/models/elsewhere/infer", json={"inputs": []})
     assert (answer.status_code, "is being built (queued)" in answer.text) == (503, True), answer.text
@@ -177,23 +177,23 @@ def test_a_model_that_no_pool_can_serve_says_why(members: Members) -> None:
     assert members.api.build(build["id"])["state"] == "queued", "no compile worker is for this target"
 
 
-def test_a_new_worker_has_in_memory_what_its_pool_has_before_it_is_there(members: Members) -> None:
-    """So no request waits until it has loaded something."""
+def test_a_new_worker_loads_the_models_of_its_pool_before_it_is_ready(members: Members) -> None:
+    """So no request has to wait for a load."""
 
-    def held() -> list[Any]:
+    def loaded_models() -> list[Any]:
         return [each["loaded"] for each in workers(members.api) if each["pool"] == "best"]
 
     assert ask(members.second.url) == 200
-    eventually(lambda: any(held()))
+    eventually(lambda: any(loaded_models()))
     third = members.cluster.start("worker", "--target", HERE, "--pool", "best")
     eventually(lambda: third.client.get("/v2/health/ready").status_code == 200, WORK_TIMEOUT_S)
-    first, second = held()  # ready is who the API knows: the one that it follows may end
+    first, second = loaded_models()  # the API only knows ready workers, so the one that it follows may end
     assert first == second
     third.process.terminate()
     assert third.process.wait(WORK_TIMEOUT_S) == 0
 
 
-def test_a_worker_that_is_killed_loses_no_request(members: Members) -> None:
+def test_a_killed_worker_loses_no_request(members: Members) -> None:
     third = members.cluster.start("worker", "--target", HERE, "--pool", "best")
     has_three = lambda: len(workers(members.api)) == 3  # noqa: E731
     eventually(has_three, WORK_TIMEOUT_S)
@@ -206,7 +206,7 @@ def test_a_worker_that_is_killed_loses_no_request(members: Members) -> None:
     assert set(load.statuses) == {200}
 
 
-def test_one_that_is_told_to_end_says_so_and_loses_none_either(members: Members) -> None:
+def test_a_stopped_worker_announces_it_and_loses_no_request(members: Members) -> None:
     third = members.cluster.start("worker", "--target", HERE, "--pool", "best")
     pid = third.control_plane()
     eventually(lambda: pid in {each["pid"] for each in workers(members.api)}, WORK_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""An API that speaks TLS to its workers, as processes, and those that it then sends nothing."""
+"""An API that uses TLS to its workers, as processes; workers that it cannot authenticate get no requests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Members:
     folder: Path
 
     def worker(self, pool: str, authority: Authority | None, **certificate: Any) -> Served:
-        """One more, with a certificate by an authority for its own address."""
+        """Starts another worker, with a certificate of the authority for its own address."""
         arguments = ["worker", "--target", RUNS_HERE, "--pool", pool]
         if authority is not None:
             files = authority.server("127.0.0.1", **certificate)
@@ -40,7 +40,7 @@ class Members:
         return self.cluster.start(*arguments)
 
     def refusals(self) -> dict[str, str | None]:
-        """By pool."""
+        """Returns the reasons why workers get no requests, by pool."""
         return {each["pool"]: each["refused"] for each in workers(self.api)}
 
     def infer(self) -> tuple[int, str]:
@@ -50,7 +50,7 @@ class Members:
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, s3_server: int) -> Iterator[Members]:
-    """An API that knows an authority, and no worker yet; `digits` is built."""
+    """An API with an authority, and no worker yet; `digits` is built."""
     folder = tmp_path_factory.mktemp("cluster")
     authority = Authority(folder)
     with own_database(postgres_server) as database, pytest.MonkeyPatch.context() as patch:
@@ -65,7 +65,7 @@ def members(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, s3_s
             yield Members(started, api, authority, folder)
 
 
-def test_only_workers_that_prove_who_they_are_are_sent_requests(members: Members) -> None:
+def test_only_authenticated_workers_get_requests(members: Members) -> None:
     plain = members.worker("plain", None)
     eventually(lambda: "plain" in members.refusals(), WORK_TIMEOUT_S)
     eventually(lambda: "cluster_ca requires TLS" in str(members.refusals()["plain"]))
@@ -83,15 +83,15 @@ def test_only_workers_that_prove_who_they_are_are_sent_requests(members: Members
 
     members.worker("good", members.authority)
     eventually(lambda: members.refusals().get("good", "not there") is None, WORK_TIMEOUT_S)
-    eventually(lambda: members.infer()[0] == 400)  # of a worker, which misses the inputs
+    eventually(lambda: members.infer()[0] == 400)  # a worker responds that the inputs are missing
     assert members.api.label(7) == 7
     address = next(each["address"] for each in workers(members.api) if each["pool"] == "good")
     assert address.startswith("https://127.0.0.1:")
 
 
-def test_loads_by_hand_go_over_tls_too(members: Members) -> None:
+def test_explicit_loads_use_tls_too(members: Members) -> None:
     answer = members.api.client.post("/v2/repository/models/digits/load", json={})
-    assert answer.status_code == 503  # of those that prove nothing
+    assert answer.status_code == 503  # the workers that are not authenticated
     assert "certificate" in answer.text
     assert "of 3 workers" in answer.text
     assert "pool good" not in answer.text

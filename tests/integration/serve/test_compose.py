@@ -1,4 +1,4 @@
-"""The services of deploy/compose.yaml as processes of this machine, with their images' environments, on one folder."""
+"""The services of deploy/compose.yaml as local processes, with the environments of their images, in one folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Services = dict[str, subprocess.Popen[str]]
 
 @contextmanager
 def up(folder: Path) -> Iterator[Services]:
-    """Every service, under its name; killed in the end, if it still runs."""
+    """Starts every service, by name, and kills those that still run in the end."""
     with ExitStack() as stack:
         running = {}
         for name, service in services().items():
@@ -46,7 +46,7 @@ def served(process: subprocess.Popen[str]) -> Served:
     return Served(process, json.loads(process.stdout.readline())["url"])
 
 
-def test_a_model_pushed_to_the_one_is_compiled_by_the_other_and_answered_by_the_third(tmp_path: Path) -> None:
+def test_the_services_push_compile_and_serve_a_model_together(tmp_path: Path) -> None:
     with up(tmp_path) as running:
         api, inference = served(running["api"]), served(running["inference-worker"])
         with api.client, inference.client:

@@ -1,4 +1,4 @@
-"""Models are deleted from a server that answers predictions with them, and from one that is killed meanwhile."""
+"""Models are deleted from a server that serves them, and from one that is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rm(served: Served, model: str, *options: str, status: int = 0) -> str:
 
 @contextmanager
 def asking(served: Served, model: str) -> Iterator[Counter[int]]:
-    """Predictions without end, meanwhile; how often each status was answered."""
+    """Sends predictions continuously, and yields the count of each status."""
     answers, stop = Counter[int](), threading.Event()
 
     def ask() -> None:
@@ -53,7 +53,7 @@ def asking(served: Served, model: str) -> Iterator[Counter[int]]:
             thread.join()
 
 
-def test_requests_under_way_are_answered_and_later_ones_are_not_found(served: Served) -> None:
+def test_requests_in_progress_are_answered_and_later_ones_are_not_found(served: Served) -> None:
     assert served.push(name="doomed")["state"] == "succeeded"
     assert served.label(3, "doomed") == 3
     with asking(served, "doomed") as answers:
@@ -61,10 +61,10 @@ def test_requests_under_way_are_answered_and_later_ones_are_not_found(served: Se
         assert rm(served, "doomed") == "deleted doomed: version 1\n"
         eventually(lambda: answers[404] >= 20)
     assert answers.keys() == {200, 404}
-    assert served.label(3) == 3  # of the name that shares its build
+    assert served.label(3) == 3  # the other name, which shares its build
 
 
-def test_of_two_versions_the_other_answers(served: Served) -> None:
+def test_after_one_of_two_versions_is_deleted_the_other_answers(served: Served) -> None:
     for file in ("digits_int8.tflite", UINT8):
         assert served.ended(served.push(file, name="two")["id"])["state"] == "succeeded"
     assert served.label(3, "two") == 3
@@ -78,7 +78,7 @@ def test_of_two_versions_the_other_answers(served: Served) -> None:
     assert (metadata["versions"], metadata["inputs"][0]["datatype"]) == (["1"], "INT8")
 
 
-def test_what_stable_stands_for_is_deleted_by_force_only(served: Served) -> None:
+def test_the_version_of_stable_is_deleted_only_by_force(served: Served) -> None:
     assert served.push(name="kept")["state"] == "succeeded"
     assert served.client.post("/api/v1/models/kept/promote", json={"version": 1}).status_code == 200
     assert "alias 'stable' of model 'kept' points at version 1" in rm(served, "kept", status=1)
@@ -88,8 +88,8 @@ def test_what_stable_stands_for_is_deleted_by_force_only(served: Served) -> None
 
 
 @pytest.mark.slow
-def test_a_kill_at_any_moment_leaves_the_model_or_not(tmp_path: Path) -> None:
-    """The server is killed 0 to 40 ms after the deletion was asked for; then it has all of the model, or nothing."""
+def test_a_kill_during_the_deletion_leaves_all_of_the_model_or_nothing(tmp_path: Path) -> None:
+    """The server is killed 0 to 40 ms after the deletion was requested."""
     outcomes = Counter[bool]()
     for wait_ms in range(0, 42, 6):
         with serving(tmp_path, **LEASE) as served:
@@ -111,5 +111,5 @@ def test_a_kill_at_any_moment_leaves_the_model_or_not(tmp_path: Path) -> None:
 
 
 def _delete(url: str) -> None:
-    with suppress(httpx.TransportError):  # it was killed
+    with suppress(httpx.TransportError):  # the server was killed
         httpx.delete(f"{url}/api/v1/models/digits", timeout=WORK_TIMEOUT_S, trust_env=False)

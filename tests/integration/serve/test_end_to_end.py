@@ -1,4 +1,4 @@
-"""From a file to an answer, over real sockets, in real processes."""
+"""From a file to a prediction, over real sockets, with real processes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def uploads(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("digit", range(10))
-def test_a_picture_in_and_the_right_label_out(served: Served, digit: int) -> None:
+def test_a_picture_gets_the_right_label(served: Served, digit: int) -> None:
     assert served.label(digit) == expected(INT8)[digit].argmax()
 
 
@@ -47,7 +47,7 @@ def test_the_second_push_is_answered_without_compiling(served: Served) -> None:
     assert datetime.fromisoformat(build["finished_at"]) < before
 
 
-def test_a_batch_variant_answers_while_one_sample_is_served(served: Served) -> None:
+def test_a_batch_variant_is_added_to_a_served_model(served: Served) -> None:
     assert served.push(batch="1,3")["options"] == {}
     variant = next(
         build
@@ -68,7 +68,7 @@ def test_a_batch_variant_answers_while_one_sample_is_served(served: Served) -> N
 
 
 @pytest.mark.slow
-def test_tuning_goes_on_behind_what_is_served(served: Served) -> None:
+def test_tuning_continues_while_the_untuned_build_is_served(served: Served) -> None:
     plain = served.push(tune="1s")
     assert plain["state"] == "succeeded"
     builds = served.client.get("/api/v1/builds", params={"model": "digits"}).json()["builds"]
@@ -87,7 +87,7 @@ def test_both_workers_are_listed(served: Served) -> None:
     assert {worker["pid"] for worker in workers} == pids <= set(children_of(served.process.pid))
 
 
-def test_what_answers_has_neither_python_nor_the_compiler(served: Served) -> None:
+def test_the_data_plane_contains_neither_python_nor_the_compiler(served: Served) -> None:
     served.label(0)
     mapped = Path(f"/proc/{served.data_plane()}/maps").read_text()
     assert "liboctet_runtime" in mapped
@@ -96,7 +96,7 @@ def test_what_answers_has_neither_python_nor_the_compiler(served: Served) -> Non
     assert "libtvm_" not in Path(f"/proc/{served.control_plane()}/maps").read_text().replace("libtvm_ffi", "")
 
 
-def test_a_build_can_be_followed_while_it_happens(served: Served) -> None:
+def test_the_events_of_a_build_can_be_followed(served: Served) -> None:
     build = served.push(target=OTHERS[0])
     events = list(served.events(build["id"]))
     stages = [event.data["stage"] for event in events if event.kind == "stage"]
@@ -114,7 +114,7 @@ def test_a_build_that_is_canceled_stops(served: Served) -> None:
     eventually(lambda: served.compiler_children() == [])
 
 
-def test_a_file_that_is_no_model_inside_fails_its_build_and_nothing_else(served: Served) -> None:
+def test_a_file_with_invalid_content_fails_only_its_build(served: Served) -> None:
     broken = model(UINT8)
     response = served.client.put("/api/v1/models?name=broken", content=broken[: len(broken) // 2])
     build = served.ended(response.json()["id"])
@@ -122,7 +122,7 @@ def test_a_file_that_is_no_model_inside_fails_its_build_and_nothing_else(served:
     assert served.label(3) == 3
 
 
-def test_a_client_that_leaves_in_the_middle_of_an_upload_leaves_nothing_behind(served: Served, folder: Path) -> None:
+def test_an_abandoned_upload_leaves_nothing_behind(served: Served, folder: Path) -> None:
     with raw(served) as connection:
         head = b"PUT /api/v1/models?name=half HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900000\r\n\r\n"
         connection.sendall(head + model(INT8)[:1000])
@@ -131,7 +131,7 @@ def test_a_client_that_leaves_in_the_middle_of_an_upload_leaves_nothing_behind(s
     problem(served.client.get("/api/v1/models/half"), 404, "not_found")
 
 
-def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(served: Served) -> None:
+def test_a_body_that_announces_too_many_bytes_is_refused_before_it_is_sent(served: Served) -> None:
     with raw(served) as connection:
         connection.sendall(
             b"PUT /api/v1/models?name=big HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000001\r\n"
@@ -140,23 +140,23 @@ def test_a_body_that_says_it_is_too_large_is_refused_before_it_is_sent(served: S
         assert connection.recv(100).startswith(b"HTTP/1.1 413")
 
 
-def test_who_sends_a_body_that_is_too_large_anyway_gets_the_answer(served: Served) -> None:
+def test_a_client_that_sends_too_much_anyway_gets_the_response(served: Served) -> None:
     response = served.client.put("/api/v1/models?name=big", content=bytes(3_000_000))
     problem(response, 413, "too_large")
 
 
-def test_a_body_of_unknown_length_ends_at_the_limit(served: Served, folder: Path) -> None:
+def test_a_body_of_unknown_length_is_cut_off_at_the_limit(served: Served, folder: Path) -> None:
     chunks = (model(INT8)[:1000] + bytes(99_000) for _ in range(11))
     problem(served.client.put("/api/v1/models?name=big", content=chunks), 413, "too_large")
     assert uploads(folder) == []
 
 
-def test_a_file_of_another_format_is_refused_while_it_is_sent(served: Served) -> None:
+def test_a_file_of_another_format_is_rejected_while_it_is_sent(served: Served) -> None:
     response = served.client.put("/api/v1/models?name=zip", content=b"PK\x03\x04" + bytes(900_000))
     problem(response, 415, "unsupported_format")
 
 
-def test_the_metrics_tell_of_it(served: Served) -> None:
+def test_the_metrics_count_it(served: Served) -> None:
     served.label(1)
     text = served.client.get("/metrics").text
     for metric in (
@@ -172,7 +172,7 @@ def test_the_metrics_tell_of_it(served: Served) -> None:
         assert metric in text
 
 
-def test_a_second_server_on_the_same_port_says_so_and_ends(served: Served, tmp_path: Path) -> None:
+def test_a_second_server_on_the_same_port_reports_it_and_ends(served: Served, tmp_path: Path) -> None:
     port = urlsplit(served.url).port
     assert port
     done = subprocess.run(
@@ -194,9 +194,9 @@ def test_a_connection_stays_open_between_requests(served: Served) -> None:
     assert len(ports) == 1
 
 
-def test_the_same_answers_over_grpc_also_after_a_crash(served: Served) -> None:
+def test_grpc_gives_the_same_outputs_even_after_a_crash(served: Served) -> None:
     spec = served.client.get("/v2/models/digits").json()["inputs"][0]
-    shape = [1, *spec["shape"][1:]]  # the model may have a variant for a batch by now
+    shape = [1, *spec["shape"][1:]]  # the model may have a batch variant by now
     pixels = np.random.default_rng(0).integers(-128, 128, shape, np.int8)
     image = triton.InferInput(spec["name"], shape, spec["datatype"])
     image.set_data_from_numpy(pixels)

@@ -1,4 +1,4 @@
-"""`octet gc` beside a server that takes files, builds and predicts."""
+"""`octet gc` while a server receives files, builds and predicts."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def make_all_older(layout: OciLayout) -> None:
         age_blob(layout.root, digest, 2 * MIN_AGE_S)
 
 
-def test_what_is_served_built_and_uploaded_is_spared(served: Served, folder: Path) -> None:
+def test_served_built_and_uploaded_blobs_are_kept(served: Served, folder: Path) -> None:
     layout = OciLayout(folder / "data" / "store")
     orphan, named = (layout.blobs.put_bytes(data) for data in (b"orphan", model(UINT8)))
     make_all_older(layout)
     assert served.client.head(f"/api/v1/blobs/{named}").status_code == 200  # it need not be sent
-    build = served.push(target=OTHERS[2])  # of the model that is served, so that it shares layers
+    build = served.push(target=OTHERS[2])  # the same model as the served one, so that it shares layers
     with layout.blobs.writer() as writer:
         writer.write(model(INT8)[:1000])
         assert collected(folder) == [orphan]

@@ -1,4 +1,4 @@
-"""Clients that ask for as much as they can, without a key, beside one that is served in time all the while."""
+"""Clients without a key that use as many resources as they can, while another client is still served in time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.support.waiting import GIVE_UP_S, eventually
 NAME = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
 ELSEWHERE = "127.0.0.2"  # another address of this machine, from which a client may connect
 STALL_S = 3.0
-TIMEOUT_S = 2.0  # in which the other client wants its answers
+TIMEOUT_S = 2.0  # the time limit for responses to the other client
 MAX_PREDICT_BYTES, HEAD_BYTES = 8 << 20, 64 << 10
 _PAGES, _FILLING = ("/api/v1/openapi.json", "/metrics"), 24
 _OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
@@ -67,7 +67,7 @@ def head(method: str, service: str = NAME) -> list[tuple[str, str]]:
 
 
 class Other:
-    """A client that asks for predictions, over a connection of its own each time, and for the server's health."""
+    """A client that continuously sends predictions, each on a new connection, and health requests."""
 
     def __init__(self, served: Served) -> None:
         assert served.grpc is not None
@@ -116,7 +116,7 @@ def other(served: Served) -> Other:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("address", [ELSEWHERE, "127.0.0.1"])
-def test_silent_streams_lock_nobody_out_and_have_a_deadline(port: int, other: Other, address: str) -> None:
+def test_silent_streams_block_no_other_client_and_have_a_deadline(port: int, other: Other, address: str) -> None:
     with Peer(port, source=address) as attacker:
         opened = (frame(HEADERS, END_HEADERS, stream, block(head("ModelInfer"))) for stream in range(1, 2001, 2))
         attacker.send(b"".join(opened))
@@ -128,7 +128,7 @@ def test_silent_streams_lock_nobody_out_and_have_a_deadline(port: int, other: Ot
         assert literal("grpc-status", "4") in late.payload
 
 
-def test_who_opens_streams_and_resets_them_is_sent_away_and_delays_nobody(
+def test_a_client_that_opens_and_resets_streams_is_disconnected_and_delays_no_other(
     served: Served, port: int, other: Other
 ) -> None:
     worker = served.data_plane()
@@ -149,7 +149,7 @@ def rss_bytes(pid: int) -> int:
 
 
 def _opened_and_reset(port: int, count: int) -> bool:
-    """Whether the server hung up before all was sent."""
+    """Returns true if the server closed the connection before everything was sent."""
     compressed = block(head("ServerMetadata"))
     with Peer(port, source=ELSEWHERE) as attacker:
         for first in range(0, count, 1000):
@@ -165,7 +165,7 @@ def _opened_and_reset(port: int, count: int) -> bool:
     return False
 
 
-def test_announced_messages_hold_no_memory(port: int, other: Other) -> None:
+def test_announced_messages_occupy_no_memory(port: int, other: Other) -> None:
     with Peer(port, source=ELSEWHERE) as attacker:
         announced = b"\0" + (MAX_PREDICT_BYTES + HEAD_BYTES).to_bytes(4) + b"x"
         for stream in range(1, 401, 2):
@@ -177,7 +177,7 @@ def test_announced_messages_hold_no_memory(port: int, other: Other) -> None:
         assert other.failures == []
 
 
-def test_a_message_that_trickles_in_is_given_up(port: int, other: Other) -> None:
+def test_a_message_that_arrives_too_slowly_is_abandoned(port: int, other: Other) -> None:
     with Peer(port, source=ELSEWHERE) as attacker:
         attacker.headers(1, head("ModelInfer"))
         attacker.send(frame(DATA, 0, 1, b"\0" + (1 << 20).to_bytes(4)))
@@ -192,7 +192,7 @@ def test_a_message_that_trickles_in_is_given_up(port: int, other: Other) -> None
 
 
 @pytest.mark.slow
-def test_one_address_does_not_have_all_connections(tmp_path: Path) -> None:
+def test_one_address_cannot_use_all_connections(tmp_path: Path) -> None:
     with serving(tmp_path, max_connections=40) as served:
         assert served.ended(served.push()["id"])["state"] == "succeeded"
         url = urlsplit(served.url)
@@ -203,7 +203,7 @@ def test_one_address_does_not_have_all_connections(tmp_path: Path) -> None:
             for _ in range(60)
         ]
         try:
-            eventually(lambda: sum(map(_is_open, silent)) <= 30)  # further ones are for probes, and end soon
+            eventually(lambda: sum(map(_is_open, silent)) <= 30)  # the others are for probes, and end soon
             assert served.client.get("/v2/health/ready").status_code == 200
             assert served.label(5) == 5
             other = Other(served)
@@ -215,7 +215,7 @@ def test_one_address_does_not_have_all_connections(tmp_path: Path) -> None:
 
 
 def _is_open(connection: socket.socket) -> bool:
-    """And it was told nothing, as of its end."""
+    """Returns true if the connection is open and has received nothing."""
     connection.settimeout(0.1)
     try:
         connection.recv(1)
@@ -226,8 +226,8 @@ def _is_open(connection: socket.socket) -> bool:
     return False
 
 
-def test_answers_are_not_spliced_for_who_reads_them_slowly(served: Served) -> None:
-    """The last request of each client is one that another part of the server answers than those before."""
+def test_responses_to_a_slow_reader_are_not_mixed_up(served: Served) -> None:
+    """The last request of each client is answered by another part of the server than the earlier ones."""
     url = urlsplit(served.url)
     body, headers = as_binary(
         {"image": np.zeros((1, 16, 16, 1), np.int8)}, {"parameters": {"binary_data_output": True}}
@@ -244,7 +244,7 @@ def test_answers_are_not_spliced_for_who_reads_them_slowly(served: Served) -> No
 
 
 def _answers(url: Any, *requests: bytes) -> list[bytes]:
-    """The bodies of the answers, of which none is read before the server can write no more."""
+    """Returns the bodies of the responses. Reads none of them before the server can write no more."""
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.settimeout(GIVE_UP_S)

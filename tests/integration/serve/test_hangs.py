@@ -1,4 +1,4 @@
-"""The supervisor ends calls of models that do not end, and processes that hang."""
+"""The supervisor ends model calls that do not end, and processes that hang."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def log(folder: Path) -> Path:
 
 @pytest.fixture(scope="module", params=["false", "true"], ids=["one plane", "a plane for each tenant"])
 def served(request: pytest.FixtureRequest, folder: Path, log: Path) -> Iterator[Served]:
-    """Two models: `good`, which is not asked for the input for which it does not end, and `bad`."""
+    """A server with two models: `bad`, and `good`, which never gets the input at which it hangs."""
     folder = folder / request.param
     for salt, name in enumerate(("good", "bad")):
         write_endless(folder / "models" / f"{name}.octet", salt)
@@ -52,7 +52,7 @@ def served(request: pytest.FixtureRequest, folder: Path, log: Path) -> Iterator[
 
 
 def hang(served: Served, times: int) -> list[httpx.Response | httpx.TransportError]:
-    """The responses to so many calls at a time that do not end."""
+    """Sends this many concurrent calls that do not end, and returns the responses."""
     found: list[httpx.Response | httpx.TransportError] = []
 
     def call() -> None:
@@ -74,7 +74,7 @@ def answers(served: Served, name: str) -> bool:
 
 
 @pytest.mark.parametrize("which", ["data_plane", "control_plane", "compile_worker"])
-def test_a_process_that_is_stopped_is_killed_and_another_follows(served: Served, log: Path, which: str) -> None:
+def test_a_stopped_process_is_killed_and_replaced(served: Served, log: Path, which: str) -> None:
     if which == "compile_worker":
         served.push()
     find = getattr(served, which)
@@ -92,10 +92,8 @@ def test_a_process_that_is_stopped_is_killed_and_another_follows(served: Served,
     assert "quarantine" not in said
 
 
-def test_calls_that_do_not_end_are_ended_and_counted_until_the_model_is_in_quarantine(
-    served: Served, log: Path
-) -> None:
-    """The server cannot be used for the model afterwards."""
+def test_hung_calls_are_ended_and_counted_until_the_model_is_quarantined(served: Served, log: Path) -> None:
+    """The server cannot use the model afterwards."""
     for number in range(1, HANGS + 1):
         for answer in hang(served, 2):
             assert isinstance(answer, httpx.Response), answer

@@ -1,4 +1,4 @@
-"""Hostile uploads to a real server: each is refused with a message, and nothing else happens."""
+"""Hostile uploads to a real server: each is rejected with a message, and has no other effect."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REFUSALS = {"malformed_model", "unsupported", "unsupported_format"}
 
 
 def refusal(served: Served, data: bytes) -> dict[str, Any]:
-    """What a push of `data` is told, at once or by its build, which is as clean a refusal as there is."""
+    """Pushes `data`, and returns the error of the request or of its build. Checks that the rejection is clean."""
     response = served.client.put("/api/v1/models", params={"name": "hostile"}, content=data)
     told: dict[str, Any] = response.json()
     if response.status_code == 202:
@@ -80,7 +80,7 @@ def with_weights(entry: dict[str, Any], records: dict[str, bytes | str]) -> byte
 
 
 @pytest.mark.parametrize("evil", [evil_script, evil_program])
-def test_a_pickle_that_calls_the_shell_calls_nothing(
+def test_a_pickle_that_calls_the_shell_is_not_executed(
     served: Served, tmp_path: Path, evil: Callable[[Path], bytes]
 ) -> None:
     marker = tmp_path / "executed"
@@ -100,7 +100,7 @@ def test_a_zip_bomb_is_not_unpacked(served: Served, kind: str) -> None:
 
 @pytest.mark.parametrize("name", ["../evil", "/tmp/octet-evil", "net/../../evil"])
 @pytest.mark.parametrize("kind", ARCHIVES)
-def test_a_name_that_leads_elsewhere_is_not_followed(served: Served, folder: Path, kind: str, name: str) -> None:
+def test_a_path_outside_of_the_archive_is_not_followed(served: Served, folder: Path, kind: str, name: str) -> None:
     file = io.BytesIO(ARCHIVES[kind])
     with zipfile.ZipFile(file, "a") as written:
         written.writestr(zipfile.ZipInfo(name), b"evil")
@@ -109,7 +109,7 @@ def test_a_name_that_leads_elsewhere_is_not_followed(served: Served, folder: Pat
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-def test_a_file_that_was_cut_short_is_said_to_be_damaged(served: Served, kind: str) -> None:
+def test_a_truncated_file_is_reported_as_damaged(served: Served, kind: str) -> None:
     told = refusal(served, WHOLE[kind][: len(WHOLE[kind]) // 2])
     if kind in ARCHIVES:
         assert told["code"] == "unsupported_format"
@@ -119,7 +119,7 @@ def test_a_file_that_was_cut_short_is_said_to_be_damaged(served: Served, kind: s
 
 
 def large_script() -> bytes:
-    """TorchScript's constants: a tensor over more elements than there are."""
+    """The constants of TorchScript: a tensor with more elements than the file contains."""
     count = b"\x8a\x05" + LARGE.to_bytes(5, "little")
     storage = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\0" + b"0X\x03\0\0\0cpu" + count + b"tQ"
     shape = b"K\0" + count + b"\x85K\x01\x85\x89ccollections\nOrderedDict\n)R"
@@ -135,15 +135,15 @@ def large_onnx() -> bytes:
 
 
 def large_tflite() -> bytes:
-    """A table of 2 ** 31 tensors."""
+    """A table with 2 ** 31 tensors."""
     data = model(INT8)
     table = tflite.Model.GetRootAs(data).Subgraphs(0)._tab
-    place = table.Vector(table.Offset(4)) - 4  # `tensors` is SubGraph's first field; its length lies before it
+    place = table.Vector(table.Offset(4)) - 4  # `tensors` is SubGraph's first field; its length is stored before it
     return data[:place] + struct.pack("<I", LARGE) + data[place + 4 :]
 
 
 def large_params() -> bytes:
-    """The first array of MXNet's parameters (NDArray::Save: magic, storage type, rank, sizes)."""
+    """The first array in MXNet's parameters (NDArray::Save: magic, storage type, rank, sizes)."""
     params = params_of("sg_residual")
     sizes = params.index(struct.pack("<I", 0xF993FAC9)) + 12
     return params[:sizes] + struct.pack("<q", LARGE) + params[sizes + 8 :]
@@ -158,7 +158,7 @@ def large_mxnet() -> bytes:
     return pack(json.dumps(symbol_of("sg_residual")).encode(), large_params())
 
 
-# The file, what is said of it, and of which tensor.
+# The file, the expected message, and the tensor in it.
 LARGER: dict[str, tuple[Callable[[], bytes], str, str | None]] = {
     "tflite": (large_tflite, "at Model.subgraphs[0].tensors, the vector of 2147483648 items lies outside", None),
     "onnx": (large_onnx, "Relu #1 computes a tensor of shape [2147483648, 4]", "t4_stored"),
@@ -169,12 +169,12 @@ LARGER: dict[str, tuple[Callable[[], bytes], str, str | None]] = {
 
 
 @pytest.mark.parametrize("kind", LARGER)
-def test_a_size_of_two_thousand_million_is_not_believed(served: Served, kind: str) -> None:
+def test_a_false_size_of_two_billion_is_rejected(served: Served, kind: str) -> None:
     make, message, tensor = LARGER[kind]
     told = refusal(served, make())
     assert message in told["message"]
     assert told.get("tensor") == tensor
 
 
-def test_the_server_is_none_the_worse(served: Served) -> None:
+def test_the_server_is_unaffected(served: Served) -> None:
     assert served.label(2) == 2

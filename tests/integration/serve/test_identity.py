@@ -1,4 +1,4 @@
-"""`octet serve` for others than this machine: with keys, over TLS, from the first key to what the log does not say."""
+"""`octet serve` for other machines: with keys and TLS, from the first key to the absence of secrets in the log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PICTURE = EXAMPLES / "digits" / "7.png"
 
 
 class Scene:
-    """A server that asks for keys, and those who have one."""
+    """A server that requires keys, and its clients."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.log = folder, folder / "log"
@@ -37,7 +37,7 @@ class Scene:
         self.keys = [self.admin]
 
     def octet(self, *arguments: str, **variables: str) -> Any:
-        """The JSON that a command answers."""
+        """Returns the JSON output of a command."""
         given = {"DATA_DIR": str(self.folder / "data"), **variables}
         trusted = {"SSL_CERT_FILE": str(self.cert)}
         done = subprocess.run(
@@ -84,7 +84,7 @@ def served(scene: Scene) -> Iterator[Served]:
 
 
 def _check_log(scene: Scene) -> None:
-    """What this server and its compiler said, and what they keep, names no secret."""
+    """Checks that the output of this server and its compiler, and their files, contain no secret."""
     written = [scene.log, *(scene.folder / "data").glob("*.json*")]
     assert {"log", "keys.json", "audit.jsonl"} <= {path.name for path in written}
     text = b"".join(path.read_bytes() for path in written)
@@ -93,7 +93,7 @@ def _check_log(scene: Scene) -> None:
         assert key.split("_")[2].encode() not in text
 
 
-def test_a_key_is_asked_for_over_https(scene: Scene, served: Served) -> None:
+def test_a_key_is_required_over_https(scene: Scene, served: Served) -> None:
     assert served.url.startswith("https://127.0.0.1:")
     path = "/v2/models/digits/infer"
     body, kind = PICTURE.read_bytes(), {"Content-Type": "image/png"}
@@ -107,16 +107,16 @@ def test_a_key_is_asked_for_over_https(scene: Scene, served: Served) -> None:
     assert served.client.get("/v2/health/ready", headers={"Authorization": ""}).status_code == 200
 
 
-def test_its_health_is_asked_by_the_same_settings(scene: Scene, served: Served, tmp_path: Path) -> None:
+def test_the_health_command_uses_the_same_settings(scene: Scene, served: Served, tmp_path: Path) -> None:
     settings = {"HOST": "0.0.0.0", "PORT": served.url.rpartition(":")[2]}
-    other, private = make_certificate(tmp_path)  # of another name: it may be, and need not be trusted either
+    other, private = make_certificate(tmp_path)  # for another name: it is allowed, and need not be trusted either
     encrypted = {**settings, "TLS_CERT": str(other), "TLS_KEY": str(private)}
     for flags in ((), ("--ready",)):
         assert scene.octet("health", *flags, **encrypted)["said"] == "200"
-    assert not scene.octet("health", **settings)["healthy"]  # in plain text, nobody is there
+    assert not scene.octet("health", **settings)["healthy"]  # nothing responds in plain text
 
 
-def test_commands_show_their_key(scene: Scene, served: Served) -> None:
+def test_commands_send_their_key(scene: Scene, served: Served) -> None:
     key = scene.new_key(served, "push", "predict")
     ask = ("predict", "digits", str(PICTURE))
     assert scene.octet(*ask, SERVER=served.url)["error"]["code"] == "unauthorized"
@@ -126,7 +126,7 @@ def test_commands_show_their_key(scene: Scene, served: Served) -> None:
     assert (entries[0]["action"], entries[0]["model"], entries[0]["who"]) == ("promote", "digits", key.split("_")[1])
 
 
-def test_a_client_of_the_protocol_shows_its_key_over_grpc(scene: Scene, served: Served) -> None:
+def test_a_third_party_client_sends_its_key_over_grpc(scene: Scene, served: Served) -> None:
     assert served.grpc is not None
     key = scene.new_key(served)
     with tritonclient.grpc.InferenceServerClient(served.grpc, ssl=True, root_certificates=str(scene.cert)) as client:
@@ -138,21 +138,21 @@ def test_a_client_of_the_protocol_shows_its_key_over_grpc(scene: Scene, served: 
         assert client.infer("digits", [tensor], headers={"authorization": f"Bearer {key}"}).get_response().outputs
 
 
-def test_a_key_is_for_so_many_requests(scene: Scene, served: Served) -> None:
+def test_the_rate_of_a_key_is_limited(scene: Scene, served: Served) -> None:
     key = scene.new_key(served, requests_per_day=2)
     answers = [served.client.get("/v2", headers=bearer(key)) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert 0 < int(answers[-1].headers["retry-after"]) <= 24 * 3600
 
 
-def test_what_the_folder_says_of_keys_counts_soon(scene: Scene, served: Served) -> None:
+def test_changes_of_keys_in_the_folder_take_effect_soon(scene: Scene, served: Served) -> None:
     key = scene.new_key(served)
     assert served.client.get("/v2", headers=bearer(key)).status_code == 200
     stores_of(Settings(data_dir=scene.folder / "data")).ring().revoke(key.split("_")[1])
     eventually(lambda: served.client.get("/v2", headers=bearer(key)).status_code == 401)
 
 
-def test_keys_and_their_use_outlive_the_process_and_the_time_between_is_encrypted(scene: Scene, served: Served) -> None:
+def test_keys_and_their_use_survive_a_crash_and_every_response_is_encrypted(scene: Scene, served: Served) -> None:
     key = scene.new_key(served)
     os.kill(served.data_plane(), signal.SIGKILL)
     seen = set()
@@ -160,7 +160,7 @@ def test_keys_and_their_use_outlive_the_process_and_the_time_between_is_encrypte
     def is_back() -> bool:
         try:
             answer = served.client.get("/v2", headers=bearer(key))
-        except httpx.TransportError:  # its connection was the dead process's
+        except httpx.TransportError:  # the connection belonged to the dead process
             return False
         seen.add(answer.status_code)
         return answer.status_code == 200
@@ -170,6 +170,6 @@ def test_keys_and_their_use_outlive_the_process_and_the_time_between_is_encrypte
     assert served.client.get("/v2", headers={"Authorization": ""}).status_code == 401
 
 
-def test_it_is_grpc_that_is_encrypted(served: Served) -> None:
+def test_grpc_is_encrypted(served: Served) -> None:
     with grpc.insecure_channel(str(served.grpc)) as channel, pytest.raises(grpc.FutureTimeoutError):
         grpc.channel_ready_future(channel).result(timeout=0.5)

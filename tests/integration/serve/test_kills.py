@@ -1,4 +1,4 @@
-"""kill -9, at every place where it hurts: nothing is lost, and nothing half-written is ever served."""
+"""SIGKILL at every critical point: no data is lost, and nothing half-written is ever served."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.serving import (
 )
 from tests.support.waiting import GIVE_UP_S, eventually
 
-HALF_BYTES = 1 << 20  # sent of an upload; more than the server collects before it writes
+HALF_BYTES = 1 << 20  # of an upload; more than the server collects before it writes
 
 
 def states(served: Served, id: str) -> list[str]:
@@ -40,7 +40,7 @@ def states(served: Served, id: str) -> list[str]:
 
 
 def half_written(folder: Path) -> bool:
-    """Whether the upload of half a file is on disk; others' that come and go are smaller."""
+    """Returns true if the half upload is on disk. Other uploads that come and go are smaller."""
     for upload in (folder / "data" / "store" / "uploads").iterdir():
         with suppress(FileNotFoundError):
             if upload.stat().st_size == HALF_BYTES:
@@ -54,9 +54,9 @@ def all_blobs_are_whole(store: Path) -> bool:
 
 
 class TestParts:
-    """The server itself lives on."""
+    """The server itself stays alive."""
 
-    def test_a_compiler_child_that_is_killed_fails_its_build_and_nothing_else(self, served: Served) -> None:
+    def test_a_killed_compiler_child_fails_only_its_build(self, served: Served) -> None:
         build = served.push(target=OTHERS[0])
         served.reaches(build["id"], "import")
         eventually(lambda: served.compiler_children() != [])
@@ -68,7 +68,7 @@ class TestParts:
         assert ended["error"]["hint"]
         assert served.label(4) == 4
 
-    def test_the_build_of_a_compile_worker_that_is_killed_is_done_by_the_next(self, served: Served) -> None:
+    def test_the_build_of_a_killed_compile_worker_is_done_by_the_next(self, served: Served) -> None:
         build = served.push(target=OTHERS[1])
         served.reaches(build["id"], "import")
         first = served.compile_worker()
@@ -78,13 +78,13 @@ class TestParts:
         assert (ended["state"], ended["attempt"]) == ("succeeded", 2)
         assert served.compile_worker() != first
 
-    def test_what_the_killed_left_in_scratch_is_gone(self, served: Served, folder: Path) -> None:
+    def test_scratch_of_killed_processes_is_removed(self, served: Served, folder: Path) -> None:
         eventually(lambda: list((folder / "data" / "scratch").iterdir()) == [])
 
 
 @dataclass(frozen=True)
 class Ruin:
-    """What is left of a server that was killed in the middle of a build and of an upload."""
+    """The state that is left of a server that was killed during a build and an upload."""
 
     folder: Path
     build: str
@@ -94,7 +94,7 @@ class Ruin:
 @pytest.fixture(scope="module")
 def ruin(tmp_path_factory: pytest.TempPathFactory) -> Ruin:
     folder = tmp_path_factory.mktemp("ruin")
-    with serving(folder, stall_timeout_s=600, **LEASE) as served:  # the upload lasts as long as the build needs
+    with serving(folder, stall_timeout_s=600, **LEASE) as served:  # the upload may take as long as the build
         assert served.ended(served.push(name="earlier")["id"])["state"] == "succeeded"
         with connect(served) as upload:
             upload.sendall(b"PUT /api/v1/models?name=half HTTP/1.1\r\nHost: localhost\r\n")
@@ -115,7 +115,7 @@ def revived(ruin: Ruin) -> Iterator[Served]:
 
 
 class TestRevived:
-    """The whole service was killed, and started again on its folder."""
+    """The whole service was killed, and restarted on its folder."""
 
     def test_the_build_is_done(self, revived: Served, ruin: Ruin) -> None:
         assert revived.ended(ruin.build)["state"] == "succeeded"
@@ -124,20 +124,20 @@ class TestRevived:
     def test_earlier_models_answer(self, revived: Served) -> None:
         assert revived.label(7, "earlier") == 7
 
-    def test_of_the_upload_nothing_is_left(self, revived: Served, ruin: Ruin) -> None:
+    def test_nothing_is_left_of_the_upload(self, revived: Served, ruin: Ruin) -> None:
         assert list((ruin.folder / "data" / "store" / "uploads").iterdir()) == []
         assert revived.client.get("/api/v1/models/half").status_code == 404
 
     def test_every_blob_is_whole(self, revived: Served, ruin: Ruin) -> None:
         assert all_blobs_are_whole(ruin.folder / "data" / "store")
 
-    def test_no_process_of_the_killed_is_left(self, revived: Served, ruin: Ruin) -> None:
+    def test_no_process_of_the_killed_service_is_left(self, revived: Served, ruin: Ruin) -> None:
         eventually(lambda: not any(Path(f"/proc/{child}").exists() for child in ruin.children))
         assert revived.compile_worker() in children_of(revived.process.pid)
 
 
 @pytest.mark.slow
-def test_a_server_that_is_told_to_stop_gives_its_build_back(tmp_path: Path) -> None:
+def test_a_stopped_server_releases_its_build(tmp_path: Path) -> None:
     with serving(tmp_path, lease_s=600, heartbeat_s=1, grace_s=GIVE_UP_S) as served:
         build = served.push()
         served.reaches(build["id"], "import")
@@ -148,14 +148,15 @@ def test_a_server_that_is_told_to_stop_gives_its_build_back(tmp_path: Path) -> N
         assert served.stop() == 0
         follower.join(GIVE_UP_S)
         assert not follower.is_alive()
-    with serving(tmp_path, lease_s=600) as served:  # a lease of ten minutes: it was given back, not waited for
+    # a lease of ten minutes: the build was released, and no lease had to expire
+    with serving(tmp_path, lease_s=600) as served:
         ended = served.ended(build["id"])
         assert (ended["state"], ended["attempt"]) == ("succeeded", 1)
         assert states(served, build["id"]) == ["queued", "running", "queued", "running", "succeeded"]
 
 
 @pytest.mark.slow
-def test_a_database_that_is_lost_is_rebuilt_from_the_store(tmp_path: Path) -> None:
+def test_a_lost_database_is_rebuilt_from_the_store(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
         artifact = served.ended(served.push()["id"])["artifact"]
         served.push(name="numbers")
@@ -171,8 +172,8 @@ def test_a_database_that_is_lost_is_rebuilt_from_the_store(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_who_starts_it_again_has_it_back_at_the_same_port_when_its_supervisor_was_killed(tmp_path: Path) -> None:
-    """As systemd does, and a container's engine: nothing within is left that could (docs/how-to/service.md)."""
+def test_after_its_supervisor_was_killed_the_service_can_be_restarted_on_the_same_port(tmp_path: Path) -> None:
+    """As systemd or a container engine does: no process is left that would restart it (docs/how-to/service.md)."""
     with serving(tmp_path) as served:
         assert served.ended(served.push()["id"])["state"] == "succeeded"
         port, children = int(served.url.rpartition(":")[2]), children_of(served.process.pid)

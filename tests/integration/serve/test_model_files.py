@@ -1,4 +1,4 @@
-"""`octet serve --models`: a folder is served as it is, and as it becomes."""
+"""`octet serve --models`: the models of a folder are served, including later changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 
 def put(file: str, path: Path) -> None:
-    """Whole at once, as `mv` does."""
+    """Puts the file in place atomically, as `mv` does."""
     beside = path.with_name(f".{path.name}")
     shutil.copyfile(EXAMPLES / file, beside)
     beside.rename(path)
@@ -29,7 +29,7 @@ def models(served: Served) -> dict[str, tuple[int, str]]:
 
 
 def datatype(served: Served) -> str:
-    """Of the version that answers."""
+    """Returns the datatype of the version that answers."""
     read: str = served.client.get("/v2/models/digits").json()["inputs"][0]["datatype"]
     return read
 
@@ -66,7 +66,7 @@ def test_a_folder_is_served_and_followed(tmp_path: Path) -> None:
 
         shutil.rmtree(folder / "compiled.octet")
         eventually(lambda: "compiled" not in models(served), WORK_TIMEOUT_S)
-        # The tables forget it a moment before the data plane does.
+        # The tables are updated a moment before the data plane.
         eventually(lambda: served.client.get("/v2/models/compiled").status_code == httpx.codes.NOT_FOUND)
         assert served.stop() == 0
 

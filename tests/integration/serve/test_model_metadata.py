@@ -1,4 +1,4 @@
-"""Labels and preprocessing: from the command line and from the file, to the answer for a picture."""
+"""Labels and preprocessing: from the command line or the model file to the prediction for a picture."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OF_FILE = "".join(f"from the file: {digit}\n" for digit in range(10))
 
 
 def labelled(folder: Path, name: str = "labelled", mean: float = 127.5) -> Path:
-    """The example, with metadata."""
+    """Returns the example with metadata."""
     metadata = metadata_buffer([Described(IMAGE, [mean], [127.5])], [labels_in()])
     path = folder / f"{name}.tflite"
     path.write_bytes(with_metadata((EXAMPLES / INT8).read_bytes(), metadata, {"labels.txt": OF_FILE}))
@@ -59,13 +59,13 @@ def of_picture(served: Served, name: str, **output: Any) -> Sequence[Any]:
 
 
 def best(served: Served, name: str) -> tuple[str, float]:
-    """The label of the best class, and its score."""
+    """Returns the label of the best class, and its score."""
     (text,) = of_picture(served, name, classification=1, dequantize=True)
     score, _, label = text.split(":", 2)
     return label, float(score)
 
 
-def test_labels_that_are_pushed_name_the_classes_of_a_picture(served: Served, tmp_path: Path) -> None:
+def test_pushed_labels_name_the_classes_of_a_picture(served: Served, tmp_path: Path) -> None:
     labels = tmp_path / "labels.txt"
     labels.write_text("".join(f"the {digit}\n" for digit in range(10)))
     push(served, EXAMPLES / INT8, "--name", "pushed", "--labels", labels, "--mean", "0.5", "--std", "0.5")
@@ -83,7 +83,7 @@ def test_labels_in_the_file_name_the_classes_of_a_picture(served: Served, tmp_pa
     assert score > 0.5
 
 
-def test_a_picture_is_normalized_as_the_file_says(served: Served, tmp_path: Path) -> None:
+def test_a_picture_is_normalized_according_to_the_file(served: Served, tmp_path: Path) -> None:
     push(served, labelled(tmp_path, "dim", mean=90.0))
     spec = TensorSpec.from_json(
         served.client.get("/api/v1/models/dim").json()["versions"][0]["facts"]["signature"]["inputs"][0]
@@ -94,7 +94,7 @@ def test_a_picture_is_normalized_as_the_file_says(served: Served, tmp_path: Path
     assert of_picture(served, "dim") == answer(served, "dim", entry, {}, tensor.tobytes())
 
 
-def test_what_is_pushed_wins_over_what_the_file_says(served: Served, tmp_path: Path) -> None:
+def test_pushed_metadata_overrides_the_file(served: Served, tmp_path: Path) -> None:
     labels = tmp_path / "labels.txt"
     labels.write_text("".join(f"mine: {digit}\n" for digit in range(10)))
     push(served, labelled(tmp_path, "mine"), "--labels", labels)

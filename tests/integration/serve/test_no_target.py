@@ -1,4 +1,4 @@
-"""`octet serve` on a machine that no target runs on: it starts, says so, and compiles for others."""
+"""`octet serve` on a machine that can run no target: it starts, reports this, and compiles for other machines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             process.kill()
 
 
-def test_no_target_is_said_to_run_here(served: Served) -> None:
+def test_no_target_is_listed_as_running_here(served: Served) -> None:
     targets = served.client.get("/api/v1/targets").json()["targets"]
     assert not any(target["runs_here"] or target["host"] for target in targets)
 
@@ -49,7 +49,7 @@ def test_there_is_no_inference_worker(served: Served) -> None:
     assert kinds(served) == []
 
 
-def test_a_push_for_this_host_is_refused_and_says_what_the_host_lacks(served: Served) -> None:
+def test_a_push_for_this_host_is_refused_with_what_it_lacks(served: Served) -> None:
     response = served.client.put("/api/v1/models?name=here", content=model("digits_int8.tflite"))
     told = problem(response, 422, "unknown_target")
     assert LACKS in told["detail"]
@@ -57,7 +57,7 @@ def test_a_push_for_this_host_is_refused_and_says_what_the_host_lacks(served: Se
     problem(served.client.get("/api/v1/models/here"), 404, "not_found")
 
 
-def test_a_push_for_another_machine_is_built_and_not_served(served: Served) -> None:
+def test_a_push_for_another_machine_is_built_but_not_served(served: Served) -> None:
     assert served.ended(served.push(target="aarch64")["id"])["state"] == "succeeded"
     assert kinds(served) == ["compile"]
     response = served.client.post("/v2/models/digits/infer", json={"inputs": []})
@@ -65,7 +65,7 @@ def test_a_push_for_another_machine_is_built_and_not_served(served: Served) -> N
     assert "built for aarch64, which does not run here" in response.json()["error"]
 
 
-def test_a_person_is_told_so_too(tmp_path: Path) -> None:
+def test_the_text_output_reports_it_too(tmp_path: Path) -> None:
     command = [*PROGRAM, "--data-dir", str(tmp_path / "data")]
     with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None

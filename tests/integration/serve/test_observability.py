@@ -1,4 +1,4 @@
-"""What a whole server tells of a request, in its log and in a trace."""
+"""The log and the traces of a whole server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADERS = {
 
 
 @pytest.mark.slow
-def test_each_line_of_the_log_is_an_object_and_each_prediction_a_trace(tmp_path: Path, capfd: Any) -> None:
+def test_each_log_line_is_a_json_object_and_each_prediction_a_trace(tmp_path: Path, capfd: Any) -> None:
     with collector() as collected:
         with serving(tmp_path, log_format="json", trace_endpoint=collected.endpoint) as served:
             assert served.ended(served.push()["id"])["state"] == "succeeded"

@@ -1,4 +1,4 @@
-"""A server quantizes: from a float model and a set of inputs to a version that answers; and what is wrong with sets."""
+"""Quantization on a server: from a float model and calibration inputs to a served version; and invalid inputs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def quantized(served: Served, content: bytes, **query: Any) -> dict[str, Any]:
-    """The build that quantizes the float version, or another, when it is over."""
+    """Quantizes the float version, or another, and returns the finished build."""
     asked = {"version": 1, **query}
     response = served.client.post("/api/v1/models/net/quantizations", params=asked, content=content)
     assert response.status_code == 202, response.text
@@ -65,7 +65,7 @@ def png(seed: int) -> bytes:
     return file.getvalue()
 
 
-def test_a_float_model_becomes_a_quantized_version_that_answers(net: Served) -> None:
+def test_a_float_model_becomes_a_served_quantized_version(net: Served) -> None:
     members = {f"{number}.png": png(number) for number in range(6)}
     members["labels.csv"] = "".join(f"{number}.png,{number % 2}\n" for number in range(6)).encode()
     build = quantized(net, archive(members), sensitivity=True, samples=5)
@@ -92,7 +92,7 @@ def test_a_float_model_becomes_a_quantized_version_that_answers(net: Served) -> 
 
 
 def test_a_float_tflite_model_becomes_a_version_that_replaces_it(net: Served) -> None:
-    """With the input of the source: its name, shape and layout, and how pictures become it."""
+    """It has the same input: name, shape, layout, and preprocessing of pictures."""
     said = metadata_buffer([Described(IMAGE, [127.5], [127.5])], [Described()])
     model = with_metadata(tflite_residual_network(), said)
     pushed = net.ended(net.client.put("/api/v1/models", params={"name": "lite"}, content=model).json()["id"])
@@ -144,7 +144,7 @@ _WRONG = {
 
 
 @pytest.mark.parametrize("what", _WRONG)
-def test_what_is_wrong_with_a_set_is_said(net: Served, what: str) -> None:
+def test_an_invalid_set_is_rejected_with_a_reason(net: Served, what: str) -> None:
     content, said, tensor = _WRONG[what]
     build = quantized(net, content)
     assert build["state"] == "failed"
@@ -163,19 +163,19 @@ def test_one_constant_image_is_enough(net: Served) -> None:
     assert build["state"] == "succeeded", build["error"]
 
 
-def test_a_layer_that_is_not_there_cannot_be_kept(net: Served) -> None:
+def test_an_unknown_layer_cannot_be_kept_in_float(net: Served) -> None:
     build = quantized(net, arrays(image=pictures(1)), keep="nothing")
     assert build["error"]["message"] == "no operator makes nothing"
 
 
-def test_a_quantized_model_is_not_quantized_again(net: Served) -> None:
+def test_a_quantized_model_cannot_be_quantized_again(net: Served) -> None:
     build = quantized(net, arrays(image=pictures(1)), version=2)
     assert build["error"]["code"] == "unsupported"
     assert build["error"]["message"] == "this model is quantized already"
 
 
 @pytest.mark.parametrize("query", [{"dynamic": True}, {"weights": 4, "block": 16}])
-def test_products_are_quantized_without_a_set(net: Served, query: dict[str, Any]) -> None:
+def test_only_products_are_quantized_without_a_set(net: Served, query: dict[str, Any]) -> None:
     asked = {"name": f"dense-{next(iter(query))}"}
     pushed = net.client.put("/api/v1/models", params=asked, content=dense_network()).json()
     response = net.client.post(f"/api/v1/models/{pushed['model']}/quantizations", params=query)
@@ -196,14 +196,14 @@ def test_products_are_quantized_without_a_set(net: Served, query: dict[str, Any]
     eventually(is_ready, WORK_TIMEOUT_S)
 
 
-def test_what_is_wrong_with_a_model_is_said_without_a_set_too(net: Served) -> None:
+def test_without_a_set_an_invalid_model_is_rejected_too(net: Served) -> None:
     response = net.client.post("/api/v1/models/net/quantizations", params={"version": 2, "dynamic": True})
     error = net.ended(response.json()["id"])["error"]
     assert (error["code"], error["stage"]) == ("unsupported", "import")
     assert error["message"] == "this model is quantized already"
 
 
-def test_it_is_canceled(net: Served) -> None:
+def test_a_quantization_can_be_canceled(net: Served) -> None:
     content = arrays(image=pictures(4000))
     query: dict[str, str | int] = {"version": 1, "method": "mse", "samples": 4000}
     build = net.client.post("/api/v1/models/net/quantizations", params=query, content=content).json()
@@ -213,7 +213,7 @@ def test_it_is_canceled(net: Served) -> None:
 
 
 def test_a_server_quantizes_for_the_command(net: Served, tmp_path: Path) -> None:
-    """Its file is the one that the command would have made here."""
+    """The file is the one that the command would have made locally."""
     (tmp_path / "net.onnx").write_bytes(residual_network(seed=3))
     folder = tmp_path / "pictures"
     (folder / "deep").mkdir(parents=True)
@@ -254,7 +254,7 @@ def test_a_server_quantizes_for_the_command(net: Served, tmp_path: Path) -> None
     assert version["metadata"] == {"labels": [], "mean": [0.5], "std": [0.5], "resize": None, "layout": None}
 
 
-def test_a_server_quantizes_products_for_the_command(net: Served, tmp_path: Path) -> None:
+def test_a_server_quantizes_only_products_for_the_command(net: Served, tmp_path: Path) -> None:
     (tmp_path / "dense.onnx").write_bytes(dense_network(seed=5))
     asked = ["quantize", str(tmp_path / "dense.onnx"), "--dynamic", "--json", "-o"]
     remote = [str(tmp_path / "remote.onnx"), "--on-server", "--push", "products", "--server", net.url]

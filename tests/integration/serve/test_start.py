@@ -1,4 +1,4 @@
-"""`octet serve` is told to stop while it starts."""
+"""`octet serve` is stopped while it starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 
 def catches(pid: int, number: int) -> bool:
-    """Whether a process handles a signal, by what the kernel says of it."""
+    """Returns true if a process handles a signal, according to the kernel."""
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return bool(int(status["SigCgt"], 16) >> (number - 1) & 1)
 
@@ -40,11 +40,12 @@ def starting(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 def ends_well(process: subprocess.Popen[str]) -> bool:
     said, stderr = process.communicate(timeout=WORK_TIMEOUT_S)
     assert "Traceback" not in stderr, stderr
-    quicker = bool(said) and "url" in json.loads(said.splitlines()[0])  # it was up before the signal came
+    quicker = bool(said) and "url" in json.loads(said.splitlines()[0])  # it was running before the signal arrived
     return process.returncode == 0 and (not said or quicker)
 
 
-# How far it gets until the signal comes: from its first line to its last before it takes requests.
+# The progress of the start when the signal arrives: from the first line of the log to the last before it accepts
+# requests.
 MOMENTS: dict[str, Callable[[Path], bool]] = {
     "at once": lambda folder: True,
     "with a database": lambda folder: (folder / "data" / "octet.sqlite3").exists(),
@@ -56,7 +57,7 @@ MOMENTS: dict[str, Callable[[Path], bool]] = {
     ("moment", "number"),
     [("at once", signal.SIGTERM), ("with a database", signal.SIGINT), ("with a store", signal.SIGTERM)],
 )
-def test_one_that_is_told_to_stop_while_it_starts_ends_well(tmp_path: Path, moment: str, number: int) -> None:
+def test_a_server_that_is_stopped_while_it_starts_ends_cleanly(tmp_path: Path, moment: str, number: int) -> None:
     with starting(tmp_path) as process:
         eventually(lambda: MOMENTS[moment](tmp_path))
         process.send_signal(number)

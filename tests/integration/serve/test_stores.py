@@ -1,4 +1,4 @@
-"""Servers of several machines, on one PostgreSQL database and one bucket."""
+"""Servers on several machines, with one PostgreSQL database and one bucket."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def is_ready(served: Served) -> bool:
 
 
 @pytest.mark.slow
-def test_what_one_machine_built_another_serves_also_when_the_bucket_is_gone(
+def test_a_build_of_one_machine_is_served_by_another_even_during_an_outage_of_the_bucket(
     tmp_path: Path, stores: dict[str, Any], network: BadNetwork
 ) -> None:
     first, second = machine(tmp_path, "first"), machine(tmp_path, "second")
@@ -58,7 +58,7 @@ def test_what_one_machine_built_another_serves_also_when_the_bucket_is_gone(
         refused = served.client.put("/api/v1/models", params={"name": "new"}, content=b"TFL3" * 100)
         assert (refused.status_code, refused.json()["code"]) == (503, "store_unreachable")
         assert served.stop() == 0
-    with serving(second, **stores) as restarted:  # from what it has seen, and fetched, before
+    with serving(second, **stores) as restarted:  # from the blobs that it has fetched before
         assert restarted.label(9) == 9
         network.accept()
         pushed = restarted.push(name="other")
@@ -67,8 +67,8 @@ def test_what_one_machine_built_another_serves_also_when_the_bucket_is_gone(
 
 
 @pytest.mark.slow
-def test_a_build_outlasts_an_outage_of_the_bucket(tmp_path: Path, stores: dict[str, Any], network: BadNetwork) -> None:
-    """It is given back until the bucket answers, and no attempt counts."""
+def test_a_build_survives_an_outage_of_the_bucket(tmp_path: Path, stores: dict[str, Any], network: BadNetwork) -> None:
+    """It is released until the bucket responds, and no attempt counts."""
     with serving(machine(tmp_path, "one"), **stores) as served:
         build = served.push()
         served.reaches(build["id"], "import")
@@ -83,7 +83,7 @@ def test_a_build_outlasts_an_outage_of_the_bucket(tmp_path: Path, stores: dict[s
 
 
 @pytest.mark.slow
-def test_loaded_models_answer_while_the_database_is_away(
+def test_loaded_models_answer_during_an_outage_of_the_database(
     tmp_path: Path, postgres_server: str, postgres_schema: str
 ) -> None:
     log = tmp_path / "log"
@@ -95,7 +95,7 @@ def test_loaded_models_answer_while_the_database_is_away(
             assert served.label(7) == 7
             for fault in (network.refuse, network.stall):
                 fault()
-                for _ in range(5):  # the tables are asked twice a second what has changed
+                for _ in range(5):  # changes are read from the tables twice a second
                     answer = served.client.get("/api/v1/models")
                     assert (answer.status_code, answer.json()["code"]) == (503, "database_unreachable")
                     assert served.label(3) == 3

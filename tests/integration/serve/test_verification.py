@@ -1,5 +1,5 @@
-"""What a compile worker's machine cannot run is verified by a worker of its target, and served from then on; as
-processes, on PostgreSQL and a bucket.
+"""An artifact that the compile worker's machine cannot run is verified by a worker of its target, and then served. The
+test runs processes, with PostgreSQL and a bucket.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Members:
     verifications: VerificationStore
 
     def built(self, file: str, name: str) -> Digest:
-        """The artifact of a build that nobody has verified."""
+        """Returns the artifact of an unverified build."""
         build = self.api.ended(self.api.push(file, name, target=RUNS_HERE)["id"])
         assert build["state"] == "succeeded", build
         return Digest(build["artifact"])
@@ -54,7 +54,7 @@ class Members:
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, s3_server: int) -> Iterator[Members]:
-    """An API, and a compile worker whose machine runs no target; no worker."""
+    """An API, and a compile worker whose machine can run no target; no other worker."""
     folder = tmp_path_factory.mktemp("cluster")
     with own_database(postgres_server) as url, pytest.MonkeyPatch.context() as patch:
         for name, value in s3.environment(s3_server).items():
@@ -69,7 +69,7 @@ def members(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, s3_s
 
 
 @pytest.mark.slow
-def test_what_nobody_has_verified_is_served_when_a_worker_has(members: Members) -> None:
+def test_an_unverified_artifact_is_served_after_a_worker_has_verified_it(members: Members) -> None:
     artifact = members.built("digits_int8.tflite", "digits")
     why = f"no worker for {RUNS_HERE} has verified model 'digits' yet"
     assert why in members.refusal("digits")
@@ -85,8 +85,8 @@ def test_what_nobody_has_verified_is_served_when_a_worker_has(members: Members) 
 
 
 @pytest.mark.slow
-def test_what_a_worker_that_is_killed_had_begun_another_ends(members: Members) -> None:
-    """In the cluster of the test before: its worker is killed in the middle, and another starts."""
+def test_the_verification_of_a_killed_worker_is_finished_by_another(members: Members) -> None:
+    """Uses the cluster of the previous test: its worker is killed during the verification, and another starts."""
     [pid] = [
         each["pid"]
         for each in members.api.client.get("/api/v1/workers").json()["workers"]

@@ -1,4 +1,4 @@
-"""`octet compile-worker`, as a process of its own."""
+"""`octet compile-worker` as a separate process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def working(data_dir: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_builds_are_nicer_than_predictions_and_share_their_session(tmp_path: Path) -> None:
-    """In another session their niceness would count for nothing: see core.scheduling."""
+    """In another session their niceness would have no effect: see core.scheduling."""
     with serving(tmp_path, build_nice=7) as served:
         assert served.ended(served.push()["id"])["state"] == "succeeded"
         server, worker = served.data_plane(), served.compile_worker()
@@ -42,7 +42,7 @@ def test_builds_are_nicer_than_predictions_and_share_their_session(tmp_path: Pat
         assert served.stop() == 0
 
 
-def test_with_json_it_says_which_worker_it_is_and_nothing_else(tmp_path: Path) -> None:
+def test_with_json_the_only_output_is_its_id(tmp_path: Path) -> None:
     with working(tmp_path, "--json") as process:
         assert process.stdout is not None
         said = json.loads(process.stdout.readline())
@@ -57,7 +57,7 @@ def test_with_json_it_says_which_worker_it_is_and_nothing_else(tmp_path: Path) -
         assert process.returncode == 0
 
 
-def test_without_it_says_so_to_a_person(tmp_path: Path) -> None:
+def test_without_json_the_output_is_text(tmp_path: Path) -> None:
     with working(tmp_path) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(3)]
@@ -78,7 +78,7 @@ def test_with_json_an_error_is_json_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_octet_serve_has_one_while_there_is_something_to_build(tmp_path: Path) -> None:
+def test_octet_serve_runs_one_while_there_is_something_to_build(tmp_path: Path) -> None:
     with serving(tmp_path, compiler_idle_s=1) as served:
         before = children_of(served.process.pid)
         build = served.push()

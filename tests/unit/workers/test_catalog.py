@@ -297,7 +297,7 @@ class TestDeletion:
     def delete(self, service: Service, name: str, number: int | None = None, *, force: bool = False) -> Deleted:
         return delete_model(service.layout, service.models, service.aliases, name, number, force=force)
 
-    def listed(self, service: Service) -> str:
+    def index_text(self, service: Service) -> str:
         return (service.layout.root / "index.json").read_text()
 
     def test_a_deleted_model_is_not_restored(self, service: Service) -> None:
@@ -305,7 +305,7 @@ class TestDeletion:
         service.aliases.promote("mobilenet", "stable", 1, 100)
         service.synchronize()
         assert self.delete(service, "mobilenet", force=True) == Deleted("mobilenet", (1,), ("stable",), 1)
-        assert "mobilenet" not in self.listed(service)
+        assert "mobilenet" not in self.index_text(service)
         service.lose_the_database()
         assert service.synchronize() == Restored(0, 0, 0)
 
@@ -361,10 +361,10 @@ class TestDeletion:
         service.build(service.push("mobilenet"))
         service.aliases.promote("mobilenet", "stable", 1, 100)
         service.synchronize()
-        before = self.listed(service)
+        before = self.index_text(service)
         with pytest.raises(Conflict):
             self.delete(service, "mobilenet")
-        assert self.listed(service) == before
+        assert self.index_text(service) == before
 
     def test_a_push_or_build_that_is_recorded_too_late_restores_nothing(self, service: Service) -> None:
         version = service.push("mobilenet")
