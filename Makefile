@@ -19,6 +19,7 @@ help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
 
 setup: $(VENV)/.develop ## make .venv, and nothing else
+	@echo "To check the subjects of your commits: git config core.hooksPath .githooks"
 
 demo: $(VENV)/.native ## start the service, push the sample model, ask it what a picture shows
 	@$(BIN)/python scripts/demo.py
@@ -103,6 +104,7 @@ lint: $(VENV)/.develop ## check style, types, import layers, the Dockerfile and 
 	$(BIN)/python -m scripts.reference --check
 	$(BIN)/python -m scripts.chart --check
 	$(BIN)/python -m scripts.messages --check
+	$(BIN)/python -m scripts.prose
 
 format: $(VENV)/.develop ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
