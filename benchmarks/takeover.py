@@ -63,10 +63,10 @@ def _next(builds: BuildStore, lease_s: float) -> Claim:
     """Waits as `CompileWorker.run` does."""
     stop = threading.Event()
     while True:
-        rung = builds.bell.rung()
+        count = builds.notifications.count()
         if (claim := builds.claim("the other", lease_s)) is not None:
             return claim
-        builds.bell.wait(rung, stop)
+        builds.notifications.wait(count, stop)
 
 
 def _claim_and_stay(url: str, lease_s: float) -> None:

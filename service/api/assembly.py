@@ -95,7 +95,9 @@ def assemble(
     if settings.role is Role.API:
         assert isinstance(plane, DataPlane)  # only octet serve has one data plane per tenant
         members = Members(workers, settings.worker_heartbeat_s)
-        routing = routing_of(settings, members, Servable(builds, models, aliases), plane, builds.bell, database.changes)
+        routing = routing_of(
+            settings, members, Servable(builds, models, aliases), plane, builds.notifications, database.changes
+        )
     services = Services(
         settings,
         layout,

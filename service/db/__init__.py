@@ -7,7 +7,7 @@ from service.core.build import LeaseLost
 from service.core.model import ModelVersion
 from service.db.access import AuditTable, KeyTable, UsageTable
 from service.db.aliases import AliasStore
-from service.db.bell import Bell, Watch
+from service.db.bell import Notifications, Watch
 from service.db.builds import BuildStore
 from service.db.claims import Claim
 from service.db.crashes import CrashTable
@@ -20,7 +20,6 @@ from service.db.workers import WorkerStore
 __all__ = [
     "AliasStore",
     "AuditTable",
-    "Bell",
     "BuildStore",
     "Claim",
     "CrashTable",
@@ -29,6 +28,7 @@ __all__ = [
     "LeaseLost",
     "ModelStore",
     "ModelVersion",
+    "Notifications",
     "StageDurations",
     "Statistics",
     "UsageTable",

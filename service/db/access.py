@@ -12,7 +12,7 @@ from service.core.clock import Clock
 from service.core.errors import NotFound
 from service.core.key import Key, Limits, Scope
 from service.core.usage import SHARING_S, Use
-from service.db.bell import Bell, ring
+from service.db.bell import Notifications, notify
 from service.db.database import Database, insert_new, repeated, upsert
 from service.db.rows import Row
 from service.db.tables import api_keys, audit_log, key_usage
@@ -27,9 +27,9 @@ class KeyTable:
         self._database = database
 
     @property
-    def bell(self) -> Bell:
-        """Rung when a key is added or revoked, among other changes."""
-        return self._database.bell
+    def notifications(self) -> Notifications:
+        """The notifications that are sent, among others, when a key is added or revoked."""
+        return self._database.notifications
 
     @repeated
     def read(self) -> Mapping[str, Key]:
@@ -52,7 +52,7 @@ class KeyTable:
                 "revoked_at": key.revoked_at,
             }
             connection.execute(insert_new(connection, api_keys).values(values))
-            ring(connection)
+            notify(connection)
 
     @repeated
     def revoke(self, id: str, at: datetime) -> Key:
@@ -62,7 +62,7 @@ class KeyTable:
             row = connection.execute(sa.select(api_keys).where(its)).one_or_none()
             if row is None:
                 raise NotFound(f"there is no key {id!r}", hint="octet keys list shows them")
-            ring(connection)
+            notify(connection)
             return _key_from(row)
 
 

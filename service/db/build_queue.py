@@ -13,7 +13,7 @@ from service.core.clock import Clock, SystemClock
 from service.core.digest import Digest
 from service.core.errors import Different, OctetError
 from service.db import claims
-from service.db.bell import Bell
+from service.db.bell import Notifications
 from service.db.claims import Claim, Claimable
 from service.db.database import Database, repeated, repeated_if_undone
 from service.db.verifications import enqueue
@@ -42,9 +42,9 @@ class BuildQueue:
         self._leases: dict[int, tuple[datetime, float]] = {}  # running build -> (lease end, seen since)
 
     @property
-    def bell(self) -> Bell:
-        """Rung when a build is queued, has ended, or should be canceled."""
-        return self._database.bell
+    def notifications(self) -> Notifications:
+        """The notifications that are sent when a build is queued, has ended, or should be canceled."""
+        return self._database.notifications
 
     def claim(self, owner: str, lease_s: float, targets: Collection[str] = (), passing: bool = False) -> Claim | None:
         """Claims the oldest build that is queued or whose worker stopped its heartbeats; returns None if there is none.

@@ -16,10 +16,10 @@ from service.core.quantization import is_quantization, quantization_of
 from service.core.tenant import owner_of, prefix_of
 from service.core.verification import Verification
 from service.db import claims
-from service.db.bell import ring
+from service.db.bell import notify
 from service.db.build_queue import BuildQueue
 from service.db.database import insert_new, repeated, repeated_if_undone
-from service.db.finding import as_asked, build_as_asked, by_id, one
+from service.db.finding import build_with_request, by_id, one, with_requests
 from service.db.requests import is_wanted, withdraw
 from service.db.rows import Row, append_event, build_from, change, event_from, position
 from service.db.statistics import Statistics, statistics
@@ -98,7 +98,7 @@ class BuildStore(BuildQueue):
             InvalidInput: `cursor` is not a valid cursor.
         """
         query = sa.select(builds).order_by(builds.c.sequence.desc()).limit(limit + 1)
-        query = query.where(is_wanted) if model is None else as_asked(query).where(build_requests.c.model == model)
+        query = query.where(is_wanted) if model is None else with_requests(query).where(build_requests.c.model == model)
         if state is not None:
             query = query.where(builds.c.state == state)
         if tenant:
@@ -108,7 +108,7 @@ class BuildStore(BuildQueue):
         with self._database.read() as connection:
             rows = connection.execute(query).all()
         page = rows[:limit]
-        return [build_as_asked(row) for row in page], str(page[-1].sequence) if len(rows) > limit else None
+        return [build_with_request(row) for row in page], str(page[-1].sequence) if len(rows) > limit else None
 
     @repeated
     def serving(self, model: str, version: int | None, targets: Sequence[str]) -> Builds:
@@ -120,7 +120,7 @@ class BuildStore(BuildQueue):
             version: None for all versions, the newest first.
         """
         query = (
-            as_asked(sa.select(builds))
+            with_requests(sa.select(builds))
             .where(build_requests.c.model == model, builds.c.target.in_(targets))
             .where(builds.c.state == BuildState.SUCCEEDED, sa.not_(builds.c.invalidated), sa.not_(is_unverified))
             .order_by(build_requests.c.version.desc(), build_requests.c.sequence.desc())
@@ -128,7 +128,7 @@ class BuildStore(BuildQueue):
         if version is not None:
             query = query.where(build_requests.c.version == version)
         with self._database.read() as connection:
-            found = [build_as_asked(row) for row in connection.execute(query)]
+            found = [build_with_request(row) for row in connection.execute(query)]
         return [build for build in found if not is_quantization(build.options)]
 
     @repeated
@@ -144,15 +144,15 @@ class BuildStore(BuildQueue):
             return refusing(connection, artifacts)
 
     @repeated
-    def answering(self, artifact: Digest) -> Builds:
+    def with_artifact(self, artifact: Digest) -> Builds:
         """Returns the builds whose result is `artifact`, once for each request, the latest request first."""
         query = (
-            as_asked(sa.select(builds))
+            with_requests(sa.select(builds))
             .where(builds.c.artifact == artifact, is_live)
             .order_by(build_requests.c.sequence.desc())
         )
         with self._database.read() as connection:
-            return [build_as_asked(row) for row in connection.execute(query)]
+            return [build_with_request(row) for row in connection.execute(query)]
 
     @repeated
     def cancel(self, id: str) -> Build:
@@ -173,7 +173,7 @@ class BuildStore(BuildQueue):
             elif row.state == BuildState.RUNNING and not row.cancel_requested:
                 change(connection, row.sequence, cancel_requested=True)
                 append_event(connection, row.sequence, now, "log", line="cancel requested")
-                ring(connection)
+                notify(connection)
             return build_from(by_id(connection, id))
 
     @repeated
@@ -237,16 +237,16 @@ class BuildStore(BuildQueue):
         with self._database.write() as connection:
             withdraw(connection, model, [version], self._now(connection))
 
-    def wanted_by(self, models: Collection[str]) -> Builds:
+    def requested_by(self, models: Collection[str]) -> Builds:
         """Returns the builds that versions of these models requested, once for each request; the latest request first.
 
         Builds that quantize are left out, because their results are new versions.
         """
-        return [build for build in self._wanted_by(models) if not is_quantization(build.options)]
+        return [build for build in self._requested_by(models) if not is_quantization(build.options)]
 
     def quantizations(self, model: str) -> Builds:
         """Returns the builds that quantize versions of the model, the latest request first."""
-        return [build for build in self._wanted_by({model}) if is_quantization(build.options)]
+        return [build for build in self._requested_by({model}) if is_quantization(build.options)]
 
     @repeated
     def quantizations_of(self, tenant: str) -> Builds:
@@ -259,11 +259,11 @@ class BuildStore(BuildQueue):
         return [build_from(row) for row in rows if is_quantization(row.options)]
 
     @repeated
-    def _wanted_by(self, models: Collection[str]) -> Builds:
-        query = as_asked(sa.select(builds)).where(build_requests.c.model.in_(models))
+    def _requested_by(self, models: Collection[str]) -> Builds:
+        query = with_requests(sa.select(builds)).where(build_requests.c.model.in_(models))
         with self._database.read() as connection:
             rows = connection.execute(query.order_by(build_requests.c.sequence.desc())).all()
-        return [build_as_asked(row) for row in rows]
+        return [build_with_request(row) for row in rows]
 
     @repeated
     def calibration_sets(self) -> Digests:

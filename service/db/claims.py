@@ -120,7 +120,7 @@ def claim(
     return None
 
 
-def held(connection: sa.Connection, claim: Claim) -> Row:
+def lock_claimed(connection: sa.Connection, claim: Claim) -> Row:
     """Returns the claimed build's row, and locks it until the transaction ends.
 
     Raises:
@@ -134,17 +134,17 @@ def held(connection: sa.Connection, claim: Claim) -> Row:
 
 def is_held(connection: sa.Connection, claim: Claim) -> bool:
     """Returns true if the claim was committed and is still valid."""
-    row = _settled(connection, claim)
+    row = _lock_row(connection, claim)
     return row is not None and (row.state, row.owner) == (BuildState.RUNNING, claim.owner)
 
 
 def has_ended(connection: sa.Connection, claim: Claim, state: BuildState, artifact: Digest | None) -> bool:
     """Returns true if this claim ended the build with this state and artifact."""
-    row = _settled(connection, claim)
+    row = _lock_row(connection, claim)
     return row is not None and (row.state, row.artifact) == (state, artifact)
 
 
-def _settled(connection: sa.Connection, claim: Claim) -> Row | None:
+def _lock_row(connection: sa.Connection, claim: Claim) -> Row | None:
     """Returns the claim's row; None if the claim was not committed or is stale.
 
     The row is locked until the transaction whose connection broke has ended, so this waits for its outcome.
@@ -155,13 +155,13 @@ def _settled(connection: sa.Connection, claim: Claim) -> Row | None:
 
 
 def heartbeat(connection: sa.Connection, claim: Claim, now: datetime, lease_s: float) -> None:
-    row = held(connection, claim)
+    row = lock_claimed(connection, claim)
     _check_not_canceled(row)
     change(connection, row.sequence, lease_until=now + timedelta(seconds=lease_s))
 
 
 def progress(connection: sa.Connection, claim: Claim, now: datetime, stage: Stage, fraction: float) -> None:
-    row = held(connection, claim)
+    row = lock_claimed(connection, claim)
     _check_not_canceled(row)
     fraction = min(max(fraction, 0.0), 1.0)
     if row.stage != stage:
@@ -175,7 +175,7 @@ def progress(connection: sa.Connection, claim: Claim, now: datetime, stage: Stag
 
 
 def log(connection: sa.Connection, claim: Claim, now: datetime, line: str) -> None:
-    row = held(connection, claim)
+    row = lock_claimed(connection, claim)
     if row.last_event >= _MAX_EVENTS:
         return
     if row.last_event == _MAX_EVENTS - 1:
@@ -191,7 +191,7 @@ def finish(
     error: OctetError | None,
     canceled: bool,
 ) -> None:
-    row = held(connection, claim)
+    row = lock_claimed(connection, claim)
     if artifact is not None and error is not None:
         end(connection, row, now, BuildState.DIFFERENT, artifact=artifact, error=error.to_json())
     elif artifact is not None:
@@ -205,7 +205,7 @@ def finish(
 
 
 def release(connection: sa.Connection, claim: Claim, now: datetime) -> None:
-    row = held(connection, claim)
+    row = lock_claimed(connection, claim)
     if row.cancel_requested:
         end(connection, row, now, BuildState.CANCELED)
     else:

@@ -19,7 +19,7 @@ from service.core.clock import Clock
 from service.core.errors import DatabaseBusy, DatabaseUnreachable
 from service.core.outage import Outage
 from service.core.settings import Settings
-from service.db.bell import Bell
+from service.db.bell import Notifications
 from service.db.changes import Changes
 from service.db.engine import SQLITE, engine_of
 from service.db.migrations import upgrade, versions
@@ -71,8 +71,8 @@ class Database:
         return cls(settings.url_of_database, timeout_s, on_lost, connections)
 
     @property
-    def bell(self) -> Bell:
-        return self._engine.bell
+    def notifications(self) -> Notifications:
+        return self._engine.notifications
 
     @property
     def changes(self) -> Changes:

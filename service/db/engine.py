@@ -10,7 +10,7 @@ from typing import Protocol
 import sqlalchemy as sa
 
 from service.core.errors import InvalidInput, OctetError, Unsupported
-from service.db.bell import Bell
+from service.db.bell import Notifications
 from service.db.changes import Changes
 
 SQLITE, POSTGRESQL = "sqlite:///", "postgresql://"
@@ -21,7 +21,7 @@ class Engine(Protocol):
 
     Attributes:
         reading, writing: the connections, for reading transactions and for writing ones.
-        bell: notifications of builds that are queued or have ended.
+        notifications: the notifications of builds that are queued or have ended.
         changes: the changes of models.
         lock: a lock that one thread holds among all processes that share the database; None if the processes are
             always on one machine.
@@ -29,7 +29,7 @@ class Engine(Protocol):
 
     reading: sa.Engine
     writing: sa.Engine
-    bell: Bell
+    notifications: Notifications
     changes: Changes
     lock: AbstractContextManager[None] | None
 

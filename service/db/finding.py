@@ -39,15 +39,17 @@ def by_id(connection: sa.Connection, id: str, lock: bool = False) -> Row:
         raise InvalidInput(f"the ids of several builds begin with {id!r}", hint="give more characters of it") from None
 
 
-def as_asked(query: sa.Select[tuple[object, ...]]) -> sa.Select[tuple[object, ...]]:
+def with_requests(query: sa.Select[tuple[object, ...]]) -> sa.Select[tuple[object, ...]]:
+    """Joins a query of builds with their requests, so that it has a row for each request."""
     return query.add_columns(
-        build_requests.c.model.label("asking_model"), build_requests.c.version.label("asking_version")
+        build_requests.c.model.label("requesting_model"), build_requests.c.version.label("requesting_version")
     ).join(build_requests, build_requests.c.build == builds.c.sequence)
 
 
-def build_as_asked(row: Row) -> Build:
+def build_with_request(row: Row) -> Build:
+    """Returns the build in a row. If the row comes from `with_requests`, model and version are those of the request."""
     build = build_from(row)
-    asking = row._mapping
-    if "asking_model" not in asking:
+    request = row._mapping
+    if "requesting_model" not in request:
         return build
-    return replace(build, model=asking["asking_model"], version=asking["asking_version"])
+    return replace(build, model=request["requesting_model"], version=request["requesting_version"])

@@ -24,9 +24,9 @@ _SLICE_S = 0.1  # the longest time until a waiting thread notices that it should
 
 
 class Listener:
-    """The notifications of PostgreSQL: see `bell.Bell` and `changes.Changes`.
+    """The notifications of PostgreSQL: see `bell.Notifications` and `changes.Changes`.
 
-    It connects at the first call of `rung` or `since`, and again whenever the connection is lost. After each
+    It connects at the first call of `count` or `since`, and again whenever the connection is lost. After each
     connection it counts one notification, and every model as changed, because it may have missed some.
     """
 
@@ -35,26 +35,26 @@ class Listener:
     def __init__(self, connect: Callable[[], PatientConnection]) -> None:
         self._connect = connect
         self._changed = threading.Condition()
-        self._rings = 0
+        self._count = 0
         self._journal = Journal()
-        self._hears = False
+        self._is_listening = False
         self._thread: threading.Thread | None = None
         self._closed, self._outage = threading.Event(), Outage(_logger)
 
-    def rung(self) -> int:
+    def count(self) -> int:
         with self._changed:
             self._start()
-            return self._rings
+            return self._count
 
     def since(self, mark: int) -> tuple[int, Collection[str] | None]:
         with self._changed:
             self._start()
-            return self._journal.since(mark) if self._hears else (-1, None)
+            return self._journal.since(mark) if self._is_listening else (-1, None)
 
-    def wait(self, rung: int, stop: threading.Event) -> None:
+    def wait(self, count: int, stop: threading.Event) -> None:
         until_s = time.monotonic() + self.look_s
         with self._changed:
-            while self._rings == rung and not stop.is_set() and time.monotonic() < until_s:
+            while self._count == count and not stop.is_set() and time.monotonic() < until_s:
                 self._changed.wait(_SLICE_S)
 
     def close(self) -> None:
@@ -75,37 +75,37 @@ class Listener:
                     for channel in (BUILDS, MODELS):
                         connection.execute(f"LISTEN {channel}".encode())
                     pause_s = _FIRST_PAUSE_S
-                    self._begin_to_hear()
+                    self._start_listening()
                     self._outage.ended("LISTEN of the database")
-                    self._hear(connection)
+                    self._receive_notifications(connection)
             except Exception as error:  # any error: only this thread can reconnect
                 with self._changed:
-                    self._hears = False
+                    self._is_listening = False
                 self._outage.began(f"no notifications from the database: {str(error).partition(chr(10))[0]}")
                 self._closed.wait(pause_s)
                 pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    def _hear(self, connection: PatientConnection) -> None:
-        heard_s = time.monotonic()
+    def _receive_notifications(self, connection: PatientConnection) -> None:
+        received_s = time.monotonic()
         while not self._closed.is_set():
             for notice in connection.notifies(timeout=_SLICE_S, stop_after=1):
-                heard_s = time.monotonic()
+                received_s = time.monotonic()
                 if notice.channel == MODELS:
                     with self._changed:
                         self._journal.note(notice.payload)
                 else:
-                    self._ring()
-            if time.monotonic() - heard_s > _CHECK_S:
+                    self._count_notification()
+            if time.monotonic() - received_s > _CHECK_S:
                 connection.execute(b"SELECT 1")
-                heard_s = time.monotonic()
+                received_s = time.monotonic()
 
-    def _begin_to_hear(self) -> None:
+    def _start_listening(self) -> None:
         with self._changed:
             self._journal.note_gap()
-            self._hears = True
-        self._ring()
+            self._is_listening = True
+        self._count_notification()
 
-    def _ring(self) -> None:
+    def _count_notification(self) -> None:
         with self._changed:
-            self._rings += 1
+            self._count += 1
             self._changed.notify_all()

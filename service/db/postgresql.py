@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from psycopg.conninfo import conninfo_to_dict
 
 from service.core.errors import DatabaseBusy, DatabaseUnreachable, OctetError, StorageFull
-from service.db.bell import Bell
+from service.db.bell import Notifications
 from service.db.changes import Changes
 from service.db.listening import Listener
 from service.db.patience import PatientConnection
@@ -61,7 +61,7 @@ class PostgresqlEngine:
         )
         self._listener = Listener(lambda: self._connect(autocommit=True))
         self.reading: sa.Engine = self.writing.execution_options(isolation_level="AUTOCOMMIT")
-        self.bell: Bell = self._listener
+        self.notifications: Notifications = self._listener
         self.changes: Changes = self._listener
         self.lock: AbstractContextManager[None] | None = _ClusterLock(self)
 

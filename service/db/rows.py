@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from service.core.build import Build, BuildEvent, BuildInputs, BuildState, Stage
 from service.core.digest import Digest
 from service.core.errors import InvalidInput
-from service.db.bell import ringing
+from service.db.bell import with_notification
 from service.db.tables import build_events, builds
 
 Row = sa.Row[Any]
@@ -69,7 +69,7 @@ def append_event(
     ).one()
     is_news = kind == "state" and data["state"] != BuildState.RUNNING
     event = {"build": build, "sequence": row.last_event, "at": at, "kind": kind, "data": data}
-    connection.execute(ringing(connection, _INSERT) if is_news else _INSERT, event)
+    connection.execute(with_notification(connection, _INSERT) if is_news else _INSERT, event)
     return row
 
 

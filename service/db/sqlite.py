@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from service.core.errors import DatabaseBusy, DatabaseDamaged, DatabaseLost, DataUnusable, OctetError, StorageFull
 from service.core.usable import unusable
-from service.db.bell import Bell, ClockworkBell
+from service.db.bell import Notifications, PollingNotifications
 from service.db.changes import Changes
 
 _UNKNOWN = -1  # the numbers of SQLite's data_version are positive
@@ -34,7 +34,7 @@ class SqliteEngine:
     def __init__(self, url: str, timeout_s: float, on_lost: Callable[[], None]) -> None:
         self._timeout_s, self._on_lost = timeout_s, on_lost
         self._inode: int | None = None  # the inode of the file that was migrated
-        self.bell: Bell = ClockworkBell()
+        self.notifications: Notifications = PollingNotifications()
         self.lock: AbstractContextManager[None] | None = None
         self.reading: sa.Engine = sa.create_engine(url)
         sa.event.listen(self.reading, "connect", self._on_connect)

@@ -13,7 +13,7 @@ from service.core.build import LeaseLost
 from service.core.clock import Clock
 from service.core.digest import Digest
 from service.core.verification import Verification, VerificationState
-from service.db.bell import Bell, ring
+from service.db.bell import Notifications, notify
 from service.db.database import Database, insert_new, repeated, repeated_if_undone
 from service.db.rows import Row
 from service.db.tables import builds, is_live, verifications
@@ -52,9 +52,9 @@ class VerificationStore:
         self._database, self._clock, self.max_attempts = database, clock, max_attempts
 
     @property
-    def bell(self) -> Bell:
-        """Rung when a verification is queued."""
-        return self._database.bell
+    def notifications(self) -> Notifications:
+        """The notifications that are sent when a verification is queued."""
+        return self._database.notifications
 
     @repeated
     def submit(self, artifact: Digest, target: str, pool: str = "") -> Verification:
@@ -120,7 +120,7 @@ class VerificationStore:
         """Renews the lease for another `lease_s`. Raises `LeaseLost` if the worker no longer holds the verification."""
         with self._database.write() as connection:
             lease_until = self._now(connection) + timedelta(seconds=lease_s)
-            _change(connection, _held(connection, claim), lease_until=lease_until)
+            _change(connection, _lock_claimed(connection, claim), lease_until=lease_until)
 
     @repeated
     def release(self, claim: VerificationClaim, *, counts: bool) -> None:
@@ -133,23 +133,23 @@ class VerificationStore:
             LeaseLost: the worker no longer holds the verification.
         """
         with self._database.write() as connection:
-            row = _held(connection, claim)
+            row = _lock_claimed(connection, claim)
             attempt = row.attempt if counts else row.attempt - 1
             _change(connection, row, state=_QUEUED, worker=None, lease_until=None, attempt=attempt)
-            ring(connection)
+            notify(connection)
 
     @repeated
     def finish(self, claim: VerificationClaim, *, passed: bool, result: Mapping[str, Any]) -> None:
         """Records the result. Raises `LeaseLost` if the worker no longer holds the verification."""
         state = VerificationState.PASSED if passed else _FAILED
         with self._database.write() as connection:
-            row = _row(connection, claim)
+            row = _find_claimed(connection, claim)
             if row is not None and row.state == state:  # the connection broke during the commit
                 return
             now = self._now(connection)
-            row = _held(connection, claim)
+            row = _lock_claimed(connection, claim)
             _change(connection, row, state=state, finished_at=now, lease_until=None, result=dict(result))
-            ring(connection)
+            notify(connection)
 
     @repeated
     def forget(self) -> int:
@@ -173,7 +173,7 @@ def enqueue(
     row = {"artifact": artifact, "pool": pool, "target": target, "state": _QUEUED, "created_at": now}
     new = insert_new(connection, verifications).values(**row, attempt=0, token=0, result={})
     if connection.execute(new.returning(verifications.c.artifact)).first() is not None:
-        ring(connection)
+        notify(connection)
     elif again:
         _queue_again(connection, artifact, now)
 
@@ -194,7 +194,7 @@ def _queue_again(connection: sa.Connection, artifact: Digest, now: datetime) -> 
     failed = verifications.c.artifact == artifact, verifications.c.state == _FAILED
     values = {"state": _QUEUED, "attempt": 0, "result": {}, "created_at": now, "finished_at": None}
     if connection.execute(sa.update(verifications).where(*failed).values(**values)).rowcount:
-        ring(connection)
+        notify(connection)
 
 
 def _of(artifacts: Collection[Digest]) -> sa.Select[Any]:
@@ -217,15 +217,15 @@ def _take(connection: sa.Connection, row: Row, owner: str, lease_until: datetime
     return VerificationClaim(_from(taken), owner, taken.token)
 
 
-def _row(connection: sa.Connection, claim: VerificationClaim) -> Row | None:
+def _find_claimed(connection: sa.Connection, claim: VerificationClaim) -> Row | None:
     """Returns the claim's row and locks it; None if another worker has claimed it since, or it was deleted."""
     ours = sa.select(verifications).where(_is(claim.artifact, claim.verification.pool))
     return connection.execute(ours.where(verifications.c.token == claim.token).with_for_update()).one_or_none()
 
 
-def _held(connection: sa.Connection, claim: VerificationClaim) -> Row:
+def _lock_claimed(connection: sa.Connection, claim: VerificationClaim) -> Row:
     """Returns the claim's row and locks it. Raises `LeaseLost` if the claim is stale."""
-    row = _row(connection, claim)
+    row = _find_claimed(connection, claim)
     if row is None or row.state != _RUNNING:
         raise LeaseLost(f"{claim.owner} no longer holds the verification of {claim.artifact}")
     return row

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from service.core.clock import Clock
 from service.core.worker import Beat, Worker, WorkerKind, WorkerState
-from service.db.bell import ring
+from service.db.bell import notify
 from service.db.database import Database, repeated
 from service.db.rows import Row
 from service.db.tables import workers
@@ -33,8 +33,8 @@ class WorkerStore:
     def beat(self, worker: Worker) -> None:
         """Records a heartbeat of `worker` at the time of this call.
 
-        The rest of its row is written only if its state or its loaded models have changed; then the bell is rung. A
-        failed call is not repeated, because the next heartbeat follows soon.
+        The rest of its row is written only if its state or its loaded models have changed; then a notification
+        is sent. A failed call is not repeated, because the next heartbeat follows soon.
         """
         with self._database.write() as connection:
             now = self._database.now(connection, self._clock)
@@ -48,7 +48,7 @@ class WorkerStore:
                 connection.execute(sa.delete(workers).where(forgotten))
                 connection.execute(sa.insert(workers).values(**values))
             if worker.kind is WorkerKind.INFERENCE:
-                ring(connection)
+                notify(connection)
 
     def remove(self, id: str) -> None:
         """Deletes a worker that has ended. A failed call is not repeated, because workers without heartbeats are
@@ -56,7 +56,7 @@ class WorkerStore:
         """
         with self._database.write() as connection:
             connection.execute(sa.delete(workers).where(workers.c.id == id))
-            ring(connection)
+            notify(connection)
 
     @repeated
     def list(self, within_s: float) -> Workers:

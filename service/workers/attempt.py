@@ -84,7 +84,7 @@ class Attempt:
 
     def _renew_lease(self) -> None:
         beaten_s = time.monotonic()
-        watch = Watch(self._builds.bell)
+        watch = Watch(self._builds.notifications)
         while not self._over.wait(min(_LOOK_S, self._every_s)):
             try:
                 if time.monotonic() - beaten_s >= self._every_s:

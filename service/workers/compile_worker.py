@@ -113,12 +113,12 @@ class CompileWorker:
         """Works until `stop` is set. A build in progress is then released for another worker."""
         while not stop.is_set():
             try:
-                rung = self._builds.bell.rung()
+                count = self._builds.notifications.count()
                 if self.work_once(stop):
                     self._idle_since_s = time.monotonic()
                 else:
                     self._idle()
-                    self._builds.bell.wait(rung, stop)
+                    self._builds.notifications.wait(count, stop)
             # the database may be unreachable or the disk full: that may pass, and this worker goes on
             except Exception as error:
                 log_trouble(_logger, error, "the compile worker cannot look for queued builds")

@@ -85,7 +85,7 @@ class Collector:
 def _is_orphan(entry: Descriptor, builds: BuildStore) -> bool:
     """Returns true for an index entry of an artifact that no model in the index and no build refers to."""
     is_named = bool(models_in(entry.annotations))
-    return entry.artifact_type == ARTIFACT_TYPE and not is_named and not builds.answering(entry.digest)
+    return entry.artifact_type == ARTIFACT_TYPE and not is_named and not builds.with_artifact(entry.digest)
 
 
 def _needed(builds: BuildStore, models: ModelStore) -> Iterator[Digest]:

@@ -139,9 +139,9 @@ class Verifier:
             return
         while not stop.is_set():
             try:
-                rung = self._verifications.bell.rung()
+                count = self._verifications.notifications.count()
                 if not self.work_once(stop):
-                    self._verifications.bell.wait(rung, stop)
+                    self._verifications.notifications.wait(count, stop)
             except Exception as error:  # the database may be unreachable or the disk full, which may pass
                 log_trouble(_logger, error, "cannot look for queued verifications")
                 stop.wait(_TROUBLE_S)

@@ -97,5 +97,5 @@ def build_of(builds: BuildStore, id: str) -> Build:
 
 def check_artifact(builds: BuildStore, artifact: Digest) -> None:
     """Raises `NotFound` if no build of a model that the request may see produced the artifact."""
-    if tenant.get() and not any(is_visible(build.model) for build in builds.answering(artifact)):
+    if tenant.get() and not any(is_visible(build.model) for build in builds.with_artifact(artifact)):
         raise NotFound(f"there is no artifact {artifact}")

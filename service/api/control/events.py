@@ -49,7 +49,7 @@ async def event_stream(services: Services, id: str, after: int) -> AsyncIterator
             return True, []
 
     yield f"retry: {_RECONNECT_MS}\n\n".encode()
-    spoke_s, watch = time.monotonic(), Watch(services.builds.bell, LOOK_S)
+    spoke_s, watch = time.monotonic(), Watch(services.builds.notifications, LOOK_S)
     while not services.stopping.is_set():
         is_over, events = await run_in_threadpool(look) if watch.is_due() else (False, [])
         for event in events:

@@ -59,7 +59,7 @@ def measure(
 
 
 def _rows(services: Services, of: _Version) -> list[tuple[Pool, Cell]]:
-    wanted, held = services.builds.wanted_by({of[0]}), services.crashes.quarantined()
+    wanted, held = services.builds.requested_by({of[0]}), services.crashes.quarantined()
     built = targets_of(wanted, of)
     pools = list(_host(services, of, built) if services.settings.role is Role.EMBEDDED else _pools(services, of))
     there = {pool.target for pool in pools}

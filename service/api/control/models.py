@@ -218,7 +218,7 @@ def request_builds(
 
 
 def _standings(services: Services, versions: Sequence[ModelVersion]) -> dict[tuple[str, int], Standing]:
-    wanted = services.builds.wanted_by({each.name for each in versions})
+    wanted = services.builds.requested_by({each.name for each in versions})
     asked = [(each.name, each.number) for each in versions]
     return standings(asked, wanted, services.registry, services.crashes.quarantined())
 
@@ -226,7 +226,7 @@ def _standings(services: Services, versions: Sequence[ModelVersion]) -> dict[tup
 def facts_of(services: Services, name: str, number: int | None) -> dict[int, Any]:
     """Returns the facts that builds found about a model, or about one version of it, by version number."""
     found: dict[int, Any] = {}
-    for build in services.builds.wanted_by({name}):
+    for build in services.builds.requested_by({name}):
         is_asked = number in (None, build.version) and build.version not in found
         if is_asked and build.artifact is not None and not build.invalidated:
             report = services.layout.attached(build.artifact, Report.FACTS)

@@ -50,7 +50,7 @@ def _to_wire(services: Services, artifact: Digest, record: Record) -> wire.Quara
         how=record.how,
         models=[
             wire.Affected(name=build.model, version=build.version, target=build.target)
-            for build in services.builds.answering(artifact)
+            for build in services.builds.with_artifact(artifact)
             if is_visible(build.model)
         ],
     )

@@ -30,7 +30,7 @@ async def wait_until(
     pointless: the client left, or the server stops.
     """
     deadline_s, stopping = time.monotonic() + timeout_s, services.stopping
-    watch = Watch(services.builds.bell, LOOK_S)
+    watch = Watch(services.builds.notifications, LOOK_S)
     watch.is_due()
     seen = await run_in_threadpool(look)
     while True:

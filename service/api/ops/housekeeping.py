@@ -28,7 +28,7 @@ class Housekeeping:
         """
         self._builds, self._lease_s = services.builds, services.settings.lease_s
         self._want_compiler = want_compiler
-        self._watch = Watch(services.builds.bell)
+        self._watch = Watch(services.builds.notifications)
         self._is_wanted = False
         self._trimmed_s = monotonic()
         self._garbage = Collector(

@@ -75,7 +75,7 @@ async def _save_usage(services: Services) -> None:
 
 async def _refresh_keys(services: Services) -> None:
     """Reads the keys again whenever the database notifies of a change."""
-    watch = Watch(services.builds.bell)
+    watch = Watch(services.builds.notifications)
     while services.access.is_followed:
         if watch.is_due():
             await asyncio.to_thread(services.access.refresh)

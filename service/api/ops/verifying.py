@@ -45,10 +45,10 @@ def _is_wanted(services: Services) -> bool:
     verifications, stop = services.verifications, services.stopping
     while not stop.is_set():
         try:
-            rung = verifications.bell.rung()
+            count = verifications.notifications.count()
             if verifications.any_to_claim(services.pool, services.registry.targets):
                 return True
-            verifications.bell.wait(rung, stop)
+            verifications.notifications.wait(count, stop)
         except Exception as error:  # the database is unreachable, perhaps only for a while
             log_trouble(_logger, error, "cannot check for waiting verifications")
             stop.wait(_TROUBLE_S)

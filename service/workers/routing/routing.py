@@ -14,7 +14,7 @@ from service.core.errors import DatabaseUnreachable, NotFound, NotReady, OctetEr
 from service.core.settings import Settings
 from service.core.target import TARGETS, Target
 from service.core.worker import Worker, WorkerState, parse_address
-from service.db.bell import Bell, Watch
+from service.db.bell import Notifications, Watch
 from service.workers.data_plane import orders
 from service.workers.data_plane.link import connected_to
 from service.workers.data_plane.table import Table
@@ -53,7 +53,7 @@ class Routing:
         members: Members,
         servable: Servable,
         plane: Follower,
-        bell: Bell,
+        notifications: Notifications,
         security: Callable[[], Security],
         heartbeat_s: float,
         changes: Changes | None = None,
@@ -61,11 +61,11 @@ class Routing:
         """
         Args:
             plane: receives the workers and models.
-            bell: notifies when a worker starts, ends or loads a model, and when a build ends.
+            notifications: sent when a worker starts, ends or loads a model, and when a build ends.
             security: returns how to connect to workers.
             changes: reports the models whose rows have changed; None if changes are not reported.
         """
-        self._members, self._servable, self._plane, self._bell = members, servable, plane, bell
+        self._members, self._servable, self._plane, self._notifications = members, servable, plane, notifications
         self._security, self._heartbeat_s = security, heartbeat_s
         self._workers: Mapping[str, Worker] = {}
         self._refused: Mapping[str, str] = {}  # running workers that get no requests, with the reason, by id
@@ -79,7 +79,7 @@ class Routing:
 
     async def run(self) -> None:
         """Follows the tables until canceled. While they cannot be read, the last state stays in force."""
-        watch = Watch(self._bell, self._heartbeat_s / 4)
+        watch = Watch(self._notifications, self._heartbeat_s / 4)
         was_read = True
         self._send_table()  # so that the data plane is a router from the start
         while True:
@@ -278,8 +278,13 @@ def _no_worker() -> NoReturn:
 
 
 def routing_of(
-    settings: Settings, members: Members, servable: Servable, plane: Follower, bell: Bell, changes: Changes
+    settings: Settings,
+    members: Members,
+    servable: Servable,
+    plane: Follower,
+    notifications: Notifications,
+    changes: Changes,
 ) -> Routing:
     """Returns the routing according to the settings."""
     beat_s = settings.worker_heartbeat_s
-    return Routing(members, servable, plane, bell, partial(security_of, settings), beat_s, changes)
+    return Routing(members, servable, plane, notifications, partial(security_of, settings), beat_s, changes)

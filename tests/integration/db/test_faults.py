@@ -284,11 +284,11 @@ def test_leases_use_the_clock_of_the_database(near: Database, monkeypatch: pytes
 
 
 def test_a_waiting_worker_is_notified_of_a_request_of_another_process(near: Database, far: Database) -> None:
-    bell, stop = BuildStore(far).bell, threading.Event()
-    bell.look_s = WORK_TIMEOUT_S
-    eventually(lambda: bell.rung() > 0)  # it listens
+    notifications, stop = BuildStore(far).notifications, threading.Event()
+    notifications.look_s = WORK_TIMEOUT_S
+    eventually(lambda: notifications.count() > 0)  # it listens
     with ThreadPoolExecutor(1) as thread:
-        waiting = thread.submit(bell.wait, bell.rung(), stop)
+        waiting = thread.submit(notifications.wait, notifications.count(), stop)
         time.sleep(0.2)
         assert not waiting.done()
         BuildStore(near).submit(inputs(), "a", 1)
@@ -299,13 +299,13 @@ def test_a_waiting_worker_is_notified_of_a_request_of_another_process(near: Data
 def test_a_request_during_an_outage_of_notifications_is_noticed(
     near: Database, far: Database, network: BadNetwork
 ) -> None:
-    bell = BuildStore(far).bell
-    eventually(lambda: bell.rung() > 0)
+    notifications = BuildStore(far).notifications
+    eventually(lambda: notifications.count() > 0)
     network.refuse()
     BuildStore(near).submit(inputs(), "a", 1)
-    missed = bell.rung()
+    missed = notifications.count()
     network.accept()
-    eventually(lambda: bell.rung() > missed)
+    eventually(lambda: notifications.count() > missed)
 
 
 def test_the_lock_is_shared_by_all_processes_and_released_when_its_holder_ends(

@@ -200,7 +200,7 @@ def test_a_build_of_several_names_says_so(models: ModelStore, builds: BuildStore
         id: [("a", 1, clock.now()), ("b", 2, clock.now())],
         other: [("c", 3, clock.now())],
     }
-    assert [(each.id, each.model, each.version) for each in builds.wanted_by(["b", "c"])] == [
+    assert [(each.id, each.model, each.version) for each in builds.requested_by(["b", "c"])] == [
         (id, "b", 2),
         (other, "c", 3),
     ]

@@ -97,9 +97,9 @@ def test_what_a_worker_has_loaded_is_written_where_its_version_says_so(workers: 
 @pytest.mark.parametrize("change", [{"state": WorkerState.READY}, {"loaded_version": 8}])
 def test_who_listens_hears_what_changes(change: dict[str, Any], database: Database, workers: WorkerStore) -> None:
     workers.beat(MEMBER)
-    rung = database.bell.rung()
+    count = database.notifications.count()
     workers.beat(replace(MEMBER, **change))
-    eventually(lambda: database.bell.rung() > rung)
+    eventually(lambda: database.notifications.count() > count)
 
 
 def test_a_worker_whose_row_is_gone_is_listed_again(workers: WorkerStore) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from service.core.errors import DatabaseUnreachable, NotFound, NotReady, UnknownTarget
 from service.core.worker import Worker, WorkerKind, WorkerState
-from service.db.bell import ClockworkBell
+from service.db.bell import PollingNotifications
 from service.workers.data_plane import orders
 from service.workers.data_plane.table import Table
 from service.workers.inference.ports import Changes
@@ -54,7 +54,7 @@ class Cluster:
             cast(Members, self),
             cast(Servable, self),
             self,
-            ClockworkBell(),
+            PollingNotifications(),
             lambda: self.security,
             0.1,
             changes,
