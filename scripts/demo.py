@@ -43,19 +43,19 @@ def main() -> int:
 
 def show(client: Client, output: Output) -> str:
     """Runs the steps of the demo. Returns the label that the model predicted."""
-    step(output, f"octet push {shown(MODEL)}")
+    step(output, f"octet push {relative_path(MODEL)}")
     pushed = push_model(client, MODEL, "digits", "host", None, output)
     build = pushed["build"]
     output.show(f"  built for {build['target']} in {pushed['seconds']:.2f} s", summary(pushed["reports"]))
 
     picture = EXAMPLES / "digits" / f"{DIGIT}.png"
-    step(output, f"octet predict digits {shown(picture)} --labels {shown(LABELS)}")
+    step(output, f"octet predict digits {relative_path(picture)} --labels {relative_path(LABELS)}")
     output.show(as_blocks(picture.read_bytes()))
     answer = ask(client, "digits", [picture.read_bytes()])
     best = answer.dequantized().classes(read_labels(LABELS))
     output.show(bars(best), f"  answered in {answer.took_s * 1000:.1f} ms, HTTP included")
 
-    step(output, f"octet push {shown(MODEL)}   # once more")
+    step(output, f"octet push {relative_path(MODEL)}   # once more")
     again = push_model(client, MODEL, "digits", "host", None, output)
     output.show(
         f"  from the cache in {again['seconds'] * 1000:.0f} ms: the same file for the same target is built once"
@@ -87,7 +87,7 @@ def step(output: Output, command: str) -> None:
     output.show(f"\n[bold]$ {command}[/bold]")
 
 
-def shown(path: Path) -> str:
+def relative_path(path: Path) -> str:
     return str(path.relative_to(EXAMPLES.parent))
 
 

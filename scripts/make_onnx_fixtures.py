@@ -219,7 +219,7 @@ def node_cases(target: Path) -> None:
 
 
 def _is_taken(model: Any, inputs: Any, outputs: Any) -> bool:
-    """Whether a case is small, of one output and an operator set that Octet reads, and of types that can be sent."""
+    """Returns true if a case is small, and has one output, a supported operator set, and types that can be sent."""
     values = [*inputs, *outputs]
     plain = all(isinstance(value, np.ndarray) and value.dtype.name in SENDABLE for value in values)
     readable = model.opset_import[0].version >= OLDEST and (len(outputs) == 1 or model.graph.node[0].op_type == "TopK")

@@ -97,9 +97,8 @@ def install(app: FastAPI) -> None:
         detail = exception.detail if exception.detail != phrase else _routing_detail(exception.status_code, request)
         headers = {name.lower(): value for name, value in (exception.headers or {}).items()}
         if exception.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            headers["allow"] = (
-                _allowed(app, request.url.path) or headers["allow"]
-            )  # paths of the page are not in OpenAPI
+            # The paths of the page are not in OpenAPI, so `_allowed` finds nothing for them.
+            headers["allow"] = _allowed(app, request.url.path) or headers["allow"]
         return _respond(request.scope, exception.status_code, code, f"{phrase}.", detail, {}, headers)
 
     app.add_exception_handler(OctetError, octet_error)

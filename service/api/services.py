@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # it loads OpenTelemetry
 
 @dataclass(frozen=True)
 class Services:
-    """The components behind the API.
+    """The components that the API uses.
 
     Attributes:
         registry: the models that are served.

@@ -220,10 +220,8 @@ class Client:
                         if event.kind == "state" and BuildState(event.data["state"]).is_final:
                             return
                 reason = "it stopped"
-            except (
-                httpx.TransportError,
-                NotReady,
-            ) as error:  # NotReady: the server runs, but a process or database does not
+            except (httpx.TransportError, NotReady) as error:
+                # NotReady: the server runs, but one of its processes or its database does not.
                 reason = str(error)
             lost += 1
             time.sleep(pause_s)

@@ -42,7 +42,7 @@ def _collect(settings: Settings, older_than_s: float) -> tuple[list[str], int]:
     from service.workers.store import open_store
 
     if settings.store_url is None:
-        OciLayout.open(settings.store_dir)  # raises if there is no store; `open_store` would create one
+        OciLayout.open(settings.store_dir)  # raises if the store does not exist; `open_store` would create one
     database = Database.of(settings)
     try:
         database.migrate()

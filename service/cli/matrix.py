@@ -21,7 +21,7 @@ _WAITS, _FAILED = ("queued", "building", "unverified"), ("failed", "refused", "d
 _STYLE = {"ready": "green", **dict.fromkeys(_WAITS, "yellow"), **dict.fromkeys(_FAILED, "bold red")}
 _NUMBERS = ("workers", "loaded", "p50", "p99", "per second", "of peak", "memory", "cost per million")
 _LOOK_S = 0.5
-# By the numerics report's outcome. A worker verifies artifacts whose target cannot run where they are built.
+# By the numerics report's outcome. A worker verifies artifacts that cannot run on the machine that built them.
 _WORDS = {Outcome.EQUAL: "equal", Outcome.DOCUMENTED: "within bounds", Outcome.OWN_ONLY: "own form only"}
 
 
@@ -88,7 +88,7 @@ def _figures(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _notes(rows: list[dict[str, Any]]) -> Iterator[Text]:
-    """Yields what was compared, where it was measured, and why builds failed; each distinct line once."""
+    """Yields the comparison, the machine of the measurement, and why builds failed; each distinct line once."""
     told: set[str] = set()
     for row in rows:
         notes = [row["checked"]] if row["checked"] else []

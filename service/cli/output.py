@@ -77,8 +77,8 @@ class Output:
 
 
 def _write_report(error: OctetError) -> Path | None:
-    """Writes an internal error's report to the working directory. Returns its path, or None if there is no report or
-    the
+    """Writes an internal error's report to the working directory. Returns its path, or None if the error has no report
+    or the
     file cannot be written."""
     if not isinstance(error, InternalError) or not error.report:
         return None

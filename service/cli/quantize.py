@@ -267,7 +267,7 @@ def quantize(
                     f"{file_to_write}: there is no folder {file_to_write.parent}", hint="create it first"
                 )
         if labels is not None and data is None:
-            raise InvalidInput("--labels needs inputs to belong to", hint="pass --data too")
+            raise InvalidInput("--labels needs the inputs that the labels belong to", hint="pass --data too")
         with upload_of(file) as upload:
             if on_server and push:
                 document = _on_server(upload, push, data, labels, asked, input_shape, target, output, server, key)

@@ -18,7 +18,7 @@ from service.core.target import TARGETS, Host, Target, detect_host
 
 @dataclass(frozen=True)
 class Abilities:
-    """What this machine lacks to compile and to run artifacts for one target.
+    """The reasons why this machine cannot compile or run artifacts for one target.
 
     Attributes:
         compile: missing packages and parts of the sandbox; empty if it can compile for the target.

@@ -30,7 +30,7 @@ _MOST_COLUMN = 5120  # elements of a column for adaptive rounding: its sums of p
 
 @dataclass(frozen=True)
 class Fit:
-    """What to fit.
+    """The parts of layers to fit.
 
     Attributes:
         biases: whether biases compensate the shift of each channel's mean that rounding the weights causes.

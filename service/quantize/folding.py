@@ -14,7 +14,7 @@ from service.quantize.document import Document, Node, rewire
 
 # Operators whose result has the shape of the first operand, if that is a picture.
 _ELEMENTWISE = ("Clip", "HardSwish", "LeakyRelu", "PRelu", "Relu", "Sigmoid")
-_FILTERS = {"Conv": 0, "ConvTranspose": 1}  # -> the weights' axis of output channels
+_FILTERS = {"Conv": 0, "ConvTranspose": 1}  # operator -> the axis of the output channels in its weights
 _EPSILON = 1e-5  # the default of BatchNormalization
 
 

@@ -119,7 +119,7 @@ class CalibrationSession:
     Attributes:
         scratch: an empty directory; the caller removes it.
         threads: the number of threads to run with; 0: all cores.
-        tick: called with what was done, how many items are done, and of how many; 0: of all inputs.
+        tick: called with the name of the task, the number of items done, and their total; 0: all inputs.
     """
 
     scratch: Path
@@ -163,7 +163,7 @@ class CalibrationSession:
         return [Statistics(each.name, each.lows, each.highs, row) for each, row in zip(found, counts, strict=True)]
 
     def channels(self, built: Built, data: Data, names: Sequence[str]) -> list[Array]:
-        """Returns the smallest and the largest value of each channel of outputs of `built`, `[C, 2]` each, in one pass.
+        """Returns each output channel's smallest and largest value, `[C, 2]` per output of `built`, in one pass.
 
         Raises:
             InvalidInput: see `Data.inputs`; or a tensor has a value that is not finite.

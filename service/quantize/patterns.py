@@ -21,8 +21,8 @@ class Pattern:
         weights: the index of the weights.
         axis: returns the weights' axis of channels, each of which has its own scale.
         bias: the index of the bias, which is stored as int32 in steps of the products' scale.
-        moves: whether the results consist of elements of the operand, and so have its type. Such an operator is
-            quantized if its operand is.
+        moves: whether the results consist of elements of the operand, which means that they have its type. Such an
+            operator is quantized if its operand is.
         follows: whether the operator is quantized only if its operands and its result are stored anyway, because of
             other operators. A function of one tensor then becomes a table; an operator without an integer form only
             reads and writes bytes.

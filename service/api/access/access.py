@@ -113,7 +113,8 @@ class Access:
             self._meters.charge(key)
 
     def admit(self, authorization: bytes | None, *needed: Scope) -> str:
-        """Identifies the caller, and counts the request. Returns the key's id, or `ANYBODY`. Raises as both."""
+        """Identifies the caller, and counts the request. Returns the key's id, or `ANYBODY`. Raises the errors of
+        `identify` and `charge`."""
         key = self.identify(authorization, *needed)
         if key is None:
             return ANYBODY
@@ -228,7 +229,7 @@ def check_exposure(settings: Settings, stores: Stores | None = None) -> None:
         stores: by default the files in the data folder.
 
     Raises:
-        InvalidInput: other machines can reach the address, and there is no valid key.
+        InvalidInput: other machines can reach the address, but no valid key exists.
     """
     if settings.auth is Auth.OFF or settings.role is Role.WORKER or is_loopback(settings.host):
         return  # a worker's requests come from the API, which authenticates with the cluster's key

@@ -91,7 +91,7 @@ class KeyFile:
         )
 
     def read(self) -> Keys:
-        """The keys in the file; empty if there is no file.
+        """Returns the keys in the file; empty if the file does not exist.
 
         Raises:
             InvalidInput: the file cannot be read, and was never read before.

@@ -63,7 +63,7 @@ class Meter:
         """
         Args:
             known: returns how many requests of a day were reported so far.
-            what: the text for what is counted per day, where `{}` stands for the quota.
+            what: describes the events counted per day, for error messages; `{}` is replaced by the quota.
         """
         self._what = what
         self._limits, self._clock, self._known = limits, clock, known
@@ -225,11 +225,11 @@ class Meters:
         return found
 
     def _count_reported(self, id: str) -> Callable[[date], int]:
-        def known(day: date) -> int:
+        def count_on(day: date) -> int:
             told, totals = self._known
             return totals.get(id, 0) if day == told else 0
 
-        return known
+        return count_on
 
 
 def _midnight_after(moment: datetime) -> datetime:

@@ -56,7 +56,7 @@ class Sites:
 
 
 def _is_same_site(sent: dict[bytes, bytes], host: bytes) -> bool:
-    """Returns true if the headers show that a page of this server sent the request, or do not show where it is from."""
+    """Returns true if the headers show that a page of this server sent the request, or lack that information."""
     site = sent.get(b"sec-fetch-site")
     if site is not None:
         return site in _SAME_SITE

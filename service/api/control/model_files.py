@@ -1,9 +1,9 @@
 """`octet serve --models`: serves the models in files and folders for as long as the files exist.
 
 The files are scanned every two seconds. A new file is pushed, a changed file becomes a new version, and when a file is
-removed, so are the versions that it became. These are recorded, so that this works after a restart, too; versions that
-were pushed by hand under the same name stay. A file that cannot be served is reported as broken, and the others are
-served. The server is not ready until each configured path could be read.
+removed, its versions are deleted. Each file's versions are recorded, so that this works after a restart, too; versions
+that were pushed by hand under the same name stay. A file that cannot be served is reported as broken, and the others
+are served. The server is not ready until each configured path could be read.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ async def quantize(
 ) -> wire.Build:
     """The body is the calibration set: a zip archive of pictures, or an `.npz` with an array `[count, …]` for each
     input of the model; either may contain `labels.csv`. The version's metadata defines how pictures become tensors.
-    With `dynamic` or `weights`, which need no inputs, there is no body.
+    With `dynamic` or `weights`, which need no inputs, the body is empty.
 
     A build quantizes the model. When it succeeds, the quantized model becomes a new version, and its own build starts.
     """

@@ -14,7 +14,7 @@ from service.api.services import Services
 from service.db import Watch
 
 POLL_S = 0.1  # one look costs about 0.2 ms
-LOOK_S = 1.0  # if notifications announce changes; a build's progress causes none
+LOOK_S = 1.0  # used if the database announces changes; it does not announce the progress of a build
 
 T = TypeVar("T")
 

@@ -77,6 +77,6 @@ class Listener(Unheard):
         while True:
             try:
                 self.tell()
-            except Exception:  # a file cannot be read at the moment: what was sent before stays in effect
+            except Exception:  # a file cannot be read at the moment, so the previous configuration stays in effect
                 _logger.exception("cannot update the data plane's configuration")
             await asyncio.sleep(_LOOK_EVERY_S)

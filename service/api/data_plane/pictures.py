@@ -120,7 +120,7 @@ class PictureQueue:
             waiting.is_withdrawn.set()
             await asyncio.wait([work])
             if not work.cancelled():
-                work.exception()  # marks the exception as retrieved; nobody needs it
+                work.exception()  # marks the exception, which is not needed, as retrieved
             raise
         finally:
             self._end(waiting)

@@ -34,7 +34,7 @@ Members = dict[str, Any]
 
 
 class Questions:
-    """Answers each question with members and bytes."""
+    """Answers the questions of the data plane; an answer has members and bytes."""
 
     def __init__(self, services: Services) -> None:
         self._services, self._registry = services, services.registry

@@ -16,7 +16,7 @@ from service.cli.client import Client
 DIFFERENT = {"output": "y", "different": 2, "first": 5}
 
 
-def said(equal: bool | None, *differences: dict[str, Any], problem: str | None = None) -> dict[str, Any]:
+def comparison(equal: bool | None, *differences: dict[str, Any], problem: str | None = None) -> dict[str, Any]:
     first: dict[str, Any] = {"pool": "a", "target": "x86-64-v3", "worker": "w1", "problem": None, "differences": []}
     second = {"pool": "b", "target": "aarch64", "worker": "w2", "problem": problem, "differences": list(differences)}
     return {"name": "digits", "version": 1, "equal": equal, "reference": "a", "answers": [first, second]}
@@ -32,14 +32,14 @@ def compare(tmp_path: Path, patch: pytest.MonkeyPatch, answer: dict[str, Any], *
 @pytest.mark.parametrize(
     ("answer", "status", "line"),
     [
-        (said(True), 0, "b  aarch64  answered"),
-        (said(False, DIFFERENT), 1, "b  aarch64  2 elements of y differ from a, first 5"),
+        (comparison(True), 0, "b  aarch64  answered"),
+        (comparison(False, DIFFERENT), 1, "b  aarch64  2 elements of y differ from a, first 5"),
         (
-            said(False, {**DIFFERENT, "different": None, "first": None}),
+            comparison(False, {**DIFFERENT, "different": None, "first": None}),
             1,
             "b  aarch64  y has another shape or type than that of a",
         ),
-        (said(None, problem="it is not built"), 0, "b  aarch64  it is not built"),
+        (comparison(None, problem="it is not built"), 0, "b  aarch64  it is not built"),
     ],
 )
 def test_each_pool_has_a_line(
@@ -50,12 +50,12 @@ def test_each_pool_has_a_line(
 
 
 def test_json_has_the_same_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = compare(tmp_path, monkeypatch, said(False, DIFFERENT), "--json")
-    assert (result.exit_code, json.loads(result.stdout)) == (1, said(False, DIFFERENT))
+    result = compare(tmp_path, monkeypatch, comparison(False, DIFFERENT), "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (1, comparison(False, DIFFERENT))
 
 
 def test_a_model_of_another_number_of_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     twice = str(tmp_path / "x.npy")
-    result = compare(tmp_path, monkeypatch, said(True), twice)
+    result = compare(tmp_path, monkeypatch, comparison(True), twice)
     assert result.exit_code == 1
     assert "digits has 1 inputs, but 2 were given" in result.stderr

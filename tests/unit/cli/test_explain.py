@@ -41,10 +41,10 @@ PROFILE: dict[str, Any] = {
 
 @pytest.fixture
 def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    return shown(capsys, {"layers": LAYERS, "plain": PLAIN, "declined": {}, "reorders": 1})
+    return show_lines(capsys, {"layers": LAYERS, "plain": PLAIN, "declined": {}, "reorders": 1})
 
 
-def shown(capsys: pytest.CaptureFixture[str], kernels: Any, profile: Any = PROFILE) -> list[str]:
+def show_lines(capsys: pytest.CaptureFixture[str], kernels: Any, profile: Any = PROFILE) -> list[str]:
     coverage = {"macs": 50_000, "integer_percent": 100.0, "kernels": kernels}
     show(Output(as_json=False), digest_of(b""), build_explanation(coverage, profile))
     return capsys.readouterr().out.splitlines()
@@ -85,25 +85,25 @@ def test_kinds_of_code_add_up_to_the_families(lines: list[str]) -> None:
 def test_much_generated_code_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     kernels = {"layers": LAYERS, "plain": PLAIN, "declined": {}, "reorders": 1}
     slow = [{"symbol": symbol, "seconds": 50e-6} for symbol in ("octet_plain_exp", "octet_plain_sum1")]
-    told = shown(capsys, kernels, {**PROFILE, "calls": [*PROFILE["calls"][:2], *slow]})
+    told = show_lines(capsys, kernels, {**PROFILE, "calls": [*PROFILE["calls"][:2], *slow]})
     assert "Generated code takes 50 % of the time: exp 25 %, sum 25 %." in told
 
 
 def test_copies_that_are_not_made_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     joined = [{"layer": "mixed", "parts": 4, "in_place": 3}, {"layer": "last", "parts": 2, "in_place": 2}]
     kernels = {"layers": LAYERS, "plain": PLAIN, "declined": {}, "reorders": 1, "concatenations": joined}
-    assert shown(capsys, kernels)[-1] == "5 of 6 parts of concatenations written in place, without a copy."
+    assert show_lines(capsys, kernels)[-1] == "5 of 6 parts of concatenations written in place, without a copy."
 
 
 def test_a_target_without_kernels_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     kernels = {"layers": [], "plain": [], "declined": {}, "reorders": 0}
-    lines = shown(capsys, kernels, {**PROFILE, "peak_macs_per_s": None})
+    lines = show_lines(capsys, kernels, {**PROFILE, "peak_macs_per_s": None})
     assert "no kernels of its own" in lines[-1]
     assert "peak" not in lines[1]
 
 
 def test_no_number_is_cut_off_by_a_long_reason(capsys: pytest.CaptureFixture[str]) -> None:
     plain = [{**PLAIN[0], "reason": "too soft, " * 30}]
-    lines = shown(capsys, {"layers": LAYERS, "plain": plain, "declined": {}, "reorders": 1})
+    lines = show_lines(capsys, {"layers": LAYERS, "plain": plain, "declined": {}, "reorders": 1})
     assert "50.0 k   100 µs     0.5   50.0 %  1x14 pixels, 3 shifts" in line(lines, "block/Relu ")
     assert not any("…" in each for each in lines)

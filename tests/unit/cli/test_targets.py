@@ -22,7 +22,7 @@ def complete(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "check", lambda: [Finding("landlock", True, ""), Finding("seccomp", True, "")])
 
 
-def _said(*options: str) -> Any:
+def _run_targets(*options: str) -> Any:
     result = CliRunner().invoke(app, ["targets", *options])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout) if "--json" in options else result.stdout
@@ -33,14 +33,14 @@ def _by_name(host: Host) -> dict[str, Any]:
 
 
 def test_all_targets_are_listed_with_what_they_need() -> None:
-    said = _said("--json")
+    said = _run_targets("--json")
     assert said["host"] == (detect_host().best and detect_host().target.name)
     needs = {each["target"]: (each["architecture"], frozenset(each["features"])) for each in said["targets"]}
     assert needs == {target.name: (target.architecture, target.features) for target in TARGETS}
 
 
 def test_this_machine_compiles_for_all_and_runs_those_that_it_has_the_features_of() -> None:
-    for each in _said("--json")["targets"]:
+    for each in _run_targets("--json")["targets"]:
         assert each["compile"] == {"possible": True, "missing": []}
         lacks = sorted(parse_target(each["target"]).missing_on(detect_host()))
         assert each["run"] == each["verify"] == {"possible": not lacks, "missing": lacks}
@@ -56,20 +56,20 @@ def test_a_board_says_which_features_it_lacks() -> None:
 def test_the_runtime_only_compiles_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
     found = util.find_spec
     monkeypatch.setattr(targets, "find_spec", lambda name: None if name in ("tvm", "ziglang") else found(name))
-    for each in _said("--json")["targets"]:
+    for each in _run_targets("--json")["targets"]:
         assert each["compile"] == {"possible": False, "missing": ["apache-tvm", "ziglang"]}
-    assert "pip install 'octet-serve[server]'" in _said()
+    assert "pip install 'octet-serve[server]'" in _run_targets()
 
 
 def test_what_the_sandbox_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "check", lambda: [Finding("landlock", False, ""), Finding("seccomp", True, "")])
     said = _by_name(detect_host())
     assert all("landlock" in each[what]["missing"] for each in said.values() for what in ("compile", "run", "verify"))
-    assert "these commands need --unsandboxed" in _said()
+    assert "these commands need --unsandboxed" in _run_targets()
 
 
 def test_the_best_for_this_machine_has_a_star() -> None:
     if detect_host().best is None:
         pytest.skip("NOT TESTED: no target runs here")
-    [line] = [line for line in _said().splitlines() if line.startswith("*") and "host" not in line]
+    [line] = [line for line in _run_targets().splitlines() if line.startswith("*") and "host" not in line]
     assert line.split()[1] == detect_host().target.name

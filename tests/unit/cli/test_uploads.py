@@ -1,4 +1,4 @@
-"""What the commands upload for a model with two files."""
+"""Uploads of a model that consists of two files."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ IMAGE = ModelSignature((TensorSpec("image", "FP32", (1, 3, 4, 4)),), (OUTPUT,))
 PAIR = ModelSignature((TensorSpec("a", "FP32", (1, 2)), TensorSpec("b", "INT64", (1, 3))), (OUTPUT,))
 
 
-def written(path: Path, **arrays: Any) -> Data:
+def save_data(path: Path, **arrays: Any) -> Data:
     np.savez(path, **arrays)
     return Data(path)
 
@@ -35,7 +35,7 @@ def refused(data: Data, signature: ModelSignature = IMAGE) -> OctetError:
 
 def test_arrays_by_name(tmp_path: Path) -> None:
     a, b = np.arange(6, dtype=np.float64).reshape(3, 2), np.arange(9, dtype=np.int32).reshape(3, 3)
-    inputs = list(written(tmp_path / "x.npz", b=b, a=a).inputs(PAIR))
+    inputs = list(save_data(tmp_path / "x.npz", b=b, a=a).inputs(PAIR))
     assert [[tensor.dtype.name for tensor in tensors] for tensors in inputs] == [["float32", "int64"]] * 3
     np.testing.assert_array_equal(inputs[2][0], a[2:])
     np.testing.assert_array_equal(inputs[1][1], b[1:2])
@@ -45,19 +45,19 @@ def test_an_input_without_an_axis_of_samples_has_the_count_before_its_own(tmp_pa
     spec = TensorSpec("image", "FP32", (1, 4)), TensorSpec("state", "FP32", (2, 1, 3)), TensorSpec("rate", "INT64", ())
     rng = np.random.default_rng(0)
     image, state = rng.random((5, 4), np.float32), rng.random((5, 2, 1, 3), np.float32)
-    data = written(tmp_path / "x.npz", image=image, state=state, rate=np.arange(5))
+    data = save_data(tmp_path / "x.npz", image=image, state=state, rate=np.arange(5))
     inputs = list(data.inputs(ModelSignature(spec, (OUTPUT,))))
     assert [[tensor.shape for tensor in tensors] for tensors in inputs] == [[(1, 4), (2, 1, 3), ()]] * 5
     np.testing.assert_array_equal(inputs[3][1], state[3])
     assert inputs[4][2] == 4
-    other = written(tmp_path / "y.npz", image=image[:, np.newaxis], state=state[:, 0], rate=np.arange(5))
+    other = save_data(tmp_path / "y.npz", image=image[:, np.newaxis], state=state[:, 0], rate=np.arange(5))
     said = refused(other, ModelSignature(spec, (OUTPUT,)))
     assert (said.tensor, said.hint) == ("state", "write an array of [count, 2, 1, 3]")
 
 
 def test_a_single_array_needs_no_name(tmp_path: Path) -> None:
     values = np.ones((5, 3, 4, 4), np.float16)
-    assert len(list(written(tmp_path / "x.npz", values=values).inputs(IMAGE))) == 5
+    assert len(list(save_data(tmp_path / "x.npz", values=values).inputs(IMAGE))) == 5
     np.save(tmp_path / "x.npy", values)
     data = Data(tmp_path / "x.npy", most=2)
     assert [tensors[0].dtype.name for tensors in data.inputs(IMAGE)] == ["float32"] * 2
@@ -81,10 +81,10 @@ def test_pictures(tmp_path: Path) -> None:
 def test_values_that_are_no_numbers(tmp_path: Path) -> None:
     values = np.zeros((4, 3, 4, 4), np.float32)
     values[2, 1, 0, 3] = np.nan
-    error = refused(written(tmp_path / "x.npz", image=values))
+    error = refused(save_data(tmp_path / "x.npz", image=values))
     assert error.message.endswith("input 2 of the calibration set has NaN or infinity in 'image'")
     too_large = np.full((1, 3, 4, 4), 1e300)
-    assert "NaN or infinity" in refused(written(tmp_path / "y.npz", image=too_large)).message
+    assert "NaN or infinity" in refused(save_data(tmp_path / "y.npz", image=too_large)).message
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_values_that_are_no_numbers(tmp_path: Path) -> None:
     ],
 )
 def test_arrays_that_do_not_fit(tmp_path: Path, values: np.ndarray[Any, Any], said: str) -> None:
-    assert said in refused(written(tmp_path / "x.npz", image=values)).message
+    assert said in refused(save_data(tmp_path / "x.npz", image=values)).message
 
 
 def test_python_objects_are_not_loaded(tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_damaged_files(tmp_path: Path, content: bytes) -> None:
 
 def test_missing_arrays_and_lengths_that_differ(tmp_path: Path) -> None:
     a = np.zeros((2, 2), np.float32)
-    assert "has no array 'b'; it has: a, c" in refused(written(tmp_path / "x.npz", a=a, c=a), PAIR).message
-    uneven = written(tmp_path / "y.npz", a=a, b=np.zeros((3, 3), np.int64))
+    assert "has no array 'b'; it has: a, c" in refused(save_data(tmp_path / "x.npz", a=a, c=a), PAIR).message
+    uneven = save_data(tmp_path / "y.npz", a=a, b=np.zeros((3, 3), np.int64))
     assert "different lengths: [2, 3]" in refused(uneven, PAIR).message
     np.save(tmp_path / "x.npy", a)
     assert "has one array" in refused(Data(tmp_path / "x.npy"), PAIR).message
@@ -192,7 +192,7 @@ def test_pictures_in_an_archive(tmp_path: Path) -> None:
 
 
 def test_labels_beside_arrays(tmp_path: Path) -> None:
-    data = written(tmp_path / "x.npz", image=np.zeros((3, 3, 4, 4), np.float32))
+    data = save_data(tmp_path / "x.npz", image=np.zeros((3, 3, 4, 4), np.float32))
     assert data.labels() == []
     with zipfile.ZipFile(data.path, "a") as file:
         file.writestr("labels.csv", "1\n2\n3\n")

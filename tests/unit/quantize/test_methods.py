@@ -17,14 +17,14 @@ RNG = np.random.default_rng(0)
 Values = np.ndarray[Any, np.dtype[np.float32]]
 
 
-def seen(values: Values) -> Statistics:
+def statistics_of(values: Values) -> Statistics:
     """Returns the statistics of rows, where each row is an input."""
     counts = histogram(values, float(values.min()), float(values.max()), BINS)
     return Statistics("x", values.min(axis=1), values.max(axis=1), counts)
 
 
 def noise(values: Values, method: str, storage: str = "uint8") -> float:
-    kind = METHODS[method](seen(values), storage)
+    kind = METHODS[method](statistics_of(values), storage)
     return float(((real(stored(values, kind), kind) - values) ** 2).mean())
 
 
@@ -38,7 +38,7 @@ WITH_OUTLIER = np.concatenate([BELL, np.full((8, 1), 40, np.float32) * RNG.unifo
     "values", [BELL, np.abs(BELL), -np.abs(BELL), BELL + 9, np.zeros((2, 9), np.float32), np.full((2, 9), 1e-30, "f4")]
 )
 def test_zero_is_stored_exactly_and_scales_are_positive(method: str, storage: str, values: Values) -> None:
-    kind = METHODS[method](seen(values), storage)
+    kind = METHODS[method](statistics_of(values), storage)
     assert kind.storage == storage
     assert kind.scales[0] > 0
     assert real(stored(np.zeros(1), kind), kind)[0] == 0
@@ -50,7 +50,7 @@ def test_values_are_stored_within_a_step_where_there_are_no_outliers(method: str
 
 
 def test_the_extremes_are_the_ends_of_the_range() -> None:
-    kind = minmax(seen(BELL), "uint8")
+    kind = minmax(statistics_of(BELL), "uint8")
     least, most = STORAGE_RANGES["uint8"]
     assert stored(np.array([BELL.min(), BELL.max()]), kind).tolist() == [least, most]
 
@@ -65,15 +65,18 @@ def test_the_least_noise_is_least() -> None:
 
 @pytest.mark.parametrize("method", ["percentile", "kl", "moving-average"])
 def test_outliers_are_cut(method: str) -> None:
-    assert METHODS[method](seen(WITH_OUTLIER), "uint8").scales[0] < minmax(seen(WITH_OUTLIER), "uint8").scales[0]
+    assert (
+        METHODS[method](statistics_of(WITH_OUTLIER), "uint8").scales[0]
+        < minmax(statistics_of(WITH_OUTLIER), "uint8").scales[0]
+    )
 
 
 def test_powers_of_two() -> None:
-    kind = METHODS["power-of-two"](seen(BELL), "int8")
+    kind = METHODS["power-of-two"](statistics_of(BELL), "int8")
     assert math.log2(kind.scales[0]).is_integer()
     assert kind.zero_points == (0,)
     assert 64 * kind.scales[0] <= np.abs(BELL).max() <= 128 * kind.scales[0]
-    assert METHODS["power-of-two"](seen(np.abs(BELL)), "uint8").zero_points == (0,)
+    assert METHODS["power-of-two"](statistics_of(np.abs(BELL)), "uint8").zero_points == (0,)
 
 
 def test_a_histogram_counts_every_value() -> None:

@@ -31,30 +31,30 @@ def rollback(plane: ControlPlane, **members: Any) -> httpx.Response:
     return plane.client.post("/api/v1/models/digits/rollback", json=members)
 
 
-def shown(response: httpx.Response) -> tuple[int, dict[str, int] | None, list[int]]:
+def describe_alias(response: httpx.Response) -> tuple[int, dict[str, int] | None, list[int]]:
     assert response.status_code == 200, response.text
     alias = response.json()
     return alias["version"], alias["canary"], alias["previous"]
 
 
 def test_a_version_is_promoted_and_rolled_back(built: ControlPlane) -> None:
-    assert shown(promote(built, 1)) == (1, None, [])
-    assert shown(promote(built, 2)) == (2, None, [1])
-    assert shown(rollback(built)) == (1, None, [])
+    assert describe_alias(promote(built, 1)) == (1, None, [])
+    assert describe_alias(promote(built, 2)) == (2, None, [1])
+    assert describe_alias(rollback(built)) == (1, None, [])
     problem(rollback(built), 409, "conflict")
 
 
 def test_a_rollback_needs_no_body(built: ControlPlane) -> None:
     promote(built, 1)
     promote(built, 2)
-    assert shown(built.client.post("/api/v1/models/digits/rollback")) == (1, None, [])
+    assert describe_alias(built.client.post("/api/v1/models/digits/rollback")) == (1, None, [])
 
 
 def test_a_canary_is_shown_with_its_share(built: ControlPlane) -> None:
     promote(built, 1)
-    assert shown(promote(built, 2, percent=10)) == (1, {"version": 2, "percent": 10}, [])
-    assert shown(rollback(built, away_from=2)) == (1, None, [])
-    assert shown(rollback(built, away_from=2)) == (1, None, [])
+    assert describe_alias(promote(built, 2, percent=10)) == (1, {"version": 2, "percent": 10}, [])
+    assert describe_alias(rollback(built, away_from=2)) == (1, None, [])
+    assert describe_alias(rollback(built, away_from=2)) == (1, None, [])
 
 
 def test_aliases_are_shown_with_their_models(built: ControlPlane) -> None:

@@ -23,7 +23,7 @@ def artifact(plane: ControlPlane) -> Digest:
     return artifact
 
 
-def held(plane: ControlPlane) -> list[str]:
+def list_quarantine(plane: ControlPlane) -> list[str]:
     return [each["artifact"] for each in plane.client.get("/api/v1/quarantine").json()["artifacts"]]
 
 
@@ -37,13 +37,13 @@ def test_what_is_in_quarantine_is_told_with_what_it_would_answer_for(plane: Cont
 
 def test_a_suspect_is_not_in_quarantine(plane: ControlPlane) -> None:
     plane.services.crashes.note([ABSENT], "signal 6")
-    assert held(plane) == []
+    assert list_quarantine(plane) == []
     assert plane.client.delete(f"/api/v1/quarantine/{ABSENT}").status_code == 404
 
 
 def test_one_that_is_forgiven_may_run_again(plane: ControlPlane, artifact: Digest) -> None:
     assert plane.client.delete(f"/api/v1/quarantine/{artifact}").json()["artifact"] == artifact
-    assert held(plane) == []
+    assert list_quarantine(plane) == []
     assert not plane.services.crashes.check(artifact)
     (noted, *_) = plane.services.audit.last(1)
     assert (noted["action"], noted["artifact"]) == ("forgive", artifact)

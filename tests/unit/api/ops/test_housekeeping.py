@@ -21,7 +21,7 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
         yield plane
 
 
-async def kept(plane: ControlPlane, until: Callable[[int], bool] | None = None) -> int:
+async def count_requests(plane: ControlPlane, until: Callable[[int], bool] | None = None) -> int:
     """Returns how often a compiler was requested in half a second, or until `until(number)` is true."""
     wanted = [0]
 
@@ -35,11 +35,11 @@ async def kept(plane: ControlPlane, until: Callable[[int], bool] | None = None) 
 
 
 def test_a_compiler_is_wanted_as_long_as_a_build_waits(plane: ControlPlane) -> None:
-    assert asyncio.run(kept(plane)) == 0
+    assert asyncio.run(count_requests(plane)) == 0
     plane.push()
-    asyncio.run(kept(plane, lambda wanted: wanted > 1))
+    asyncio.run(count_requests(plane, lambda wanted: wanted > 1))
     plane.services.builds.claim("worker", 30)
-    assert asyncio.run(kept(plane)) == 0
+    assert asyncio.run(count_requests(plane)) == 0
 
 
 def test_a_look_that_fails_is_logged_and_not_the_last(
@@ -53,5 +53,5 @@ def test_a_look_that_fails_is_logged_and_not_the_last(
 
     monkeypatch.setattr(Collector, "collect_if_due", fail)
     monkeypatch.setattr(housekeeping, "_TROUBLE_S", 0.01)
-    asyncio.run(kept(plane, lambda _: looks[0] > 1))
+    asyncio.run(count_requests(plane, lambda _: looks[0] > 1))
     assert "the disk is full" in caplog.text

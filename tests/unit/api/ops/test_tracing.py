@@ -142,7 +142,7 @@ async def test_what_the_client_says_of_sampling_holds_and_else_the_ratio(tables:
     assert len(collected.spans) == 1 + len(STAGES)
 
 
-def told(request_id: str, **members: Any) -> dict[str, Any]:
+def report_request(request_id: str, **members: Any) -> dict[str, Any]:
     """Returns the data plane's report on a request over HTTP."""
     now_s = time.monotonic()
     times = {name: now_s + 0.001 * at for at, name in enumerate(("began_s", "arrived_s", "prepared_s", "submitted_s"))}
@@ -157,10 +157,10 @@ def told(request_id: str, **members: Any) -> dict[str, Any]:
 
 def test_a_batch_is_linked_to_the_others_that_it_joined() -> None:
     with tracing() as (collected, made):
-        made.note(told("a"))
-        made.note(told("b"))
-        made.note(told("c", call=8))
-        made.note(told("d", key=2))
+        made.note(report_request("a"))
+        made.note(report_request("b"))
+        made.note(report_request("c", call=8))
+        made.note(report_request("d", key=2))
     roots = {attributes(span)["octet.request_id"]: span for span in collected.named("POST /v2/models/{model}/infer")}
     batches = {span.parent_span_id: span for span in collected.named("batch")}
     links = {name: [link.span_id for link in batches[root.span_id].links] for name, root in roots.items()}

@@ -1,4 +1,4 @@
-// The time of each layer of a model; or its multiply-accumulates if there is no profile.
+// The time of each layer of a model; or its multiply-accumulates if it was not profiled.
 
 import { bar, h } from "./dom.js";
 import { count, duration } from "./format.js";
