@@ -131,7 +131,7 @@ def test_exact_scales_have_another_kernel_by_default(name: str, scale: float) ->
 @pytest.mark.parametrize(
     ("data", "what"),
     [
-        (lambda: models.binary_model("ADD", (4,), (4,), np.int16, Quant(0.25), Quant(0.5), Quant(0.25)), "by shifts"),
+        (lambda: models.binary_model("ADD", (4,), (4,), np.int16, Quant(0.25), Quant(0.5), Quant(0.25)), "with shifts"),
         (lambda: models.activation_model("TANH", (1, 4), np.int16, X16, Y16), "its kernel writes scale 1/32768"),
         (lambda: models.activation_model("RELU", (1, 4), np.int16, Quant(1e-3, 5), Y16), "whose zero point is not 0"),
         (
@@ -142,7 +142,7 @@ def test_exact_scales_have_another_kernel_by_default(name: str, scale: float) ->
         ),
         (
             lambda: models.concatenation_model([(1, 2), (1, 2)], np.int16, [X16, Y16], Y16),
-            "joins int16 inputs of other scales",
+            "joins int16 inputs whose scales differ",
         ),
     ],
 )  # fmt: skip

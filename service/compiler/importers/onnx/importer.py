@@ -87,7 +87,7 @@ def _result(state: State, end: End) -> relax.Expr:
     """
     label = shortened(end.name)
     if end.name not in state.values:
-        raise Unsupported(f"the output {label} is not compiled", tensor=label)
+        raise Unsupported(f"the output {label} cannot be compiled", tensor=label)
     value = state.values[end.name]
     if isinstance(value, np.ndarray):
         value = state.constants.expr(end.name, value)

@@ -149,7 +149,7 @@ class Node:
     def value(self, place: int) -> Value:
         name = self.name(place)
         if name not in self.state.values:  # output of an operator that is converted for its first output only
-            self.unsupported("reads an output that is not compiled", name)
+            self.unsupported("reads an output that cannot be compiled", name)
         return self.state.values[name]
 
     def known(self, place: int) -> Array | None:

@@ -32,7 +32,7 @@ def test_records_are_read_by_name(method: int) -> None:
     assert "c" in archive
 
 
-def test_names_may_be_those_inside_one_folder() -> None:
+def test_names_may_be_inside_one_folder() -> None:
     assert list(Archive(zipped(("model/data.pkl", b""), ("model/x/y", b"")), in_folder=True)) == ["data.pkl", "x/y"]
     with pytest.raises(MalformedModel, match="outside of its folder"):
         Archive(zipped(("model/data.pkl", b""), ("other/x", b"")), in_folder=True)
@@ -58,13 +58,13 @@ def test_links_encryption_and_other_compression_are_refused() -> None:
 
 
 def edited(data: bytes, offset: int, value: bytes) -> bytes:
-    """`data` with a field of its one central directory entry changed."""
+    """Returns `data` with a changed field in its only central directory entry."""
     at = data.rindex(b"PK\x01\x02") + offset
     return data[:at] + value + data[at + len(value) :]
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_name_given_twice_is_refused() -> None:
+def test_a_repeated_name_is_refused() -> None:
     with pytest.raises(MalformedModel, match="twice"):
         Archive(zipped(("a", b"1"), ("a", b"2")))
 
@@ -78,7 +78,7 @@ def test_bombs_are_refused_before_anything_is_unpacked() -> None:
         Archive(zipped(("a", bytes(100)), ("b", bytes(100)), method=zipfile.ZIP_DEFLATED), most_deflated_bytes=150)
 
 
-def test_a_record_that_is_longer_than_it_says_is_cut_off() -> None:
+def test_a_record_longer_than_its_declared_size_is_cut_off() -> None:
     lying = edited(zipped(("a", bytes(1000)), method=zipfile.ZIP_DEFLATED), 24, struct.pack("<I", 10))
     with pytest.raises(MalformedModel, match="damaged: Bad CRC-32"):
         Archive(lying).read("a")
@@ -86,7 +86,7 @@ def test_a_record_that_is_longer_than_it_says_is_cut_off() -> None:
     assert Archive(agreeing).read("a") == bytes(10)
 
 
-def test_stored_sizes_have_to_fit_the_file() -> None:
+def test_stored_sizes_must_fit_the_file() -> None:
     data = zipped(("a", b"xyz"))
     with pytest.raises(MalformedModel, match="two different sizes"):
         Archive(edited(data, 24, struct.pack("<I", 4)))
@@ -95,7 +95,7 @@ def test_stored_sizes_have_to_fit_the_file() -> None:
         Archive(edited(data, 20, both))
 
 
-def test_what_is_missing_or_no_text_is_named() -> None:
+def test_missing_records_and_records_that_are_not_text_are_named() -> None:
     archive = Archive(zipped(("a", b"\xff")))
     with pytest.raises(MalformedModel, match="does not contain the record 'b'"):
         archive.read("b")

@@ -1,4 +1,4 @@
-"""Every refusal of a model tells its user what to do next."""
+"""Every refusal of a model tells users what to do next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.tflite_builder import ModelBuilder, Quant
 UNIT = Quant(1.0)
 
 
-def test_malformed_model_without_a_hint_of_its_own() -> None:
+def test_a_malformed_model_without_a_specific_hint_gets_a_general_one() -> None:
     builder = ModelBuilder()
     x, y = (builder.tensor(name, (1, 4), np.int8, UNIT) for name in ("x", "y"))
     builder.operator("RELU", [x, x], [y])
@@ -21,7 +21,7 @@ def test_malformed_model_without_a_hint_of_its_own() -> None:
     assert "export the model again" in str(caught.value.hint)
 
 
-def test_unsupported_attribute_without_a_hint_of_its_own() -> None:
+def test_an_unsupported_attribute_without_a_specific_hint_gets_a_general_one() -> None:
     builder = ModelBuilder()
     x = builder.tensor("x", (1, 4), np.int8, UNIT)
     y = builder.tensor("y", (1, 4), np.int8, Quant(2.0))
@@ -31,7 +31,7 @@ def test_unsupported_attribute_without_a_hint_of_its_own() -> None:
     assert "cut the model before it" in str(caught.value.hint)
 
 
-def test_hint_of_its_own_stays() -> None:
+def test_a_specific_hint_is_kept() -> None:
     builder = ModelBuilder()
     x, y = (builder.tensor(name, (1, 4), np.int8, UNIT) for name in ("x", "y"))
     builder.operator("CONV_3D", [x], [y])

@@ -1,4 +1,4 @@
-"""The values that a model says its inputs have."""
+"""The bounds of a model's inputs that follow from the model."""
 
 from __future__ import annotations
 

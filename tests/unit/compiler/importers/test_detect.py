@@ -1,4 +1,4 @@
-"""Formats are told apart by content."""
+"""Formats are detected by content."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.support.onnx_catalog import CATALOG, case
 from tests.support.tflite_catalog import MODELS
 
 
-def test_tflite_is_known_by_its_file_identifier() -> None:
+def test_tflite_is_detected_by_its_file_identifier() -> None:
     assert detect_format(MODELS["conv int8"]()[:HEAD_BYTES]) == TFLITE
 
 
 @pytest.mark.parametrize("name", CATALOG)
-def test_onnx_is_known_by_its_first_fields(name: str) -> None:
+def test_onnx_is_detected_by_its_first_fields(name: str) -> None:
     assert detect_format(case(name, 0)[:HEAD_BYTES]) == ONNX
 
 
@@ -30,31 +30,32 @@ def test_onnx_is_known_by_its_first_fields(name: str) -> None:
     "head",
     [
         b"\x08\x08\x12\x07pytorch\x1a\x062.13.0:\xab\xc2\xda0\n\xae\x01",
-        b"\x08\x03\x12" + b"\x7f" + b"a producer of many words" * 3,  # whose name goes on beyond what is looked at
+        # its name is longer than the bytes that are checked
+        b"\x08\x03\x12" + b"\x7f" + b"a producer of many words" * 3,
         b"\x08\x07:\x0a\n\x08\n\x01x\x12\x01y",
     ],
 )
-def test_onnx_of_other_writers(head: bytes) -> None:
+def test_onnx_files_of_other_writers_are_detected(head: bytes) -> None:
     assert detect_format(head[:HEAD_BYTES]) == ONNX
 
 
 @pytest.mark.parametrize(
     "head",
     [
-        b"\x08\x00:\x04",  # no such version
-        b"\x08\x08\x12\x03\x00\x01\x02",  # a name that is no text
+        b"\x08\x00:\x04",  # an invalid version
+        b"\x08\x08\x12\x03\x00\x01\x02",  # a name that is not text
         b"\x08\x08\x1a\x01a\x12\x01b",  # fields in another order
         b"\x08\x08\x2a\x01a",  # a number that is written as text
         b"\x0a\x08:\x04",
         b"\x08\x08",
     ],
 )
-def test_what_cannot_begin_an_onnx_file(head: bytes) -> None:
+def test_other_bytes_are_not_detected_as_onnx(head: bytes) -> None:
     with pytest.raises(UnsupportedFormat):
         detect_format(head)
 
 
-def test_empty_file_is_called_empty() -> None:
+def test_the_message_for_an_empty_file_calls_it_empty() -> None:
     with pytest.raises(UnsupportedFormat, match="the file is empty"):
         detect_format(b"")
 
@@ -89,7 +90,7 @@ def test_an_archive_may_be_a_model_until_its_end_has_arrived() -> None:
     assert detect_format(b"PK\x03\x04\x14\x00") == ZIP
 
 
-def test_torchscript_is_known_by_the_names_in_its_archive() -> None:
+def test_torchscript_is_detected_by_the_names_in_its_archive() -> None:
     assert format_of(archive("net/data.pkl", "net/code/__torch__.py", "net/version")) == TORCHSCRIPT
     assert format_of(archive("net/archive_format", "net/models/model.json")) == PT2
 
@@ -111,7 +112,7 @@ def test_other_archives_are_named_with_a_hint(names: list[str], what: str) -> No
 
 
 @pytest.mark.parametrize("cut", [1, 20, 60])
-def test_an_archive_without_its_end_is_called_damaged(cut: int) -> None:
+def test_the_message_for_a_truncated_archive_calls_it_damaged(cut: int) -> None:
     whole = archive("net/data.pkl", "net/code/__torch__.py").getvalue()
     with pytest.raises(UnsupportedFormat, match="damaged"):
         format_of(io.BytesIO(whole[:-cut]))
@@ -119,13 +120,13 @@ def test_an_archive_without_its_end_is_called_damaged(cut: int) -> None:
 
 @given(st.binary(max_size=300))
 def test_a_damaged_directory_is_refused(rest: bytes) -> None:
-    assume(not rest.startswith(b"TFL3"))  # where a TFLite file says that it is one
+    assume(not rest.startswith(b"TFL3"))  # the identifier of a TFLite file
     with pytest.raises(UnsupportedFormat):
         format_of(io.BytesIO(b"PK\x03\x04" + rest + b"PK\x05\x06" + rest))
 
 
 @given(st.binary(max_size=HEAD_BYTES))
-def test_anything_else_is_unsupported(head: bytes) -> None:
+def test_any_other_file_is_unsupported(head: bytes) -> None:
     if head[4:8] != b"TFL3" and not head.startswith(b"PK\x03\x04"):
         with pytest.raises(UnsupportedFormat):
             detect_format(head)

@@ -27,7 +27,7 @@ def body(emit: Callable[[relax.Call], relax.Var], inputs: list[relax.Var]) -> re
 MODULE = module_of([((1, 3), "uint8")], body)
 
 
-def test_what_a_model_is() -> None:
+def test_the_facts_of_a_model() -> None:
     facts = facts_of(ImportedModel(MODULE, SIGNATURE, "tflite"))
     assert facts.operators == {"dense": 1, "requantize": 1}
     assert (facts.macs, facts.parameters, facts.parameter_bytes) == (6, 8, 14)
@@ -36,7 +36,7 @@ def test_what_a_model_is() -> None:
     assert Facts.from_json(facts.to_json()) == facts
 
 
-def test_its_graph_as_text() -> None:
+def test_the_graph_as_text() -> None:
     assert printer.text_of(MODULE).splitlines() == [
         "!0 = !quant.uniform<u8:f32, 0.5:128>",
         "!1 = !quant.uniform<i8:f32:0, {0.5,0.25}>",

@@ -1,4 +1,4 @@
-"""A model of one sample becomes one of several, or is refused."""
+"""A model for one sample is converted to several samples, or refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pad(x: relax.Expr) -> relax.Expr:
     return relax.op.nn.pad(x, [0, 0, 1, 1, 1, 1, 0, 0])
 
 
-def test_every_tensor_has_the_batch_first() -> None:
+def test_the_batch_is_the_first_axis_of_every_tensor() -> None:
     module = module_of([1, 4, 4, 3], pad, lambda x: relax.op.reshape(x, (1, 108)))
     function = graph.main_of(batched(module, 5))
     assert [graph.shape_of(each) for each in (*function.params, *graph.results_of(function))] == [
@@ -44,7 +44,7 @@ def test_every_tensor_has_the_batch_first() -> None:
     ]
 
 
-def test_a_constant_part_is_there_for_each_sample() -> None:
+def test_a_constant_part_is_repeated_for_each_sample() -> None:
     token = relax.const(np.ones((1, 1, 4), np.int8))
     module = batched(module_of([1, 3, 4], lambda x: relax.op.concat([token, x], axis=1)), 2)
     assert graph.shape_of(graph.results_of(graph.main_of(module))[0]) == (2, 4, 4)
@@ -53,7 +53,7 @@ def test_a_constant_part_is_there_for_each_sample() -> None:
     np.testing.assert_array_equal(actual, np.concatenate([np.ones((2, 1, 4), np.int8), samples], axis=1))
 
 
-def test_one_sample_is_the_model_as_it_came() -> None:
+def test_a_batch_of_one_is_the_unchanged_model() -> None:
     module = module_of([1, 4], lambda x: relax.op.reshape(x, (4,)))
     assert batched(module, 1) is module
 
@@ -68,7 +68,7 @@ def test_one_sample_is_the_model_as_it_came() -> None:
     ],
     ids=["batch of two", "flattened", "moved", "padded"],
 )
-def test_what_mixes_samples_is_refused(shape: list[int], step: Step) -> None:
+def test_operators_that_mix_samples_are_refused(shape: list[int], step: Step) -> None:
     with pytest.raises(UnsupportedOperator, match="mixes samples"):
         batched(module_of(shape, step), 3)
 
@@ -132,7 +132,7 @@ STEPS: dict[str, list[Step]] = {
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_each_sample_has_the_answer_that_it_has_alone(name: str) -> None:
+def test_each_sample_has_the_result_that_it_has_alone(name: str) -> None:
     module, mode = module_of([1, 2, 3, 4], *STEPS[name]), get_mode("onnxruntime")
     samples = np.random.default_rng(1).integers(-128, 128, (3, 2, 3, 4)).astype(np.int8)
     alone = np.concatenate([oracle.run(module, mode, [each[np.newaxis]])[0] for each in samples])
@@ -140,7 +140,7 @@ def test_each_sample_has_the_answer_that_it_has_alone(name: str) -> None:
     np.testing.assert_array_equal(together, alone)
 
 
-def test_what_no_input_decides_stays_as_it_is() -> None:
+def test_values_that_depend_on_no_input_are_unchanged() -> None:
     rows = relax.const(np.ones((4, 3), "int8"))
 
     def added(x: relax.Expr, builder: relax.BlockBuilder) -> relax.Expr:

@@ -1,4 +1,4 @@
-"""The coverage report names what computes in float, and nothing else."""
+"""The coverage report names the operators that compute in float, and no others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reasons(module: tvm.IRModule) -> set[str]:
 
 
 @pytest.mark.parametrize("bits", [4, 8])
-def test_a_model_of_weights_in_blocks_is_quantized(bits: int) -> None:
+def test_a_model_with_weights_in_blocks_is_quantized(bits: int) -> None:
     imported = import_model(blocked(dense_network(), bits).file)
     facts = facts_of(imported)
     assert facts.notices == ()
@@ -40,7 +40,7 @@ def test_a_model_of_weights_in_blocks_is_quantized(bits: int) -> None:
 
 
 @pytest.mark.parametrize("storage", ["int8", "uint8"])
-def test_a_model_of_weights_that_are_dequantized_is_quantized(storage: str) -> None:
+def test_a_model_with_dequantized_weights_is_quantized(storage: str) -> None:
     rng, model = np.random.default_rng(0), OnnxBuilder()
     x = model.input("x", "float32", (1, 6, 40))
     weights = [model.constant(rng.integers(0, 7, (40, 8)), storage), model.constant(rng.uniform(0.1, 1, 8), "float32")]
@@ -72,7 +72,7 @@ def test_a_float_model_is_float() -> None:
     assert notice.startswith("this model is float and not quantized")
 
 
-def test_what_a_table_holds_does_not_compute_in_float() -> None:
+def test_operators_replaced_by_a_table_do_not_compute_in_float() -> None:
     """Hard swish as exporters write it; its operand is also an output of the model."""
     rng, model = np.random.default_rng(0), OnnxBuilder()
     x = model.input("x", "float32", (1, 4, 8, 8))

@@ -1,4 +1,4 @@
-"""A transposed convolution and the ordinary one that stands for it give the same, bit for bit."""
+"""A transposed convolution and the ordinary one that replaces it give the same result, bit for bit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def model(
     filters: int = 5,
     requantized: bool = True,
 ) -> tuple[tvm.IRModule, np.ndarray]:
-    """A transposed convolution of extreme or random values, padded anyhow, and an input for it."""
+    """Returns a transposed convolution of extreme or random values, with any padding, and an input for it."""
     low, high = STORAGE_RANGES[storage]
     in_type = QuantizedType(storage, (float32(0.02),), (int(rng.choice([low, high, int(rng.integers(low, high))])),))
     out_type = QuantizedType(storage, (float32(rng.uniform(0.1, 2.0)),), (int(rng.integers(low, high)),))
@@ -75,7 +75,7 @@ def model(
     st.sampled_from(["int8", "uint8"]), UP_TO_5, UP_TO_5, UP_TO_3, st.booleans(), st.integers(0, 1 << 32),
     st.sampled_from(MODES_OF["tflite"]),
 )  # fmt: skip
-def test_outputs_stay_the_same(
+def test_the_outputs_stay_the_same(
     storage: str,
     size: tuple[int, int],
     kernel: tuple[int, int],
@@ -109,7 +109,7 @@ def test_canonical_form_without_decompose(mode: str) -> None:
 @pytest.mark.skipif(not HERE, reason="no x86-64 target runs here")
 @pytest.mark.parametrize("mode", MODES_OF["tflite"])
 @pytest.mark.parametrize("target", HERE, ids=lambda target: target.name)
-def test_kernels_compute_it(target, mode: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_kernels_compute_the_decomposed_layer(target, mode: str, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     rng = np.random.default_rng(2)
     module, x = model(rng, "int8", (5, 4), (4, 3), (2, 2), channels=24, filters=20)
     (expected,) = oracle.run(module, get_mode(mode), [x])

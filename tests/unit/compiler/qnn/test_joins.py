@@ -1,4 +1,4 @@
-"""Reshapes and permutations after each other become one permutation, and no element changes its place."""
+"""Reshapes and permutations after each other become one permutation, and every element keeps its position."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.qnn_models import Emit, module_of
 MODE = get_mode("onnxruntime")
 Step = tuple[int, ...]
 
-# MobileViT's patches of `[1, 8, 4, 6]`, of an image whose channels are last, and back.
+# MobileViT's patches of `[1, 8, 4, 6]`, for an image whose channels are last, and back.
 UNFOLD: list[tuple[str, Step]] = [
     ("permute", (0, 3, 1, 2)),
     ("reshape", (16, 2, 3, 2)),
@@ -40,7 +40,7 @@ FOLD: list[tuple[str, Step]] = [
 
 
 def moving(shape: Step, steps: Sequence[tuple[str, Step]], *, shown: Sequence[int] = ()) -> tvm.IRModule:
-    """`shown`: which tensors between are outputs, too."""
+    """`shown`: the tensors in between that are outputs, too."""
 
     def body(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
         x, outputs = inputs[0], []
@@ -76,19 +76,19 @@ def test_patches_move_whole_pixels_at_once(shape: Step, steps: list[tuple[str, S
     assert [int(each[-1]) for each in axes] == [len(each) - 1 for each in axes]
 
 
-def test_to_move_there_and_back_is_to_move_nothing() -> None:
+def test_a_permutation_and_its_inverse_are_removed() -> None:
     module = moving((1, 4, 6, 8), [*UNFOLD, *FOLD])
     assert names(join_moves(module)) == ["nn.relu"]
 
 
-def test_one_permutation_stays_as_it_was() -> None:
+def test_a_single_permutation_is_unchanged() -> None:
     module = moving((2, 5, 24), [("reshape", (2, 5, 3, 8)), ("permute", (0, 2, 1, 3))])
     assert names(join_moves(module)) == ["reshape", "permute_dims", "nn.relu"]
 
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_whatever_the_steps_are_the_elements_are_where_they_were(data: st.DataObject) -> None:
+def test_any_steps_keep_the_elements_positions(data: st.DataObject) -> None:
     factors = [2, 2, 3, 4, 1]
     shape = start = tuple(data.draw(st.permutations(factors)))
     steps: list[tuple[str, Step]] = []

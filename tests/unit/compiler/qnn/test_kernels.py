@@ -28,7 +28,7 @@ def requantization(kernel: str) -> tvm.IRModule:
 
 
 def found(module: tvm.IRModule) -> tuple[str, str | None]:
-    """The operator of the one operation, and its kernel."""
+    """Returns the name of the only operation, and its kernel."""
     (operation,) = [operation for _, _, operation in operations(main_of(module)) if operation is not None]
     return operation.name, operation.builtin
 

@@ -1,4 +1,4 @@
-"""The operators: what they print, what they infer, and what they refuse."""
+"""The operators: their text form, their inferred types, and the operands that they refuse."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ REFUSED: list[tuple[Callable[[relax.Var], relax.Call], str]] = [
 
 @pytest.mark.parametrize("index", range(len(REFUSED)))
 @pytest.mark.filterwarnings("ignore")
-def test_what_a_definition_forbids_is_refused(index: int) -> None:
+def test_operands_that_a_definition_forbids_are_refused(index: int) -> None:
     call, message = REFUSED[index]
     with pytest.raises(IllTyped, match=message):
         one(call)

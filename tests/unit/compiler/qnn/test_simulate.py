@@ -1,4 +1,4 @@
-"""The simulated form is a module like any other: it prints, parses back, is lowered, compiled and run."""
+"""The simulated form is an ordinary module: it is printed, parsed, lowered, compiled and run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BIAS = np.array([300, -200], np.int32)
 
 
 def layer(kind: str, seed: int = 0) -> tvm.IRModule:
-    """Real values, quantized, through one operator of sums, requantized, and real again."""
+    """Returns a model that quantizes real values, computes sums with one operator, requantizes, and dequantizes."""
     rng = np.random.default_rng(seed)
 
     def weights(*shape: int) -> relax.Constant:
@@ -64,7 +64,7 @@ def inputs_of(module: tvm.IRModule, seed: int) -> list[np.ndarray[Any, Any]]:
 @pytest.mark.parametrize("kind", ["conv2d", "conv2d_transpose", "dense", "matmul"])
 @settings(max_examples=3, deadline=None)
 @given(seed=st.integers(0, 1 << 30), bits=st.sampled_from([12, 14, 18, 32]))
-def test_compiled_and_evaluated_it_gives_the_same(kind: str, seed: int, bits: int) -> None:
+def test_compiled_code_equals_the_oracle(kind: str, seed: int, bits: int) -> None:
     module = layer(kind, seed)
     simulated, inputs = simulate(module, bits).module, inputs_of(module, seed)
     answer, extent = oracle.run(simulated, MODE, inputs)
@@ -77,7 +77,7 @@ def test_compiled_and_evaluated_it_gives_the_same(kind: str, seed: int, bits: in
     assert bool(extent[2]) == bool(extent[0] < -(1 << (bits - 1)) or extent[1] >= 1 << (bits - 1))
 
 
-def test_accumulators_wrap_around_as_those_of_a_processor_do() -> None:
+def test_accumulators_wrap_around() -> None:
     module = layer("dense")
     inputs = inputs_of(module, 1)
     sums = oracle.run(module_of([((20, 20), "float32")], _sums_of(module)), MODE, inputs)[0].astype(np.int64)
@@ -89,7 +89,7 @@ def test_accumulators_wrap_around_as_those_of_a_processor_do() -> None:
 
 
 def _sums_of(module: tvm.IRModule) -> Any:
-    """The first two operators of `module` again."""
+    """Returns the first two operators of `module` as a module."""
     quantized, sums = (binding.value for binding in module["main"].body.blocks[0].bindings[:2])
 
     def body(emit: Emit, params: list[relax.Var]) -> relax.Var:
@@ -98,8 +98,8 @@ def _sums_of(module: tvm.IRModule) -> Any:
     return body
 
 
-def test_its_text() -> None:
-    """Before and after."""
+def test_the_text_of_the_simulated_form() -> None:
+    """Shows the text before and after."""
     module = layer("dense")
     before, after = text_of(module), text_of(simulate(module, 14).module)
     assert before.splitlines()[3:] == [
@@ -131,7 +131,7 @@ def test_its_text() -> None:
     ]
 
 
-def test_it_prints_and_parses_back() -> None:
+def test_the_simulated_form_prints_and_parses_back() -> None:
     module = simulate(layer("conv2d")).module
     text = module.script(show_meta=True)
     assert "R.qnn.simulated_quantize(" in text
@@ -139,7 +139,7 @@ def test_it_prints_and_parses_back() -> None:
 
 
 @pytest.mark.parametrize("kind", ["conv2d", "conv2d_transpose"])
-def test_passes_for_a_target_leave_it_as_it_is(kind: str) -> None:
+def test_passes_for_a_target_do_not_change_the_simulated_form(kind: str) -> None:
     module = simulate(layer(kind)).module
     passed = legalize(decompose(module), OperandTypes("int8", "int8"))
     inputs = inputs_of(module, 0)
@@ -158,6 +158,6 @@ def test_passes_for_a_target_leave_it_as_it_is(kind: str) -> None:
         (lambda x: ops.dense(x, relax.const(np.ones((2, 4), np.float32)), None, U8, S8), "is float32"),
     ],
 )
-def test_what_does_not_fit_is_refused(call: Any, reason: str) -> None:
+def test_operands_that_do_not_fit_are_refused(call: Any, reason: str) -> None:
     with pytest.raises(IllTyped, match=reason):
         module_of([((3, 4), "float32")], lambda emit, params: emit(call(params[0])))

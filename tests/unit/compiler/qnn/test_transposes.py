@@ -1,4 +1,4 @@
-"""Moving transposes changes where they are computed, and nothing that is."""
+"""Moving transposes changes where results are computed, but not the results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def operators(module: tvm.IRModule) -> Counter[str]:
 
 
 def check(module: tvm.IRModule) -> Counter[str]:
-    """The moved module gives the same outputs; its operators."""
+    """Checks that the moved module gives the same outputs, and returns its operators."""
     moved = move_transposes(module)
     shapes = [(graph.shape_of(param), str(param.ty.dtype)) for param in graph.main_of(module).params]
     inputs = [rng.integers(0, 256, shape).astype(dtype) for shape, dtype in shapes]
@@ -97,7 +97,7 @@ def test_axes_of_length_1_are_moved_by_a_reshape() -> None:
     assert check(module_of([((1, 3, 5, 5), "uint8")], network))["permute_dims"] == 0
 
 
-def test_channels_are_cut_where_they_lie() -> None:
+def test_channels_are_sliced_without_a_permutation() -> None:
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         x = convolved(emit, inputs[0], 8)
         halves = [emit(relax.op.strided_slice(x, [1], [begin], [begin + 4], [1])) for begin in (0, 4)]
@@ -106,8 +106,8 @@ def test_channels_are_cut_where_they_lie() -> None:
     assert check(module_of([((2, 3, 5, 6), "uint8")], network))["permute_dims"] == 2
 
 
-def test_what_is_computed_of_constants_is_permuted_and_not_the_rest() -> None:
-    """As YOLOS resizes the embedding of its positions."""
+def test_a_value_computed_from_constants_is_permuted_instead_of_the_image() -> None:
+    """YOLOS resizes its position embedding in this way."""
 
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         table = relax.const(np.arange(48, dtype=np.uint8).reshape(1, 8, 6))
@@ -123,7 +123,7 @@ def test_what_is_computed_of_constants_is_permuted_and_not_the_rest() -> None:
 
 
 def test_a_channel_shuffle_stays_in_channels_last() -> None:
-    """Reshape, transpose, reshape on channels: one permutation of the channels, and the two ends'."""
+    """Reshape, transpose, reshape on channels: one permutation of the channels, and one at each end of the model."""
 
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         x = emit(relax.op.reshape(convolved(emit, inputs[0], 8), [2, 2, 4, 5, 6]))
@@ -133,7 +133,7 @@ def test_a_channel_shuffle_stays_in_channels_last() -> None:
     assert check(module_of([((2, 3, 5, 6), "uint8")], network))["permute_dims"] == 3
 
 
-def test_scales_of_an_axis_move_with_it() -> None:
+def test_scales_of_an_axis_move_with_the_axis() -> None:
     quantized = QuantizedType("uint8", tuple(float32(0.1 * (i + 1)) for i in range(3)), (1, 2, 3), axis=1)
 
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -143,7 +143,7 @@ def test_scales_of_an_axis_move_with_it() -> None:
     assert check(module_of([((1, 4, 5, 3), "uint8")], network)) == Counter({"qnn.dequantize": 1})
 
 
-def test_blocks_of_scales_stay_where_they_are() -> None:
+def test_blocks_of_scales_do_not_move() -> None:
     scales = tuple(float32(0.1 * (i + 1)) for i in range(2))
     quantized = QuantizedType("uint8", scales, blocks=((1, 2),), grid=(1, 2, 1, 1))
 
@@ -153,7 +153,7 @@ def test_blocks_of_scales_stay_where_they_are() -> None:
     assert check(module_of([((1, 3, 5, 4), "uint8")], network))["permute_dims"] == 1
 
 
-def test_constants_are_permuted_when_compiled() -> None:
+def test_constants_are_permuted_at_compile_time() -> None:
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         shift = relax.const(rng.integers(0, 256, (4, 1, 1)).astype(np.uint8))
         x = emit(ops.add(convolved(emit, inputs[0], 4), shift, TYPE, TYPE, TYPE))
@@ -243,7 +243,7 @@ def test_any_model_gives_the_same_outputs(seed: int) -> None:
 
 
 @pytest.mark.parametrize("axes", list(itertools.permutations(range(3))))
-def test_every_permutation_and_back_is_none(axes: tuple[int, ...]) -> None:
+def test_every_permutation_and_its_inverse_are_removed(axes: tuple[int, ...]) -> None:
     back = [int(axis) for axis in np.argsort(axes)]
 
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -253,7 +253,7 @@ def test_every_permutation_and_back_is_none(axes: tuple[int, ...]) -> None:
     assert check(module_of([((2, 3, 4), "uint8")], network))["permute_dims"] == 0
 
 
-def test_what_an_operator_repeats_itself_is_not_repeated_before_it() -> None:
+def test_operands_that_broadcast_are_not_repeated_first() -> None:
     """XCiT divides its queries by their norms, which its exporter repeats for every token."""
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -263,4 +263,4 @@ def test_what_an_operator_repeats_itself_is_not_repeated_before_it() -> None:
         return emit(ops.quantize(emit(relax.op.divide(tokens, norms)), TYPE))
 
     found = check(module_of([((1, 20, 3, 4), "uint8")], body))
-    assert found["permute_dims"] == 2, "one for the maximum, whose axes are said, and one at the end"
+    assert found["permute_dims"] == 2, "one for the maximum, whose axes are given, and one at the end"

@@ -24,7 +24,7 @@ SCALES = st.floats(2.0**-60, 2.0**60, width=32)
 
 @st.composite
 def blocks(draw: st.DrawFn) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    """Block sizes and grid."""
+    """Draws block sizes and a grid."""
     rank = draw(st.integers(1, 3))
     dimensions = sorted(draw(st.sets(st.integers(0, rank - 1), max_size=rank)))
     grid = tuple(draw(st.integers(1, 3)) if dimension in dimensions else 1 for dimension in range(rank))
@@ -67,7 +67,7 @@ def test_text_form_is_read_back_exactly(quantized: QuantizedType) -> None:
         ),
     ],
 )
-def test_text_form_is_that_of_mlir(text: str, quantized: QuantizedType) -> None:
+def test_the_text_form_equals_mlir(text: str, quantized: QuantizedType) -> None:
     assert str(quantized) == text
     assert parse(text) == quantized
 
@@ -115,7 +115,7 @@ def test_rules_of_blocks(blocks: Any, grid: tuple[int, ...], scales: int, messag
 
 
 @pytest.mark.parametrize("expressed", sorted(EXPRESSED_RANGES))
-def test_scales_lie_within_the_expressed_type(expressed: str) -> None:
+def test_scales_must_lie_within_the_expressed_type(expressed: str) -> None:
     least, most = EXPRESSED_RANGES[expressed]
     QuantizedType("int8", (least,), expressed=expressed)
     QuantizedType("int8", (most,), expressed=expressed)
@@ -147,7 +147,7 @@ _BLOCKS = QuantizedType("int8", (1.0, 2.0, 3.0, 4.0), blocks=((0, 2), (1, 3)), g
         (_BLOCKS, (6, None), "2 blocks of 2 do not fit 6 elements of dimension 0"),
     ],
 )
-def test_what_a_tensor_of_the_type_may_look_like(
+def test_the_shapes_that_a_type_allows(
     quantized: QuantizedType, shape: tuple[int | None, ...], message: str | None
 ) -> None:
     assert quantized.misfit(shape) == message

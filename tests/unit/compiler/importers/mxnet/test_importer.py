@@ -1,4 +1,4 @@
-"""What is read of a symbol, and what is refused by name."""
+"""Imports of MXNet symbols, and refusals that name the operator."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_facts() -> None:
     assert facts.weights.symmetric
 
 
-def test_operators_are_told_before_they_are_converted() -> None:
+def test_operators_are_reported_before_they_are_converted() -> None:
     told: list[tuple[str, str]] = []
     import_model(packed("contrib_chain"), at=lambda op, tensor: told.append((op, tensor)))
     assert told[:2] == [("_contrib_quantize_v2 quantize", "quantize"), ("_contrib_quantized_conv c1", "c1")]
@@ -98,7 +98,7 @@ def head(node: int, output: int) -> Callable[[Document], None]:
         ("sg_residual", head(7, 1), "which is not a computed tensor"),
     ],
 )
-def test_what_is_not_compiled_is_named(name: str, edit: Callable[[Document], None], what: str) -> None:
+def test_an_unsupported_operator_is_named(name: str, edit: Callable[[Document], None], what: str) -> None:
     with pytest.raises(Unsupported, match=what) as caught:
         import_model(packed(name, edit))
     assert caught.value.stage == Stage.IMPORT
@@ -136,12 +136,12 @@ def test_what_is_not_compiled_is_named(name: str, edit: Callable[[Document], Non
         ("contrib_chain", attribute("_contrib_quantized_concat", "dim", "7"), "along axis 7, but its inputs have 4"),
     ],
 )
-def test_what_is_malformed_is_named(name: str, edit: Callable[[Document], None], what: str) -> None:
+def test_a_malformed_operator_is_named(name: str, edit: Callable[[Document], None], what: str) -> None:
     with pytest.raises(MalformedModel, match=what):
         import_model(packed(name, edit))
 
 
-def test_operators_that_are_not_compiled_are_all_listed() -> None:
+def test_all_unsupported_operators_are_listed() -> None:
     def edit(document: Document) -> None:
         renamed(DENSE, "Deconvolution")(document)
         renamed("_contrib_quantized_pooling", "_contrib_quantized_embedding")(document)
@@ -152,7 +152,7 @@ def test_operators_that_are_not_compiled_are_all_listed() -> None:
     assert "_contrib_quantized_embedding quantized_pool0" in caught.value.message
 
 
-def test_a_model_in_float_is_told_to_be_quantized() -> None:
+def test_the_message_for_a_float_model_says_to_quantize_it() -> None:
     node = {"op": "Convolution", "name": "conv", "inputs": [[0, 0, 0]]}
     document = {"nodes": [{"op": "null", "name": "data", "inputs": []}, node], "heads": [[1, 0, 0]]}
     with pytest.raises(NotQuantized, match=r"^this model is not quantized: ") as caught:
@@ -161,13 +161,13 @@ def test_a_model_in_float_is_told_to_be_quantized() -> None:
 
 
 @pytest.mark.parametrize("symbol", [b"", b"[]", b"{}", b"[" * 100_000, b'{"nodes": [], "heads": []}', b"\xff\xfe"])
-def test_a_symbol_that_is_none_is_refused(symbol: bytes) -> None:
+def test_an_invalid_symbol_is_refused(symbol: bytes) -> None:
     with pytest.raises(MalformedModel):
         import_model(pack(symbol, params_of("sg_residual")))
 
 
 def test_mutations_are_refused_or_imported() -> None:
-    """Words of good symbols replaced, and bytes of good parameters: no error is other than ours."""
+    """Replaces words of valid symbols, and bytes of valid parameters: every error is an `OctetError`."""
     rng = np.random.default_rng(0)
     outcomes = {"imported": 0, "refused": 0}
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""Two files become one upload, always the same, and only exactly these two are taken back out."""
+"""Two files are packed into one upload, always in the same way, and only exactly these two are unpacked again."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from service.core.errors import InvalidInput, MalformedModel, UnsupportedFormat
 from tests.support.mxnet_models import FOLDER, packed
 
 
-def test_what_was_packed_is_unpacked_and_told_by_its_content() -> None:
+def test_a_packed_upload_is_detected_and_unpacked() -> None:
     data = pack(b"{}", b"params")
     assert unpack(data) == (b"{}", b"params")
     assert format_of(io.BytesIO(data)) == MXNET
     assert pack(b"{}", b"params") == data
 
 
-def test_zip_makes_an_upload_too() -> None:
+def test_a_zip_file_is_an_upload_too() -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a_net_with_a_name_that_is_rather_long_v1_int8-0003.params", b"params")
@@ -34,7 +34,7 @@ def test_zip_makes_an_upload_too() -> None:
 @pytest.mark.parametrize(
     "names", [["a-symbol.json"], ["a-symbol.json", "b-symbol.json"], ["a-symbol.json", "a", "a.params"]]
 )
-def test_other_contents_are_refused(names: list[str]) -> None:
+def test_an_archive_with_other_files_is_refused(names: list[str]) -> None:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name in names:
@@ -48,7 +48,7 @@ def test_other_contents_are_refused(names: list[str]) -> None:
     ("head", "what"),
     [(b'{\n  "nodes": [', "symbol without its parameters"), (b"\x12\x01" + bytes(14), "without their symbol")],
 )
-def test_one_of_the_two_alone_is_named(head: bytes, what: str) -> None:
+def test_a_single_file_is_refused_and_named(head: bytes, what: str) -> None:
     with pytest.raises(UnsupportedFormat, match=what):
         detect_format(head)
 
@@ -67,7 +67,7 @@ def test_parameters_are_found_beside_the_symbol(tmp_path: Path) -> None:
         pack_files(symbol)
 
 
-def test_a_fixture_is_packed_as_it_lies() -> None:
+def test_a_fixture_is_packed_unchanged() -> None:
     symbol, params = unpack(pack_files(FOLDER / "sg_residual-symbol.json"))
     assert symbol == (FOLDER / "sg_residual-symbol.json").read_bytes()
     assert params == unpack(packed("sg_residual"))[1]

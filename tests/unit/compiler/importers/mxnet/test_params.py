@@ -38,7 +38,7 @@ def test_arrays_by_name() -> None:
     assert not found["a"].flags.writeable
 
 
-def test_a_file_of_mxnets_own() -> None:
+def test_a_file_that_mxnet_wrote() -> None:
     found = read_params(params_of("sg_inception"))
     assert found["fc1_weight_quantize"].dtype == np.int8
     assert found["wide_weight"].shape == (6, 8, 1, 5)
@@ -61,7 +61,7 @@ def test_a_file_of_mxnets_own() -> None:
         (struct.pack("<QQQ", 0x112, 0, 1 << 60), "for which the file is too short"),
     ],
 )
-def test_damage_is_named(data: bytes, what: str) -> None:
+def test_the_message_names_the_damage(data: bytes, what: str) -> None:
     with pytest.raises(MalformedModel, match=what):
         read_params(data)
 
@@ -69,13 +69,13 @@ def test_damage_is_named(data: bytes, what: str) -> None:
 @pytest.mark.parametrize(
     ("damaged", "what"), [(array(storage=1), "storage type 1"), (array(flag=12), "element type 12")]
 )
-def test_what_cannot_be_read_is_named(damaged: bytes, what: str) -> None:
+def test_unreadable_parameters_are_named(damaged: bytes, what: str) -> None:
     with pytest.raises(Unsupported, match=what):
         read_params(listed([damaged], [b"a"]))
 
 
 @given(st.binary(max_size=200))
-def test_anything_is_refused_or_read(data: bytes) -> None:
+def test_any_bytes_are_refused_or_read(data: bytes) -> None:
     for whole in (data, struct.pack("<QQ", 0x112, 0) + data):
         with contextlib.suppress(OctetError):
             read_params(whole)

@@ -39,6 +39,6 @@ def test_several_damages_at_once(name: str, data: st.DataObject) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_random_bytes_behind_the_version(tail: bytes) -> None:
+def test_random_bytes_after_the_version(tail: bytes) -> None:
     with pytest.raises(OctetError):
         import_model(b"\x08\x08" + tail)

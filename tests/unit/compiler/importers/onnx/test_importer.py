@@ -1,4 +1,4 @@
-"""Which models are imported, how their ends are named, and what is said of those that are not."""
+"""Imports of ONNX models: inputs, outputs, shapes, and the messages of refused models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def model_of(shape: Dims | None) -> bytes:
     return model.build()
 
 
-def test_an_open_batch_is_one() -> None:
+def test_an_open_batch_has_size_one() -> None:
     (spec,) = import_model(model_of(["N", 3, 8, 8])).signature.inputs
     assert spec.shape == (1, 3, 8, 8)
 
@@ -39,18 +39,18 @@ def test_an_input_needs_a_type() -> None:
         import_model(model.build())
 
 
-def test_open_dimensions_may_be_said() -> None:
+def test_open_dimensions_may_be_given() -> None:
     (spec,) = import_model(model_of(["N", 3, "H", "W"]), shapes={"x": (2, 3, 8, 9)}).signature.inputs
     assert spec.shape == (2, 3, 8, 9)
 
 
 @pytest.mark.parametrize("said", [{"x": (1, 4, 8, 8)}, {"x": (1, 3)}, {"y": (1, 3, 8, 8)}, {"x": (0, 3, 8, 8)}])
-def test_what_is_said_has_to_be_what_the_file_has(said: dict[str, tuple[int, ...]]) -> None:
+def test_given_shapes_must_fit_the_file(said: dict[str, tuple[int, ...]]) -> None:
     with pytest.raises(InvalidInput):
         import_model(model_of(["N", 3, "H", "W"]), shapes=said)
 
 
-def test_stored_ends_say_their_quantization() -> None:
+def test_stored_inputs_and_outputs_have_their_quantization() -> None:
     model = OnnxBuilder()
     x, y = model.quantization(0.5, 3, "uint8"), model.quantization(0.25, 9, "uint8")
     model.input("image", "uint8", [1, 2, 3, 3])
@@ -60,7 +60,7 @@ def test_stored_ends_say_their_quantization() -> None:
     assert signature.outputs[0].quantization == Quantization(0.25, 9)
 
 
-def test_all_that_is_not_compiled_is_named_at_once() -> None:
+def test_all_unsupported_operators_are_named_at_once() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 4])
     model.output(model.node("Unique", [model.node("Sigmoid", [model.node("Det", ["x"])])]), "float32")
@@ -70,7 +70,7 @@ def test_all_that_is_not_compiled_is_named_at_once() -> None:
     assert "Det, Unique" in caught.value.message
 
 
-def test_an_operator_that_is_not_compiled_has_a_remedy() -> None:
+def test_an_unsupported_operator_has_a_remedy() -> None:
     model = OnnxBuilder()
     x = model.input("x", "float32", [3, 1, 4])
     weights = [model.constant(np.ones(size), "int8") for size in ((1, 4, 20), (1, 5, 20))]
@@ -82,7 +82,7 @@ def test_an_operator_that_is_not_compiled_has_a_remedy() -> None:
 
 
 def test_operands_that_do_not_fit_are_named() -> None:
-    """Without the words of TVM, which infers the types."""
+    """The message does not contain TVM's words, although TVM infers the types."""
     model = OnnxBuilder()
     x = model.input("x", "float32", [2, 4])
     operands = [model.constant(np.ones(size), "float32") for size in ((4, 5), (3,))]
@@ -94,7 +94,7 @@ def test_operands_that_do_not_fit_are_named() -> None:
 
 
 def test_an_error_names_the_operator_of_the_file() -> None:
-    """Not the quantized one that took its place."""
+    """The error does not name the quantized operator that replaced it."""
     model = OnnxBuilder()
     x = model.dequantized(model.input("x", "uint8", [1, 3, 4, 4]), 0.5, 3, "uint8")
     weights = model.dequantized(model.constant(np.ones((2, 4, 1, 1)), "int8"), 0.1, 0, "int8")
@@ -103,7 +103,7 @@ def test_an_error_names_the_operator_of_the_file() -> None:
         import_model(model.build())
 
 
-def test_a_float_model_is_compiled_and_told_that_it_is_one() -> None:
+def test_a_float_model_is_compiled_with_a_notice() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 4])
     product = model.node("MatMul", ["x", model.constant(np.ones((4, 4)), "float32")])
@@ -117,7 +117,7 @@ def test_a_float_model_is_compiled_and_told_that_it_is_one() -> None:
     assert entry["operators"] >= 2
 
 
-def test_a_model_that_is_quantized_in_part_is_not_told_so() -> None:
+def test_a_partly_quantized_model_has_no_notice() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 4])
     stored = model.quantized("x", 0.5, 3, "uint8")
@@ -128,7 +128,7 @@ def test_a_model_that_is_quantized_in_part_is_not_told_so() -> None:
     assert "float, not quantized" not in {each["reason"] for each in report(imported.module)["floating"]}
 
 
-def test_an_operator_says_what_is_wrong_with_it_and_where() -> None:
+def test_the_message_names_the_problem_and_the_operator() -> None:
     model = OnnxBuilder()
     model.input("x", "uint8", [1, 3, 4, 4])
     x, w = model.quantization(0.5, 3, "uint8"), model.quantization(0.1, 0, "int8")
@@ -140,7 +140,7 @@ def test_an_operator_says_what_is_wrong_with_it_and_where() -> None:
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, np.nan])
-def test_scales_that_are_not_positive_are_refused_with_their_name(scale: float) -> None:
+def test_scales_that_are_not_positive_are_refused_by_name(scale: float) -> None:
     """ONNX Runtime runs such files; weights with a scale of 0 are compiled (`zero_scales`)."""
     model = OnnxBuilder()
     model.input("x", "float32", [4])
@@ -149,8 +149,8 @@ def test_scales_that_are_not_positive_are_refused_with_their_name(scale: float) 
         import_model(model.build())
 
 
-def test_an_infinite_scale_is_refused_with_what_to_do() -> None:
-    """As ONNX Runtime's tools give one to a mask of the lowest float32."""
+def test_an_infinite_scale_is_refused_with_a_hint() -> None:
+    """ONNX Runtime's tools quantize a mask of the lowest float32 in this way."""
     model = OnnxBuilder()
     model.input("x", "float32", [4])
     model.output(model.quantized("x", np.inf, 0, "uint8"), "uint8")
@@ -180,18 +180,18 @@ def test_shapes_are_computed_while_importing() -> None:
     assert import_model(model.build()).signature.outputs[0].shape == (1, 6)
 
 
-def test_outputs_that_are_not_compiled_may_be_there_unread() -> None:
+def test_unsupported_outputs_are_allowed_if_nothing_reads_them() -> None:
     model = OnnxBuilder()
     x, row = model.input("x", "float32", [1, 4]), model.constant(np.ones(4), "float32")
     model.node("LayerNormalization", [x, row], ["y", "mean"])
     model.output("y", "float32")
     assert import_model(model.build()).signature.outputs[0].shape == (1, 4)
     model.output("mean", "float32")
-    with pytest.raises(Unsupported, match="the output mean is not compiled"):
+    with pytest.raises(Unsupported, match="the output mean cannot be compiled"):
         import_model(model.build())
 
 
-def test_boxes_that_are_found_are_refused_with_what_to_do() -> None:
+def test_nonmaximum_suppression_is_refused_with_a_hint() -> None:
     model = OnnxBuilder()
     boxes, scores = model.input("boxes", "float32", [1, 9, 4]), model.input("scores", "float32", [1, 2, 9])
     model.output(model.node("NonMaxSuppression", [boxes, scores], ["kept"]), "int64")
@@ -200,8 +200,8 @@ def test_boxes_that_are_found_are_refused_with_what_to_do() -> None:
     assert "nms=False" in str(caught.value.hint)
 
 
-def test_masks_that_are_made_of_constants_are_constants() -> None:
-    """As transformers' masks are exported: of more elements than shapes have, and of no input."""
+def test_masks_computed_from_constants_are_constants() -> None:
+    """As in exported masks of transformers: more elements than shapes have, but no input."""
     model = OnnxBuilder()
     x = model.input("x", "float32", [1, 512, 512])
     ones = model.node("ConstantOfShape", [model.constant([512, 512], "int64")], value=np.ones(1, np.float32))

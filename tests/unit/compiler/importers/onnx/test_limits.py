@@ -1,4 +1,4 @@
-"""A small file cannot ask for much: of memory, of operators, or of time."""
+"""Small files cannot require much memory, many operators, or much time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Body = Callable[[OnnxBuilder, str], str]
 
 
 def model_of(body: Body, shape: tuple[int, ...] = (1, 4)) -> bytes:
-    """Of real values that were stored, so that the model is a quantized one."""
+    """Returns a model of real values that were stored, so that the model is quantized."""
     model = OnnxBuilder()
     x = model.dequantized(model.input("x", "uint8", shape), 0.5, 3, "uint8")
     model.output(body(model, model.node("Sqrt", [x])), "float32")
@@ -38,7 +38,7 @@ def moved(op_type: str, *operands: list[int], **attributes: Any) -> Body:
         (moved("Pad", [0, 1 << 40, 0, 0]), "pads by"),
     ],
 )
-def test_what_is_moved_stays_small(body: Body, what: str) -> None:
+def test_moved_tensors_stay_small(body: Body, what: str) -> None:
     with pytest.raises(Unsupported, match=what):
         import_model(model_of(body))
 
@@ -50,9 +50,7 @@ def test_what_is_moved_stays_small(body: Body, what: str) -> None:
         ("AveragePool", [1100, 2], "windows of 1100 real values along axis 2"),
     ],
 )
-def test_a_window_of_real_values_is_not_an_operator_for_each_pixel_of_a_picture(
-    op_type: str, kernel: list[int], what: str
-) -> None:
+def test_a_window_of_real_values_is_not_an_operator_for_each_pixel(op_type: str, kernel: list[int], what: str) -> None:
     def pooled(model: OnnxBuilder, x: str) -> str:
         return model.node(op_type, [x], kernel_shape=kernel)
 
@@ -83,13 +81,13 @@ def counted(*numbers: float, dtype: str = "int64") -> Body:
         (moved("Einsum", equation="ij->ijz"), "has the invalid equation"),
     ],
 )
-def test_places_and_counts_are_checked(body: Body, what: str) -> None:
+def test_positions_and_counts_are_checked(body: Body, what: str) -> None:
     with pytest.raises((MalformedModel, Unsupported), match=what):
         import_model(model_of(body))
 
 
 @pytest.mark.parametrize("depth", [0, -3, 1 << 40])
-def test_rows_that_are_one_hot_have_an_end(depth: int) -> None:
+def test_the_depth_of_one_hot_rows_is_checked(depth: int) -> None:
     model = OnnxBuilder()
     operands = [model.input("x", "int64", (1, 4)), model.constant(depth, "int64"), model.constant([0, 1], "float32")]
     model.output(model.node("OneHot", operands), "float32")
@@ -98,7 +96,7 @@ def test_rows_that_are_one_hot_have_an_end(depth: int) -> None:
 
 
 @pytest.mark.parametrize("op_type", ["Mod", "Div"])
-def test_no_whole_number_is_divided_by_zero(op_type: str) -> None:
+def test_whole_numbers_are_not_divided_by_zero(op_type: str) -> None:
     model = OnnxBuilder()
     x = model.input("x", "int64", (1, 4))
     model.output(model.node(op_type, [x, model.constant([1, 2, 0, 3], "int64")]), "int64")
@@ -106,7 +104,7 @@ def test_no_whole_number_is_divided_by_zero(op_type: str) -> None:
         import_model(model.build())
 
 
-def test_strides_do_not_make_memory() -> None:
+def test_strides_do_not_allocate_memory() -> None:
     weights = np.ones((1, 1, 2, 2))
 
     def spread(model: OnnxBuilder, x: str) -> str:
@@ -116,7 +114,7 @@ def test_strides_do_not_make_memory() -> None:
         import_model(model_of(spread, (1, 1, 9, 9)))
 
 
-def test_constants_that_are_made_count_as_those_of_the_file() -> None:
+def test_computed_constants_count_as_constants_of_the_file() -> None:
     weights = np.ones((64, 64, 8, 8))
 
     def repeated(model: OnnxBuilder, x: str) -> str:

@@ -1,4 +1,4 @@
-"""Labels and preprocessing that an ONNX file carries; whatever is wrong with them is a notice."""
+"""Labels and preprocessing in an ONNX file; any problem with them is a notice."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ SAID = {"labels": LABELS, "mean": [0.5, 0.4, 0.3], "std": [0.2], "resize": "crop
 
 
 def imported(said: str, key: str = KEY) -> ImportedModel:
-    """A network of 10 classes whose file says that."""
+    """Returns the import of a network with 10 classes whose file has the metadata `said`."""
     return import_model(residual_network() + _entry("author", "somebody") + _entry(key, said))
 
 
 def _entry(key: str, value: str) -> bytes:
-    """Of `ModelProto.metadata_props`."""
+    """Returns an entry of `ModelProto.metadata_props`."""
     return protobuf.message(14, protobuf.text(1, key) + protobuf.text(2, value))
 
 
-def test_they_are_among_the_facts() -> None:
+def test_labels_and_preprocessing_are_among_the_facts() -> None:
     expected = ModelMetadata(tuple(LABELS), (0.5, 0.4, 0.3), (0.2,), Resize.CROP)
     assert facts_of(imported(json.dumps(SAID))).metadata == expected
 
 
-def test_other_entries_are_left_alone() -> None:
+def test_other_entries_are_ignored() -> None:
     found = imported(json.dumps(SAID), "labels")
     assert (found.metadata, found.notices) == (NOTHING, ())
 
@@ -63,7 +63,7 @@ def test_labels_are_made_printable() -> None:
         (" " * ((8 << 20) + 1), "characters"),
     ],
 )
-def test_what_cannot_be_used_is_a_notice(said: str, why: str) -> None:
+def test_unusable_metadata_is_a_notice(said: str, why: str) -> None:
     found = imported(said)
     assert found.metadata == NOTHING
     (notice,) = found.notices

@@ -23,12 +23,12 @@ def test_attributes_become_constant_inputs() -> None:
     assert result.attributes == {}
 
 
-def test_later_operator_sets_stay_as_they_are() -> None:
+def test_later_operator_sets_are_unchanged() -> None:
     given = operator("TopK", k=3)
     assert modern(given, 10, {}) is given
 
 
-def test_a_new_constant_takes_no_name_that_another_one_has() -> None:
+def test_a_new_constant_has_a_unique_name() -> None:
     constants = {"TopK #3/y/k": Tensor("TopK #3/y/k", "int64", (), np.array(1))}
     result = modern(operator("TopK", k=3, axis=1), 9, constants)
     assert [tensor.data.tolist() for tensor in constants.values() if tensor.data is not None] == [1, [3]]
@@ -37,7 +37,7 @@ def test_a_new_constant_takes_no_name_that_another_one_has() -> None:
 
 
 @pytest.mark.parametrize("value", ["text", ("text",), None])
-def test_what_is_no_number_is_refused(value: object) -> None:
+def test_an_attribute_that_is_not_a_number_is_refused(value: object) -> None:
     with pytest.raises(MalformedModel, match=r"TopK #3 has an attribute k that is not a list of numbers"):
         modern(operator("TopK", k=value), 9, {})
 

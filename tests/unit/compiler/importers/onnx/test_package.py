@@ -1,4 +1,4 @@
-"""ONNX models whose weights are in files of their own: what is packed, and what is read of an archive."""
+"""ONNX models with weights in separate files: how they are packed, and how the archive is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DATA = b"head" + WEIGHTS.tobytes() + b"tail"
 
 
 def dense(location: str = "weights.bin", offset: int | None = 4, length: int | None = 64) -> bytes:
-    """A dense layer between conversions whose weights are in a file beside it."""
+    """Returns a dense layer between conversions whose weights are in a separate file."""
     model = OnnxBuilder()
     x = model.dequantized(model.quantized(model.input("x", "float32", [2, 8]), 0.05, 3, "uint8"), 0.05, 3, "uint8")
     w = model.dequantized(model.external(WEIGHTS, location, offset, length), 0.01, 0, "int8")
@@ -61,7 +61,7 @@ def test_weights_are_read_from_the_archive_and_equal_onnx_runtime(tmp_path: Path
     np.testing.assert_array_equal(ours, Reference(path, optimized=True)([x])[0])
 
 
-def test_without_offset_and_length_it_is_the_whole_file() -> None:
+def test_without_offset_and_length_the_weights_are_the_whole_file() -> None:
     upload = archive({"net.onnx": dense(offset=None, length=None), "weights.bin": WEIGHTS.tobytes()})
     (found,) = [each for each in read_model(upload).constants.values() if each.shape == (8, 8)]
     np.testing.assert_array_equal(found.data, WEIGHTS)
@@ -70,7 +70,7 @@ def test_without_offset_and_length_it_is_the_whole_file() -> None:
 @pytest.mark.parametrize(
     ("offset", "length"), [(5, 64), (9, 64), (4, 63), (4, 65), (-1, 64), (1 << 70, 64), (0, 1 << 63), (72, 64)]
 )
-def test_bounds_are_those_of_the_file(offset: int, length: int) -> None:
+def test_weights_outside_the_file_are_refused(offset: int, length: int) -> None:
     if (offset, length) == (5, 64):
         offset = len(DATA) - 63
     with pytest.raises(MalformedModel, match=r"the constant c\d+ "):
@@ -79,13 +79,13 @@ def test_bounds_are_those_of_the_file(offset: int, length: int) -> None:
 
 @pytest.mark.parametrize("location", ["weights.bin", "../weights.bin", "/etc/passwd", "", "net.onnx/x"])
 @pytest.mark.parametrize("alone", [True, False])
-def test_a_file_that_is_not_in_the_upload_is_named(location: str, alone: bool) -> None:
+def test_a_file_that_is_missing_from_the_upload_is_named(location: str, alone: bool) -> None:
     upload = dense(location) if alone else archive({"net.onnx": dense(location), "other.bin": DATA})
     with pytest.raises(Unsupported, match=f"uses the constant c.*the file '{location}', which is not in the upload"):
         import_model(upload)
 
 
-def test_two_models_in_one_archive_are_none() -> None:
+def test_two_models_in_one_archive_are_refused() -> None:
     upload = archive({"a.onnx": dense(), "b.onnx": dense(), "weights.bin": DATA})
     with pytest.raises(UnsupportedFormat):
         format_of(io.BytesIO(upload))
@@ -105,7 +105,7 @@ def test_a_model_is_packed_with_the_files_that_it_names(tmp_path: Path) -> None:
     assert again.read_bytes() == packed.read_bytes(), "one model has one digest"
 
 
-def test_a_model_of_one_file_is_not_packed(tmp_path: Path) -> None:
+def test_a_model_in_one_file_is_not_packed(tmp_path: Path) -> None:
     model = OnnxBuilder()
     model.output(model.node("Relu", [model.input("x", "float32", [1])]), "float32")
     path = folder(tmp_path, model.build(), {})
@@ -114,7 +114,7 @@ def test_a_model_of_one_file_is_not_packed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("location", ["../secret", "/etc/passwd", "a/../b", "", ".", "a//b", "a\\b"])
-def test_nothing_outside_of_the_folder_is_packed(tmp_path: Path, location: str) -> None:
+def test_nothing_outside_the_folder_is_packed(tmp_path: Path, location: str) -> None:
     (tmp_path / "secret").write_bytes(DATA)
     path = folder(tmp_path / "models", dense(location), {"b": DATA})
     with pytest.raises(InvalidInput, match="which is not in its folder"):
@@ -129,7 +129,7 @@ def test_a_link_that_leads_out_of_the_folder_is_not_packed(tmp_path: Path) -> No
         pack_files(path, tmp_path / "upload.zip")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     path = folder(tmp_path, dense(), {})
     with pytest.raises(InvalidInput, match=r"stores c\d+ in 'weights.bin', which does not exist"):
         pack_files(path, tmp_path / "upload.zip")

@@ -24,7 +24,7 @@ def merged(
     opset: int = 17,
     **attributes: Any,
 ) -> tuple[Operator, ...]:
-    """What is left of a Pad and a Conv."""
+    """Returns what remains of a Pad and a Conv."""
     model = OnnxBuilder()
     x = model.input("x", "float32", (1, 2, 6, 6))
     if opset < 11:
@@ -64,12 +64,12 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_pads_stay(name: str) -> None:
+def test_other_pads_are_kept(name: str) -> None:
     assert [operator.op_type for operator in merged(**OTHERS[name])] == ["Pad", "Conv"]
 
 
 def pooled(kernel: Sequence[int], *outputs: str) -> tuple[list[str], tuple[str, ...]]:
-    """The operators that are left of a Pad and a MaxPool, and the notices."""
+    """Returns the operators that remain of a Pad and a MaxPool, and the notices."""
     model = OnnxBuilder()
     padded = model.node("Pad", [model.input("x", "float32", (1, 2, 6, 6)), model.constant(SIZES, "int64")])
     model.output(model.node("MaxPool", [padded], ["y", *outputs], kernel_shape=kernel), "float32")

@@ -1,4 +1,4 @@
-"""Quantized operators stand where float ones stood between conversions."""
+"""Float operators between conversions are replaced by quantized operators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Body = Callable[[OnnxBuilder, str], str]
 
 
 def fused(body: Body) -> Model:
-    """What `body` makes of a dequantized input, and is then quantized."""
+    """Returns the model of `body`, applied to a dequantized input and then quantized."""
     model = OnnxBuilder()
     x = model.dequantized(model.input("x", "uint8", (1, 2, 4, 4)), 0.5, 3, "uint8")
     model.output(model.quantized(body(model, x), 0.25, 7, "uint8"), "uint8")
@@ -32,7 +32,7 @@ def convolved(model: OnnxBuilder, x: str, *bias: str) -> str:
     return model.node("Conv", [x, weights, *bias])
 
 
-def test_a_convolution_between_conversions() -> None:
+def test_a_convolution_between_conversions_is_quantized() -> None:
     assert kinds(convolved) == ["QLinearConv"]
 
 
@@ -54,14 +54,14 @@ def test_a_value_with_two_readers_stays_real() -> None:
     assert "octet.StoredConv" in kinds(read_twice)
 
 
-def test_what_moves_elements_moves_stored_ones() -> None:
+def test_operators_that_move_elements_move_stored_elements() -> None:
     def moved(model: OnnxBuilder, x: str) -> str:
         return model.node("Flatten", [model.node("Transpose", [x], perm=[0, 2, 3, 1])])
 
     assert kinds(moved) == ["Transpose", "Flatten", "octet.Requantize"]
 
 
-def test_quantization_comes_before_what_moves_elements() -> None:
+def test_quantization_moves_before_operators_that_move_elements() -> None:
     def pooled(model: OnnxBuilder, x: str) -> str:
         return model.node("MaxPool", [convolved(model, x)], kernel_shape=[2, 2])
 
@@ -76,7 +76,7 @@ def test_two_operands_and_more() -> None:
     assert kinds(joined) == ["com.microsoft.QLinearAdd", "com.microsoft.QLinearConcat"]
 
 
-def test_an_operand_that_is_real_keeps_the_operator_real() -> None:
+def test_a_real_operand_keeps_the_operator_real() -> None:
     def shifted(model: OnnxBuilder, x: str) -> str:
         return model.node("Add", [x, model.constant(1.5, "float32")])
 
@@ -101,7 +101,7 @@ def test_a_stored_bias_of_another_scale_keeps_its_value() -> None:
     assert bias.tolist() == [8, -16]
 
 
-def test_every_part_of_what_is_split_is_stored() -> None:
+def test_every_part_of_a_split_is_stored() -> None:
     model = OnnxBuilder()
     x = model.dequantized(model.input("x", "uint8", (1, 4)), 0.5, 3, "uint8")
     model.node("Split", [x], ["a", "b"], axis=1)
@@ -111,7 +111,7 @@ def test_every_part_of_what_is_split_is_stored() -> None:
     assert [operator.op_type for operator in operators] == ["Split", "octet.Requantize", "octet.Requantize"]
 
 
-def test_zeros_around_an_image_are_its_zero_point() -> None:
+def test_padding_with_zeros_uses_the_zero_point() -> None:
     def padded(model: OnnxBuilder, x: str) -> str:
         return model.node("Pad", [x, model.constant([0, 0, 1, 1, 0, 0, 1, 1], "int64")])
 
@@ -122,7 +122,7 @@ def test_zeros_around_an_image_are_its_zero_point() -> None:
     assert fill.item() == 3
 
 
-def test_other_values_around_an_image_are_real() -> None:
+def test_padding_with_other_values_is_real() -> None:
     def padded(model: OnnxBuilder, x: str) -> str:
         widths = model.constant([0, 0, 1, 1, 0, 0, 1, 1], "int64")
         return model.node("Pad", [x, widths, model.constant(1.0, "float32")])
@@ -130,7 +130,7 @@ def test_other_values_around_an_image_are_real() -> None:
     assert kinds(padded) == ["DequantizeLinear", "Pad", "QuantizeLinear"]
 
 
-def test_values_of_sixteen_bits_are_stored_only() -> None:
+def test_16_bit_values_are_only_stored() -> None:
     model = OnnxBuilder()
     x = model.dequantized(model.input("x", "int16", (1, 4)), 0.5, 3, "int16")
     model.output(model.quantized(model.node("Add", [x, x]), 0.25, 7, "int16"), "int16")
@@ -139,7 +139,7 @@ def test_values_of_sixteen_bits_are_stored_only() -> None:
 
 
 def by_channel(points: list[int], group: int, filters: int = 2) -> list[str]:
-    """The operators of a convolution whose two channels have a scale each."""
+    """Returns the operators of a convolution whose two channels have separate scales."""
 
     def body(model: OnnxBuilder, x: str) -> str:
         pair = [model.constant([0.5, 0.25], "float32"), model.constant(points, "uint8")]
@@ -151,14 +151,14 @@ def by_channel(points: list[int], group: int, filters: int = 2) -> list[str]:
     return kinds(body)
 
 
-def test_a_depthwise_convolution_of_a_scale_for_each_channel_is_of_stored_values() -> None:
+def test_a_depthwise_convolution_with_a_scale_for_each_channel_is_quantized() -> None:
     made = ["DequantizeLinear", "QuantizeLinear", "octet.StoredConv"]
     assert by_channel([3, 3], group=2) == made
     assert by_channel([3, 3], group=2, filters=4) == made
 
 
 @pytest.mark.parametrize(("points", "stored"), [([3, 3], True), ([3, 4], False)])
-def test_a_convolution_stores_a_scale_for_each_channel_of_one_zero_point(points: list[int], stored: bool) -> None:
+def test_a_convolution_with_scales_per_channel_needs_one_zero_point(points: list[int], stored: bool) -> None:
     model = OnnxBuilder()
     x = model.dequantized(model.input("x", "uint8", (1, 2, 4, 4)), 0.5, 3, "uint8")
     pair = [model.constant([0.5, 0.25], "float32"), model.constant(points, "uint8")]
@@ -169,11 +169,11 @@ def test_a_convolution_stores_a_scale_for_each_channel_of_one_zero_point(points:
     assert [operator.op_type for operator in operators] == (kept[:1] if stored else kept)
 
 
-def test_channels_that_are_added_up_have_one_scale() -> None:
+def test_channels_that_are_summed_need_one_scale() -> None:
     assert "Conv" in by_channel([3, 3], group=1)
 
 
-def test_channels_of_several_zero_points_are_real() -> None:
+def test_channels_with_different_zero_points_are_real() -> None:
     assert "Conv" in by_channel([3, 4], group=2)
 
 
@@ -186,13 +186,13 @@ def _joined(second: float) -> list[str]:
     return kinds(body)
 
 
-def test_parts_that_are_stored_alike_are_joined_as_stored_values() -> None:
+def test_parts_with_equal_quantization_are_joined_as_stored_values() -> None:
     assert _joined(0.5) == ["Concat", "octet.StoredConv"]
     assert "Conv" in _joined(0.25)
 
 
-def test_a_bias_of_eight_bits_is_added_to_real_values() -> None:
-    """As ONNX Runtime's tools leave one that is zero; it makes no quantized operator of that."""
+def test_an_8_bit_bias_is_added_to_real_values() -> None:
+    """ONNX Runtime's tools write such a bias if it is zero; they do not fuse it into a quantized operator."""
 
     def body(model: OnnxBuilder, x: str) -> str:
         return convolved(model, x, model.dequantized(model.constant([4, -8], "int8"), 0.25, 2, "int8"))
@@ -208,7 +208,7 @@ def test_a_bias_of_eight_bits_is_added_to_real_values() -> None:
     ("storage", "other", "kind"),
     [("int8", "int8", "octet.StoredMatMul"), ("uint8", "int8", "octet.StoredMatMul"), ("int8", "uint8", "MatMul")],
 )
-def test_a_product_of_computed_matrices_is_of_stored_values(storage: str, other: str, kind: str) -> None:
+def test_a_product_of_computed_matrices_is_quantized(storage: str, other: str, kind: str) -> None:
     model = OnnxBuilder()
     x, y = (
         model.dequantized(model.input(name, dtype, (2, 4, 4)), 0.5, 3, dtype)

@@ -1,4 +1,4 @@
-"""What an ONNX file promises is checked before anything is made of it."""
+"""ONNX files are checked before anything is created from them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_sorted_file_keeps_its_order() -> None:
     assert [operator.index for operator in read_model(model.build()).operators] == list(range(10))
 
 
-def test_an_operator_may_not_read_what_nothing_computes() -> None:
+def test_an_operator_may_not_read_an_uncomputed_tensor() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1])
     model.output(model.node("Add", ["x", "b"]), "float32")
@@ -87,7 +87,7 @@ def test_the_last_of_several_constants_with_the_same_name_counts() -> None:
 
 
 @pytest.mark.parametrize("dims", [[2, 3], [6]], ids=["two indices", "one index"])
-def test_a_sparse_constant_is_a_dense_one(dims: list[int]) -> None:
+def test_a_sparse_constant_is_converted_to_a_dense_one(dims: list[int]) -> None:
     places = np.array([[0, 1], [1, 2]]) if len(dims) == 2 else np.array([1, 5])
     sparse = message(1, tensor("c", np.array([7, 8], np.float32))) + message(2, tensor("", places.astype(np.int64)))
     sparse += b"".join(number(3, size) for size in dims)
@@ -95,7 +95,7 @@ def test_a_sparse_constant_is_a_dense_one(dims: list[int]) -> None:
     np.testing.assert_array_equal(model.constants["c"].data, np.reshape([0, 7, 0, 0, 0, 8], dims))
 
 
-def test_a_sparse_constant_is_no_promise_of_memory() -> None:
+def test_a_large_sparse_constant_allocates_no_memory() -> None:
     sparse = (
         message(1, tensor("c", np.array([7], np.float32))) + message(2, tensor("", np.array([0]))) + number(3, 1 << 28)
     )
@@ -104,19 +104,19 @@ def test_a_sparse_constant_is_no_promise_of_memory() -> None:
     assert "far larger than the file" in oddity
 
 
-def test_a_sparse_constant_has_its_values_inside_its_shape() -> None:
+def test_a_sparse_constant_has_its_indices_inside_its_shape() -> None:
     sparse = message(1, tensor("c", np.array([7], np.float32))) + message(2, tensor("", np.array([4]))) + number(3, 4)
     refused(relu().build() + message(7, message(15, sparse)), MalformedModel, "c is sparse and has 1 values")
 
 
-def test_a_constant_has_the_bytes_that_its_shape_takes() -> None:
+def test_a_constant_has_the_bytes_that_its_shape_needs() -> None:
     def short(model: OnnxBuilder) -> None:
         model.constants.append(number(1, 3) + number(2, 1) + message(8, "c") + message(9, b"\0" * 8))
 
     refused(relu(short).build(), MalformedModel, r"c has 8 bytes, but float32 \[3\] needs 12")
 
 
-def test_a_shape_is_no_promise_of_memory() -> None:
+def test_a_large_shape_allocates_no_memory() -> None:
     def vast(model: OnnxBuilder) -> None:
         model.constants.append(number(1, 1 << 62) + number(1, 1 << 62) + number(2, 1) + message(8, "c"))
 
@@ -135,7 +135,7 @@ def test_elements_may_be_numbers_instead_of_bytes() -> None:
     np.testing.assert_array_equal(data, values)
 
 
-def test_weights_in_another_file_are_refused_and_never_looked_for(tmp_path: Path) -> None:
+def test_weights_in_another_file_are_refused_and_never_opened(tmp_path: Path) -> None:
     elsewhere = tmp_path / "weights"
     elsewhere.write_bytes(np.full(4, 7, np.float32).tobytes())
     model = OnnxBuilder()
@@ -147,7 +147,7 @@ def test_weights_in_another_file_are_refused_and_never_looked_for(tmp_path: Path
         import_model(model.build())
 
 
-def test_the_subgraph_of_another_operator_than_if_is_not_entered() -> None:
+def test_only_the_subgraphs_of_if_are_read() -> None:
     model = relu()
     body = message(5, message(1, "body") + message(6, b"\xff\xff no graph") + number(20, 5))
     model.nodes.append(message(1, "y") + message(2, "z") + message(4, "Loop") + body)
@@ -165,7 +165,7 @@ def test_a_damaged_branch_is_refused() -> None:
         import_model(model.build())
 
 
-def test_no_file_may_use_octets_own_operators() -> None:
+def test_octets_own_operators_are_refused_in_files() -> None:
     model = OnnxBuilder()
     model.input("x", "uint8", [4])
     model.output(model.node("Requantize", ["x"], domain="octet"), "uint8")
@@ -173,7 +173,7 @@ def test_no_file_may_use_octets_own_operators() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int4", "uint4"])
-def test_two_values_lie_in_a_byte(dtype: str) -> None:
+def test_a_byte_contains_two_values(dtype: str) -> None:
     low = -8 if dtype == "int4" else 0
     values = np.arange(low, low + 15).reshape(3, 5)
     model = relu(lambda model: model.nibbles(values, dtype))

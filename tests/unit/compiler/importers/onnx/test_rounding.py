@@ -1,4 +1,4 @@
-"""Products between Casts to bfloat16 and back round their operands; nothing else does."""
+"""Products between Casts to bfloat16 and back round their operands; other operators do not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stored(builder: OnnxBuilder, values: np.ndarray) -> str:
 
 
 def products(builder: OnnxBuilder) -> dict[str, str]:
-    """The products of the imported model and the dtype of their operands."""
+    """Returns the products of the imported model and the dtype of their operands."""
     found = {}
     for _, value, operation in graph.operations(graph.main_of(import_model(builder.build()).module)):
         assert getattr(getattr(value, "op", None), "name", "") != "relax.astype"
@@ -60,13 +60,13 @@ def test_two_computed_matrices_are_rounded() -> None:
     assert made("MatMul", rounded(builder, lhs), rounded(builder, rhs), builder) == {"qnn.real_matmul": "bfloat16"}
 
 
-def test_a_stored_constant_beside_what_is_not_rounded_is_a_float_constant() -> None:
+def test_a_stored_constant_next_to_an_unrounded_operand_is_float() -> None:
     builder = OnnxBuilder()
     x = builder.input("x", "float32", [2, 4])
     assert made("MatMul", x, stored(builder, WEIGHTS), builder) == {"qnn.real_matmul": "float32"}
 
 
-def test_rounding_that_is_read_otherwise_is_refused() -> None:
+def test_rounded_values_with_other_readers_are_refused() -> None:
     builder = OnnxBuilder()
     x = rounded(builder, builder.input("x", "float32", [2, 4]))
     builder.node("Relu", [x], ["y"])
@@ -75,7 +75,7 @@ def test_rounding_that_is_read_otherwise_is_refused() -> None:
         import_model(builder.build())
 
 
-def test_a_stored_constant_that_is_read_otherwise_is_refused() -> None:
+def test_a_stored_constant_with_other_readers_is_refused() -> None:
     builder = OnnxBuilder()
     builder.input("x", "float32", [4, 3])
     builder.node("Add", ["x", builder.constant(WEIGHTS.astype(ml_dtypes.bfloat16))], ["y"])

@@ -35,24 +35,24 @@ def test_fields_are_read_in_order() -> None:
         (b"\x00\x01", "number 0"),
     ],
 )
-def test_what_is_not_well_formed_is_refused(data: bytes, what: str) -> None:
+def test_malformed_messages_are_refused(data: bytes, what: str) -> None:
     with pytest.raises(MalformedModel, match=what):
         read(data)
 
 
-def test_a_file_has_only_so_many_fields() -> None:
+def test_the_number_of_fields_is_limited() -> None:
     with pytest.raises(Unsupported, match="fields"):
         list(fields(memoryview(number(1, 1) * 11), "Model", Budget(10)))
 
 
 @given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1)))
-def test_packed_numbers_are_those_that_were_written(values: list[int]) -> None:
+def test_packed_numbers_are_read_back(values: list[int]) -> None:
     packed = b"".join(map(varint, values))
     assert varints(memoryview(packed), "here").tolist() == values
 
 
 @given(st.lists(st.integers(-(1 << 31), (1 << 31) - 1), min_size=1))
-def test_numbers_are_the_same_packed_and_one_by_one(values: list[int]) -> None:
+def test_numbers_may_be_packed_or_not(values: list[int]) -> None:
     alone = b"".join(number(1, value) for value in values)
     packed = message(1, b"".join(map(varint, values)))
     for data in (alone, packed):
@@ -60,7 +60,7 @@ def test_numbers_are_the_same_packed_and_one_by_one(values: list[int]) -> None:
 
 
 def test_a_message_in_several_parts_is_merged() -> None:
-    """As protobuf's own parsers do."""
+    """Protobuf's own parsers merge it, too."""
     graph = read_message(memoryview(message(7, message(2, "a")) + message(7, message(1, b"") + message(2, "b"))))[
         "graph"
     ]

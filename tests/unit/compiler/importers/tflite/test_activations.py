@@ -43,7 +43,7 @@ def test_bounds_quantize_the_real_bounds(activation: str, storage: str, scale: f
     for real, bound, default in zip(BOUNDS[activation], bounds, (low, high), strict=True):
         if real is None:
             assert bound == default
-        else:  # by exact arithmetic on what float32 division gives, half away from zero
+        else:  # exact arithmetic on the result of float32 division, rounded half away from zero
             quotient = Fraction(float(np.float32(real) / np.float32(scale)))
             steps = int(abs(quotient) + Fraction(1, 2)) * (1 if quotient >= 0 else -1)
             assert bound == min(max(zero_point + steps, low), high)

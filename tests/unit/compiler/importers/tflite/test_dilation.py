@@ -1,4 +1,4 @@
-"""A dilated convolution in three operators becomes one, and computes the same."""
+"""A dilated convolution in three operators becomes one operator with the same result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def dilated(
     depthwise: bool = False,
     used_twice: bool = False,
 ) -> bytes:
-    """Of a 7 x 6 image by a 3 x 3 kernel."""
+    """Returns a model that convolves a 7 x 6 image with a 3 x 3 kernel."""
     rng = np.random.default_rng(1)
     blocks, pads, cuts = np.array(block, np.int32), np.array(paddings, np.int32), np.array(crops, np.int32)
     inner = (np.array([7, 6]) + pads.sum(1)) // blocks
@@ -58,12 +58,12 @@ def operators(data: bytes) -> list[str]:
 @pytest.mark.parametrize(
     ("block", "paddings", "crops"),
     [
-        ((2, 2), ((2, 3), (2, 2)), ((0, 1), (0, 0))),  # as SAME becomes
-        ((1, 2), ((0, 0), (0, 0)), ((0, 0), (0, 0))),  # as VALID does
+        ((2, 2), ((2, 3), (2, 2)), ((0, 1), (0, 0))),  # as SAME is converted
+        ((1, 2), ((0, 0), (0, 0)), ((0, 0), (0, 0))),  # as VALID is converted
         ((3, 2), ((1, 4), (0, 4)), ((0, 2), (0, 3))),
     ],
 )
-def test_three_operators_are_one_convolution(
+def test_three_operators_become_one_convolution(
     block: Sequence[int], paddings: Sequence[Sequence[int]], crops: Sequence[Sequence[int]], depthwise: bool
 ) -> None:
     data = dilated(block, paddings, crops, depthwise=depthwise)
@@ -76,7 +76,7 @@ def test_three_operators_are_one_convolution(
     [(((1, 1), (0, 0)), False), (((0, 1), (0, 3)), False), (((0, 1), (0, 0)), True)],
     ids=["crops at the top", "crops more than was padded", "the parts are an output"],
 )
-def test_what_is_more_than_a_dilation_stays(crops: Sequence[Sequence[int]], used_twice: bool) -> None:
+def test_operators_that_are_more_than_a_dilation_are_kept(crops: Sequence[Sequence[int]], used_twice: bool) -> None:
     data = dilated((2, 2), ((2, 3), (2, 2)), crops, used_twice=used_twice)
     assert "permute_dims" in operators(data)
     assert_oracle_equals_litert(data, samples=1)

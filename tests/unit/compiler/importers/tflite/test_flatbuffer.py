@@ -1,4 +1,4 @@
-"""The structural verifier: damaged files are refused, with the place that is damaged."""
+"""The structural verifier: damaged files are refused, and the message names the damaged place."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def field_position(data: bytes, table: int, slot: int) -> int:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_models_pass(name: str) -> None:
+def test_valid_models_are_accepted(name: str) -> None:
     verify(MODELS[name]())
 
 
 @pytest.mark.parametrize("size", [0, 1, 4, 7, 8, 11])
-def test_a_file_too_short_for_anything_is_refused(size: int) -> None:
+def test_a_file_that_is_too_short_is_refused(size: int) -> None:
     with pytest.raises(MalformedModel):
         verify(MODEL[:size])
 
@@ -53,13 +53,13 @@ def test_another_file_identifier_is_refused() -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
-def test_a_root_offset_that_leads_nowhere_is_refused(offset: int) -> None:
+def test_a_root_offset_outside_the_file_is_refused(offset: int) -> None:
     with pytest.raises(MalformedModel, match="at Model, "):
         verify(patched(0, offset))
 
 
 @pytest.mark.parametrize("offset", [0, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
-def test_a_field_offset_that_leads_nowhere_is_named(offset: int) -> None:
+def test_a_field_offset_outside_the_file_is_named(offset: int) -> None:
     subgraphs = field_position(MODEL, table_position(MODEL), 2)
     with pytest.raises(MalformedModel, match=r"at Model\.subgraphs, an offset"):
         verify(patched(subgraphs, offset))
@@ -93,8 +93,8 @@ def test_an_unterminated_string_is_refused() -> None:
         verify(MODEL[:end] + b"!" + MODEL[end + 1 :])
 
 
-def test_parts_shared_without_bound_are_refused() -> None:
-    """Ten thousand references to one tensor with a long shape: 60 KB of file that read as 400 MB."""
+def test_parts_that_are_shared_too_often_are_refused() -> None:
+    """A file with ten thousand references to one tensor with a long shape: 60 KB that would be read as 400 MB."""
     verify(shared_tensor_file(references=1, rank=10_000))
     with pytest.raises(MalformedModel, match="overlap"):
         verify(shared_tensor_file(references=10_000, rank=10_000))
@@ -104,7 +104,7 @@ def test_tables_beyond_the_limit_are_refused_in_bounded_time() -> None:
     started = time.process_time()
     with pytest.raises(MalformedModel, match="more than 250000 tables"):
         verify(shared_tensor_file(references=260_000, rank=0))
-    assert time.process_time() - started < 30  # less than one, of its own
+    assert time.process_time() - started < 30  # usually less than one
 
 
 @given(st.binary(max_size=400))
@@ -114,7 +114,7 @@ def test_random_bytes_are_refused(tail: bytes) -> None:
 
 
 def shared_tensor_file(references: int, rank: int) -> bytes:
-    """A file whose subgraph lists one and the same tensor `references` times."""
+    """Returns a file whose subgraph lists the same tensor `references` times."""
     builder = flatbuffers.Builder(0)
     builder.StartVector(4, rank, 4)
     for _ in range(rank):

@@ -41,6 +41,6 @@ def test_several_damages_at_once(name: str, data: st.DataObject) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_random_bytes_behind_the_identifier(tail: bytes) -> None:
+def test_random_bytes_after_the_identifier(tail: bytes) -> None:
     with pytest.raises(OctetError):
         import_model(b"\x10\0\0\0TFL3" + tail)

@@ -31,7 +31,7 @@ def test_two_dimensions_are_top_left_bottom_right() -> None:
 
 
 @given(SIZES, SMALL, SMALL, SMALL)
-def test_same_padding_makes_every_stride_count(size: int, window: int, stride: int, dilation: int) -> None:
+def test_same_padding_gives_one_output_for_each_stride(size: int, window: int, stride: int, dilation: int) -> None:
     before, after = padding_of(SAME, size, window, stride, dilation)
     reach = (window - 1) * dilation + 1
     positions = range(-before, size + after - reach + 1, stride)

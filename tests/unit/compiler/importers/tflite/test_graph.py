@@ -1,4 +1,4 @@
-"""Graphs that cannot be computed from top to bottom are refused, and the culprit is named."""
+"""Graphs that cannot be computed in order are refused, and the message names the operator or tensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.tflite_builder import ModelBuilder, Quant, serialize
 
 
 def file(bend: Callable[[Any], None]) -> bytes:
-    """x → RELU → h → RELU → y, and a constant k, after `bend` has changed LiteRT's object for the model."""
+    """Returns x → RELU → h → RELU → y, and a constant k, after `bend` has changed LiteRT's object for the model."""
     builder = ModelBuilder()
     x, h, y = (builder.tensor(name, (1, 4), np.int8, Quant(1.0)) for name in "xhy")
     builder.constant("k", np.zeros((1, 4), np.int8), Quant(1.0))
@@ -43,7 +43,7 @@ def set_operator(index: int, field: str, value: Any) -> Callable[[Any], None]:
     return lambda model: setattr(operator(model, index), field, value)
 
 
-def test_the_graph_itself_is_read() -> None:
+def test_a_valid_graph_is_read() -> None:
     model = read_model(file(lambda model: None))
     assert [operator.label for operator in model.operators] == ["RELU #0", "RELU #1"]
     assert (model.inputs, model.outputs) == ((0,), (2,))
@@ -75,7 +75,7 @@ def test_malformed(bend: Callable[[Any], None], message: str) -> None:
     assert message in error.message
 
 
-def test_output_that_nothing_computes_is_malformed() -> None:
+def test_an_output_without_an_operator_is_malformed() -> None:
     def drop_last(model: Any) -> None:
         model.subgraphs[0].operators.pop()
 

@@ -1,4 +1,4 @@
-"""Labels and preprocessing out of TFLite's metadata; whatever is wrong with them is a notice."""
+"""Labels and preprocessing from TFLite's metadata; any problem with them is a notice."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def found(metadata: bytes, files: dict[str, str | bytes] | None = None) -> tuple
 
 
 def of_image(spec: TensorSpec, described: Described) -> tuple[ModelMetadata, tuple[str, ...]]:
-    """What is found of a model whose only input is `spec`."""
+    """Returns the metadata of a model whose only input is `spec`."""
     data = with_metadata(DIGITS, metadata_buffer([described], []))
     return metadata_of(data, ModelSignature((spec,), signature().outputs))
 
@@ -66,7 +66,7 @@ def test_a_model_without_metadata_has_none() -> None:
     assert metadata_of(DIGITS, signature()) == (NOTHING, ())
 
 
-def test_an_import_hands_them_on() -> None:
+def test_an_import_returns_the_metadata() -> None:
     imported = import_model(with_metadata(DIGITS, BUFFER, FILES))
     facts = Facts.from_json(facts_of(imported).to_json())
     assert facts.metadata.labels == LABELS
@@ -92,16 +92,16 @@ def test_real_models(name: str) -> None:
 class TestNormalization:
     RGB = TensorSpec("image", "FP32", (1, 8, 8, 3))
 
-    def test_each_channel_has_its_own(self) -> None:
+    def test_channels_may_have_different_values(self) -> None:
         metadata, _ = of_image(self.RGB, Described(IMAGE, mean=[51.0, 102.0, 153.0], std=[255.0, 51.0, 25.5]))
         assert metadata.mean == (0.2, 0.4, 0.6)
         assert metadata.std == (1.0, 0.2, 0.1)
 
-    def test_what_is_left_out_is_0_and_1_of_pixels(self) -> None:
+    def test_defaults_are_0_and_1_for_pixels(self) -> None:
         assert of_image(self.RGB, Described(IMAGE, std=[255.0]))[0].mean == (0.0,)
         assert of_image(self.RGB, Described(IMAGE, mean=[255.0]))[0].std == (1 / 255,)
 
-    def test_other_content_is_no_picture(self) -> None:
+    def test_other_content_is_not_an_image(self) -> None:
         assert of_image(self.RGB, Described(FEATURE, mean=[127.5], std=[127.5])) == (NOTHING, ())
 
     def test_content_may_be_left_out(self) -> None:
@@ -128,14 +128,14 @@ class TestNormalization:
         assert "'image' has 1 channels" in notice
 
     @pytest.mark.parametrize(("mean", "std"), [(0.0, 1.0), (0.0, 255.0 * 100), (255.0 * 3, 255.0)])
-    def test_what_the_input_cannot_hold_is_left_out(self, mean: float, std: float) -> None:
+    def test_values_that_the_input_cannot_represent_are_left_out(self, mean: float, std: float) -> None:
         spec = TensorSpec("image", "UINT8", (1, 8, 8, 3), Quantization(1 / 255, 0))
         metadata, (notice,) = of_image(spec, Described(IMAGE, mean=[mean], std=[std]))
         assert metadata == NOTHING
         assert "'image' can hold only 0 to 1" in notice
 
-    def test_a_calibrated_range_need_not_be_that_of_the_pixels(self) -> None:
-        """As of a MobileNet of torchvision: one scale for three channels, and a bit is clipped."""
+    def test_a_calibrated_range_may_differ_from_the_pixels_range(self) -> None:
+        """As in a MobileNet of torchvision: one scale for three channels, and a few values are clipped."""
         spec = TensorSpec("image", "INT8", (1, 8, 8, 3), Quantization(0.01865845, -14))
         described = Described(IMAGE, mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375])
         metadata, notices = of_image(spec, described)
@@ -146,37 +146,37 @@ class TestNormalization:
         _, (notice,) = of_image(TensorSpec("image", "UINT8", (1, 8, 8, 3)), CENTERED)
         assert "no scale" in notice
 
-    def test_inputs_that_differ_have_none(self) -> None:
+    def test_inputs_with_different_values_have_none(self) -> None:
         described = [Described(IMAGE, mean=[mean], std=[255.0]) for mean in (0.0, 1.0)]
         data = with_metadata(DIGITS, metadata_buffer(described, []))
         metadata, (notice,) = metadata_of(data, ModelSignature((self.RGB, self.RGB), ()))
         assert metadata == NOTHING
         assert "have different ones" in notice
 
-    def test_tensors_that_the_model_lacks_are_a_notice(self) -> None:
+    def test_metadata_of_missing_tensors_is_a_notice(self) -> None:
         _, (notice,) = found(metadata_buffer([CENTERED, CENTERED], []))
         assert "describes 2 inputs, but the model has 1" in notice
 
 
 class TestLabels:
-    def test_they_may_be_compressed(self) -> None:
+    def test_labels_may_be_compressed(self) -> None:
         data = with_metadata(DIGITS, BUFFER, FILES, zipfile.ZIP_DEFLATED)
         assert metadata_of(data, signature())[0].labels == LABELS
 
-    def test_lines_may_end_as_on_windows_and_begin_with_a_mark(self) -> None:
+    def test_windows_line_ends_and_a_byte_order_mark_are_allowed(self) -> None:
         text = "\ufeff" + "\r\n".join(LABELS)
         assert found(BUFFER, {"labels.txt": text})[0].labels == LABELS
 
-    def test_those_without_a_locale_come_first(self) -> None:
+    def test_labels_without_a_locale_are_preferred(self) -> None:
         files = [("en.txt", AXIS_LABELS, "en"), ("labels.txt", AXIS_LABELS, ""), ("fr.txt", AXIS_LABELS, "fr")]
         buffer = metadata_buffer([], [Described(files=files)])
         assert found(buffer, {"en.txt": "no", "fr.txt": "non", **FILES})[0].labels == LABELS
 
-    def test_names_of_values_are_none_of_classes(self) -> None:
+    def test_names_of_values_are_not_labels(self) -> None:
         buffer = metadata_buffer([], [Described(files=[("labels.txt", VALUE_LABELS, "")])])
         assert found(buffer, dict(FILES)) == (NOTHING, ())
 
-    def test_what_a_terminal_would_obey_is_replaced(self) -> None:
+    def test_control_characters_of_terminals_are_replaced(self) -> None:
         text = "\n".join(["\x1b[2Jcat", *LABELS[1:]])
         assert found(BUFFER, {"labels.txt": text})[0].labels[0] == "_[2Jcat"
 
@@ -190,18 +190,18 @@ class TestLabels:
             ({"labels.txt": "a", "../x": "b"}, "outside of its folder"),
         ],
     )
-    def test_what_is_wrong_with_them_is_said(self, files: dict[str, str | bytes], said: str) -> None:
+    def test_the_notice_gives_the_reason(self, files: dict[str, str | bytes], said: str) -> None:
         metadata, (notice,) = found(BUFFER, files)
         assert metadata == HALF, "the preprocessing stays"
         assert said in notice
 
-    def test_a_bomb_is_not_unpacked(self) -> None:
+    def test_a_zip_bomb_is_not_unpacked(self) -> None:
         data = with_metadata(DIGITS, BUFFER, {"labels.txt": b"\n" * (1 << 26)}, zipfile.ZIP_DEFLATED)
         assert len(data) < 1 << 20
         _, (notice,) = metadata_of(data, signature())
         assert "record 'labels.txt' of 67108864 bytes" in notice
 
-    def test_a_bomb_that_belies_its_size_is_not_unpacked(self) -> None:
+    def test_a_zip_bomb_with_a_false_size_is_not_unpacked(self) -> None:
         size = 1 << 26
         model = with_metadata(DIGITS, BUFFER)
         archive = append_files(model, {"labels.txt": b"\n" * size}, zipfile.ZIP_DEFLATED)[len(model) :]
@@ -217,13 +217,13 @@ class TestLabels:
         metadata_of(data, signature())
         assert time.monotonic() - started < 20  # seconds, on a machine under load; less than one on an idle one
 
-    def test_labels_behind_much_else_are_found(self) -> None:
+    def test_labels_far_from_the_end_of_the_file_are_found(self) -> None:
         data = with_metadata(DIGITS, BUFFER) + bytes(16 << 20)
         assert metadata_of(append_files(data, FILES), signature())[0].labels == LABELS
 
 
 class TestDamage:
-    """The model is as it was: it is imported, with a notice at most."""
+    """Damaged metadata does not affect the model: it is imported, with at most a notice."""
 
     def test_another_identifier_is_a_notice(self) -> None:
         metadata, (notice,) = found(metadata_buffer([CENTERED], [], b"M002"))
@@ -237,24 +237,24 @@ class TestDamage:
     def test_an_empty_buffer_is_a_notice(self) -> None:
         assert len(found(b"")[1]) == 1
 
-    def test_a_buffer_that_is_not_there_is_a_notice(self) -> None:
+    def test_a_missing_buffer_is_a_notice(self) -> None:
         _, (notice,) = metadata_of(with_metadata(DIGITS, BUFFER, buffer=9999), signature())
         assert "buffer 9999" in notice
 
-    def test_every_damage_to_the_tables_is_clean(self) -> None:
+    def test_every_damage_to_the_tables_is_at_most_a_notice(self) -> None:
         outcomes = [found(damaged)[1] for _, damaged in list(mutations(BUFFER))[::3]]
         assert sum(map(bool, outcomes)) > 100
         assert not all(outcomes), "if every mutation were a notice, nothing behind the verifier would be tested"
 
     @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-    def test_every_damage_to_the_archive_is_clean(self, method: int) -> None:
+    def test_every_damage_to_the_archive_is_at_most_a_notice(self, method: int) -> None:
         model = with_metadata(DIGITS, BUFFER)
         archive = append_files(model, FILES, method)[len(model) :]
         outcomes = [metadata_of(model + damaged, signature()) for _, damaged in mutations(archive)]
         assert all(metadata.mean == (0.5,) for metadata, _ in outcomes)
         assert sum(bool(notices) for _, notices in outcomes) > 100
 
-    def test_several_damages_at_once_refuse_no_model(self) -> None:
+    def test_a_model_with_several_damages_is_still_imported(self) -> None:
         generator = random.Random(0)
         model = with_metadata(DIGITS, BUFFER)
         data = append_files(model, FILES)

@@ -1,4 +1,4 @@
-"""What operators become. That it computes the right thing is tested against LiteRT in `tests/conformance`."""
+"""The converted form of operators. `tests/conformance` compares their results with LiteRT."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def quantized(of: relax.Call, attribute: str) -> QuantizedType:
 @pytest.mark.parametrize("name", MODELS)
 def test_module_is_well_formed_and_survives_a_round_trip(name: str) -> None:
     module = import_model(MODELS[name]()).module
-    relax.analysis.well_formed(module)  # raises where it is not
+    relax.analysis.well_formed(module)  # raises if it is not
     tvm.ir.assert_structural_equal(tvm.ir.load_json(tvm.ir.save_json(module)), module)
 
 
 @pytest.mark.parametrize(("older", "newer"), [(0, 18), (18, 18), (18, 0), (18, 1)])
 def test_operator_code_is_the_larger_of_its_two_fields(older: int, newer: int) -> None:
-    """AI Edge Quantizer leaves the older field 0, and writers of before 2020 know no newer one."""
+    """AI Edge Quantizer leaves the older field 0, and writers from before 2020 do not know the newer one."""
     multiplication = schema.ModelT.InitFromPackedBuf(models.binary_model("MUL", (1, 4), (1, 4), np.int8, X8, Y8, X8), 0)
     (code,) = multiplication.operatorCodes
     code.deprecatedBuiltinCode, code.builtinCode = older, newer
@@ -68,7 +68,7 @@ def test_module_is_the_same_every_time(name: str) -> None:
     assert tvm.ir.save_json(import_model(data).module) == tvm.ir.save_json(import_model(data).module)
 
 
-def test_convolution_is_an_accumulation_and_a_requantize() -> None:
+def test_a_convolution_becomes_an_accumulation_and_a_requantize() -> None:
     imported = import_model(MODELS["conv int8 valid strided relu6"]())
     assert names(imported) == ["qnn.conv2d", "qnn.requantize"]
     conv, requantize = call(imported, "qnn.conv2d"), call(imported, "qnn.requantize")
@@ -78,7 +78,7 @@ def test_convolution_is_an_accumulation_and_a_requantize() -> None:
     assert (quantized(requantize, "out_type").min, quantized(requantize, "out_type").max) == (7, 67)
 
 
-def test_transposed_convolution_loses_what_its_output_size_lacks() -> None:
+def test_a_transposed_convolution_is_cropped_to_its_output_size() -> None:
     conv = call(import_model(MODELS["transpose conv int8"]()), "qnn.conv2d_transpose")
     assert (ints(conv, "strides"), ints(conv, "padding"), ints(conv, "output_padding")) == (
         [2, 2],
@@ -129,18 +129,18 @@ def test_padding_pads_with_the_zero_point() -> None:
     assert [int(width) for width in pad.attrs.pad_width] == [0, 0, 0, 1, 2, 0, 0, 0]
 
 
-def test_standalone_activation_is_a_function_into_a_clamped_type() -> None:
+def test_a_separate_activation_becomes_a_function_with_a_clamped_type() -> None:
     out_type = quantized(call(import_model(MODELS["relu6 uint8"]()), "qnn.relu"), "out_type")
     assert (out_type.min, out_type.max) == (131, 191)
 
 
-def test_values_bear_operator_and_tensor_names() -> None:
+def test_values_have_operator_and_tensor_names() -> None:
     script = import_model(MODELS["conv int8"]()).module.script()
     assert "CONV_2D_0_accumulate_y" in script
     assert "CONV_2D_0_y" in script
 
 
-def test_the_observer_is_told_of_every_operator_before_its_conversion() -> None:
+def test_every_operator_is_reported_before_its_conversion() -> None:
     told: list[tuple[str, str]] = []
     import_model(MODELS["fully connected flattened"](), at=lambda op, tensor: told.append((op, tensor)))
     assert told == [("FULLY_CONNECTED #0", "y")]
@@ -153,8 +153,8 @@ def test_weights_shared_by_operators_are_one_constant() -> None:
     assert all(weight.same_as(weights[0]) for weight in weights)
 
 
-def test_weights_that_are_computed_are_each_operator_s_own() -> None:
-    """Of one shape, as two transposed matrices may be; in no buffer of the file."""
+def test_computed_weights_are_not_shared() -> None:
+    """The tensors have the same shape, like two transposed matrices, but are in no buffer of the file."""
     builder, matrices = ModelBuilder(), [np.arange(4, dtype=np.int8), -np.arange(4, dtype=np.int8)]
     x, shape = builder.tensor("x", (1, 2), np.int8, X8), builder.constant("shape", np.array([2, 2], np.int32))
     outputs = [builder.tensor(f"y{i}", (1, 2), np.int8, Y8) for i in range(2)]
@@ -168,7 +168,7 @@ def test_weights_that_are_computed_are_each_operator_s_own() -> None:
 
 
 def test_constants_that_add_up_to_more_than_the_file_are_refused() -> None:
-    """Many tensors of different shapes on one buffer: each would be a copy."""
+    """Many tensors of different shapes share one buffer, and each would be a copy."""
     builder = ModelBuilder()
     x = builder.tensor("x", (1, 1), np.int8, X8)
     builder.constant("k", np.zeros(1 << 18, np.int8), X8)
@@ -201,7 +201,7 @@ def shared_weights(convolutions: int) -> bytes:
 
 
 def bent(data: bytes, bend: Callable[[Any], None]) -> bytes:
-    """The file, after `bend` has changed LiteRT's object for it."""
+    """Returns the file, after `bend` has changed LiteRT's object for it."""
     model = schema.ModelT.InitFromPackedBuf(data)
     bend(model)
     return serialize(model)
@@ -226,7 +226,7 @@ def other_options(model: Any) -> None:
 
 
 def integers(values: list[int]) -> Callable[[Any], None]:
-    """A bend that writes int32 values into the first constant."""
+    """Returns a bend that writes int32 values into the first constant."""
     return lambda model: setattr(model.buffers[1], "data", np.array(values, np.int32).view(np.uint8))
 
 
@@ -361,7 +361,7 @@ def test_weights_that_are_an_input_are_unsupported() -> None:
     assert caught.value.tensor == "w"
 
 
-def test_bias_of_another_scale_is_malformed_where_litert_refuses_it() -> None:
+def test_a_bias_with_another_scale_is_malformed_if_litert_refuses_it() -> None:
     data = models.fully_connected_model((2, 16), DENSE, BIAS, X8, Quant(0.02), Y8)
     with pytest.raises(MalformedModel, match="bias with scale"):
         import_model(bent(data, lambda model: setattr(model.subgraphs[0].tensors[3].quantization, "scale", [0.5])))

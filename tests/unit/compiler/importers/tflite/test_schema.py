@@ -1,4 +1,4 @@
-"""Our tables against the two generated readers that know the whole schema."""
+"""Our tables, compared with the two generated readers that contain the whole schema."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NEWER = {("Tensor", "external_buffer")}
 
 @pytest.mark.parametrize("package", [tflite, litert_schema], ids=["tflite", "ai-edge-litert"])
 @pytest.mark.parametrize(("table", "field"), FIELDS)
-def test_slot_is_the_one_that_generated_code_reads(table: str, field: str, package: object) -> None:
+def test_generated_code_reads_the_same_slot(table: str, field: str, package: object) -> None:
     slot, _ = schema.TABLES[table][field]
     if package is tflite and (table, field) in _NEWER:
         assert not hasattr(getattr(tflite, table), schema.accessor(field)), "the package has it by now"
@@ -33,13 +33,13 @@ def test_slot_is_the_one_that_generated_code_reads(table: str, field: str, packa
 
 @pytest.mark.parametrize(("table", "field"), [each for each in FIELDS if each not in {*_INTERPRETED, *_NEWER}])
 def test_accessor_only_reads(table: str, field: str) -> None:
-    """The two packages were generated apart: an accessor that does more in one of them is one that someone changed."""
+    """The two packages were generated separately: if an accessor does more in one of them, someone has changed it."""
     name = schema.accessor(field)
     ours, theirs = (_statements(getattr(getattr(package, table), name)) for package in (tflite, litert_schema))
     assert ours == theirs
 
 
-def test_accessor_that_interprets_is_known() -> None:
+def test_accessors_that_interpret_fields_are_listed() -> None:
     assert "PLACEHOLDER" in inspect.getsource(tflite.OperatorCode.BuiltinCode)
 
 
@@ -62,7 +62,7 @@ _WIDTHS = {
 
 
 @pytest.mark.parametrize(("table", "field"), FIELDS)
-def test_kind_is_the_one_that_generated_code_reads(table: str, field: str) -> None:
+def test_generated_code_reads_the_same_kind(table: str, field: str) -> None:
     package = litert_schema if (table, field) in _NEWER else tflite
     source = inspect.getsource(getattr(getattr(package, table), schema.accessor(field)))
     _, kind = schema.TABLES[table][field]
@@ -83,19 +83,19 @@ def test_kind_is_the_one_that_generated_code_reads(table: str, field: str) -> No
             assert "_tab.Union(" in source
 
 
-def test_options_are_the_union_members_of_those_numbers() -> None:
+def test_options_have_the_numbers_of_their_union_members() -> None:
     numbers = {name: number for name, number in vars(tflite.BuiltinOptions).items() if isinstance(number, int)}
     assert {name: number for number, name in schema.OPTIONS.items()}.items() <= numbers.items()
 
 
-def test_enumerations_are_those_of_the_schema() -> None:
+def test_enumerations_equal_the_schema() -> None:
     kinds = tflite.ActivationFunctionType
     assert all(getattr(kinds, name) == number for number, name in activations.NAMES.items())
     assert (geometry.SAME, geometry.VALID) == (tflite.Padding.SAME, tflite.Padding.VALID)
 
 
 def test_no_table_contains_itself() -> None:
-    """The verifier's depth is bounded by this, and by nothing else."""
+    """Only this bounds the verifier's depth."""
 
     def descend(table: str, above: tuple[str, ...]) -> None:
         assert table not in above

@@ -1,4 +1,4 @@
-"""Shapes that a model computes of itself are constants before it is compiled."""
+"""Shapes that a model computes from its own shapes are constants before it is compiled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_PAIRS = Constant(np.zeros((0, 2), np.int32))
 
 
 def flattening(builder: ModelBuilder) -> tuple[int, int]:
-    """What converters make of `reshape(x, [shape(x)[0], -1])`."""
+    """Adds `reshape(x, [shape(x)[0], -1])` as converters write it."""
     x = builder.tensor("x", (2, 3, 4), np.int8, X)
     shape, batch = builder.tensor("shape", (3,), np.int32), builder.tensor("batch", (), np.int32)
     target, y = builder.tensor("target", (2,), np.int32), builder.tensor("y", (2, 12), np.int8, X)
@@ -43,7 +43,7 @@ def test_a_computed_shape_is_folded() -> None:
     assert_oracle_equals_litert(data, samples=1)
 
 
-def test_an_output_that_is_computed_of_constants_alone_is_returned() -> None:
+def test_an_output_computed_only_from_constants_is_returned() -> None:
     builder = ModelBuilder()
     x, y = flattening(builder)
     assert_oracle_equals_litert(builder.build([x], [3, y]), samples=1)
@@ -56,7 +56,7 @@ def test_a_shape_that_depends_on_the_input_is_refused() -> None:
         import_model(data)
 
 
-def test_as_many_outputs_as_parts() -> None:
+def test_the_number_of_outputs_must_equal_the_number_of_parts() -> None:
     axis = Constant(np.array(0, np.int32))
     parts = [End((1, 3), np.int8, X)] * 3
     data = operator_model("SPLIT", [axis, End((4, 3), np.int8, X)], parts, schema.SplitOptionsT(numSplits=3))
@@ -80,8 +80,9 @@ def test_an_output_has_the_shape_that_litert_computes(declared: tuple[int, ...])
 
 
 def batches_of_blocks(signature: list[int] | None) -> bytes:
-    """SPACE_TO_BATCH_ND and a ReLU behind it, as converters write them for a batch of any size: they do not know how
-    many images the first makes, and write 1."""
+    """Returns SPACE_TO_BATCH_ND and a ReLU after it, as converters write them for a variable batch size: they do not
+    know how many images the first operator returns, and write 1.
+    """
     builder = ModelBuilder()
     x = builder.tensor("x", (1, 4, 4, 2), np.int8, X)
     between, y = (builder.tensor(name, (1, 2, 2, 2), np.int8, X) for name in ("between", "y"))
@@ -94,7 +95,7 @@ def batches_of_blocks(signature: list[int] | None) -> bytes:
     return builder.build([x], [y])
 
 
-def test_a_size_that_the_inputs_decide_is_computed() -> None:
+def test_a_size_that_depends_on_the_inputs_is_computed() -> None:
     data = batches_of_blocks([-1, 2, 2, 2])
     imported = import_model(data)
     assert imported.signature.outputs[0].shape == (4, 2, 2, 2)
@@ -102,7 +103,7 @@ def test_a_size_that_the_inputs_decide_is_computed() -> None:
 
 
 @pytest.mark.parametrize("signature", [None, [1, 2, 2, 2], [-1, 2, 2, 3], [-1, 2, 2]])
-def test_a_declared_size_does_not_count(signature: list[int] | None) -> None:
+def test_a_declared_size_is_ignored(signature: list[int] | None) -> None:
     assert_oracle_equals_litert(batches_of_blocks(signature), samples=1)
 
 
@@ -122,7 +123,7 @@ ON_SCALARS: dict[str, tuple[list[Constant], Any]] = {
 
 @pytest.mark.parametrize("name", ON_SCALARS)
 def test_constants_without_elements_are_read_as_litert_reads_them(name: str) -> None:
-    """Their buffers are empty, as are those of tensors that operators compute."""
+    """Their buffers are empty, like those of tensors that operators compute."""
     parameters, options = ON_SCALARS[name]
     data = operator_model(name, [End((), np.int8, X), *parameters], [End((), np.int8, X)], options)
     assert_oracle_equals_litert(data, samples=1)
@@ -130,14 +131,14 @@ def test_constants_without_elements_are_read_as_litert_reads_them(name: str) -> 
 
 @pytest.mark.parametrize("name", ["MEAN", "SUM", "REDUCE_MIN"])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
-def test_a_reduction_over_no_axis_equals_litert(name: str, dtype: type) -> None:
+def test_a_reduction_without_axes_equals_litert(name: str, dtype: type) -> None:
     ends = [End((2, 3), dtype, None if dtype is np.float32 else X) for _ in range(2)]
     assert_oracle_equals_litert(
         operator_model(name, [ends[0], NO_INTS], ends[1:], schema.ReducerOptionsT(keepDims=True)), samples=2
     )
 
 
-def test_parts_without_elements_are_left_out_of_a_concatenation() -> None:
+def test_empty_parts_are_left_out_of_a_concatenation() -> None:
     parts: list[End | Constant] = [
         End((2, 3), np.int8, X),
         Constant(np.zeros((2, 0), np.int8), X),
@@ -148,7 +149,7 @@ def test_parts_without_elements_are_left_out_of_a_concatenation() -> None:
 
 
 def ends_model(outputs: Callable[[int, int, int], list[int]]) -> bytes:
-    """`x`, `y = x + k` and a constant `k`, of which `outputs` picks the model's outputs."""
+    """Returns `x`, `y = x + k` and a constant `k`; `outputs` chooses the model's outputs from them."""
     builder = ModelBuilder()
     x, y = (builder.tensor(name, (2, 3), np.int8, X) for name in "xy")
     k = builder.constant("k", np.arange(6, dtype=np.int8).reshape(2, 3), X)

@@ -1,4 +1,4 @@
-"""Sparse constants: any packing of an array is that array again, and what no packing makes is refused by name."""
+"""Sparse constants: any packing of an array is read as that array, and invalid packings are refused with a reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TYPES = st.sampled_from([np.int32, np.uint16, np.uint8])
 
 @st.composite
 def packings(draw: st.DrawFn) -> tuple[Array, dict[str, Any]]:
-    """An array, and arguments of `pack`."""
+    """Draws an array, and arguments of `pack`."""
     rank = draw(st.integers(1, 4))
     axes = draw(st.lists(st.integers(0, rank - 1), max_size=2, unique=True))
     blocks = {axis: draw(st.integers(1, 4)) for axis in axes}
@@ -44,7 +44,7 @@ def stored(data: Array, **packing: Any) -> Sparse:
 
 @settings(max_examples=200, deadline=None)
 @given(packings())
-def test_any_packing_is_the_array(case: tuple[Array, dict[str, Any]]) -> None:
+def test_any_packing_is_read_back(case: tuple[Array, dict[str, Any]]) -> None:
     data, packing = case
     elements, _ = pack(data, **packing)
     if 32 * len(elements) < data.size:
@@ -66,7 +66,7 @@ levels = st.builds(Level, st.integers(-2, 4)) | st.builds(
     st.lists(levels, max_size=5).map(tuple),
     st.integers(0, 20),
 )
-def test_anything_else_is_malformed(
+def test_any_other_packing_is_malformed_or_read(
     shape: tuple[int, ...], order: tuple[int, ...], blocks: tuple[int, ...], stored: tuple[Level, ...], count: int
 ) -> None:
     try:
@@ -81,7 +81,7 @@ DATA = np.array([[0, 1, 0, 0], [2, 0, 0, 3], [0, 0, 0, 0]], np.float32)
 
 
 def bent(bend: Callable[[Any], None], **packing: Any) -> bytes:
-    """`DATA` with compressed rows, after `bend` has changed the sparse tensor."""
+    """Returns `DATA` with compressed rows, after `bend` has changed the sparse tensor."""
     model = schema.ModelT.InitFromPackedBuf(sum_with(DATA, **{"compressed": {1}, **packing}))
     bend(model.subgraphs[0].tensors[0])
     return serialize(model)
@@ -132,7 +132,7 @@ def four_elements(tensor: Any) -> None:
         (said("blockMap", [0]), "has 2 levels and an order of 2 for 2 dimensions and 1 blocks"),
     ],
 )
-def test_what_no_tensor_is_stored_as_is_refused(bend: Callable[[Any], None], message: str) -> None:
+def test_an_invalid_packing_is_refused(bend: Callable[[Any], None], message: str) -> None:
     with pytest.raises(
         MalformedModel, match=f"DENSIFY #0 reads the sparse tensor k_sparse, which .*{message}"
     ) as error:
@@ -172,8 +172,8 @@ def test_a_small_file_does_not_become_a_large_tensor() -> None:
     assert error.value.tensor == "k_sparse"
 
 
-def test_tensors_that_share_their_elements_do_not_add_up() -> None:
-    """Many on one buffer, each as sparse as is allowed."""
+def test_many_tensors_that_share_their_elements_are_refused() -> None:
+    """Many tensors share one buffer, each as sparse as allowed."""
     builder = ModelBuilder()
     data = np.zeros((1 << 11, 32), np.float32)
     data[:, 0] = 1
@@ -192,13 +192,13 @@ def test_tensors_that_share_their_elements_do_not_add_up() -> None:
         import_model(builder.build([x], [y]))
 
 
-def test_only_densify_takes_them() -> None:
+def test_only_densify_may_read_sparse_constants() -> None:
     model = schema.ModelT.InitFromPackedBuf(sum_with(DATA))
     model.subgraphs[0].operators[1].inputs = [1, 0]
     with pytest.raises(Unsupported, match="ADD #1 uses the tensor k_sparse, which is sparse"):
         import_model(serialize(model))
 
 
-def test_densify_takes_no_others() -> None:
+def test_densify_may_only_read_sparse_constants() -> None:
     with pytest.raises(MalformedModel, match="DENSIFY #0 reads the tensor k_sparse, which is not sparse"):
         import_model(bent(lambda tensor: setattr(tensor, "sparsity", None), compressed=()))

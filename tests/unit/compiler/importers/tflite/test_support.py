@@ -1,4 +1,4 @@
-"""A user learns of every operator that cannot be compiled, by name, and of what to do."""
+"""Users learn about every operator that cannot be compiled, with its name and a remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def chain(
     quant: Quant | None = UNIT,
     builder: ModelBuilder | None = None,
 ) -> bytes:
-    """One operator of each name after another, on tensors t0, t1, …"""
+    """Returns a chain with one operator of each name, on tensors t0, t1, …"""
     builder = builder or ModelBuilder()
     tensors = [builder.tensor(f"t{i}", (1, 4), dtype, quant) for i in range(len(names) + 1)]
     for i, name in enumerate(names):
@@ -103,20 +103,20 @@ def test_operator_newer_than_the_schema_is_named_by_its_number() -> None:
     assert refused(serialize(builder.model)).op == "BUILTIN_4711 #0"
 
 
-def test_float_model_is_compiled_and_told_the_way_to_quantize_it() -> None:
+def test_a_float_model_is_compiled_with_a_notice_about_quantization() -> None:
     (notice,) = facts_of(import_model(chain(["RELU", "TANH"], np.float32, None))).notices
     assert notice.startswith("this model is float and not quantized: quantize it with octet quantize")
 
 
 @pytest.mark.parametrize("names", [["TRANSPOSE", "REDUCE_PROD"], ["CONV_3D"]])
-def test_float_model_is_refused_by_what_cannot_be_compiled(names: list[str]) -> None:
+def test_a_float_model_is_refused_for_its_unsupported_operators(names: list[str]) -> None:
     with pytest.raises(UnsupportedOperator, match=names[-1]):
         import_model(chain(names, np.float32, None))
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("BATCH_MATMUL", np.int8), ("FULLY_CONNECTED", np.uint8)])
-def test_hybrid_kernel_that_is_not_computed_is_refused(name: str, dtype: type) -> None:
-    """LiteRT's kernels quantize the activations, so real arithmetic gives other answers."""
+def test_an_unsupported_hybrid_kernel_is_refused(name: str, dtype: type) -> None:
+    """LiteRT's kernels quantize the activations, so real arithmetic would give other results."""
     builder = ModelBuilder()
     x, y = builder.tensor("x", (1, 4), np.float32), builder.tensor("y", (1, 4), np.float32)
     weights = builder.constant("weights", np.ones((4, 4), dtype), Quant(0.5))
@@ -180,7 +180,7 @@ def test_a_model_is_not_cut_at_its_inputs() -> None:
     assert refused(chain(["CONV_3D", "RELU"])).hint == "convert the model without them"
 
 
-def test_the_page_lists_the_operators_on_16_bits() -> None:
+def test_the_documentation_lists_the_16_bit_operators() -> None:
     page = (Path(__file__).parents[5] / "docs/how-to/tflite.md").read_text()
     (listed,) = re.findall(r"On int16, Octet compiles ([^.]*)\.", page)
     assert re.split(r",\s+", listed) == [name for name, rule in sorted(RULES.items()) if rule.reads_dtype("int16")]
@@ -194,5 +194,5 @@ def test_the_page_lists_the_operators_on_16_bits() -> None:
         (["GELU", "CONV_3D"], "convert the model without them"),
     ],
 )
-def test_the_hint_for_int16_is_given_where_8_bits_are_compiled(names: list[str], hint: str) -> None:
+def test_the_hint_for_int16_is_given_if_8_bits_can_be_compiled(names: list[str], hint: str) -> None:
     assert refused(chain(names, np.int16, Quant(1.0))).hint == hint

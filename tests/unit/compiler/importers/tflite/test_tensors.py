@@ -1,4 +1,4 @@
-"""Reading tensors: constants, quantization, and what makes a tensor unusable."""
+"""Reading tensors: constants, quantization, and reasons why a tensor cannot be used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Bend = Callable[[ModelBuilder], None]
 
 
 def file(bend: Bend = lambda builder: None) -> bytes:
-    """An ADD of `x` and a constant `k` into `y`, after `bend` has changed it."""
+    """Returns an ADD of `x` and a constant `k` to `y`, after `bend` has changed it."""
     builder = ModelBuilder()
     x = builder.tensor("x", (2, 3), np.int8, Quant(0.5, -3))
     k = builder.constant("k", np.arange(6, dtype=np.int8).reshape(2, 3), Quant([0.25, 0.5, 1.0], axis=1))
@@ -37,7 +37,7 @@ def tensor(name: str, bend: Bend = lambda builder: None) -> Tensor:
 
 
 def setting(index: int, **fields: Any) -> Bend:
-    """A bend that sets fields of a tensor, or of its quantization where a name begins with `q_`."""
+    """Returns a bend that sets fields of a tensor, or of its quantization if a name begins with `q_`."""
 
     def bend(builder: ModelBuilder) -> None:
         table = builder.graph.tensors[index]
@@ -78,11 +78,11 @@ def test_dynamic_batch_in_the_shape_signature_is_imported_at_the_recorded_shape(
     assert tensor("x", setting(X, shapeSignature=[-1, 3])).shape == (2, 3)
 
 
-def test_name_that_is_not_utf8_is_shown() -> None:
+def test_a_name_that_is_not_utf8_is_escaped() -> None:
     assert read_model(file(setting(X, name=b"caf\xe9"))).tensors[X].name == "caf\\xe9"
 
 
-def test_nameless_tensor_is_called_by_its_number() -> None:
+def test_a_tensor_without_a_name_is_named_by_its_number() -> None:
     assert read_model(file(setting(X, name=None))).tensors[X].label == "tensor #0"
 
 
@@ -108,7 +108,7 @@ def test_nameless_tensor_is_called_by_its_number() -> None:
         ),
     ],
 )
-def test_what_no_operator_can_use_is_noted(bend: Bend, oddity: str) -> None:
+def test_unusable_tensors_have_an_oddity(bend: Bend, oddity: str) -> None:
     assert any(oddity in (tensor.oddity or "") for tensor in read_model(file(bend)).tensors)
 
 
@@ -125,14 +125,14 @@ def test_what_no_operator_can_use_is_noted(bend: Bend, oddity: str) -> None:
         (setting(K, q_quantizedDimension=-1), "along dimension -1, but has 2 dimensions"),
     ],
 )
-def test_what_contradicts_itself_is_malformed(bend: Bend, message: str) -> None:
+def test_contradictory_tensors_are_malformed(bend: Bend, message: str) -> None:
     with pytest.raises(MalformedModel, match=message) as caught:
         read_model(file(bend))
     assert caught.value.tensor in ("x", "k")
 
 
 def outside(offset: int, size: int) -> Bend:
-    """A bend that moves the constant's bytes behind the FlatBuffer, as files beyond 2 GB have them."""
+    """Returns a bend that moves the constant's bytes after the FlatBuffer, as in files larger than 2 GB."""
 
     def bend(builder: ModelBuilder) -> None:
         builder.model.buffers[1] = litert_schema.BufferT(offset=offset, size=size)
@@ -140,7 +140,7 @@ def outside(offset: int, size: int) -> Bend:
     return bend
 
 
-def test_constant_behind_the_flatbuffer_is_read() -> None:
+def test_a_constant_after_the_flatbuffer_is_read() -> None:
     flatbuffer = file(outside(1 << 20, 6))
     data = flatbuffer.ljust(1 << 20, b"\0") + bytes([9, 8, 7, 6, 5, 4])
     k = read_model(data).tensors[K]
@@ -167,18 +167,18 @@ def test_constant_outside_the_file_is_malformed(offset: int, size: int) -> None:
         (setting(X, q_zeroPoint=[-(1 << 62)]), "zero point is -4611686018427387904"),
     ],
 )
-def test_quantization_that_nothing_can_compute_with_is_refused_where_it_is_used(bend: Bend, what: str) -> None:
+def test_unusable_quantization_is_refused_at_its_operator(bend: Bend, what: str) -> None:
     """LiteRT loads such a file."""
     with pytest.raises(Unsupported, match=f"ADD #0 uses the tensor x, whose {what}"):
         import_model(file(bend))
 
 
-def test_the_first_buffer_stands_for_none() -> None:
+def test_the_first_buffer_means_no_buffer() -> None:
     def bend(builder: ModelBuilder) -> None:
         builder.model.buffers[0].data = np.zeros(6, np.uint8)
 
     assert not tensor("x", bend).is_constant
 
 
-def test_data_in_another_file_is_noted() -> None:
+def test_data_in_another_file_is_an_oddity() -> None:
     assert tensor("x", setting(X, externalBuffer=1)).oddity == "has its data in another file"

@@ -1,4 +1,4 @@
-"""Filters of scale 0 give what LiteRT gives: the zero point, whatever the filter holds."""
+"""Filters of scale 0 give the same result as in LiteRT: the zero point, whatever the filter contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exported programs: what is made of them, and what is refused, in words; nothing is executed or unpacked."""
+"""Exported programs: how they are converted, and how invalid ones are refused; nothing is executed or unpacked."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def refused(whole: Any, records: Mapping[str, bytes | str] | None = None) -> Oct
     return caught.value
 
 
-# -- what is made of it
+# -- conversions
 
 
 def test_an_activation_between_conversions_is_a_bound() -> None:
@@ -61,8 +61,8 @@ def test_an_activation_between_conversions_is_a_bound() -> None:
     assert "requantize" in operators(program(document(STEPS)))
 
 
-def test_the_tensor_that_was_changed_in_place_is_read_as_it_is_now() -> None:
-    """`y = x - 1; y.relu_(); y + 0`: whoever reads y reads what relu_ left."""
+def test_a_tensor_that_was_changed_in_place_has_its_new_value() -> None:
+    """`y = x - 1; y.relu_(); y + 0`: a later reader of y reads the result of relu_."""
     nodes = [
         node("torch.ops.aten.sub.Tensor", "a", tensor("x"), {"as_float": 1.0}),
         node("torch.ops.aten.relu_.default", "b", tensor("a")),
@@ -72,7 +72,7 @@ def test_the_tensor_that_was_changed_in_place_is_read_as_it_is_now() -> None:
     np.testing.assert_array_equal(result(nodes, x), np.array([[0, 0, 2]], np.float32))
 
 
-def test_a_tensor_that_others_are_views_of_is_not_changed_in_place() -> None:
+def test_a_tensor_with_views_may_not_be_changed_in_place() -> None:
     nodes = [
         node("torch.ops.aten.view.default", "a", tensor("x"), {"as_ints": [-1]}),
         node("torch.ops.aten.relu_.default", "b", tensor("a")),
@@ -81,11 +81,12 @@ def test_a_tensor_that_others_are_views_of_is_not_changed_in_place() -> None:
     assert "views" in str(refused(document(nodes)))
 
 
-ROWS = np.float32(0.05) * np.random.default_rng(0).integers(-100, 100, (5, 24)).astype(np.float32)  # as they are stored
+# with the values that are stored
+ROWS = np.float32(0.05) * np.random.default_rng(0).integers(-100, 100, (5, 24)).astype(np.float32)
 _WIDE = ROWS.astype(np.float64)
 _CENTERED = _WIDE - _WIDE.mean(-1, keepdims=True)
 _GROWN = np.exp(_WIDE - _WIDE.max(-1, keepdims=True))
-# operator -> (its arguments behind x, what it gives in float64).
+# operator -> (its arguments after x, its result in float64).
 LAYERS: dict[str, tuple[list[dict[str, Any]], Array]] = {
     "gelu.default": ([], _WIDE / 2 * (1 + np.vectorize(math.erf)(_WIDE * math.sqrt(0.5)))),
     "layer_norm.default": (
@@ -112,7 +113,7 @@ def test_a_layer_of_real_values(name: str) -> None:
 
 PAD, CONSTANT_PAD = "torch.ops.aten.pad.default", "torch.ops.aten.constant_pad_nd.default"
 _AROUND = {"as_ints": [1, 2, 0, 1]}  # the last axis, then the one before it
-_MODES: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # as NumPy has them
+_MODES: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # their names in NumPy
 
 
 @pytest.mark.parametrize("mode", _MODES)
@@ -135,8 +136,8 @@ def test_padding_with_elements(mode: str, is_stored: bool) -> None:
         node(CONSTANT_PAD, "p", tensor("r"), _AROUND, value={"as_int": 0}),
     ],
 )
-def test_zeros_are_padded_as_they_are_stored(padding: dict[str, Any]) -> None:
-    """So that the layers around the padding meet in integers."""
+def test_padding_with_zeros_uses_stored_values(padding: dict[str, Any]) -> None:
+    """The layers before and after the padding stay in integers."""
     x = np.random.default_rng(0).normal(0, 1, (1, 2, 4, 4)).astype(np.float32)
     nodes = [node(RELU, "r", tensor("x")), padding, quantize("p", "q"), dequantize("q", "y")]
     plain = result([nodes[0], quantize("r", "q"), nodes[-1]], x)
@@ -145,7 +146,7 @@ def test_zeros_are_padded_as_they_are_stored(padding: dict[str, Any]) -> None:
     assert text.index("qnn.quantize") < text.index("nn.pad") < text.index("qnn.dequantize")
 
 
-def test_other_numbers_are_padded_before_they_are_stored() -> None:
+def test_padding_with_other_numbers_uses_real_values() -> None:
     x = np.random.default_rng(0).normal(0, 1, (1, 2, 4, 4)).astype(np.float32)
     nodes = [
         node(CONSTANT_PAD, "p", tensor("x"), _AROUND, {"as_float": 1.33}),
@@ -169,11 +170,11 @@ def test_other_numbers_are_padded_before_they_are_stored() -> None:
         ([1, 0], "symmetric", "unknown padding mode 'symmetric'"),
     ],
 )
-def test_padding_that_is_refused(widths: list[int], mode: str, said: str) -> None:
+def test_invalid_padding_is_refused(widths: list[int], mode: str, said: str) -> None:
     assert said in str(refused(document([node(PAD, "y", tensor("x"), {"as_ints": widths}, {"as_string": mode})])))
 
 
-def test_sizes_that_the_program_computes_are_known() -> None:
+def test_sizes_that_the_program_computes_are_constants() -> None:
     size = {"target": "torch.ops.aten.sym_size.int", "outputs": [{"as_sym_int": {"as_name": "n"}}]}
     size["inputs"] = [{"name": "self", "arg": tensor("x"), "kind": 1}, {"name": "dim", "arg": {"as_int": 0}, "kind": 1}]
     shape = {"as_sym_ints": [{"as_name": "n"}, {"as_int": -1}]}
@@ -186,7 +187,7 @@ def test_sizes_that_the_program_computes_are_known() -> None:
     assert result(nodes, np.zeros((3, 2, 5), np.float32)).shape == (3, 10)
 
 
-def test_a_batch_that_the_program_leaves_open_is_one_unless_it_is_said() -> None:
+def test_an_open_batch_has_size_one_unless_it_is_given() -> None:
     whole = document(STEPS)
     sizes = whole["graph_module"]["graph"]["tensor_values"]["x"]["sizes"]
     sizes[0] = {"as_expr": {"expr_str": "s77", "hint": {"as_int": 2}}}
@@ -198,7 +199,7 @@ def test_a_batch_that_the_program_leaves_open_is_one_unless_it_is_said() -> None
     assert "every dimension except the batch" in str(refused(whole))
 
 
-def test_every_operator_that_is_not_compiled_is_named_at_once() -> None:
+def test_all_unsupported_operators_are_named_at_once() -> None:
     nodes = [
         node("torch.ops.aten.cumsum.default", "a", tensor("x")),
         node("torch.ops.my.own.default", "y", tensor("a")),
@@ -214,10 +215,10 @@ def test_dynamic_quantization_is_refused_by_name() -> None:
         import_exported(program(document([choose, converted])))
 
 
-# -- what is wrong
+# -- damaged and unsupported programs
 
 
-def test_documents_that_no_pytorch_writes() -> None:
+def test_documents_that_pytorch_never_writes_are_refused() -> None:
     for text in ("", "[]", "null", "{", '{"a": 1}', "[" * 100_000, '{"schema_version": {"major": true}}', "\xff"):
         assert isinstance(refused(text), OctetError)
     assert "schema version 9" in str(refused(document(STEPS, schema_version={"major": 9})))
@@ -255,7 +256,7 @@ def test_a_pickle_among_the_weights_is_not_read(name: str, tmp_path: Any, monkey
     assert not list(tmp_path.iterdir())
 
 
-def test_weights_have_to_lie_within_their_record() -> None:
+def test_weights_must_lie_within_their_record() -> None:
     fits = {"data/weights/weight_0": bytes(6)}
     assert "does not contain the record" in str(with_weights({}, {}))
     assert "does not contain the record" in str(with_weights({"path_name": "../../etc/passwd"}, fits))
@@ -270,7 +271,7 @@ def test_weights_have_to_lie_within_their_record() -> None:
 
 
 @pytest.mark.parametrize("name", ["../evil", "net/../../evil", "/etc/passwd", "other/x", "net/a\\b", "net//a"])
-def test_a_name_that_leads_out_of_the_folder_is_refused(name: str) -> None:
+def test_a_name_outside_the_folder_is_refused(name: str) -> None:
     file = io.BytesIO(program(document(STEPS)))
     with zipfile.ZipFile(file, "a") as written:
         written.writestr(zipfile.ZipInfo(name), b"")
@@ -278,7 +279,7 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(name: str) -> None:
         import_exported(file.getvalue())
 
 
-def test_a_bomb_is_not_unpacked() -> None:
+def test_a_zip_bomb_is_not_unpacked() -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as written:
         written.writestr("net/models/model.json", b" " * (1 << 26))
@@ -287,8 +288,8 @@ def test_a_bomb_is_not_unpacked() -> None:
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
-def test_a_damaged_program_is_refused_in_words(path: Any) -> None:
-    """Mutations of the document: members taken out, swapped, or made something else."""
+def test_a_damaged_program_is_refused_with_a_message(path: Any) -> None:
+    """Mutates the document: members are removed, swapped, or replaced."""
     with zipfile.ZipFile(path) as archive:
         records = {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
     rng = random.Random(0)
@@ -302,7 +303,7 @@ def test_a_damaged_program_is_refused_in_words(path: Any) -> None:
 
 
 def _damage(value: Any, rng: random.Random) -> None:
-    """Changes something below `value`, at a depth of its own choice."""
+    """Changes something below `value`, at a random depth."""
     keys = list(value) if isinstance(value, dict) else list(range(len(value)))
     if not keys:
         return None

@@ -1,4 +1,4 @@
-"""Archives that want to do harm: nothing is executed, unpacked or resolved, and each is refused in words."""
+"""Hostile archives: nothing is executed, unpacked or resolved, and each is refused with a message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHAPES = {"": (2, 3, 12, 12)}
 
 
 class Calls:
-    """What `pickle` writes as a call of anything."""
+    """An object that `pickle` writes as a call of any function."""
 
     def __init__(self, function: Any, *arguments: Any) -> None:
         self.call = function, arguments
@@ -73,8 +73,8 @@ def machine() -> Unpickler:
         b"cposix\nsystem\n.",
         b"\x80\x04\x8c\x05posix\x8c\x06system\x93.",  # the name is on the stack
         b"cos\nsystem\n(X\x02\x00\x00\x00lstR.",
-        b"ccollections\nOrderedDict\n)\x81.",  # an instance of what is no class of the archive
-        b"c__torch__\nNet\n)R.",  # a call of what is
+        b"ccollections\nOrderedDict\n)\x81.",  # an instance of something that is not a class of the archive
+        b"c__torch__\nNet\n)R.",  # a call of a class
         b"(i__main__\nNet\n.",
         b"]h\x00.",
         b"e.",
@@ -85,18 +85,18 @@ def machine() -> Unpickler:
         b"\x97.",
     ],
 )
-def test_programs_of_the_stack_machine_that_no_pickler_writes(program: bytes) -> None:
+def test_programs_that_picklers_never_write_are_refused(program: bytes) -> None:
     with pytest.raises(MalformedModel):
         machine().run(program)
 
 
-def test_what_the_machine_holds_is_bounded() -> None:
+def test_the_memory_of_the_stack_machine_is_bounded() -> None:
     with pytest.raises(MalformedModel, match="too long"):
         machine().run(b"\x80\x02" + b"(" * (1 << 21) + b".")
 
 
-def test_a_value_of_exponential_size_is_never_walked() -> None:
-    """Each tuple holds the one before twice: 2**60 leaves, if anybody compared, printed or copied it."""
+def test_a_value_of_exponential_size_is_never_traversed() -> None:
+    """Each tuple contains the one before twice: 2**60 leaves, if they were compared, printed or copied."""
     bomb = b")q\x00" + b"".join(b"h%ch%c\x86q%c" % (i, i, i + 1) for i in range(60))
     bodies = [
         ["return CONSTANTS.c0"],
@@ -110,7 +110,7 @@ def test_a_value_of_exponential_size_is_never_walked() -> None:
 
 
 @pytest.mark.parametrize("name", ["../evil.py", "net/../../evil", "/etc/passwd", "other/x", "net/a\\b", "net//a"])
-def test_a_name_that_leads_out_of_the_folder_is_refused(name: str) -> None:
+def test_a_name_outside_the_folder_is_refused(name: str) -> None:
     file = io.BytesIO(script(["return x"]))
     with zipfile.ZipFile(file, "a") as written:
         written.writestr(zipfile.ZipInfo(name), b"")
@@ -118,7 +118,7 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(name: str) -> None:
         import_torchscript(file.getvalue(), shapes=SHAPES)
 
 
-def test_a_record_twice_is_refused() -> None:
+def test_a_repeated_record_is_refused() -> None:
     file = io.BytesIO(script(["return x"]))
     with zipfile.ZipFile(file, "a") as written, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -135,7 +135,7 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked(record: str) -> None:
         import_torchscript(data, shapes=SHAPES)
 
 
-def test_a_size_that_is_a_lie_is_refused() -> None:
+def test_a_false_size_is_refused() -> None:
     data = archive({"data.pkl": EMPTY_MODULE, "code/__torch__.py": b"x = 1\n" * 99}, method=zipfile.ZIP_DEFLATED)
     place = data.rindex(b"PK\x01\x02", 0, data.index(b"code/__torch__.py", data.index(b"PK\x01\x02")))
     lied = data[: place + 24] + (7).to_bytes(4, "little") + data[place + 28 :]
@@ -170,7 +170,7 @@ def test_a_size_that_is_a_lie_is_refused() -> None:
         (["return __torch__.Net(*x)"], "Starred|define"),
     ],
 )
-def test_code_that_is_no_model_is_refused(body: list[str], what: str | None) -> None:
+def test_code_that_is_not_a_model_is_refused(body: list[str], what: str | None) -> None:
     with pytest.raises((MalformedModel, Unsupported), match=what):
         import_torchscript(script(body), shapes=SHAPES)
 
@@ -204,8 +204,8 @@ def test_calls_and_expressions_nested_in_each_other_are_refused() -> None:
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
-def test_mutations_of_good_files_are_refused_in_words(path: Any) -> None:
-    """Bytes changed in the file, and inside its records with the archive whole again: a model, or an OctetError."""
+def test_mutations_of_valid_files_are_refused_with_a_message(path: Any) -> None:
+    """Changes bytes in the file, and in its records with a valid archive: the result is a model, or an OctetError."""
     rng, data = random.Random(path.stem), path.read_bytes()
     with zipfile.ZipFile(io.BytesIO(data)) as whole:
         records = {info.filename.partition("/")[2]: whole.read(info) for info in whole.infolist()}
@@ -238,5 +238,5 @@ def _mutated(data: bytes, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
-def test_the_good_files_are_read() -> None:
+def test_the_valid_files_are_read() -> None:
     assert [imported(path).format for path in FIXTURES] == ["torchscript"] * len(FIXTURES)

@@ -1,4 +1,4 @@
-"""TorchScript is followed from the input to the outputs, and what is not compiled is named."""
+"""TorchScript is evaluated from the input to the outputs, and operators that cannot be compiled are named."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.torchscript import FIXTURES, imported, quantized, script
 IMAGE = {"": (1, 3, 8, 8)}
 
 
-def test_shapes_decide_what_the_code_does() -> None:
+def test_control_flow_may_depend_on_shapes() -> None:
     lines = [
         "if torch.ne(torch.len(torch.size(q)), 4):",
         '  ops.prim.RaiseException("wrong", "builtins.ValueError")',
@@ -28,7 +28,7 @@ def test_shapes_decide_what_the_code_does() -> None:
         import_torchscript(quantized(*lines), shapes={"": (3, 8, 8)})
 
 
-def test_every_obstacle_is_named_at_once() -> None:
+def test_all_obstacles_are_named_at_once() -> None:
     data = quantized(
         "a = torch.relu(q)",
         "b = ops.quantized.leaky(a, 0.1)",
@@ -43,22 +43,22 @@ def test_every_obstacle_is_named_at_once() -> None:
     assert (caught.value.op, caught.value.tensor) == ("quantized::leaky", "b")
 
 
-def test_a_model_in_float_is_told_to_be_quantized() -> None:
+def test_the_message_for_a_float_model_says_to_quantize_it() -> None:
     (notice,) = facts_of(import_torchscript(script(["return torch.matmul(x, x)"]), shapes=IMAGE)).notices
     assert notice.startswith("this model is float and not quantized: quantize it with octet quantize")
 
 
-def test_a_model_in_float_is_refused_by_what_cannot_be_compiled() -> None:
+def test_a_float_model_is_refused_for_its_unsupported_operators() -> None:
     with pytest.raises(UnsupportedOperator, match="aten::erfinv"):
         import_torchscript(script(["return torch.erfinv(x)"]), shapes=IMAGE)
 
 
-def test_a_decision_by_data_is_refused() -> None:
+def test_control_flow_that_depends_on_data_is_refused() -> None:
     with pytest.raises(Unsupported, match="branches on the values of a tensor"):
         import_torchscript(quantized("if q:", "  y = q", "else:", "  y = q"), shapes=IMAGE)
 
 
-def test_the_shape_of_an_input_has_to_be_known() -> None:
+def test_the_shape_of_an_input_must_be_known() -> None:
     data = quantized("y = torch.relu(q)")
     with pytest.raises(Unsupported, match="does not contain the shape of the input x") as caught:
         import_torchscript(data)
@@ -67,7 +67,7 @@ def test_the_shape_of_an_input_has_to_be_known() -> None:
         import_torchscript(data, shapes={"z": (1, 3)})
 
 
-def test_a_traced_model_carries_its_shapes() -> None:
+def test_a_traced_model_contains_its_shapes() -> None:
     (traced,) = [path for path in FIXTURES if path.stem == "residual"]
     assert import_torchscript(traced.read_bytes()).signature == imported(traced).signature
 
@@ -90,8 +90,10 @@ def test_a_traced_model_carries_its_shapes() -> None:
         ("y = ops.quantized.add(q, 3, 0.1, 3)", "a number as an operand, and a scale"),
     ],
 )
-def test_operators_that_do_not_fit_their_operands(line: str, what: str) -> None:
-    """PyTorch loads such a file, and may have an overload of the operator that Octet lacks: it is not damaged."""
+def test_operands_that_do_not_fit_are_refused(line: str, what: str) -> None:
+    """PyTorch loads such a file, and may have an overload of the operator that Octet does not have: it is not
+    damaged.
+    """
     with pytest.raises(UnsupportedOperator, match=what) as caught:
         import_torchscript(quantized(line), shapes=IMAGE)
     assert caught.value.op
@@ -116,8 +118,8 @@ def test_operators_that_do_not_fit_their_operands(line: str, what: str) -> None:
         ("torch.Int(torch.detach(torch.floor_divide(torch.size(q, 2), 3)))", 2),
     ],
 )
-def test_sizes_are_computed_as_pytorch_does(expression: str, size: int) -> None:
-    """By the number of channels that are left of 64, from the first on."""
+def test_sizes_are_computed_as_in_pytorch(expression: str, size: int) -> None:
+    """The size is the number of channels that remain of 64."""
     lines = [f"n = torch.add({expression}, 10)", "y = torch.slice(torch.reshape(q, [3, 64]), 1, 0, n)"]
     model = import_torchscript(quantized(*lines), shapes=IMAGE)
     assert model.signature.outputs[0].shape == (3, size + 10)
@@ -143,13 +145,13 @@ CELL = b"\x80\x02c__torch__\nNet\n)\x81}(X\x04\x00\x00\x00cellc__torch__.torch.c
         ("constants__pkl", b"\x80\x02ctorch\nsparse_coo\n.", "names 'torch.sparse_coo', which Octet does not read"),
     ],
 )
-def test_what_pytorch_reads_and_octet_does_not_is_not_called_damaged(record: str, content: bytes, what: str) -> None:
+def test_files_that_only_pytorch_reads_are_not_called_damaged(record: str, content: bytes, what: str) -> None:
     with pytest.raises(Unsupported, match=what) as caught:
         import_torchscript(script(["c = self.cell", "return x"], **{record: content}), shapes=IMAGE)
     assert caught.value.hint
 
 
-def test_numbers_of_unknown_tensors_are_no_obstacles_of_their_own() -> None:
+def test_numbers_of_unknown_tensors_are_not_separate_obstacles() -> None:
     lines = ["e = torch.erfinv(q)", "n = ops.prim.NumToTensor(torch.size(e, 0))", "y = torch.reshape(q, [n, -1])"]
     with pytest.raises(UnsupportedOperator, match="1 of 5 operators cannot be compiled: aten::erfinv"):
         import_torchscript(quantized(*lines), shapes=IMAGE)

@@ -1,4 +1,4 @@
-"""`aten::upsample_nearest2d` of exported programs: the elements that PyTorch takes, real or as they are stored."""
+"""`aten::upsample_nearest2d` of exported programs: the elements that PyTorch selects, as real or stored values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sized(*sizes: int) -> dict[str, Any]:
 
 
 def made(nodes: list[dict[str, Any]], x: Array) -> tuple[str, Array]:
-    """The module as text, and its answer."""
+    """Returns the module as text, and its result."""
     module = import_exported(program(document(nodes, shape=x.shape))).module
     return str(module), oracle.run_all(module, get_mode(PT2E), [[x]])[0][0]
 
@@ -42,8 +42,8 @@ def refused(*arguments: dict[str, Any], overload: str = VEC, shape: tuple[int, .
     return caught.value
 
 
-def test_the_rows_are_those_that_torch_takes() -> None:
-    """Of both of its kernels (`scripts/pt2_fixtures.py`)."""
+def test_the_rows_equal_those_of_pytorch() -> None:
+    """The rows are the same for both of its kernels (`scripts/pt2_fixtures.py`)."""
     with np.load(FOLDER / "nearest.npz") as arrays:
         cases = list(zip(arrays["before"].tolist(), arrays["after"].tolist(), arrays["factor"].tolist(), strict=True))
         expected = np.split(arrays["places"], np.cumsum(np.repeat(arrays["after"], 2))[:-1])
@@ -57,7 +57,7 @@ def test_the_rows_are_those_that_torch_takes() -> None:
 
 @pytest.mark.parametrize("arguments", [DOUBLE, [sized(8, 8), NONE]])
 def test_stored_elements_stay_stored(arguments: list[dict[str, Any]]) -> None:
-    """So that the layers around it meet in integers."""
+    """The layers before and after it stay in integers."""
     resized = node(VEC, "u", tensor("r"), *arguments)
     ends = [quantize("x", "q"), dequantize("q", "r")]
     text, found = made([*ends, resized, quantize("u", "s"), dequantize("s", "y")], IMAGE)
@@ -79,8 +79,8 @@ def test_a_quantized_tensor_of_a_script(call: str) -> None:
     np.testing.assert_array_equal(results[1], results[0].repeat(2, axis=2)[..., columns])
 
 
-def test_it_is_one_operator_of_onnx() -> None:
-    """Of a float program, which is quantized as that."""
+def test_the_operator_becomes_one_onnx_operator() -> None:
+    """A float program is converted to ONNX and quantized in this form."""
     data = program(document([node(VEC, "y", tensor("x"), *DOUBLE)]))
     assert [each.op_type for each in Document(as_onnx(data, {})).nodes] == ["Resize"]
 
@@ -99,15 +99,15 @@ def test_it_is_one_operator_of_onnx() -> None:
         ([NONE, NONE], "has neither a size nor factors"),
     ],
 )
-def test_what_makes_no_image_is_malformed(arguments: list[dict[str, Any]], message: str) -> None:
+def test_arguments_that_give_no_valid_image_are_refused(arguments: list[dict[str, Any]], message: str) -> None:
     assert message in refused(*arguments).message
 
 
-def test_images_are_of_four_dimensions() -> None:
+def test_images_must_have_four_dimensions() -> None:
     assert "not [N, C, H, W]" in refused(*DOUBLE, shape=(1, 4, 4)).message
 
 
 def test_a_factor_for_which_kernels_differ_is_refused() -> None:
-    """PyTorch's own of quantized tensors takes other rows here than that of real ones."""
+    """PyTorch's kernel for quantized tensors selects other rows here than the one for real tensors."""
     error = refused(sized(22, 4), {"as_float": 2.0163810268203166}, NONE, overload=DEFAULT, shape=(1, 1, 11, 4))
     assert "kernels differ" in error.message

@@ -1,4 +1,4 @@
-"""`aten::conv_transpose2d` between conversions of an exported program: in integers, and the answers of PyTorch."""
+"""`aten::conv_transpose2d` between conversions of an exported program: computed in integers, with PyTorch's results."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ PER_CHANNEL = "torch.ops.quantized_decomposed.dequantize_per_channel.default"
 def transposed(
     shape: tuple[int, ...], weights: Array, scales: Array, bias: Array, *geometry: Any, axis: int = 1
 ) -> bytes:
-    """`x` -> `y`, stored at both ends.
+    """Returns `x` -> `y`, stored at both ends.
 
     Args:
-        geometry: stride, padding, output padding, and what follows.
+        geometry: stride, padding, output padding, and the following arguments.
     """
     given = {"w": weights, "s": scales, "z": np.zeros(len(scales), np.int64), "b": bias}
     types = ({"as_int": axis}, {"as_int": -127}, {"as_int": 127}, {"as_scalar_type": 2})
@@ -64,9 +64,10 @@ CASES = ("0", "1", "2", "3", "4")
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_it_equals_torch(case: str) -> None:
-    """Every stored value, as `scripts/pt2_fixtures.py` made them. PyTorch's sums are float32: of 280,454 others one was
-    a step off."""
+def test_the_result_equals_pytorch(case: str) -> None:
+    """Compares every stored value with those that `scripts/pt2_fixtures.py` wrote. PyTorch's sums are float32: of
+    280,454 others one differed by one step.
+    """
     with np.load(FOLDER / "transposed.npz") as arrays:
         x, weights, scales, bias, geometry, expected = (
             arrays[f"{name}.{case}"] for name in ("x", "weights", "scales", "bias", "geometry", "y")
@@ -77,7 +78,7 @@ def test_it_equals_torch(case: str) -> None:
     np.testing.assert_array_equal(oracle.run_all(module, get_mode(PT2E), [[x]])[0][0], expected)
 
 
-def test_the_compiled_one_equals_the_oracle() -> None:
+def test_compiled_code_equals_the_oracle() -> None:
     with np.load(FOLDER / "transposed.npz") as arrays:
         x, weights, scales, bias = (arrays[f"{name}.1"] for name in ("x", "weights", "scales", "bias"))
     module = import_exported(transposed(x.shape, weights, scales, bias, ints(2, 2), ints(1, 1), ints(1, 1))).module
@@ -87,8 +88,8 @@ def test_the_compiled_one_equals_the_oracle() -> None:
 
 
 @pytest.mark.parametrize("axis", [[], [{"as_int": 0}]])
-def test_a_conversion_by_channels_that_has_no_axis_is_malformed(axis: list[dict[str, Any]]) -> None:
-    """It is left out, or of a tensor whose shape the file leaves out."""
+def test_a_conversion_per_channel_without_an_axis_is_malformed(axis: list[dict[str, Any]]) -> None:
+    """It is left out, or belongs to a tensor whose shape the file leaves out."""
     data = transposed((1, 2, 4, 4), WEIGHTS, SCALES, BIAS)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         records = {name: archive.read(name) for name in archive.namelist()}
@@ -123,7 +124,7 @@ SCALES, BIAS = np.full(3, 0.1, np.float32), np.zeros(3, np.float32)
         ([ints(1, 1)], 0, "another axis"),
     ],
 )
-def test_what_is_not_computed_is_refused(geometry: list[dict[str, Any]], axis: int, message: str) -> None:
+def test_unsupported_geometry_is_refused(geometry: list[dict[str, Any]], axis: int, message: str) -> None:
     scales = SCALES if axis == 1 else SCALES[:2]
     with pytest.raises(OctetError) as caught:
         import_exported(transposed((1, 2, 4, 4), WEIGHTS, scales, BIAS, *geometry, axis=axis))

@@ -1,4 +1,4 @@
-"""Sums of bfloat16 products: the oracle against their definition, and code without kernels against the oracle."""
+"""Sums of bfloat16 products: the oracle is compared with their definition, and code without kernels with the oracle."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_values_are_rounded_to_the_nearest_bfloat16(kind: str) -> None:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("run", [14, 7, 2, 1])
-def test_pairs_are_added_from_behind_and_flushed(kind: str, run: int) -> None:
+def test_pairs_are_added_from_the_end_and_flushed(kind: str, run: int) -> None:
     a, b = (rounded(KINDS[kind](shape).astype(np.float32)) for shape in ((5, 14), (14, 4)))
     expected = np.zeros((5, 4), np.float32)
     for row, column in np.ndindex(expected.shape):
@@ -97,13 +97,13 @@ def test_the_canonical_form_of_a_convolution(
 
 
 def _same(module: tvm.IRModule, inputs: list[Real], scratch: Path) -> None:
-    """Without kernels, compiled code gives the oracle's answers."""
+    """Compares compiled code without kernels with the oracle."""
     target = detect_host().target
     _, (actual,) = run_selected(module, target, "onnxruntime", inputs, scratch, lambda mode: _NoKernels())
     np.testing.assert_array_equal(actual, oracle.run(module, get_mode("onnxruntime"), inputs)[0])
 
 
-def test_operands_are_rounded_to_known_types() -> None:
+def test_operands_may_only_be_rounded_to_known_types() -> None:
     a, b = relax.const(real(2, 3)), relax.const(real(3, 4))
     with pytest.raises(IllTyped, match="operand_dtype float16 is not one of"):
         module_of([], lambda emit, _: emit(ops.real_matmul(a, b, operand_dtype="float16")))

@@ -1,4 +1,4 @@
-"""Which documented deviations a model meets."""
+"""The documented deviations that apply to a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.onnx_builder import OnnxBuilder
 from tests.support.torchscript import FIXTURES, imported
 
 
-def test_a_network_of_integers_alone_meets_none() -> None:
+def test_no_deviation_applies_to_an_integer_network() -> None:
     module = import_model((EXAMPLES / "digits_int8.tflite").read_bytes()).module
     assert deviations_of(module, get_mode(LITERT_REFERENCE)) == []
 

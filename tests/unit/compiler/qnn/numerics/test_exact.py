@@ -1,4 +1,4 @@
-"""Sums of products in floating point are the integers that int64 gives."""
+"""Sums of products in floating point equal the integers that int64 gives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _expected(weights: np.ndarray, windows: np.ndarray) -> np.ndarray:
     [
         (127, 255, 64, "float32"),  # one part
         (127, 255, 2305, "float32"),  # parts, which do not divide the length
-        (127, 65535, 300, "float64"),  # 16-bit inputs: more parts than are worth it
+        (127, 65535, 300, "float64"),  # 16-bit inputs: so many parts that they are not worth it
     ],
 )
 def test_the_largest_sums_are_exact(largest_weight: int, largest: int, length: int, dtype: str) -> None:
@@ -30,7 +30,7 @@ def test_the_largest_sums_are_exact(largest_weight: int, largest: int, length: i
     np.testing.assert_array_equal(filters.products(windows.astype(filters.dtype)), _expected(weights, windows))
 
 
-def test_float32_alone_would_round_the_sums_that_are_taken_in_parts() -> None:
+def test_float32_alone_would_round_sums_that_are_split_into_parts() -> None:
     weights, windows = np.full((1, 1, 2305), 127.0), np.full((1, 1, 2305), 255.0)
     windows[0, 0, -1] -= 1
     rounded = np.matmul(windows.astype(np.float32), weights.astype(np.float32).transpose(0, 2, 1))
@@ -45,7 +45,7 @@ def test_sums_of_random_values_are_exact() -> None:
     np.testing.assert_array_equal(filters.products(windows.astype(filters.dtype)), _expected(weights, windows))
 
 
-def test_a_window_holds_what_lies_under_the_kernel() -> None:
+def test_a_window_contains_the_pixels_under_the_kernel() -> None:
     padded = np.arange(2 * 9 * 8 * 3).reshape(2, 9, 8, 3)
     windows = sliding(padded, (3, 4), (3, 2), (2, 1), (2, 3))
     assert windows.shape == (2, 3, 4, 3, 2, 3)

@@ -1,4 +1,6 @@
-"""The largest places and running sums: compiled, what the oracle says; and the oracle, what NumPy says."""
+"""Positions of the largest values, and running sums: compiled code is compared with the oracle, and the oracle with
+NumPy.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ def module_of(shape: tuple[int, ...], dtype: str, **options: int) -> tvm.IRModul
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int64"])
-def test_places_of_the_largest_are_in_order_and_the_first_of_equals(dtype: str) -> None:
+def test_positions_of_the_largest_are_in_order_and_the_first_of_equals(dtype: str) -> None:
     keys = np.random.default_rng(0).integers(-3, 3, (2, 3, 11)).astype(dtype)
     keys[0, 0, 4] = np.iinfo(np.int64).min if dtype == "int64" else -np.inf
     module = module_of(keys.shape, dtype, count=7)
@@ -40,7 +42,7 @@ def test_places_of_the_largest_are_in_order_and_the_first_of_equals(dtype: str) 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
-def test_running_sums_are_those_of_one_addition_after_the_other(dtype: str, axis: int) -> None:
+def test_running_sums_add_one_value_after_the_other(dtype: str, axis: int) -> None:
     x = np.random.default_rng(1).normal(0, 9, (3, 4, 5)).astype(dtype)
     module = module_of(x.shape, dtype, axis=axis)
     holds(module, ONNXRUNTIME, OperandTypes("uint8", "int8"), [x])
@@ -50,6 +52,6 @@ def test_running_sums_are_those_of_one_addition_after_the_other(dtype: str, axis
 
 
 @pytest.mark.parametrize("options", [{"count": 12}, {"count": 0}, {"axis": 3}, {"axis": -1}])
-def test_other_places_and_axes_are_ill_typed(options: dict[str, int]) -> None:
+def test_other_counts_and_axes_are_ill_typed(options: dict[str, int]) -> None:
     with pytest.raises(IllTyped):
         module_of((2, 3, 11), "float64" if "count" in options else "float32", **options)

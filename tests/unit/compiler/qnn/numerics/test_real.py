@@ -1,4 +1,6 @@
-"""Sums of products by fused multiply-adds: the oracle against libm's fmaf, and compiled code against the oracle."""
+"""Sums of products with fused multiply-adds: the oracle is compared with libm's fmaf, and compiled code with the
+oracle.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ KINDS: dict[str, Callable[[Shape], NDArray[Any]]] = {
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("kind", KINDS)
-def test_products_are_added_as_by_libm(kind: str) -> None:
+def test_products_are_added_as_in_libm(kind: str) -> None:
     a, b = (KINDS[kind](shape).astype(np.float32) for shape in ((6, 30), (30, 9)))
     expected = np.zeros((6, 9), np.float32)
     for row, column in np.ndindex(expected.shape):
@@ -56,7 +58,7 @@ def test_products_are_added_as_by_libm(kind: str) -> None:
 
 
 def test_a_sum_that_is_rounded_to_halfway_is_rounded_once() -> None:
-    """1 + 2**-23 + 2**-24 - 2**-64: float64 loses the last term, and what is left lies halfway."""
+    """1 + 2**-23 + 2**-24 - 2**-64: float64 loses the last term, and the rest is exactly halfway."""
     a, b = _real([[1 + 2**-23, 2**-12 * (1 + 2**-20)]]), _real([[1], [2**-12 * (1 - 2**-20)]])
     assert _product(a, b)[0, 0] == np.float32(1 + 2**-23)
     assert np.float32(np.float64(a[0, 0]) + np.float64(a[0, 1]) * np.float64(b[1, 0])) == np.float32(1 + 2**-22)
@@ -70,8 +72,8 @@ def test_a_subnormal_sum_is_rounded_once() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(40, 60, 700), (7, 60, 31), (700, 60, 3), (1, 60, 1), (3, 0, 5)], ids=str)
-def test_many_sums_equal_those_of_the_definition(kind: str, shape: tuple[int, int, int]) -> None:
-    """Whole blocks of the library's loops, what is left behind them, and operands that change places."""
+def test_many_sums_equal_the_definition(kind: str, shape: tuple[int, int, int]) -> None:
+    """Whole blocks of the library's loops, the elements after them, and operands that are exchanged."""
     rows, count, columns = shape
     a, b = (KINDS[kind](each).astype(np.float32) for each in ((rows, count), (count, columns)))
     expected = np.zeros((rows, columns), np.float32)
@@ -81,8 +83,8 @@ def test_many_sums_equal_those_of_the_definition(kind: str, shape: tuple[int, in
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_elements_are_multiplied_and_added_as_by_libm(kind: str) -> None:
-    """One value, a row, a column, and what is not laid out in order."""
+def test_elements_are_multiplied_and_added_as_in_libm(kind: str) -> None:
+    """One value, a row, a column, and elements that are not contiguous."""
     a, b, c = (KINDS[kind](shape).astype(np.float32) for shape in ((9, 21), (1, 21), (21, 9)))
     expected = [LIBM.fmaf(a[i, j], b[0, j], c[j, i]) for i, j in np.ndindex(9, 21)]
     np.testing.assert_array_equal(fma(a, b, c.T), np.array(expected, np.float32).reshape(9, 21))
@@ -94,7 +96,7 @@ def _real(values: list[list[float]]) -> Real:
 
 
 def _product(a: Real, b: Real) -> Real:
-    """By the oracle."""
+    """Returns the oracle's product."""
     module = module_of([], lambda emit, _: emit(ops.real_matmul(relax.const(a), relax.const(b))))
     return np.asarray(oracle.run(module, get_mode("onnxruntime"), [])[0])
 
@@ -156,13 +158,13 @@ def test_the_canonical_form_of_a_convolution(
 
 
 def _same(module: tvm.IRModule, inputs: list[Real], scratch: Path) -> None:
-    """Without kernels, compiled code gives the oracle's answers."""
+    """Compares compiled code without kernels with the oracle."""
     target = next(target for target in TARGETS if target.runs_on(detect_host()))
     _, (actual,) = run_selected(module, target, "onnxruntime", inputs, scratch, lambda mode: _NoKernels())
     np.testing.assert_array_equal(actual, oracle.run(module, get_mode("onnxruntime"), inputs)[0])
 
 
-def test_operands_have_to_fit() -> None:
+def test_operands_must_fit() -> None:
     def product(lhs: Shape, rhs: Shape, bias: Shape | None = None) -> None:
         added = relax.const(real(*bias)) if bias else None
         module_of([], lambda emit, _: emit(ops.real_matmul(relax.const(real(*lhs)), relax.const(real(*rhs)), added)))

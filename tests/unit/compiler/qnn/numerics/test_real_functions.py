@@ -1,4 +1,6 @@
-"""Functions of float32: compiled code of one value and of vectors has the oracle's bits, for numbers of every size."""
+"""Functions of float32: compiled code for one value and for vectors has the oracle's bits, for numbers of every
+size.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ EXACT: dict[str, Callable[[float], float]] = {
 
 
 def same_bits(got: np.ndarray, expected: np.ndarray) -> bool:
-    """NaN is NaN, whatever its payload."""
+    """Returns true if the bits are equal; NaN equals NaN, whatever its payload."""
     differ = got.view(np.int32) != expected.view(np.int32)
     return not np.any(differ & ~(np.isnan(got) & np.isnan(expected)))
 
@@ -83,7 +85,7 @@ def test_a_function_is_within_a_few_units_in_the_last_place(name: str, units: in
 
 
 def test_the_logistic_function_has_an_absolute_error() -> None:
-    """Of three units in the last place of 1/2: it is the sum of that and a ratio."""
+    """The error is at most three units in the last place of 1/2: the function is the sum of 1/2 and a ratio."""
     x = np.linspace(-20, 20, 20011).astype(np.float32)
     exact = np.array([EXACT["logistic"](float(value)) for value in x])
     assert np.all(np.abs(evaluated("logistic", x) - exact) <= 3 * np.spacing(np.float32(0.5)))
@@ -103,6 +105,6 @@ def test_every_mode_defines_every_function() -> None:
         assert {f"real_{name}" for name in FUNCTIONS} <= get_mode(mode).formulas.keys()
 
 
-def test_a_function_takes_float32() -> None:
+def test_a_function_needs_float32() -> None:
     with pytest.raises(IllTyped, match="float32, not uint8"):
         module_of([((4,), "uint8")], lambda emit, inputs: emit(ops.real_function("exp", inputs[0])))

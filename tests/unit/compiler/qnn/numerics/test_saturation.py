@@ -1,4 +1,6 @@
-"""Which layers FBGEMM may saturate at 16 bits; PyTorch 2.13.0 differs from Octet in the models counted here alone."""
+"""The layers in which FBGEMM may saturate at 16 bits; PyTorch 2.13.0 differs from Octet only in the models counted
+here.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +24,19 @@ def module_of(name: str) -> tvm.IRModule:
     ("name", "mode", "layers"),
     [
         ("depthwise", FBGEMM, 1),  # its other depthwise layer is dilated
-        ("depthwise", TORCH_X86, 1),  # of 120 groups
+        ("depthwise", TORCH_X86, 1),  # with 120 groups
         ("squeezed", FBGEMM, 1),  # 5 by 5
-        ("squeezed", TORCH_X86, 0),  # of 16 groups: oneDNN's
+        ("squeezed", TORCH_X86, 0),  # with 16 groups: computed by oneDNN
         ("depthwise", ONEDNN, 0),
         ("depthwise", QNNPACK, 0),
         ("residual", FBGEMM, 0),
     ],
 )
-def test_layers_that_fbgemm_may_saturate(name: str, mode: str, layers: int) -> None:
+def test_layers_that_may_saturate_are_counted(name: str, mode: str, layers: int) -> None:
     assert saturating_layers(module_of(name), get_mode(mode)) == layers
 
 
-def test_weights_of_seven_bits_never_saturate() -> None:
+def test_7_bit_weights_never_saturate() -> None:
     def halved(
         builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: object
     ) -> relax.Expr | None:

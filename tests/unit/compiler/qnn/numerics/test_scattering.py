@@ -1,4 +1,6 @@
-"""Rows that are written at computed places: compiled, what the oracle says; and the oracle, one update at a time."""
+"""Rows that are written at computed positions: compiled code is compared with the oracle, and the oracle with one
+update at a time.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def module_of(dtype: str, reduction: str, places: tuple[int, ...] = (UPDATES,), 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("dtype", ["float32", "int64", "int8"])
-def test_updates_are_made_in_order_and_inside(dtype: str, reduction: str) -> None:
+def test_updates_are_applied_in_order_and_inside_the_data(dtype: str, reduction: str) -> None:
     rng = np.random.default_rng(0)
     data, updates = (rng.normal(0, 9, (count, WIDTH)).astype(dtype) for count in (ROWS, UPDATES))
     if dtype == "float32":

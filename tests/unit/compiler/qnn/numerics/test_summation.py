@@ -1,4 +1,6 @@
-"""Compiled sums of real values are the oracle's, in each order: no sum is rearranged, no product joined to one."""
+"""Compiled sums of real values equal the oracle's, in each order: additions are not reordered, and no product is
+fused.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ MODE, IN = get_mode(ONNXRUNTIME), u8(0.0371, 3)
 
 
 def summed(shape: tuple[int, ...], axes: tuple[int, ...], order: str) -> tvm.IRModule:
-    """Sums of stored values."""
+    """Returns sums of stored values."""
     rows = math.prod(extent for axis, extent in enumerate(shape) if axis not in axes)
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -64,14 +66,14 @@ def stored(shape: tuple[int, ...]) -> np.ndarray:
         ((300,), (0,), LANES),
     ],
 )
-def test_compiled_sums_are_the_oracles(shape: tuple[int, ...], axes: tuple[int, ...], order: str) -> None:
+def test_compiled_sums_equal_the_oracle(shape: tuple[int, ...], axes: tuple[int, ...], order: str) -> None:
     module, x = summed(shape, axes, order), stored(shape)
     (expected,) = oracle.run(module, MODE, [x])
     np.testing.assert_array_equal(run(module, x), expected)
 
 
 def test_lanes_are_folded_by_halves_and_then_by_neighbours() -> None:
-    """By the definition, one number after the other."""
+    """The expected sum follows the definition, one number after the other."""
     x = np.random.default_rng(0).normal(0, 1, 45).astype(np.float32)
     sums = [np.float32(0)] * 16
     for place, term in enumerate(x):
@@ -85,14 +87,14 @@ def test_lanes_are_folded_by_halves_and_then_by_neighbours() -> None:
     assert oracle.run(module, MODE, [x])[0].tobytes() == sums[0].tobytes()
 
 
-def test_lanes_lie_along_the_last_axis() -> None:
+def test_lanes_are_along_the_last_axis() -> None:
     with pytest.raises(IllTyped, match="lanes"):
         summed((2, 3, 4), (1,), LANES)
 
 
 @pytest.mark.parametrize("shape", [(1, 33, 7, 7), (1, 9, 5, 5)])
-def test_every_sample_of_a_batch_is_summed_as_if_it_were_alone(shape: tuple[int, ...]) -> None:
-    """Though its rows begin at other addresses."""
+def test_every_sample_of_a_batch_has_the_sum_that_it_has_alone(shape: tuple[int, ...]) -> None:
+    """The sums are equal even though the sample's rows have other addresses."""
     x = stored((3, *shape[1:]))
     rows = shape[1]
 
@@ -106,8 +108,8 @@ def test_every_sample_of_a_batch_is_summed_as_if_it_were_alone(shape: tuple[int,
 
 
 @pytest.mark.parametrize("axes", [(0, 3, 1, 2), (0, 2, 1, 3)])
-def test_rows_are_summed_where_they_lie(axes: tuple[int, ...]) -> None:
-    """A sum of lanes moves before a transpose that leaves its rows in one piece, not before another."""
+def test_sums_move_before_transposes_that_keep_rows(axes: tuple[int, ...]) -> None:
+    """A sum in lanes moves before a transpose that keeps its rows contiguous, but not before another."""
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         reals = emit(ops.dequantize(emit(relax.op.permute_dims(inputs[0], list(axes))), IN))
@@ -122,9 +124,7 @@ def test_rows_are_summed_where_they_lie(axes: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(("order", "permutations"), [(SEQUENTIAL, 0), (PACKETS, 1)])
-def test_an_image_with_its_channels_last_is_summed_as_it_lies_where_the_order_allows(
-    order: str, permutations: int
-) -> None:
+def test_a_channels_last_image_is_summed_in_place_if_the_order_allows_it(order: str, permutations: int) -> None:
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         reals = emit(ops.dequantize(emit(relax.op.permute_dims(inputs[0], [0, 3, 1, 2])), IN))
         return emit(ops.real_sum(reals, axes=(2, 3), order=order, rows=6))
@@ -138,8 +138,8 @@ def test_an_image_with_its_channels_last_is_summed_as_it_lies_where_the_order_al
 
 
 @pytest.mark.parametrize("length", [1, 4, 7, 8, 12, 15, 16, 29, 192])
-def test_compiled_moments_are_the_oracles(length: int) -> None:
-    """Mean, squares, and a product that joins the sum of two of them."""
+def test_compiled_moments_equal_the_oracle(length: int) -> None:
+    """Mean, squares, and a product that is fused with the sum of two of them."""
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         (x,) = inputs
@@ -151,8 +151,8 @@ def test_compiled_moments_are_the_oracles(length: int) -> None:
 
 
 @pytest.mark.parametrize("length", [3, 8, 11, 12, 15, 16, 45])
-def test_squares_are_joined_to_eight_sums(length: int) -> None:
-    """By the definition, one number after the other."""
+def test_squares_are_added_to_eight_sums(length: int) -> None:
+    """The expected sums follow the definition, one number after the other."""
     x = np.random.default_rng(0).normal(0, 1, length).astype(np.float32)
     whole, sums = length // 8 * 8, [np.asarray(0, np.float32)] * 8
     for place in range(whole):

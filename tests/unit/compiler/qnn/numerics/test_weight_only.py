@@ -1,4 +1,6 @@
-"""Products that ONNX Runtime's optimizer replaces by MatMulNBits are counted; the reference shows which those are."""
+"""Products that ONNX Runtime's optimizer replaces by MatMulNBits are counted; the reference shows which products these
+are.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ KEPT: dict[str, Write] = {
 
 
 def largest_difference(write: Write) -> tuple[int, float]:
-    """The number of products that are counted, and the largest difference as a share of the output's range."""
+    """Returns the number of products that are counted, and the largest difference relative to the output's range."""
     model = OnnxBuilder()
     y = write(model, model.input("x", "float32", (5, ROWS)))
     model.output(y, "uint8" if write is quantized else "float32")
@@ -95,7 +97,7 @@ def test_replaced_products_are_counted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_others_are_not(name: str) -> None:
+def test_other_products_are_not_counted(name: str) -> None:
     count, difference = largest_difference(KEPT[name])
     assert count == 0
     assert difference < 1e-5

@@ -1,4 +1,4 @@
-"""A constant row that is added to a product of real values becomes its bias, and nothing else does."""
+"""A constant row that is added to a product of real values becomes its bias; other constants do not."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ KEPT: dict[str, tuple[tuple[int, ...], Body]] = {
 
 
 @pytest.mark.parametrize("name", JOINED)
-def test_a_constant_row_is_joined(name: str) -> None:
+def test_a_constant_row_becomes_the_bias(name: str) -> None:
     shape, body = JOINED[name]
     module = module_of([(shape, "float32")], lambda emit, inputs: body(emit, inputs[0]))
     made, names = join_biases(module, MODE)
@@ -68,7 +68,7 @@ def test_a_constant_row_is_joined(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_all_else_is_kept(name: str) -> None:
+def test_other_additions_are_kept(name: str) -> None:
     shape, body = KEPT[name]
     module = module_of([(shape, "float32")], lambda emit, inputs: body(emit, inputs[0]))
     made, names = join_biases(module, MODE)

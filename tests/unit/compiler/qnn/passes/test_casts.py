@@ -1,4 +1,4 @@
-"""Functions of one value that change nothing are dropped, and clamps become bounds; what does change stays."""
+"""Functions of one value that change nothing are removed, and clamps become bounds; other functions stay."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def names(module: Any) -> list[str]:
 
 
 def defined(mode: str, *operators: str) -> list[str]:
-    """Those that the mode has formulas for."""
+    """Returns the operators for which the mode has formulas."""
     return [operator for operator in operators if operator in get_mode(mode).formulas]
 
 
 def simplified(module: Any, mode: str, x: np.ndarray) -> Any:
-    """The module after the pass, which gives the same answers."""
+    """Returns the module after the pass, and checks that it gives the same results."""
     result, _ = run_pass("casts dropped", module, get_mode(mode))
     expected, got = (oracle.run(each, get_mode(mode), [x])[0] for each in (module, result))
     np.testing.assert_array_equal(got, expected)
@@ -41,7 +41,7 @@ def simplified(module: Any, mode: str, x: np.ndarray) -> Any:
 
 @pytest.mark.parametrize("mode", SIGNED_MODES)
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 1 / 3, 1e-30, 1e9])
-def test_what_is_quantized_as_it_was_is_what_it_was(mode: str, scale: float) -> None:
+def test_quantizing_again_with_the_same_type_changes_nothing(mode: str, scale: float) -> None:
     kind = i8(scale, 7)
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -51,14 +51,14 @@ def test_what_is_quantized_as_it_was_is_what_it_was(mode: str, scale: float) -> 
     assert names(simplified(module_of([((1, 256), "int8")], body), mode, ALL)) == []
 
 
-def test_another_type_is_a_rescaling_and_stays() -> None:
+def test_a_conversion_to_another_type_is_kept() -> None:
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         return emit(ops.quantize(emit(ops.dequantize(inputs[0], i8(0.1))), i8(0.11)))
 
     assert names(simplified(module_of([((1, 256), "int8")], body), "xnnpack", ALL)) == ["dequantize", "quantize"]
 
 
-def test_a_clamp_becomes_the_bounds_of_what_it_clamps() -> None:
+def test_a_clamp_becomes_the_bounds_of_its_operand() -> None:
     relu6 = QuantizedType("int8", (float32(0.1),), (-10,), storage_min=-10, storage_max=50)
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -70,7 +70,7 @@ def test_a_clamp_becomes_the_bounds_of_what_it_clamps() -> None:
     assert (operation.name, operation.per_tensor("out_type")) == ("qnn.add", relu6)
 
 
-def test_what_is_read_besides_is_not_clamped() -> None:
+def test_an_operand_with_other_readers_is_not_clamped() -> None:
     relu = QuantizedType("int8", (float32(0.1),), (0,), storage_min=0)
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -120,7 +120,7 @@ def test_any_chain_keeps_its_values(data: st.DataObject, mode: str) -> None:
     simplified(module_of([((1, 256), "int8")], body), mode, ALL)
 
 
-def test_a_change_of_storage_is_done_by_the_layer_before_it() -> None:
+def test_the_layer_before_a_change_of_storage_computes_it() -> None:
     """As at the end of a model whose input and output are uint8."""
     weights = np.random.default_rng(0).integers(-50, 50, (10, 256)).astype(np.int8)
 
@@ -131,12 +131,12 @@ def test_a_change_of_storage_is_done_by_the_layer_before_it() -> None:
 
     for mode in SIGNED_MODES:
         module = simplified(module_of([((1, 256), "int8")], body), mode, ALL)
-        # Elsewhere the zero point is added before the last rounding, or it is not known that it is not.
+        # In other modes the zero point is added before the last rounding, or may be.
         if mode in (LITERT_REFERENCE, XNNPACK):
             assert names(module) == ["dense", "requantize"]
 
 
-def test_the_names_of_what_is_gone_are_reported() -> None:
+def test_the_names_of_removed_values_are_reported() -> None:
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         return emit(ops.requantize(inputs[0], i8(0.1), i8(0.1)))
 

@@ -1,4 +1,4 @@
-"""What no input decides is computed once, by the formulas of the mode."""
+"""Values that do not depend on an input are computed once, with the mode's formulas."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.support.qnn_models import SIGNED_MODES, Emit, i8, module_of
 
 
 @pytest.mark.parametrize("mode", SIGNED_MODES)
-def test_a_constant_is_quantized_and_multiplied_now(mode: str) -> None:
-    """Requantization of a layer's accumulators rounds as after a layer, though that layer is gone."""
+def test_a_constant_is_quantized_and_multiplied_at_compile_time(mode: str) -> None:
+    """Requantization of a layer's accumulators rounds as after a layer, though that layer no longer exists."""
     rng = np.random.default_rng(0)
     real, weights = rng.normal(size=(4, 8)).astype(np.float32), rng.integers(-128, 128, (16, 8)).astype(np.int8)
     kind = i8(0.01, 3)
@@ -37,7 +37,7 @@ def test_a_constant_is_quantized_and_multiplied_now(mode: str) -> None:
     np.testing.assert_array_equal(got, expected)
 
 
-def test_a_model_without_inputs_that_matter_gives_its_constant() -> None:
+def test_a_model_that_ignores_its_inputs_becomes_a_constant() -> None:
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         return emit(ops.quantize(relax.const(np.array([[1, 2]], np.float32)), i8(0.5)))
 
@@ -45,8 +45,8 @@ def test_a_model_without_inputs_that_matter_gives_its_constant() -> None:
     np.testing.assert_array_equal(oracle.run(module, get_mode("xnnpack"), [np.zeros((1, 2), np.int8)])[0], [[2, 4]])
 
 
-def test_positions_are_cut_and_their_sines_computed_now() -> None:
-    """EdgeNeXt computes its position embeddings, in every call, of nothing but constants."""
+def test_position_embeddings_are_computed_at_compile_time() -> None:
+    """EdgeNeXt computes its position embeddings only from constants, in every call."""
     counts = np.arange(24, dtype=np.float32).reshape(4, 6)
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -60,7 +60,7 @@ def test_positions_are_cut_and_their_sines_computed_now() -> None:
     np.testing.assert_allclose(known, np.sin(counts[:, 1::2]), rtol=1e-6)
 
 
-def test_a_constant_that_is_repeated_beyond_bounds_stays_an_operator() -> None:
+def test_a_constant_that_would_become_too_large_stays_an_operator() -> None:
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         zeros = emit(relax.op.broadcast_to(relax.const(np.zeros(1, np.float32)), [1 << 13, 1 << 13]))
         return emit(relax.op.add(inputs[0], zeros))

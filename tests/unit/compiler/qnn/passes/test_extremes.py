@@ -18,13 +18,13 @@ MODE = get_mode(ONNXRUNTIME)
     [
         ((2, 5, 7), (0, 1, 2), True, True),
         ((2, 5, 7), (1, 2), True, True),
-        ((2, 5, 7), (-1,), True, False),  # of rows already
+        ((2, 5, 7), (-1,), True, False),  # rows already
         ((1, 5), (0, 1), True, False),  # one row
         ((2, 5, 7), (0, 1), True, False),
         ((2, 5, 7), (0, 1, 2), False, False),
     ],
 )
-def test_extremes_are_those_of_rows(
+def test_extremes_are_computed_along_rows(
     shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool, splits: bool
 ) -> None:
     def network(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:

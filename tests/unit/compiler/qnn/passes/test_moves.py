@@ -1,4 +1,4 @@
-"""Element-wise operators move before reshapes, slices of heads become slices of channels, and no element changes."""
+"""Elementwise operators move before reshapes, slices of heads become slices of channels, and no element changes."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ KIND = i8(0.37, -3)
 BOUNDED = QuantizedType("int8", (float32(0.37),), (-3,), storage_min=-100, storage_max=100)
 
 
-def test_what_is_permuted_behind_is_permuted_before() -> None:
+def test_a_permutation_after_a_pad_moves_before_it() -> None:
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         real = emit(relax.op.nn.pad(emit(ops.dequantize(inputs[0], KIND)), [0, 0, 0, 0, 0, 1, 2, 1]))
         return emit(relax.op.permute_dims(emit(ops.quantize(real, KIND)), [0, 2, 3, 1]))
@@ -31,7 +31,7 @@ def test_what_is_permuted_behind_is_permuted_before() -> None:
 
 
 @pytest.mark.parametrize("read_twice", [False, True])
-def test_what_is_stored_and_padded_is_permuted_before(read_twice: bool) -> None:
+def test_a_permutation_after_a_quantized_pad_moves_before_it(read_twice: bool) -> None:
     def network(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
         wide = emit(relax.op.nn.pad(emit(ops.quantize(inputs[0], KIND)), [0, 0, 0, 0, 0, 1, 2, 1], pad_value=-3))
         return [emit(relax.op.permute_dims(wide, [0, 2, 3, 1])), *([wide] if read_twice else [])]
@@ -49,11 +49,13 @@ def test_what_is_stored_and_padded_is_permuted_before(read_twice: bool) -> None:
         (KIND, KIND, "constant", True),
         (KIND, i8(0.38, -3), "constant", False),  # another type
         (KIND, u8(0.37, 125), "constant", False),
-        (BOUNDED, BOUNDED, "constant", False),  # what lies beyond the bounds would be clamped
+        (BOUNDED, BOUNDED, "constant", False),  # values beyond the bounds would be clamped
         (KIND, KIND, "reflect", False),
     ],
 )
-def test_pads_move_where_values_come_back(before: QuantizedType, after: QuantizedType, mode: str, moves: bool) -> None:
+def test_pads_move_only_if_values_are_restored(
+    before: QuantizedType, after: QuantizedType, mode: str, moves: bool
+) -> None:
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         real = emit(ops.dequantize(inputs[0], before))
         widths = [0, 0, 1, 2, 0, 1, 0, 0]

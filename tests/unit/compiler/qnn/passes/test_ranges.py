@@ -13,8 +13,8 @@ from tests.support.qnn_models import Emit, module_of
 
 
 @pytest.mark.parametrize(("numerics", "shares"), [(LITERT_REFERENCE, 2), (XNNPACK, 0)])
-def test_a_range_is_found_once_where_a_mode_has_one(numerics: str, shares: int) -> None:
-    """Two parameters have one smallest and one largest value."""
+def test_a_range_is_computed_once_if_the_mode_shares_it(numerics: str, shares: int) -> None:
+    """Two parameters share one smallest and one largest value."""
 
     def network(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
         x, low, high = inputs

@@ -1,4 +1,4 @@
-"""Strides move to where they save the most, and no pixel changes."""
+"""Strides move to the position where they save most, and no pixel changes."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Layers:
         return self.emit(ops.requantize(sums, accumulator_type(KIND, WEIGHT, axis=3), OTHER))
 
     def block(self, x: relax.Var, stride: int) -> relax.Var:
-        """A bottleneck of the first ResNet: its stride is in the 1x1 convolutions."""
+        """Adds a bottleneck of the first ResNet: its stride is in the 1x1 convolutions."""
         y = self.conv(self.conv(self.conv(x, 4, 1, stride), 4, 3, 1, 1), 8, 1)
         short = self.conv(x, 8, 1, stride) if stride > 1 or int(x.ty.shape[3]) != 8 else x
         return self.emit(ops.add(y, short, OTHER, OTHER, KIND))
 
 
 def windows(module: Any) -> list[tuple[str, tuple[int, ...]]]:
-    """Name and strides of what reads windows."""
+    """Returns the name and strides of operators that read windows."""
     operations = [found for _, _, found in graph.operations(graph.main_of(module)) if found is not None]
     return [
         (found.name.removeprefix("qnn."), found.ints("strides", 2, 1))
@@ -64,7 +64,9 @@ def same(module: Any, moved: Any, mode: str = "xnnpack") -> None:
 
 
 def test_the_last_block_of_a_stage_computes_a_quarter() -> None:
-    """Figure 9: both readers of the sum skip, so the sum, the 1x1 and the 3x3 before it do; the identity is thinned."""
+    """Figure 9: both readers of the sum skip pixels, so the sum, the 1x1 and the 3x3 before it do as well; the identity
+    is subsampled.
+    """
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         layers = Layers(emit)
@@ -81,7 +83,7 @@ def test_the_last_block_of_a_stage_computes_a_quarter() -> None:
     same(module, moved)
 
 
-def test_an_image_that_another_reader_wants_whole_is_made_whole() -> None:
+def test_an_image_that_another_reader_needs_is_computed_completely() -> None:
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         layers = Layers(emit)
         x = layers.conv(inputs[0], 8, 3)
@@ -95,7 +97,7 @@ def test_an_image_that_another_reader_wants_whole_is_made_whole() -> None:
     assert moved is module
 
 
-def test_a_pooling_that_only_skips_is_gone() -> None:
+def test_a_pooling_that_only_skips_pixels_is_removed() -> None:
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         x = Layers(emit).conv(inputs[0], 8, 3)
         return emit(ops.max_pool2d(x, OTHER, OTHER, pool_size=(1, 1), strides=(2, 3)))
@@ -106,7 +108,7 @@ def test_a_pooling_that_only_skips_is_gone() -> None:
     same(module, moved)
 
 
-def test_constants_and_parts_are_thinned_with_what_they_meet() -> None:
+def test_constants_and_parts_are_subsampled_with_their_operands() -> None:
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         layers = Layers(emit)
         x = layers.conv(inputs[0], 8, 3)
@@ -124,7 +126,7 @@ def test_constants_and_parts_are_thinned_with_what_they_meet() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from(SIGNED_MODES))
 def test_any_graph_of_windows_and_sums_keeps_its_values(data: st.DataObject, mode: str) -> None:
-    """Layers read any earlier images of fitting sizes; strides and readers as they come."""
+    """Layers read any earlier images of fitting sizes; strides and readers are random."""
     draw = data.draw
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -163,7 +165,7 @@ def test_any_graph_of_windows_and_sums_keeps_its_values(data: st.DataObject, mod
 @pytest.mark.parametrize("stride", [2, 3])
 @pytest.mark.parametrize("size", [5, 6, 7, 8, 9])
 @pytest.mark.parametrize("padding", [0, 1])
-def test_there_are_as_many_windows_as_before(stride: int, size: int, padding: int) -> None:
+def test_the_number_of_windows_stays_the_same(stride: int, size: int, padding: int) -> None:
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         layers = Layers(emit)
         return layers.conv(layers.conv(inputs[0], 4, 3, 2, padding), 4, 1, stride)

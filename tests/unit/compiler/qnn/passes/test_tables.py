@@ -1,4 +1,4 @@
-"""Chains that compute each element from one 8-bit value become look-ups; the oracle gives the same answers."""
+"""Chains that compute each element from one 8-bit value become look-ups; the oracle gives the same results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Body = Callable[[Emit, list[relax.Var]], Any]
 
 
 def _after(body: Body, *inputs: Any) -> list[str]:
-    """The operators that the pass leaves, after a check that they give the same answers."""
+    """Returns the operators that the pass leaves, after a check that they give the same results."""
     given = inputs or (EVERY_BYTE,)
     module = module_of([(array.shape, str(array.dtype)) for array in given], body)
     mode = get_mode(ONNXRUNTIME)
@@ -43,7 +43,7 @@ def _scalar(value: float) -> relax.Expr:
 
 
 def _gelu(emit: Emit, x: relax.Var) -> relax.Var:
-    """As PyTorch's exporter writes it, and ONNX Runtime quantizes it."""
+    """Returns GELU as PyTorch's exporter writes it, and ONNX Runtime quantizes it."""
     real = emit(ops.dequantize(x, IN))
     erf = emit(ops.real_function("erf", emit(relax.op.divide(real, _scalar(math.sqrt(2))))))
     gate = emit(ops.quantize(emit(relax.op.add(erf, _scalar(1))), OUT))
@@ -71,7 +71,7 @@ def test_a_function_in_float64_is_one_table() -> None:
     assert _after(body) == ["table"]
 
 
-def test_a_table_lowers_to_what_the_oracle_gives() -> None:
+def test_a_lowered_table_equals_the_oracle() -> None:
     values = np.random.default_rng(0).integers(-128, 128, 256).tolist()
     module = module_of([(SHAPE, "uint8")], lambda emit, inputs: emit(ops.table(inputs[0], IN, i8(1.0), values)))
     mode = get_mode(ONNXRUNTIME)
@@ -83,11 +83,11 @@ def test_a_table_lowers_to_what_the_oracle_gives() -> None:
     np.testing.assert_array_equal(oracle.run(module, mode, [EVERY_BYTE])[0][0], values)
 
 
-def test_one_operator_stays_what_it_is() -> None:
+def test_a_single_operator_is_kept() -> None:
     assert _after(lambda emit, inputs: emit(ops.requantize(inputs[0], IN, OUT))) == ["requantize"]
 
 
-def test_what_is_read_on_the_way_is_a_table_too() -> None:
+def test_an_intermediate_value_with_readers_becomes_a_table_too() -> None:
     def body(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
         first = emit(ops.quantize(emit(relax.op.exp(emit(ops.dequantize(inputs[0], IN)))), OUT))
         return [first, emit(ops.requantize(first, OUT, IN))]
@@ -95,7 +95,7 @@ def test_what_is_read_on_the_way_is_a_table_too() -> None:
     assert _after(body) == ["table", "table"]
 
 
-def test_two_tensors_are_no_table() -> None:
+def test_two_tensors_do_not_become_a_table() -> None:
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         lhs, rhs = (emit(ops.requantize(x, IN, OUT)) for x in inputs)
         return emit(ops.add(lhs, rhs, OUT, OUT, IN))
@@ -103,7 +103,7 @@ def test_two_tensors_are_no_table() -> None:
     assert _after(body, EVERY_BYTE, EVERY_BYTE[:, ::-1].copy()) == ["requantize", "requantize", "add"]
 
 
-def test_a_constant_that_differs_from_element_to_element_is_no_table() -> None:
+def test_a_constant_that_varies_does_not_become_a_table() -> None:
     other = relax.const(np.arange(256, dtype=np.float32).reshape(SHAPE), "float32")
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -112,7 +112,7 @@ def test_a_constant_that_differs_from_element_to_element_is_no_table() -> None:
     assert _after(body) == ["dequantize", "add", "quantize"]
 
 
-def test_what_moves_elements_is_no_table() -> None:
+def test_operators_that_move_elements_do_not_become_a_table() -> None:
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         moved = emit(relax.op.reshape(emit(ops.dequantize(inputs[0], IN)), [16, 16]))
         return emit(ops.quantize(moved, OUT))
@@ -120,7 +120,7 @@ def test_what_moves_elements_is_no_table() -> None:
     assert _after(body) == ["dequantize", "reshape", "quantize"]
 
 
-def test_a_tensor_that_is_repeated_is_no_table() -> None:
+def test_a_repeated_tensor_does_not_become_a_table() -> None:
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         wide = relax.const(np.zeros((2, 256), np.float32), "float32")
         return emit(ops.quantize(emit(relax.op.add(emit(ops.dequantize(inputs[0], IN)), wide)), OUT))
@@ -128,7 +128,7 @@ def test_a_tensor_that_is_repeated_is_no_table() -> None:
     assert _after(body) == ["dequantize", "add", "quantize"]
 
 
-def test_scales_for_each_channel_are_no_table() -> None:
+def test_scales_per_channel_do_not_become_a_table() -> None:
     each = QuantizedType("uint8", tuple(0.01 * (place + 1) for place in range(256)), (0,) * 256, axis=1)
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -138,6 +138,6 @@ def test_scales_for_each_channel_are_no_table() -> None:
 
 
 @pytest.mark.parametrize(("values", "message"), [([0] * 255, "not 255"), ([300] * 256, "outside the range of uint8")])
-def test_a_table_of_other_values_is_refused(values: list[int], message: str) -> None:
+def test_a_table_with_invalid_values_is_refused(values: list[int], message: str) -> None:
     with pytest.raises(IllTyped, match=message):
         module_of([(SHAPE, "uint8")], lambda emit, inputs: emit(ops.table(inputs[0], IN, OUT, values)))
