@@ -61,7 +61,7 @@ class Endless:
             raise
 
 
-class Workshop:
+class CompileSetup:
     """A database and a store with builds, and the compile workers that run them."""
 
     def __init__(self, data_dir: Path, **settings: Any) -> None:

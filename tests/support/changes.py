@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 
-class Told:
+class ManualChanges:
     """Reports the changes that a test adds, see `service.db.changes.Changes`."""
 
     def __init__(self) -> None:

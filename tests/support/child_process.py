@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
-def started(module: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+def start_process(module: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     """Runs `python -m module arguments…` in a new process, which is killed at the end."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -24,20 +24,20 @@ def started(module: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def read_line(process: subprocess.Popen[str]) -> str:
     """Returns the next line that the process prints."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
-def finished(process: subprocess.Popen[str]) -> list[str]:
+def wait_for_output(process: subprocess.Popen[str]) -> list[str]:
     """Waits for the process, which must exit with status 0, and returns the words of its remaining output."""
     output, _ = process.communicate(timeout=GIVE_UP_S)
     assert process.returncode == 0
     return output.split()
 
 
-def killed(process: subprocess.Popen[str]) -> None:
+def kill_process(process: subprocess.Popen[str]) -> None:
     """Kills the process with SIGKILL, and waits for its end."""
     process.kill()
     process.wait(timeout=GIVE_UP_S)

@@ -15,7 +15,7 @@ from tests.support.tables import Tables
 from tests.support.waiting import GIVE_UP_S
 
 
-class Held:
+class GatedPlane:
     """A data plane with the model `m`, which returns its input `x`, UINT8 `[1, 1]`.
 
     Attributes:

@@ -9,7 +9,7 @@ from service.core.arrays import Array
 
 
 @st.composite
-def moved(draw: st.DrawFn, parts: list[Array]) -> Array:
+def move_elements(draw: st.DrawFn, parts: list[Array]) -> Array:
     """Concatenates parts `[N, H, W, C]`, and then shuffles, cuts or transposes the result as networks do."""
     axis = draw(st.sampled_from([1, 3])) if len({part.shape[3] for part in parts}) == 1 else 3
     whole = np.concatenate(parts, axis)

@@ -10,7 +10,7 @@ Members = dict[str, Any]
 
 
 @dataclass
-class Told:
+class WorkerTable:
     """The workers and models of all orders so far.
 
     Attributes:

@@ -15,7 +15,7 @@ from service.core.digest import digest_of
 from service.core.errors import NotFound, StoreUnreachable
 from tests.support.bad_network import BadNetwork, bad_network
 from tests.support.blobs import blob_file
-from tests.support.child_process import finished, said, started
+from tests.support.child_process import read_line, start_process, wait_for_output
 from tests.support.waiting import GIVE_UP_S
 
 CACHE_BYTES = 1 << 30
@@ -86,14 +86,18 @@ def test_processes_of_one_machine_fetch_a_blob_once(s3_url: str, tmp_path: Path)
     digest = elsewhere.put_bytes(LARGE)
     commands = [(s3_url, tmp_path / "here", digest)] * 3
     fetched = 0
-    with started(PROCESS, *commands[0]) as a, started(PROCESS, *commands[1]) as b, started(PROCESS, *commands[2]) as c:
+    with (
+        start_process(PROCESS, *commands[0]) as a,
+        start_process(PROCESS, *commands[1]) as b,
+        start_process(PROCESS, *commands[2]) as c,
+    ):
         for process in (a, b, c):
-            assert said(process) == "ready"
+            assert read_line(process) == "ready"
         for process in (a, b, c):
             assert process.stdin is not None
             process.stdin.write("\n")
             process.stdin.flush()
-        fetched = sum(int(finished(process)[0]) for process in (a, b, c))
+        fetched = sum(int(wait_for_output(process)[0]) for process in (a, b, c))
     assert fetched == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from service.cache import LocalBlobStore, Manifest, OciLayout
 from service.core.digest import Digest
-from tests.support.child_process import killed, said, started
+from tests.support.child_process import kill_process, read_line, start_process
 
 PROCESS = "tests.support.store_process"
 
@@ -24,11 +24,11 @@ def manifest_in(layout: OciLayout) -> Digest:
 
 
 def test_a_kill_during_a_write_leaves_no_blob_and_the_rest_is_swept(tmp_path: Path) -> None:
-    with started(PROCESS, "write_half", tmp_path) as process:
-        assert said(process) == "halfway"
+    with start_process(PROCESS, "write_half", tmp_path) as process:
+        assert read_line(process) == "halfway"
         LocalBlobStore(tmp_path)
         assert len(names(tmp_path / "uploads")) == 1, "what a living process writes must be spared"
-        killed(process)
+        kill_process(process)
     assert names(tmp_path / "blobs" / "sha256") == []
     assert len(names(tmp_path / "uploads")) == 1
     LocalBlobStore(tmp_path)
@@ -37,10 +37,10 @@ def test_a_kill_during_a_write_leaves_no_blob_and_the_rest_is_swept(tmp_path: Pa
 
 @pytest.mark.parametrize("after_s", [0.0, 0.003, 0.011, 0.027])
 def test_after_a_kill_at_any_time_every_blob_is_complete(tmp_path: Path, after_s: float) -> None:
-    with started(PROCESS, "put_forever", tmp_path) as process:
-        assert said(process) == "begun"
+    with start_process(PROCESS, "put_forever", tmp_path) as process:
+        assert read_line(process) == "begun"
         time.sleep(after_s)
-        killed(process)
+        kill_process(process)
     store = LocalBlobStore(tmp_path)
     digests = list(store.iterate())
     assert digests
@@ -52,10 +52,10 @@ def test_after_a_kill_at_any_time_every_blob_is_complete(tmp_path: Path, after_s
 @pytest.mark.parametrize("after_s", [0.0, 0.003, 0.011, 0.027])
 def test_after_a_kill_at_any_time_the_index_is_complete_and_unlocked(tmp_path: Path, after_s: float) -> None:
     digest = manifest_in(OciLayout(tmp_path))
-    with started(PROCESS, "annotate_forever", tmp_path, digest) as process:
-        assert said(process) == "begun"
+    with start_process(PROCESS, "annotate_forever", tmp_path, digest) as process:
+        assert read_line(process) == "begun"
         time.sleep(after_s)
-        killed(process)
+        kill_process(process)
     layout = OciLayout(tmp_path)
     (entry,) = layout.index()
     assert int(entry.annotations["number"]) >= 0

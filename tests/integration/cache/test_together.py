@@ -7,7 +7,7 @@ from pathlib import Path
 
 from service.cache import LocalBlobStore, OciLayout
 from service.core.digest import digest_of
-from tests.support.child_process import finished, started
+from tests.support.child_process import start_process, wait_for_output
 from tests.support.store_process import CHUNK
 
 PROCESS = "tests.support.store_process"
@@ -15,9 +15,9 @@ PROCESS = "tests.support.store_process"
 
 def run_together(*commands: tuple[object, ...]) -> None:
     with ExitStack() as stack:
-        processes = [stack.enter_context(started(PROCESS, *command)) for command in commands]
+        processes = [stack.enter_context(start_process(PROCESS, *command)) for command in commands]
         for process in processes:
-            finished(process)
+            wait_for_output(process)
 
 
 def test_concurrent_writers_of_the_same_blob_agree(tmp_path: Path) -> None:

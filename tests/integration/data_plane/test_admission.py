@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.support.data_plane import as_json
-from tests.support.held import Held
+from tests.support.held import GatedPlane
 from tests.support.waiting import GIVE_UP_S
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +50,7 @@ class Request:
 class Room:
     """A data plane with one model, and the requests to it."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: GatedPlane) -> None:
         self.held, self.gate = held, held.gate
         self._requests: list[Request] = []
 
@@ -99,7 +99,7 @@ class Room:
 
 @asynccontextmanager
 async def serving(**scheduling: Any) -> AsyncIterator[Room]:
-    held = Held(**scheduling)
+    held = GatedPlane(**scheduling)
     async with held.plane.lifespan():
         room = Room(held)
         try:

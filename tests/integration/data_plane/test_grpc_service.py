@@ -18,7 +18,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from service.api.grpc import inference_pb2 as pb
 from tests.support.data_plane import DataPlane, channel, sample_tables
 from tests.support.grpc_calls import NAME, infer, stream
-from tests.support.held import Held
+from tests.support.held import GatedPlane
 from tests.support.runners import failing
 from tests.support.tables import Tables
 from tests.support.waiting import GIVE_UP_S
@@ -33,7 +33,7 @@ def request_of(array: np.ndarray[Any, Any], model: str = "m", version: str = "")
 
 
 @asynccontextmanager
-async def busy(held: Held) -> AsyncIterator[tuple[Channel, Any]]:
+async def busy(held: GatedPlane) -> AsyncIterator[tuple[Channel, Any]]:
     """A channel, and a call whose request is being computed."""
     async with channel(held.plane) as opened:
         call = infer(opened)(request_of(np.array([[1]], np.uint8)))
@@ -87,7 +87,7 @@ async def test_an_unexpected_error_is_explained_only_in_the_log(capfd: pytest.Ca
 
 
 async def test_a_full_queue_refuses_at_once() -> None:
-    held = Held(queue_size=1)
+    held = GatedPlane(queue_size=1)
     async with busy(held) as (opened, running):
         waiting = infer(opened)(request_of(np.array([[2]], np.uint8)))
         await held.queued(1)
@@ -102,7 +102,7 @@ async def test_a_full_queue_refuses_at_once() -> None:
 
 @pytest.mark.parametrize("how", ["cancel", "deadline"])
 async def test_an_abandoned_request_is_never_computed(how: str) -> None:
-    held = Held(queue_size=8)
+    held = GatedPlane(queue_size=8)
     async with busy(held) as (opened, running):
         gone = infer(opened)(request_of(np.array([[2]], np.uint8)), timeout=2 if how == "deadline" else None)
         await held.queued(1)
@@ -172,7 +172,7 @@ async def test_health() -> None:
 
 
 async def test_a_stop_ends_watches_and_idle_streams_but_not_requests() -> None:
-    held = Held(queue_size=8)
+    held = GatedPlane(queue_size=8)
     plane = held.plane
     lifespan = plane.lifespan()
     await lifespan.__aenter__()

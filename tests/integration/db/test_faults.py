@@ -21,7 +21,7 @@ from service.db.tables import model_versions
 from tests.support import postgres
 from tests.support.bad_network import BadNetwork, bad_network
 from tests.support.build_inputs import inputs
-from tests.support.child_process import said, started
+from tests.support.child_process import read_line, start_process
 from tests.support.waiting import GIVE_UP_S, WORK_TIMEOUT_S, eventually
 
 PROCESS = "tests.support.database_process"
@@ -79,8 +79,8 @@ def test_a_kill_of_the_server_during_claims_loses_and_repeats_no_build(postgres_
         database.migrate()
         builds = BuildStore(database)
         for owner in ("a", "b"):
-            worker = stack.enter_context(started(PROCESS, "work_forever", url, owner, LEASE_S))
-            assert said(worker) == "ready"
+            worker = stack.enter_context(start_process(PROCESS, "work_forever", url, owner, LEASE_S))
+            assert read_line(worker) == "ready"
         restarting = stack.enter_context(ThreadPoolExecutor(1))  # the server ends with the thread that started it
         restarts: list[Future[None]] = []
 

@@ -13,7 +13,7 @@ from service.core.build import BuildState
 from service.core.digest import digest_of
 from service.db import BuildStore, Claim, Database, ModelStore
 from tests.support.build_inputs import inputs
-from tests.support.child_process import finished, killed, said, started
+from tests.support.child_process import kill_process, read_line, start_process, wait_for_output
 from tests.support.waiting import eventually
 
 PROCESS = "tests.support.database_process"
@@ -27,12 +27,12 @@ def builds(database: Database) -> BuildStore:
 def run_together(*commands: tuple[object, ...]) -> list[list[str]]:
     """Returns the output of each process; all begin when the slowest is ready."""
     with ExitStack() as stack:
-        processes = [stack.enter_context(started(PROCESS, *command)) for command in commands]
+        processes = [stack.enter_context(start_process(PROCESS, *command)) for command in commands]
         for process in processes:
-            assert said(process) == "ready"
+            assert read_line(process) == "ready"
         for process in processes:
             go_on(process)
-        return [finished(process) for process in processes]
+        return [wait_for_output(process) for process in processes]
 
 
 def go_on(process: subprocess.Popen[str]) -> None:
@@ -85,9 +85,9 @@ def test_processes_that_push_the_same_files_create_one_version_of_each(database:
 
 def test_the_build_of_a_killed_worker_is_claimed_after_the_lease(builds: BuildStore, database_url: str) -> None:
     build, _ = builds.submit(inputs(), "a", 1)
-    with started(PROCESS, "claim_and_hang", database_url, 3.0) as process:
-        token = int(said(process))
-        killed(process)
+    with start_process(PROCESS, "claim_and_hang", database_url, 3.0) as process:
+        token = int(read_line(process))
+        kill_process(process)
     assert builds.claim("impatient", 60.0) is None
     claim = claimed(builds)
     assert (claim.build.id, claim.build.attempt, claim.token) == (build.id, 2, token + 1)
@@ -96,11 +96,11 @@ def test_the_build_of_a_killed_worker_is_claimed_after_the_lease(builds: BuildSt
 
 def test_a_worker_whose_lease_expired_changes_nothing(builds: BuildStore, database_url: str) -> None:
     build, _ = builds.submit(inputs(), "a", 1)
-    with started(PROCESS, "claim_and_hang", database_url, 0.2) as process:
-        said(process)
+    with start_process(PROCESS, "claim_and_hang", database_url, 0.2) as process:
+        read_line(process)
         claim = claimed(builds)
         go_on(process)
-        assert said(process) == "lost"
+        assert read_line(process) == "lost"
     builds.finish(claim, artifact=digest_of(b"in time"))
     assert builds.get(build.id).artifact == digest_of(b"in time")
 
@@ -108,11 +108,11 @@ def test_a_worker_whose_lease_expired_changes_nothing(builds: BuildStore, databa
 def test_killing_workers_at_any_time_loses_no_build(builds: BuildStore, database_url: str) -> None:
     ids = [builds.submit(inputs(source=str(number)), "a", 1)[0].id for number in range(60)]
     for after_s in (0.0, 0.005, 0.013, 0.029):
-        with started(PROCESS, "work_forever", database_url, "victim", 0.05) as process:
-            assert said(process) == "ready"
+        with start_process(PROCESS, "work_forever", database_url, "victim", 0.05) as process:
+            assert read_line(process) == "ready"
             time.sleep(after_s)
-            killed(process)
-    with started(PROCESS, "work_forever", database_url, "survivor", 60.0):
+            kill_process(process)
+    with start_process(PROCESS, "work_forever", database_url, "survivor", 60.0):
         eventually(lambda: builds.statistics().outcomes.get(("x86-64-v3", "succeeded")) == len(ids))
     for id in ids:
         build, events = builds.get(id), builds.events(id)

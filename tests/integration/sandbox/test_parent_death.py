@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from service.compiler.sandbox import check
-from tests.support.child_process import is_running, said
+from tests.support.child_process import is_running, read_line
 from tests.support.sandbox import attempt, handlers
 from tests.support.waiting import GIVE_UP_S, eventually
 
@@ -85,7 +85,7 @@ def ends(pid: int) -> None:
 @pytest.mark.parametrize("role", ["hang", "stop", "spin", "spin_natively", "cut_the_parent_death_pipe"])
 def test_a_child_dies_with_its_parent_whatever_it_does(scratch: Path, role: str) -> None:
     with parent(scratch, role) as process:
-        child = int(said(process))
+        child = int(read_line(process))
         assert is_running(child)
         process.kill()
         ends(child)
@@ -93,7 +93,7 @@ def test_a_child_dies_with_its_parent_whatever_it_does(scratch: Path, role: str)
 
 def test_a_child_started_by_a_thread_dies_with_the_process(scratch: Path) -> None:
     with parent(scratch, "hang", FROM_ANOTHER_THREAD) as process:
-        child = int(said(process))
+        child = int(read_line(process))
         assert is_running(child)
         process.kill()
         ends(child)
@@ -102,7 +102,7 @@ def test_a_child_started_by_a_thread_dies_with_the_process(scratch: Path) -> Non
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become nobody")
 def test_a_child_dies_even_if_its_parent_may_not_signal_it(scratch: Path) -> None:
     with parent(scratch, "hang", AND_BECOMES_NOBODY) as process:
-        child = int(said(process))
+        child = int(read_line(process))
         assert is_running(child)
         process.kill()
         ends(child)
@@ -118,11 +118,11 @@ def test_a_program_dies_with_its_parent(scratch: Path) -> None:
 @pytest.mark.parametrize("role", [pytest.param("hang", marks=pytest.mark.slow), "program"])
 def test_a_child_ends_in_time_although_its_parent_is_stopped(scratch: Path, role: str) -> None:
     with parent(scratch, role, wall_s=6) as process:  # it starts in a tenth of that
-        child = only_child(process.pid, "sleep") if role == "program" else int(said(process))
+        child = only_child(process.pid, "sleep") if role == "program" else int(read_line(process))
         process.send_signal(signal.SIGSTOP)
         ends(child)
         process.send_signal(signal.SIGCONT)
-        assert said(process) == "build_timed_out"
+        assert read_line(process) == "build_timed_out"
 
 
 def test_a_child_that_was_lost_during_its_start_dies(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,37 +29,37 @@ from service.db import BuildStore, Claim
 from service.workers.attempt import Stopping
 from service.workers.compile_worker import CompileWorker
 from tests.support.blobs import damage_blob
-from tests.support.building import TARGET, Endless, Workshop, raising, succeed
+from tests.support.building import TARGET, CompileSetup, Endless, raising, succeed
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import GIVE_UP_S, eventually
 
 
 @pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
-    return Workshop(tmp_path)
+def workshop(tmp_path: Path) -> CompileSetup:
+    return CompileSetup(tmp_path)
 
 
-def scratch(workshop: Workshop) -> list[Path]:
+def scratch(workshop: CompileSetup) -> list[Path]:
     directory = workshop.settings.scratch_dir
     return list(directory.iterdir()) if directory.exists() else []
 
 
-def log(workshop: Workshop, id: str) -> list[str]:
+def log(workshop: CompileSetup, id: str) -> list[str]:
     return [event.data["line"] for event in workshop.builds.events(id) if event.kind == "log"]
 
 
-def error_of(workshop: Workshop, id: str) -> dict[str, Any]:
+def error_of(workshop: CompileSetup, id: str) -> dict[str, Any]:
     build = workshop.builds.get(id)
     assert build.state is BuildState.FAILED
     assert build.error is not None
     return dict(build.error)
 
 
-def test_without_builds_there_is_nothing_to_do(workshop: Workshop) -> None:
+def test_without_builds_there_is_nothing_to_do(workshop: CompileSetup) -> None:
     assert not workshop.work()
 
 
-def test_a_build_succeeds(workshop: Workshop) -> None:
+def test_a_build_succeeds(workshop: CompileSetup) -> None:
     asked = workshop.ask()
     assert workshop.work()
     build = workshop.builds.get(asked.id)
@@ -70,13 +70,13 @@ def test_a_build_succeeds(workshop: Workshop) -> None:
     assert stages == ["fetch", "codegen"]
 
 
-def test_the_compiler_gets_the_requested_inputs(workshop: Workshop) -> None:
+def test_the_compiler_gets_the_requested_inputs(workshop: CompileSetup) -> None:
     asked = workshop.ask(b"my model")
     workshop.work()
     assert log(workshop, asked.id) == [f"b'my model' for {TARGET}"]
 
 
-def test_builds_are_done_in_the_order_of_their_requests(workshop: Workshop) -> None:
+def test_builds_are_done_in_the_order_of_their_requests(workshop: CompileSetup) -> None:
     first, second = workshop.ask(b"1"), workshop.ask(b"2")
     workshop.work()
     states = [workshop.builds.get(build.id).state for build in (first, second)]
@@ -84,7 +84,7 @@ def test_builds_are_done_in_the_order_of_their_requests(workshop: Workshop) -> N
 
 
 def test_an_idle_worker_reports_it_once(tmp_path: Path) -> None:
-    workshop, said = Workshop(tmp_path, compiler_idle_s=0.01), [0]
+    workshop, said = CompileSetup(tmp_path, compiler_idle_s=0.01), [0]
 
     def idle() -> None:
         said[0] += 1
@@ -103,7 +103,7 @@ def test_an_idle_worker_reports_it_once(tmp_path: Path) -> None:
         thread.join()
 
 
-def test_the_index_contains_which_models_requested_the_artifact(workshop: Workshop) -> None:
+def test_the_index_contains_which_models_requested_the_artifact(workshop: CompileSetup) -> None:
     asked = workshop.ask()
     workshop.work()
     artifact = workshop.builds.get(asked.id).artifact
@@ -115,13 +115,13 @@ def test_the_index_contains_which_models_requested_the_artifact(workshop: Worksh
 @pytest.mark.parametrize(
     "compile", [succeed, raising(UnsupportedOperator()), raising(RuntimeError()), raising(BuildCanceled())]
 )
-def test_scratch_is_empty_after_a_build(workshop: Workshop, compile: Any) -> None:
+def test_scratch_is_empty_after_a_build(workshop: CompileSetup, compile: Any) -> None:
     workshop.ask()
     workshop.work(compile)
     assert scratch(workshop) == []
 
 
-def test_a_failed_build_has_a_reason(workshop: Workshop) -> None:
+def test_a_failed_build_has_a_reason(workshop: CompileSetup) -> None:
     asked = workshop.ask()
     workshop.work(raising(UnsupportedOperator("no LSTM", stage="import", op="LSTM", tensor="state", hint="unroll")))
     assert error_of(workshop, asked.id) == {
@@ -134,7 +134,7 @@ def test_a_failed_build_has_a_reason(workshop: Workshop) -> None:
     }
 
 
-def test_a_failure_without_a_stage_gets_the_stage_that_was_begun_last(workshop: Workshop) -> None:
+def test_a_failure_without_a_stage_gets_the_stage_that_was_begun_last(workshop: CompileSetup) -> None:
     def crash(request: Any, layout: Any, scratch: Any, progress: Any, settings: Settings) -> Digest:
         progress.stage(Stage.LINK)
         raise BuildCrashed
@@ -144,7 +144,7 @@ def test_a_failure_without_a_stage_gets_the_stage_that_was_begun_last(workshop: 
     assert error_of(workshop, asked.id)["stage"] == "link"
 
 
-def test_an_unexpected_error_fails_the_build_without_details(workshop: Workshop) -> None:
+def test_an_unexpected_error_fails_the_build_without_details(workshop: CompileSetup) -> None:
     asked = workshop.ask()
     workshop.work(raising(ZeroDivisionError("/home/somebody/secret.py")))
     error = error_of(workshop, asked.id)
@@ -153,7 +153,7 @@ def test_an_unexpected_error_fails_the_build_without_details(workshop: Workshop)
     assert "secret" not in str(error)
 
 
-def test_after_a_failure_the_next_build_succeeds(workshop: Workshop) -> None:
+def test_after_a_failure_the_next_build_succeeds(workshop: CompileSetup) -> None:
     workshop.ask(b"1")
     second = workshop.ask(b"2")
     workshop.work(raising(RuntimeError()))
@@ -161,7 +161,7 @@ def test_after_a_failure_the_next_build_succeeds(workshop: Workshop) -> None:
     assert workshop.builds.get(second.id).state is BuildState.SUCCEEDED
 
 
-def test_a_missing_model_file_fails_the_build(workshop: Workshop) -> None:
+def test_a_missing_model_file_fails_the_build(workshop: CompileSetup) -> None:
     asked = workshop.ask()
     workshop.layout.blobs.delete(asked.source)
     workshop.work()
@@ -170,7 +170,7 @@ def test_a_missing_model_file_fails_the_build(workshop: Workshop) -> None:
 
 
 @pytest.mark.parametrize("error", [StoreUnreachable(), DatabaseUnreachable(), DatabaseBusy()])
-def test_an_outage_does_not_fail_the_build(workshop: Workshop, error: OctetError) -> None:
+def test_an_outage_does_not_fail_the_build(workshop: CompileSetup, error: OctetError) -> None:
     """The build is released, and the attempt is not counted."""
     asked = workshop.ask()
     workshop.stop.set()  # otherwise the worker would wait for the outage to pass
@@ -182,14 +182,14 @@ def test_an_outage_does_not_fail_the_build(workshop: Workshop, error: OctetError
     assert workshop.builds.get(asked.id).state is BuildState.SUCCEEDED
 
 
-def test_a_damaged_model_file_fails_the_build(workshop: Workshop) -> None:
+def test_a_damaged_model_file_fails_the_build(workshop: CompileSetup) -> None:
     asked = workshop.ask()
     damage_blob(workshop.layout.root, asked.source)
     workshop.work()
     assert error_of(workshop, asked.id)["code"] == "corrupt_blob"
 
 
-def test_a_build_for_an_older_compiler_version_is_resubmitted(workshop: Workshop) -> None:
+def test_a_build_for_an_older_compiler_version_is_resubmitted(workshop: CompileSetup) -> None:
     inputs = replace(ask_inputs(workshop), toolchain={"octet_compiler": "older"})
     old, _ = workshop.builds.submit(inputs, "digits", 1)
     workshop.builds.submit(inputs, "numbers", 3)
@@ -203,7 +203,7 @@ def test_a_build_for_an_older_compiler_version_is_resubmitted(workshop: Workshop
         assert new.key != old.key
 
 
-def ask_inputs(workshop: Workshop) -> Any:
+def ask_inputs(workshop: CompileSetup) -> Any:
     workshop.ask()
     claim = workshop.builds.claim("reader", 60)
     assert claim is not None
@@ -211,7 +211,7 @@ def ask_inputs(workshop: Workshop) -> Any:
     return claim.inputs
 
 
-def test_a_running_build_that_is_canceled_stops_soon(workshop: Workshop) -> None:
+def test_a_running_build_that_is_canceled_stops_soon(workshop: CompileSetup) -> None:
     asked, compile = workshop.ask(), Endless()
     with workshop.working(compile):
         workshop.builds.cancel(asked.id)
@@ -219,7 +219,7 @@ def test_a_running_build_that_is_canceled_stops_soon(workshop: Workshop) -> None
     assert type(compile.ended_by) is BuildCanceled
 
 
-def test_a_running_build_of_a_model_that_was_deleted_stops_soon(workshop: Workshop) -> None:
+def test_a_running_build_of_a_model_that_was_deleted_stops_soon(workshop: CompileSetup) -> None:
     asked, compile = workshop.ask(), Endless()
     workshop.models.push("digits", asked.source, "tflite", 7)
     with workshop.working(compile):
@@ -228,7 +228,7 @@ def test_a_running_build_of_a_model_that_was_deleted_stops_soon(workshop: Worksh
     assert type(compile.ended_by) is LeaseLost
 
 
-def test_a_worker_that_stops_releases_its_build(workshop: Workshop) -> None:
+def test_a_worker_that_stops_releases_its_build(workshop: CompileSetup) -> None:
     asked, compile = workshop.ask(), Endless()
     with workshop.working(compile) as thread:
         workshop.stop.set()
@@ -245,7 +245,7 @@ def test_a_worker_that_stops_releases_its_build(workshop: Workshop) -> None:
 def test_a_lease_is_renewed_in_time_even_if_heartbeats_are_rare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workshop = Workshop(tmp_path, lease_s=12, heartbeat_s=10 * GIVE_UP_S)
+    workshop = CompileSetup(tmp_path, lease_s=12, heartbeat_s=10 * GIVE_UP_S)
     asked, renewed, heartbeat = workshop.ask(), [0], workshop.builds.heartbeat
 
     def count(claim: Claim, lease_s: float) -> None:
@@ -260,7 +260,7 @@ def test_a_lease_is_renewed_in_time_even_if_heartbeats_are_rare(
 
 
 def test_a_worker_that_lost_its_lease_stops_and_changes_nothing(tmp_path: Path) -> None:
-    workshop = Workshop(tmp_path, lease_s=0.6, heartbeat_s=0.2)
+    workshop = CompileSetup(tmp_path, lease_s=0.6, heartbeat_s=0.2)
     asked, compile = workshop.ask(), Endless()
     with workshop.working(compile) as thread:
         claim = steal(workshop, asked.id)
@@ -272,7 +272,7 @@ def test_a_worker_that_lost_its_lease_stops_and_changes_nothing(tmp_path: Path) 
     assert error_of(workshop, asked.id)["message"] == "the thief's own"
 
 
-def steal(workshop: Workshop, id: str) -> Any:
+def steal(workshop: CompileSetup, id: str) -> Any:
     """Claims a build as another worker does when the lease of its owner has expired."""
     clock = ManualClock(SystemClock().now())
     clock.advance(3600)
@@ -283,7 +283,7 @@ def steal(workshop: Workshop, id: str) -> Any:
     return claim
 
 
-def test_a_worker_whose_lease_expired_cannot_finish_the_build(workshop: Workshop) -> None:
+def test_a_worker_whose_lease_expired_cannot_finish_the_build(workshop: CompileSetup) -> None:
     asked = workshop.ask()
 
     def sleeps(*arguments: Any) -> Digest:
@@ -295,7 +295,7 @@ def test_a_worker_whose_lease_expired_cannot_finish_the_build(workshop: Workshop
 
 
 def test_a_build_that_kills_its_workers_fails(tmp_path: Path) -> None:
-    workshop = Workshop(tmp_path, max_build_attempts=2)
+    workshop = CompileSetup(tmp_path, max_build_attempts=2)
     asked = workshop.ask()
     for _ in range(2):
         assert workshop.builds.claim("victim", lease_s=-1)
@@ -303,7 +303,7 @@ def test_a_build_that_kills_its_workers_fails(tmp_path: Path) -> None:
     assert error_of(workshop, asked.id)["code"] == BuildCrashed.code
 
 
-def test_progress_is_written_only_when_it_changes(workshop: Workshop) -> None:
+def test_progress_is_written_only_when_it_changes(workshop: CompileSetup) -> None:
     asked = workshop.ask()
 
     def busy(request: Any, layout: Any, scratch: Any, progress: Any, settings: Settings) -> Digest:
@@ -317,7 +317,9 @@ def test_progress_is_written_only_when_it_changes(workshop: Workshop) -> None:
     assert len(workshop.builds.events(asked.id)) < 40
 
 
-def test_an_unreachable_database_does_not_end_the_worker(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_database_does_not_end_the_worker(
+    workshop: CompileSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = workshop.ask()
     claim, failures = workshop.builds.claim, [StorageFull(), OSError("gone")]
     monkeypatch.setattr("service.workers.compile_worker._TROUBLE_S", 0.01)
@@ -336,7 +338,7 @@ def test_an_unreachable_database_does_not_end_the_worker(workshop: Workshop, mon
 
 
 def test_a_single_failed_heartbeat_is_not_fatal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    workshop = Workshop(tmp_path, lease_s=GIVE_UP_S, heartbeat_s=0.1)
+    workshop = CompileSetup(tmp_path, lease_s=GIVE_UP_S, heartbeat_s=0.1)
     workshop.ask()
     heartbeat, beats = workshop.builds.heartbeat, []
 
@@ -353,7 +355,7 @@ def test_a_single_failed_heartbeat_is_not_fatal(tmp_path: Path, monkeypatch: pyt
         assert compile.ended_by is None
 
 
-def small_and_large(workshop: Workshop) -> tuple[str, str]:
+def small_and_large(workshop: CompileSetup) -> tuple[str, str]:
     """Submits builds of two files, the larger one first."""
     ids = []
     for name, data in (("large", b"a large model" * 100), ("small", b"a small model")):
@@ -364,7 +366,7 @@ def small_and_large(workshop: Workshop) -> tuple[str, str]:
 
 
 def test_a_long_build_is_overtaken_by_the_smallest(tmp_path: Path) -> None:
-    workshop, endless = Workshop(tmp_path, build_passing_s=0.01), Endless()
+    workshop, endless = CompileSetup(tmp_path, build_passing_s=0.01), Endless()
     workshop.ask()
     long = workshop.worker(endless)
     thread = threading.Thread(target=long.work_once, args=(workshop.stop,))
@@ -382,7 +384,7 @@ def test_a_long_build_is_overtaken_by_the_smallest(tmp_path: Path) -> None:
     assert not beside.work_once(threading.Event())  # no long build is running
 
 
-def test_a_build_that_has_just_begun_is_not_overtaken(workshop: Workshop) -> None:
+def test_a_build_that_has_just_begun_is_not_overtaken(workshop: CompileSetup) -> None:
     endless = Endless()
     workshop.ask()
     first = workshop.worker(endless)

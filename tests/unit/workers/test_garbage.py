@@ -22,7 +22,7 @@ from service.workers.catalog import delete_model
 from service.workers.crashes import crashes_of
 from service.workers.garbage import Collector, collect_garbage
 from tests.support.blobs import age_blob
-from tests.support.building import Workshop
+from tests.support.building import CompileSetup
 from tests.support.control_plane import MODEL, ControlPlane, control_plane
 from tests.support.waiting import eventually
 
@@ -45,7 +45,7 @@ def collect(plane: ControlPlane) -> tuple[Digest, ...]:
     ).digests
 
 
-def collector_of(workshop: Workshop, now_s: Callable[[], float]) -> Collector:
+def collector_of(workshop: CompileSetup, now_s: Callable[[], float]) -> Collector:
     crashes = crashes_of(workshop.settings)
     verifications = VerificationStore(workshop.database)
     return Collector(workshop.layout, workshop.builds, workshop.models, crashes, verifications, now_s)
@@ -204,16 +204,16 @@ class TestCollector:
     """When it collects, by its own clock."""
 
     @pytest.fixture
-    def workshop(self, tmp_path: Path) -> Workshop:
-        return Workshop(tmp_path)
+    def workshop(self, tmp_path: Path) -> CompileSetup:
+        return CompileSetup(tmp_path)
 
     @pytest.fixture
-    def orphan(self, workshop: Workshop) -> Digest:
+    def orphan(self, workshop: CompileSetup) -> Digest:
         orphan = workshop.layout.blobs.put_bytes(b"orphan")
         age_blob(workshop.layout.root, orphan, 2 * MIN_AGE_S)
         return orphan
 
-    def test_it_collects_soon_after_the_start_and_then_every_hour(self, workshop: Workshop, orphan: Digest) -> None:
+    def test_it_collects_soon_after_the_start_and_then_every_hour(self, workshop: CompileSetup, orphan: Digest) -> None:
         now = [1000.0]
         collector = collector_of(workshop, lambda: now[0])
         collector.collect_if_due()
@@ -231,7 +231,7 @@ class TestCollector:
         assert not workshop.layout.blobs.exists(orphan)
 
     def test_a_failure_is_logged_and_retried_later(
-        self, workshop: Workshop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+        self, workshop: CompileSetup, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         now = [0.0]
         collector = collector_of(workshop, lambda: now[0])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from service.workers.data_plane import orders
 from service.workers.data_plane.table import Table
 from tests.support.native import compile_plane
-from tests.support.told import Told
+from tests.support.told import WorkerTable
 from tests.unit.native.plane.test_choice import PROBE, SOURCES
 
 NAMES = [(model, version) for model in ("m", "n") for version in ("", "1")]
@@ -64,7 +64,7 @@ def ranks(probe: Path, *told: Sequence[dict[str, Any]]) -> list[list[str]]:
 
 @given(told=st.lists(st.lists(steps, max_size=3), max_size=8))
 def test_any_changes_make_the_table_that_a_whole_one_makes(probe: Path, told: list[list[Step]]) -> None:
-    table, mirror, whole = Table(), Told(), Told()
+    table, mirror, whole = Table(), WorkerTable(), WorkerTable()
     said = [table.whole()]
     for each in told:
         for step in each:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from service.core.errors import NotReady
-from tests.support.changes import Told
+from tests.support.changes import ManualChanges
 from tests.support.fake_plane import FakePlane
 from tests.support.tables import Tables
 from tests.support.waiting import eventually_async
@@ -17,13 +17,13 @@ from tests.unit.workers.inference.conftest import Serving, blank
 pytestmark = pytest.mark.anyio
 
 
-async def asked_again(changes: Told) -> None:
+async def asked_again(changes: ManualChanges) -> None:
     asked = changes.asked
     await eventually_async(lambda: changes.asked > asked + 2)
 
 
 async def test_without_changes_no_table_is_read(plane: FakePlane, serving: Serving) -> None:
-    tables, changes = Tables(), Told()
+    tables, changes = Tables(), ManualChanges()
     for model in ("m", "n"):
         tables.model(model, blank)
     async with serving(tables, changes=changes) as registry:
@@ -36,7 +36,7 @@ async def test_without_changes_no_table_is_read(plane: FakePlane, serving: Servi
 
 
 async def test_a_changed_model_is_resolved_again(plane: FakePlane, serving: Serving) -> None:
-    tables, changes = Tables(), Told()
+    tables, changes = Tables(), ManualChanges()
     tables.model("m", blank)
     async with serving(tables, changes=changes) as registry:
         await registry.resolve("m")
@@ -49,7 +49,7 @@ async def test_a_changed_model_is_resolved_again(plane: FakePlane, serving: Serv
 
 
 async def test_a_failed_load_is_retried_without_a_change(plane: FakePlane, serving: Serving) -> None:
-    tables, changes = Tables(), Told()
+    tables, changes = Tables(), ManualChanges()
     tables.model("m", blank)
     async with serving(tables, changes=changes) as registry:
         await registry.resolve("m")
@@ -65,7 +65,7 @@ async def test_a_failed_load_is_retried_without_a_change(plane: FakePlane, servi
 
 
 async def test_forgiving_an_artifact_resolves_every_name_again(plane: FakePlane, serving: Serving) -> None:
-    tables, changes = Tables(), Told()
+    tables, changes = Tables(), ManualChanges()
     build = tables.model("m", blank)
     async with serving(tables, changes=changes) as registry:
         await registry.resolve("m")
@@ -80,7 +80,7 @@ async def test_forgiving_an_artifact_resolves_every_name_again(plane: FakePlane,
 
 async def test_a_version_promoted_while_another_loads_is_served_soon(plane: FakePlane, serving: Serving) -> None:
     """The change arrives while the name is not served, or while its refresh is in progress."""
-    tables, changes = Tables(), Told()
+    tables, changes = Tables(), ManualChanges()
     tables.model("other", blank)
     tables.model("m", blank)
     newer = tables.built("m", tables.push("m"), blank)

@@ -23,8 +23,8 @@ from service.workers.inference.routes import Reference
 from service.workers.routing import Members, Routing, Servable
 from service.workers.routing.security import Security
 from tests.support.certificates import Authority
-from tests.support.changes import Told as ToldChanges
-from tests.support.told import Told
+from tests.support.changes import ManualChanges
+from tests.support.told import WorkerTable
 from tests.support.waiting import GIVE_UP_S
 
 pytestmark = pytest.mark.anyio
@@ -49,7 +49,7 @@ class Cluster:
         self.security = Security("secret")
         self.authorities: bytes | None = None
         self.orders: list[dict[str, Any]] = []
-        self.told = Told()
+        self.told = WorkerTable()
         self.routing = Routing(
             cast(Members, self),
             cast(Servable, self),
@@ -101,7 +101,7 @@ class Cluster:
         self.workers |= {each.id: each for each in others}
         await self.until(lambda: self.told.workers.keys() == self.workers.keys() - {refused})
 
-    async def until_quiet(self, changes: ToldChanges) -> None:
+    async def until_quiet(self, changes: ManualChanges) -> None:
         """Waits until nothing is being resolved any more, although changes are still requested."""
         asked = -1
         while asked != self.asked:
@@ -179,7 +179,7 @@ async def test_a_name_is_sent_before_resolve_returns_and_kept_up_to_date() -> No
 
 
 async def test_a_name_is_resolved_again_if_its_model_or_the_pools_have_changed() -> None:
-    changes = ToldChanges()
+    changes = ManualChanges()
     async with following(changes) as cluster:
         await cluster.sees(W1)
         cluster.built["digits", 2] = {"x86-64-v3", "x86-64-v4+vnni"}
@@ -194,7 +194,7 @@ async def test_a_name_is_resolved_again_if_its_model_or_the_pools_have_changed()
 
 
 async def test_a_change_while_a_name_is_being_resolved_is_not_missed() -> None:
-    changes = ToldChanges()
+    changes = ManualChanges()
     async with following(changes) as cluster:
         await cluster.sees(W1, W2)
         cluster.built["digits", 2] = {"x86-64-v3"}

@@ -17,7 +17,7 @@ from service.workers.data_plane.orders import Named
 from service.workers.data_plane.plane import Answer, DataPlane, Found, Unheard
 from service.workers.tenant_planes import Places, TenantFiles, TenantPlanes, planes
 from tests.support.plane_end import PlaneEnd
-from tests.support.told import Told
+from tests.support.told import WorkerTable
 from tests.support.waiting import eventually_async
 
 pytestmark = pytest.mark.anyio
@@ -82,7 +82,7 @@ class Scene:
         files = TenantFiles(lambda tenant: folder / tenant)
         self.planes = TenantPlanes(DataPlane(self.front.address), self.places, self.supervisor, files)
         self.planes.listener = self.listener
-        self.shown = Told()
+        self.shown = WorkerTable()
 
     def order(self, model: str) -> Members:
         part = {"batch": 1, "artifact": "a", "config": "{}", "library": str(self.library), "constants": ""}
@@ -107,7 +107,7 @@ class Scene:
         named = [Named(f"{tenant}~digits", "", key, ["1"]) for tenant, key in keys.items()]
         self.planes.order(orders.routes(named))
 
-    async def told(self, *answering: str) -> Told:
+    async def told(self, *answering: str) -> WorkerTable:
         """Returns the table that the public data plane receives as soon as exactly these tenants' data planes are
         connected.
         """

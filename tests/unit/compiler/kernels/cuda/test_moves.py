@@ -16,7 +16,7 @@ from service.core.arrays import Array
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
 from tests.support.images import arrays, laid_out, read_back, run, stored, with_halo
-from tests.support.moves import moved
+from tests.support.moves import move_elements
 
 CARD = as_isa("sm_80")
 FILL = 9
@@ -35,7 +35,7 @@ def test_bytes(data: st.DataObject, storage: str) -> None:
     channels = draw(st.lists(st.sampled_from([1, 16, 17, 58]), min_size=1, max_size=3))
     values = [draw(arrays((*outer, count), storage)) for count in channels]
     numbers = np.split(np.arange(sum(each.size for each in values)), np.cumsum([each.size for each in values])[:-1])
-    elements = draw(moved([own.reshape(each.shape) for own, each in zip(numbers, values, strict=True)]))
+    elements = draw(move_elements([own.reshape(each.shape) for own, each in zip(numbers, values, strict=True)]))
     images = [image_of(each) if draw(st.booleans()) else None for each in values]
     memories = [
         Memory.contiguous(each.shape, storage) if image is None else Memory.of_image(image, storage)

@@ -15,7 +15,7 @@ from service.compiler.kernels.simd.memory.moves import move
 from service.compiler.kernels.vector.isa import Isa
 from service.core.arrays import Array
 from tests.support.images import RUNNABLE, arrays, blocked, laid_out, read_back, run, stored, with_halo
-from tests.support.moves import moved
+from tests.support.moves import move_elements
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
 
@@ -36,7 +36,7 @@ def test_bytes(data: st.DataObject, storage: str) -> None:
     channels = draw(st.lists(st.sampled_from(CHANNELS), min_size=1, max_size=3))
     values = [draw(arrays((*outer, count), storage)) for count in channels]
     numbers = np.split(np.arange(sum(each.size for each in values)), np.cumsum([each.size for each in values])[:-1])
-    elements = draw(moved([own.reshape(each.shape) for own, each in zip(numbers, values, strict=True)]))
+    elements = draw(move_elements([own.reshape(each.shape) for own, each in zip(numbers, values, strict=True)]))
     images = [draw(st.none() | blocked(isa, each.shape)) for each in values]
     memories = [
         Memory.contiguous(each.shape, storage) if image is None else Memory.of_image(image, storage)
