@@ -1,4 +1,4 @@
-"""Instruction sets with dot products of bytes: `sdot` of signed by signed, or `usdot` of unsigned by signed ones."""
+"""Instruction sets with dot products of bytes: `sdot` (signed by signed) or `usdot` (unsigned by signed)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _HIGHEST = 0x80
 
 @dataclass(frozen=True)
 class Dots(Neon):
-    """
+    """An instruction set with dot products of bytes.
+
     Attributes:
-        pairs: the instructions on pairs of pixels, where there are some.
-        mixed: whether one instruction multiplies unsigned by signed bytes. Otherwise operands are made signed.
+        pairs: the instructions on pairs of pixels, or None.
+        mixed: true if an instruction multiplies unsigned by signed bytes. Otherwise operands are converted to signed.
     """
 
     mixed: bool = False
@@ -74,14 +75,15 @@ class Dots(Neon):
         return (program.bind(value, _SIGNED),)
 
     def transposed(self, program: Program, vector: Expr, indices: Expr) -> tuple[Expr, ...]:
-        """One `tbl`, whose indices LLVM loads before the loop."""
+        """Transposes with one `tbl`, whose indices LLVM loads before the loop."""
         order = [channel + pixel * LANES for channel in range(LANES) for pixel in range(PIXELS)]
         return self.operand(program, shuffle(vector, order))
 
     def dot(
         self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], places: Collection[int] = FULL
     ) -> Expr:
-        """LLVM takes the element of an operand that was spread: the second factor's, but the first one's of `usdot`."""
+        """Multiplies. LLVM uses the instruction by element if the broadcast operand is the second factor, or the first
+        one of `usdot`."""
         if self.mixed:
             return intrinsic(f"int32x{LANES}", "llvm.aarch64.neon.usdot", accumulator, *operand, *weights)
         return intrinsic(f"int32x{LANES}", "llvm.aarch64.neon.sdot", accumulator, *weights, *operand)

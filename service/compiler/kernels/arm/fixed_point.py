@@ -1,4 +1,4 @@
-"""NEON's fixed-point instructions where they round as gemmlowp does, which they were made for."""
+"""NEON's fixed-point instructions, used where they round like gemmlowp."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _DTYPE, _HALF, _WIDE = f"int32x{_LANES}", range(_LANES // 2), f"int64x{_LANES //
 
 @dataclass(frozen=True)
 class NeonFixedPoint:
-    """A `vector.isa.FixedPoint`."""
+    """Implements `vector.isa.FixedPoint` with NEON instructions."""
 
     def high_mul(self, program: Program, x: Expr, significand: Expr) -> Expr:
-        """`sqrdmulh`: (2 * x * significand + 2**31) >> 32, which is the same. It saturates only where both are the
-        smallest integer, and a significand is positive."""
+        """Uses `sqrdmulh`: (2 * x * significand + 2**31) >> 32, which is equal. It saturates only if both factors are
+        the smallest integer, but a significand is positive."""
         return program.bind(intrinsic(_DTYPE, "llvm.aarch64.neon.sqrdmulh", x, significand), _DTYPE)
 
     def divide_by_pot(self, program: Program, x: Expr, exponent: Expr) -> Expr:
-        """`srshl` rounds halves up; of negative numbers one less is divided, so that theirs go down."""
+        """Uses `srshl`, which rounds halves up. One is subtracted from negative numbers, so that halves round down."""
         x = program.bind(x, _DTYPE)
         nudged = x + (x >> splat(tirx.const(31, "int32"), _LANES))
         return intrinsic(_DTYPE, "llvm.aarch64.neon.srshl", nudged, splat(tirx.const(0, "int32"), _LANES) - exponent)

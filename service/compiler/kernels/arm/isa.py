@@ -1,4 +1,4 @@
-"""ARM's instruction sets, as `vector.isa.Isa`: a new one is a new entry of `ISAS` and not a new kernel."""
+"""ARM's instruction sets, which implement `vector.isa.Isa`. A new one is an entry in `ISAS`, without new kernels."""
 
 from __future__ import annotations
 

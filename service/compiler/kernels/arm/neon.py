@@ -1,4 +1,4 @@
-"""What all of ARM's instruction sets have: vectors of 128 bits, and everything but the products of bytes.
+"""The common part of ARM's instruction sets: vectors of 128 bits, and everything except products of bytes.
 
 Sources: Arm Architecture Reference Manual for A-profile, part C7; the intrinsics' operand types are those of LLVM 22.
 """
@@ -21,7 +21,7 @@ from service.core.arrays import Array
 
 LANES = 4
 BYTES = 16
-GROUP = 4  # bytes that are multiplied for one 32-bit lane at once
+GROUP = 4  # the number of bytes that one instruction multiplies for a 32-bit lane
 VECTOR = f"uint8x{BYTES}"
 
 
@@ -29,14 +29,13 @@ VECTOR = f"uint8x{BYTES}"
 class Neon:
     """The part of an `Isa` that does not depend on how bytes are multiplied.
 
-    Four pixels of a block of four channels lie side by side, and one vector holds them in that order: packing takes no
-    permutation.
+    A vector contains four pixels of a block of four channels in the order of memory, so packing needs no permutation.
     """
 
     name: str
     rates: Rates
     lanes: int = LANES
-    registers: int = 28  # of 32: the others hold what is on its way
+    registers: int = 28  # of 32; the others are for temporaries
     group: int = GROUP
     matrix: None = None
 
@@ -64,7 +63,7 @@ class Neon:
     def operands(
         self, program: Program, buffer: Buffer, base: Expr, steps: Sequence[int]
     ) -> Iterator[tuple[Expr, ...]]:
-        """Of pixels side by side, four or two are loaded at once: instructions multiply by an element of a vector."""
+        """Loads four or two contiguous pixels at once, because instructions can multiply by an element of a vector."""
         first = 0
         while first < len(steps):
             near = [step == steps[first] + GROUP * place for place, step in enumerate(steps[first : first + PIXELS])]
@@ -79,11 +78,11 @@ class Neon:
         raise NotImplementedError
 
     def _side_by_side(self, program: Program, buffer: Buffer, offset: Expr, count: int) -> Iterator[tuple[Expr, ...]]:
-        """The operands of `count` groups, which follow each other."""
+        """Yields the operands of `count` contiguous groups."""
         raise NotImplementedError
 
     def _gathered(self, buffer: Buffer, offset: Expr, indices: Expr) -> Expr:
-        """For each index a byte of a pixel."""
+        """Returns the byte of a pixel for each index."""
         pixel = bits(f"int8x{BYTES}", splat(bits("int32", load(buffer, offset, LANES)), LANES))
         return bits(VECTOR, intrinsic(f"int8x{BYTES}", "llvm.aarch64.neon.tbl1", pixel, indices))
 
@@ -96,7 +95,7 @@ class Neon:
         return accumulator + intrinsic(dtype, "llvm.aarch64.neon.addp", *products)
 
     def round_product(self, x: Expr, y: Expr) -> Expr:
-        """(2 * x * y + 2**15) >> 16, which is the same; it saturates only where both are the smallest."""
+        """Uses (2 * x * y + 2**15) >> 16, which is equal. It saturates only if both factors are -32768."""
         return intrinsic(f"int16x{2 * LANES}", "llvm.aarch64.neon.sqrdmulh", x, y)
 
     # --- conversion ---
@@ -119,7 +118,7 @@ class Neon:
         return [intrinsic(dtype, "llvm.sadd.sat", word, splat(zero_point, 2 * LANES)) for word in words]
 
     def _joined(self, dtype: str, name: str, halves: tuple[Expr, ...] | list[Expr]) -> Expr:
-        """Two vectors, narrowed to one."""
+        """Narrows two vectors to one."""
         lanes = 16 if dtype.endswith("int8") else 8
         narrow = [intrinsic(f"{dtype}x{lanes // 2}", name, half) for half in halves]
         return tirx.Shuffle(narrow, [tirx.const(lane, "int32") for lane in range(lanes)])

@@ -1,4 +1,4 @@
-"""`usmmla`: two neighbouring pixels by two channels, eight unsigned by eight signed bytes each, in one instruction."""
+"""`usmmla`, which multiplies two neighboring pixels by two channels: eight unsigned by eight signed bytes each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIGNED, _TOTALS = f"int8x{_BYTES}", f"int32x{_LANES}"
 
 @dataclass(frozen=True)
 class MatrixPairs:
-    """A `vector.isa.Pairs`."""
+    """Implements `vector.isa.Pairs` with `usmmla`."""
 
     depth: int = _DEPTH
     weight_elements: int = _LANES * _DEPTH

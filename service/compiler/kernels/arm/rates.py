@@ -1,7 +1,7 @@
-"""Costs of ARM's vector instructions, for the cost models of `simd`.
+"""The costs of ARM's vector instructions, for the cost models of `simd`.
 
-Taken from Arm's software optimization guides for Neoverse N1 (Cortex-A76) and Cortex-A72, not measured: two vector
-instructions and two loads start in a cycle.
+They are taken from Arm's software optimization guides for Neoverse N1 (Cortex-A76) and Cortex-A72, and not measured:
+two vector instructions and two loads start in each cycle.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ _EPILOGUE = EpilogueRates(float_scale=2.0, fixed_point=6.0, exception=1.0, resid
 
 
 def _rates(*, dots: float, operand: float) -> Rates:
-    """
+    """Returns the rates of an instruction set.
+
     Args:
-        dots: instructions of one `Isa.dot`.
-        operand: and of one `Isa.operand`.
+        dots: the number of instructions of one `Isa.dot`.
+        operand: the number of instructions of one `Isa.operand`.
     """
     return Rates(
         dot=0.5 * dots,

@@ -1,5 +1,8 @@
-"""A table of 256 bytes in sixteen registers: `tbl` looks up among 64, and gives 0 for what lies beyond; `tbx` looks up
-among the next 64 and leaves such a byte as it is."""
+"""A lookup table of 256 bytes in sixteen registers.
+
+`tbl` looks up among 64 bytes, and returns 0 for indices beyond them. `tbx` looks up among the next 64 bytes, and does
+not change a byte whose index is beyond them.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ _DTYPE = f"int8x{_BYTES}"
 
 @dataclass(frozen=True)
 class Lookup:
-    """A table in registers, as a function of vectors.
+    """A lookup table in registers, as a function of vectors.
 
     Attributes:
-        parts: the table's vectors.
+        parts: the vectors of the table.
     """
 
     program: Program
@@ -27,13 +30,13 @@ class Lookup:
 
     @staticmethod
     def of(program: Program, entries: Buffer, offset: Expr = 0) -> Lookup:
-        """The table that lies in a buffer."""
+        """Loads the table from a buffer."""
         starts = range(0, ENTRIES, _BYTES)
         parts = (program.bind(bits(_DTYPE, load(entries, offset + start, _BYTES)), _DTYPE) for start in starts)
         return Lookup(program, tuple(parts))
 
     def __call__(self, vector: Expr, lanes: int) -> Expr:
-        """The values of some bytes; fewer than a vector holds are repeated to fill one."""
+        """Looks up some bytes. If they are fewer than a vector, they are repeated to fill one."""
         if lanes < _BYTES:
             repeated = tirx.Shuffle([vector] * (_BYTES // lanes), [tirx.const(lane, "int32") for lane in range(_BYTES)])
             return shuffle(self(repeated, _BYTES), range(lanes))

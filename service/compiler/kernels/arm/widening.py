@@ -1,5 +1,5 @@
-"""ARMv8.0: bytes are widened to 16 bits, and `smlal` multiplies four channels by one tap at a time (the `vmlal` of Jain
-et al. 2020)."""
+"""ARMv8.0, without dot products: bytes are widened to 16 bits, and `smlal` multiplies four channels by one tap at a
+time (the `vmlal` of Jain et al. 2020)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _HALF, _WORDS = f"int16x{LANES}", f"int16x{2 * LANES}"
 
 @dataclass(frozen=True)
 class Widening(Neon):
-    """An operand and its weights are four vectors of four 16-bit values: for each byte of a group, those of all lanes.
+    """An operand and its weights are four vectors of four 16-bit values: one vector for each byte of a group.
 
-    Every product is added to 32 bits at once, so nothing overflows: weights less their zero point may reach -255..255.
+    Every product is added directly to 32 bits, so nothing overflows. Weights minus their zero point may be -255..255.
     """
 
     weight_dtype: str = "int16"
@@ -29,7 +29,7 @@ class Widening(Neon):
     weight_vectors: int = 2
     operand_zero_point: int = 0
     pairs: None = None
-    unrolled: int = 1  # of more, LLVM begins all at once, and spills
+    unrolled: int = 1  # with more groups, LLVM starts all of them at once, and spills registers
 
     def pack_weights(self, weights: Array) -> Array:
         low, high = self.weight_limits
@@ -61,11 +61,11 @@ class Widening(Neon):
                 yield tuple(shuffle(wide, [start + place] * LANES) for place in range(GROUP))
 
     def _widened(self, program: Program, vector: Expr, first: int) -> Expr:
-        """Eight of a vector's bytes."""
+        """Widens eight bytes of a vector."""
         return program.bind(tirx.Cast(_WORDS, shuffle(vector, range(first, first + 2 * LANES))), _WORDS)
 
     def transposed(self, program: Program, vector: Expr, indices: Expr) -> tuple[Expr, ...]:
-        """The bytes as they lie: an operand has a vector for each of them, with all channels."""
+        """Widens the bytes in the order of memory, because an operand has a vector for each byte, with all channels."""
         vector = program.bind(vector, VECTOR)
         return tuple(half for first in (0, 2 * LANES) for half in _halves(self._widened(program, vector, first)))
 
@@ -80,7 +80,7 @@ class Widening(Neon):
         return self._by_tap(program, bits(_WORDS, even), bits(_WORDS, odd))
 
     def _by_tap(self, program: Program, even: Expr, odd: Expr) -> tuple[Expr, ...]:
-        """The bytes 0 and 2 of all lanes, and the bytes 1 and 3, as one vector for each byte."""
+        """Converts vectors of the bytes 0 and 2, and of the bytes 1 and 3, of all lanes to a vector for each byte."""
         both = [program.bind(even, _WORDS), program.bind(odd, _WORDS)]
         low, high = (
             program.bind(tirx.Shuffle(both, [tirx.const(lane, "int32") for lane in range(first, 4 * LANES, 2)]), _WORDS)

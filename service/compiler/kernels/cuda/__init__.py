@@ -1,0 +1,12 @@
+"""The kernels for NVIDIA GPUs.
+
+Each kernel is a C++ template in `source`, which is instantiated for a geometry, a tile and a formula.
+
+- `library`, `families`: choose the kernel for a group of operators.
+- `conv`, `depthwise`, `pool`, `resize`, `concat`, `pairs`, `moves`, `reorder`: the kernels.
+- `tiles`, `reads`: the cost model and the reduction of convolutions.
+- `images`, `elements`, `outputs`, `epilogues`, `conversion`: layouts and formulas as C++ types.
+- `cards`: the parameters of GPUs, by compute capability.
+- `text`, `nvrtc`: assemble the source of a kernel, and compile it.
+- `peak`: measures the peak rate of a GPU.
+"""

@@ -1,8 +1,8 @@
-"""What the cost model knows of NVIDIA's cards, by compute capability: data.
+"""The parameters of NVIDIA GPUs for the cost model, by compute capability.
 
-Rates are those of the data sheets and of the CUDA C++ Programming Guide ("Arithmetic Instructions", "Technical
-Specifications per Compute Capability"); of a capability that several cards share, its largest common one's. What counts
-is that the order of tiles is right.
+They are from data sheets and from the CUDA C++ Programming Guide ("Arithmetic Instructions", "Technical Specifications
+per Compute Capability"). For a capability of several GPUs, they are those of the largest common one. Only the order of
+the candidate tiles has to be correct.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from dataclasses import astuple, dataclass
 
 @dataclass(frozen=True)
 class Card:
-    """A compute capability; or several, with what all of them have.
+    """A compute capability; or several, with the limits that hold for all of them.
 
     Attributes:
-        capability: as `sm_80`, or `sm_80+sm_90`, the lowest first.
-        multiprocessors: that share a kernel's blocks.
-        threads: that a multiprocessor holds.
-        shared_bytes: shared memory of a multiprocessor.
-        block_shared_bytes: of one block, at most.
-        matrix_macs: products of bytes that a multiprocessor's tensor cores add in a cycle; 0: it has none for bytes.
-        group_macs: the same by instructions of four warps (`wgmma`), on one capability alone.
-        dot_macs: the same by `dp4a`.
-        near_bytes: that a multiprocessor gets from the second level of cache in a cycle, when all of them do.
+        capability: for example `sm_80`, or `sm_80+sm_90` with the lowest first.
+        multiprocessors: the number of multiprocessors.
+        threads: the number of resident threads of a multiprocessor.
+        shared_bytes: the shared memory of a multiprocessor.
+        block_shared_bytes: the largest shared memory of one block of threads.
+        matrix_macs: the products of bytes per cycle of a multiprocessor's tensor cores; 0 if they cannot multiply
+            bytes.
+        group_macs: the same for instructions of four warps (`wgmma`), which only one capability has.
+        dot_macs: the same for `dp4a`.
+        near_bytes: the bytes per cycle that a multiprocessor reads from L2 cache while all of them read.
     """
 
     capability: str
@@ -39,7 +40,7 @@ class Card:
 
     @property
     def copies_ahead(self) -> bool:
-        """Whether copies to shared memory run beside computing (`cp.async`)."""
+        """True if copies to shared memory can run asynchronously (`cp.async`)."""
         return int(self.capability.partition("+")[0].removeprefix("sm_")) >= 80
 
 
@@ -59,10 +60,10 @@ CARDS: Mapping[str, Card] = {
 
 
 def common(capabilities: Sequence[str]) -> Card:
-    """The card whose limits are the smallest of these cards': one plan, with its tiles, runs on each of them.
+    """Returns the parameters with the smallest limits of all `capabilities`, so that one plan runs on each of them.
 
     Args:
-        capabilities: at least one, rising.
+        capabilities: at least one, in ascending order.
     """
     limits = zip(*(astuple(CARDS[each])[1:] for each in capabilities), strict=True)
     return Card("+".join(capabilities), *map(min, limits))

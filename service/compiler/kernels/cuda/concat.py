@@ -1,6 +1,6 @@
-"""Concatenation of channels: one kernel copies all parts, through a table where a part has another type.
+"""Concatenation of channels: one kernel copies all parts, through a lookup table if a part has another type.
 
-A part that begins a block and has the destination's type is not copied where its maker can write it in its place.
+A part that begins a block and has the destination's type is not copied if its own kernel can write it in place.
 """
 
 from __future__ import annotations
@@ -21,30 +21,31 @@ from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 from service.core.arrays import Array
 
-_MOST_PARTS = 64  # each is code of its own
+_MOST_PARTS = 64  # the code size grows with each
 
 
 def check_concat(mode: Mode, operation: Operation) -> None:
-    """
+    """Checks that `concat` can compute a `qnn.concatenate`.
+
     Raises:
-        Declined: another axis than the channels', a type that is not 8 bits with one scale, or many parts.
+        Declined: the axis is not that of the channels, a type is not 8 bits with one scale, or there are many parts.
     """
     parts = len(channel_tables(mode, operation))
     if parts > _MOST_PARTS:
-        raise Declined(f"it joins {parts} tensors")
+        raise Declined(f"it joins {parts} tensors, more than {_MOST_PARTS}")
 
 
 def concat(
     sources: Sequence[Image], destination: Image, operation: Operation, mode: Mode, *, placed: Collection[int] = ()
 ) -> Kernel:
-    """`qnn.concatenate` along the channels.
+    """Returns the kernel of a `qnn.concatenate` along the channels.
 
     Args:
         sources: the parts, in order.
-        placed: which of them lie in their `tables.places` already; the kernel does not take them.
+        placed: the parts that are already in their `tables.places`, which are not parameters of the kernel.
 
     Raises:
-        Declined: as `check_concat`, or an image is packed, or too large.
+        Declined: as for `check_concat`; or an image is packed or too large.
     """
     check_concat(mode, operation)
     require_blocks(*sources, destination)
@@ -80,13 +81,13 @@ def concat(
 
 
 def _tables(mode: Mode, operation: Operation, copied: Sequence[int]) -> dict[int, Array]:
-    """Of the parts that are of another type."""
+    """Returns the lookup tables of the parts that have another type."""
     tables = channel_tables(mode, operation)
     return {place: tables[place] for place in copied if not is_identity(tables[place])}
 
 
 def _written(sources: Sequence[Image], firsts: Sequence[int], copied: Sequence[int]) -> list[int]:
-    """The destination's blocks that have a channel of a part that is copied."""
+    """Returns the blocks of the destination that contain a channel of a copied part."""
     found = {
         block
         for place in copied

@@ -1,4 +1,4 @@
-"""Convolution and dense layers on cards: the one function of `source/conv.cuh` for each geometry, tile and epilogue."""
+"""Convolutions and dense layers on GPUs: the template `source/conv.cuh` for a geometry, tile and epilogue."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def conv(
     tile: CardTile,
     most_blocks: int | None = None,
 ) -> Kernel:
-    """A convolution, its requantization, and a residual addition if the epilogue has one.
+    """Returns the kernel of a convolution, its requantization, and a residual addition if the epilogue has one.
 
     Args:
-        weights: `[O, KH, KW, C / groups]` integers less their zero point.
-        bias: `[O]`, with what the source's zero point contributes taken out (`folded_bias`).
-        epilogue: its arrays are filled up to whole blocks.
-        most_blocks: of threads, that a card has at a time: more tiles than those are computed one after the other.
+        weights: `[O, KH, KW, C / groups]` integers minus their zero point.
+        bias: `[O]`, with the contribution of the source's zero point subtracted (`folded_bias`).
+        epilogue: its arrays are extended to whole blocks.
+        most_blocks: the largest number of blocks of threads. If there are more tiles, each block computes several.
     """
     reads = Reads.of(layer, weights, groups, tile.columns, tile.together)
     column_tiles = len(reads.starts) - 1

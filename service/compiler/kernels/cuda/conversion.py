@@ -1,4 +1,4 @@
-"""Conversions of elements as the types of `source/conversion.cuh`, and the numbers that they read."""
+"""The conversions of elements as types of `source/conversion.cuh`, and the numbers that they read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from service.core.arrays import Array
 
 @dataclass(frozen=True)
 class Conversion:
-    """
+    """A conversion of elements.
+
     Attributes:
-        type: its C++ name, with its arguments.
-        numbers: the arrays that it is made of.
-        source, destination: of elements, as the kernel's parameters have them.
+        type: the name of the C++ type, with its template arguments.
+        numbers: the arrays that it is constructed from.
+        source, destination: the types of elements of the kernel's parameters.
     """
 
     type: str
@@ -28,10 +29,10 @@ class Conversion:
 
 
 def as_bytes(dtype: str) -> Conversion:
-    """Between 8-bit elements of `dtype` and those that kernels store, either way: 128 is added to signed ones.
+    """Returns the conversion between 8-bit elements of `dtype` and bytes as kernels store them, in either direction.
 
     Raises:
-        Declined: they are not of 8 bits.
+        Declined: the elements do not have 8 bits.
     """
     if dtype not in BIAS:
         raise Declined(f"{dtype} is not stored in 8 bits")
@@ -39,7 +40,7 @@ def as_bytes(dtype: str) -> Conversion:
 
 
 def by_table(values: Array) -> Conversion:
-    """`values`: `[256] uint8`, of stored values and as stored."""
+    """Returns the conversion by a lookup table `[256] uint8`, from stored values to stored values."""
     return Conversion("octet::Table", (values,), "uint8", "uint8")
 
 

@@ -1,4 +1,4 @@
-"""Depthwise convolution on cards: the one function of `source/depthwise.cuh` for each geometry, tile and epilogue."""
+"""Depthwise convolutions on GPUs: the template `source/depthwise.cuh` for a geometry, tile and epilogue."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from service.core.arrays import Array
 from service.core.call_plan import Launch
 
 _THREADS = 128
-_QUAD = 4  # channels of a thread, and pixels of a vector
+_QUAD = 4  # the channels of a thread, and the pixels of a vector
 _WARP = 32
 _MOST_UNROLLED = 512  # products of a thread
-_MOST_REGISTERS = 128  # of a thread: what more than 16 warps of a multiprocessor may have
-_OWN_REGISTERS = 48  # of a thread, besides its sums and weights
-_SPARE_REGISTERS = 32  # that a thread may have beyond the estimate
+_MOST_REGISTERS = 128  # of a thread, so that a multiprocessor can have 16 warps
+_OWN_REGISTERS = 48  # of a thread, in addition to its sums and weights
+_SPARE_REGISTERS = 32  # of a thread, in addition to the estimate
 _REGISTERS = 65536
-_HIDING_WARPS = 12  # of a multiprocessor, so that there is always one to go on with
+_HIDING_WARPS = 12  # of a multiprocessor, enough to hide latency
 
 # Instructions of a thread.
-_TRANSPOSE, _EPILOGUE, _OWN = 8, 9, 100  # of a vector, of a value, and what remains
+_TRANSPOSE, _EPILOGUE, _OWN = 8, 9, 100  # for a vector, for a value, and the rest
 
-_LATENCY_CYCLES = 1500  # of a thread: its reads from memory, the first and what waits for them
+_LATENCY_CYCLES = 1500  # of a thread: its first reads from memory, and the instructions that depend on them
 
 
 @dataclass(frozen=True)
 class DepthwiseTile:
-    """What a thread computes, of four channels.
+    """The pixels that a thread computes, for four channels.
 
     Attributes:
-        rows: of pixels.
-        columns: of pixels.
-        unrolled: whether there is no loop over kernel rows: what one shares with the next stays in registers.
+        rows: the number of rows of pixels.
+        columns: the number of columns of pixels.
+        unrolled: true if there is no loop over kernel rows, so that pixels that several of them read stay in registers.
     """
 
     rows: int
@@ -62,12 +62,13 @@ class DepthwiseTile:
 
 
 def depthwise(layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, tile: DepthwiseTile) -> Kernel:
-    """A depthwise convolution with one filter for each channel, its requantization, and a residual addition if any.
+    """Returns the kernel of a depthwise convolution, its requantization, and a residual addition if there is one.
 
     Args:
-        weights: `[C, KH, KW]` integers less their zero point.
-        bias: `[C]`, with what the source's zero point contributes taken out (`folded_bias`), filled up to whole blocks.
-        epilogue: its arrays are filled up to whole blocks.
+        weights: `[C, KH, KW]` integers minus their zero point.
+        bias: `[C]`, with the contribution of the source's zero point subtracted (`folded_bias`), extended to whole
+            blocks.
+        epilogue: its arrays are extended to whole blocks.
 
     Raises:
         Declined: the source is packed.
@@ -112,18 +113,18 @@ def depthwise(layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, 
 
 
 def _arranged(taps: Taps, weights: Array, blocks: int) -> Array:
-    """`[C, KH, KW]` -> `[blocks, KH, shifts, 32, 4]`, filled up with zeros."""
+    """Converts `[C, KH, KW]` to `[blocks, KH, shifts, 32, 4]`, extended with zeros."""
     filled = np.zeros((blocks * BLOCK, *weights.shape[1:]), weights.dtype)
     filled[: len(weights)] = weights
     return taps.arrange(filled.reshape(blocks, BLOCK, *weights.shape[1:])).transpose(0, 2, 3, 1, 4)
 
 
 def _rest(parts: list[Array], below: int) -> list[Array]:
-    """The parts of the weights beyond the first, as further kernel rows, which few blocks have.
+    """Returns the parts of the weights after the first, as additional kernel rows, which few blocks have.
 
     Returns:
-        int32 `[blocks + 1]`, where each block's rows begin; int32, how many bytes below a window's first row they lie;
-        int8, their weights.
+        int32 `[blocks + 1]`, the index of the first additional row of each block; int32, their byte offsets from the
+        first row of a window; and int8, their weights.
     """
     starts, offsets, weights = [0], [], []
     for block in range(len(parts[0])):
@@ -136,7 +137,7 @@ def _rest(parts: list[Array], below: int) -> list[Array]:
 
 
 def ranked(card: Card, layer: Layer) -> list[DepthwiseTile]:
-    """The tiles that may be chosen, the one with the least estimated cycles first."""
+    """Returns the candidate tiles, the one with the fewest estimated cycles first."""
     height, width = layer.destination.height, layer.destination.width
     tiles = [
         DepthwiseTile(rows, columns, unrolled)
@@ -150,7 +151,7 @@ def ranked(card: Card, layer: Layer) -> list[DepthwiseTile]:
 
 
 def cycles(card: Card, layer: Layer, tile: DepthwiseTile) -> float:
-    """Estimated cycles of the whole layer."""
+    """Estimates the cycles of the whole layer."""
     taps, kernel_rows = Taps(layer.window, tile.columns), layer.window.kernel[0]
     lines = _lines(layer, tile)
     stride = layer.window.strides[1]
@@ -176,12 +177,12 @@ def cycles(card: Card, layer: Layer, tile: DepthwiseTile) -> float:
 
 
 def _span(layer: Layer) -> int:
-    """Pixels that the taps of a kernel row cover."""
+    """Returns the number of pixels from the first to the last tap of a kernel row."""
     return (layer.window.kernel[1] - 1) * layer.window.dilation[1] + 1
 
 
 def _lines(layer: Layer, tile: DepthwiseTile) -> int:
-    """Rows of the source under a tile; without a loop each is read once."""
+    """Returns how many source rows a tile reads. If it is unrolled, each row is read once."""
     (rows, _), (stride, _), (dilation, _) = layer.window.kernel, layer.window.strides, layer.window.dilation
     if not tile.unrolled:
         return tile.rows * rows
@@ -189,13 +190,13 @@ def _lines(layer: Layer, tile: DepthwiseTile) -> int:
 
 
 def _registers(layer: Layer, tile: DepthwiseTile) -> int:
-    """Of a thread, estimated."""
+    """Estimates the registers of a thread."""
     taps = Taps(layer.window, tile.columns)
     return _QUAD * (tile.rows * tile.columns + len(taps.shifts)) + _OWN_REGISTERS
 
 
 def _resident(layer: Layer, tile: DepthwiseTile) -> int:
-    """How many blocks of threads a multiprocessor has room for."""
+    """Returns how many blocks of threads can be resident on a multiprocessor."""
     return _REGISTERS // (_THREADS * (_registers(layer, tile) + _SPARE_REGISTERS))
 
 
@@ -210,7 +211,7 @@ def _joined(numbers: Iterable[int]) -> str:
 
 
 def _items(layer: Layer, tile: DepthwiseTile) -> int:
-    """Threads that have a tile."""
+    """Returns the number of threads that compute a tile."""
     image = layer.destination
     tiles = ceil(image.height / tile.rows) * ceil(image.width / tile.columns)
     return image.batch * image.blocks * tiles * (BLOCK // _QUAD)

@@ -1,4 +1,4 @@
-"""Layouts as the template arguments of `source/elements.cuh`."""
+"""Memory layouts as template arguments of `source/elements.cuh`."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import NO_HALO, Halo, Image
 from service.core.call_plan import Launch
 
-THREADS = 256  # of a block, in kernels whose threads have nothing to do with each other
+THREADS = 256  # of a block, in kernels with independent threads
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """A tensor as blocks of channels that lie side by side; distances are in elements.
+    """A tensor in blocks of contiguous channels. Strides and offsets count elements.
 
     Attributes:
-        extents: images, rows and columns.
-        channels: without fillers.
-        lanes: channels of a block.
-        blocks: of a pixel.
-        steps: from one image, block, row and column to the next.
-        origin: of the first element inside the halo.
+        extents: the number of images, rows and columns.
+        channels: the number of channels without filler.
+        lanes: the number of channels in a block.
+        blocks: the number of blocks of a pixel.
+        steps: the strides of images, blocks, rows and columns.
+        origin: the offset of the first element inside the halo.
     """
 
     extents: tuple[int, int, int]
@@ -35,18 +35,20 @@ class Blocks:
 
     @staticmethod
     def of(image: Image) -> Blocks:
-        """
+        """Returns the blocks of an image.
+
         Raises:
-            Declined: its blocks are not those of cards.
+            Declined: its blocks are not those of GPU kernels.
         """
         if image.block not in (0, BLOCK):
-            raise Declined(f"cards have no blocks of {image.block} channels")
+            raise Declined(f"GPU kernels do not support blocks of {image.block} channels")
         extents, steps = image.shape[:3], (image.image, image.plane, image.row, image.pixel)
         return Blocks(extents, image.channels, image.pixel, image.blocks, steps, image.origin, image.halo)
 
     @staticmethod
     def contiguous(shape: tuple[int, int, int, int], *, channels_first: bool = False) -> Blocks:
-        """`shape`: `[N, H, W, C]`, which lies as `[N, C, H, W]` if `channels_first`."""
+        """Returns the blocks of a contiguous tensor `[N, H, W, C]`, which is stored as `[N, C, H, W]` if
+        `channels_first`."""
         images, height, width, channels = shape
         extents, pixels = (images, height, width), height * width
         if channels_first and pixels > 1:
@@ -55,47 +57,47 @@ class Blocks:
 
     @property
     def filled(self) -> Blocks:
-        """With fillers as channels."""
+        """Returns the tensor with its filler as channels."""
         return replace(self, channels=self.blocks * self.lanes)
 
     def planes(self, count: int) -> Blocks:
-        """As many channels that come first."""
+        """Returns `count` planes of a tensor in which channels are the first dimension."""
         return replace(self, channels=count, lanes=1, blocks=count)
 
     def repeated(self, extents: tuple[int, int, int]) -> Blocks:
-        """With its one image, row or column read for all of `extents`.
+        """Returns the tensor repeated to `extents`, along dimensions in which it has one image, row or column.
 
         Raises:
-            Declined: it has others.
+            Declined: its extents are neither 1 nor equal to `extents`.
         """
         if any(own not in (1, other) for own, other in zip(self.extents, extents, strict=True)):
-            raise Declined(f"{self.extents} is not repeated for {extents}")
+            raise Declined(f"{self.extents} cannot be repeated to {extents}")
         steps = self.steps[0], *self.steps[2:]
         image, row, column = (0 if own == 1 else step for own, step in zip(self.extents, steps, strict=True))
         return replace(self, steps=(image, self.steps[1], row, column))
 
     @property
     def strides(self) -> str:
-        """The type that says where each element lies."""
+        """The C++ type with the offset of each element."""
         return f"octet::Strides<{', '.join(map(str, (self.lanes, *self.steps, self.origin)))}>"
 
     @property
     def order(self) -> str:
-        """The type that says which element each number means."""
+        """The C++ type that converts the number of an element to its position."""
         images, *sizes = self.extents
         numbers = (images, self.blocks, *sizes, self.lanes, self.channels, *self.halo.sides)
         return f"octet::Elements<{', '.join(map(str, numbers))}>"
 
     @property
     def elements(self) -> int:
-        """With the halo and fillers."""
+        """The number of elements including halo and filler."""
         images, height, width = self.extents
         top, left, bottom, right = self.halo.sides
         return images * self.blocks * (top + height + bottom) * (left + width + right) * self.lanes
 
 
 def launch_for(destination: Blocks, element_bytes: int = 1) -> Launch:
-    """Of threads that make 16 bytes each."""
+    """Returns the launch parameters for threads that write 16 bytes each."""
     threads = -(-destination.elements * element_bytes // CHUNK_BYTES)
     return Launch((-(-threads // THREADS), 1, 1), (THREADS, 1, 1))
 

@@ -1,4 +1,4 @@
-"""Formulas as types of the sources, and the arrays that they read.
+"""The formulas of `kernels/arithmetic` as C++ types, and the arrays that they read.
 
 Epilogues are in `source/requantize.cuh` and `source/addition.cuh`, arithmetic in `source/pairs.cuh`.
 """
@@ -31,25 +31,26 @@ from service.core.arrays import Array
 
 @dataclass(frozen=True)
 class Code:
-    """A type of the sources.
+    """A C++ type of `source`.
 
     Attributes:
-        type: its C++ name, with its arguments.
-        arrays: what it is made of: one value for each channel, or one.
+        type: the name of the type, with its template arguments.
+        arrays: the arrays that it is constructed from, with one value for each channel, or a single value.
     """
 
     type: str
     arrays: tuple[Array, ...] = ()
 
     def made_of(self, names: Sequence[str]) -> str:
-        """The expression that makes one of its arrays' names."""
+        """Returns the C++ expression that constructs the type from arrays with these names."""
         return f"{self.type}{{{', '.join(names)}}}"
 
 
 def requantization_code(requantization: Requantization) -> Code:
-    """
+    """Returns the C++ type of a requantization, and its arrays.
+
     Raises:
-        Declined: the sources have no such formula.
+        Declined: `source` has no type for this formula.
     """
     arrays = requantization.arrays
     match requantization:
@@ -65,18 +66,19 @@ def requantization_code(requantization: Requantization) -> Code:
             return Code(_named(requantization, zero_point, low, high), requantization_code(rounding).arrays)
         case FusedScale(exceptions=exceptions, mirrored=mirrored):
             return Code(_named(requantization, len(exceptions), mirrored), arrays)
-    raise Declined(f"no kernel computes {type(requantization).__name__} on a card")
+    raise Declined(f"no kernel computes {type(requantization).__name__} on a GPU")
 
 
 def addition_code(addition: Addition | None) -> str:
-    """The type of what may be an addition; raises as `sum_code`."""
+    """Returns the C++ type of an addition, or of no addition. Raises the errors of `sum_code`."""
     return "octet::NoAddition" if addition is None else f"octet::WithAddition<{sum_code(addition)}>"
 
 
 def sum_code(addition: Addition) -> str:
-    """
+    """Returns the C++ type of an addition.
+
     Raises:
-        Declined: the sources have no such formula.
+        Declined: `source` has no type for this formula.
     """
     match addition:
         case SharedShiftSum() | FloatSum():
@@ -87,13 +89,14 @@ def sum_code(addition: Addition) -> str:
             return _named(addition, subtracts)
         case FusedSum(bias=bias, residual_last=last):
             return _named(addition, bias, last)
-    raise Declined(f"no kernel computes {type(addition).__name__} on a card")
+    raise Declined(f"no kernel computes {type(addition).__name__} on a GPU")
 
 
 def arithmetic_code(arithmetic: Arithmetic) -> Code:
-    """
+    """Returns the C++ type of an elementwise operator, and its arrays.
+
     Raises:
-        Declined: the sources have no such formula.
+        Declined: `source` has no type for this formula.
     """
     match arithmetic:
         case Sum(addition=addition):
@@ -107,7 +110,7 @@ def arithmetic_code(arithmetic: Arithmetic) -> Code:
             return Code(_named(arithmetic), _arrays(above, below))
         case Square(scalings=scalings, left_shift=left_shift):
             return Code(_named(arithmetic, left_shift), _arrays(*scalings))
-    raise Declined(f"no kernel computes {type(arithmetic).__name__} on a card")
+    raise Declined(f"no kernel computes {type(arithmetic).__name__} on a GPU")
 
 
 def _arrays(*scalings: Requantization) -> tuple[Array, ...]:

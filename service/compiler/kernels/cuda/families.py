@@ -1,4 +1,4 @@
-"""From a group of operators to a kernel of a card: one class for each family, each naming what it does not take."""
+"""Chooses the GPU kernel for a group of operators. Each family is a class, which declines what it cannot compute."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from service.core.digest import digest_of_json
 
 
 class CardFamily(Family):
-    """Kernels for one kind of group on one kind of card."""
+    """The kernels for one type of group on one compute capability."""
 
     def __init__(self, card: Card, mode: Mode, choices: Choices | None = None) -> None:
         super().__init__(mode, choices)
@@ -50,7 +50,7 @@ class CardFamily(Family):
 
 
 class Accumulating(CardFamily):
-    """`qnn.conv2d` and `qnn.dense`: requantized, with a residual or without; as real values; or their sums."""
+    """`qnn.conv2d` and `qnn.dense`. Results are requantized (with or without a residual), real values, or sums."""
 
     def __init__(self, card: Card, mode: Mode, choices: Choices | None = None) -> None:
         super().__init__(card, mode, choices)
@@ -123,7 +123,7 @@ class Elementwise(CardFamily):
 
 
 class Dequantizing(CardFamily):
-    """`qnn.dequantize` of what a kernel made: it is unpacked in the same pass."""
+    """`qnn.dequantize` of the output of a kernel, which also converts the image to a contiguous tensor."""
 
     takes_tokens = True
 
@@ -141,7 +141,7 @@ class Dequantizing(CardFamily):
 
 
 class Pooling(CardFamily):
-    """Windows over rows and columns. They are clipped to the image, so no halo is wanted."""
+    """Pooling over rows and columns. Windows are clipped to the image, so they need no halo."""
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
         bounds(group.core.per_tensor("in_type"))
@@ -187,7 +187,7 @@ class Resizing(CardFamily):
 
 
 def _reads(layer: Layer, weights: tuple[int, ...]) -> int:
-    """About how many reads a tile of filters has."""
+    """Estimates the number of reads of a tile of filters."""
     _, rows, columns, channels = weights
     if layer.source.packed:
         return int(rows) * -(-columns * channels // BLOCK)
@@ -195,7 +195,7 @@ def _reads(layer: Layer, weights: tuple[int, ...]) -> int:
 
 
 def _key(card: Card, layer: Layer, epilogue: AnyEpilogue, groups: int) -> str:
-    """Of what decides which tile is best."""
+    """Returns a digest of everything that determines the best tile."""
     images = [layer.source, layer.destination, layer.residual]
     geometry = [str(each) for each in (*images, layer.window)]
     return digest_of_json([card.capability, *geometry, type(epilogue.requantization).__name__, groups])

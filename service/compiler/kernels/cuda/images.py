@@ -1,4 +1,4 @@
-"""Layouts as the template arguments of `source/image.cuh`."""
+"""Layouts of images as template arguments of `source/image.cuh`."""
 
 from __future__ import annotations
 
@@ -6,39 +6,44 @@ from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.layout import Contiguous, Image
 
-WORD = 4  # bytes that one instruction reads together
-BLOCK = 32  # channels that lie side by side: what one step of a product reads of a pixel
-CHUNK_BYTES = 16  # that one thread moves at a time
-_BORDER_CHUNKS = 4  # that a thread fills
+WORD = 4  # the bytes that one instruction reads
+BLOCK = 32  # the channels of a block, which one step of a product reads of a pixel
+CHUNK_BYTES = 16  # the bytes that a thread copies at a time
+_BORDER_CHUNKS = 4  # the chunks of a border that a thread fills
 _MOST_BYTES = 1 << 31
 
 
 def places(image: Image) -> str:
-    """The type that says where each pixel of `image` lies."""
+    """Returns the C++ type with the offset of each pixel of `image`."""
     return _places(image.height, image.width, image.image, image.row, image.pixel, image.origin)
 
 
 def blocks(image: Image) -> str:
-    """The type that says where each block of each pixel of `image` lies."""
+    """Returns the C++ type with the offset of each block of each pixel of `image`."""
     return f"octet::Blocks<{places(image)}, {image.plane}>"
 
 
 def parts(image: Image, of_pixel: int) -> str:
-    """The type that numbers the parts of `image`, so many of each block of a pixel."""
+    """Returns the C++ type that numbers the parts of `image`, with `of_pixel` parts in each block of a pixel."""
     sizes = (image.batch, image.blocks, image.height, image.width, of_pixel)
     return f"octet::Parts<{', '.join(map(str, sizes))}, {border(image)}>"
 
 
 def part_blocks(image: Image, of_pixel: int, threads: int, together: int = 1) -> int:
-    """How many blocks of so many threads write `image` and its border, `together` of them one part."""
+    """Returns the number of blocks of `threads` threads that write `image` and its border.
+
+    Args:
+        together: the number of threads that compute one part.
+    """
     count = image.batch * image.blocks * image.height * image.width * of_pixel
     return -(-count // (threads // together)) + border_blocks(image, threads)
 
 
 def check_blocks(*images: Image) -> None:
-    """
+    """Checks the layout and the size of images.
+
     Raises:
-        Declined: an image is not in the cards' blocks of channels, or too large.
+        Declined: an image is not in the blocks of GPU kernels, or is too large.
     """
     if any(image.block != BLOCK for image in images):
         raise Declined(f"an image is not in blocks of {BLOCK} channels")
@@ -46,14 +51,14 @@ def check_blocks(*images: Image) -> None:
 
 
 def windows(layer: Layer) -> str:
-    """The type that says where each output pixel's window begins in the source."""
+    """Returns the C++ type with the offset of each output pixel's window in the source."""
     (top, left), (down, right), source = layer.window.padding, layer.steps, layer.source
     first = source.origin - top * source.row - left * source.pixel
     return _places(layer.destination.height, layer.destination.width, source.image, down, right, first)
 
 
 def border(image: Image) -> str:
-    """The type that fills the halo of `image`."""
+    """Returns the C++ type that fills the halo of `image`."""
     top, left, bottom, right = image.halo.sides
     first = image.origin - image.margin
     sizes = (image.batch, image.blocks, image.height, image.width, top, left, bottom, right)
@@ -61,7 +66,7 @@ def border(image: Image) -> str:
 
 
 def border_blocks(image: Image, threads: int) -> int:
-    """How many blocks of so many threads fill the halo of `image`."""
+    """Returns the number of blocks of `threads` threads that fill the halo of `image`."""
     if isinstance(image, Contiguous):
         return 0
     top, left, bottom, right = image.halo.sides
@@ -71,9 +76,10 @@ def border_blocks(image: Image, threads: int) -> int:
 
 
 def check_sizes(*images: Image) -> None:
-    """
+    """Checks the sizes of images.
+
     Raises:
-        Declined: offsets of a tensor do not fit an int32.
+        Declined: the offsets of a tensor do not fit an int32.
     """
     if any(image.size_bytes >= _MOST_BYTES for image in images):
         raise Declined("a tensor is larger than 2 GiB")

@@ -1,4 +1,4 @@
-"""The kernels of one kind of card."""
+"""The kernels of one GPU compute capability."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 from service.core.arrays import Array
 
-_NOT_YET = "no kernel of a card computes it"
+_NOT_YET = "no GPU kernel computes it"
 
 
 class CudaLibrary(Families):

@@ -1,4 +1,4 @@
-"""The kernel of moves on cards: what is made of few bytes is looked up, and most are made alike."""
+"""The kernel of moves on GPUs. It reads the addresses of elements from tables, in which most rows are shared."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from service.compiler.kernels.moves import (
 )
 from service.core.arrays import Array
 
-_MOST_PARTS = 64  # each is code of its own
+_MOST_PARTS = 64  # the code size grows with each
 _MOST_ADDRESSES = 1 << 30
 _WIDE = ("float32", "int32")
 
 
 def move(made: Move) -> Kernel:
-    """The kernel of a move.
+    """Returns the kernel of a move.
 
     Raises:
-        Declined: as `addresses_of`; a dtype that is not of 8 or 32 bits; or many sources, or large ones.
+        Declined: as for `addresses_of`; the elements do not have 8 or 32 bits; or there are too many or too large
+            sources.
     """
     dtypes = {memory.dtype for memory in (*made.sources, made.destination)}
     if not dtypes <= {*BIAS, *_WIDE} or (len(dtypes) > 1 and not dtypes <= BIAS.keys()):
-        raise Declined(f"it moves {', '.join(sorted(dtypes))}")
+        raise Declined(f"it copies elements of type {', '.join(sorted(dtypes))}")
     if len(made.sources) > _MOST_PARTS:
-        raise Declined(f"it moves elements of {len(made.sources)} tensors")
+        raise Declined(f"it copies elements of {len(made.sources)} tensors, more than {_MOST_PARTS}")
     firsts = np.cumsum([0, *(source.size for source in made.sources)])
     if max(firsts[-1], made.destination.size) >= _MOST_ADDRESSES:
         raise Declined("its tensors are too large")
@@ -48,8 +49,10 @@ def move(made: Move) -> Kernel:
 
 
 def _wanted(made: Move, firsts: Integers, own: int) -> Integers:
-    """For each `own` elements of the destination, as they lie in memory, the addresses of what they are to be,
-    `[vectors, own]`; less than 0 for fillers."""
+    """Returns the addresses in the sources for each group of `own` elements of the destination's memory.
+
+    The result is `[vectors, own]`, with negative numbers for filler.
+    """
     addresses = addresses_of(made.sources, made.elements)
     addresses = firsts[addresses >> PART_BITS] + (addresses & ((1 << PART_BITS) - 1))
     if made.destination.image is not None:
@@ -60,12 +63,14 @@ def _wanted(made: Move, firsts: Integers, own: int) -> Integers:
 
 
 def _alike(wanted: Integers) -> tuple[Array, Array]:
-    """What `origins` and `offsets` are in `source/move.cuh`: `[vectors, 2]` and `[rows, own]`, int32."""
+    """Returns `origins` and `offsets` as described in `source/move.cuh`: `[vectors, 2]` and `[rows, own]`, int32."""
     neighbours, first = np.arange(wanted.shape[1]), np.maximum(wanted[:, :1], 0)
     apart = np.where(wanted < 0, neighbours, wanted - first)
     offsets, row = np.unique(np.concatenate([neighbours[None], apart]), axis=0, return_inverse=True)
     row = row.reshape(-1)
-    order = np.concatenate([row[:1], np.delete(np.arange(len(offsets)), row[0])])  # neighbours come first
+    order = np.concatenate(
+        [row[:1], np.delete(np.arange(len(offsets)), row[0])]
+    )  # the row of contiguous elements is first
     origins = np.stack([first[:, 0], np.argsort(order)[row[1:]]], axis=1)
     return origins.astype(np.int32), offsets[order].astype(np.int32)
 
@@ -103,7 +108,7 @@ def _kernel(made: Move, origins: Array, offsets: Array, firsts: Sequence[int]) -
 
 
 def _tables(made: Move) -> dict[int, Array]:
-    """What becomes of sources' bytes, as they lie in memory, in the destination's; of those that change."""
+    """Returns the lookup tables from bytes of a source to bytes of the destination, for sources that change."""
     if made.destination.dtype not in BIAS:
         return {}
     tables = {}
@@ -116,5 +121,5 @@ def _tables(made: Move) -> dict[int, Array]:
 
 
 def _turned(memory: Memory) -> int:
-    """The bit in which its bytes differ from those that kernels store."""
+    """Returns the bit in which the bytes in memory differ from bytes as kernels store them."""
     return BIAS[memory.dtype] if memory.image is None else 0

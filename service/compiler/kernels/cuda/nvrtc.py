@@ -1,6 +1,6 @@
-"""CUDA C++ to machine code, by NVIDIA's run-time compiler: a library of the wheel `nvidia-cuda-nvrtc-cu12`.
+"""Compiles CUDA C++ to machine code with NVRTC, a library in the wheel `nvidia-cuda-nvrtc-cu12`.
 
-It starts no program and needs neither a card nor its driver. (NVRTC documentation, "Basic Usage".)
+NVRTC starts no other program, and needs neither a GPU nor its driver. (NVRTC documentation, "Basic Usage".)
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from service.core.errors import BuildFailed
 
 _PACKAGE, _WHEEL = "nvidia.cuda_nvrtc", "nvidia-cuda-nvrtc-cu12"
 _LIBRARY = "libnvrtc.so.12"
-# With what other cards of the same major version will not have. Machine code runs on one capability in any case.
+# The architecture-specific variant, with features that other GPUs of the same major version lack. Machine code runs on
+# one capability in any case.
 _FULL = {"sm_90": "sm_90a"}
-# Rounding is the source's own: nothing is contracted, flushed or approximated.
+# Rounding is exactly as in the source: no contraction, no flushing of subnormals, no approximations.
 _OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--restrict")
 
 
 def library_path() -> Path | None:
-    """The compiler's library; None where the wheel is not installed."""
+    """Returns the path of the compiler's library, or None if the wheel is not installed."""
     try:
         spec = importlib.util.find_spec(_PACKAGE)
     except ModuleNotFoundError:
@@ -33,11 +34,11 @@ def library_path() -> Path | None:
 
 
 def cubin(source: str, architecture: str, name: str) -> bytes:
-    """The machine code of one translation unit, an ELF file.
+    """Compiles one translation unit to machine code, an ELF file.
 
     Args:
-        architecture: `sm_80` and the like.
-        name: of the kernel, which the source calls `OCTET_KERNEL`.
+        architecture: for example `sm_80`.
+        name: the name of the kernel, which is `OCTET_KERNEL` in the source.
 
     Raises:
         BuildFailed: the wheel is missing, or the source does not compile.
@@ -59,7 +60,7 @@ def _library() -> ctypes.CDLL:
     path = library_path()
     if path is None:
         raise BuildFailed(
-            "NVIDIA's run-time compiler is missing, which makes the code of CUDA targets",
+            "NVIDIA's run-time compiler (NVRTC) is not installed, which CUDA targets need",
             stage=Stage.CODEGEN,
             hint=f"pip install 'octet-serve[cuda]' ({_WHEEL})",
         )

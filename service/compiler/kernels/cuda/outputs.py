@@ -16,15 +16,15 @@ from service.core.arrays import Array
 
 @dataclass(frozen=True)
 class OutputCode:
-    """What a kernel has for its output.
+    """The parts of a kernel that concern its output.
 
     Attributes:
-        constants: the bias, then what else the code reads.
-        bias: the bias' name among the kernel's parameters.
-        statements: declarations of `Output`, and of `output` of that type.
-        residual: the declaration of the residual among the kernel's parameters, if there is one.
-        destination: that of the destination.
-        size_bytes: of the destination.
+        constants: the bias, then the other arrays that the code reads.
+        bias: the name of the kernel's parameter for the bias.
+        statements: declarations of the type `Output`, and of the variable `output` of that type.
+        residual: the declaration of the kernel's parameter for the residual, if there is one.
+        destination: the declaration of the kernel's parameter for the destination.
+        size_bytes: the size of the destination.
     """
 
     constants: tuple[Array, ...]
@@ -36,12 +36,13 @@ class OutputCode:
 
 
 def output_code(layer: Layer, bias: Array, epilogue: AnyEpilogue, filters: int, first: int) -> OutputCode:
-    """
+    """Returns the output code of a layer.
+
     Args:
-        bias: as `folded_bias` gives it.
-        epilogue: its arrays are filled up to whole blocks.
-        filters: that the kernel computes, whole tiles of them: arrays are filled up to as many.
-        first: how many constants the kernel has before these.
+        bias: the result of `folded_bias`.
+        epilogue: its arrays are extended to whole blocks.
+        filters: the number of filters that the kernel computes, in whole tiles. Arrays are extended to that number.
+        first: the number of constants of the kernel before these.
 
     Raises:
         Declined: the sources have no such formula.
@@ -83,5 +84,5 @@ def _bytes_type(layer: Layer, epilogue: Epilogue, requantization: str) -> str:
 
 
 def _filled(values: Array, filters: int) -> Array:
-    """`values` up to whole tiles, by repeating the last; those further ones are never stored."""
+    """Extends `values` to whole tiles by repeating the last one. Results for these are never stored."""
     return np.pad(values, (0, max(0, filters - len(values))), mode="edge")

@@ -1,4 +1,4 @@
-"""Operators of two quantized images (`kernels/arithmetic/pairs.py`)."""
+"""Elementwise operators of two quantized images (`kernels/arithmetic/pairs.py`)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from service.compiler.qnn.operation import Operation
 
 
 def pairwise(lhs: Image, rhs: Image, destination: Image, operation: Operation, mode: Mode) -> Kernel:
-    """An operator of two tensors. Batch, height and width of an operand may be 1 where the destination's are not: it is
-    repeated, as where squeeze-and-excitation multiplies `[N, H, W, C]` by `[N, 1, 1, C]`.
+    """Returns the kernel of an operator of two tensors.
+
+    If batch, height or width of an operand is 1, and that of the destination is not, the operand is repeated. For
+    example, squeeze-and-excitation multiplies `[N, H, W, C]` by `[N, 1, 1, C]`.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it, or an image is packed or too large, or channels are

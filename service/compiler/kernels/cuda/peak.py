@@ -1,4 +1,4 @@
-"""The loop that measures what a card's instructions can do at most (`source/peak.cuh`)."""
+"""The loop that measures the peak rate of a GPU's instructions (`source/peak.cuh`)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.core.call_plan import Launch
 
 THREADS = 256  # of a block
-# So many for each multiprocessor of the commonest card that the last ones, which leave some of a smaller card idle, are
-# few; and so much for each that a kernel takes a few milliseconds.
+# There are so many blocks for each multiprocessor of the most common GPU that the last wave, which does not use all of
+# them, is a small part; and so many repetitions that a kernel takes a few milliseconds.
 BLOCKS, REPETITIONS = 64, 1 << 10
 OPERANDS = 32  # words of four bytes
-# Of a turn of the loop: instructions that do not wait for each other, and the products of one for each warp.
+# For one iteration of the loop: the number of independent instructions, and the products of one instruction of a warp.
 _TURNS = {Unit.DOT: 8 * 32 * 4, Unit.MATRIX: 8 * 16 * 8 * 32, Unit.GROUP: 2 * 64 * 128 * 32 // 4}
 
 
 def peak(unit: Unit, blocks: int, repetitions: int) -> Kernel:
-    """A function of `[OPERANDS] uint32` and `[threads] int32`; its facts say how many products a call makes.
+    """Returns a function of `[OPERANDS] uint32` and `[threads] int32`. Its facts contain the number of products.
 
     Args:
-        unit: that multiplies, which the card has to have.
-        blocks: of threads.
-        repetitions: of the loop.
+        unit: the unit that multiplies, which the GPU must have.
+        blocks: the number of blocks of threads.
+        repetitions: the number of iterations of the loop.
     """
     parameters = ["const octet::u32* __restrict__ operands", "octet::i32* __restrict__ totals"]
     body = [f"octet::{unit.name.lower()}_peak<{repetitions}>(operands, totals);"]

@@ -1,4 +1,4 @@
-"""Pools and means on cards: the one function of `source/pool.cuh` for each geometry and formula."""
+"""Pooling and means on GPUs: the template `source/pool.cuh` for a geometry and formula."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from service.compiler.qnn.operation import Operation
 from service.core.arrays import Array
 from service.core.call_plan import Launch
 
-_QUADS = BLOCK // 4  # threads of a block of channels
+_QUADS = BLOCK // 4  # the threads for a block of channels
 _THREADS = 128
-_MOST_SHARES = 128  # of a window: all threads that a block of them has
-_LEAST_SHARES = 4  # whole warps
-_LEAST_ELEMENTS = 4  # of a share
-_BUSY_THREADS = 1024  # that keep a multiprocessor busy
-_UNROLLED = 32  # elements of a window that are read without a loop
-_AHEAD = 8  # of a larger one, how many are on their way
+_MOST_SHARES = 128  # of a window: all threads of a block
+_LEAST_SHARES = 4  # so that shares are whole warps
+_LEAST_ELEMENTS = 4  # in a share
+_BUSY_THREADS = 1024  # enough to keep a multiprocessor busy
+_UNROLLED = 32  # the elements of the largest window that is read without a loop
+_AHEAD = 8  # the elements of a larger window that are read at a time
 
 
 def max_pool(card: Card, source: Image, destination: Image, operation: Operation) -> Kernel:
-    """`qnn.max_pool2d`: the largest stored value is the largest byte."""
+    """Returns the kernel of a `qnn.max_pool2d`. The largest value is the largest stored byte."""
     return _pool("max_pool", card, source, destination, operation, pooling_window(operation), None)
 
 
 def avg_pool(card: Card, source: Image, destination: Image, operation: Operation, mode: Mode) -> Kernel:
-    """`qnn.avg_pool2d`.
+    """Returns the kernel of a `qnn.avg_pool2d`.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it.
@@ -57,7 +57,7 @@ def avg_pool(card: Card, source: Image, destination: Image, operation: Operation
 
 
 def mean(card: Card, source: Image, destination: Image, operation: Operation, mode: Mode) -> Kernel:
-    """`qnn.mean` over rows and columns.
+    """Returns the kernel of a `qnn.mean` over rows and columns.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it, or it is over other axes.
@@ -67,10 +67,10 @@ def mean(card: Card, source: Image, destination: Image, operation: Operation, mo
 
 
 def average_code(average: Average) -> Code:
-    """The formula as a type of `source/average.cuh`, and its parameters, of which each is 32 bits of an int32 array.
+    """Returns the formula as a type of `source/average.cuh`, and its parameters as 32-bit elements of an int32 array.
 
     Raises:
-        Declined: the sources have no such formula.
+        Declined: there is no such type.
     """
     match average:
         case IntegerMean(bias=bias):
@@ -85,11 +85,11 @@ def average_code(average: Average) -> Code:
             return Code("octet::ScaledMean", (_words(factor, zero_points, out_zero_point),))
         case RoundedMean(factor=factor, addend=addend, bias=bias):
             return Code("octet::RoundedMean", (_words(factor, addend, bias),))
-    raise Declined(f"no kernel computes {type(average).__name__} on a card")
+    raise Declined(f"no kernel computes {type(average).__name__} on a GPU")
 
 
 def _words(*numbers: float) -> Array:
-    """Integers as they are, and the bits of float32 values."""
+    """Returns an int32 array of integers and of the bits of float32 values."""
     return np.array([n if isinstance(n, int) else np.float32(n).view(np.int32) for n in numbers], np.int32)
 
 
@@ -132,7 +132,7 @@ def _pool(
 
 
 def shares_of(card: Card, destination: Image, elements: int) -> int:
-    """How many threads share a window of so many elements: enough to keep `card` busy."""
+    """Returns how many threads share a window of `elements` elements: enough to keep the GPU busy."""
     outputs = destination.batch * destination.blocks * destination.height * destination.width * _QUADS
     shares = 1
     while (

@@ -1,4 +1,4 @@
-"""The reads of a convolution: what is summed over, as offsets from a pixel's window and weights of 32 bytes each."""
+"""The reads of a convolution: its reduction as a list of byte offsets from a pixel's window, with 32 weights each."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LOW, _HIGH = -128, 127  # of a weight
 
 @dataclass(frozen=True)
 class Reads:
-    """For each tile of filters, one list of reads behind the other.
+    """The reads of all tiles of filters, one list after another.
 
     Attributes:
-        starts: int32 `[tiles + 1]`: the first read of each tile.
-        offsets: int32 `[reads]`: bytes from a pixel's window.
+        starts: int32 `[tiles + 1]`: the index of the first read of each tile.
+        offsets: int32 `[reads]`: byte offsets from a pixel's window.
         weights: int8 `[reads, filters of a tile, 32]`.
     """
 
@@ -29,22 +29,23 @@ class Reads:
 
     @property
     def most(self) -> int:
-        """Of any tile."""
+        """The largest number of reads of a tile."""
         return int(np.diff(self.starts).max())
 
     @property
     def same(self) -> bool:
-        """Whether all tiles have the same offsets."""
+        """True if all tiles have the same offsets."""
         rows = np.split(self.offsets, self.starts[1:-1])
         return all(np.array_equal(row, rows[0]) for row in rows)
 
     @staticmethod
     def of(layer: Layer, weights: Array, groups: int, filters: int, steps: int) -> Reads:
-        """
+        """Returns the reads of a layer.
+
         Args:
-            weights: `[O, KH, KW, C / groups]` integers less their zero point.
-            filters: of a tile.
-            steps: how many reads are multiplied at a time: each list is filled up to a multiple.
+            weights: `[O, KH, KW, C / groups]` integers minus their zero point.
+            filters: the number of filters of a tile.
+            steps: how many reads are multiplied at a time. Each list is extended to a multiple of this.
         """
         offsets, dense = _dense(layer, _ungrouped(weights, groups))
         tiles = -(-len(weights) // filters)
@@ -68,7 +69,7 @@ class Reads:
 
 
 def _ungrouped(weights: Array, groups: int) -> Array:
-    """`[O, KH, KW, C]`: zero for the channels of other groups."""
+    """Returns `[O, KH, KW, C]`, with zeros for the channels of other groups."""
     if groups == 1:
         return weights
     filters, rows, columns, channels = weights.shape
@@ -79,7 +80,7 @@ def _ungrouped(weights: Array, groups: int) -> Array:
 
 
 def _dense(layer: Layer, weights: Array) -> tuple[list[int], Array]:
-    """The offsets of all reads, and their weights `[reads, O, 32]`."""
+    """Returns the offsets of all reads, and their weights `[reads, O, 32]`."""
     filters, rows, columns, channels = weights.shape
     source, (down, right) = layer.source, layer.window.dilation
     if source.packed:  # the taps of a kernel row are one run of bytes
@@ -90,14 +91,15 @@ def _dense(layer: Layer, weights: Array) -> tuple[list[int], Array]:
     filled[..., :channels] = weights
     steps = down * source.row, right * source.pixel
     taps = [row * steps[0] + column * steps[1] for row in range(rows) for column in range(columns)]
-    # All taps of a block of channels, then the next: neighbouring taps read the same bytes, which are near then.
+    # All taps of a block of channels come before the next block, because neighboring taps read the same bytes, which
+    # are then in cache.
     offsets = [tap + block * between for block in range(blocks) for tap in taps]
     reads = filled.reshape(filters, rows * columns, blocks, BLOCK).transpose(2, 1, 0, 3)
     return offsets, reads.reshape(len(offsets), filters, BLOCK)
 
 
 def int8_parts(weights: Array) -> list[Array]:
-    """`weights` as a sum of what fits int8. (Legacy uint8 models have weights beyond it, a few of a layer.)"""
+    """Splits `weights` into a sum of int8 arrays. (In legacy uint8 models, a few weights of a layer exceed int8.)"""
     parts = [np.clip(weights, _LOW, _HIGH)]
     rest = weights - parts[0]
     while rest.any():

@@ -1,5 +1,6 @@
-"""Between the tensors that a model's caller sees, contiguous, and the images that kernels work on; and functions of a
-byte, image by image.
+"""Converts between contiguous tensors, as in the model's inputs and outputs, and the images that kernels work on.
+
+Also applies functions of one byte to images.
 
 Tensors are `[N, H, W, C]`, or `[N, C, H, W]` (`channels_first`).
 """
@@ -32,19 +33,19 @@ def pack(
     *,
     channels_first: bool = False,
 ) -> Kernel:
-    """From a contiguous tensor, filling the halo.
+    """Returns the kernel that converts a contiguous tensor to an image, and fills the halo.
 
-    The kernel takes `[N * H * W * C]` of `dtype`, without slack behind it, and a uint8 for the halo. What lies behind
-    the last channel in the last block becomes 0.
+    The inputs of the kernel are `[N * H * W * C]` of `dtype`, without slack, and a uint8 for the halo. Filler after the
+    last channel of the last block is set to 0.
 
     Args:
         destination: packed, or in blocks.
-        dtype: uint8, or int8, to which 128 is added; float32 with a `quantization`.
-        zero_point: what the halo holds, as stored.
-        channels_first: whether the tensor is `[N, C, H, W]`, and not `[N, H, W, C]`.
+        dtype: uint8; int8, to which 128 is added; or float32 with a `quantization`.
+        zero_point: the value of the halo, as stored.
+        channels_first: true if the tensor is `[N, C, H, W]`, false if it is `[N, H, W, C]`.
 
     Raises:
-        Declined: another dtype or layout.
+        Declined: the dtype or the layout is another one.
     """
     check_sizes(destination)
     conversion = as_bytes(dtype) if quantization is None else quantizing(quantization)
@@ -56,15 +57,15 @@ def pack(
 def unpack(
     source: Image, dtype: str, dequantization: Dequantization | None = None, *, channels_first: bool = False
 ) -> Kernel:
-    """To a contiguous tensor `[N * H * W * C]` of `dtype`, without slack behind it.
+    """Returns the kernel that converts an image to a contiguous tensor `[N * H * W * C]` of `dtype`, without slack.
 
     Args:
         source: packed, or in blocks.
-        dtype: uint8, or int8, for which 128 is subtracted; float32 with a `dequantization`.
-        channels_first: whether the tensor is `[N, C, H, W]`, and not `[N, H, W, C]`.
+        dtype: uint8; int8, for which 128 is subtracted; or float32 with a `dequantization`.
+        channels_first: true if the tensor is `[N, C, H, W]`, false if it is `[N, H, W, C]`.
 
     Raises:
-        Declined: another dtype or layout.
+        Declined: the dtype or the layout is another one.
     """
     check_sizes(source)
     conversion = as_bytes(dtype) if dequantization is None else dequantizing(dequantization)
@@ -74,10 +75,10 @@ def unpack(
 
 
 def look_up(source: Image, destination: Image, operation: Operation, mode: Mode) -> Kernel:
-    """A function of one 8-bit value, in any mode.
+    """Returns the kernel of a function of one 8-bit value, in any mode.
 
-    That is `qnn.requantize` of one 8-bit type to another, what `qnn.ops.unary` lists, and arithmetic with a constant
-    that is the same for all elements.
+    Such functions are `qnn.requantize` from one 8-bit type to another, those in `qnn.ops.unary`, and arithmetic with a
+    uniform constant.
 
     Raises:
         Declined: a type is not 8 bits with one scale, or an image is packed, or too large.
@@ -87,11 +88,11 @@ def look_up(source: Image, destination: Image, operation: Operation, mode: Mode)
 
 
 def table(source: Image, destination: Image, values: Array, zero_point: int) -> Kernel:
-    """Each byte of an image replaced by `values[byte]`.
+    """Returns the kernel that replaces each byte of an image by `values[byte]`.
 
     Args:
-        values: `[256] uint8`, of stored values and as stored.
-        zero_point: what the destination's halo holds, as stored.
+        values: `[256] uint8`, from stored values to stored values.
+        zero_point: the value of the destination's halo, as stored.
 
     Raises:
         Declined: an image is packed, or too large.

@@ -1,4 +1,4 @@
-"""Images made larger or smaller on cards, by interpolation or by their nearest pixels: `source/resize.cuh`."""
+"""Resizes images on GPUs, by bilinear interpolation or to the nearest pixels: `source/resize.cuh`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from service.core.arrays import Array
 from service.core.call_plan import Launch
 
 _THREADS = 128
-_QUADS, _CHUNKS = BLOCK // 4, BLOCK // 16  # parts of a block that threads blend, and take
+_QUADS, _CHUNKS = BLOCK // 4, BLOCK // 16  # the parts of a block for interpolation, and for nearest pixels
 
 
 def resize_bilinear(source: Image, destination: Image, operation: Operation, mode: Mode) -> Kernel:
-    """`qnn.resize_bilinear`.
+    """Returns the kernel of a `qnn.resize_bilinear`.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it, or an image is packed.
@@ -39,7 +39,7 @@ def resize_bilinear(source: Image, destination: Image, operation: Operation, mod
 
 
 def take_pixels(source: Image, destination: Image, operation: Operation) -> Kernel:
-    """`qnn.take_pixels`.
+    """Returns the kernel of a `qnn.take_pixels`.
 
     Raises:
         Declined: an image is packed, or not of 8 bits.
@@ -52,7 +52,7 @@ def take_pixels(source: Image, destination: Image, operation: Operation) -> Kern
 
 
 def _fill(operation: Operation) -> Array:
-    """What the destination's halo holds."""
+    """Returns the value of the destination's halo."""
     return np.array([bounds(operation.per_tensor("out_type")).zero_point], np.uint8)
 
 
@@ -65,12 +65,13 @@ def _kernel(
     template: str,
     arguments: str,
 ) -> Kernel:
-    """
+    """Returns a resizing kernel.
+
     Args:
-        constants: the last is the fill of the halo.
-        of_pixel: parts of a block.
-        template: what is called, up to its first arguments.
-        arguments: between the source and the fill.
+        constants: arrays, of which the last one is the value of the halo.
+        of_pixel: the number of parts of a block.
+        template: the beginning of the call, up to its first template arguments.
+        arguments: the arguments between the source and the value of the halo.
     """
     body = [
         f"using Parts = {images.parts(destination, of_pixel)};",

@@ -1,7 +1,7 @@
-"""The CUDA C++ of a kernel: headers of the folder `source`, and the one function that uses them.
+"""The CUDA C++ of a kernel: headers in the folder `source`, and the function that uses them.
 
-The text is whole: what it includes stands in it, each header once, so that the compiler reads no file, and a digest of
-the text is one of all that decides the code.
+The text is complete: it contains each included header once. So the compiler reads no other files, and the digest of the
+text covers everything that determines the code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TYPES = {"uint8": "octet::u8", "int8": "octet::i8", "int16": "octet::i16", "int3
 
 
 def translation_unit(header: str, body: str) -> str:
-    """The text of `header`, of what it includes, and then `body`."""
+    """Returns the text of `header` with its includes, and then `body`."""
     return f"{_headers(header)}\n{body}"
 
 
@@ -42,16 +42,16 @@ def _headers(first: str) -> str:
 
 
 def kernel_function(threads: int, parameters: Sequence[str], statements: Sequence[str], blocks: int = 1) -> str:
-    """A kernel's entry. Its operands do not overlap.
+    """Returns the entry function of a kernel. Its operands must not overlap.
 
     Args:
-        threads: of a block.
-        blocks: of threads that a multiprocessor is to hold at a time, at least.
+        threads: the number of threads of a block.
+        blocks: the least number of blocks that should be resident on a multiprocessor.
     """
     head = f'extern "C" __global__ void __launch_bounds__({threads}, {blocks}) OCTET_KERNEL({", ".join(parameters)})'
     return "\n".join([head, "{", *(f"  {statement}" for statement in statements), "}", ""])
 
 
 def constant_parameters(arrays: Sequence[Array]) -> list[str]:
-    """Declarations of `constant_0` and so on."""
+    """Returns the declarations of the parameters `constant_0`, `constant_1` …"""
     return [f"const {TYPES[str(array.dtype)]}* __restrict__ constant_{place}" for place, array in enumerate(arrays)]

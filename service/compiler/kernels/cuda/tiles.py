@@ -1,7 +1,7 @@
-"""The choice of tiles of convolutions on cards: their cost model.
+"""The cost model of convolutions on GPUs, which chooses tiles.
 
-Cycles of a multiprocessor, from what a card can do in one (`cards`). A block of threads computes a tile; blocks run in
-waves. What counts is that the order of the candidates is right.
+It estimates the cycles of a multiprocessor from the parameters of the GPU (`cards`). A block of threads computes a
+tile, and blocks run in waves. Only the order of the candidates has to be correct.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ _WARP = 32
 _MOST_THREADS_OF_A_BLOCK = 512
 _REGISTERS = 65536
 _OTHER_REGISTERS = 64  # of a thread, besides its sums and operands
-# Fitted to what a card of 9.0 took for the convolutions of ResNet-50 at batch 64: the tiles that are chosen take 4 %
+# Fitted to times of the convolutions of ResNet-50 at batch 64 on a GPU of capability 9.0. The chosen tiles take 4 %
 # longer than the best ones, by the geometric mean (`benchmarks/GPU.md`).
-_REACHED = (0.7, 0.5, 0.7)  # by each unit, of the products that a multiprocessor can add in a cycle
-_START_CYCLES = 2000  # of a tile: its windows, its first reads, its output on its way
-_THREAD_CYCLES = 2  # of a multiprocessor, for what a thread computes of a tile besides
-_COMBINING_CYCLES = 300  # of the sums of a tile's teams
-_LARGEST_SLICED = 64  # pixels or filters of a tile whose reads are shared: larger ones keep a multiprocessor busy
-_LATENCY_CYCLES = 800  # of a read from the second level of cache, when all multiprocessors read
-_MOST_NEAR_BYTES = 64  # that a multiprocessor gets from there in a cycle, when few others read
-_OVERLAPPING = 0.5  # of the bytes of pixels whose windows overlap: what comes from there
-_OUTPUT_CYCLES, _ADDING = 0.08, 3  # of a byte, when all threads of a multiprocessor are busy; where a residual is added
-_BUSY_THREADS = 512  # what it takes for that
-_LEAST_OUTPUT = 0.5  # of what its products take, so that a block computes tiles one after the other
+_REACHED = (0.7, 0.5, 0.7)  # the fraction of the peak rate that each unit reaches
+_START_CYCLES = 2000  # the overhead of a tile: its windows, its first reads, the latency of its output
+_THREAD_CYCLES = 2  # of a multiprocessor, for the other instructions of a thread
+_COMBINING_CYCLES = 300  # to add the sums of a tile's teams
+_LARGEST_SLICED = 64  # the largest tile whose reads are divided among teams; larger ones keep a multiprocessor busy
+_LATENCY_CYCLES = 800  # the latency of a read from L2 cache while all multiprocessors read
+_MOST_NEAR_BYTES = 64  # per cycle, from L2 cache to a multiprocessor while few others read
+_OVERLAPPING = 0.5  # the fraction of bytes read from L2 cache if windows overlap
+_OUTPUT_CYCLES, _ADDING = 0.08, 3  # per byte if all threads are busy; the factor with a residual
+_BUSY_THREADS = 512  # the number of threads with which a multiprocessor is busy
+_LEAST_OUTPUT = 0.5  # relative to the time of the products; above this, a block computes several tiles
 _CHUNK_BYTES = 16  # of a copy
-_FREE_COPIES = 8  # of a thread between two barriers, whose addresses take no further registers
+_FREE_COPIES = 8  # of a thread between two barriers, whose addresses need no additional registers
 _ALIGNMENT = 256  # bytes, of stages
 
 
 class Unit(IntEnum):
-    """What multiplies, and the type that does it (`source/tiles.cuh`)."""
+    """The units that multiply, each with its C++ type in `source/tiles.cuh`."""
 
     DOT = 0
     MATRIX = 1
@@ -50,26 +50,26 @@ class Unit(IntEnum):
 
     @property
     def threads(self) -> int:
-        """That own a part of the tile together."""
+        """The number of threads that compute a part of the tile together."""
         return (1, _WARP, 4 * _WARP)[self]
 
     def macs(self, card: Card) -> int:
-        """Of a multiprocessor, in a cycle; 0: the card has no such unit."""
+        """Returns the products per cycle of a multiprocessor; 0 if the GPU does not have the unit."""
         return (card.dot_macs, card.matrix_macs, card.group_macs)[self]
 
 
 @dataclass(frozen=True)
 class CardTile:
-    """What a block of threads computes.
+    """The tile that a block of threads computes.
 
     Attributes:
-        rows: pixels.
-        columns: filters.
-        own_rows, own_columns: of a thread, by `dp4a`; of a warp, by `mma`; of four, by `wgmma`.
-        steps: reads that are multiplied between two barriers.
-        stages: how many such groups of reads are in shared memory.
-        slices: teams of threads that share the reads of a tile.
-        unit: what multiplies.
+        rows: the number of pixels.
+        columns: the number of filters.
+        own_rows, own_columns: the part of a thread with `dp4a`, of a warp with `mma`, or of four warps with `wgmma`.
+        steps: the number of reads that are multiplied between two barriers.
+        stages: the number of such groups of reads in shared memory.
+        slices: the number of teams of threads among which the reads of a tile are divided.
+        unit: the unit that multiplies.
     """
 
     rows: int
@@ -92,30 +92,30 @@ class CardTile:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """The number of threads of a block."""
         owners = self.rows // self.own_rows * (self.columns // self.own_columns)
         return self.slices * owners * self.unit.threads
 
     @property
     def together(self) -> int:
-        """Reads that a block multiplies between two barriers."""
+        """The number of reads that a block multiplies between two barriers."""
         return self.steps * self.slices
 
     @property
     def ahead(self) -> int:
-        """How many groups of reads are on their way while one is multiplied; as `Convolution` counts them."""
+        """The number of groups of reads that are fetched while one is multiplied, as in `Convolution`."""
         return self.stages - 1 - (self.unit is Unit.GROUP)
 
     @property
     def products(self) -> str:
-        """The type that multiplies (`source/tiles.cuh`)."""
+        """The C++ type that multiplies (`source/tiles.cuh`)."""
         sizes = [self.rows, self.columns]
         if self.unit is not Unit.GROUP:
             sizes += [self.own_rows, self.own_columns]
         return f"octet::{self.unit.name.capitalize()}Products<{', '.join(map(str, sizes))}>"
 
     def shared_bytes(self, reads: int) -> int:
-        """Of a block whose tiles have at most so many reads; as `Convolution` divides it."""
+        """Returns the shared memory of a block whose tiles have at most `reads` reads, as `Convolution` divides it."""
         offsets = -(-reads * 4 // _ALIGNMENT) * _ALIGNMENT
         stages = self.stages * self.together * (self.rows + self.columns) * STEP_BYTES
         output = (self.slices - 1) * self.rows * self.columns * 4 + self.rows * (self.columns + 16)
@@ -123,7 +123,7 @@ class CardTile:
 
     @property
     def registers(self) -> int:
-        """Of a thread, estimated. Where the compiler may, it reads more of dp4a's operands ahead."""
+        """Estimates the registers of a thread. The compiler may use more, to load operands of dp4a earlier."""
         if self.unit is not Unit.DOT:
             sums = self.own_rows * self.own_columns // self.unit.threads
             operands = (self.own_rows + self.own_columns) // 4 if self.unit is Unit.MATRIX else 0
@@ -133,11 +133,11 @@ class CardTile:
 
     @property
     def resident(self) -> int:
-        """Blocks that a multiprocessor's registers hold: the compiler is told to keep to that."""
+        """The number of blocks that fit a multiprocessor's registers, which is passed to the compiler as a limit."""
         return max(1, _REGISTERS // (self.registers * self.threads))
 
 
-# Rows and columns of a tile, and of what owns a part of it.
+# The rows and columns of a tile, and those of a part of it.
 _OF_GROUPS = (
     *((128, 256, 64, 256), (256, 128, 64, 128), (128, 128, 64, 128), (128, 64, 64, 64), (64, 128, 64, 128)),
     *((64, 64, 64, 64), (64, 32, 64, 32)),
@@ -152,19 +152,19 @@ _SIZES = {Unit.GROUP: _OF_GROUPS, Unit.MATRIX: _OF_WARPS, Unit.DOT: _OF_THREADS}
 
 
 def promising(card: Card) -> list[Unit]:
-    """Those that are worth a trial: tensor cores, where it has such."""
+    """Returns the units that are worth trying: tensor cores if the GPU has them."""
     return [unit for unit in (Unit.GROUP, Unit.MATRIX) if unit.macs(card)] or [Unit.DOT]
 
 
 def ranked(card: Card, layer: Layer, reads: int, units: Sequence[Unit] = ()) -> list[CardTile]:
-    """The tiles that fit `card`, the fastest first.
+    """Returns the tiles that fit the GPU, the fastest first.
 
     Args:
-        reads: of a tile of filters, about.
-        units: that may multiply; none: those that are worth a trial.
+        reads: the approximate number of reads of a tile of filters.
+        units: the units that may be used; if empty, the `promising` ones.
     """
     stages = (4, 3, 8) if card.copies_ahead else (2,)
-    steps = (2, 4) if card.copies_ahead else (2,)  # what is fetched waits in registers
+    steps = (2, 4) if card.copies_ahead else (2,)  # without asynchronous copies, fetched bytes are kept in registers
     candidates = [
         CardTile(*sizes, step, stage, slices, unit)
         for unit in units or promising(card)
@@ -179,13 +179,13 @@ def ranked(card: Card, layer: Layer, reads: int, units: Sequence[Unit] = ()) -> 
 
 
 def overlap(window: Window) -> bool:
-    """Whether neighbouring pixels read the same bytes."""
+    """Returns true if neighboring pixels read the same bytes."""
     return any(size > stride for size, stride in zip(window.kernel, window.strides, strict=True))
 
 
 @dataclass(frozen=True)
 class _Estimate:
-    """Cycles of a group of reads and of an output, where a multiprocessor has others to do; and for a block alone."""
+    """The cycles of a group of reads and of an output, on a busy multiprocessor and for a single block."""
 
     tiles: int
     groups: int
@@ -210,9 +210,9 @@ class _Estimate:
 
 
 def cycles(card: Card, layer: Layer, reads: int, tile: CardTile) -> float:
-    """Estimated cycles of the whole layer.
+    """Estimates the cycles of the whole layer.
 
-    A multiprocessor has several blocks at a time: it is busy with what all of them do, or each waits for its own.
+    A multiprocessor runs several blocks at a time. Either their combined work or the latency of each is the limit.
     """
     one = _Estimate.of(card, layer, reads, tile)
     together = min(resident(card, tile, reads), ceil(one.tiles / card.multiprocessors))
@@ -222,8 +222,9 @@ def cycles(card: Card, layer: Layer, reads: int, tile: CardTile) -> float:
 
 
 def most_blocks(card: Card, layer: Layer, reads: int, tile: CardTile) -> int | None:
-    """How many blocks compute tiles one after the other, where that pays: outputs take so long that it is well to have
-    the next tile's reads under way. None: a block has one tile, as is better for long products."""
+    """Returns the number of blocks if each should compute several tiles, which is faster if outputs take so long that
+    the reads of the next tile should overlap them. None if each block computes one tile, which is faster for long
+    products."""
     one = _Estimate.of(card, layer, reads, tile)
     if one.output_alone < _LEAST_OUTPUT * one.groups * one.group_alone:
         return None
@@ -231,7 +232,7 @@ def most_blocks(card: Card, layer: Layer, reads: int, tile: CardTile) -> int | N
 
 
 def resident(card: Card, tile: CardTile, reads: int) -> int:
-    """How many blocks a multiprocessor holds at a time."""
+    """Returns how many blocks can be resident on a multiprocessor."""
     by_memory = card.shared_bytes // (tile.shared_bytes(reads) + 1024)
     return max(1, min(tile.resident, by_memory, card.threads // tile.threads))
 

@@ -1,1 +1,1 @@
-"""RISC-V's vector instructions, as far as every CPU with V 1.0 has them: 128 bits."""
+"""RISC-V's vector instructions with vectors of 128 bits, which every CPU with V 1.0 supports."""

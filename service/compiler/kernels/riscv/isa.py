@@ -1,5 +1,7 @@
-"""RISC-V's vector instructions, as `vector.isa.Isa`. LLVM makes them of the portable vectors, whose 128 bits every CPU
-with V 1.0 has (Zvl128b); longer registers are used in part.
+"""RISC-V's vector instructions, as `vector.isa.Isa`.
+
+LLVM generates them from the portable vectors of 128 bits, which every CPU with V 1.0 has (Zvl128b). Of longer
+registers, only a part is used.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from service.compiler.kernels.vector.portable import PortableIsa
 
 @dataclass(frozen=True)
 class Rvv(PortableIsa):
-    """The portable vectors, and instructions where one does what LLVM makes of several operations."""
+    """The portable vectors, with RISC-V instructions that replace several operations."""
 
     def round_even(self, value: Expr) -> Expr:
-        """`vfcvt.x.f.v`, which rounds as the process does: halves to even."""
+        """Uses `vfcvt.x.f.v` in the rounding mode of the process, which is halves to even."""
         least = splat(tirx.const(-(2.0**31), "float32"), self.lanes)
         return intrinsic(f"int32x{self.lanes}", "llvm.lrint", tirx.max(value, least))
 

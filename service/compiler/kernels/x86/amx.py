@@ -1,7 +1,7 @@
 """AMX: tiles of 16 rows of 64 bytes, and `tdpbusd`, which multiplies two of them.
 
-Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18. A process must ask the
-kernel for the tiles before it first uses them; the runtime does, when it loads an artifact that requires `amx_tile`.
+Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18. A process must request
+permission to use tiles from the kernel. The runtime does so when it loads an artifact that requires `amx_tile`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from service.core.arrays import Array
 
 _PALETTE = 1
 _ROW_BYTES = 64
-# In the 64 bytes that `ldtilecfg` reads: the palette, each tile's bytes of a row (16 bits), each tile's rows.
+# Offsets in the 64 bytes that `ldtilecfg` reads: the palette, the bytes of a row of each tile (16 bits), its rows.
 _WIDTHS, _HEIGHTS = 16, 48
 
 
 @dataclass(frozen=True)
 class Amx:
-    """AMX-INT8, as a `vector.isa.Matrix`."""
+    """Implements `vector.isa.Matrix` with AMX-INT8."""
 
     rates: MatrixRates
     tiles: int = 8
@@ -36,7 +36,7 @@ class Amx:
         return self.rows * _ROW_BYTES
 
     def pack_weights(self, weights: Array) -> Array:
-        """A row of a tile holds four neighbouring bytes of each channel."""
+        """Packs weights, so that a row of a tile contains four neighboring bytes of each channel."""
         *outer, lanes, depth = weights.shape
         assert weights.min(initial=0) >= -128
         assert weights.max(initial=0) <= 127

@@ -1,8 +1,8 @@
 """AVX512-BF16: `vdpbf16ps`, which adds the products of two bfloat16 pairs to float32, and `vcvtneps2bf16`.
 
-TVM has no LLVM type for bfloat16. So the product is a function in LLVM's own text that takes pairs as int32, and
-becomes the instruction alone where it is called. Source: Intel 64 and IA-32 Architectures Software Developer's Manual,
-volume 2.
+TVM has no LLVM type for bfloat16. So the product is a function in LLVM IR whose parameters are pairs as int32. It is
+inlined, and only the instruction remains. Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume
+2.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ define private <16 x float> @{_NAME}(<16 x float> %totals, <16 x i32> %a, <16 x 
 
 @dataclass(frozen=True)
 class Avx512BFloat16:
-    """The instructions, as `vector.isa.BFloat16`."""
+    """Implements `vector.isa.BFloat16` with AVX512-BF16."""
 
     def words(self, program: Program, values: Expr) -> Expr:
-        """The intrinsic's result is of bfloat16, which only another view of its bits gives TVM."""
+        """Converts to bfloat16. The result of the intrinsic must be reinterpreted, because TVM lacks the type."""
         return bits(f"uint16x{LANES}", intrinsic(f"int16x{LANES}", "llvm.x86.avx512bf16.cvtneps2bf16.512", values))
 
     def add_products(self, program: Program, totals: Expr, operand: Expr, weights: Expr) -> Expr:

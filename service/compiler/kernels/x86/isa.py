@@ -1,9 +1,9 @@
-"""x86-64's vector instruction sets: AVX2 and AVX-512, with and without dot products of bytes, as `vector.isa.Isa`.
+"""x86-64's vector instruction sets, which implement `vector.isa.Isa`: AVX2 and AVX-512, with or without byte products.
 
-AMX's tiles come on top of AVX512-VNNI (`x86.amx`), and so do products of bfloat16 pairs (`x86.bfloat16`).
+AMX's tiles (`x86.amx`) and products of bfloat16 pairs (`x86.bfloat16`) are used in addition to AVX512-VNNI.
 
-A new instruction set is a new entry of `ISAS` and not a new kernel. Sources: Intel 64 and IA-32 Architectures Software
-Developer's Manual, volume 2; the LLVM intrinsics' operand types are those of LLVM 22 (`vpdpbusd` takes byte vectors).
+A new instruction set is an entry in `ISAS` and needs no new kernels. Sources: Intel 64 and IA-32 Architectures Software
+Developer's Manual, volume 2; the operand types of LLVM intrinsics are those of LLVM 22 (`vpdpbusd` takes byte vectors).
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from service.compiler.kernels.x86.rates import RATES
 from service.compiler.kernels.x86.table import Lookup, arranged
 from service.core.arrays import Array
 
-GROUP = 4  # bytes that one 32-bit lane multiplies at once
+GROUP = 4  # the number of bytes that one instruction multiplies for a 32-bit lane
 
 
 @dataclass(frozen=True)
 class X86Isa:
-    """One instruction set, as an `Isa`.
+    """An instruction set of x86-64, as an `Isa`.
 
     Attributes:
-        dots_bytes: whether it multiplies u8 by s8 and adds four products to a lane at once (`vpdpbusd`). Otherwise
-            bytes are widened to 16 bits and multiplied by `vpmaddwd`, which is exact too: 255 * 255 * 2 fits.
-        matrix: AMX's tiles, where there are some.
-        pairs_bfloat16: whether it multiplies pairs of bfloat16 (`vdpbf16ps`).
+        dots_bytes: true if an instruction multiplies u8 by s8 and adds four products to a lane (`vpdpbusd`). Otherwise
+            bytes are widened to 16 bits and multiplied with `vpmaddwd`, which is exact too: 255 * 255 * 2 fits.
+        matrix: AMX's tiles, or None.
+        pairs_bfloat16: true if an instruction multiplies pairs of bfloat16 (`vdpbf16ps`).
     """
 
     name: str
@@ -80,7 +80,7 @@ class X86Isa:
         return GROUP * self.lanes
 
     def pack_weights(self, weights: Array) -> Array:
-        if not self.dots_bytes:  # even taps of all lanes, then odd ones
+        if not self.dots_bytes:  # the even taps of all lanes, then the odd ones
             weights = np.stack([weights[..., 0::2], weights[..., 1::2]], axis=-3)
         low, high = self.weight_limits
         assert weights.min(initial=0) >= low
@@ -111,7 +111,7 @@ class X86Isa:
         return program.bind(load(buffer, offset, self.bytes), f"int8x{self.bytes}")
 
     def gather(self, program: Program, buffer: Buffer, offset: Expr, indices: Expr) -> tuple[Expr, ...]:
-        """Bytes are shuffled within 128 bits, which hold a whole pixel (or two copies of one)."""
+        """Shuffles bytes within 128 bits, which contain a whole pixel (or two copies of it)."""
         dtype, order = f"int8x{self.bytes}", [tirx.const(byte, "int32") for byte in range(self.bytes)]
         repeated = tirx.Shuffle([load(buffer, offset, self.lanes)] * GROUP, order)
         name = "llvm.x86.avx512.pshuf.b.512" if self.lanes == 16 else "llvm.x86.avx2.pshuf.b"
@@ -151,7 +151,7 @@ class X86Isa:
         return accumulator
 
     def dot_int16(self, accumulator: Expr, operand: Expr, weights: Expr) -> Expr:
-        """LLVM makes one `vpdpwssd` of both, where there is one."""
+        """Multiplies and adds. LLVM combines both to one `vpdpwssd` if the target has it."""
         name = "llvm.x86.avx512.pmaddw.d.512" if self.lanes == 16 else "llvm.x86.avx2.pmadd.wd"
         return accumulator + intrinsic(f"int32x{self.lanes}", name, operand, weights)
 
@@ -162,7 +162,7 @@ class X86Isa:
     # --- conversion ---
 
     def round_even(self, value: Expr) -> Expr:
-        """Rounds halves to even. A value out of range, on either side, becomes the smallest integer."""
+        """Rounds halves to even. Values that are too large or too small become the smallest integer."""
         dtype = f"int32x{self.lanes}"
         if self.lanes == 16:
             current_mode, all_lanes = tirx.const(4, "int32"), tirx.const(-1, "int16")
@@ -175,7 +175,7 @@ class X86Isa:
         return self._pack_bytes(name, pixels, zero_point)
 
     def pack_centred(self, pixels: tuple[Expr, Expr, Expr, Expr]) -> Expr:
-        """A zero point of 128 takes one instruction."""
+        """Packs with one instruction for the zero point of 128."""
         name = "llvm.x86.avx512.packsswb.512" if self.lanes == 16 else "llvm.x86.avx2.packsswb"
         return self._pack_bytes(name, pixels, None) ^ splat(tirx.const(0x80, "uint8"), self.bytes)
 
@@ -197,20 +197,24 @@ class X86Isa:
 
     @property
     def _pixel_order(self) -> list[int]:
-        """Packing works within quarters of 128 bits: quarter q then holds channels 4q..4q+3 of all four pixels."""
+        """Returns the order of lanes after packing, which works within 128 bits: quarter q contains channels 4q..4q+3
+        of all four pixels."""
         quarters = self.lanes // 4
         return [quarter * PIXELS + pixel for pixel in range(PIXELS) for quarter in range(quarters)]
 
     @property
     def transpose_indices(self) -> Array:
-        """The indices of `transposed`'s first step: the 32 bits of its operand that each lane takes."""
+        """The indices of the first step of `transposed`: which 32 bits of its operand each lane gets."""
         quarters = self.lanes // 4
         words = [pixel * quarters + quarter for quarter in range(quarters) for pixel in range(PIXELS)]
         return np.array(words, np.int32)
 
     def transposed(self, program: Program, vector: Expr, indices: Expr) -> tuple[Expr, ...]:
-        """The indices come from a buffer because LLVM would merge two shuffles whose orders it knows into one of bytes,
-        which costs seven instructions without AVX512-VBMI."""
+        """Transposes with two shuffles.
+
+        The indices are loaded from a buffer. If LLVM knew them, it would combine both shuffles to one byte shuffle,
+        which needs seven instructions without AVX512-VBMI.
+        """
         dtype = f"int32x{self.lanes}"
         name = "llvm.x86.avx512.permvar.si.512" if self.lanes == 16 else "llvm.x86.avx2.permd"
         gathered = intrinsic(dtype, name, bits(dtype, vector), indices)

@@ -1,9 +1,9 @@
-"""Costs of x86-64's vector instructions, for the cost models of `simd`.
+"""The costs of x86-64's vector instructions, for the cost models of `simd`.
 
-Fitted to times on Zen 4, of thirteen convolutions and matrix products for each instruction set: 49 of the 52 picks are
-within 5 % of the best tile that was found, the others (two of very short sums) within 8 %. Where bytes are multiplied,
-a depthwise convolution's accumulators beyond 24 cost one and a half per cent each; elsewhere spilled ones are lost in
-the noise.
+They are fitted to times of thirteen convolutions and matrix products on Zen 4, for each instruction set. 49 of the 52
+chosen tiles are within 5 % of the best one, the others (two with very short sums) within 8 %. With byte products, each
+accumulator of a depthwise convolution beyond 24 costs 1.5 %; otherwise, the cost of spilled accumulators was too small
+to measure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _EPILOGUE = EpilogueRates(float_scale=2.0, fixed_point=6.0, exception=1.0, resid
 
 
 def _rates(width: float, *, dots_bytes: bool) -> Rates:
-    """The rates of 512-bit vectors (`width` 1), or of 256-bit ones, of which one 512-bit instruction takes two."""
+    """Returns the rates for 512-bit vectors (`width` 1) or 256-bit vectors, relative to a 512-bit instruction."""
     return Rates(
         dot=width if dots_bytes else 2.5 * width,
         load=width,

@@ -1,8 +1,9 @@
-"""A table of 256 bytes in registers.
+"""A lookup table of 256 bytes in registers.
 
-AVX-512 without VBMI permutes words, not bytes. So bytes j and j + 128 of the table share a word, two `vpermi2w` find
-the words of half the bytes of a vector among 128, and the highest bit of a byte says which half of its word is meant.
-AVX2 looks up the low four bits in sixteen tables (`vpshufb`) and takes one of the results, bit by bit of the rest.
+AVX-512 without VBMI can permute 16-bit words, but not bytes. So bytes j and j + 128 of the table share a word. Two
+`vpermi2w` look up the words for half of the bytes of a vector among 128 words, and the highest bit of a byte selects
+the half of its word. AVX2 looks up the low four bits in sixteen tables (`vpshufb`), and selects one of the results by
+the high four bits, one bit at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ENTRIES = 256
 
 
 def arranged(lanes: int, values: Array) -> Array:
-    """`values` in the order in which `Lookup.of` loads them, for vectors of so many 32-bit lanes."""
+    """Returns `values` in the order in which `Lookup.of` loads them, for vectors of `lanes` 32-bit lanes."""
     assert values.shape == (ENTRIES,)
     assert values.dtype == np.uint8
     return values.reshape(2, -1).T.reshape(-1) if lanes == 16 else values
@@ -27,11 +28,11 @@ def arranged(lanes: int, values: Array) -> Array:
 
 @dataclass(frozen=True)
 class Lookup:
-    """A table in registers, as a function of vectors.
+    """A lookup table in registers, as a function of vectors.
 
     Attributes:
-        lanes: 32-bit lanes of a vector.
-        parts: vectors of the table.
+        lanes: the number of 32-bit lanes of a vector.
+        parts: the vectors of the table.
     """
 
     program: Program
@@ -40,7 +41,7 @@ class Lookup:
 
     @staticmethod
     def of(program: Program, lanes: int, entries: Buffer, offset: Expr = 0) -> Lookup:
-        """The table that lies, `arranged`, in a buffer."""
+        """Loads the table, which is `arranged`, from a buffer."""
         parts = []
         for start in range(0, ENTRIES, 64 if lanes == 16 else 16):
             if lanes == 16:
@@ -51,7 +52,7 @@ class Lookup:
         return Lookup(program, lanes, tuple(parts))
 
     def __call__(self, vector: Expr, lanes: int) -> Expr:
-        """The values of some bytes; fewer than a vector holds are repeated to fill one."""
+        """Looks up some bytes. If they are fewer than a vector, they are repeated to fill one."""
         size = 4 * self.lanes
         if lanes == size:
             return self._words(vector) if self.lanes == 16 else self._nibbles(vector)
@@ -66,7 +67,7 @@ class Lookup:
         return self._choose(vector, bits("uint8x64", high), bits("uint8x64", low), 64)
 
     def _word(self, at: Expr) -> Expr:
-        """The words at the low seven bits of each word of `at`; the others may be anything."""
+        """Looks up the word for the low seven bits of each word of `at`. The other bits are ignored."""
         at = self.program.bind(at, "uint16x32")
         name, index = "llvm.x86.avx512.vpermi2var.hi.512", bits("int16x32", at)
         first, second = (intrinsic("int16x32", name, self.parts[part], index, self.parts[part + 1]) for part in (0, 2))
@@ -76,7 +77,7 @@ class Lookup:
     def _nibbles(self, vector: Expr) -> Expr:
         low = self.program.bind(bits("int8x32", vector & _splat("uint8", 15, 32)), "int8x32")
         found = [intrinsic("int8x32", "llvm.x86.avx2.pshuf.b", part, low) for part in self.parts]
-        bit = [self.program.bind(vector, "uint8x32")]  # each of the four high bits, in the place of the sign
+        bit = [self.program.bind(vector, "uint8x32")]  # each of the four high bits, shifted to the sign bit
         while len(bit) < 4:
             bit.append(self.program.bind(bit[-1] + bit[-1], "uint8x32"))
         while bit:
@@ -87,7 +88,7 @@ class Lookup:
 
     @staticmethod
     def _choose(sign: Expr, one: Expr, zero: Expr, lanes: int) -> Expr:
-        """`one` where the highest bit of `sign` is set, else `zero`."""
+        """Selects `one` in lanes in which the highest bit of `sign` is set, else `zero`."""
         return tirx.Select(bits(f"int8x{lanes}", sign) < _splat("int8", 0, lanes), one, zero)
 
 

@@ -1,9 +1,9 @@
-"""Concatenation of channels: planes are copied, through a table where a part has another type.
+"""Concatenation of channels: planes are copied, through a lookup table if a part has another type.
 
-A part that begins inside a block is moved to its place within vectors: each of its destination's blocks takes the last
-channels of one of its blocks and the first of the next, and the first shares a block with the part before.
+A part that begins inside a block is shifted within vectors. Each of its blocks in the destination contains the last
+channels of one of its blocks and the first channels of the next, and its first block is shared with the previous part.
 
-A part that begins a block and has the destination's type is not copied where its maker can write it in its place.
+A part that begins a block and has the destination's type is not copied if its own kernel can write it in place.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ def concat(
     placed: Collection[int] = (),
     parallel: bool,
 ) -> Kernel:
-    """`qnn.concatenate` along the channels.
+    """Returns the kernel of a `qnn.concatenate` along the channels.
 
     Args:
         sources: the parts, in order.
-        placed: which of them lie in their `tables.places` already; the kernel does not take them.
-        parallel: whether runs of pixels are shared between threads.
+        placed: the parts that are already in their `tables.places`, which are not parameters of the kernel.
+        parallel: true to divide runs of pixels among threads.
 
     Raises:
-        Declined: another axis, a type that is not 8 bits with one scale, or a packed image.
+        Declined: the axis is another one, a type is not 8 bits with one scale, or an image is packed.
     """
     require_blocks(isa, *sources, destination)
     parts = {place: image for place, image in enumerate(sources) if place not in placed}
@@ -92,7 +92,7 @@ class _Concat:
         return Kernel("concat", program.function(), tuple(constants), destination.size_bytes, facts)
 
     def _part(self, part: int, block: int, lane: int) -> None:
-        """Part number `part`, whose first channel is lane `lane` of the destination's block `block`."""
+        """Copies part number `part`, whose first channel is lane `lane` of the destination's block `block`."""
         source, read = self.sources[part], self.read[part]
         look = partial(self._look, part)
         if lane == 0:
@@ -111,12 +111,12 @@ class _Concat:
         pairs = source.blocks - 1
         if pairs:
             self._blocks(block + 1, pairs, [(read, View.of(source)), (read, View.of(source).from_block(1))], moved)
-        if lane + source.channels > (pairs + 1) * self.isa.lanes:  # the last channels begin a block
+        if lane + source.channels > (pairs + 1) * self.isa.lanes:  # the last channels are at the beginning of a block
             last = read, View.of(source).from_block(pairs)
             self._blocks(block + 1 + pairs, 1, [last, last], moved)
 
     def _blocks(self, first: int, count: int, sources: Sequence[tuple[Buffer, View]], function: Vector) -> None:
-        """`count` blocks of the destination from block `first` on."""
+        """Writes `count` blocks of the destination, beginning with block `first`."""
         destination = self.destination
         extents = (destination.batch, count, destination.height, destination.width)
         views = [*(view for _, view in sources), View.of(destination).from_block(first)]
@@ -130,14 +130,14 @@ class _Concat:
             map_bytes(self.program, self.isa.bytes, places, (self.written, to), size, function)
 
     def _look(self, part: int, vector: Expr, lanes: int) -> Expr:
-        """Bytes of a part in the destination's type."""
+        """Converts bytes of a part to the destination's type."""
         if part not in self.tables:
             return vector
         offset = list(self.tables).index(part) * ENTRIES
         return self.isa.lookup(self.program, self.constants[1], offset)(vector, lanes)
 
     def _merged(self, low: Expr, high: Expr, lanes: int, lane: int, start: int) -> Expr:
-        """In each block, `lane` lanes of `low` from lane `start` on, then the first of `high`."""
+        """Returns, for each block, `lane` lanes of `low` from lane `start` on, then the first lanes of `high`."""
         block = self.isa.lanes
         order = [
             pixel + (start + place if place < lane else lanes + place - lane)

@@ -1,4 +1,4 @@
-"""Operators of two quantized images (`pairs`), and what one operand alone decides: that is a table."""
+"""Elementwise operators of two quantized images (`arithmetic.pairs`), and of one image with a lookup table."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ from service.compiler.qnn.operation import Operation
 def pairwise(
     isa: Isa, lhs: Image, rhs: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool
 ) -> Kernel:
-    """An operator of two tensors (`pairs`). Batch, height and width of an operand may be 1 where the destination's are
-    not: it is repeated, as where squeeze-and-excitation multiplies `[N, H, W, C]` by `[N, 1, 1, C]`.
+    """Returns the kernel of an operator of two tensors (`arithmetic.pairs`).
+
+    If batch, height or width of an operand is 1, and that of the destination is not, the operand is repeated. For
+    example, squeeze-and-excitation multiplies `[N, H, W, C]` by `[N, 1, 1, C]`.
 
     Args:
-        parallel: whether runs of pixels are shared between threads.
+        parallel: true to divide runs of pixels among threads.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it, or an image is packed, or channels are broadcast.
@@ -40,10 +42,10 @@ def pairwise(
 
 
 def look_up(isa: Isa, source: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool) -> Kernel:
-    """A function of one 8-bit value, in any mode: a look-up is quicker than any of their roundings.
+    """Returns the kernel of a function of one 8-bit value, in any mode. A lookup is faster than any arithmetic.
 
-    That is `qnn.requantize` of one 8-bit type to another, what `qnn.ops.unary` lists, and arithmetic with a constant
-    that is the same for all elements.
+    Such functions are `qnn.requantize` from one 8-bit type to another, those in `qnn.ops.unary`, and arithmetic with a
+    uniform constant.
 
     Raises:
         Declined: a type is not 8 bits with one scale, or an image is packed.
@@ -127,7 +129,7 @@ class _Elementwise:
         return self.lanes.keep(splat(load(buffer, place, 1), self.isa.lanes), str(buffer.dtype))
 
     def _repeated(self, run: Run, place: int) -> Expr | None:
-        """An operand that is the same for the whole run."""
+        """Loads an operand that is constant in the whole run; None if it is not."""
         if run.strides[place] or run.pixels == 1:
             return None
         return self.lanes.keep(self.lanes.widen(self.sources[place], run.starts[place]))

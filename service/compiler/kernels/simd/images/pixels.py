@@ -1,4 +1,4 @@
-"""Pixels of some rows and columns of an image: the nearest ones, where it is made larger or smaller."""
+"""Copies the pixels of some rows and columns of an image, for nearest-neighbor resizing."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from service.core.arrays import Array
 
 
 def take_pixels(isa: Isa, source: Image, destination: Image, operation: Operation, *, parallel: bool) -> Kernel:
-    """`qnn.take_pixels`. One item is one row of pixels of one block of channels.
+    """Returns the kernel of a `qnn.take_pixels`. An item is one row of pixels of one block of channels.
 
     Args:
-        parallel: whether rows are shared between threads.
+        parallel: true to divide rows among threads.
 
     Raises:
         Declined: an image is packed, or not of 8 bits.

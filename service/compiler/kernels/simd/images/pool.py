@@ -1,8 +1,8 @@
-"""Windows: maximum, average, and the mean of a whole image.
+"""Maximum and average pooling, and the mean of a whole image.
 
-A window is clipped to the image: what is padded never wins and is not counted, whatever the halo holds. Columns whose
-windows are whole go four at a time where neighbours are neighbours in the source too; the few at the edges go alone.
-Where windows cover the whole image, four pixels at a time are summed by one dot product with ones.
+A window is clipped to the image, so padding is never the maximum and is not counted, whatever the halo contains. If the
+stride is 1, columns with whole windows are computed four at a time, and the few at the edges one at a time. If a window
+covers the whole image, one dot product with ones sums four pixels at a time.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from service.compiler.kernels.vector.lanes import Lanes
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 
-_MOST_IN_WORDS = (1 << 16) // 256  # bytes whose sum surely fits 16 bits
+_MOST_IN_WORDS = (1 << 16) // 256  # the number of bytes whose sum always fits 16 bits
 
 
 def max_pool(isa: Isa, source: Image, destination: Image, operation: Operation, *, parallel: bool) -> Kernel:
-    """`qnn.max_pool2d`: the largest stored value is the largest byte."""
+    """Returns the kernel of a `qnn.max_pool2d`. The largest value is the largest stored byte."""
     return _Pool(isa, source, destination, pooling_window(operation), None, _out(operation), parallel).kernel(
         "max_pool"
     )
@@ -38,7 +38,7 @@ def max_pool(isa: Isa, source: Image, destination: Image, operation: Operation, 
 def avg_pool(
     isa: Isa, source: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool
 ) -> Kernel:
-    """`qnn.avg_pool2d`.
+    """Returns the kernel of a `qnn.avg_pool2d`.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it.
@@ -50,7 +50,7 @@ def avg_pool(
 
 
 def mean(isa: Isa, source: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool) -> Kernel:
-    """`qnn.mean` over rows and columns.
+    """Returns the kernel of a `qnn.mean` over rows and columns.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it, or it is over other axes.
@@ -66,13 +66,13 @@ def _out(operation: Operation) -> Bounds:
 
 @dataclass(frozen=True)
 class _Run:
-    """Neighbouring outputs of a row whose windows are equally wide.
+    """Neighboring outputs of a row whose windows have equal widths.
 
     Attributes:
-        first: the first of them.
-        count: how many they are.
-        begin: the first column of the first one's window.
-        extent: columns of a window, inside the image.
+        first: the first output.
+        count: the number of outputs.
+        begin: the first column of the first output's window.
+        extent: the columns of a window inside the image.
     """
 
     first: int
@@ -82,7 +82,7 @@ class _Run:
 
 
 class _Pool:
-    """One kernel; without an average it takes the maximum."""
+    """Writes a pooling kernel. Without an average, it computes the maximum."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class _Pool:
         self.constants += [] if average is None else [average.parameters]
 
     def kernel(self, family: str) -> Kernel:
-        """One item is one row of pixels of one block of channels."""
+        """Returns the kernel. An item is one row of pixels of one block of channels."""
         program, destination = Program(), self.destination
         self.program, self.lanes = program, Lanes(program, self.isa)
         self.read = program.parameter("source", "uint8", self.source.size_bytes)
@@ -126,7 +126,7 @@ class _Pool:
         return Kernel(family, program.function(), tuple(self.constants), destination.size_bytes)
 
     def _row(self, at: Expr, start: Expr, row: Expr) -> None:
-        """One row of the output, from byte `at`."""
+        """Computes one row of the output, which begins at byte `at`."""
         program, (rows, _), (down, right) = self.program, self.window.kernel, self.window.strides
         begin, count = self._rows_inside(row * down - self.window.padding[0], rows)
         line = program.bind(start + begin * self.source.row)
@@ -143,13 +143,13 @@ class _Pool:
                     program.store(self.written, to, self._one(corner, count, run.extent), self.isa.lanes)
 
     def _fits_words(self, elements: int) -> bool:
-        """Whether four windows of so many elements may go at a time."""
+        """Returns true if four windows of `elements` elements can be computed at a time."""
         if self.average is None:
             return True
         return self.average.dtype == "int32" and elements < _MOST_IN_WORDS
 
     def _rows_inside(self, first: Expr, extent: int) -> tuple[Expr, Expr]:
-        """The first row of a window inside the image, and how many there are."""
+        """Returns the first row of a window inside the image, and the number of rows inside."""
         source, window = self.source, self.window
         reach = (self.destination.height - 1) * window.strides[0] - window.padding[0] + extent
         if window.padding[0] == 0 and reach <= source.height:
@@ -158,7 +158,7 @@ class _Pool:
         return begin, self.program.bind(tirx.min(index(first + extent), index(source.height)) - begin)
 
     def _runs(self) -> list[_Run]:
-        """The outputs of a row."""
+        """Divides the outputs of a row into runs."""
         (_, extent), (_, stride), (_, left) = self.window.kernel, self.window.strides, self.window.padding
         runs: list[_Run] = []
         for column in range(self.destination.width):
@@ -172,7 +172,7 @@ class _Pool:
         return runs
 
     def _one(self, corner: Expr, rows: Expr, columns: int) -> Expr:
-        """The bytes of one output, from its window."""
+        """Computes the bytes of one output from its window."""
         isa, pixel = self.isa, self.source.pixel
         if self.average is None:
             return self._largest(corner, rows, columns, isa.lanes)
@@ -187,7 +187,7 @@ class _Pool:
         return tirx.Cast(f"uint8x{isa.lanes}", self._bounded(self._finished(accumulator.value, rows * columns)))
 
     def _four(self, corner: Expr, rows: Expr, columns: int) -> Expr:
-        """The bytes of four neighbouring outputs, from their windows, which are a pixel apart."""
+        """Computes the bytes of four neighboring outputs, whose windows are one pixel apart."""
         isa, size, pixel = self.isa, 2 * self.isa.lanes, self.source.pixel
         if self.average is None:
             return self._largest(corner, rows, columns, isa.bytes)
@@ -215,7 +215,7 @@ class _Pool:
         return self._clamped(largest.value, size)
 
     def _whole(self, start: Expr) -> Expr:
-        """The average of a plane: bytes."""
+        """Computes the average of a plane, as bytes."""
         source, isa, program = self.source, self.isa, self.program
         rows, columns = (1, source.height * source.width) if source.contiguous_rows else (source.height, source.width)
         accumulator = program.register("int32", isa.lanes)
@@ -236,17 +236,17 @@ class _Pool:
         return self.average.finish(self.lanes, accumulator, index(count), self._number)
 
     def _number(self, place: int) -> Expr:
-        """One of the average's parameters, in every lane."""
+        """Loads one of the average's parameters, in every lane."""
         (numbers,) = self.numbers
         return splat(load(numbers, place, 1), self.isa.lanes)
 
     def _bounded(self, value: Expr) -> Expr:
-        """int32 values, clamped."""
+        """Clamps int32 values."""
         low, high = (splat(load(self.limits, place, 1), self.isa.lanes) for place in (1, 2))
         return tirx.max(tirx.min(value, high), low)
 
     def _clamped(self, stored: Expr, size: int) -> Expr:
-        """Bytes, clamped."""
+        """Clamps bytes."""
         low, high = (splat(tirx.Cast("uint8", load(self.limits, place, 1)), size) for place in (1, 2))
         stored = tirx.max(stored, low) if self.out.low > 0 else stored
         return tirx.min(stored, high) if self.out.high < 255 else stored

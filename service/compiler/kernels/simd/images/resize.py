@@ -1,6 +1,6 @@
-"""Bilinear interpolation: each output pixel of a block of channels between four pixels of the same block.
+"""Bilinear interpolation: each output pixel of a block of channels is blended from four pixels of the same block.
 
-Where the four lie, and how far the output is from each, are tables: one entry for each row and column of the output.
+Tables contain the positions of the four pixels and the distances from them, for each row and each column of the output.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from service.core.arrays import Array
 def resize_bilinear(
     isa: Isa, source: Image, destination: Image, operation: Operation, mode: Mode, *, parallel: bool
 ) -> Kernel:
-    """`qnn.resize_bilinear`.
+    """Returns the kernel of a `qnn.resize_bilinear`.
 
     Args:
-        parallel: whether rows of the output are shared between threads.
+        parallel: true to divide rows of the output among threads.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it, or an image is packed.
@@ -58,7 +58,7 @@ class _Resize:
         self.parallel, self.constants = parallel, [*tables, np.array([zero_point], np.uint8)]
 
     def kernel(self) -> Kernel:
-        """One item is one row of pixels of one block of channels."""
+        """Returns the kernel. An item is one row of pixels of one block of channels."""
         program, destination = Program(), self.destination
         self.program, self.lanes = program, Lanes(program, self.isa)
         self.read = program.parameter("source", "uint8", self.source.size_bytes)
@@ -78,7 +78,7 @@ class _Resize:
         return Kernel("resize", program.function(), tuple(self.constants), destination.size_bytes)
 
     def _row(self, start: Expr, row: Expr, to: Expr) -> None:
-        """One row of the output, to byte `to`, of the plane whose first pixel is at byte `start`."""
+        """Writes one row of the output to byte `to`, from the plane whose first pixel is at byte `start`."""
         program, width, pixel = self.program, self.destination.width, self.destination.pixel
         lines = [program.bind(start + load(table, row, 1)) for table in self.rows[:2]]
         down = self._splat(self.rows[2], row)

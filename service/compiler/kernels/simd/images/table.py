@@ -1,4 +1,4 @@
-"""Any function of one byte: a table of 256, looked up a vector at a time."""
+"""Applies a lookup table of 256 bytes to an image, one vector at a time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from service.core.arrays import Array
 
 
 def table(isa: Isa, source: Image, destination: Image, values: Array, zero_point: int, *, parallel: bool) -> Kernel:
-    """Each byte of an image replaced by `values[byte]`.
+    """Returns the kernel that replaces each byte of an image by `values[byte]`.
 
     Args:
-        values: `[256] uint8`, of stored values and as stored.
-        zero_point: what the destination's halo holds, as stored.
-        parallel: whether runs of pixels are shared between threads.
+        values: `[256] uint8`, from stored values to stored values.
+        zero_point: the value of the destination's halo, as stored.
+        parallel: true to divide runs of pixels among threads.
 
     Raises:
         Declined: an image is packed.

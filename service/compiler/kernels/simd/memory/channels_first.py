@@ -1,7 +1,7 @@
-"""Between tensors `[N, C, H, W]`, as ONNX and PyTorch have them at a model's ends, and the images that kernels work on.
+"""Converts between tensors `[N, C, H, W]`, as in the inputs and outputs of ONNX and PyTorch, and kernels' images.
 
-Channels become the innermost axis, or cease to be it, in the pass that converts a tensor's values: a square of some
-pixels by as many channels is transposed in registers.
+The values are transposed in the same pass that converts their type: squares of some pixels by as many channels are
+transposed in registers.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bit
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.walk import Run, Vector, View, Walk
 
-_IN_A_WORD = 4  # channels that fit the 32 bits of a lane
+_IN_A_WORD = 4  # the number of bytes in the 32 bits of a lane
 
 
 class ChannelsFirst:
-    """A pass between a tensor `[N, C, H, W]` and an image.
+    """A conversion between a tensor `[N, C, H, W]` and an image.
 
     Attributes:
-        image: the end that is not the tensor.
-        tensor, memory: the buffers of the two ends.
-        convert: as many values of the source -> values of the destination; bytes on the image's side.
+        image: the layout of the image.
+        tensor, memory: the buffers of the tensor and of the image.
+        convert: a function from values of the source to as many values of the destination. Values of the image are
+            bytes.
     """
 
     def __init__(
@@ -34,10 +35,10 @@ class ChannelsFirst:
     ) -> None:
         self.program, self.isa, self.image, self.parallel = program, isa, image, parallel
         self.tensor, self.memory, self.convert = tensor, memory, convert
-        self.channel = image.height * image.width  # elements of the tensor, from one channel to the next
+        self.channel = image.height * image.width  # the stride of a channel in the tensor
 
     def pack(self, fill: Sequence[Expr]) -> None:
-        """Writes the image, and `fill` (one value, or none) into its halo; fillers of the last block become 0."""
+        """Writes the image, with `fill` (one value or none) in its halo. Filler in the last block is set to 0."""
         for run, count in self._runs():
             for value in fill:
                 plane = run.image * self.image.blocks + run.block
@@ -63,7 +64,7 @@ class ChannelsFirst:
                     program.store(self.tensor, target + channel * self.channel, self.convert(row, pixels), pixels)
 
     def _runs(self) -> Iterator[tuple[Run, int]]:
-        """Runs of pixels, each with how many channels it has: those of whole blocks, then of the one with fillers."""
+        """Yields runs of pixels and their number of channels: those of whole blocks, then of the block with filler."""
         image = self.image
         per_block = image.pixel
         tensor = View(0, (image.channels * self.channel, per_block * self.channel, image.width, 1))
@@ -77,7 +78,8 @@ class ChannelsFirst:
 
     @contextmanager
     def _squares(self, run: Run, channels: int) -> Iterator[tuple[int, tuple[Expr, Expr]]]:
-        """A loop over squares of a run: how many pixels, and the first one's place at both ends; the last overlaps."""
+        """Loops over squares of a run. Yields the number of pixels, and the offset of the first pixel in the tensor and
+        in the image. The last square overlaps."""
         pixels = self.isa.lanes
         while pixels > run.pixels:
             pixels //= 2
@@ -89,7 +91,7 @@ class ChannelsFirst:
             yield pixels, (tensor, image)
 
     def _rows(self, start: Expr, channels: int, pixels: int) -> list[Expr]:
-        """The converted values of some pixels, channel by channel."""
+        """Loads and converts the values of some pixels, one vector for each channel."""
         rows = [
             self.convert(load(self.tensor, start + channel * self.channel, pixels), pixels)
             for channel in range(channels)
@@ -97,7 +99,7 @@ class ChannelsFirst:
         return [self.program.bind(row, _vector("uint8", pixels)) for row in rows]
 
     def _store(self, rows: Sequence[Expr], target: Expr, channels: int, pixels: int) -> None:
-        """Channels of each pixel side by side."""
+        """Stores the pixels, with the channels of each pixel contiguous."""
         program, lanes, stride = self.program, self.isa.lanes, self.image.pixel
         if channels == stride <= _IN_A_WORD:
             program.store_first(self.memory, target, *_joined(rows, pixels))
@@ -111,12 +113,12 @@ class ChannelsFirst:
 
 
 def _parts(channels: int, most: int) -> list[tuple[int, int]]:
-    """First channel and number of each part of at most so many."""
+    """Divides channels into parts of at most `most`: (first channel, number of channels)."""
     return [(first, min(most, channels - first)) for first in range(0, channels, most)]
 
 
 def _joined(rows: Sequence[Expr], pixels: int) -> tuple[Expr, int, int]:
-    """Up to four rows as the bytes of their columns, in turn: a vector, its lanes, and how many of them count."""
+    """Interleaves the bytes of up to four rows. Returns the vector, its lanes, and the number of lanes in use."""
     words = _vector("int32", pixels)
     total = tirx.Cast(words, rows[0])
     for place, row in enumerate(rows[1:], 1):
@@ -129,9 +131,9 @@ def _joined(rows: Sequence[Expr], pixels: int) -> tuple[Expr, int, int]:
 
 
 def _transposed(program: Program, rows: Sequence[Expr], size: int) -> list[Expr]:
-    """`size` vectors of as many bytes: the columns of a square, as rows. `size` is a power of two.
+    """Transposes a square of `size` vectors of `size` bytes. `size` is a power of two.
 
-    Each step has the first half of the rows alternate with the second, byte by byte.
+    Each step interleaves the first half of the rows with the second half, byte by byte.
     """
     half, steps = size // 2, size.bit_length() - 1
     rows = list(rows)
@@ -147,7 +149,7 @@ def _transposed(program: Program, rows: Sequence[Expr], size: int) -> list[Expr]
 
 
 def _repeated(vector: Expr, pixels: int, lanes: int) -> Expr:
-    """`vector` as often as fills `lanes`."""
+    """Repeats `vector` to fill `lanes`."""
     if pixels == 1:
         return splat(vector, lanes)
     order = [tirx.const(lane, "int32") for lane in range(lanes)]

@@ -1,7 +1,7 @@
-"""The kernel of moves: vectors are loaded, put together in a pattern of lanes, and stored.
+"""The kernel of moves (`kernels.moves`): loads vectors, shuffles them according to a pattern of lanes, and stores them.
 
-Where the next vector lies one vector further in all memories, as the pixels of a block do, several are moved at once:
-the pattern of a block's pixel is repeated for the next ones. Squares are transposed by interleaving vectors.
+If consecutive vectors are contiguous in all memories, such as the pixels of a block, several are copied at once, with
+the pattern repeated for each of them. Squares are transposed by interleaving vectors.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from service.compiler.kernels.simd.memory.reorder import as_shown, as_stored
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.core.arrays import Array
 
-_CHUNK = 256  # vectors of one item, where threads share them
+_CHUNK = 256  # the number of vectors of an item, if items are divided among threads
 _DTYPES = (*BIAS, "float32", "int32")
 
 
 def move(isa: Isa, made: Move) -> Kernel:
-    """The kernel of a move. One item is a part of a progression of vectors.
+    """Returns the kernel of a move. An item is a part of a progression of vectors.
 
     Raises:
-        Declined: as `patterns`, or a dtype that is not of 8 or 32 bits.
+        Declined: as for `patterns`; or the elements do not have 8 or 32 bits.
     """
     dtypes = {memory.dtype for memory in (*made.sources, made.destination)}
     if not dtypes <= set(_DTYPES) or (len(dtypes) > 1 and not dtypes <= BIAS.keys()):
-        raise Declined(f"it moves {', '.join(sorted(dtypes))}")
+        raise Declined(f"it copies elements of type {', '.join(sorted(dtypes))}")
     return _Move(isa, made).kernel()
 
 
@@ -49,7 +49,7 @@ class _Move:
         loads = sum(pattern.vectors * len(pattern.parts) for pattern in self.patterns)
         loads += sum(square.vectors for square in self.squares)
         self.parallel = worth_sharing(isa, isa.rates.elementwise * loads)
-        # Signed bytes are stored 128 higher in images, and everything is where a table is looked up.
+        # Signed bytes have 128 added in images, and also if a lookup table is applied.
         ends = (*made.sources, made.destination)
         self.as_stored = bool(self.tables) or any(memory.image is not None for memory in ends) or not self._alike(ends)
 
@@ -88,7 +88,7 @@ class _Move:
         return self.program.parameter(name, "uint8" if memory.image is not None else memory.dtype, memory.size)
 
     def _items(self) -> Array:
-        """`[items, columns]` int32: the number of a kind of loop, how many vectors, and where they begin."""
+        """Returns `[items, columns]` int32: the number of the loop type, the number of vectors, and their offsets."""
         self._kinds: list[tuple[Pattern | Square, int]] = []
         rows: list[list[int]] = []
         chunk = _CHUNK if self.parallel else 1 << 30
@@ -113,7 +113,7 @@ class _Move:
         return np.array([row + [0] * (columns - len(row)) for row in rows], np.int32)
 
     def _vectors(self, kind: tuple[Pattern | Square, int], row: Expr) -> None:
-        """The loop over the vectors of an item, `width` of them at once."""
+        """Writes the loop over the vectors of an item, `width` of them at a time."""
         program, (pattern, width) = self.program, kind
         count, *starts = (program.bind(load(self.items, row + 1 + place, 1)) for place in range(1 + len(pattern.steps)))
         with program.loop((count + (width - 1)) // width, "step") as step:
@@ -129,15 +129,14 @@ class _Move:
                 program.store(self.written, to, self._moved(pattern, loaded, width), lanes)
 
     def _transposed(self, square: Square, to: Expr, start: Expr) -> None:
-        """Interleaving the first half of some vectors with the second, as often as their number can be halved, has lane
-        by lane take the place of vector by vector."""
+        """Transposes a square of vectors, by interleaving the first half with the second half log2(size) times."""
         program, lanes, source = self.program, self.lanes, self.made.sources[square.part]
         read = self.read[square.part]
         dtype = "uint8" if self.as_stored else str(read.dtype)
         vectors = []
         for column in range(lanes):
             at = start + min(column, square.columns - 1) * square.step
-            inside = source.image is not None or square.rows == lanes  # an image has slack behind it
+            inside = source.image is not None or square.rows == lanes  # an image has slack after its end
             loaded = load(read, at, lanes) if inside else load_first(read, at, lanes, square.rows)
             vectors.append(self._kept(self._converted(square.part, loaded, lanes), dtype))
         half = lanes // 2
@@ -156,7 +155,7 @@ class _Move:
         return register.value
 
     def _shown(self, vector: Expr, lanes: int) -> Expr:
-        """Bytes as the destination has them."""
+        """Converts bytes as kernels store them to those of the destination."""
         shown = self.as_stored and self.made.destination.image is None
         return as_shown(self.made.destination.dtype, vector, lanes) if shown else vector
 
@@ -172,13 +171,13 @@ class _Move:
         return self._shown(made, lanes)
 
     def _conversion(self, part: int) -> tuple[str, int]:
-        """What `_converted` does to a source; equal for sources that are treated alike."""
+        """Returns a key of the conversion in `_converted`, which is equal for sources with the same conversion."""
         source, table = self.made.sources[part], self.made.tables[part]
         own = next((place for place, each in enumerate(self.tables) if each is table), -1)
         return ("uint8" if source.image is not None else source.dtype), own
 
     def _converted(self, part: int, vector: Expr, lanes: int) -> Expr:
-        """Bytes of a source as kernels store the destination's."""
+        """Converts bytes of a source to the values of the destination as kernels store them."""
         dtype, table = self._conversion(part)
         if self.as_stored:
             vector = as_stored(dtype, vector, lanes)
@@ -187,7 +186,7 @@ class _Move:
         return self.isa.lookup(self.program, self.entries, table * ENTRIES)(vector, lanes)
 
     def _merged(self, pattern: Pattern, vectors: Sequence[Expr], width: int) -> Expr:
-        """The lanes that the pattern names, of each of `width` neighbours."""
+        """Returns the lanes of the pattern, for each of `width` consecutive vectors."""
         lanes, (merged, *others) = self.lanes * width, vectors
         windows = [place // self.lanes for place in pattern.order] * width
         own = [vector * self.lanes + place % self.lanes for vector in range(width) for place in pattern.order]

@@ -1,4 +1,4 @@
-"""Between the tensors that a model's caller sees, contiguous, and the images that kernels work on.
+"""Converts between contiguous tensors, as in the model's inputs and outputs, and the images that kernels work on.
 
 Tensors are `[N, H, W, C]`, or `[N, C, H, W]` (`channels_first`).
 """
@@ -33,20 +33,20 @@ def pack(
     channels_first: bool = False,
     parallel: bool,
 ) -> Kernel:
-    """From a contiguous tensor, filling the halo.
+    """Returns the kernel that converts a contiguous tensor to an image, and fills the halo.
 
-    The kernel takes `[N * H * W * C]` of `dtype`, without slack behind it, and a uint8 for the halo. What lies behind
-    the last channel in the last block becomes 0.
+    The inputs of the kernel are `[N * H * W * C]` of `dtype`, without slack, and a uint8 for the halo. Filler after the
+    last channel of the last block is set to 0.
 
     Args:
         destination: packed, or in blocks of `isa.lanes` channels.
-        dtype: uint8, or int8, to which 128 is added; float32 with a `quantization`.
-        zero_point: what the halo holds, as stored.
-        channels_first: whether the tensor is `[N, C, H, W]`, and not `[N, H, W, C]`.
-        parallel: whether runs of pixels are shared between threads.
+        dtype: uint8; int8, to which 128 is added; or float32 with a `quantization`.
+        zero_point: the value of the halo, as stored.
+        channels_first: true if the tensor is `[N, C, H, W]`, false if it is `[N, H, W, C]`.
+        parallel: true to divide runs of pixels among threads.
 
     Raises:
-        Declined: another dtype or layout.
+        Declined: the dtype or the layout is another one.
     """
     _check(isa, destination, "uint8" if quantization else dtype)
     program = Program()
@@ -73,16 +73,16 @@ def unpack(
     channels_first: bool = False,
     parallel: bool,
 ) -> Kernel:
-    """To a contiguous tensor `[N * H * W * C]` of `dtype`, without slack behind it.
+    """Returns the kernel that converts an image to a contiguous tensor `[N * H * W * C]` of `dtype`, without slack.
 
     Args:
-        source: packed, or in blocks of `isa.lanes` channels; in blocks where the tensor is `channels_first`.
-        dtype: uint8, or int8, for which 128 is subtracted; float32 with a `dequantization`.
-        channels_first: whether the tensor is `[N, C, H, W]`, and not `[N, H, W, C]`.
-        parallel: whether runs of pixels are shared between threads.
+        source: packed, or in blocks of `isa.lanes` channels. It must be in blocks if the tensor is `channels_first`.
+        dtype: uint8; int8, for which 128 is subtracted; or float32 with a `dequantization`.
+        channels_first: true if the tensor is `[N, C, H, W]`, false if it is `[N, H, W, C]`.
+        parallel: true to divide runs of pixels among threads.
 
     Raises:
-        Declined: another dtype or layout.
+        Declined: the dtype or the layout is another one.
     """
     _check(isa, source, "uint8" if dequantization else dtype)
     program, constants = Program(), list[Array]()
@@ -90,7 +90,7 @@ def unpack(
     convert = partial(as_shown, dtype) if dequantization is None else _converted(program, dequantization, constants)
     target = program.parameter("destination", dtype, _elements(source))
     if channels_first and source.packed:
-        raise Declined("an image that is packed is not written channel by channel")
+        raise Declined("a packed image cannot be converted to a tensor [N, C, H, W]")
     if channels_first:
         ChannelsFirst(program, isa, source, target, origin, convert, parallel).unpack()
     else:
@@ -102,20 +102,20 @@ def unpack(
 
 
 def _converted(program: Program, conversion: Quantization | Dequantization, constants: list[Array]) -> Vector:
-    """`conversion`, whose numbers are a further parameter."""
+    """Returns a function that applies `conversion`. Its numbers become an additional parameter of the kernel."""
     constants.append(conversion.numbers)
     numbers = program.parameter("numbers", "int32", constants[-1].size)
     return partial(conversion.apply, numbers)
 
 
 class _Reorder:
-    """The parts that both directions have in common.
+    """The common part of both directions.
 
     Attributes:
-        image: the end that is not contiguous.
-        ends: source and destination, a buffer and a view each.
-        convert: bytes of the source -> bytes of the destination.
-        fill: what the destination's halo holds, in a list of one or none; None where the destination is no image.
+        image: the layout of the image.
+        ends: (buffer, view) of the source and of the destination.
+        convert: a function from bytes of the source to bytes of the destination.
+        fill: a list with the value of the destination's halo, or an empty list; None if the destination is no image.
     """
 
     def __init__(
@@ -135,7 +135,9 @@ class _Reorder:
 
     def write(self) -> None:
         image = self.image
-        alike = image.packed or image.channels == image.block  # a row of pixels is one run of bytes at both ends
+        alike = (
+            image.packed or image.channels == image.block
+        )  # a row of pixels is one run of bytes in source and destination
         if alike or (image.height == image.width == 1 and not image.halo):
             self._runs()
             if self.rest:
@@ -144,7 +146,7 @@ class _Reorder:
             self._pixels(0)
 
     def _runs(self) -> None:
-        """The blocks without fillers, where they lie one behind the other at both ends."""
+        """Converts the blocks without filler, if they are contiguous in source and destination."""
         if not self.whole:
             return
         with self._walk(self.whole, self.views) as run:
@@ -154,9 +156,9 @@ class _Reorder:
             map_bytes(self.program, self.isa.bytes, [source], destination, size, self.convert)
 
     def _pixels(self, first: int) -> None:
-        """The blocks from `first` on: all channels of four pixels, then of the next four.
+        """Converts the blocks from `first` on: all channels of four pixels, then those of the next four.
 
-        So that every line of memory is read once and written once, on both sides.
+        In this order, every cache line is read once and written once.
         """
         program, views = self.program, [view.from_block(first) for view in self.views]
         with self._walk(1, views) as run:
@@ -178,7 +180,7 @@ class _Reorder:
                     self._copy(run, block_at(self.whole - first), pixels, self.rest)
 
     def _copy(self, run: Run, starts: Sequence[Expr], pixels: int, channels: int) -> None:
-        """`channels` of one block of some pixels; the fillers of an image's last block become 0."""
+        """Converts `channels` channels of one block of some pixels. Filler in an image's last block is set to 0."""
         program, lanes = self.program, self.isa.lanes
         for pixel in range(pixels):
             source, destination = (
@@ -199,7 +201,7 @@ class _Reorder:
         return Walk(extents, views, image.pixel, parallel=self.parallel).runs(self.program)
 
     def _fill_halo(self, run: Run, planes: int) -> None:
-        """Fills the halo of the planes, from the one in which `run` begins."""
+        """Fills the halo of `planes` planes, beginning with the plane of `run`."""
         for value in self.fill or []:
             plane = run.image * self.image.blocks + run.block
             into = self.written, self.image, value
@@ -218,7 +220,7 @@ def _elements(image: Image) -> int:
 
 
 def _contiguous(image: Image) -> View:
-    """The contiguous tensor as blocks of the image's size."""
+    """Returns the view of the contiguous tensor in blocks of the image's size."""
     row = image.width * image.channels
     return View(0, (image.height * row, image.pixel, row, image.channels))
 
@@ -229,12 +231,12 @@ def _facts(image: Image, *, channels_first: bool) -> dict[str, str]:
 
 
 def as_stored(dtype: str, vector: Expr, lanes: int) -> Expr:
-    """Bytes of the contiguous tensor as kernels store them: 128 more is the highest bit turned."""
+    """Converts bytes of the contiguous tensor to bytes as kernels store them. Adding 128 flips the highest bit."""
     return vector if dtype == "uint8" else _turned(bits(_vector("uint8", lanes), vector), lanes)
 
 
 def as_shown(dtype: str, vector: Expr, lanes: int) -> Expr:
-    """The other way."""
+    """Converts bytes as kernels store them to bytes of the contiguous tensor."""
     return vector if dtype == "uint8" else bits(_vector("int8", lanes), _turned(vector, lanes))
 
 
