@@ -1,4 +1,4 @@
-"""After the tests: what they saw, where `make tables` wants it."""
+"""Writes the tables of `docs/reference` after the tests, if `make tables` says where."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.evidence import LEDGER, Incomplete, Ledger, function_of, merged, require_rows, tables
 
-_OUTCOMES: dict[str, set[str]] = defaultdict(set)  # of the cases of each test function
+_OUTCOMES: dict[str, set[str]] = defaultdict(set)  # for each test function, the outcomes of its cases
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
@@ -31,7 +31,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _write(path: Path, session: pytest.Session) -> None:
-    """Writes the tables to `path`, and what each test saw to a record beside it.
+    """Writes the tables to `path`, and the outcome of each test to a record beside it.
 
     Raises:
         Incomplete: the tests ran in several processes, or rows would be lost.

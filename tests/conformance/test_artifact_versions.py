@@ -1,7 +1,7 @@
-"""What this release makes of the artifacts of others. Those of its own versions run, and give the same bits for ever.
-All others are refused by every reader, in words that name the versions and what to do.
+"""Tests how this release reads the artifacts of other releases. Artifacts with the same versions of ABI and plan run,
+and always give the same bits. Every reader refuses all others; the message names the versions and says what to do.
 
-`scripts/keep_artifact.py` makes what is kept, once for each version of ABI and plan. What is kept is never made again.
+`scripts/keep_artifact.py` makes the stored artifacts, one for each version of ABI and plan. They are never made again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def with_plan(config: dict[str, Any], **members: Any) -> dict[str, Any]:
     return config | {"plan": config["plan"] | members}
 
 
-# By what another release wrote: the media type of its config, what it says, what is said of it.
+# For each kind of artifact: the media type of its config, how its config differs, and the expected message.
 OTHERS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]], str]] = {
     "0.1": (_V1, lambda _: _OF_0_1, f"is of release 0.1, which ran models by TVM, {_RUNS}"),
     "the config of 0.1": (CONFIG_MEDIA_TYPE, lambda _: _OF_0_1, f"is of release 0.1, which ran models by TVM, {_RUNS}"),
@@ -79,7 +79,7 @@ OTHERS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]], str]] =
 
 
 @pytest.fixture(params=KEPT, ids=lambda path: path.stem)
-def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def artifact(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return unpacked(request.param, tmp_path)
 
 
@@ -90,7 +90,7 @@ def unpacked(archive: Path, folder: Path) -> Path:
 
 
 def changed(folder: Path, to: Path, media_type: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Path:
-    """The same artifact but for its config, and the reports of it."""
+    """Copies the artifact to `to` with a changed config. The reports are copied too."""
     before, layout = OciLayout.open(folder), OciLayout(to)
     manifest = before.manifest(digest_in(before))
     config = change(deepcopy(json.loads(before.blobs.read(manifest.config.digest))))
@@ -128,7 +128,7 @@ def load_in_command(folder: Path) -> None:
 
 
 def push_to_server(folder: Path) -> None:
-    """As the server and its compile worker do, one after the other."""
+    """Publishes the artifact with the functions that the server and its compile worker call."""
     layout, archive, scratch = OciLayout.open(folder), folder / "archive.tar", folder / "scratch"
     archive.write_bytes(b"".join(export(layout, digest_in(layout), TRAVELING).chunks()))
     scratch.mkdir()
@@ -157,19 +157,19 @@ def test_something_is_kept() -> None:
 
 
 @_RUNNABLE
-def test_python_gets_the_same_bits(kept: Path) -> None:
-    cases = np.load(FOLDER / f"{kept.name}.npz")
-    model = runtime.load(kept)
+def test_python_gets_the_same_bits(artifact: Path) -> None:
+    cases = np.load(FOLDER / f"{artifact.name}.npz")
+    model = runtime.load(artifact)
     answers = np.stack([model(given) for given in cases["inputs"]])
     assert len({answer.tobytes() for answer in answers}) > 1
     np.testing.assert_array_equal(answers, cases["outputs"], strict=True)
 
 
 @_RUNNABLE
-def test_c_gets_the_same_bits(kept: Path) -> None:
-    """By octet_load, which reads the folder itself."""
-    cases = np.load(FOLDER / f"{kept.name}.npz")
-    instance = NativeModel.load(kept).instance()
+def test_c_gets_the_same_bits(artifact: Path) -> None:
+    """Loads the artifact with octet_load, which reads the folder itself."""
+    cases = np.load(FOLDER / f"{artifact.name}.npz")
+    instance = NativeModel.load(artifact).instance()
     given = aligned_empty(cases["inputs"].shape[1:], cases["inputs"].dtype)
     got = aligned_empty(cases["outputs"].shape[1:], cases["outputs"].dtype)
     instance.bind([given.ctypes.data], [got.ctypes.data])
@@ -179,18 +179,18 @@ def test_c_gets_the_same_bits(kept: Path) -> None:
 
 
 @_RUNNABLE
-def test_a_server_takes_it(kept: Path) -> None:
-    push_to_server(kept)
-    assert digest_in(OciLayout.open(kept / "store"))
+def test_a_server_takes_it(artifact: Path) -> None:
+    push_to_server(artifact)
+    assert digest_in(OciLayout.open(artifact / "store"))
 
 
 @_RUNNABLE
 @pytest.mark.parametrize("reader", [load_in_python, load_in_c])
 def test_members_of_the_config_that_change_nothing_may_be_new(
-    reader: Callable[[Path], None], kept: Path, tmp_path: Path
+    reader: Callable[[Path], None], artifact: Path, tmp_path: Path
 ) -> None:
-    """Here, and nowhere in the plan."""
-    reader(changed(kept, tmp_path / "changed", CONFIG_MEDIA_TYPE, lambda config: config | {"note": {"by": "whom"}}))
+    """Unknown members of the plan are still refused."""
+    reader(changed(artifact, tmp_path / "changed", CONFIG_MEDIA_TYPE, lambda config: config | {"note": {"by": "whom"}}))
 
 
 def test_a_config_without_versions_is_damaged(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What gRPC's own client sees beside the messages: trailers, and whether answers are compressed on the wire."""
+"""Parts of gRPC's protocol besides the messages, with gRPC's own client: trailers, and compression on the wire."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def relayed(plane: DataPlane) -> Iterator[Relay]:
 
 
 def request(model: str) -> bytes:
-    """Of zeros, which compress well."""
+    """A request whose data are zeros, which compress well."""
     size = LARGE if model == "large" else SMALL
     message = pb.ModelInferRequest(model_name=model, raw_input_contents=[bytes(size)])
     message.inputs.add(name="x", datatype="UINT8", shape=[1, size])

@@ -1,4 +1,4 @@
-"""The data plane, as it is served, by the tables of what RFC 9112, 9113 and 7541 allow."""
+"""Tests the running data plane with the tables of what RFC 9112, 9113 and 7541 allow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LIVE = Service("/inference.GRPCInferenceService/ServerLive", b"", b"\x08\x01")
 _ENTRY = {"name": "in0", "datatype": "INT32", "shape": [1, LENGTH]}
 _PROBE = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 _ANSWER = re.compile(rb"HTTP/1\.1 (\d+) .*?content-length: (\d+)\r\n.*?\r\n\r\n", re.DOTALL)
-_sources = (f"127.0.{number // 250}.{2 + number % 250}" for number in count())  # each with budgets of its own
+_sources = (f"127.0.{number // 250}.{2 + number % 250}" for number in count())  # each address has its own budgets
 
 
 def _json() -> bytes:
@@ -42,7 +42,7 @@ def _json() -> bytes:
 
 
 def _slow_call() -> bytes:
-    """On stream 1, of which the model takes a second."""
+    """A call on stream 1 for which the model takes a second."""
     asked = ModelInferRequest(model_name="sleeping", raw_input_contents=[(1000).to_bytes(4, "little") * LENGTH])
     asked.inputs.add(**_ENTRY)
     head = block(Service("/inference.GRPCInferenceService/ModelInfer", b"", b"").head())

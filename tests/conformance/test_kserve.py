@@ -1,4 +1,4 @@
-"""The unmodified `kserve` SDK over HTTP and gRPC, in an environment of its own: it wants other versions than ours."""
+"""The unmodified `kserve` SDK over HTTP and gRPC, in its own environment, because it needs other package versions."""
 
 from __future__ import annotations
 

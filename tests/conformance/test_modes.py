@@ -1,4 +1,4 @@
-"""Each numerics mode against the runtime that it is named after."""
+"""Each numerics mode, compared with the runtime that it is named after."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.shared_data import TFLITE_MODELS, require_shared_data
 from tests.support.tflite_catalog import MODELS
 
 SAMPLES = sorted(EXAMPLES.glob("*.tflite"))
-LARGE_BYTES = 200_000  # compiling one, and LiteRT's reference kernels, take minutes
+LARGE_BYTES = 200_000  # compiling a larger model and running LiteRT's reference kernels take minutes
 RUNNABLE = [target.name for target in TARGETS if not target.missing_on(detect_host())]
 COMPILED = [
     pytest.param(path, target, marks=pytest.mark.slow)
@@ -31,7 +31,7 @@ COMPILED = [
     for number, target in enumerate(RUNNABLE)
 ]
 
-# The expected outputs were made by the same LiteRT on another CPU: they hold XNNPACK to one answer everywhere.
+# The expected outputs were computed by the same LiteRT on another CPU, so XNNPACK has to give the same on every CPU.
 PHOTOGRAPHED = {
     "mobilenet_v1_0.25_128_quant": 16,
     "mobilenet_v2_1.0_224_quant": 16,
@@ -48,7 +48,7 @@ def test_single_operator_equals_xnnpack(name: str) -> None:
 @pytest.mark.parametrize("numerics", MODES)
 @pytest.mark.parametrize(("path", "target"), COMPILED, ids=lambda value: getattr(value, "stem", value))
 def test_compiled_model_equals_litert(path: Path, target: str, numerics: str, tmp_path: Path) -> None:
-    """On 50 random inputs, 50 smooth ones and all the extremes, every output."""
+    """Compares every output on 50 random inputs, 50 smooth ones and all extreme ones."""
     model = compiled(path, numerics, tmp_path, target)
     reference = litert.interpreter(path.read_bytes(), reference=numerics == LITERT_REFERENCE)
     samples = list(sample_inputs(model.signature, 100 + len(EXTREMES), seed=11))
@@ -58,7 +58,7 @@ def test_compiled_model_equals_litert(path: Path, target: str, numerics: str, tm
 
 
 def test_other_peoples_models_are_there() -> None:
-    """Where they are not, the test above runs on the samples alone: this one says so, by being skipped."""
+    """Is skipped if they are missing, because the test above then runs on the samples alone."""
     require_shared_data()
     assert TFLITE_MODELS
 
@@ -67,7 +67,7 @@ def test_other_peoples_models_are_there() -> None:
 @pytest.mark.parametrize("numerics", MODES)
 @pytest.mark.parametrize("name", PHOTOGRAPHED)
 def test_photographs(name: str, numerics: str, tmp_path: Path) -> None:
-    """All 100 photographs: the first inputs as they were stored, every one through the same preprocessing."""
+    """All 100 photographs. The first inputs were stored; all go through the same preprocessing."""
     root = require_shared_data()
     model = compiled(root / "models" / "tflite" / f"{name}.tflite", numerics, tmp_path)
     with np.load(root / "expected" / f"{name}.npz") as expected:
@@ -86,7 +86,7 @@ def test_photographs(name: str, numerics: str, tmp_path: Path) -> None:
 
 
 def _slim(path: Path, size: int) -> np.ndarray:
-    """TF-slim's evaluation: the central 87.5 % of each side, resized without keeping the aspect."""
+    """TF-slim's preprocessing: crops to the central 87.5 % of each side and resizes with another aspect ratio."""
     from PIL import Image
 
     with Image.open(path) as file:

@@ -1,4 +1,4 @@
-"""NaN in operators that compare real values: the oracle and compiled code keep it where the reference runtimes do."""
+"""Operators that compare real values handle NaN as the reference runtimes do, in the oracle and in compiled code."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ TFLITE = {
 
 @pytest.mark.parametrize("name", TFLITE)
 def test_litert(name: str) -> None:
-    """MAXIMUM and MINIMUM are one comparison and one choice there, so that only a NaN in the second operand stays."""
+    """LiteRT computes MAXIMUM and MINIMUM by one comparison and one choice, so only a NaN in the second operand
+    remains.
+    """
     builder, inputs = ModelBuilder(), [X[None], OTHER[None]][: 1 if name.startswith("RELU") else 2]
     operands = [builder.tensor(f"x{place}", each.shape, np.float32) for place, each in enumerate(inputs)]
     y = builder.tensor("y", (1, X.size), np.float32)

@@ -1,4 +1,4 @@
-"""Products of bfloat16 operands against ONNX Runtime, which computes the Casts as they stand."""
+"""Products of bfloat16 operands, compared with ONNX Runtime, which computes each Cast of the file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Real = NDArray[np.float32]
 
 
 class Model:
-    """A file that is being written, of values that are the same each time."""
+    """Writes an ONNX file; its random values are the same each time."""
 
     def __init__(self, *, rounds: bool) -> None:
         self.builder, self.rounds, self.rng = OnnxBuilder(), rounds, np.random.default_rng(0)
@@ -66,7 +66,7 @@ def attention(model: Model) -> list[Real]:
     return [model.real(2, 19, 20), model.real(2, 20, 19)]
 
 
-def written(make: Callable[[Model], list[Real]], *, rounds: bool) -> tuple[bytes, list[Real]]:
+def make_file(make: Callable[[Model], list[Real]], *, rounds: bool) -> tuple[bytes, list[Real]]:
     model = Model(rounds=rounds)
     inputs = make(model)
     model.builder.output("y", "float32")
@@ -75,15 +75,15 @@ def written(make: Callable[[Model], list[Real]], *, rounds: bool) -> tuple[bytes
 
 @pytest.mark.parametrize("make", [convolution, dense, attention], ids=lambda each: str(each.__name__))
 def test_answers_are_those_of_onnx_runtime_within_rounding(make: Callable[[Model], list[Real]], tmp_path: Path) -> None:
-    """Of sums of at most 70 products, whose magnitude stays below 64: each of 70 roundings is at most 2**-19."""
-    file, inputs = written(make, rounds=True)
+    """A sum has at most 70 products and stays below 64, so each of its 70 roundings changes it by at most 2**-19."""
+    file, inputs = make_file(make, rounds=True)
     (expected,) = Reference(file, optimized=True)(inputs)
     module = import_model(file).module
     (ours,) = oracle.run(module, get_mode(ONNXRUNTIME), inputs)
     assert np.abs(expected).max() < 64
     np.testing.assert_allclose(ours, expected, rtol=0, atol=70 * 2.0**-19)
-    # What rounding the operands changes is far more, so that both do it.
-    (real,) = Reference(written(make, rounds=False)[0], optimized=True)(inputs)
+    # Rounding the operands changes far more than that, so this shows that both round them.
+    (real,) = Reference(make_file(make, rounds=False)[0], optimized=True)(inputs)
     assert np.abs(real - expected).max() > 1e-2
     target = BFLOAT16 if BFLOAT16.runs_on(detect_host()) else detect_host().target
     selection, (compiled,) = run_selected(module, target, ONNXRUNTIME, inputs, tmp_path)

@@ -1,4 +1,4 @@
-"""Whole networks in which nothing is quantized, against ONNX Runtime."""
+"""Whole networks without any quantization, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.core.numerics import ONNXRUNTIME
 from tests.support.float_networks import pictures, residual_network
 from tests.support.onnx_reference import Reference
 
-# Sums of some hundred float32 products in another order: a few units in the last place of a probability.
+# The order of some hundred float32 additions differs: a few units in the last place of a probability.
 ROUNDING = 2e-6
 
 

@@ -1,4 +1,4 @@
-"""Whole ONNX models, compiled by the pipeline, against ONNX Runtime: bit for bit."""
+"""Whole ONNX models, compiled by the pipeline and compared with ONNX Runtime bit for bit."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def equal(source: Path, folder: Path) -> None:
 
 
 class Network:
-    """A small residual network as PyTorch exports it and ONNX Runtime quantizes it."""
+    """A small residual network in the form that PyTorch exports and ONNX Runtime quantizes."""
 
     def __init__(self) -> None:
         self.model, self.rng = OnnxBuilder(), np.random.default_rng(5)
 
     def quantized(self, x: str) -> tuple[str, Quantized]:
-        """As the reader sees it: quantized and dequantized."""
+        """Adds QuantizeLinear and DequantizeLinear for `x`; returns the real tensor and the stored one."""
         y = Quantized(self.model, self.rng, "uint8")
         return self.model.node("DequantizeLinear", [self.model.node("QuantizeLinear", [x, *y.names]), *y.names]), y
 
@@ -80,7 +80,7 @@ def test_a_small_network(tmp_path: Path) -> None:
 
 
 def todays_attention() -> bytes:
-    """What today's exporters write between integer products: masks, positions, places, and where rows see nothing."""
+    """The operators of current exporters between integer products: masks, positions, indices and fully masked rows."""
     model, rng = OnnxBuilder(), np.random.default_rng(7)
     tokens, width = 6, 16
 
@@ -114,8 +114,9 @@ def todays_attention() -> bytes:
 
 
 def test_todays_attention(tmp_path: Path) -> None:
-    """Compiled, beside ONNX Runtime: within the rounding of its float32 sums, softmax and normalization; and the places
-    are the same."""
+    """Compares compiled code with ONNX Runtime. Values are within the rounding of its float32 sums, softmax and
+    normalization; the indices are the same.
+    """
     source = tmp_path / "model.onnx"
     source.write_bytes(todays_attention())
     model, reference = compiled(source, ONNXRUNTIME, tmp_path), Reference(source, optimized=False)
@@ -128,7 +129,7 @@ def test_todays_attention(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_trained_architecture(name: str, tmp_path: Path) -> None:
-    """Of those that `benchmarks/models` makes."""
+    """The models are those that `benchmarks/models` trains."""
     source = MODELS / f"{name}.u8s8.onnx"
     if not source.is_file():
         pytest.skip(f"no {source}: `make bench` makes it; OCTET_BENCH_CACHE says where")

@@ -1,6 +1,7 @@
-"""Networks as PyTorch exports them and ONNX Runtime quantizes them (`scripts/make_onnx_fixtures.py`), against ONNX
-Runtime on the same file: statically, as float operators between conversions and as quantized operators, and
-dynamically."""
+"""Networks that PyTorch exported and ONNX Runtime quantized (`scripts/make_onnx_fixtures.py`), compared with ONNX
+Runtime on the same file: static quantization in both forms (conversions around float operators, and quantized
+operators), and dynamic quantization.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ from tests.support.onnx_reference import Reference
 
 FIXTURES = sorted((Path(__file__).parents[1] / "fixtures" / "onnx").glob("*.onnx"))
 SAMPLES, WORDS = 8, 40
-# Of a float32 sum of a few hundred terms: ONNX Runtime adds in float32, in an order of its own, and a value that is
-# next to the middle between two steps is then quantized to the other one, which moves what comes behind it.
+# ONNX Runtime adds a few hundred float32 terms in its own order. A value close to the middle between two steps may be
+# quantized to the other step, which changes the layers after it.
 TOLERANCE = 2e-6
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -47,7 +48,7 @@ def test_a_network(path: Path) -> None:
     samples = [inputs(imported.signature, seed) for seed in range(SAMPLES)]
     actual = oracle.run_all(imported.module, get_mode(ONNXRUNTIME), samples)
     expected = [reference(sample) for sample in samples]
-    assert len({each[0].tobytes() for each in expected}) == SAMPLES, "a network that says the same of everything"
+    assert len({each[0].tobytes() for each in expected}) == SAMPLES, "the network gives the same output for every input"
     evidence.compare(imported, ONNXRUNTIME, actual, expected, steps=TOLERANCE if "dynamic" in path.stem else 0)
 
 
@@ -60,7 +61,7 @@ def test_several_samples_stay_apart(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
 def test_a_compiled_network(path: Path, tmp_path: Path) -> None:
-    """What is compiled is what the oracle says, and so what ONNX Runtime says."""
+    """Compiled code gives the oracle's answers, which other tests compare with ONNX Runtime."""
     model, reference = compiled(path, ONNXRUNTIME, tmp_path), Reference(path, optimized=True)
     samples = [inputs(model.signature, seed) for seed in range(SAMPLES)]
     steps = TOLERANCE if "dynamic" in path.stem else 0

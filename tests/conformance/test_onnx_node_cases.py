@@ -1,8 +1,8 @@
-"""ONNX's own test suite (onnx.backend.test) for quantized operators, and for those that stand between them in today's
-exports, with the answers that it gives.
+"""Cases of ONNX's own test suite (onnx.backend.test) for quantized operators, and for the operators between them in
+current exports, with the suite's expected outputs.
 
-`scripts/make_onnx_fixtures.py` has written its cases down, so that neither the `onnx` package nor ONNX Runtime is
-needed here. Parameters, which the suite sends as inputs, are constants, as in models.
+`scripts/make_onnx_fixtures.py` stored the cases, so that this test needs neither the `onnx` package nor ONNX Runtime.
+The suite passes parameters as inputs; they are constants here, as in real models.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support import evidence
 
 CASES = np.load(Path(__file__).parents[1] / "fixtures" / "onnx" / "node_cases.npz")
 NAMES = sorted(key.removesuffix(".model") for key in CASES if key.endswith(".model"))
-# What is refused, by a part of its name -> why.
+# Cases that the importer refuses: a part of the case's name -> the reason.
 REFUSED = {
     "crop_and_resize": "not compiled",
     "e4m3fn": "float8",
@@ -39,8 +39,8 @@ REFUSED = {
     "tril_zero": "an empty input",
     "triu_zero": "an empty input",
 }
-# ONNX Runtime, which is the reference, counts the elements of the result where the suite takes their number times the
-# scale; it leaves these cases out, too.
+# ONNX Runtime, the reference, counts the elements of the result. The suite expects their number multiplied by the
+# scale. ONNX Runtime leaves these cases out too.
 OTHERWISE = {"test_resize_downsample_scales_cubic_align_corners", "test_resize_downsample_scales_linear_align_corners"}
 
 
@@ -66,6 +66,6 @@ def test_a_case_of_the_suite(name: str) -> None:
         return
     (operator,) = read_model(model).operators
     exact = is_quantized(operator.op_type) or actual[0].dtype.kind != "f"
-    # NumPy's float32 beside float64, rounded once: within the rounding of a few dozen operations.
+    # NumPy computes in float32 and Octet in float64 with one rounding: within the rounding of a few dozen operations.
     largest = max(1.0, *(float(np.nanmax(np.abs(each), initial=0)) for each in expected))
     evidence.compare(imported, ONNXRUNTIME, [actual], [expected], steps=0 if exact else 1e-5 * largest)

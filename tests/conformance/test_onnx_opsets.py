@@ -1,4 +1,4 @@
-"""Every operator set that is read: what was an attribute became an input along the way, and defaults changed."""
+"""Every supported operator set. Between versions some attributes became inputs, and some defaults changed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tests.support import evidence
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
 
-TOLERANCE = 2e-7  # of a softmax over a few values in float32
+TOLERANCE = 2e-7  # the rounding of a float32 softmax over a few values
 
 
 class Writer(OnnxBuilder):
-    """Writes an operator as one operator set has it."""
+    """Writes operators in the form that one operator set defines."""
 
     def __init__(self, opset: int) -> None:
         super().__init__()
         self.opset = opset
 
     def since(self, opset: int, op_type: str, x: str, name: str, values: list[int]) -> str:
-        """An operator whose list of integers is an input since `opset`, and before is an attribute."""
+        """Adds an operator whose list of integers is an input from `opset` on, and an attribute before."""
         if self.opset < opset:
             attributes: dict[str, Any] = {name: values}
             return self.node(op_type, [x], **attributes)
@@ -40,7 +40,7 @@ class Writer(OnnxBuilder):
 
     def resize(self, x: str) -> str:
         scales = self.constant([1, 1, 2, 2], "float32")
-        region = self.constant([], "float32") if self.opset < 13 else ""  # which was not yet optional
+        region = self.constant([], "float32") if self.opset < 13 else ""  # not yet optional before 13
         operands = [x, scales] if self.opset < 11 else [x, region, scales]
         corners: dict[str, Any] = (
             {} if self.opset < 11 else {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
@@ -56,7 +56,7 @@ class Writer(OnnxBuilder):
         return names
 
     def both(self, x: str) -> str:
-        """Quantized and dequantized."""
+        """Adds QuantizeLinear and DequantizeLinear."""
         return self.dequantized(self.quantized(x, 1 / 16, 100, "uint8"), 1 / 16, 100, "uint8")
 
 

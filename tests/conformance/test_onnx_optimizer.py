@@ -1,4 +1,4 @@
-"""Compares compiled float operators between conversions with ONNX Runtime, which quantizes them too: bit for bit.
+"""Float operators between conversions, which ONNX Runtime quantizes too: compiled code gives its answers bit for bit.
 
 Each model is written, imported, compiled by the target's kernels and run; the reference is the optimized session.
 """
@@ -29,13 +29,13 @@ Write = Callable[[OnnxBuilder, Rng], Any]
 
 
 def pair(model: OnnxBuilder, x: str, scale: float, zero_point: int, dtype: str = "uint8") -> str:
-    """QuantizeLinear and DequantizeLinear."""
+    """Adds QuantizeLinear and DequantizeLinear."""
     names = model.quantization(scale, zero_point, dtype)
     return model.node("DequantizeLinear", [model.node("QuantizeLinear", [x, *names]), *names])
 
 
 def filters(model: OnnxBuilder, rng: Rng, shape: Sequence[int], axis: int, form: str, dtype: str = "int8") -> str:
-    """Dequantized weights with a scale for each index of `axis`, in one of the forms that exporters write."""
+    """Dequantized weights with one scale for each index of `axis`, in one of the forms that exporters write."""
     count = shape[axis]
     point = np.full(count, 0 if dtype == "int8" else 125, dtype)
     scale, zero_point = model.constant(rng.uniform(0.01, 0.03, count), "float32"), model.constant(point)
@@ -142,7 +142,9 @@ def padded(*value: float, own: Sequence[int] = ()) -> Write:
 
 
 def padded_pool(stored: bool, identity: bool = False) -> Write:
-    """A Pad of zeros and a MaxPool, which ONNX Runtime's optimizer makes ignore them, if nothing is between the two."""
+    """A Pad of zeros and a MaxPool. ONNX Runtime's optimizer makes the pool ignore the zeros if nothing is between
+    them.
+    """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x = model.input("x", "float32", (1, 3, 6, 6))
@@ -157,7 +159,7 @@ def padded_pool(stored: bool, identity: bool = False) -> Write:
 
 
 def pairs(*steps: tuple[float, int, str], read_twice: bool = False) -> Write:
-    """Pairs that follow each other."""
+    """Consecutive pairs of QuantizeLinear and DequantizeLinear."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x = model.input("x", "float32", (2, 40))
@@ -182,7 +184,7 @@ def pairs_around_a_product(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def extreme(op_type: str, dtype: str, scales: tuple[float, float, float]) -> Write:
-    """A quantized operator of two operands whose results leave 32 bits."""
+    """A quantized operator of two operands whose results do not fit 32 bits."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         bounds = np.iinfo(dtype)
@@ -195,7 +197,7 @@ def extreme(op_type: str, dtype: str, scales: tuple[float, float, float]) -> Wri
 
 
 def clipped_softmax(dtype: str, scale: float, point: int) -> Write:
-    """A softmax whose output has a scale so small that ONNX Runtime's products leave float32."""
+    """A softmax whose output has a scale so small that ONNX Runtime's products overflow float32."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         types = model.quantization(0.05, 7, dtype), model.quantization(scale, point, dtype)
@@ -206,7 +208,7 @@ def clipped_softmax(dtype: str, scale: float, point: int) -> Write:
 
 
 def several_scales(axis: int, block: int, dtype: str) -> Write:
-    """Activations with a scale for each index of an axis, or for each block."""
+    """Activations with one scale for each index of an axis, or for each block."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         shape = (2, 4, 8)
@@ -223,8 +225,9 @@ def several_scales(axis: int, block: int, dtype: str) -> Write:
 
 
 def mean(op_type: str, types: tuple[str, str], shape: Sequence[int] = (2, 3, 7, 5), **attributes: Any) -> Write:
-    """A mean between values of two types, which ONNX Runtime computes in float32. Scales are alike, so that many means
-    are halves of a step."""
+    """A mean between values of two types, which ONNX Runtime computes in float32. The scales are nearly equal, so that
+    many means are halfway between two steps.
+    """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         points = [128 if dtype == "uint8" else 0 for dtype in types]
@@ -236,8 +239,9 @@ def mean(op_type: str, types: tuple[str, str], shape: Sequence[int] = (2, 3, 7, 
 
 
 def pooled(channels: int, *front: str) -> Write:
-    """The mean of an image of real values. ONNX Runtime adds them in the order of memory, which may hold channels in
-    blocks of 16."""
+    """The mean of an image of real values. ONNX Runtime adds them in memory order, and its memory may hold channels in
+    blocks of 16.
+    """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x = model.input("x", "float32", (2, channels, 7, 5))
@@ -260,8 +264,9 @@ def cubic(scales: tuple[float, float], **attributes: Any) -> Write:
 
 
 def around(op_type: str, between: str, front: bool, point: int = 100) -> Write:
-    """`op_type` between conversions, with `between` in front of it or behind it. ONNX Runtime moves conversions through
-    some operators, and computes in float32 behind others."""
+    """`op_type` between conversions, with `between` before or after it. ONNX Runtime moves conversions through some
+    operators, and computes in float32 after others.
+    """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x = pair(model, model.input("x", "float32", (1, 4, 6, 8)), 0.0513, 110)
@@ -410,7 +415,7 @@ STORED = [name for name in MODELS if name.endswith((" pair", " pair, no bias"))]
 
 
 def compare(write: Write, scratch: Path, seed: int = 0, opset: int = 17) -> None:
-    """The oracle on many samples, and compiled code on one that is random."""
+    """Compares the oracle on many samples, and compiled code on one random sample."""
     model = OnnxBuilder()
     write(model, np.random.default_rng(seed))
     data = model.build(opset)
@@ -434,12 +439,12 @@ def test_what_the_optimizer_quantizes(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", STORED)
 def test_constants_behind_conversions_are_stored_values(name: str) -> None:
-    """No product is left of real values."""
+    """The model has no product of real values left."""
     model = OnnxBuilder()
     MODELS[name](model, np.random.default_rng(0))
     text = printer.text_of(import_model(model.build()).module)
     assert "qnn.real_" not in text
-    assert text.count("qnn.quantize") == 1  # of the input
+    assert text.count("qnn.quantize") == 1  # the conversion of the input
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -469,7 +474,7 @@ def test_activations_with_several_scales(name: str, tmp_path: Path) -> None:
 def test_convolutions_that_are_padded_on_one_axis(
     shape: tuple[int, ...], kernel: tuple[int, ...], pads: list[int], tmp_path: Path
 ) -> None:
-    """In float32, of several samples. Sums differ in their order alone."""
+    """Several samples of float32 values; only the order of the sums differs."""
     model, rng = OnnxBuilder(), np.random.default_rng(0)
     w = model.constant(rng.normal(0, 1, (4, shape[1], *kernel)), "float32")
     x = model.input("x", "float32", shape)

@@ -1,4 +1,4 @@
-"""What `octet quantize` writes is an ordinary QDQ file: ONNX Runtime runs it, with the same answers bit for bit."""
+"""Files that `octet quantize` writes are ordinary QDQ files: ONNX Runtime runs them and gives the same bits."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_a_network_has_the_same_answers_in_onnx_runtime(seed: int, storage: str)
         np.testing.assert_array_equal(ours, reference([image[None]])[0])
 
 
-# Computed by ONNX Runtime in float32, in other orders or by other functions: one step of the operator's result apart,
-# and one of what joins that.
+# ONNX Runtime computes these in float32, in another order or by other functions. The result differs by at most one step
+# of the operator, plus one step of an operator that joins several.
 ROUNDED = {
     *("ConvTranspose", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "ReduceMean", "Softplus", "Tanh"),
     "attention",
@@ -68,7 +68,7 @@ def test_every_pattern_has_the_same_answers_in_onnx_runtime(name: str, storage: 
 
 @pytest.mark.parametrize("flavour", ["dynamic", "4 bits", "8 bits"])
 def test_flavours_without_calibration_are_read_by_onnx_runtime(flavour: str) -> None:
-    """Its sums of real numbers have another order."""
+    """ONNX Runtime adds real numbers in another order."""
     made = dynamic(dense_network()) if flavour == "dynamic" else blocked(dense_network(), int(flavour[0]), 16)
     x = np.random.default_rng(3).normal(0, 1, (1, 6, 40)).astype(np.float32)
     (ours,) = oracle.run(import_model(made.file).module, get_mode(ONNXRUNTIME), [x])

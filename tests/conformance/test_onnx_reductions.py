@@ -1,4 +1,4 @@
-"""Sums and means of real values between quantized parts, against ONNX Runtime: bit for bit, so in its own order."""
+"""Sums and means of real values between quantized parts: ONNX Runtime's bits, so the order of additions is the same."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
 
 SCALE, SAMPLES = 0.0371, 3
-# (shape, axes): rows in memory, columns, columns of several matrices, and what ONNX Runtime has no fast path for. Rows
-# of other lengths than a multiple of four begin at addresses that are not aligned.
+# (shape, axes): rows in memory, columns, columns of several matrices, and axes for which ONNX Runtime has no fast path.
+# If the length of a row is not a multiple of four, the next row starts at an address that is not aligned.
 REDUCTIONS = [
     ((1, 24, 56, 56), (2, 3)),
     ((1, 7, 13, 13), (2, 3)),
@@ -37,7 +37,7 @@ REDUCTIONS = [
 
 
 def answers(data: bytes, samples: list[np.ndarray[Any, Any]]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The oracle's and ONNX Runtime's, as bits."""
+    """Returns the oracle's answer and ONNX Runtime's, as bits."""
     module, reference = import_model(data).module, Reference(data, optimized=True)
     ours = oracle.run_all(module, get_mode(ONNXRUNTIME), [[sample] for sample in samples])
     theirs = [reference([sample]) for sample in samples]
@@ -64,7 +64,9 @@ CHANNELS, FINE = 24, 2e-10
 
 
 def squeezed(kind: str, dtype: str, size: tuple[int, int]) -> bytes:
-    """The mean of an image behind a convolution, in steps that show the rounding of its sums; and what reads it."""
+    """The mean of an image after a convolution, and a layer that reads it. The steps are so fine that they show the
+    rounding of the sums.
+    """
     rng = np.random.default_rng(1)
     builder = OnnxBuilder()
     zero_point = 0 if dtype == "int8" else 128
@@ -97,10 +99,10 @@ def squeezed(kind: str, dtype: str, size: tuple[int, int]) -> bytes:
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("kind", ["squeezed", "residual", "classifier", "output"])
 def test_the_mean_of_an_image(kind: str, dtype: str, size: tuple[int, int]) -> None:
-    """Between two convolutions channels come last in ONNX Runtime, and are added up in another order."""
+    """ONNX Runtime puts channels last between two convolutions, which changes the order of the additions."""
     rng = np.random.default_rng(0)
     images = [rng.uniform(-2.5, 2.5, (1, 3, *size)).astype(np.float32) for _ in range(8)]
-    # As large above as below, so that what is left of the sums is what they were rounded by.
+    # Positive and negative terms nearly cancel, so that the rounding errors are a large part of the sums.
     images = [image - image[:, :, ::-1, ::-1] for image in images]
     ours, theirs = answers(squeezed(kind, dtype, size), images)
     np.testing.assert_array_equal(ours, theirs)

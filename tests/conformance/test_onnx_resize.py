@@ -1,4 +1,4 @@
-"""Resize between four elements of an image: ONNX Runtime's bits, for its sums of float32 have one order."""
+"""Resize between four elements of an image: ONNX Runtime's bits, because its float32 sums have one order."""
 
 from __future__ import annotations
 

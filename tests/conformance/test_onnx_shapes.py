@@ -1,5 +1,6 @@
-"""Shapes that a model computes of its input's, where `--input-shape` says what the file leaves open: they are known
-while importing, so the operators that compute them are neither refused nor left in float."""
+"""Shapes that a model computes from the shape of its input, with `--input-shape` for dimensions that the file leaves
+open. The importer computes these operators, so they are neither refused nor left in float.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def ints(model: OnnxBuilder, *values: int) -> str:
 
 
 def sizes(model: OnnxBuilder) -> str:
-    """The height and the width of `x`, int64."""
+    """Adds the height and the width of `x` as int64."""
     return model.node("Slice", [model.node("Shape", ["x"]), ints(model, 2), ints(model, 4)])
 
 
@@ -37,7 +38,7 @@ def ended(model: OnnxBuilder, stored: str) -> bytes:
 
 
 def resized_by_computed_scales() -> bytes:
-    """As exporters write `interpolate(x, size=(h * 2, w * 2))`: Cast, Div, Floor and Concat of real values."""
+    """The operators that exporters write for `interpolate(x, size=(h * 2, w * 2))`: Cast, Div, Floor, Concat."""
     model = OnnxBuilder()
     stored = begun(model)
     old = model.node("Cast", [sizes(model)], to=1)
@@ -56,7 +57,7 @@ def resized_by_computed_scales() -> bytes:
 
 
 def gathered_by_a_computed_row() -> bytes:
-    """Range, Mod and CumSum."""
+    """The row is computed by Range, Mod and CumSum."""
     model = OnnxBuilder()
     stored = begun(model)
     height = model.node("Gather", [model.node("Shape", ["x"]), model.constant(2, "int64")])
@@ -66,7 +67,7 @@ def gathered_by_a_computed_row() -> bytes:
 
 
 def reshaped_by_products() -> bytes:
-    """ReduceProd, Size and NonZero."""
+    """The shape is computed by ReduceProd, Size and NonZero."""
     model = OnnxBuilder()
     stored = begun(model)
     pixels = model.node("ReduceProd", [sizes(model)], axes=[0], keepdims=1)
@@ -77,8 +78,9 @@ def reshaped_by_products() -> bytes:
 
 
 def padded_by_quantized_sizes() -> bytes:
-    """`SAME` padding of TensorFlow's networks, whose pads are computed in float32: quantizers put conversions, sums and
-    products of stored values among them."""
+    """`SAME` padding of TensorFlow's networks. The pads are computed in float32, and quantizers insert conversions,
+    sums and products of stored values there.
+    """
     model = OnnxBuilder()
     stored = begun(model)
     height = model.node("Gather", [model.node("Shape", ["x"]), model.constant(2, "int64")])

@@ -1,5 +1,6 @@
-"""Layers of stored values that NNCF and OpenVINO's tools leave real or by channel, against ONNX Runtime: it computes
-convolutions in float32, so that they are within the rounding of its sums; products of computed matrices are equal."""
+"""Layers that NNCF and OpenVINO's tools leave real or quantize per channel, compared with ONNX Runtime. It computes
+convolutions in float32, so they agree within the rounding of its sums. Products of computed matrices are equal.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ HERE = [target for target in TARGETS if target.runs_on(detect_host())]
 MODE = get_mode(ONNXRUNTIME)
 RNG = np.random.default_rng(5)
 CHANNELS = 8
-# Of the values of a tensor whose sums are rounded in float32: those that lie so near to the middle of a step.
+# The part of a tensor's values whose float32 sums are so close to the middle of a step that rounding decides.
 FLIPPED = 1e-3
 
 
 def weights(model: OnnxBuilder, *shape: int) -> str:
-    """Symmetric int8 ones, with a scale for each filter."""
+    """Symmetric int8 weights with one scale for each filter."""
     stored = model.constant(RNG.integers(-127, 128, shape), "int8")
     scales = model.constant(RNG.uniform(1e-3, 1e-2, shape[0]), "float32")
     return model.node("DequantizeLinear", [stored, scales, model.constant(np.zeros(shape[0]), "int8")], axis=0)
@@ -40,7 +41,7 @@ def biases(model: OnnxBuilder, filters: int) -> str:
 
 
 def by_channel(model: OnnxBuilder, x: str, point: int = 0) -> str:
-    """Quantized with a scale for each channel, and dequantized."""
+    """Quantizes with one scale for each channel, and dequantizes."""
     scales = model.constant(RNG.uniform(0.01, 0.03, CHANNELS), "float32")
     points = model.constant(np.full(CHANNELS, point), "uint8")
     stored = model.node("QuantizeLinear", [x, scales, points], axis=1)
@@ -58,7 +59,7 @@ def depthwise(model: OnnxBuilder, x: str, filters: int = CHANNELS, **attributes:
 
 
 def _expanded(model: OnnxBuilder, x: str) -> str:
-    """A convolution, Relu6, and a depthwise one."""
+    """A convolution, a Relu6 and a depthwise convolution."""
     wide = model.node("Clip", [conv(model, x), *(model.constant(bound, "float32") for bound in (0.0, 6.0))])
     return depthwise(model, by_channel(model, wide), pads=[1, 1, 1, 1])
 
@@ -69,8 +70,8 @@ def _padded(model: OnnxBuilder, x: str) -> str:
     return depthwise(model, shown, 2 * CHANNELS, strides=[2, 2])
 
 
-def _joined(model: OnnxBuilder, x: str) -> str:
-    """Parts that are stored alike, their channels turned."""
+def _concatenated(model: OnnxBuilder, x: str) -> str:
+    """Two parts with the same quantization are concatenated and transposed."""
     parts = [
         model.dequantized(model.quantized(model.node(name, [x]), 0.05, 0, "uint8"), 0.05, 0, "uint8")
         for name in ("Relu", "Abs")
@@ -81,7 +82,7 @@ def _joined(model: OnnxBuilder, x: str) -> str:
 
 
 def _by_channel_again(model: OnnxBuilder, x: str) -> str:
-    """A depthwise convolution on either side of a scale for each channel, within bounds that bind."""
+    """A depthwise convolution before and after a quantization per channel, with bounds that change values."""
     inner = depthwise(model, by_channel(model, x, 120), pads=[1, 1, 1, 1])
     bounds = [model.constant(bound, "float32") for bound in (-0.5, 1.0)]
     return depthwise(model, by_channel(model, model.node("Clip", [inner, *bounds]), 100))
@@ -91,7 +92,7 @@ BODIES: dict[str, Callable[[OnnxBuilder, str], str]] = {
     "behind a convolution": _expanded,
     "padded": _padded,
     "behind a depthwise one": _by_channel_again,
-    "joined": _joined,
+    "joined": _concatenated,
     "without a bias": lambda model, x: conv(model, x, biased=False),
 }
 
@@ -119,7 +120,7 @@ def test_convolution_is_of_integers(name: str, stored: bool, tmp_path: Path) -> 
             assert (gap > 0).mean() <= FLIPPED
         else:
             far = ~np.isclose(actual, expected, rtol=1e-5, atol=1e-5)
-            assert far.mean() <= 9 * FLIPPED  # a value that flips is read by the windows about it
+            assert far.mean() <= 9 * FLIPPED  # each changed value is read by the windows around it
     if HERE:
         _, (compiled,) = run_selected(imported.module, HERE[0], ONNXRUNTIME, samples[-1], tmp_path)
         np.testing.assert_array_equal(compiled, actual)

@@ -28,7 +28,7 @@ def image(model: OnnxBuilder) -> str:
 
 
 def stored(model: OnnxBuilder, x: str, scale: float = 0.05, point: int = 100) -> str:
-    """`x`, quantized and dequantized."""
+    """Quantizes and dequantizes `x`."""
     return model.dequantized(model.quantized(x, scale, point, "uint8"), scale, point, "uint8")
 
 
@@ -45,7 +45,7 @@ def unsorted() -> bytes:
 
 
 def declared_otherwise() -> bytes:
-    """The output of another rank, and a tensor inside of another shape."""
+    """The file declares another rank for the output, and another shape for a tensor inside."""
     model = OnnxBuilder()
     y = stored(model, convolution(model, stored(model, image(model))))
     model.output(y, "float32", [1, "length"])
@@ -71,7 +71,7 @@ def only_microsofts_operators() -> bytes:
 
 
 def old_operators(opset: int) -> Callable[[], bytes]:
-    """Slice, TopK and Upsample had attributes that are inputs now."""
+    """Slice, TopK and Upsample have attributes that are inputs in newer sets."""
 
     def build() -> bytes:
         model = OnnxBuilder()
@@ -91,7 +91,7 @@ def old_operators(opset: int) -> Callable[[], bytes]:
 
 
 def ends_that_depend_on_no_input() -> bytes:
-    """The input, a constant, a shape, a dequantized constant; and one tensor twice."""
+    """The outputs are the input itself, a constant, a shape, a dequantized constant, and one tensor twice."""
     model = OnnxBuilder()
     y = stored(model, image(model))
     for name in (y, "x", y):
@@ -110,7 +110,7 @@ def outputs_without_a_type() -> bytes:
 
 
 def functions() -> bytes:
-    """A function that quantizes, called by another one with an attribute; both called twice."""
+    """A function that quantizes, and another function that calls it with an attribute; both are called twice."""
     model, inner, outer = OnnxBuilder(), OnnxBuilder(), OnnxBuilder()
     for name, value in (("s", np.float32(0.05)), ("z", np.uint8(100))):
         inner.node("Constant", [], [name], value=np.asarray(value))
@@ -130,7 +130,7 @@ def functions() -> bytes:
 
 
 def branch(*, is_taken: bool, captured: str) -> OnnxBuilder:
-    """A branch of an `If` that reads a tensor of the graph around it, and has names that another one has, too."""
+    """A branch of an `If` that reads a tensor of the outer graph and reuses names of the other branch."""
     model = OnnxBuilder()
     model.constants.append(tensor("c", np.array([1.0 if is_taken else 2.0], np.float32)))
     model.node("Mul", [captured, "c"], ["inner"])
@@ -148,7 +148,7 @@ def choice(model: OnnxBuilder, condition: str, captured: str) -> str:
 
 
 def conditions() -> bytes:
-    """`If`s that a constant decides, a shape, and an `If` around one."""
+    """`If` with a constant condition, with a condition computed from a shape, and around another `If`."""
     model = OnnxBuilder()
     x = stored(model, image(model))
     flat = model.node("Equal", [model.node("Size", ["x"]), model.constant(192, "int64")])
@@ -166,8 +166,9 @@ def conditions() -> bytes:
 
 
 def condition_in_a_function() -> bytes:
-    """An `If` in a function: its branches read an input, a tensor and an attribute of the function, and one has an `If`
-    of its own."""
+    """An `If` in a function. Its branches read an input, a tensor and an attribute of the function; one branch contains
+    another `If`.
+    """
     model, body, inner = OnnxBuilder(), OnnxBuilder(), OnnxBuilder()
     body.node("Neg", ["a"], ["negated"])
     inner.node("Add", ["a", "negated"], ["zero"])
@@ -180,7 +181,7 @@ def condition_in_a_function() -> bytes:
     body.node("If", ["flag"], ["b"], then_branch=inner.graph(), else_branch=other.graph())
     model.functions = [body.function("Chooses", ["a", "flag"], ["b"]) + message(6, "slope")]
     model.constants += [tensor("yes", np.array(True)), tensor("no", np.array(False))]
-    x = model.node("Identity", [stored(model, image(model))], ["sloped"])  # as a tensor of the branch is called
+    x = model.node("Identity", [stored(model, image(model))], ["sloped"])  # the branch has a tensor of the same name
     for condition in ("yes", "no"):
         model.output(model.node("Chooses", [x, condition], domain="local", slope=0.25), "float32")
     return model.build()
@@ -196,7 +197,7 @@ def empty_constants() -> bytes:
 
 
 def constants_in_unusual_places() -> bytes:
-    """A sparse one, two of the same name, one without a name, and one in a file that has its graph in two parts."""
+    """A sparse constant, two of the same name, one without a name, and one in a file whose graph has two parts."""
     model = OnnxBuilder()
     x = stored(model, image(model))
     sparse = (
@@ -210,8 +211,9 @@ def constants_in_unusual_places() -> bytes:
 
 
 def scales_of_zero() -> bytes:
-    """Of filters, with biases that are stored or real, and of a dense layer's columns; and one so small that no int32
-    holds the bias in its steps."""
+    """Zero scales of filters (with stored and real biases) and of a dense layer's columns. One scale is so small that
+    no int32 holds the bias in its steps.
+    """
     model = OnnxBuilder()
     steps = np.where(np.arange(4) % 2, STEPS, 0)
     steps[3] = 1e-12
@@ -229,7 +231,7 @@ def scales_of_zero() -> bytes:
 
 
 def scalars_behind_identities() -> bytes:
-    """The scale and the zero point that DynamicQuantizeLinear finds."""
+    """The scale and the zero point that DynamicQuantizeLinear computes go through Identity."""
     model = OnnxBuilder()
     names = [model.name() for _ in range(3)]
     model.node("DynamicQuantizeLinear", [image(model)], names)
@@ -239,7 +241,7 @@ def scalars_behind_identities() -> bytes:
 
 
 def masks() -> bytes:
-    """Dropout with its second output."""
+    """Dropout, with its second output."""
     model = OnnxBuilder()
     kept, mask = model.name(), model.name()
     model.node("Dropout", [stored(model, image(model))], [kept, mask])
@@ -249,7 +251,7 @@ def masks() -> bytes:
 
 
 def large_table_cast_by_hand() -> bytes:
-    """Dequantized by Cast and Mul; too large to be computed while importing."""
+    """A constant dequantized by Cast and Mul that is too large to compute during import."""
     model = OnnxBuilder()
     rows = RNG.integers(-127, 128, (700, 100))
     real = model.node("Cast", [model.constant(rows, "int8")], to=1)
@@ -260,7 +262,7 @@ def large_table_cast_by_hand() -> bytes:
 
 
 def weights_of_several_matrices() -> bytes:
-    """MatMulInteger, whose sums are exact and are not scaled."""
+    """MatMulInteger; its sums are exact and are not scaled."""
     model = OnnxBuilder()
     model.input("x", "uint8", [1, 3, 8])
     operands = [model.constant(RNG.integers(-127, 128, (2, 8, 5)), "int8"), model.constant(9, "uint8")]
@@ -292,7 +294,7 @@ KINDS: dict[str, Callable[[], bytes]] = {
 
 
 def chained(model: OnnxBuilder, array: np.ndarray[Any, Any]) -> str:
-    """A constant that several operators compute: stored, dequantized, transposed twice."""
+    """A constant that several operators compute: stored, dequantized and transposed twice."""
     step = float(np.abs(array).max()) / 127
     real = model.dequantized(model.constant(np.rint(array / step), "int8"), step, 0, "int8")
     return model.node("Identity", [model.node("Transpose", [model.node("Transpose", [real])])])
@@ -318,7 +320,7 @@ def recurrent(op_type: str, gates: int) -> Callable[[], bytes]:
 
 
 def sizes_and_axes() -> bytes:
-    """Operands that have to be constant, of Cast and Identity: of Resize, Reshape, Slice, Pad, Tile and TopK."""
+    """Operands of Resize, Reshape, Slice, Pad, Tile and TopK that must be constant, computed by Cast and Identity."""
     model = OnnxBuilder()
 
     def computed(*values: int) -> str:
@@ -345,7 +347,7 @@ Pair = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
 def outputs(data: bytes, folder: Path, largest: float = np.inf) -> Iterator[Pair]:
-    """Those of the build of a file, with those of ONNX Runtime; real inputs are at most `largest`."""
+    """Yields the outputs of the built file with those of ONNX Runtime; real inputs are at most `largest`."""
     source = folder / "model.onnx"
     source.write_bytes(data)
     model, reference = compiled(source, ONNXRUNTIME, folder), Reference(data, optimized=True)
@@ -362,7 +364,7 @@ def test_an_unusual_file_gives_the_values_of_onnx_runtime(kind: str, tmp_path: P
 
 @pytest.mark.parametrize("kind", CONSTANTS)
 def test_constants_may_be_computed_of_others(kind: str, tmp_path: Path) -> None:
-    """Sums of float32 are added in another order: within the rounding of some dozen terms of at most 100."""
+    """The order of float32 additions differs: within the rounding of some dozen terms of at most 100."""
     for ours, theirs in outputs(CONSTANTS[kind](), tmp_path, largest=100):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-3)
 

@@ -1,4 +1,4 @@
-"""Triton's unmodified `perf_analyzer` against `octet serve`, by both protocols: it measures, and checks answers."""
+"""Triton's unmodified `perf_analyzer` against `octet serve`, by both protocols: it measures and checks answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 _KEPT = Path.home() / ".cache" / "octet-perf" / "bin" / "perf_analyzer"
 PROGRAM = os.environ.get("OCTET_PERF_ANALYZER") or shutil.which("perf_analyzer") or str(_KEPT)
-# Three windows of a quarter of a second, whatever they show: how fast it is here is not the question.
+# Three windows of a quarter of a second each, whatever they measure: this test does not compare speed.
 _BRIEFLY = ("--measurement-interval", "250", "--stability-percentage", "9999", "--max-trials", "3")
 _STAGES = {
     "Server Queue": "queue",
@@ -34,14 +34,14 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
         shutil.which(PROGRAM) is None,
-        reason=f"NOT TESTED, since there is no perf_analyzer at {PROGRAM}: docs/how-to/http.md says how to have one",
+        reason=f"NOT TESTED, since there is no perf_analyzer at {PROGRAM}: docs/how-to/http.md says how to install it",
     ),
 ]
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A model for single samples, and for batches of 8."""
+    """Serves a model with one variant for single samples and one for batches of 8."""
     with serving(tmp_path_factory.mktemp("perf")) as served:
         served.ended(served.push(UINT8)["id"])
         served.ended(served.push(UINT8, batch="8")["id"])
@@ -50,7 +50,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def analyzed(served: Served, protocol: str, folder: Path, *options: str) -> list[dict[str, str]]:
-    """What it reports, a row for each load."""
+    """Runs `perf_analyzer` and returns its report, one row for each load."""
     assert served.grpc is not None
     address = served.grpc if protocol == "grpc" else served.url.removeprefix("http://")
     report = folder / "report.csv"
@@ -62,7 +62,7 @@ def analyzed(served: Served, protocol: str, folder: Path, *options: str) -> list
 
 
 def statistics(served: Served) -> dict[str, Any]:
-    """How often each step of a request was taken, and for how long, of requests that all succeeded."""
+    """Returns how often each step of a request ran, and for how long. All requests have succeeded."""
     (model,) = served.client.get("/v2/models/digits/stats").json()["model_stats"]
     found: dict[str, Any] = model["inference_stats"]
     assert found["fail"]["count"] == 0
@@ -87,8 +87,8 @@ def test_it_measures(served: Served, protocol: str, options: tuple[str, ...], lo
     assert len(rows) == loads
     for row in rows:
         assert float(row["Inferences/Second"]) > 0
-        assert float(row["Server Compute Infer"]) > 0  # by the statistics of the server
-        # In whole microseconds, of which the others may not take one: what is binary is received where it belongs.
+        assert float(row["Server Compute Infer"]) > 0  # from the server's statistics
+        # Whole microseconds: the other stages may take less than one, because binary data are received in place.
         assert all(float(row[stage]) >= 0 for stage in _STAGES), row
     after = statistics(served)
     assert all(after[stage]["ns"] > before[stage]["ns"] for stage in ("success", *_STAGES.values()))

@@ -1,4 +1,4 @@
-"""The dashboard's queries and the alerts in an unmodified Prometheus, which scrapes what a server really says."""
+"""The dashboard's queries and the alerts in an unmodified Prometheus, which scrapes the metrics of real servers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """It has scraped two servers a few times: one that has answered predictions, and one that has built."""
+    """Prometheus after it has scraped two servers a few times: one answered predictions, and one built models."""
     folder = tmp_path_factory.mktemp("prometheus")
     pages = asyncio.run(predictions()), builds(folder)
     with ExitStack() as stack:
@@ -49,7 +49,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Clien
 
 @contextmanager
 def scraped(page: str) -> Iterator[str]:
-    """A server whose `/metrics` grow as if what has happened happened again before each scrape."""
+    """A server whose `/metrics` counters grow at each scrape as if the same events had happened again."""
     counted = re.findall(r"^# TYPE (\S+) (?:counter|histogram)$", page, re.MULTILINE)
     scrapes = iter(range(1, 1_000_000))
 
@@ -59,7 +59,7 @@ def scraped(page: str) -> Iterator[str]:
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.end_headers()
-            self.wfile.write("".join(grown(line, counted, times) + "\n" for line in page.splitlines()).encode())
+            self.wfile.write("".join(scaled_line(line, counted, times) + "\n" for line in page.splitlines()).encode())
 
         def log_message(self, *_: object) -> None:
             pass
@@ -74,7 +74,7 @@ def scraped(page: str) -> Iterator[str]:
             thread.join()
 
 
-def grown(line: str, counted: list[str], times: int) -> str:
+def scaled_line(line: str, counted: list[str], times: int) -> str:
     name = re.split(r"[{ ]", line, maxsplit=1)[0]
     if line.startswith("#") or (re.sub("_(bucket|sum|count)$", "", name) not in counted and name not in counted):
         return line
@@ -92,7 +92,7 @@ def running(folder: Path, addresses: list[str]) -> Iterator[httpx.Client]:
         "rule_files": [str(DEPLOY / "prometheus" / "octet.rules.yaml")],
         "scrape_configs": [{"job_name": "octet", "static_configs": [{"targets": addresses}]}],
     }
-    (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
+    (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is valid YAML
     command = [PROGRAM, f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/tsdb"]
     with (
         subprocess.Popen([*command, f"--web.listen-address={listen}"], stderr=subprocess.DEVNULL) as process,

@@ -1,6 +1,6 @@
-"""Random quantized graphs through whole builds, beside their runtime: a sample of `python -m tests.fuzz.graphs`.
+"""Random quantized graphs, built for real and compared with their runtime: a sample of `python -m tests.fuzz.graphs`.
 
-Its seeds are not those that the command begins with, so that the two do not draw the same graphs.
+The seeds differ from the first seeds of that command, so that the two do not draw the same graphs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def drawn(request: pytest.FixtureRequest) -> Iterator[tuple[str, Judge]]:
 
 
 def differences(name: str, judge: Judge, seeds: range) -> list[str]:
-    """The findings among the graphs of `seeds`."""
+    """Returns the findings among the graphs of `seeds`."""
     found = []
     for seed in seeds:
         graph = generator(name)(np.random.default_rng(seed))

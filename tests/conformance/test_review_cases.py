@@ -1,4 +1,5 @@
-"""The small inputs that failed in the review of version 0.1: each is right or refused in one true sentence.
+"""The small inputs that failed in the review of version 0.1: each is computed correctly, or refused with a true
+message.
 
 They are in `../shared/cases`, with the right answers in each folder's `case.md`.
 """
@@ -27,8 +28,8 @@ FORMATS = {".tflite": "tflite", ".onnx": "onnx", ".pt": "torchscript", ".pt2": "
 MODES = {"tflite": LITERT_REFERENCE, "onnx": ONNXRUNTIME, "torchscript": FBGEMM, "pt2": PT2E, "mxnet": MXNET_ONEDNN}
 FILES = sorted(path for path in CASES.rglob("*") if path.suffix in FORMATS)
 
-# ONNX Runtime's optimizer quantizes the activations of a product with stored weights; the file does not say so. The
-# mode documents that it computes the file as it is.
+# ONNX Runtime's optimizer quantizes the activations of a product with stored weights, although the file does not say
+# so. The mode documents that it computes the operators of the file.
 DOCUMENTED = frozenset({"onnx/weight_only_matmul/model.onnx"})
 
 
@@ -78,7 +79,7 @@ def _no_answers(inputs: Sequence[Array]) -> list[Array]:
 
 
 def _saved(folder: Path) -> tuple[list[list[Array]], Answers]:
-    """The inputs and outputs of MXNet (`x` and `y`, of all samples) or PyTorch (`x0_1`: sample 0, input 1)."""
+    """Returns the inputs and outputs of MXNet (`x` and `y`, of all samples) or PyTorch (`x0_1`: sample 0, input 1)."""
     arrays = {name: array for path in folder.glob("*.npz") for name, array in np.load(path).items()}
     if "x" in arrays:
         samples, outputs = ([[each] for each in arrays[name]] for name in "xy")

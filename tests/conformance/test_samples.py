@@ -1,4 +1,4 @@
-"""The committed samples: what examples/expected.json says of them is what LiteRT computes here and now."""
+"""The committed samples: LiteRT computes on this machine what examples/expected.json records."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ MODELS = ("digits_int8.tflite", "digits_16x8.tflite", "digits_uint8.tflite")
 
 
 def stored(pixels: np.ndarray, source: dict[str, Any]) -> np.ndarray:
-    """Pixels as the model's input has them."""
+    """Converts pixels to the element type of the model's input."""
     if source["dtype"] == np.int16:
         scale, _ = source["quantization"]
         return np.asarray(np.rint((pixels.astype(np.float32) - 128) / 128 / scale).astype(np.int16))

@@ -1,4 +1,4 @@
-"""Nodes that LiteRT's default delegate takes, and nodes of the same operators that it leaves, in the mode `xnnpack`.
+"""Operators that LiteRT's default delegate takes in some forms and leaves in others, in the mode `xnnpack`.
 
 Each case is a model of one operator. A test asks LiteRT whether its delegate took the node, and compares every value.
 """
@@ -37,7 +37,7 @@ def _quant(storage: str, scale: float) -> Quant:
 
 
 def _weights(storage: str, shape: Sequence[int], axis: int) -> Constant:
-    """Per channel, or of one scale where the storage has no other."""
+    """Weights with one scale for each channel, or one scale if the storage supports no other."""
     limits, rng = np.iinfo(STORAGES[storage]), np.random.default_rng(5)
     data = rng.integers(limits.min, limits.max, shape, endpoint=True).astype(STORAGES[storage])
     if storage == "uint8":
@@ -55,8 +55,9 @@ def _bias(weights: Constant, channels: int, *, quantized: bool = True) -> Consta
 def _layer(
     name: str, storage: str, shapes: Sequence[Sequence[int]], axis: int, options: Any, *, quantized: bool
 ) -> bytes:
-    """A layer; `shapes` are those of the input, the weights and the output. Its output is coarse, because LiteRT
-    otherwise refuses a bias without a scale."""
+    """A layer; `shapes` are the shapes of the input, the weights and the output. The output has large steps, because
+    LiteRT otherwise refuses a bias without a scale.
+    """
     x, weights, y = shapes
     dtype, kernel = STORAGES[storage], _weights(storage, weights, axis)
     bias = _bias(kernel, weights[axis], quantized=quantized)
@@ -93,7 +94,7 @@ def transposed(storage: str, kernel: int, channels: int, *, stride: int = 2, com
 
 
 def _computing(data: bytes, position: int) -> bytes:
-    """The model, whose operator reads the sum of its constant `position` and 0."""
+    """Returns the model with its constant `position` replaced by the sum of that constant and 0."""
     model = schema.ModelT.InitFromPackedBuf(data)
     (graph,) = model.subgraphs
     (operator,) = graph.operators
@@ -154,7 +155,7 @@ def curve(name: str, shape: Sequence[int] = (5, 90)) -> bytes:
 
 
 def activated(storage: str, scale: float, activation: int) -> bytes:
-    """A pool of one type, with an activation whose bound is exactly between two stored values."""
+    """A pool of one type with an activation whose bound is exactly between two stored values."""
     x, y = (End(shape, STORAGES[storage], _quant(storage, scale)) for shape in ((1, 6, 6, 9), (1, 3, 3, 9)))
     options = schema.Pool2DOptionsT(
         strideH=2, strideW=2, filterHeight=2, filterWidth=2, fusedActivationFunction=activation
@@ -163,7 +164,7 @@ def activated(storage: str, scale: float, activation: int) -> bytes:
 
 
 def mean(storage: str, shape: Sequence[int], axes: Sequence[int], *, computed: bool = False) -> bytes:
-    """In one scale, so that halves are frequent."""
+    """Input and output have the same scale, so that many means are halfway between two steps."""
     dtype, quant = STORAGES[storage], Quant(0.3, {"int8": 3, "uint8": 255}[storage])
     left = tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
     parts: list[Part] = [End(shape, dtype, quant), ints(*axes)]
@@ -229,7 +230,7 @@ TAKEN: dict[str, Case] = {
     "product by a constant for each batch": partial(products, _factor((2, 30, 4), 0)),
     "product by another input": partial(products, End((2, 30, 4), np.int8, Quant(0.02, 0))),
 }
-# The kernel of LiteRT that computes the node instead.
+# For each case, the kernel of LiteRT that computes the node instead of the delegate.
 LEFT: dict[str, tuple[str, Case]] = {
     **{f"conv {storage}": (GEMM, partial(conv, storage, quantized=False)) for storage in STORAGES},
     "conv int8 in groups": (REFERENCE, partial(conv, "int8", groups=2, quantized=False)),
@@ -283,7 +284,7 @@ DECLINED: dict[str, tuple[str, Case]] = {
     "ADD beyond 16 bits": (REFERENCE, partial(binary, "ADD", "int8", 90.0, 0.1, 0.1)),
     "MUL beyond 16 bits": (REFERENCE, partial(binary, "MUL", "int8", 9.0, 9.0, 0.1)),
 }
-# By the compiled code too: each formula once, at sizes that leave a rest of a vector.
+# Compiled code too: each formula once, at sizes that are not a multiple of a vector.
 BUILT: dict[str, Case] = {
     "conv": LEFT["conv int8"][1],
     "conv uint8": LEFT["conv uint8"][1],
@@ -302,7 +303,7 @@ BUILT: dict[str, Case] = {
 
 
 def kernels(data: bytes) -> set[str]:
-    """The kernels of LiteRT that the importer names."""
+    """Returns the kernels of LiteRT that the importer names."""
     found = operations(main_of(import_model(data).module))
     return {operation.builtin for _, _, operation in found if operation is not None and operation.builtin is not None}
 

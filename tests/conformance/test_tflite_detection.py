@@ -1,4 +1,4 @@
-"""TFLite_Detection_PostProcess against LiteRT, and compiled against the oracle."""
+"""TFLite_Detection_PostProcess: the oracle compared with LiteRT, and compiled code with the oracle."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def options(**changed: float) -> bytes:
 
 
 def detector(custom_options: bytes, count: int = 40, *, quantized: bool = False, shaped: bool = True) -> bytes:
-    """Boxes on a grid, so that some overlap. If not `shaped`, the file says no shape of the outputs."""
+    """Boxes on a grid, some of which overlap. If not `shaped`, the file gives no shapes for the outputs."""
     side = np.arange(count) / count
     anchors = np.stack([side, side[::-1], np.full(count, 0.3), np.full(count, 0.2)], 1).astype(np.float32)
     builder = ModelBuilder()
@@ -62,7 +62,7 @@ def detector(custom_options: bytes, count: int = 40, *, quantized: bool = False,
 
 
 def test_shapes_that_the_file_leaves_out_are_those_of_litert() -> None:
-    """As AutoML writes its detectors; LiteRT finds the shapes as it prepares the kernel."""
+    """AutoML writes its detectors in this form; LiteRT finds the shapes when it prepares the kernel."""
     data = detector(options(), shaped=False)
     loaded = litert.interpreter(data)
     expected = [tuple(detail["shape"]) for detail in loaded.get_output_details()]
@@ -90,7 +90,7 @@ def test_detections_equal_litert_and_compiled_code(quantized: bool, shaped: bool
         number = int(expected[3][0])
         numbers.add(number)
         assert actual[3][0] == number
-        for ours, theirs in zip(actual[:3], expected[:3], strict=True):  # LiteRT leaves the other rows as they were
+        for ours, theirs in zip(actual[:3], expected[:3], strict=True):  # LiteRT does not write the other rows
             np.testing.assert_array_equal(ours[:, :number], theirs[:, :number])
         if case % 4 == 0:
             compiled = compile_and_run_all(canonicalize(module, get_mode(LITERT_REFERENCE)), [boxes, scores])

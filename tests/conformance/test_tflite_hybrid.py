@@ -1,4 +1,4 @@
-"""Hybrid kernels (float32 activations, int8 weights) against LiteRT: its own ones, and its default delegate."""
+"""Hybrid kernels (float32 activations, int8 weights), compared with LiteRT's own kernels and its default delegate."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def layer(
     axis: int | None = 0,
     bias: bool = True,
 ) -> bytes:
-    """An operator with random int8 weights, whose scales are along `axis`, or one where that is None."""
+    """An operator with random int8 weights that have scales along `axis`, or one scale if that is None."""
     rng = np.random.default_rng(7)
     stored = rng.integers(-127, 128, weights).astype(np.int8)
     scales = rng.uniform(1e-3, 2e-2, 1 if axis is None else weights[axis]).astype(np.float32)
@@ -89,7 +89,7 @@ LAYERS: dict[str, bytes] = {
 
 
 def samples(data: bytes) -> list[Array]:
-    """Ranges of one sign and of two, one that is empty, and values on steps and between them."""
+    """Ranges of one sign and of two, an empty range, and values on steps and between them."""
     rng = np.random.default_rng(3)
     (detail,) = litert.interpreter(data).get_input_details()
     shape = tuple(int(size) for size in detail["shape"])
@@ -117,7 +117,7 @@ def test_hybrid_layer_equals_litert(name: str, numerics: str) -> None:
 
 
 def test_depthwise_weights_of_one_scale_are_refused() -> None:
-    """LiteRT reads as many scales as there are filters, beyond the end of what the file gives."""
+    """LiteRT reads one scale for each filter, past the end of the scales that the file gives."""
     data = layer(DW, (1, 9, 9, 8), (1, 3, 3, 8), (1, 9, 9, 8), depthwise(), axis=None)
     with pytest.raises(Unsupported, match="one scale for all its filters"):
         import_model(data)

@@ -1,4 +1,4 @@
-"""The importer against LiteRT: what it makes of a file computes what LiteRT's reference kernels compute."""
+"""The importer, compared with LiteRT: an imported file computes the same as LiteRT's reference kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.conformance import assert_oracle_equals_litert
 from tests.support.shared_data import TFLITE_MODELS, require_shared_data
 from tests.support.tflite_catalog import MODELS
 
-# Small enough for an interpreter that works in 64-bit integers; whole models run compiled, elsewhere.
+# Small enough for an interpreter in 64-bit integers. Other tests run whole models compiled.
 SMALL_MODELS = [path for path in TFLITE_MODELS if path.stat().st_size < 1 << 20]
 
 
@@ -27,7 +27,7 @@ def test_operator_equals_litert(name: str) -> None:
 def test_every_tensor_of_a_real_model_is_what_litert_says(path: Path) -> None:
     data = path.read_bytes()
     model = read_model(data)
-    # LiteRT adds tensors of its own behind those of the file.
+    # LiteRT appends its own tensors after those of the file.
     details = litert.interpreter(data).get_tensor_details()[: len(model.tensors)]
     for tensor, detail in zip(model.tensors, details, strict=True):
         assert tensor.index == detail["index"]
@@ -39,7 +39,7 @@ def test_every_tensor_of_a_real_model_is_what_litert_says(path: Path) -> None:
         assert (
             list(tensor.quantization.zero_points if tensor.quantization else ()) == quantization["zero_points"].tolist()
         )
-    # Every operator's output shape is inferred from its inputs, and compared with the file, on the way.
+    # The importer also infers the output shape of every operator and compares it with the file.
     signature = import_model(data).signature
     loaded = litert.interpreter(data)
     for specs, ends in (

@@ -1,4 +1,4 @@
-"""16x8 quantization: what the oracle computes is what LiteRT computes, bit for bit, in both modes."""
+"""16x8 quantization: the oracle gives the same bits as LiteRT in both modes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_layer_equals_litert(
     scale: float,
     seed: int,
 ) -> None:
-    """Of random numbers and of extremes, whose sums leave 32 bits."""
+    """Random inputs, and extreme ones whose sums do not fit 32 bits."""
     reach = [(extent - 1) * step + 1 for extent, step in zip(window, dilation, strict=True)]
     assume(padding == "SAME" or (size[0] >= reach[0] and size[1] >= reach[1]))
     rng = np.random.default_rng(seed)
@@ -66,7 +66,7 @@ def test_layer_equals_litert(
     weight_quant = Quant(scales.tolist(), axis=axis) if outputs > 1 else Quant(float(scales[0]))
     x_shape = (2, *size, channels)
     options: dict[str, Any] = {"activation": activation, "dtype": np.int16}
-    # Within the 7 bits that the convolutions' kernel can shift to the left.
+    # The convolutions' kernel can shift by at most 7 bits to the left.
     y_quant = Quant(float(np.float32(max(scale, 2e-4 * scales.max() / 64))))
     if kind == "dense":
         data = models.fully_connected_model((size[0], channels), weights, bias, X16, weight_quant, y_quant, **options)
@@ -101,7 +101,7 @@ def assert_equal_on_extremes(data: bytes) -> None:
 @pytest.mark.parametrize("bias", [np.array([0, 10**11, -(10**11)]), None], ids=["bias", "no bias"])
 @pytest.mark.parametrize("scales", [0.01, [0.01, 0.02, 0.03]], ids=["one scale", "scales"])
 def test_dense_layer_beyond_32_bits(scales: float | list[float], bias: Array | None) -> None:
-    """Without a bias LiteRT's default kernel sums in 32 bits, which wrap, and so it is here in that mode."""
+    """Without a bias, LiteRT's default kernel sums in 32 bits, which wrap. The mode `xnnpack` does the same."""
     weights = np.full((3, 2000), -127, np.int8)
     weights[1] = np.arange(2000) % 128
     for scale in (1.0, 0.7e-3, 1e-5):
@@ -111,7 +111,7 @@ def test_dense_layer_beyond_32_bits(scales: float | list[float], bias: Array | N
 
 @pytest.mark.parametrize("mode", MODES)
 def test_real_values_beyond_32_bits(mode: str) -> None:
-    """They become the smallest value, large or small."""
+    """They become the smallest value, whether they are positive or negative."""
     data = models.quantize_model((1, 8), np.float32, None, np.int16, X16)
     real = np.array([[1e6, -1e6, np.inf, -np.inf, 6.4e5, 6.5e5, -6.4e5, 20.0]], np.float32)
     (expected,) = litert.run(litert.interpreter(data, reference=mode == LITERT_REFERENCE), [real])

@@ -1,4 +1,4 @@
-"""Whole networks as TensorFlow's converter writes them (`scripts/make_tflite_fixtures.py`), against LiteRT."""
+"""Whole networks that TensorFlow's converter wrote (`scripts/make_tflite_fixtures.py`), compared with LiteRT."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.selected import run_selected
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "tflite"
 HERE = [target for target in TARGETS if target.runs_on(detect_host())]
 NETWORKS = [
-    # LiteRT's reference kernels have no TILE of the version in the file.
+    # LiteRT's reference kernels do not support the version of TILE in the file.
     ("detector", XNNPACK),
     ("keywords", LITERT_REFERENCE),
     ("keywords", XNNPACK),
@@ -42,8 +42,9 @@ def test_network_equals_litert(name: str, numerics: str) -> None:
 
 
 def test_segmentation_is_one_step_from_xnnpack() -> None:
-    """The delegate takes no TRANSPOSE_CONV whose output shape is computed, as Keras writes it for any batch, so LiteRT
-    rounds twice in that one layer, where this mode rounds once."""
+    """Keras computes the output shape of a TRANSPOSE_CONV so that it fits any batch. The delegate does not take such a
+    node, so LiteRT rounds twice in that layer. This mode rounds once.
+    """
     data = (FIXTURES / "segmentation.tflite").read_bytes()
     imported, loaded = import_model(data), litert.interpreter(data, reference=False)
     for sample in sample_inputs(imported.signature, 4, seed=3):
@@ -51,7 +52,8 @@ def test_segmentation_is_one_step_from_xnnpack() -> None:
         assert np.abs(ours.astype(int) - theirs).max() <= 1
 
 
-# Float32 sums of some hundred terms. Where such a difference moves an activation to the next of its 255 steps, more.
+# Float32 sums of some hundred terms. If a difference changes an activation by one of its 255 steps, the error is
+# larger.
 HYBRID = 2e-3
 
 

@@ -1,4 +1,4 @@
-"""Fused activations that leave an output only one stored value: the quantized bound lies at the end of the storage."""
+"""Fused activations that leave only one stored value: the quantized bound is at the end of the type's range."""
 
 from __future__ import annotations
 

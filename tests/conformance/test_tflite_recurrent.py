@@ -1,4 +1,4 @@
-"""Operators and variables with a memory, against LiteRT in both modes: a call goes on from what the last one left."""
+"""Operators and variables with a memory, compared with LiteRT in both modes: each call continues from the last one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of one 8-bit value against LiteRT, in both modes: all 256 values, at random scales and zero points."""
+"""Functions of one 8-bit value, compared with LiteRT in both modes: all 256 values, random scales and zero points."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ OPTIONS: dict[str, Options] = {"LEAKY_RELU": leaky, "GELU": gelu}
 BOTH = ["GELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1", "TANH"]
 INT8_ONLY = ["ABS", "ELU", "EXP", "LOG", "RSQRT", "SQRT"]
 FUNCTIONS = [(name, dtype) for name in BOTH for dtype in (np.int8, np.uint8)] + [(name, np.int8) for name in INT8_ONLY]
-NOT_NEGATIVE = ("LOG", "RSQRT", "SQRT")  # LiteRT stops at a negative value of two of them
+NOT_NEGATIVE = ("LOG", "RSQRT", "SQRT")  # LiteRT fails at a negative value for two of them
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("name", "dtype"), FUNCTIONS)
 def test_function_equals_litert(name: str, dtype: type, mode: str) -> None:
     if name == "ELU" and mode == LITERT_REFERENCE:
-        mode = XNNPACK  # LiteRT has no reference kernel of it; its other one serves both modes
+        mode = XNNPACK  # LiteRT has no reference kernel for it, so both modes use the other kernel
     low = int(np.iinfo(dtype).min)
     every_value: Array = np.arange(low, low + 256).astype(dtype).reshape(2, 128)
     rng = np.random.default_rng(7)
@@ -51,7 +51,7 @@ def test_function_equals_litert(name: str, dtype: type, mode: str) -> None:
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 @pytest.mark.parametrize("right", [0, 9, 10, 15, 27])
 def test_hard_swish_into_a_far_larger_scale_equals_litert(right: int, dtype: type) -> None:
-    """From 2**10 on, its 16-bit shifts leave nothing but signs."""
+    """If the output scale is at least 2**10 times larger, its 16-bit shifts leave nothing but signs."""
     low = int(np.iinfo(dtype).min)
     every_value: Array = np.arange(low, low + 256).astype(dtype)
     data = unary_model("HARD_SWISH", (256,), dtype, Quant(0.7 * 2.0**-right, low + 131), Quant(0.7, low + 123))
@@ -65,7 +65,7 @@ def _none(_rng: np.random.Generator) -> None:
 def _quants(name: str, low: int, rng: np.random.Generator) -> tuple[Quant, Quant]:
     x_scale = 10 ** rng.uniform(-3, 0)
     x = Quant(x_scale, low if name in NOT_NEGATIVE else int(rng.integers(low, low + 256)))
-    if name == "LOGISTIC":  # the reference kernel wants this scale
+    if name == "LOGISTIC":  # the reference kernel requires this scale
         return x, Quant(1 / 256, int(rng.integers(low, low + 256)))
-    # No zero point at the upper end: a RELU into such a type has one value left, which is refused.
+    # The zero point is not at the upper end, because a RELU into such a type leaves one value, which is refused.
     return x, Quant(x_scale * 10 ** rng.uniform(-1, 1), int(rng.integers(low + 20, low + 200)))

@@ -1,4 +1,4 @@
-"""PyTorch's quantized models against what PyTorch answered to them, engine by engine."""
+"""PyTorch's quantized models, compared with PyTorch's own answers, engine by engine."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def test_the_fixtures_are_there() -> None:
     assert len(FIXTURES) >= 5
 
 
-# What PyTorch's engine qnnpack does otherwise than its other engines, and not on purpose: it counts padding that is not
-# to be counted in an average; and its hardtanh and ReLU6, where they stand alone, take an image in channels-last layout
-# for one in the other, so that the result's elements lie in wrong places.
+# Differences of PyTorch's engine qnnpack that are bugs, compared with its other engines. It includes padding in
+# averages that should exclude it. Its hardtanh and ReLU6, if they are not fused, read an image in channels-last layout
+# as if it had the other layout, so the elements of the result are in wrong places.
 MISTAKEN = {("branches", QNNPACK), ("depthwise", QNNPACK)}
-# In what order onednn scales sums depends on their number, and was not found out.
+# The order in which onednn scales sums depends on their number; the rule is not known.
 UNKNOWN = {("dynamic", ONEDNN)}
 CASES = [(path, mode) for path in FIXTURES for mode in ENGINES if (path.stem, mode) not in MISTAKEN | UNKNOWN]
 
@@ -71,8 +71,9 @@ def test_compiled_model_equals_torch(path: Path, mode: str, tmp_path: Path) -> N
 
 
 def test_a_float_sequence_with_attention_equals_torch(tmp_path: Path) -> None:
-    """Conv1d, padding to the same size, and the shapes that `nn.MultiheadAttention` divides, through a build. Sums of
-    real values have an order of their own in PyTorch, which moves a range that is found when the model runs."""
+    """Builds Conv1d, padding to the same size, and the shapes that `nn.MultiheadAttention` divides. PyTorch adds real
+    values in its own order, which changes ranges that are found at run time.
+    """
     path = FLOAT / "sequence.pt"
     with np.load(path.with_suffix(".npz")) as arrays:
         x, expected = arrays["x"], [arrays["y0"], arrays["y1"]]

@@ -1,7 +1,7 @@
-"""PyTorch's exported programs against what PyTorch answered to them.
+"""PyTorch's exported programs, compared with PyTorch's own answers.
 
-PyTorch multiplies in float32 what are integers here, and adds up in an order of its own: where a value lies within the
-rounding of such a sum of half a step, it may be the next step there. Outputs of 8 bits are equal in all fixtures.
+PyTorch multiplies in float32 where Octet multiplies integers, and adds in its own order. If a value is within rounding
+of the middle between two steps, PyTorch may choose the other step. In all fixtures the 8-bit outputs are equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.compiling import compiled
 from tests.support.exported import FIXTURES, imported
 from tests.support.torchscript import answers
 
-# Programs whose outputs are real: sums that PyTorch rounds in float32, of activations that may be a step off.
+# Programs with real outputs: PyTorch rounds the sums in float32, and their activations may differ by a step.
 REAL = {
     "branches_inductor": 5e-5,
     "branches_xnnpack": 1e-7,

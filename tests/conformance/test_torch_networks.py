@@ -1,4 +1,4 @@
-"""torchvision's networks with random weights, quantized by PyTorch, compiled: every output equals PyTorch's."""
+"""torchvision's networks with random weights, quantized by PyTorch and compiled: every output equals PyTorch's."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_compiled_network_equals_torch(network: str, mode: str, tmp_path: Path) 
     home = default_home()
     path = home.models / "torch" / f"{network}.fx_x86.pt"
     if not path.exists() or not home.python("torch").exists():
-        pytest.skip(f"{path} or PyTorch is not here: python -m benchmarks.setup_peers makes them")
+        pytest.skip(f"{path} or PyTorch is missing: run python -m benchmarks.setup_peers")
     shape = (1, 3, SIZES[network], SIZES[network])
     rng = np.random.default_rng(7)
     inputs = [rng.normal(0, 1.2, shape).astype(np.float32) for _ in range(SAMPLES)]
@@ -65,10 +65,10 @@ QUANTIZABLE = (
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("network", QUANTIZABLE)
 def test_imported_network_equals_every_engine(network: str, tmp_path: Path) -> None:
-    """Quantized in eager mode, whole blocks at a time; by the oracle, on one small image."""
+    """Networks quantized in eager mode, several blocks of layers at a time; the oracle runs one small image."""
     python, path = default_home().python("torch"), tmp_path / "model.pt"
     if not python.exists():
-        pytest.skip("PyTorch is not here: python -m benchmarks.setup_peers makes its environment")
+        pytest.skip("PyTorch is missing: run python -m benchmarks.setup_peers")
     command = [str(python), "-m", "tests.support.torch_networks", network, str(path), str(tmp_path / "answers.npz")]
     subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True, env={})
     with np.load(tmp_path / "answers.npz") as answers:

@@ -1,4 +1,4 @@
-"""PyTorch's quantized models, compiled for cards as any upload is, and run on emulated ones: what PyTorch answered."""
+"""PyTorch's quantized models, built for cards and run on emulated cards: they give PyTorch's answers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Fuzzes an importer, led by the coverage of its code: `python -m tests.fuzz FORMAT [--seconds 60] [--corpus FOLDER]`.
+"""Fuzzes an importer, guided by the coverage of its code:
+`python -m tests.fuzz FORMAT [--seconds 60] [--corpus FOLDER]`.
 
-Needs atheris, which no lock of the project holds. A finding is an exception that is not an `OctetError` with a stage,
-an import that takes too long or too much memory, a crash, and anything done that reading a file is not. The exit status
-says whether there were any.
+Needs atheris, which none of the project's lock files contains. A finding is one of: an exception other than an
+`OctetError` with a stage; an import that takes too long or too much memory; a crash; an action that reading a file does
+not need. The exit status is 1 if there were findings.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzzes an importer.")
     parser.add_argument("format", choices=sorted(SEEDS))
     parser.add_argument("--seconds", type=int, default=60)
-    parser.add_argument("--corpus", type=Path, help="kept from one run to the next; without it, a temporary folder")
+    parser.add_argument("--corpus", type=Path, help="reused by later runs; by default a temporary folder")
     parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), help="where they are written")
     asked = parser.parse_args()
     findings = asked.findings / asked.format

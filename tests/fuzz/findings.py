@@ -1,4 +1,4 @@
-"""What counts as a finding, and how an input that shows one is made small."""
+"""Decides what is a finding, and makes the input of a finding small."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from service.compiler.importers.facts import facts_of
 from service.core.errors import OctetError
 from tests.fuzz.mutations import Reducer
 
-_SLOWEST_S = 5.0  # of the process's own time
+_SLOWEST_S = 5.0  # CPU time of the process
 _REDUCE_S = 20.0
 
-# What reading a file never does, as CPython calls it (docs.python.org/3/library/audit_events.html).
+# Audit events of actions that reading a file never needs (docs.python.org/3/library/audit_events.html).
 _FORBIDDEN = ("open", "os.", "subprocess.", "socket.", "pickle.", "shutil.", "ctypes.dlopen")
-# But Python's own library may be loaded late: a codec, when a name first needs it.
+# An exception is loading Python's own library late, for example a codec at its first use.
 _LIBRARY = str(Path(zipfile.__file__).parent)
 
 
@@ -33,25 +33,25 @@ class _TooSlow(BaseException):
 
 
 class _Forbidden(BaseException):
-    """An import did what reading never does."""
+    """An import did something that reading a file never needs."""
 
 
 class Judge:
-    """Says of an input what is wrong with how it is taken, if anything is.
+    """Reads an input with an importer and says what is wrong, if anything is.
 
     Args:
-        file_format: by whose importer it is read.
-        shapes: as `auto.import_model`.
+        file_format: the format whose importer reads the input.
+        shapes: as for `auto.import_model`.
     """
 
     def __init__(self, file_format: str, shapes: Mapping[str, Sequence[int]]) -> None:
         self._importer, self._shapes = IMPORTERS[file_format], shapes
-        self._watching: int | None = None  # the thread that imports; a process of tests has others
+        self._watching: int | None = None  # the thread that imports, because a test process has other threads
         signal.signal(signal.SIGVTALRM, _stop)
         sys.addaudithook(self._audit)
 
     def __call__(self, data: bytes) -> str | None:
-        """The finding's name: the exception, and the line of ours that it left last; None for a model or a refusal."""
+        """Returns None, or the finding's name: the exception and the project's last line in its traceback."""
         try:
             with self._watched():
                 facts_of(self._importer(data, lambda op, tensor: None, self._shapes)).to_json()
@@ -80,7 +80,7 @@ class Judge:
 
 
 def minimized(data: bytes, is_same: Callable[[bytes], bool], reduced: Reducer) -> bytes:
-    """The smallest input found in `_REDUCE_S` of which `is_same` holds."""
+    """Returns the smallest input found within `_REDUCE_S` for which `is_same` returns true."""
     end = time.monotonic() + _REDUCE_S
     while True:
         for candidate in reduced(data):

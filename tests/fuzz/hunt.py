@@ -1,7 +1,7 @@
 """The process that fuzzes: `python -m tests.fuzz.hunt FORMAT CORPUS FINDINGS SECONDS`.
 
-Each finding is written to FINDINGS, small, once per line of code that it comes from, and the hunt goes on; a crash of
-the process is written there by libFuzzer itself, and ends it.
+Each finding is minimized and written to FINDINGS once per source line that raises it, and fuzzing continues. If the
+process crashes, libFuzzer writes the input there and fuzzing ends.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from pathlib import Path
 
 import atheris
 
-# Only what reads files is instrumented: coverage of TVM or of the operators' types would lead nowhere.
+# Only the importers are instrumented: coverage of other code would not help to find inputs.
 with atheris.instrument_imports(include=["service.compiler.importers"]):
     from tests.fuzz.findings import Judge, minimized
     from tests.fuzz.mutations import MUTATORS, REDUCERS
     from tests.fuzz.seeds import SHAPES
     from tests.support.fuzz import limit_memory
 
-_STUCK_S = 60  # in native code, where the judge's own timer is not heard
+_STUCK_S = 60  # limit for native code, which the judge's own timer cannot interrupt
 
 
 def main(file_format: str, corpus: Path, findings: Path, seconds: int) -> None:
     judge, found = Judge(file_format, SHAPES.get(file_format, {})), set[str]()
     largest_bytes = 0
-    for path in corpus.iterdir():  # loads whatever is loaded late, before the limit is taken
+    for path in corpus.iterdir():  # loads modules that are imported late, before memory is limited
         judge(path.read_bytes())
         largest_bytes = max(largest_bytes, path.stat().st_size)
 

@@ -1,8 +1,7 @@
-"""Damage that keeps a file's structure, so that it reaches what lies behind the reader.
+"""Mutations that keep a file's structure, so that the mutated file reaches the code after the reader.
 
-A byte changed in a zip archive is a wrong checksum, and one more in a protobuf a wrong length of all that it lies in.
-So archives are changed record by record, protobufs field by field, FlatBuffers member by member, and put together
-again.
+A changed byte in a zip archive gives a wrong checksum. An added byte in a protobuf gives wrong lengths of all messages
+around it. So archives are changed by record, protobufs by field and FlatBuffers by member, and then written again.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ from tests.support.onnx_builder import message, varint
 from tests.support.tflite_builder import serialize
 from tests.support.torchscript import archive
 
-Mutate: TypeAlias = Callable[[bytes], bytes]  # of bytes without structure: the fuzzer's own
+Mutate: TypeAlias = Callable[[bytes], bytes]  # the fuzzer's own mutation of unstructured bytes
 Mutator: TypeAlias = Callable[[bytes, random.Random, Mutate], bytes]
 Reducer: TypeAlias = Callable[[bytes], Iterator[bytes]]
-Fields: TypeAlias = "list[tuple[int, int | bytes | Fields]]"  # of a protobuf: tags and values
+Fields: TypeAlias = "list[tuple[int, int | bytes | Fields]]"  # tags and values of a protobuf
 
 _ODD = (0, 1, 2, 127, 128, 255, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 40, (1 << 63) - 1, (1 << 64) - 1)
 _ODD_TEXT = (*(str(number) for number in _ODD), "-1", "1e400", "NaN", "null", "[]", "{}", '""', "None", "-9" * 40)
 _TOKEN = re.compile(r'"[^"\n]*"|-?\d[\w.+-]*|\w+|[^\w\s]')
-_DEEPEST = 12  # messages in messages; ONNX's lie up to ten deep
-_MOST_ITEMS = 64  # of a vector: elements of a large constant are all alike
-_BORING = 10  # how much more often a record is changed that is not the elements of a tensor
+_DEEPEST = 12  # of nested messages; ONNX nests up to ten
+_MOST_ITEMS = 64  # of a vector; the elements of a large constant are equivalent
+_BORING = 10  # how much more often other records are changed than elements of tensors
 
 
 def mutated_flatbuffer(data: bytes, generator: random.Random, mutate: Mutate) -> bytes:
-    """A member of some table changed, left out or another's, or an item of a vector; or bytes of the file."""
+    """Changes, removes or replaces a member of a table or an item of a vector, or mutates bytes of the file."""
     if generator.random() < 0.5:
         return mutate(data)
     try:
@@ -46,12 +45,12 @@ def mutated_flatbuffer(data: bytes, generator: random.Random, mutate: Mutate) ->
         for _ in range(generator.randint(1, 3)):
             _change(list(_members(model)), generator)
         return serialize(model)
-    except Exception:  # LiteRT's own code reads and writes without looking; then it is bytes
+    except Exception:  # LiteRT's code does not check its input; mutates bytes instead
         return mutate(data)
 
 
 def _change(members: list[tuple[Any, Any]], generator: random.Random) -> None:
-    """Members are attributes of tables and items of vectors; vectors of numbers are members as a whole."""
+    """Changes one member: an attribute of a table, an item of a vector, or a vector of numbers as a whole."""
     owner, key = generator.choice(members)
     value = _get(owner, key)
     like = [each for each in (_get(*place) for place in members) if type(each) is type(value)]
@@ -92,7 +91,7 @@ def _is_of_tables(items: list[Any]) -> bool:
 
 
 def mutated_archive(data: bytes, generator: random.Random, mutate: Mutate) -> bytes:
-    """A record damaged, left out, or called as another is."""
+    """Damages or removes a record, or gives it the name of another one."""
     records = _records(data)
     if not records or generator.random() < 0.02:
         return mutate(data)
@@ -111,7 +110,7 @@ def mutated_archive(data: bytes, generator: random.Random, mutate: Mutate) -> by
 
 
 def mutated_protobuf(data: bytes, generator: random.Random, mutate: Mutate) -> bytes:
-    """A field, of whatever message, changed, left out, there twice, or another's."""
+    """Changes, removes, duplicates or replaces a field of any message."""
     tree = fields_of(data)
     if not tree or generator.random() < 0.1:
         return mutate(data)
@@ -119,7 +118,7 @@ def mutated_protobuf(data: bytes, generator: random.Random, mutate: Mutate) -> b
     fields, place = generator.choice(places)
     tag, value = fields[place]
     others, other = generator.choice(places)
-    copied = copy.deepcopy(others[other])  # it may be the message that the field lies in
+    copied = copy.deepcopy(others[other])  # it may be the message that contains the field
     match generator.randrange(8):
         case 0:
             del fields[place]
@@ -137,7 +136,7 @@ def mutated_protobuf(data: bytes, generator: random.Random, mutate: Mutate) -> b
 
 
 def fields_of(data: bytes, depth: int = 0) -> Fields | None:
-    """The message in `data`, and those in it, so that `bytes_of` makes the same bytes of it; None if it is none."""
+    """Returns the message in `data` with its nested messages, so that `bytes_of` returns `data`; or None."""
     found: Fields = []
     position = 0
     while position < len(data):
@@ -172,7 +171,7 @@ def _field(tag: int, value: int | bytes | Fields) -> bytes:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A number and where it ends; -1 if it is cut short, or longer than `varint` writes it."""
+    """Returns a number and its end. The end is -1 if the number is incomplete, or longer than `varint` writes it."""
     value = 0
     for place, byte in enumerate(data[position : position + 10]):
         value |= (byte & 0x7F) << (7 * place)
@@ -189,11 +188,11 @@ def _places(fields: Fields) -> Iterator[tuple[Fields, int]]:
 
 
 def _records(data: bytes) -> dict[str, bytes]:
-    """Those of an archive; none if it is no archive."""
+    """Returns the records of an archive; an empty dictionary if `data` is not an archive."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
             return {name: file.read(name) for name in file.namelist()}
-    except Exception:  # whatever the damage is that zipfile stumbled over
+    except Exception:  # zipfile raises many types for damaged archives
         return {}
 
 
@@ -202,7 +201,7 @@ def _is_text(name: str, content: bytes) -> bool:
 
 
 def _mutated_text(text: str, generator: random.Random) -> str:
-    """Of JSON or TorchScript: a token or a line replaced, left out or there twice."""
+    """Replaces, removes or duplicates a token or a line of JSON or TorchScript."""
     parts = text.splitlines(keepends=True) if generator.random() < 0.2 else _TOKEN.findall(text)
     if not parts:
         return generator.choice(_ODD_TEXT)
@@ -214,7 +213,7 @@ def _mutated_text(text: str, generator: random.Random) -> str:
 
 
 def reduced_bytes(data: bytes) -> Iterator[bytes]:
-    """Without some of its bytes, many first."""
+    """Yields the bytes with some of them removed, the largest parts first."""
     size = len(data) // 2
     while size:
         for start in range(0, len(data), size):

@@ -1,4 +1,4 @@
-"""What fuzzing begins with: the fixtures, the catalogs of one operator each, and programs written by hand."""
+"""The first inputs of fuzzing: the fixtures, the catalogs of models with one operator, and programs written by hand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.fuzz import MODELS
 
 _FIXTURES = Path(__file__).parents[1] / "fixtures"
 
-# Of the inputs, for formats whose files need not say them; those that do have traced or named ones.
+# Shapes of the inputs for formats whose files may lack them. Formats that are absent here have traced or named shapes.
 SHAPES: Mapping[str, Mapping[str, tuple[int, ...]]] = {TORCHSCRIPT: {"": (2, 3, 12, 12)}, PT2: {"": (2, 3, 12, 12)}}
 
 

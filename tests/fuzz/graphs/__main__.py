@@ -23,9 +23,9 @@ _REPORT_EVERY = 25
 
 
 class Hunt:
-    """Workers that judge ranges of seeds, and what they found.
+    """Workers that judge ranges of seeds, and their findings.
 
-    A worker runs compiled code in its own process; one that dies takes the graph that it was at as its finding.
+    A worker runs compiled code in its own process. If it crashes, the graph that it was building is the finding.
     """
 
     def __init__(self, format_: str, numerics: str, findings: Path, count: int) -> None:
@@ -67,7 +67,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.graphs", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("format", choices=["onnx", "tflite", "pieces"])
     parser.add_argument("--count", type=int, default=2000)
-    parser.add_argument("--seed", type=int, default=0, help="of the first graph; the others follow it")
+    parser.add_argument("--seed", type=int, default=0, help="of the first graph; each next graph has the next seed")
     parser.add_argument("--numerics", help="the mode of the builds; by default the first of the format")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--findings", type=Path, default=Path("fuzz-findings/graphs"), help="where they are written")

@@ -1,4 +1,4 @@
-"""Writes graphs as files, and runs such files in the runtime of their format."""
+"""Writes graphs to files, and runs such files in the runtime of their format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPSET = 21
 
 
 def to_bytes(graph: Graph, *, typed: bool = True) -> bytes:
-    """Returns the file of a graph. If not `typed`, an ONNX file declares names of its outputs alone."""
+    """Returns the file of a graph. If not `typed`, an ONNX file declares only the names of its outputs."""
     return _onnx(graph, typed) if graph.format == "onnx" else _tflite(graph)
 
 
@@ -63,10 +63,10 @@ def _quant(quantization: Quantization | None) -> Quant | None:
 
 
 class Runtime:
-    """A file loaded in the runtime whose values a numerics mode promises, on one thread.
+    """A file, loaded in the runtime whose values a numerics mode promises, on one thread.
 
     Raises:
-        Exception: whatever the runtime raises for a file that it does not load.
+        Exception: the runtime's own exception if it does not load the file.
     """
 
     def __init__(self, file_format: str, data: bytes, numerics: str, *, optimized: bool = True) -> None:

@@ -1,7 +1,7 @@
-"""A model as a list of operators over named tensors: what the generators draw, and the minimizer takes apart.
+"""A model as a list of operators over named tensors, which the generators draw and the minimizer reduces.
 
-A graph is close to its file: an operator has the file format's own name, options and operand order, so that a graph of
-TFLite and one of ONNX share nothing but this form. `tests.fuzz.graphs.formats` writes either to bytes.
+A graph is close to its file: an operator has the format's own name, options and operand order. So graphs of TFLite and
+of ONNX have nothing in common but this form. `tests.fuzz.graphs.formats` writes both to bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OMITTED = ""  # the name of an optional operand that an operator does not have
 
 @dataclass(frozen=True)
 class Quantization:
-    """The quantization of a TFLite tensor: one scale, or one for each index of `axis`."""
+    """The quantization of a TFLite tensor: one scale, or one scale for each index of `axis`."""
 
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
@@ -64,7 +64,7 @@ class Graph:
         return sorted({operator.type for operator in self.operators})
 
     def pruned(self) -> Graph:
-        """Returns the graph without the operators and tensors on which no output depends."""
+        """Returns the graph without the operators and tensors that no output depends on."""
         needed, kept = set(self.outputs), list[Operator]()
         for operator in reversed(self.operators):
             if needed.intersection(operator.outputs):
@@ -91,7 +91,7 @@ class Graph:
         return replace(self, operators=left, inputs=self.inputs + results).pruned()
 
     def smaller(self) -> Iterator[Graph]:
-        """Yields smaller graphs, those that are smaller by much first. Some of them may not be valid."""
+        """Yields smaller graphs, the smallest first. Some of them may not be valid."""
         for index in range(len(self.operators) - 1):
             yield self.cut_behind(index)
         if len(self.outputs) > 1:
@@ -107,12 +107,12 @@ class Unsuitable(Exception):
 
 
 class GraphWriter:
-    """A graph that is being drawn, operator by operator; its values are known for one random input.
+    """A graph that is being drawn, operator by operator. Its values are known for one random input.
 
     Attributes:
-        rng: what everything is drawn from.
-        samples: the elements of every tensor, for that input.
-        reals: results that no operator reads, and that are not quantized.
+        rng: the source of all random choices.
+        samples: the elements of every tensor for that input.
+        reals: results that are not quantized and that no operator reads.
     """
 
     def __init__(self, file_format: str, rng: Rng) -> None:
@@ -134,7 +134,7 @@ class GraphWriter:
         return self.tensors[name].shape
 
     def stored(self, shape: Sequence[int], dtype: str) -> Array:
-        """Integers of a constant: of the whole range, or few different ones."""
+        """Returns integers for a constant: from the whole range, or only a few different ones."""
         info = np.iinfo(dtype)
         if self.often(0.15):
             return self.rng.choice([info.min, info.max, 0, 1], tuple(shape)).astype(dtype)
@@ -148,11 +148,11 @@ class GraphWriter:
         return name
 
     def count(self) -> tuple[int, ...]:
-        """How much was drawn so far."""
+        """Returns how much was drawn so far."""
         return len(self.operators), len(self.inputs), len(self.reals)
 
     def withdraw(self, count: tuple[int, ...]) -> None:
-        """Removes what was drawn since `count`."""
+        """Removes everything that was drawn since `count`."""
         del self.operators[count[0] :], self.inputs[count[1] :], self.reals[count[2] :]
 
     def input(self, tensor: Tensor) -> str:

@@ -34,12 +34,12 @@ from tests.support.compiling import Quiet
 Answers = Callable[[Sequence[Array]], list[Array]]
 
 NUMERICS = {"onnx": ("onnxruntime",), "tflite": ("litert-reference", "xnnpack")}
-# Codes of errors that refuse a valid model in words of our own: a missing feature, and no fault.
+# Codes of errors that refuse a valid model because of a missing feature. They are not findings.
 REFUSALS = frozenset({"unsupported", "unsupported_operator"})
 NO_FINDINGS = frozenset({"equal", "documented", "refused", "invalid"})
 
 _INPUTS = 24
-# Real outputs agree to this part of the largest value: sums of float32 are added in another order here.
+# Real outputs agree within this part of the largest value, because float32 sums are added in another order here.
 _REAL_TOLERANCE = 1e-5
 
 
@@ -51,7 +51,7 @@ class Verdict:
         outcome: "equal", "documented" (all differences are within what the numerics mode documents), "refused",
             "invalid" (the reference runtime does not run the graph), or the name of a finding.
         text: the error, or how many values differ.
-        inputs: of a difference, those that show it.
+        inputs: the inputs that show a difference.
     """
 
     outcome: str
@@ -64,7 +64,7 @@ class Verdict:
 
 
 class Judge:
-    """Builds graphs in a store of its own, which it removes in the end.
+    """Builds graphs in its own temporary store, which it removes at the end.
 
     Args:
         numerics: the mode of the builds.
@@ -107,8 +107,8 @@ class Judge:
 
         Args:
             reference: computes the outputs for given inputs.
-            samples: the inputs; without them, generated ones.
-            options: of the build.
+            samples: the inputs; by default generated ones.
+            options: the build options.
         """
         try:
             model, deviations = self._built(data, options)
@@ -119,7 +119,7 @@ class Judge:
         return _compared(model, samples or _samples(model.signature), reference, deviations)
 
     def _built(self, data: bytes, options: Mapping[str, Any] | None) -> tuple[runtime.Model, list[Deviation]]:
-        """The model, and the deviations that its report documents."""
+        """Returns the model, and the deviations that its report documents."""
         self._builds += 1
         scratch = self._folder / f"scratch{self._builds}"
         scratch.mkdir()
@@ -137,7 +137,7 @@ class Judge:
 
 
 def _class_of(message: str) -> str:
-    """The message without numbers and names, so that one fault has one name."""
+    """Returns the message without numbers and names, so that one bug has one name."""
     return re.sub(r"'[^']*'|\b\w*\d\w*\b|\[[^\]]*\]", "_", message)[:120]
 
 
@@ -148,7 +148,7 @@ def _compared(
     steps = relative = 0.0
     shown: tuple[Array, ...] = ()
     state = SequenceState(model.signature)
-    pairs: list[list[tuple[Array, Array]]] = []  # by sample: the outputs, and what they should be
+    pairs: list[list[tuple[Array, Array]]] = []  # for each sample, the actual and the expected outputs
     for sample in samples:
         try:
             expected = reference(sample)
@@ -191,5 +191,5 @@ def _differing(output: Array, wanted: Array) -> np.ndarray[tuple[int, ...], np.d
 
 
 def _samples(signature: ModelSignature) -> Sequence[Sequence[Array]]:
-    """The inputs of the product's own check, and as many that it does not see."""
+    """Returns the inputs of the product's own verification, and as many that it does not use."""
     return [*sample_inputs(signature, _INPUTS), *sample_inputs(signature, _INPUTS, seed=1)]

@@ -1,4 +1,4 @@
-"""Makes a graph with a finding small."""
+"""Reduces a graph that shows a finding."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Writes quantized ONNX graphs operator by operator: what `onnx_operators` draws with.
+"""Writes quantized ONNX graphs operator by operator, for `onnx_operators`.
 
-Every operator is run in ONNX Runtime as soon as it is drawn, on the values that reach it. This gives the shape of its
-result without a second implementation of shape inference, and the range by which the next scale is chosen.
+Every operator is run in ONNX Runtime as soon as it is drawn, on the values of its operands. This gives the shape of its
+result without a second implementation of shape inference, and the range from which the next scale is chosen.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class OnnxWriter(GraphWriter):
     def withdraw(self, count: tuple[int, ...]) -> None:
         super().withdraw(count)
         del self.values[count[3] :]
-        self._dequantized.clear()  # some of the conversions were withdrawn
+        self._dequantized.clear()  # some of the conversions were removed
 
     def dtype(self, value: Value) -> str:
         return self.tensors[value.name].dtype
@@ -100,7 +100,7 @@ class OnnxWriter(GraphWriter):
         return self.constant(scale, "float32"), self.constant(zero_point, dtype)
 
     def chosen_quantization(self, real: Array, dtype: str) -> tuple[str, str]:
-        """Names of a scale and a zero point with which most of `real` fits, or, now and then, does not."""
+        """Returns names of a scale and a zero point for `real`. Most values fit, but sometimes many do not."""
         finite = real[np.isfinite(real)]
         low, high = (min(0.0, float(finite.min())), max(0.0, float(finite.max()))) if finite.size else (-1.0, 1.0)
         span = (high - low) or 1.0
@@ -116,7 +116,7 @@ class OnnxWriter(GraphWriter):
         return self.quantization(np.float32(scale), point, dtype)
 
     def quantized_input(self, shape: tuple[int, ...]) -> Value:
-        """A new input of the graph: stored integers, or real numbers that are quantized first."""
+        """Adds an input of the graph: stored integers, or real numbers that are quantized first."""
         dtype = self.storage()
         real = (self.rng.normal(0, 1, shape) * 10 ** self.rng.uniform(-2, 2)).astype(np.float32)
         if self.often(0.5):
@@ -131,11 +131,11 @@ class OnnxWriter(GraphWriter):
         return value
 
     def any_value(self) -> Value:
-        """One of the values that operators may read, the newest most often."""
+        """Returns one of the values that operators may read, the newest most often."""
         return self.values[-1] if self.often(0.6) else self.values[int(self.rng.integers(len(self.values)))]
 
     def dequantize(self, value: Value) -> str:
-        """The name of the real tensor of `value`. Quantizers write one conversion for each reader, or share it."""
+        """Returns the name of the real tensor of `value`. Readers share a conversion, or each has its own."""
         known = self._dequantized.get(value.name)
         if known is not None and self.often(0.4):
             return known

@@ -1,4 +1,4 @@
-"""Draws random quantized TFLite graphs, of one 8-bit type, or of 16-bit activations."""
+"""Draws random quantized TFLite graphs with one 8-bit type, or with 16-bit activations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHAPES: Sequence[Callable[[Rng], tuple[int, ...]]] = (
 
 
 def random_graph(rng: Rng, most: int = 7) -> Graph:
-    """A graph of up to `most` operators."""
+    """Returns a graph of up to `most` operators."""
     writer = TfliteWriter(rng, str(rng.choice(["int8", "int8", "int8", "uint8", "uint8", "int16"])))
     writer.new_input(_SHAPES[int(rng.integers(len(_SHAPES)))](rng))
     draw(writer, OPERATORS, most)
@@ -24,7 +24,7 @@ def random_graph(rng: Rng, most: int = 7) -> Graph:
 
 
 def _outputs(writer: TfliteWriter) -> tuple[str, ...]:
-    """The results that no operator reads, and sometimes one that an operator reads too."""
+    """Returns the results that no operator reads, and sometimes one that an operator does read."""
     read = {name for operator in writer.operators for name in operator.inputs}
     made = [name for operator in writer.operators for name in operator.outputs]
     ends = [name for name in made if name not in read]

@@ -1,4 +1,4 @@
-"""The operators of random TFLite graphs: each function draws one, with its operands and options, and adds it."""
+"""The operators of random TFLite graphs: each function draws one with its operands and options, and adds it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _compute(
     options: dict[str, Any] | None,
     scale: float | None = None,
 ) -> None:
-    """A result with a scale that fits."""
+    """Adds an operator whose result gets a scale that fits its values."""
     result = _result(writer, writer.drawn_quantization(scale or writer.scale(inputs[0])))
     writer.values += writer.node(op_type, inputs, options, [result], fit=True)
 
@@ -40,7 +40,7 @@ def _compute(
 def _copy(
     writer: TfliteWriter, op_type: str, inputs: Sequence[str], options: dict[str, Any] | None, n: int = 1, of: int = 0
 ) -> None:
-    """Results with the type of an operand."""
+    """Adds an operator whose results have the type of an operand."""
     result = _result(writer, writer.quantization(inputs[of]))
     writer.values += writer.node(op_type, inputs, options, [result] * n)
 
@@ -49,7 +49,7 @@ def _copy(
 
 
 def _weights(writer: TfliteWriter, shape: Sequence[int], axis: int) -> str:
-    """Weights: per tensor or per channel for int8 and int16, per tensor with a zero point for uint8."""
+    """Returns weights: per tensor or per channel for int8 and int16, per tensor with a zero point for uint8."""
     dtype = "uint8" if writer.dtype == "uint8" else "int8"
     if dtype == "uint8":
         quantization = writer.drawn_quantization(10 ** writer.rng.uniform(-3, -1), dtype)
@@ -161,7 +161,7 @@ def batch_matmul(writer: TfliteWriter) -> None:
 
 
 def _second(writer: TfliteWriter, x: str, quantization: Quantization | None = None) -> str:
-    """An operand beside `x`: itself, another value of a shape that broadcasts, or a constant."""
+    """Returns an operand for use with `x`: `x` itself, another value whose shape broadcasts, or a constant."""
     shape = writer.shape(x)
     fitting = [value for value in writer.values if _fits(writer.shape(value), shape)]
     if quantization is not None:
@@ -223,7 +223,7 @@ def unary(writer: TfliteWriter) -> None:
 
 
 def sigmoid(writer: TfliteWriter) -> None:
-    """LOGISTIC, TANH or SOFTMAX, whose result has a type of its own."""
+    """Adds a LOGISTIC, TANH or SOFTMAX, which have their own output quantization."""
     x = writer.any_value()
     op_type = str(writer.choose("LOGISTIC", "TANH", "SOFTMAX"))
     options = (
@@ -247,7 +247,7 @@ def prelu(writer: TfliteWriter) -> None:
 
 
 def real_island(writer: TfliteWriter) -> None:
-    """Operators that a converter leaves in float32, between DEQUANTIZE and QUANTIZE."""
+    """Adds operators that a converter leaves in float32, between DEQUANTIZE and QUANTIZE."""
     x = writer.any_value()
     (real,) = writer.node("DEQUANTIZE", [x], {"table": "DequantizeOptionsT"}, [Tensor((), "float32")])
     for _ in range(int(writer.rng.integers(1, 3))):
@@ -464,11 +464,11 @@ def tile(writer: TfliteWriter) -> None:
 
 
 def another_input(writer: TfliteWriter) -> None:
-    """A second input of the shape of a value, for operators of two operands."""
+    """Adds an input with the shape of an existing value, for operators of two operands."""
     writer.new_input(writer.shape(writer.any_value()))
 
 
-# Those that networks have most stand several times.
+# Operators that are frequent in networks appear several times.
 OPERATORS: Sequence[Draw] = (
     *[conv] * 5,
     *[depthwise] * 3,

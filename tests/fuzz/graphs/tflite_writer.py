@@ -1,7 +1,7 @@
-"""Writes quantized TFLite graphs operator by operator: what `tflite_operators` draws with.
+"""Writes quantized TFLite graphs operator by operator, for `tflite_operators`.
 
-Every operator is run in LiteRT as soon as it is drawn, on the values that reach it. LiteRT computes the shape of the
-result, whatever the file declares, and the scale of the result is changed until most of its values fit.
+Every operator is run in LiteRT as soon as it is drawn, on the values of its operands. LiteRT computes the shape of the
+result, even if the file declares another. The scale of the result is changed until most of its values fit.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tests.support.litert import interpreter, run
 
 _STEEP = (2.0**-12, 2.0**-8, 2.0**-4, 2.0**4, 2.0**8, 2.0**12)
 _MOST_ELEMENTS = 100_000
-_FITTING_ROUNDS = 5  # of a factor of 8 each
+_FITTING_ROUNDS = 5  # each changes the scale by a factor of at most 8
 
 
 class TfliteWriter(GraphWriter):
     """A TFLite graph that is being drawn.
 
     Attributes:
-        dtype: of the activations.
+        dtype: the type of the activations.
         values: the names of the quantized tensors that later operators may read.
     """
 
@@ -54,7 +54,7 @@ class TfliteWriter(GraphWriter):
         return self.quantization(name).scales[0]
 
     def any_value(self) -> str:
-        """One of the values that operators may read, the newest most often."""
+        """Returns one of the values that operators may read, the newest most often."""
         return self.values[-1] if self.often(0.6) else self.values[int(self.rng.integers(len(self.values)))]
 
     def drawn_quantization(self, scale: float | None = None, dtype: str | None = None) -> Quantization:
@@ -82,13 +82,13 @@ class TfliteWriter(GraphWriter):
         *,
         fit: bool = False,
     ) -> list[str]:
-        """Adds an operator; the shapes of `results` are LiteRT's.
+        """Adds an operator; LiteRT computes the shapes of `results`.
 
         Args:
-            fit: changes the scale of the first result until most of its values fit.
+            fit: whether to change the scale of the first result until most of its values fit.
 
         Raises:
-            Unsuitable: LiteRT does not run it.
+            Unsuitable: LiteRT does not run the operator.
         """
         outputs = tuple(f"r{len(self.tensors) + index}" for index in range(len(results)))
         operator = Operator(op_type, tuple(inputs), outputs, dict(options or {}))
@@ -131,7 +131,7 @@ def _scaled(tensor: Tensor, factor: float) -> Tensor:
 
 
 def _factor(values: Array, tensor: Tensor) -> float:
-    """By how much the scale of a result should change: it saturates too often, or uses too little of its range."""
+    """Returns the factor for the scale of a result that saturates too often, or that uses too little of its range."""
     assert tensor.quantization is not None
     info = np.iinfo(tensor.dtype)
     saturated = float(((values == info.min) | (values == info.max)).mean())

@@ -1,7 +1,7 @@
 """The process that judges graphs: `python -m tests.fuzz.graphs.worker FORMAT NUMERICS FINDINGS FIRST END`.
 
-Prints a line of JSON for each seed from FIRST to END, which is not included, and one before the model is built: a crash
-before that is the reference runtime's.
+Prints one line of JSON for each seed from FIRST up to END, which is excluded, and one line before the model is built: a
+crash before that line is a crash of the reference runtime.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ GENERATORS: Mapping[str, str] = {"onnx": "onnx_graphs", "tflite": "tflite_graphs
 
 
 def generator(name: str) -> Callable[[Rng], Graph]:
-    """The function that draws a graph of this format."""
+    """Returns the function that draws a graph of this format."""
     draw: Callable[[Rng], Graph] = import_module(f"tests.fuzz.graphs.{GENERATORS[name]}").random_graph
     return draw
 

@@ -1,9 +1,9 @@
-// What reads hostile bytes in the data plane: heads, chunks, JSON and messages, as far as tensors and answers.
+// Fuzzes the data plane's parsers of untrusted bytes: heads, chunks, JSON and messages, up to tensors and answers.
 //
 //     plane SECONDS SEED
 //
-// damages texts that are well formed, and stops where something else is thrown than a Problem, where two ways to read
-// the same differ, or where a sanitizer sees something.
+// damages valid input. It stops if anything but a Problem is thrown, if two ways to read the same bytes differ, or if a
+// sanitizer reports an error.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -47,14 +47,14 @@ void heads(std::string_view bytes) {
   BadHead bad{};
   if (read_head(bytes, 4096, head, bad) != HeadState::kWhole) return;
   if (head.bytes > bytes.size() || head.target.empty()) __builtin_trap();
-  // What was read from all of it is what is read from its head alone.
+  // The head alone gives the same result as the whole text.
   RequestHead again;
   if (read_head(bytes.substr(0, head.bytes), 4096, again, bad) != HeadState::kWhole) __builtin_trap();
   if (again.fields.size() != head.fields.size() || again.content_length != head.content_length) __builtin_trap();
   percent_decoded(head.path());
 }
 
-// However it comes, a response's head is read alike, and its end is never before its last byte.
+// However the bytes are split, a response's head is read the same, and it never ends before its last byte.
 void responses(std::string_view bytes) {
   constexpr size_t kLongest = 4096;
   ResponseHead head, again;
@@ -74,7 +74,7 @@ void responses(std::string_view bytes) {
   if (state == HeadState::kUnfinished && bytes.find("\r\n\r\n") != bytes.npos) __builtin_trap();
 }
 
-// However it is cut, a body has the same content.
+// However a body is split, its content is the same.
 void chunks(std::string_view bytes) {
   auto read = [&](size_t step, std::string& content) {
     ChunkedBody body;

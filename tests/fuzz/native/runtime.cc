@@ -1,5 +1,5 @@
 // Loads configs that were damaged at random: `runtime CONFIG LIBRARY CONSTANTS COUNT SEED`.
-// Writes how many of them were loaded all the same.
+// Prints how many of them were loaded.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr int64_t kMostBytes = 1 << 24;  // of an instance: a large one is what a config may ask for
+constexpr int64_t kMostBytes = 1 << 24;  // of an instance, because a config may ask for a large one
 
 using Random = std::mt19937;
 
@@ -45,7 +45,7 @@ std::string damaged(std::string text, Random& random) {
       case 4:
         text.resize(at);
         break;
-      default:  // a number becomes another
+      default:  // replaces a number by another
         at = text.find_first_of("0123456789", at);
         if (at == std::string::npos) break;
         length = text.find_first_not_of("0123456789", at) - at;
@@ -80,7 +80,7 @@ void use(octet_model* model) {
     bool has_few = octet_count(model, OCTET_INPUT) < 1 << 12 && octet_count(model, OCTET_OUTPUT) < 1 << 12;
     if (!has_few || octet_bind(instance, pointers.data(), pointers.data()) != OCTET_OK) abort();
     free(pointers[0]);
-    octet_instance_free(instance);  // not run: what a call does with its operands is the library's
+    octet_instance_free(instance);  // does not run it: the library decides what a call does with its operands
   }
 }
 
@@ -93,7 +93,7 @@ int main(int, char** arguments) {
   int loaded = 0;
   for (int left = atoi(arguments[4]); left != 0; --left) {
     std::string text = damaged(config, random);
-    std::vector<char> exact(text.begin(), text.end());  // whose end a sanitizer knows
+    std::vector<char> exact(text.begin(), text.end());  // a sanitizer detects reads past its end
     exact.reserve(1);
     octet_model* model = nullptr;
     octet_status status = octet_load_files(exact.data(), exact.size(), arguments[2], arguments[3], &model);
