@@ -110,7 +110,7 @@ class Meter:
         return Usage(day, remote=self._known(day))
 
     def _take_token(self, per_s: float) -> None:
-        """Takes a token from a bucket that fills at this replica's share of `per_s`, and holds what comes in one
+        """Takes a token from a bucket, which fills at this replica's share of `per_s` and can hold the tokens of one
         second.
         """
         now_s, share_per_s = self._clock.monotonic_s(), per_s / self.sharers

@@ -168,7 +168,7 @@ def request_again(services: Services, build: Build) -> Build:
 
 
 def require_compiler() -> None:
-    """Checks that the compiler is installed. To be called before anything of a push is stored.
+    """Checks that the compiler is installed. Call this before storing any part of a push.
 
     Raises:
         Unsupported: the compiler is not installed here, so the key of the model's build cannot be computed.

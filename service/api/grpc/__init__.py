@@ -1,1 +1,1 @@
-"""The messages of the Open Inference Protocol over gRPC, and what the control plane answers of its methods."""
+"""The messages of the Open Inference Protocol over gRPC, and the methods that the control plane answers."""

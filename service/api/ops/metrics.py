@@ -1,7 +1,7 @@
 """The metrics of `/metrics`. Predict requests are counted by the data plane; gauges are read when scraped.
 
-The value of a label is never chosen by a client, such as a request or a tensor name: `model`, `version` and `target`
-are those of a model that is loaded here.
+Clients never choose the value of a label, for example by the name of a tensor: `model`, `version` and `target` are
+those of a model that is loaded here.
 """
 
 from __future__ import annotations

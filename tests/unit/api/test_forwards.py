@@ -40,7 +40,7 @@ def test_forwards_are_counted_by_pool_and_model() -> None:
     assert b'"w1"' not in metrics.text()  # no label for workers, whose ids change with each start
 
 
-def test_what_nobody_asks_for_any_more_is_dropped() -> None:
+def test_unused_counts_are_dropped() -> None:
     now_s = 0.0
     forwards = Forwards(LATENCY_BUCKETS_S, lambda: now_s)
     registry = CollectorRegistry()

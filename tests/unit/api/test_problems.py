@@ -37,7 +37,7 @@ def test_an_error_has_the_status_of_its_nearest_ancestor(kind: type[OctetError],
     assert statuses.status_of(kind()) == status
 
 
-def test_a_problem_says_where_it_happened_and_what_to_do(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_has_its_location_and_a_hint(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     error = errors.UnsupportedOperator("no LSTM", stage="import", op="LSTM", tensor="state", hint="unroll it")
     raise_from_models(plane, monkeypatch, error)
     document = problem(plane.client.get("/api/v1/models"), 422, "unsupported_operator")
@@ -47,12 +47,12 @@ def test_a_problem_says_where_it_happened_and_what_to_do(plane: ControlPlane, mo
     assert document["title"] == "The model uses an operator that Octet does not compile."
 
 
-def test_members_that_are_not_known_are_left_out(plane: ControlPlane) -> None:
+def test_unknown_members_are_omitted(plane: ControlPlane) -> None:
     document = problem(plane.client.get("/api/v1/builds/none"), 404, "not_found")
     assert not {"stage", "op", "tensor"} & document.keys()
 
 
-def test_nobody_waits_for_a_build_that_failed(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_build_has_no_retry_after(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     raise_from_models(plane, monkeypatch, errors.NotBuilt())
     answer = plane.client.get("/api/v1/models")
     assert answer.status_code == 503
@@ -60,18 +60,18 @@ def test_nobody_waits_for_a_build_that_failed(plane: ControlPlane, monkeypatch: 
 
 
 @pytest.mark.parametrize("kind", [errors.QueueFull, errors.NotReady])
-def test_who_should_come_again_is_told_when(
+def test_a_temporary_error_has_retry_after(
     plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, kind: type[OctetError]
 ) -> None:
     raise_from_models(plane, monkeypatch, kind())
     assert plane.client.get("/api/v1/models").headers["retry-after"] == "1"
 
 
-def test_a_path_that_does_not_exist(plane: ControlPlane) -> None:
+def test_a_missing_path(plane: ControlPlane) -> None:
     assert "/api/v1/nothing" in problem(plane.client.get("/api/v1/nothing"), 404, "not_found")["detail"]
 
 
-def test_a_path_that_does_not_exist_on_the_data_plane(plane: ControlPlane) -> None:
+def test_a_missing_path_of_the_data_plane(plane: ControlPlane) -> None:
     problem(plane.client.get("/v2/nothing"), 404, "not_found")
 
 
@@ -83,23 +83,23 @@ def test_a_path_that_does_not_exist_on_the_data_plane(plane: ControlPlane) -> No
         ("/api/v1/targets", "GET"),
     ],
 )
-def test_a_method_that_is_not_taken(plane: ControlPlane, path: str, allowed: str) -> None:
+def test_an_unsupported_method(plane: ControlPlane, path: str, allowed: str) -> None:
     response = plane.client.delete(path)
     assert "DELETE" in problem(response, 405, "method_not_allowed")["detail"]
     assert response.headers["allow"] == allowed
 
 
-def test_what_is_not_well_formed_is_named(plane: ControlPlane) -> None:
+def test_an_invalid_parameter_is_named(plane: ControlPlane) -> None:
     document = problem(plane.client.get("/api/v1/models?limit=0&cursor=a"), 400, "invalid_input")
     assert [found["location"] for found in document["errors"]] == ["query.limit"]
 
 
-def test_what_a_name_may_be_is_said_in_words(plane: ControlPlane) -> None:
+def test_the_rules_for_names_are_explained(plane: ControlPlane) -> None:
     document = problem(plane.client.get("/api/v1/models/Mobile%20Net"), 400, "invalid_input")
     assert document["detail"].startswith("path.name: a name is up to 63 lower-case letters, digits")
 
 
-def test_an_exception_that_nobody_foresaw_keeps_its_details_to_the_log(
+def test_the_details_of_an_unexpected_error_are_only_in_the_log(
     plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     raise_from_models(plane, monkeypatch, RuntimeError("the secret"))
@@ -111,12 +111,12 @@ def test_an_exception_that_nobody_foresaw_keeps_its_details_to_the_log(
     assert "the secret" in caplog.text
 
 
-def test_a_full_disk_is_told_as_one(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_as_such(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     raise_from_models(plane, monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
     problem(plane.client.get("/api/v1/models"), 507, "storage_full")
 
 
-def test_half_a_character_in_a_message_does_not_break_the_document(
+def test_an_invalid_character_in_a_message_does_not_break_the_document(
     plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raise_from_models(plane, monkeypatch, errors.InvalidInput("tensor \udcff"))
@@ -135,7 +135,7 @@ def test_the_clients_own_id_is_kept(plane: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize("hostile", ["", "a b", "x" * 129, "é"])
-def test_an_id_that_could_break_a_line_of_the_log_is_not_kept(plane: ControlPlane, hostile: str) -> None:
+def test_an_id_that_could_break_a_line_of_the_log_is_replaced(plane: ControlPlane, hostile: str) -> None:
     response = plane.client.get("/v2/health/live", headers={b"X-Request-Id": hostile.encode()})
     assert response.headers["x-request-id"] != hostile
     assert response.headers["x-request-id"].isalnum()
@@ -157,7 +157,7 @@ def test_every_kind_of_error_has_a_status() -> None:
     assert {kind for kind in core if statuses.status_of(kind()) == 500} == meant_for_500
 
 
-def test_a_request_that_found_no_memory_may_come_again() -> None:
+def test_a_request_that_failed_for_lack_of_memory_can_be_repeated() -> None:
     response = problems.unexpected_response(MemoryError("Unable to allocate 9 GiB"), {"path": "/v2/models/m/infer"})
     assert (response.status_code, response.headers["retry-after"]) == (503, "1")
     assert json.loads(bytes(response.body))["code"] == "memory_full"

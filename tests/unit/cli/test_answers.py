@@ -15,7 +15,7 @@ from service.core.errors import InvalidInput
 from service.core.signature import Quantization, TensorSpec
 
 
-def test_the_best_class_comes_first_and_ties_go_to_the_lower_class() -> None:
+def test_classes_are_ordered_by_score_and_then_by_number() -> None:
     assert [entry["class"] for entry in top(np.array([[1, 9, 4, 9]]), None, count=3)] == [1, 3, 2]
 
 
@@ -45,20 +45,20 @@ def test_an_answer_is_shown_and_saved_in_real_values(tmp_path: Path, capsys: pyt
     assert np.load(tmp_path / "y.npy").tolist() == [[0.0, 255 / 256]]
 
 
-def test_labels_that_are_not_shown_are_not_left_out_in_silence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unused_labels_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     show_answer(Output(as_json=False), replace(QUANTIZED, labels=("no", "yes", "perhaps")))
     assert "the model's labels are not shown: it has 3 labels for 2 classes" in capsys.readouterr().err
     show_answer(Output(as_json=False), replace(QUANTIZED, labels=("no", "yes")))
     assert capsys.readouterr().err == ""
 
 
-def test_the_models_own_labels_name_its_classes_where_there_are_as_many() -> None:
+def test_the_models_labels_name_its_classes_if_their_number_fits() -> None:
     for labels, expected in ((("no", "yes"), "yes"), (("no", "yes", "perhaps"), "1")):
         assert replace(QUANTIZED, labels=labels).dequantized().classes(None)[0]["label"] == expected
     assert replace(QUANTIZED, labels=("no", "yes")).classes(["a", "b"])[0]["label"] == "b"
 
 
-def test_a_raw_answer_is_of_stored_integers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_raw_answer_has_the_stored_integers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_answer(Output(as_json=True), QUANTIZED, save=tmp_path / "y.npy", raw=True)
     shown = json.loads(capsys.readouterr().out)
     assert shown["outputs"] == [{"name": "y", "datatype": "INT8", "shape": [1, 2], "data": [-128, 127]}]
@@ -73,16 +73,16 @@ def test_a_classification_has_one_score_for_each_class(shape: tuple[int, ...], e
     assert is_classification(np.zeros(shape)) is expected
 
 
-def test_an_output_that_is_no_classification_has_no_best_classes() -> None:
+def test_an_output_that_is_not_a_classification_has_no_best_classes() -> None:
     spec = TensorSpec("boxes", "FP32", (1, 4, 4))
     assert Answer("m", {"boxes": np.zeros((1, 4, 4), np.float32)}, [spec], 0.0).classes(None) == []
 
 
-def test_a_share_fills_as_much_of_the_bar_as_of_the_whole() -> None:
+def test_the_bar_is_proportional_to_the_share() -> None:
     assert _printed([0.5, 0.25]) == [("0", 12, "50.0%"), ("1", 6, "25.0%")]
 
 
-def test_scores_that_are_no_shares_are_shown_between_the_lowest_and_the_highest() -> None:
+def test_other_scores_are_scaled_between_the_lowest_and_the_highest() -> None:
     assert _printed([30.0, 20.0, 10.0]) == [("0", 24, "30"), ("1", 12, "20"), ("2", 0, "10")]
 
 

@@ -103,7 +103,7 @@ def _commands(command: Any, *path: str) -> Iterator[tuple[str, Any]]:
         "worker --port 1 serve digits",
     ],
 )
-def test_what_is_not_understood_is_exit_status_2_and_said_on_stderr(command: str) -> None:
+def test_a_usage_error_has_exit_status_2_and_a_message_on_stderr(command: str) -> None:
     result = octet(command)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -111,7 +111,7 @@ def test_what_is_not_understood_is_exit_status_2_and_said_on_stderr(command: str
 
 
 @pytest.mark.parametrize("command", ["push no-such-file", "predict", "bench m --threads 0", "dance"])
-def test_a_mistake_in_a_command_is_json_where_json_was_asked_for(command: str) -> None:
+def test_a_usage_error_is_json_with_the_json_option(command: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "service.cli", *command.split(), "--json"], capture_output=True, text=True, check=False
     )
@@ -120,7 +120,7 @@ def test_a_mistake_in_a_command_is_json_where_json_was_asked_for(command: str) -
     assert (error["code"], "--help" in error["hint"], done.stderr) == ("invalid_input", True, "")
 
 
-def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     result = octet(f"compile {MODEL} --output {tmp_path / 'file' / 'x'} --json")
     assert result.exit_code == 1
@@ -128,7 +128,7 @@ def test_a_folder_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--output", "--curve"])
-def test_what_is_quantized_is_not_begun_where_it_cannot_be_written(option: str, tmp_path: Path) -> None:
+def test_quantizing_fails_early_if_its_result_cannot_be_written(option: str, tmp_path: Path) -> None:
     lost = tmp_path / "no" / "x.svg"
     result = octet(f"quantize {MODEL} --data {tmp_path} {option} {lost} --json")
     assert result.exit_code == 1
@@ -145,20 +145,20 @@ def test_without_a_server_a_command_fails_and_says_how_to_start_one(command: str
 
 
 @pytest.mark.parametrize("command", REMOTE)
-def test_an_error_is_json_on_stdout_where_json_was_asked_for(command: str, nowhere: str) -> None:
+def test_an_error_is_json_on_stdout_with_the_json_option(command: str, nowhere: str) -> None:
     result = octet(f"{command} --json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["error"]["code"] == "server_unreachable"
 
 
-def test_a_setting_that_is_wrong_in_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_environment_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OCTET_PORT", "http")
     result = octet("models")
     assert result.exit_code == 2
     assert "port" in result.stderr
 
 
-def test_a_file_that_is_no_model_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     result = octet(f"compile {LABELS} --output {tmp_path / 'out'} --json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["error"]["code"] == "unsupported_format"
@@ -175,7 +175,7 @@ def test_an_unknown_target_or_mode_is_refused(option: str, code: str, tmp_path: 
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_that_is_no_artifact_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_an_artifact_is_named(tmp_path: Path) -> None:
     result = octet(f"run {tmp_path} {EXAMPLES / 'digits' / '2.png'}")
     assert result.exit_code == 1
     assert str(tmp_path) in result.stderr
@@ -192,7 +192,7 @@ def test_a_folder_that_is_no_artifact_is_named(tmp_path: Path) -> None:
         ("a" * 80 + ".tflite", "a" * 63),
     ],
 )
-def test_a_model_is_called_as_its_file_as_far_as_a_name_may(file: str, name: str) -> None:
+def test_a_model_gets_the_name_of_its_file_without_invalid_characters(file: str, name: str) -> None:
     assert model_name_of(Path(file)) == name
 
 
@@ -206,11 +206,11 @@ def test_a_model_is_called_as_its_file_as_far_as_a_name_may(file: str, name: str
         ("octet.local", "http://octet.local:80"),
     ],
 )
-def test_a_server_is_asked_at_an_address_that_can_be_asked(host: str, url: str) -> None:
+def test_the_url_of_a_local_server_is_one_to_connect_to(host: str, url: str) -> None:
     assert local_url(host, 80) == url
 
 
-def test_a_suggested_command_names_a_server_that_the_environment_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suggested_command_names_a_server_that_is_not_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OCTET_SERVER", "http://a")
     assert server_flag("http://b") == " --server http://b"
     assert server_flag("http://a") == server_flag(None) == ""

@@ -23,16 +23,16 @@ HERE = next((target.name for target in TARGETS if target.runs_on(detect_host()))
 ELSEWHERE = next(target.name for target in TARGETS if not target.runs_on(detect_host()))
 
 
-def test_a_folder_is_one(tmp_path: Path) -> None:
+def test_a_folder_is_an_artifact(tmp_path: Path) -> None:
     assert folder_of(str(tmp_path)) == tmp_path
 
 
-def test_a_name_of_a_model_is_no_folder() -> None:
+def test_the_name_of_a_model_is_not_a_folder() -> None:
     assert folder_of("mobilenet_v2") is None
 
 
 @pytest.mark.parametrize("given", ["./model.octet", "models/", "Model"])
-def test_what_is_neither_is_not_understood(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_argument_is_refused(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(typer.BadParameter):
         folder_of(given)
@@ -57,14 +57,14 @@ def server(*builds: Mapping[str, Any], content: bytes = b"") -> Client:
 
 
 @pytest.mark.skipif(HERE is None, reason="no target runs here")
-def test_of_several_builds_the_newest_that_runs_here_is_taken() -> None:
+def test_the_newest_build_that_runs_here_is_used() -> None:
     assert HERE is not None
     builds = [build(None, HERE, "failed"), build(digest_of(b"other"), ELSEWHERE), build(ARTIFACT, HERE)]
     with server(*builds, build(digest_of(b"older"), HERE)) as client:
         assert artifact_of(client, "digits") == ARTIFACT
 
 
-def test_what_runs_nowhere_here_is_taken_all_the_same_and_refused_when_it_is_loaded() -> None:
+def test_without_one_an_artifact_for_another_machine_is_used() -> None:
     with server(build(ARTIFACT, ELSEWHERE)) as client:
         assert artifact_of(client, "digits") == ARTIFACT
 
@@ -74,7 +74,7 @@ def test_a_model_that_is_not_built_is_not_ready() -> None:
         artifact_of(client, "digits")
 
 
-def test_a_model_that_is_not_there_is_not_found() -> None:
+def test_a_missing_model_is_not_found() -> None:
     with server() as client, pytest.raises(NotFound):
         artifact_of(client, "faces")
 
@@ -94,7 +94,7 @@ def archive(*members: tuple[str, bytes]) -> bytes:
 LAYOUT = (("oci-layout", b'{"imageLayoutVersion": "1.0.0"}'), ("index.json", b'{"schemaVersion": 2, "manifests": []}'))
 
 
-def test_what_was_fetched_is_a_layout_for_as_long_as_it_is_needed() -> None:
+def test_a_fetched_artifact_is_kept_while_it_is_used() -> None:
     blob = (f"blobs/{ARTIFACT.replace(':', '/')}", b"an artifact")
     with server(content=archive(*LAYOUT, blob)) as client:
         with fetched(client, ARTIFACT) as layout:
@@ -106,7 +106,7 @@ def test_what_was_fetched_is_a_layout_for_as_long_as_it_is_needed() -> None:
 @pytest.mark.parametrize(
     "member", [("../escaped", b""), ("/etc/cron.d/x", b""), ("blobs/sha256/../../x", b""), ("index.json", b"link")]
 )
-def test_an_archive_of_anything_else_is_refused(member: tuple[str, bytes]) -> None:
+def test_an_archive_of_other_files_is_refused(member: tuple[str, bytes]) -> None:
     with (
         server(content=archive(member)) as client,
         pytest.raises(InvalidInput, match="unexpected member"),
@@ -115,7 +115,7 @@ def test_an_archive_of_anything_else_is_refused(member: tuple[str, bytes]) -> No
         pass
 
 
-def test_what_is_no_archive_is_refused() -> None:
+def test_a_file_that_is_not_an_archive_is_refused() -> None:
     with (
         server(content=b"<html>") as client,
         pytest.raises(InvalidInput, match="damaged"),

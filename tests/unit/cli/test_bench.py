@@ -13,22 +13,24 @@ from service.cli.output import Output
 
 
 @pytest.mark.parametrize(("cores", "counts"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])
-def test_powers_of_two_and_all_the_cores(cores: int, counts: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_counts_are_powers_of_two_and_all_cores(
+    cores: int, counts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     assert counts_of(None) == counts
 
 
-def test_the_counts_that_are_asked_for() -> None:
+def test_requested_counts_are_used() -> None:
     assert counts_of("4,1") == [4, 1]
 
 
 @pytest.mark.parametrize("threads", ["", "two", "0", "1,-1", "1,,2"])
-def test_a_list_that_is_none_is_refused(threads: str) -> None:
+def test_an_invalid_list_is_refused(threads: str) -> None:
     with pytest.raises(typer.BadParameter, match="--threads"):
         counts_of(threads)
 
 
-def test_what_is_not_zero_is_seen() -> None:
+def test_values_above_zero_are_visible() -> None:
     assert sparkline([0, 1, 500, 1000]) == " ▁▄█"
     assert sparkline([0, 0]) == "  "
 

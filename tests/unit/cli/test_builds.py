@@ -40,27 +40,29 @@ def builds(server: str, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["builds", *arguments, "--server", server])
 
 
-def test_short_ids_are_shown_and_taken(server: str, build: str) -> None:
+def test_short_ids_are_shown_and_accepted(server: str, build: str) -> None:
     shown = builds(server).stdout
     assert build[:8] in shown
     assert build not in shown
     assert json.loads(builds(server, build[:8], "--json").stdout)["id"] == build
 
 
-def test_builds_of_one_version_are_told_apart(plane: ControlPlane, server: str) -> None:
+def test_builds_of_one_version_can_be_distinguished(plane: ControlPlane, server: str) -> None:
     plane.push(batch="1,8")
     shown = [line for line in builds(server).stdout.splitlines() if ":1" in line]
     assert sorted("batch 8" in line for line in shown) == [False, True]
 
 
-def test_a_build_that_waits_is_canceled(server: str, build: str) -> None:
+def test_a_queued_build_is_canceled(server: str, build: str) -> None:
     result = builds(server, build[:8], "--cancel", "--json")
     assert (result.exit_code, json.loads(result.stdout)["state"]) == (0, "canceled")
     assert builds(server, build[:8], "--cancel").exit_code == 0  # canceling it again succeeds, too
 
 
 @pytest.mark.parametrize("state", ["succeeded", "failed"])
-def test_who_cancels_what_is_over_is_told_so(plane: ControlPlane, server: str, build: str, state: str) -> None:
+def test_canceling_an_ended_build_says_that_it_has_ended(
+    plane: ControlPlane, server: str, build: str, state: str
+) -> None:
     plane.succeed() if state == "succeeded" else plane.fail(UnsupportedOperator())
     result = builds(server, build[:8], "--cancel")
     assert result.exit_code == 1

@@ -17,14 +17,14 @@ from service.core.errors import NotFound, UnknownTarget
 Handler = Callable[[httpx.Request], httpx.Response]
 
 
-def test_a_problem_document_is_raised_as_the_error_it_was() -> None:
+def test_a_problem_document_is_raised_as_the_original_error() -> None:
     problem = {"code": "unknown_target", "detail": "unknown target 'vax'", "hint": "use host", "status": 422}
     with _client(lambda request: httpx.Response(422, json=problem)) as client, pytest.raises(UnknownTarget) as caught:
         client.models()
     assert (caught.value.message, caught.value.hint) == ("unknown target 'vax'", "use host")
 
 
-def test_a_problem_of_a_kind_unknown_here_keeps_its_words() -> None:
+def test_a_problem_of_an_unknown_kind_keeps_its_message() -> None:
     problem = {"code": "of_a_later_release", "detail": "it failed", "status": 500}
     with (
         _client(lambda request: httpx.Response(500, json=problem)) as client,
@@ -42,7 +42,7 @@ def test_an_error_page_of_another_server_is_quoted(body: str) -> None:
     assert body in caught.value.message.replace("\\", "")
 
 
-def test_a_server_that_is_not_there_is_named_with_what_to_do() -> None:
+def test_an_unreachable_server_is_named_with_a_hint() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound but not listening, so that no other process can use the port
         address = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -52,12 +52,12 @@ def test_a_server_that_is_not_there_is_named_with_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("server", ["http://", "http://[::1", "ftp://127.0.0.1"])
-def test_an_address_that_is_none_is_named(server: str) -> None:
+def test_an_invalid_address_is_named(server: str) -> None:
     with pytest.raises(ServerUnreachable, match="no answer from"), Client(server) as client:
         client.models()
 
 
-def test_pages_are_followed_to_the_last() -> None:
+def test_all_pages_are_fetched() -> None:
     def handler(request: httpx.Request) -> httpx.Response:
         if "cursor" in request.url.params:
             return httpx.Response(200, json={"models": [{"name": "b"}]})
@@ -68,7 +68,7 @@ def test_pages_are_followed_to_the_last() -> None:
         assert [model["name"] for model in client.models()] == ["a", "b"]
 
 
-def test_events_go_on_after_the_last_one_that_was_seen() -> None:
+def test_events_resume_after_the_last_one_received() -> None:
     asked_after = []
 
     def handler(request: httpx.Request) -> httpx.Response:
@@ -85,25 +85,25 @@ def test_events_go_on_after_the_last_one_that_was_seen() -> None:
     assert asked_after == [None, "2", "3"]
 
 
-def test_events_go_on_when_a_part_of_the_server_has_restarted() -> None:
+def test_events_resume_after_a_part_of_the_server_restarts() -> None:
     problem = {"code": "restarting", "detail": "the control plane is not there", "status": 503}
     answers = [httpx.Response(503, json=problem), httpx.Response(200, content=_event(1, state="succeeded"))]
     with _client(lambda request: answers.pop(0)) as client:
         assert [event.id for event in client.events("b1", pause_s=0.0)] == ["1"]
 
 
-def test_a_build_that_was_over_has_no_more_events() -> None:
+def test_an_ended_build_has_no_more_events() -> None:
     with _client(lambda request: httpx.Response(204)) as client:
         assert list(client.events("b1", pause_s=0.0)) == []
 
 
-def test_a_build_that_is_not_there_is_an_error_and_not_a_lost_connection() -> None:
+def test_a_missing_build_is_an_error_and_not_a_lost_connection() -> None:
     problem = {"code": "not_found", "detail": "no build b1"}
     with _client(lambda request: httpx.Response(404, json=problem)) as client, pytest.raises(NotFound):
         list(client.events("b1", pause_s=0.0))
 
 
-def test_a_server_that_never_comes_back_ends_the_events() -> None:
+def test_events_end_if_the_server_does_not_return() -> None:
     def handler(request: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("refused")
 
@@ -111,7 +111,7 @@ def test_a_server_that_never_comes_back_ends_the_events() -> None:
         list(client.events("b1", pause_s=0.0))
 
 
-def test_a_report_that_is_not_there_is_none() -> None:
+def test_a_missing_report_is_none() -> None:
     problem = {"code": "not_found", "detail": "no such report"}
     with _client(lambda request: httpx.Response(404, json=problem)) as client:
         assert client.report("sha256:0", "coverage") is None

@@ -44,7 +44,7 @@ def doctor(settings: Settings) -> Doctor:
     return run
 
 
-def test_it_says_what_this_machine_runs_and_with_what(doctor: Doctor) -> None:
+def test_it_shows_the_targets_of_this_machine_and_its_software(doctor: Doctor) -> None:
     checks = doctor()
     assert checks["target"]["detail"].endswith(detect_host().target.name)
     for tool in ("tvm 0.27.0.post1", "tvm_ffi 0.1.14.post1", "linker 0.17.0", "llvm 22"):
@@ -52,7 +52,7 @@ def test_it_says_what_this_machine_runs_and_with_what(doctor: Doctor) -> None:
     assert {"landlock", "seccomp"} <= checks.keys()
 
 
-def test_a_server_that_wants_a_key_is_asked_with_one(tmp_path: Path) -> None:
+def test_the_key_is_sent_to_a_server_that_requires_one(tmp_path: Path) -> None:
     admin_key = "octet_cluster_" + 48 * "x"
     with serving(tmp_path, admin_key=admin_key) as served:
 
@@ -66,12 +66,14 @@ def test_a_server_that_wants_a_key_is_asked_with_one(tmp_path: Path) -> None:
         assert (refused["state"], "an API key is required" in refused["detail"]) == ("warning", True)
 
 
-def test_it_says_how_builds_run_beside_predictions(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_shows_how_builds_share_the_machine_with_predictions(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OCTET_BUILD_NICE", "12")
     assert doctor()["builds"]["detail"].endswith("at niceness 12")
 
 
-def test_it_says_which_cores_predictions_use(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_shows_which_cores_predictions_use(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     cores = tuple(frozenset([cpu]) for cpu in range(8))
     monkeypatch.setattr("service.cli.checks.usable_cores", lambda: cores)
     monkeypatch.setattr("service.cli.checks.computing_cores", lambda: cores[4:])
@@ -80,7 +82,7 @@ def test_it_says_which_cores_predictions_use(doctor: Doctor, monkeypatch: pytest
     assert said == "run on the 4 fastest of 8 cores, 4, 5, 6, 7, 4 threads at a time"
 
 
-def test_a_machine_that_no_target_runs_on_is_a_problem(doctor: Doctor, tmp_path: Path) -> None:
+def test_a_machine_without_a_supported_target_is_a_problem(doctor: Doctor, tmp_path: Path) -> None:
     with on_old_cpu(tmp_path):
         checks = doctor(status=1)
     assert checks["target"]["state"] == "problem"
@@ -91,21 +93,21 @@ def test_a_machine_that_no_target_runs_on_is_a_problem(doctor: Doctor, tmp_path:
     assert checks["cannot run"]["state"] == "note"
 
 
-def test_a_server_that_does_not_run_is_no_problem(doctor: Doctor) -> None:
+def test_a_stopped_server_is_not_a_problem(doctor: Doctor) -> None:
     assert doctor()["server"]["state"] == "note"
 
 
-def test_a_folder_that_is_not_there_yet_is_no_problem_and_is_not_made(doctor: Doctor, settings: Settings) -> None:
+def test_a_missing_folder_is_not_a_problem_and_is_not_created(doctor: Doctor, settings: Settings) -> None:
     assert "does not exist yet" in doctor()["data"]["detail"]
     assert not settings.data_dir.exists()
 
 
-def test_a_store_that_a_server_has_only_begun_is_no_problem(doctor: Doctor, settings: Settings) -> None:
+def test_a_new_store_is_not_a_problem(doctor: Doctor, settings: Settings) -> None:
     settings.store_dir.mkdir(parents=True)
     assert "store" not in doctor()
 
 
-def test_a_sound_store_and_database(doctor: Doctor, settings: Settings) -> None:
+def test_an_intact_store_and_database(doctor: Doctor, settings: Settings) -> None:
     OciLayout(settings.store_dir).blobs.put_bytes(b"blob")
     Database(settings.url_of_database).migrate()
     checks = doctor()
@@ -124,15 +126,13 @@ def test_a_damaged_blob_is_a_problem(doctor: Doctor, settings: Settings) -> None
     assert digest in checks["store"]["detail"]
 
 
-def test_a_folder_that_is_no_store_is_a_problem(doctor: Doctor, settings: Settings) -> None:
+def test_a_folder_that_is_not_a_store_is_a_problem(doctor: Doctor, settings: Settings) -> None:
     settings.store_dir.mkdir(parents=True)
     (settings.store_dir / "other").touch()
     assert doctor(status=1)["store"]["state"] == "problem"
 
 
-def test_a_database_and_a_bucket_that_do_not_answer_are_problems(
-    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreachable_database_and_bucket_are_problems(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     """The password is not printed."""
     monkeypatch.setattr("service.cli.checks._DATABASE_S", 0.2)
     monkeypatch.setattr("service.cli.checks._BUCKET_S", 0.2)
@@ -148,7 +148,7 @@ def test_a_database_and_a_bucket_that_do_not_answer_are_problems(
         assert "127.0.0.1" in checks[name]["detail"] or "s3://octet/models" in checks[name]["detail"]
 
 
-def test_a_database_and_a_bucket_that_answer(
+def test_a_reachable_database_and_bucket(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch, postgres_schema: str, s3_url: str
 ) -> None:
     monkeypatch.setenv("OCTET_DATABASE_URL", postgres_schema)
@@ -162,13 +162,13 @@ def test_a_database_and_a_bucket_that_answer(
     assert "PostgreSQL, schema" in doctor()["database"]["detail"]
 
 
-def test_a_database_that_is_none_is_a_problem(doctor: Doctor, settings: Settings) -> None:
+def test_a_file_that_is_not_a_database_is_a_problem(doctor: Doctor, settings: Settings) -> None:
     settings.data_dir.mkdir()
     (settings.data_dir / "octet.sqlite3").write_bytes(b"not a database, and longer than its header is" * 10)
     assert doctor(status=1)["database"]["state"] == "problem"
 
 
-def test_a_database_that_is_behind_is_brought_up_by_the_next_start(doctor: Doctor, settings: Settings) -> None:
+def test_an_old_database_is_upgraded_by_the_next_start(doctor: Doctor, settings: Settings) -> None:
     settings.data_dir.mkdir()
     (settings.data_dir / "octet.sqlite3").touch()
     assert doctor()["database"]["state"] == "note"

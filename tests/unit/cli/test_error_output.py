@@ -45,7 +45,7 @@ def test_other_errors_write_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_cannot_be_written_to_is_no_error_of_its_own(
+def test_a_report_that_cannot_be_written_causes_no_second_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "gone"
@@ -56,7 +56,7 @@ def test_a_folder_that_cannot_be_written_to_is_no_error_of_its_own(
     assert "report:" not in capsys.readouterr().err
 
 
-def test_a_difference_has_an_exit_status_of_its_own() -> None:
+def test_a_difference_has_its_own_exit_status() -> None:
     assert ended(Different("it differs")) == DIFFERENT
 
 

@@ -8,7 +8,7 @@ def test_an_event_ends_at_the_blank_line() -> None:
     assert list(parse_events(lines)) == [Event("1", "stage", {"stage": "import"})]
 
 
-def test_comments_keep_the_connection_alive_and_say_nothing() -> None:
+def test_comments_are_ignored() -> None:
     assert list(parse_events([": still here", "", ":", ""])) == []
 
 
@@ -17,7 +17,7 @@ def test_data_of_several_lines_is_joined() -> None:
     assert event.data == {"line": "x"}
 
 
-def test_a_kind_that_is_not_named_is_a_message() -> None:
+def test_an_event_without_a_kind_is_a_message() -> None:
     (event,) = parse_events(["data: {}", ""])
     assert event.kind == "message"
 

@@ -58,13 +58,13 @@ def test_the_measurement_is_described_first(lines: list[str]) -> None:
     assert lines[1] == "A CPU, 1 thread, peak 1 GMAC/s, 7 rounds"
 
 
-def test_a_layer_is_told_with_its_rate_and_its_tile(lines: list[str]) -> None:
+def test_a_layer_is_shown_with_its_rate_and_its_tile(lines: list[str]) -> None:
     words = line(lines, "block/Relu ").split()
     assert words[:3] == ["block/Relu", "conv2d+requantize", "conv"]
     assert " ".join(words[3:]) == "50.0 k 100 µs 0.5 50.0 % 1x14 pixels, 3 shifts"
 
 
-def test_what_has_no_kernel_says_why_and_what_was_called(lines: list[str]) -> None:
+def test_a_layer_without_a_kernel_shows_the_reason_and_the_called_code(lines: list[str]) -> None:
     place = next(number for number, text in enumerate(lines) if "softmax" in text)
     assert lines[place].split()[-5:] == ["none", "5.00", "µs", "too", "soft"]
     assert [text.split() for text in lines[place + 1 : place + 3]] == [["exp", "2.00", "µs"], ["sum", "3.00", "µs"]]
@@ -82,27 +82,27 @@ def test_kinds_of_code_add_up_to_the_families(lines: list[str]) -> None:
     assert shares == ["94.3%", "0.9%", "4.7%"]
 
 
-def test_much_generated_code_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_much_generated_code_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     kernels = {"layers": LAYERS, "plain": PLAIN, "declined": {}, "reorders": 1}
     slow = [{"symbol": symbol, "seconds": 50e-6} for symbol in ("octet_plain_exp", "octet_plain_sum1")]
     told = show_lines(capsys, kernels, {**PROFILE, "calls": [*PROFILE["calls"][:2], *slow]})
     assert "Generated code takes 50 % of the time: exp 25 %, sum 25 %." in told
 
 
-def test_copies_that_are_not_made_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_avoided_copies_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     joined = [{"layer": "mixed", "parts": 4, "in_place": 3}, {"layer": "last", "parts": 2, "in_place": 2}]
     kernels = {"layers": LAYERS, "plain": PLAIN, "declined": {}, "reorders": 1, "concatenations": joined}
     assert show_lines(capsys, kernels)[-1] == "5 of 6 parts of concatenations written in place, without a copy."
 
 
-def test_a_target_without_kernels_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_target_without_kernels_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     kernels = {"layers": [], "plain": [], "declined": {}, "reorders": 0}
     lines = show_lines(capsys, kernels, {**PROFILE, "peak_macs_per_s": None})
     assert "no kernels of its own" in lines[-1]
     assert "peak" not in lines[1]
 
 
-def test_no_number_is_cut_off_by_a_long_reason(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_reason_cuts_off_no_number(capsys: pytest.CaptureFixture[str]) -> None:
     plain = [{**PLAIN[0], "reason": "too soft, " * 30}]
     lines = show_lines(capsys, {"layers": LAYERS, "plain": plain, "declined": {}, "reorders": 1})
     assert "50.0 k   100 µs     0.5   50.0 %  1x14 pixels, 3 shifts" in line(lines, "block/Relu ")

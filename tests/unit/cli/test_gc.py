@@ -36,7 +36,7 @@ def put_old(layout: OciLayout, data: bytes) -> Digest:
     return digest
 
 
-def test_it_deletes_what_nothing_needs_and_says_how_much_that_was(settings: Settings, layout: OciLayout) -> None:
+def test_unused_blobs_are_deleted_and_their_size_is_shown(settings: Settings, layout: OciLayout) -> None:
     orphan, young = put_old(layout, b"orphan"), layout.blobs.put_bytes(b"young")
     result = gc(settings, "--json")
     assert result.exit_code == 0
@@ -44,12 +44,12 @@ def test_it_deletes_what_nothing_needs_and_says_how_much_that_was(settings: Sett
     assert list(layout.blobs.iterate()) == [young]
 
 
-def test_a_person_is_told_so(settings: Settings, layout: OciLayout) -> None:
+def test_the_output_for_people(settings: Settings, layout: OciLayout) -> None:
     put_old(layout, bytes(2_500_000))
     assert gc(settings).stdout == "1 files deleted, 2.5 MB\n"
 
 
-def test_models_are_spared(settings: Settings, layout: OciLayout) -> None:
+def test_models_are_kept(settings: Settings, layout: OciLayout) -> None:
     database = Database(settings.url_of_database)
     database.migrate()
     ModelStore(database).push("digits", put_old(layout, b"a model"), "tflite", 7)
@@ -57,12 +57,12 @@ def test_models_are_spared(settings: Settings, layout: OciLayout) -> None:
     assert json.loads(gc(settings, "--json").stdout)["deleted"] == []
 
 
-def test_how_old_is_old_can_be_chosen(settings: Settings, layout: OciLayout) -> None:
+def test_the_minimum_age_can_be_chosen(settings: Settings, layout: OciLayout) -> None:
     young = layout.blobs.put_bytes(b"young")
     assert json.loads(gc(settings, "--json", "--older-than", "0").stdout)["deleted"] == [young]
 
 
-def test_what_an_upload_left_whose_process_died_goes_too(settings: Settings, layout: OciLayout) -> None:
+def test_remains_of_interrupted_uploads_are_deleted(settings: Settings, layout: OciLayout) -> None:
     uploads = settings.store_dir / "uploads"
     uploads.mkdir(exist_ok=True)
     (uploads / "left").write_bytes(b"half of")
@@ -70,7 +70,7 @@ def test_what_an_upload_left_whose_process_died_goes_too(settings: Settings, lay
     assert list(uploads.iterdir()) == []
 
 
-def test_where_there_is_no_store_nothing_is_made(settings: Settings) -> None:
+def test_a_missing_store_is_not_created(settings: Settings) -> None:
     result = gc(settings, "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout)["error"]["code"] == "not_found"

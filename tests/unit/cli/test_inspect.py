@@ -31,13 +31,13 @@ def test_a_models_facts() -> None:
     assert facts["macs"] == 246_000
 
 
-def test_they_are_told_to_people() -> None:
+def test_a_models_facts_for_people() -> None:
     shown = run("inspect", str(SAMPLE))
     assert "int8 per-axis, symmetric" in shown
     assert "246 k" in shown
 
 
-def test_what_the_file_says_of_labels_and_what_is_wrong_with_it_are_told(tmp_path: Path) -> None:
+def test_labels_in_the_file_and_their_errors_are_shown(tmp_path: Path) -> None:
     metadata = metadata_buffer([Described(IMAGE, [127.5], [127.5])], [labels_in()])
     (tmp_path / "model.tflite").write_bytes(with_metadata(SAMPLE.read_bytes(), metadata, {"labels.txt": "cat"}))
     shown = " ".join(run("inspect", str(tmp_path / "model.tflite")).split())
@@ -45,14 +45,14 @@ def test_what_the_file_says_of_labels_and_what_is_wrong_with_it_are_told(tmp_pat
     assert "notice labels in the file's metadata cannot be used: there are 1 of them in 'labels.txt'" in shown
 
 
-def test_the_ids_of_a_vocabulary_are_told() -> None:
+def test_the_ids_of_a_vocabulary_are_shown() -> None:
     assert "INT64 [1, 12], 0 to 39" in run("inspect", str(BERT))
     bounds = json.loads(run("inspect", str(BERT), "--json"))["signature"]["inputs"][0]["bounds"]
     assert bounds == {"low": 0, "high": 39}
 
 
 @pytest.mark.parametrize("command", [("inspect",), ("explain",)])
-def test_its_graph_names_the_types(command: tuple[str, ...]) -> None:
+def test_the_graph_names_its_types(command: tuple[str, ...]) -> None:
     lines = run(*command, str(SAMPLE), "--graph").splitlines()
     assert lines[0].startswith("!0 = !quant.uniform<i8:f32, ")
     (convolution, *_) = [line for line in lines if "qnn.conv2d" in line]
@@ -88,7 +88,7 @@ def test_a_float_model_that_is_not_compiled_is_outlined(tmp_path: Path) -> None:
     assert refused.exit_code != 0
 
 
-def test_a_file_that_is_no_model(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model(tmp_path: Path) -> None:
     path = tmp_path / "model.tflite"
     path.write_bytes(SAMPLE.read_bytes()[:1000])
     result = CliRunner().invoke(app, ["inspect", str(path)])

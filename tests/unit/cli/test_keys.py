@@ -32,7 +32,7 @@ def document(*arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
-def test_a_key_is_made_shown_listed_and_revoked_without_a_server() -> None:
+def test_a_key_is_created_shown_listed_and_revoked_without_a_server() -> None:
     made = octet("keys", "create", "camera 7", "--scope", "push", "--scope", "predict", "--requests-per-day", "1000")
     assert made.exit_code == 0
     text = made.stdout.strip()  # only the key, for KEY=$(octet keys create …)
@@ -47,7 +47,7 @@ def test_a_key_is_made_shown_listed_and_revoked_without_a_server() -> None:
     assert "revoked" in octet("keys", "list").stdout
 
 
-def test_a_key_is_for_predictions_unless_it_is_said() -> None:
+def test_a_key_has_the_scope_predict_by_default() -> None:
     assert document("keys", "create", "a")["scopes"] == ["predict"]
 
 
@@ -62,13 +62,13 @@ def test_the_audit_log_is_shown() -> None:
     assert "create_key" not in shown
 
 
-def test_what_is_no_key_is_an_error_that_says_so() -> None:
+def test_invalid_arguments_of_keys_are_errors() -> None:
     assert json.loads(octet("keys", "revoke", "nobody", "--json").stdout)["error"]["code"] == "not_found"
     assert octet("keys", "create", "a", "--scope", "root").exit_code == 2
     assert json.loads(octet("keys", "create", "", "--json").stdout)["error"]["code"] == "invalid_input"
 
 
-def test_a_server_for_others_is_not_started_without_a_key() -> None:
+def test_a_server_on_a_public_address_needs_a_key() -> None:
     result = octet("serve", "--host", "0.0.0.0", "--port", "0", "--json")
     assert result.exit_code == 1
     error = json.loads(result.stdout)["error"]
@@ -76,7 +76,7 @@ def test_a_server_for_others_is_not_started_without_a_key() -> None:
     assert "octet keys create" in error["hint"]
 
 
-def test_a_key_that_is_none_is_not_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_key_is_not_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OCTET_ADMIN_KEY", "hunter2")
     result = octet("serve", "--port", "0", "--json")
     assert result.exit_code == 2
@@ -84,7 +84,7 @@ def test_a_key_that_is_none_is_not_quoted(monkeypatch: pytest.MonkeyPatch) -> No
     assert "hunter2" not in result.output
 
 
-def test_the_client_shows_its_key_and_only_that() -> None:
+def test_the_client_sends_only_its_own_key() -> None:
     seen: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:

@@ -34,7 +34,7 @@ def matrix(server: str, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["matrix", "digits", *arguments, "--server", server])
 
 
-def test_a_row_says_what_was_checked_and_measured(plane: ControlPlane, server: str) -> None:
+def test_a_row_shows_the_checks_and_the_measurements(plane: ControlPlane, server: str) -> None:
     plane.push()
     artifact = plane.succeed()
     numerics = {"verified": True, "outcome": "equal", "summary": "checked against a runtime"}
@@ -70,13 +70,13 @@ def test_a_failure_is_named_with_its_build(plane: ControlPlane, server: str) -> 
     assert f"{HOST_TARGET}  unsupported_operator: octet builds {build.id[:8]}" in matrix(server).stdout
 
 
-def test_json_is_the_servers_answer(plane: ControlPlane, server: str) -> None:
+def test_json_is_the_servers_response(plane: ControlPlane, server: str) -> None:
     plane.push()
     result = matrix(server, "--version", "1", "--json")
     assert json.loads(result.stdout) == plane.client.get("/api/v1/models/digits/matrix").json()
 
 
-def test_a_version_that_there_is_not(plane: ControlPlane, server: str) -> None:
+def test_a_missing_version(plane: ControlPlane, server: str) -> None:
     plane.push()
     result = matrix(server, "--version", "2")
     assert result.exit_code == 1

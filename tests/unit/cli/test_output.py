@@ -35,7 +35,7 @@ def test_text_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("cell", ["a\n✓ verified", Text("a\n✓ verified")])
-def test_a_line_break_in_a_name_makes_no_row(cell: str | Text, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_break_in_a_name_starts_no_row(cell: str | Text, capsys: pytest.CaptureFixture[str]) -> None:
     Output(as_json=False).show(table(cell, "second"))
     assert capsys.readouterr().out.split("\n", 1)[0].strip() == ""  # the empty header row
     Output(as_json=False).show(table(cell, "second"))
@@ -47,7 +47,7 @@ def test_errors(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"tensor: {SHOWN}\\nforged" in capsys.readouterr().err
 
 
-def test_documents_are_read_back_as_they_were(capsys: pytest.CaptureFixture[str]) -> None:
+def test_documents_survive_a_round_trip(capsys: pytest.CaptureFixture[str]) -> None:
     value = {"name": NAME + "\U000e0041 größe"}
     Output(as_json=True).document(value)
     written = capsys.readouterr().out
@@ -57,7 +57,7 @@ def test_documents_are_read_back_as_they_were(capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("form", list(LogFormat))
-def test_a_name_forges_no_line_of_the_log(form: LogFormat) -> None:
+def test_a_name_cannot_forge_a_line_of_the_log(form: LogFormat) -> None:
     record = logging.LogRecord("name", logging.ERROR, "", 0, "%s failed", (f"{NAME}\nforged",), None)
     formatter = _JsonFormatter() if form is LogFormat.JSON else _TextFormatter("%(levelname)s %(message)s")
     line = formatter.format(record)

@@ -29,7 +29,7 @@ def test_there_is_a_numbered_file_for_each_pass(tmp_path: Path) -> None:
     assert "octet_conv_" in selected.read_text()
 
 
-def test_files_that_are_there_are_not_overwritten(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     assert "is not empty" in explain("--passes", str(tmp_path), status=1)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

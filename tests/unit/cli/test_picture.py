@@ -19,7 +19,7 @@ def test_a_wide_picture_is_scaled_down_to_the_columns_in_proportion() -> None:
     assert rows == ["█" * 20] * 5
 
 
-def test_a_very_wide_picture_keeps_a_row() -> None:
+def test_a_very_wide_picture_has_at_least_one_row() -> None:
     assert as_blocks(_png(Image.new("L", (1000, 1), 255)), columns=10) == "█" * 10
 
 

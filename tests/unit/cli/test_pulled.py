@@ -22,7 +22,7 @@ def pull(root: Path, reference: str, digest: str, size_bytes: int = 100, used_s:
     return folder
 
 
-def test_what_something_else_has_taken_the_place_of_goes(tmp_path: Path) -> None:
+def test_a_superseded_artifact_is_deleted(tmp_path: Path) -> None:
     old, new = pull(tmp_path, "a", OLD), pull(tmp_path, "a", NEW)
     cut_off = tmp_path / "a" / f"{OTHER}.partial"
     cut_off.mkdir()
@@ -33,7 +33,7 @@ def test_what_something_else_has_taken_the_place_of_goes(tmp_path: Path) -> None
     assert {each.name for each in (tmp_path / "a").iterdir()} == {"model", new.name, f"{NEW}.lock"}
 
 
-def test_what_a_process_serves_stays(tmp_path: Path) -> None:
+def test_an_artifact_in_use_is_kept(tmp_path: Path) -> None:
     old, cut_off = pull(tmp_path, "a", OLD), tmp_path / "a" / f"{OTHER}.partial"
     cut_off.mkdir()
     pulled._lock_for_life(old)
@@ -51,7 +51,7 @@ def test_what_a_process_serves_stays(tmp_path: Path) -> None:
     assert not cut_off.exists()
 
 
-def test_beyond_the_limit_what_was_served_longest_ago_goes_with_all_of_it(tmp_path: Path) -> None:
+def test_over_the_limit_the_least_recently_served_artifact_is_deleted_completely(tmp_path: Path) -> None:
     first = pull(tmp_path, "a", OLD, used_s=1000)
     last = pull(tmp_path, "b", NEW, used_s=3000)
     middle = pull(tmp_path, "c", OTHER, used_s=2000)
@@ -63,7 +63,7 @@ def test_beyond_the_limit_what_was_served_longest_ago_goes_with_all_of_it(tmp_pa
     assert last.exists()
 
 
-def test_a_lock_that_was_deleted_meanwhile_is_taken_anew(tmp_path: Path) -> None:
+def test_a_lock_deleted_in_the_meantime_is_taken_again(tmp_path: Path) -> None:
     """Otherwise the process would hold a lock on a deleted file."""
     folder = pull(tmp_path, "a", OLD)
     lock = folder.with_name(f"{OLD}.lock")

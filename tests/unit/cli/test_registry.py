@@ -41,20 +41,20 @@ def empty() -> Iterator[str]:
         server.shutdown()
 
 
-def test_a_pull_that_reached_nobody_leaves_nothing(tmp_path: Path, nobody: str) -> None:
+def test_a_pull_from_an_unreachable_registry_leaves_no_files(tmp_path: Path, nobody: str) -> None:
     with pytest.raises(RegistryFailed):
         pull_to(parse_reference(nobody), tmp_path / "digits", Settings())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_pull_of_what_does_not_exist_leaves_nothing(tmp_path: Path, empty: str) -> None:
+def test_a_pull_of_a_missing_artifact_leaves_no_files(tmp_path: Path, empty: str) -> None:
     OciLayout(tmp_path / "digits.partial").blobs.put_bytes(b"of an earlier pull")
     with pytest.raises(NotFound):
         pull_to(parse_reference(empty), tmp_path / "digits", Settings())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_pull_that_was_cut_off_keeps_what_has_arrived_and_names_it(tmp_path: Path, nobody: str) -> None:
+def test_an_interrupted_pull_keeps_the_received_part_and_names_it(tmp_path: Path, nobody: str) -> None:
     partial = tmp_path / "digits.partial"
     digest = OciLayout(partial).blobs.put_bytes(b"arrived")
     with pytest.raises(RegistryFailed) as raised:
@@ -63,7 +63,7 @@ def test_a_pull_that_was_cut_off_keeps_what_has_arrived_and_names_it(tmp_path: P
     assert f"continue from {partial}" in (raised.value.hint or "")
 
 
-def test_a_damaged_rest_of_an_earlier_pull_is_begun_anew(tmp_path: Path, nobody: str) -> None:
+def test_a_damaged_part_of_an_earlier_pull_is_fetched_again(tmp_path: Path, nobody: str) -> None:
     OciLayout(tmp_path / "digits.partial")
     (tmp_path / "digits.partial" / "index.json").write_text("{")
     with pytest.raises(RegistryFailed):  # not of the index

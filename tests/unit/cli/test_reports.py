@@ -19,7 +19,7 @@ def profile(**seconds: float) -> dict[str, Any]:
     return {"peak_macs_per_s": None, "calls": [{"symbol": name, "seconds": each} for name, each in seconds.items()]}
 
 
-def test_the_time_is_told_by_kind_of_code() -> None:
+def test_the_time_is_shown_by_kind_of_code() -> None:
     reports = {"coverage": COVERAGE, "profile": profile(octet_conv_a=3.0, octet_plain_exp=1.0)}
     assert [line.split(maxsplit=1) for line in str(summary(reports)).splitlines()[1:]] == [
         ["time", "75 % in integer kernels, 25 % in generated code"],
@@ -27,13 +27,13 @@ def test_the_time_is_told_by_kind_of_code() -> None:
     ]
 
 
-def test_of_what_was_not_measured_no_time_is_told() -> None:
+def test_no_time_is_shown_if_none_was_measured() -> None:
     assert "time" not in str(summary({"coverage": COVERAGE}))
     older = {"macs": 5, "integer_percent": 100.0, "floating": []}
     assert "time" not in str(summary({"coverage": older, "profile": profile(octet_conv_a=3.0)}))
 
 
-def test_functions_of_a_card_that_may_differ_in_the_last_bit_are_named() -> None:
+def test_functions_of_a_gpu_that_may_differ_in_the_last_bit_are_named() -> None:
     inexact = {"octet_plain_mish_0": ["log", "exp"], "octet_plain_erf_1": ["exp"]}
     said = str(summary({"coverage": {**COVERAGE, "kernels": {**COVERAGE["kernels"], "inexact": inexact}}}))
     assert "inexact     a GPU's exp, log may differ" in said

@@ -9,7 +9,7 @@ from service.cli.stages import StageView
 from service.core.build import Stage
 
 
-def test_each_stage_is_told_once_it_is_over_with_how_long_it_took() -> None:
+def test_each_stage_is_shown_with_its_time_when_it_ends() -> None:
     console = _console()
     with StageView(console) as view:
         view.enter(Stage.IMPORT, 0.0, at_s=100.0)
@@ -40,7 +40,7 @@ def test_log_lines_are_shown_as_they_are() -> None:
     assert _lines(console) == ["[bold]not markup[/bold]"]
 
 
-def test_a_build_that_was_over_before_it_was_watched_shows_no_stages() -> None:
+def test_a_build_that_ended_earlier_shows_no_stages() -> None:
     console = _console()
     with StageView(console) as view:
         view.finish(5.0)

@@ -32,28 +32,28 @@ def _by_name(host: Host) -> dict[str, Any]:
     return {each.target.name: each.to_json() for each in targets.abilities(host)}
 
 
-def test_all_targets_are_listed_with_what_they_need() -> None:
+def test_all_targets_are_listed_with_their_requirements() -> None:
     said = _run_targets("--json")
     assert said["host"] == (detect_host().best and detect_host().target.name)
     needs = {each["target"]: (each["architecture"], frozenset(each["features"])) for each in said["targets"]}
     assert needs == {target.name: (target.architecture, target.features) for target in TARGETS}
 
 
-def test_this_machine_compiles_for_all_and_runs_those_that_it_has_the_features_of() -> None:
+def test_this_machine_compiles_for_all_targets_and_runs_those_whose_features_it_has() -> None:
     for each in _run_targets("--json")["targets"]:
         assert each["compile"] == {"possible": True, "missing": []}
         lacks = sorted(parse_target(each["target"]).missing_on(detect_host()))
         assert each["run"] == each["verify"] == {"possible": not lacks, "missing": lacks}
 
 
-def test_a_board_says_which_features_it_lacks() -> None:
+def test_a_board_is_shown_with_its_missing_features() -> None:
     said = _by_name(Host("aarch64", frozenset({"asimd", "asimddp"})))
     assert said["aarch64+dotprod"]["run"]["possible"]
     assert said["aarch64+i8mm"]["run"] == {"possible": False, "missing": ["i8mm"]}
     assert said["x86-64-v3"]["run"]["missing"] == ["x86_64"]
 
 
-def test_the_runtime_only_compiles_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_runtime_package_compiles_for_no_target(monkeypatch: pytest.MonkeyPatch) -> None:
     found = util.find_spec
     monkeypatch.setattr(targets, "find_spec", lambda name: None if name in ("tvm", "ziglang") else found(name))
     for each in _run_targets("--json")["targets"]:
@@ -61,7 +61,7 @@ def test_the_runtime_only_compiles_for_none(monkeypatch: pytest.MonkeyPatch) -> 
     assert "pip install 'octet-serve[server]'" in _run_targets()
 
 
-def test_what_the_sandbox_lacks_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_sandbox_features_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "check", lambda: [Finding("landlock", False, ""), Finding("seccomp", True, "")])
     said = _by_name(detect_host())
     assert all("landlock" in each[what]["missing"] for each in said.values() for what in ("compile", "run", "verify"))

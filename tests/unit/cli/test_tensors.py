@@ -10,32 +10,32 @@ from service.cli.tensors import decode_response, encode_request, read_input
 from service.core.errors import InvalidInput
 
 
-def test_a_tensor_travels_as_its_little_endian_bytes() -> None:
+def test_a_tensor_is_sent_as_little_endian_bytes() -> None:
     body, header_bytes = encode_request(["x"], [np.array([[1, 2]], ">i4")])
     (described,) = json.loads(body[:header_bytes])["inputs"]
     assert described == {"name": "x", "datatype": "INT32", "shape": [1, 2], "parameters": {"binary_data_size": 8}}
     assert body[header_bytes:] == b"\1\0\0\0\2\0\0\0"
 
 
-def test_a_picture_travels_as_one_element_of_bytes() -> None:
+def test_a_picture_is_sent_as_one_element_of_bytes() -> None:
     body, header_bytes = encode_request(["x"], [b"\x89PNG"])
     (described,) = json.loads(body[:header_bytes])["inputs"]
     assert (described["datatype"], described["shape"]) == ("BYTES", [1])
     assert body[header_bytes:] == b"\4\0\0\0\x89PNG"
 
 
-def test_tensors_follow_each_other_in_the_order_of_the_names() -> None:
+def test_tensors_are_sent_in_the_order_of_the_names() -> None:
     body, header_bytes = encode_request(["a", "b"], [np.array([1], np.uint8), np.array([2], np.uint8)])
     assert [described["name"] for described in json.loads(body[:header_bytes])["inputs"]] == ["a", "b"]
     assert body[header_bytes:] == b"\1\2"
 
 
-def test_an_array_that_is_not_contiguous_travels_in_its_own_order() -> None:
+def test_a_non_contiguous_array_is_sent_in_its_logical_order() -> None:
     body, header_bytes = encode_request(["x"], [np.arange(6, dtype=np.uint8).reshape(2, 3).T])
     assert body[header_bytes:] == bytes([0, 3, 1, 4, 2, 5])
 
 
-def test_a_type_that_no_model_takes_is_refused() -> None:
+def test_a_type_that_no_model_accepts_is_refused() -> None:
     with pytest.raises(InvalidInput, match="no model accepts data type complex128"):
         encode_request(["x"], [np.zeros(1, np.complex128)])
 
@@ -48,12 +48,12 @@ def test_outputs_are_read_in_the_order_of_the_header() -> None:
     assert decoded["b"].tolist() == [[7]]
 
 
-def test_a_file_that_is_no_array_is_taken_for_a_picture(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_array_is_read_as_a_picture(tmp_path: Path) -> None:
     (tmp_path / "x.npy").write_bytes(b"\xff\xd8\xff")
     assert read_input(tmp_path / "x.npy") == b"\xff\xd8\xff"
 
 
-def test_an_array_is_read_whatever_its_file_is_called(tmp_path: Path) -> None:
+def test_an_array_is_read_whatever_the_name_of_its_file(tmp_path: Path) -> None:
     with (tmp_path / "x.bin").open("wb") as file:
         np.save(file, np.arange(3))
     assert np.array_equal(read_input(tmp_path / "x.bin"), np.arange(3))

@@ -16,7 +16,7 @@ from tests.support.mxnet_models import FOLDER
 SYMBOL = FOLDER / "sg_residual-symbol.json"
 
 
-def test_another_file_is_uploaded_as_it_is(tmp_path: Path) -> None:
+def test_another_file_is_uploaded_unchanged(tmp_path: Path) -> None:
     with upload_of(tmp_path / "model.tflite") as upload:
         assert upload == tmp_path / "model.tflite"
 

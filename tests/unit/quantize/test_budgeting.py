@@ -29,7 +29,7 @@ class Network:
 
 
 @given(st.integers(0, LAYERS), st.integers(0, LAYERS))
-def test_the_fewest_layers_are_raised_and_the_fewest_of_these_to_float(raised: int, most: int) -> None:
+def test_as_few_layers_as_possible_are_raised_and_fewest_to_float(raised: int, most: int) -> None:
     network = Network(raised, min(raised, most))
     curve = [network(count, count) for count in STEPS]
     point, tried = within(0.0, curve, network)
@@ -39,13 +39,13 @@ def test_the_fewest_layers_are_raised_and_the_fewest_of_these_to_float(raised: i
 
 
 @pytest.mark.parametrize(("budget", "raised"), [(0.0, 10), (0.03, 7), (0.5, 0)])
-def test_of_answers_so_many_may_be_lost(budget: float, raised: int) -> None:
+def test_the_budget_may_be_a_number_of_answers(budget: float, raised: int) -> None:
     network = Network(10, 0)
     point, _ = within(budget + 1e-9, [network(count, count) for count in STEPS], network)
     assert (point.raised, point.kept) == (raised, ())
 
 
-def test_what_the_curve_has_is_not_measured_again() -> None:
+def test_points_of_the_curve_are_not_measured_again() -> None:
     network = Network(4, 0)
     curve = [network(count, floats) for count in STEPS for floats in {0, count}]
     network.asked.clear()

@@ -78,7 +78,7 @@ def test_pictures(tmp_path: Path) -> None:
         labels_of(labels, data)
 
 
-def test_values_that_are_no_numbers(tmp_path: Path) -> None:
+def test_values_that_are_not_numbers(tmp_path: Path) -> None:
     values = np.zeros((4, 3, 4, 4), np.float32)
     values[2, 1, 0, 3] = np.nan
     error = refused(save_data(tmp_path / "x.npz", image=values))
@@ -115,7 +115,7 @@ def header(shape: tuple[int, ...]) -> bytes:
     return file.getvalue()
 
 
-def test_an_array_that_says_it_is_huge_takes_no_memory(tmp_path: Path) -> None:
+def test_an_array_that_claims_to_be_huge_uses_no_memory(tmp_path: Path) -> None:
     """The file is 200 bytes: a few megabytes of zeros, deflated."""
     path = tmp_path / "x.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -154,7 +154,7 @@ def test_labels_of_arrays(tmp_path: Path) -> None:
         labels_of(path, data)
 
 
-def test_accuracy_counts_what_is_labelled() -> None:
+def test_accuracy_counts_labelled_inputs() -> None:
     counted = accuracy([1, 2, 3, 4, 5], [1, 2, None, 0, 5])
     assert (counted["right"], counted["inputs"], counted["share"]) == (3, 4, 0.75)
     assert counted["standard_error"] == pytest.approx((0.75 * 0.25 / 4) ** 0.5)
@@ -208,7 +208,7 @@ def test_an_archive_without_pictures(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../a.png", "/etc/a.png", "a/../../b.png", "C:a.png", "a\\b.png"])
-def test_names_that_lead_out_of_an_archive(tmp_path: Path, name: str) -> None:
+def test_names_that_point_outside_the_archive(tmp_path: Path, name: str) -> None:
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("good.png", png())
@@ -224,7 +224,7 @@ def test_a_link_in_an_archive_is_refused(tmp_path: Path) -> None:
     assert "'a.png', which is a link" in refused(Data(path)).message
 
 
-def test_a_picture_that_unpacks_to_a_lot_takes_no_memory(tmp_path: Path) -> None:
+def test_a_picture_that_expands_greatly_uses_no_memory(tmp_path: Path) -> None:
     """Its declared size is checked before it is unpacked; if the declared size is too small, reading stops there."""
     data = archive(tmp_path / "x.zip", **{"a.png": bytes(65 << 20)})
     assert data.path.stat().st_size < 100_000
@@ -256,13 +256,13 @@ def test_thousands_of_pictures(tmp_path: Path) -> None:
     assert "has 70536 records" in refused(Data(path)).message
 
 
-def test_labels_that_unpack_to_a_lot(tmp_path: Path) -> None:
+def test_labels_that_expand_greatly(tmp_path: Path) -> None:
     data = archive(tmp_path / "x.zip", **{"a.png": png(), "labels.csv": b"a.png,1\n" * (3 << 20)})
     with pytest.raises(InvalidInput, match=r"labels\.csv is larger than 16 MiB"):
         data.labels()
 
 
-def test_a_header_that_says_it_is_huge_is_not_read(tmp_path: Path) -> None:
+def test_a_header_that_claims_to_be_huge_is_not_read(tmp_path: Path) -> None:
     """A header of version 2 can declare a length of 4 GiB."""
     start = b"\x93NUMPY\x02\x00" + (1 << 31).to_bytes(4, "little")
     data = archive(tmp_path / "x.npz", **{"image.npy": start + bytes(100 << 20)})

@@ -17,7 +17,7 @@ from tests.support.float_networks import pictures, residual_network
 from tests.support.onnx_builder import OnnxBuilder, message, number
 
 
-def test_what_is_written_is_what_was_read() -> None:
+def test_a_file_survives_a_round_trip() -> None:
     first, again = (read_model(data) for data in (residual_network(), Document(residual_network()).serialize()))
     assert [(each.op_type, each.inputs, each.outputs, each.attributes) for each in first.operators] == [
         (each.op_type, each.inputs, each.outputs, each.attributes) for each in again.operators
@@ -29,7 +29,7 @@ def test_what_is_written_is_what_was_read() -> None:
     }
 
 
-def test_fields_that_we_do_not_know_are_kept() -> None:
+def test_unknown_fields_are_kept() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [4])
     model.output(model.node("Relu", ["x"]), "float32")
@@ -52,7 +52,7 @@ def test_tensors_become_outputs() -> None:
     assert both[1].shape == (1, 16, 4, 4)
 
 
-def test_weights_in_other_files_are_in_this_one() -> None:
+def test_weights_in_other_files_are_embedded() -> None:
     model, values = OnnxBuilder(), np.arange(8, dtype=np.float32).reshape(4, 2)
     model.input("x", "float32", [1, 4])
     model.output(model.node("MatMul", ["x", model.external(values, "weights.bin")]), "float32")
@@ -64,7 +64,7 @@ def test_weights_in_other_files_are_in_this_one() -> None:
     np.testing.assert_array_equal(constant.data, values)
 
 
-def test_new_names_are_new() -> None:
+def test_new_names_are_unique() -> None:
     document = Document(residual_network())
     assert document.new_name("image") == "image_1"
     assert document.add_constant("image", np.zeros(1, np.float32)) == "image_2"

@@ -56,7 +56,7 @@ def ranges(document: Document, place: int, axis: int) -> np.ndarray[Any, Any]:
 
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 1 << 30), st.booleans(), st.sampled_from([1, 2, 8]))
-def test_the_function_stays(seed: int, bias: bool, groups: int) -> None:
+def test_the_function_is_unchanged(seed: int, bias: bool, groups: int) -> None:
     file = network(seed, bias, groups=groups)
     document = Document(file)
     assert equalize(document) == 5
@@ -65,7 +65,7 @@ def test_the_function_stays(seed: int, bias: bool, groups: int) -> None:
     np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-5 * np.abs(before).max())  # sums round differently
 
 
-def test_both_sides_of_a_channel_have_one_range() -> None:
+def test_both_sides_of_a_channel_have_the_same_range() -> None:
     document = Document(network(0, groups=1))
     assert (ranges(document, 0, 0) / ranges(document, 1, 1)).std() > 0.1
     equalize(document)
@@ -74,12 +74,12 @@ def test_both_sides_of_a_channel_have_one_range() -> None:
 
 
 @pytest.mark.parametrize("between", ["Sigmoid", "HardSwish"])
-def test_what_does_not_scale_is_between_no_pair(between: str) -> None:
+def test_a_pair_is_joined_only_by_operators_that_scale(between: str) -> None:
     document = Document(network(0, between=between))
     assert equalize(document) == 4
 
 
-def test_a_result_that_others_read_or_weights_that_are_shared_stay() -> None:
+def test_results_with_other_readers_and_shared_weights_are_unchanged() -> None:
     model, rng = OnnxBuilder(), np.random.default_rng(0)
     shared = model.constant(rng.normal(0, 1, (4, 4, 1, 1)), "float32")
     x = model.node("Conv", [model.input("x", "float32", SHAPE), shared])
@@ -91,7 +91,7 @@ def test_a_result_that_others_read_or_weights_that_are_shared_stay() -> None:
     assert equalize(document) == 0
 
 
-def test_a_channel_of_zeros_stays() -> None:
+def test_a_channel_of_zeros_is_unchanged() -> None:
     model, weights = OnnxBuilder(), np.ones((2, 4, 1, 1))
     weights[0] = 0
     x = model.node("Conv", [model.input("x", "float32", SHAPE), model.constant(weights, "float32")])

@@ -20,14 +20,14 @@ def answer(data: bytes) -> np.ndarray:
     return oracle.run(import_model(data).module, get_mode(ONNXRUNTIME), [pictures(1)])[0]
 
 
-def test_a_network_is_the_same_without_batch_normalization() -> None:
+def test_folding_batch_normalization_keeps_the_function() -> None:
     document = Document(residual_network())
     assert fold_affine(document) == 3
     assert "BatchNormalization" not in {node.op_type for node in document.nodes}
     np.testing.assert_allclose(answer(document.serialize()), answer(residual_network()), rtol=0, atol=ROUNDING)
 
 
-def test_whatever_scales_and_shifts_channels_is_folded() -> None:
+def test_all_operators_that_scale_and_shift_channels_are_folded() -> None:
     """A bias as Paddle writes it, before a normalization; and one after a transposed convolution."""
     rng, model = np.random.default_rng(0), OnnxBuilder()
 
@@ -53,7 +53,7 @@ def test_whatever_scales_and_shifts_channels_is_folded() -> None:
     np.testing.assert_allclose(before, after, rtol=1e-4, atol=1e-4)
 
 
-def test_one_whose_convolution_is_read_elsewhere_stays() -> None:
+def test_a_convolution_with_other_readers_is_not_folded() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 1, 4, 4])
     ones = model.constant(np.ones(1), "float32")
@@ -63,7 +63,7 @@ def test_one_whose_convolution_is_read_elsewhere_stays() -> None:
     assert fold_affine(Document(model.build())) == 0
 
 
-def test_copies_of_constants_are_the_constants() -> None:
+def test_copies_of_constants_are_replaced_by_the_constants() -> None:
     """PyTorch's exporter writes equal biases as copies. A copy that is an output of the model stays."""
     model = OnnxBuilder()
     model.input("x", "float32", [1, 1, 4, 4])
@@ -78,7 +78,7 @@ def test_copies_of_constants_are_the_constants() -> None:
     assert (last.op_type, last.inputs, last.outputs) == ("Identity", (convolved,), ("y",))
 
 
-def test_differences_and_means_become_operators_that_integers_have() -> None:
+def test_differences_and_means_become_operators_with_an_integer_form() -> None:
     model, rng = OnnxBuilder(), np.random.default_rng(0)
     x = model.node("Sub", [model.input("x", "float32", [1, 3, 4, 4]), model.constant(0.5, "float32")])
     y = model.node("Conv", [x, model.constant(rng.normal(0, 1, (2, 3, 1, 1)), "float32")])

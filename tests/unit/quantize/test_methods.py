@@ -45,17 +45,17 @@ def test_zero_is_stored_exactly_and_scales_are_positive(method: str, storage: st
 
 
 @pytest.mark.parametrize("method", ["minmax", "mse", "kl", "percentile"])
-def test_values_are_stored_within_a_step_where_there_are_no_outliers(method: str) -> None:
+def test_without_outliers_values_are_stored_within_a_step(method: str) -> None:
     assert noise(BELL, method) < (BELL.max() - BELL.min()) ** 2 / 255**2
 
 
-def test_the_extremes_are_the_ends_of_the_range() -> None:
+def test_minmax_covers_exactly_the_extremes() -> None:
     kind = minmax(statistics_of(BELL), "uint8")
     least, most = STORAGE_RANGES["uint8"]
     assert stored(np.array([BELL.min(), BELL.max()]), kind).tolist() == [least, most]
 
 
-def test_the_least_noise_is_least() -> None:
+def test_the_method_noise_has_the_least_noise() -> None:
     measured = {method: noise(WITH_OUTLIER, method) for method in METHODS}
     assert measured["mse"] <= min(measured.values()) * 1.02, (
         measured
@@ -86,7 +86,7 @@ def test_a_histogram_counts_every_value() -> None:
     assert np.abs(np.cumsum(counts) - np.cumsum(theirs)).max() <= 3, "values at an edge may round into the next bin"
 
 
-def test_a_range_always_holds_zero() -> None:
+def test_a_range_always_includes_zero() -> None:
     assert affine(3, 5, "uint8") == affine(0, 5, "uint8")
     assert affine(-5, -3, "int8") == affine(-5, 0, "int8")
 

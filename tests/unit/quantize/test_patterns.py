@@ -27,7 +27,7 @@ def network() -> Document:
     return document
 
 
-def test_a_network_is_quantized_but_for_its_softmax() -> None:
+def test_a_network_is_quantized_except_for_its_softmax() -> None:
     planned = plan(network())
     assert Counter(layer.node.op_type for layer in planned.layers) == {
         "Conv": 4,
@@ -40,14 +40,14 @@ def test_a_network_is_quantized_but_for_its_softmax() -> None:
     assert planned.real == {"Softmax → scores": "it has no pattern"}
 
 
-def test_activations_are_in_the_range_of_the_convolution() -> None:
+def test_activations_are_part_of_the_convolutions_range() -> None:
     document = network()
     results = {layer.result for layer in plan(document).layers if layer.node.op_type == "Conv"}
     made = {node.outputs[0]: node.op_type for node in document.nodes}
     assert sorted(made[name] for name in results if name) == ["Clip", "Conv", "Relu", "Relu"]
 
 
-def test_the_last_product_stays_real_and_pools_share_a_type() -> None:
+def test_the_last_product_is_not_stored_and_pools_share_a_type() -> None:
     planned = plan(network())
     (gemm,) = [layer for layer in planned.layers if layer.node.op_type == "Gemm"]
     assert gemm.result is None
@@ -56,7 +56,7 @@ def test_the_last_product_stays_real_and_pools_share_a_type() -> None:
     assert pool.name not in planned.observed
 
 
-def test_what_is_kept_is_said() -> None:
+def test_operators_that_stay_in_float_are_reported() -> None:
     document = network()
     name = plan(document).layers[1].name
     planned = plan(document, kept=[name])
@@ -64,7 +64,7 @@ def test_what_is_kept_is_said() -> None:
     assert planned.real[f"Conv → {name}"] == "it was kept in float"
 
 
-def test_numbers_that_are_not_real_are_left_alone() -> None:
+def test_integers_are_not_quantized() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 4])
     shape = model.node("Add", [model.node("Shape", ["x"]), model.constant([0, 0], "int64")])
@@ -84,7 +84,7 @@ def test_products_of_two_computed_matrices_are_quantized_and_computed_biases_are
     assert counted(planned.real) == [("Gemm", "its bias is computed, or not float32", 1)]
 
 
-def test_what_follows_is_stored_only_between_stored_tensors() -> None:
+def test_following_operators_are_stored_only_between_stored_tensors() -> None:
     model = OnnxBuilder()
     x = model.node("GlobalAveragePool", [model.input("x", "float32", [1, 3, 4, 4])])
     model.output(model.node("GlobalAveragePool", [model.node("HardSwish", [x], ["inner"])]), "float32")
@@ -108,7 +108,7 @@ def test_resizing_is_stored_between_convolutions(mode: str) -> None:
     assert planned.real == {}
 
 
-def test_a_pattern_is_added_in_a_line() -> None:
+def test_a_pattern_is_added_with_one_line() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 4])
     model.output(model.node("Selu", [model.node("Sigmoid", ["x"])]), "float32")
@@ -143,7 +143,7 @@ def test_a_function_of_one_tensor_is_rounded_once() -> None:
     assert [each for each in report(simplified.module)["floating"] if not each.get("boundary")] == []
 
 
-def test_an_activation_that_is_a_range_begins_another_function() -> None:
+def test_an_activation_that_is_a_range_is_not_part_of_the_next_function() -> None:
     model = OnnxBuilder()
     ones = model.constant(np.ones((3, 3, 1, 1)), "float32")
     x = model.node("Relu", [model.node("Conv", [model.input("x", "float32", [1, 3, 4, 4]), ones])])

@@ -30,14 +30,14 @@ def quantized(data: bytes, storage: str = "uint8") -> tuple[bytes, dict[str, Sto
 
 
 @pytest.mark.parametrize("storage", ["uint8", "int8"])
-def test_every_product_is_one_of_integers(storage: str) -> None:
+def test_every_product_is_of_integers(storage: str) -> None:
     file, _ = quantized(residual_network(), storage)
     covered = report(import_model(file).module)
     assert covered["integer_percent"] == 100
     assert [each["op"].split("_")[0] for each in covered["floating"] if not each.get("boundary")] == ["Softmax"]
 
 
-def test_the_text_before_and_after() -> None:
+def test_the_graph_before_and_after() -> None:
     """Convolution, Relu and addition become integer operators with one requantization each; Softmax stays float."""
     model = OnnxBuilder()
     x = model.input("x", "float32", (1, 2, 4, 4))
@@ -76,7 +76,7 @@ def _operator(line: str) -> str:
     return line.strip().split(" {")[0].split(" : ")[0]
 
 
-def test_an_output_that_is_stored_keeps_its_name() -> None:
+def test_a_stored_output_keeps_its_name() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 4])
     model.output(model.node("Sigmoid", ["x"], ["y"]), "float32")
@@ -94,7 +94,7 @@ def test_an_output_that_is_stored_keeps_its_name() -> None:
     }
 
 
-def test_an_addend_that_is_a_constant_is_stored_too() -> None:
+def test_a_constant_addend_is_stored_too() -> None:
     model = OnnxBuilder()
     model.input("x", "float32", [1, 4])
     model.output(model.node("Add", ["x", model.constant([1, -1, 0.5, 3], "float32")]), "float32")
@@ -102,13 +102,13 @@ def test_an_addend_that_is_a_constant_is_stored_too() -> None:
     assert all(each.get("boundary") for each in covered["floating"])
 
 
-def test_weights_have_a_scale_for_each_channel_and_zeros_one_too() -> None:
+def test_weights_have_a_scale_for_each_channel_even_of_zeros() -> None:
     weights = np.array([[1.27, 0], [0, 0], [-2.54, 1]], np.float32)
     np.testing.assert_allclose(weight_scales(weights, 0, 0.5, None), [0.01, 1, 0.02], rtol=1e-6)
     np.testing.assert_allclose(weight_scales(weights, 1, 0.5, None), [0.02, 1 / 127], rtol=1e-6)
 
 
-def test_a_bias_that_is_much_larger_than_the_weights_fits_its_32_bits() -> None:
+def test_a_bias_much_larger_than_the_weights_fits_32_bits() -> None:
     """Batch normalization can almost disable a channel: its weights then are tiny."""
     weights, bias = np.full((1, 1), 1e-12, np.float32), np.array([5], np.float32)
     (scale,) = weight_scales(weights, 0, 0.01, bias)
@@ -124,7 +124,7 @@ def test_an_old_operator_set_is_refused() -> None:
         rewrite(document, plan(document), Form({"x": QuantizedType("uint8", (1.0,))}))
 
 
-def test_a_float_operator_behind_a_layer_reads_what_that_stores() -> None:
+def test_a_float_operator_after_a_layer_reads_its_stored_result() -> None:
     """Otherwise the layer's float result would have a reader, and the layer would be computed in float."""
     model = OnnxBuilder()
     x = model.input("x", "float32", [1, 3, 4, 4])

@@ -25,7 +25,7 @@ def squared_error(weights: Array, steps: Array, products: Array) -> Array:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 1 << 30), st.integers(1, 4), st.integers(1, 5), st.integers(1, 300), st.integers(1, 50))
-def test_no_weight_is_further_than_one_step_and_no_row_worse(
+def test_weights_move_by_at_most_one_step_and_no_row_gets_worse(
     seed: int, groups: int, rows: int, size: int, columns: int
 ) -> None:
     weights, products = problem(seed, groups, rows, size, columns)
@@ -39,13 +39,13 @@ def test_no_weight_is_further_than_one_step_and_no_row_worse(
         assert (squared_error(own, steps, gram) <= before * (1 + 1e-9) + 1e-9).all()
 
 
-def test_errors_of_correlated_columns_are_less_than_half_of_those_of_the_nearest() -> None:
+def test_errors_of_correlated_columns_are_less_than_half_of_those_of_nearest_rounding() -> None:
     weights, products = problem(0, 1, 16, 96, 400)
     made = rounded_adaptively(weights, products, 127)
     before = squared_error(weights[0], np.rint(weights[0]), products[0]).sum()
     assert squared_error(weights[0], made[0], products[0]).sum() < before / 2
 
 
-def test_weights_of_columns_that_are_zero_stay_the_nearest() -> None:
+def test_weights_of_zero_columns_are_rounded_to_the_nearest() -> None:
     weights, _ = problem(1, 2, 3, 5, 7)
     np.testing.assert_array_equal(rounded_adaptively(weights, np.zeros((2, 5, 5)), 127), np.rint(weights))

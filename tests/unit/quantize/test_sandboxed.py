@@ -46,14 +46,14 @@ def session(tmp_path: Path) -> sandboxed._Session:
     return sandboxed._Session(request, own, made, Told(), Settings(max_upload_bytes=100), start)
 
 
-def test_what_it_asks_for_is_built_from_a_copy(session: sandboxed._Session) -> None:
+def test_a_requested_build_reads_a_copy(session: sandboxed._Session) -> None:
     session.handle_message({"make": "model"})
     (session._own / "model").write_bytes(b"another")
     assert (session._made / "1.onnx").read_bytes() == b"a model"
 
 
 @pytest.mark.parametrize("name", ["nothing", "../../x", "..", "", "folder", "link", "pipe", "large"])
-def test_files_that_it_cannot_have_built(session: sandboxed._Session, name: str) -> None:
+def test_files_that_are_not_accepted_for_builds(session: sandboxed._Session, name: str) -> None:
     own = session._own
     (own.parent / "x").write_bytes(b"somebody else's")
     (own / "folder").mkdir()
@@ -64,7 +64,7 @@ def test_files_that_it_cannot_have_built(session: sandboxed._Session, name: str)
         session.handle_message({"make": name})
 
 
-def test_it_cannot_ask_for_builds_without_end(session: sandboxed._Session) -> None:
+def test_the_number_of_builds_is_limited(session: sandboxed._Session) -> None:
     session.handle_message({"make": "model"})
     with pytest.raises(BuildFailed, match="too many builds"):  # the first build is not done yet
         session.handle_message({"make": "model"})
@@ -73,7 +73,7 @@ def test_it_cannot_ask_for_builds_without_end(session: sandboxed._Session) -> No
         session.handle_message({"make": "model"})
 
 
-def test_what_it_discards_is_removed_and_nothing_else(session: sandboxed._Session) -> None:
+def test_only_discarded_builds_are_removed(session: sandboxed._Session) -> None:
     session.handle_message({"make": "model"})
     session.handle_message({"discard": 1})
     assert (session._made / "1").is_dir(), "it is being built"
@@ -85,7 +85,7 @@ def test_what_it_discards_is_removed_and_nothing_else(session: sandboxed._Sessio
     assert not [*session._made.iterdir()]
 
 
-def test_a_build_that_fails_ends_it(session: sandboxed._Session) -> None:
+def test_a_failed_build_ends_the_quantization(session: sandboxed._Session) -> None:
     session.handle_message({"make": "model"})
     assert session._built is not None
     session._built.set_exception(BuildFailed("it does not link"))
@@ -101,7 +101,7 @@ def test_progress_is_passed_on(session: sandboxed._Session) -> None:
     assert session._progress.said == [(Stage.RANK, 0.5), "extremes: 32 inputs", (Stage.RANK, 0.5)]  # type: ignore[attr-defined]
 
 
-def test_options_come_back_from_json() -> None:
+def test_options_survive_json() -> None:
     bounds: dict[str, Any] = {"budget": 0.01, "latency_budget": LatencyBudget(1.2, "x")}
     options = QuantizationOptions(keep=("a",), wide=("b",), bfloat16=("c",), rounds=2, **bounds)
     members = json.loads(json.dumps(options.to_json()))

@@ -40,7 +40,7 @@ def answer(document: Document) -> Array:
     return oracle.run(import_model(document.serialize()).module, get_mode(ONNXRUNTIME), [x])[0]
 
 
-def test_a_channel_reaches_a_quarter_of_the_range_or_so() -> None:
+def test_channels_reach_about_a_quarter_of_the_range() -> None:
     channels = np.array([[0, 6], [0, 1.4], [0, 0.1], [0, 0], [0, 1e-9]], np.float32)
     assert factors(channels).tolist() == [1, 1, 16, 1, 64]
     both = np.array([[-1, 8], [-0.01, 0.1], [-0.5, 0.001]], np.float32)
@@ -48,7 +48,7 @@ def test_a_channel_reaches_a_quarter_of_the_range_or_so() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_the_model_computes_what_it_did(times: int) -> None:
+def test_the_function_is_unchanged(times: int) -> None:
     """Bit for bit, also for a convolution between two depthwise ones."""
     document = Document(network(times=times))
     expected, names = answer(document), spreadable(document)
@@ -68,5 +68,5 @@ def test_the_model_computes_what_it_did(times: int) -> None:
         (network(other_reader=True), 1),
     ],
 )
-def test_what_is_spread(file: bytes, number: int) -> None:
+def test_spread_layers(file: bytes, number: int) -> None:
     assert len(spreadable(Document(file))) == number

@@ -55,7 +55,7 @@ def found(bound: str, each_s: float = 0.1, budget: float | None = None) -> tuple
 
 
 @given(st.integers(0, LAYERS))
-def test_as_many_layers_are_in_float_as_fit(most: int) -> None:
+def test_as_many_layers_as_fit_are_in_float(most: int) -> None:
     result, watch = found(f"{1.05 + 0.1 * most:.2f}x")
     assert len(result.point.kept) == most
     assert result.met
@@ -63,19 +63,19 @@ def test_as_many_layers_are_in_float_as_fit(most: int) -> None:
     assert {len(point.kept) for point in result.tried} == set(watch.asked)
 
 
-def test_with_a_budget_the_fastest_that_meets_both_is_taken() -> None:
+def test_with_a_budget_the_fastest_mixture_that_meets_both_is_chosen() -> None:
     result, _ = found("2s", budget=0.15)
     assert len(result.point.kept) == 8, "of those with 5 layers or more that were tried"
     assert (result.met, result.enough) == (True, True)
 
 
-def test_where_no_mixture_meets_both_the_bound_goes_before() -> None:
+def test_the_latency_bound_has_priority_over_the_budget() -> None:
     result, _ = found("1.3x", budget=0.1)
     assert len(result.point.kept) == 3
     assert (result.met, result.enough) == (True, False)
 
 
-def test_where_none_is_as_fast_no_layer_is_raised() -> None:
+def test_no_layer_is_raised_if_no_mixture_is_fast_enough() -> None:
     result, _ = found("900ms")
     assert result.point.kept == ()
     assert (result.met, result.limit_s) == (False, 0.9)
@@ -89,6 +89,6 @@ def test_a_bound_is_a_time_or_a_multiple(text: str, limit_s: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "5", "x", "-1x", "0ms", "1e3ms", "5 ms", "nanx", "1.2X"])
-def test_what_is_no_bound_is_refused(text: str) -> None:
+def test_an_invalid_bound_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="is not a latency budget"):
         LatencyBudget.parse(text)

@@ -33,14 +33,14 @@ def test_operands_are_stored_once_and_multiplied_as_integers() -> None:
     assert report(import_model(made.file).module)["integer_percent"] == 100
 
 
-def test_dynamic_quantization_costs_what_8_bits_do() -> None:
+def test_dynamic_quantization_has_the_error_of_8_bits() -> None:
     real, ours = answer(dense_network(), rows()), answer(dynamic(dense_network()).file, rows())
     assert 0 < ((real - ours) ** 2).sum() < 1e-3 * (real**2).sum()
 
 
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("block", [16, 32, 64])
-def test_weights_in_blocks_are_off_by_at_most_half_a_step(bits: int, block: int) -> None:
+def test_weights_in_blocks_have_an_error_of_at_most_half_a_step(bits: int, block: int) -> None:
     weights = np.random.default_rng(bits).normal(0, 1, (5, 40)).astype(np.float32)
     steps, scales, points = in_blocks(weights, bits, block)
     real = (steps - points[:, :, None].astype(np.float32)) * scales[:, :, None]
@@ -51,7 +51,7 @@ def test_weights_in_blocks_are_off_by_at_most_half_a_step(bits: int, block: int)
 
 
 @pytest.mark.parametrize(("bits", "least_db"), [(4, 15), (8, 40)])
-def test_a_network_with_weights_in_blocks_is_near_the_float_one(bits: int, least_db: float) -> None:
+def test_a_network_with_weights_in_blocks_is_close_to_the_float_network(bits: int, least_db: float) -> None:
     made = blocked(dense_network(), bits, 16)
     assert len(made.file) < len(dense_network()) * (0.45 if bits == 4 else 0.65)
     real, ours = answer(dense_network(), rows()), answer(made.file, rows())
@@ -68,6 +68,6 @@ def test_a_model_without_matrices_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("bits", "block"), [(3, 32), (4, 24), (8, 8)])
-def test_other_blocks_are_refused(bits: int, block: int) -> None:
+def test_other_block_sizes_are_refused(bits: int, block: int) -> None:
     with pytest.raises(InvalidInput):
         blocked(dense_network(), bits, block)

@@ -49,7 +49,7 @@ def bearer(text: str) -> bytes:
         ({"admin_key": ADMIN_KEY}, False, True),
     ],
 )
-def test_keys_are_asked_for_where_there_is_one_or_where_others_reach_the_address(
+def test_a_key_is_required_if_one_exists_or_the_address_is_public(
     make: Make, settings: dict[str, Any], has_key: bool, requires_key: bool
 ) -> None:
     if has_key:
@@ -63,7 +63,7 @@ def test_keys_are_asked_for_where_there_is_one_or_where_others_reach_the_address
         assert access.admit(None, Scope.ADMIN) == ANYBODY
 
 
-def test_a_key_opens_what_it_is_for(make: Make) -> None:
+def test_a_key_allows_what_its_scopes_say(make: Make) -> None:
     access = make(auth="on")
     key, text = access.keys.create("a", [Scope.PREDICT])
     access.changed()
@@ -76,12 +76,12 @@ def test_a_key_opens_what_it_is_for(make: Make) -> None:
 @pytest.mark.parametrize(
     "header", [None, b"", b"Basic eDp5", b"Bearer", b"Bearer ", b"Bearer x", b"Bearer \xff\xfe", b"Bearer octet_a_b"]
 )
-def test_other_headers_open_nothing(make: Make, header: bytes | None) -> None:
+def test_other_headers_allow_nothing(make: Make, header: bytes | None) -> None:
     with pytest.raises(Unauthorized):
         make(admin_key=ADMIN_KEY).admit(header, Scope.PREDICT)
 
 
-def test_a_wrong_secret_is_not_told_from_an_unknown_key(make: Make) -> None:
+def test_a_wrong_secret_gives_the_same_error_as_an_unknown_key(make: Make) -> None:
     access = make(admin_key=ADMIN_KEY)
     said = []
     for wrong in (ADMIN_KEY[:-1] + "y", ADMIN_KEY.replace("cluster", "another")):
@@ -93,7 +93,7 @@ def test_a_wrong_secret_is_not_told_from_an_unknown_key(make: Make) -> None:
     assert access.admit(bearer(ADMIN_KEY), Scope.ADMIN) == "cluster"
 
 
-def test_what_another_process_changes_counts_within_a_second(make: Make, clock: ManualClock, tmp_path: Path) -> None:
+def test_changes_by_another_process_apply_within_a_second(make: Make, clock: ManualClock, tmp_path: Path) -> None:
     access = make(auth="on")
     elsewhere = KeyRing(KeyFile(tmp_path / "keys.json"), AuditLog(AuditFile(tmp_path / "audit.jsonl")))
     key, text = elsewhere.create("a", [Scope.PREDICT])
@@ -105,7 +105,7 @@ def test_what_another_process_changes_counts_within_a_second(make: Make, clock: 
         access.admit(bearer(text), Scope.PREDICT)
 
 
-def test_who_has_asked_once_goes_on_asking(make: Make, clock: ManualClock, tmp_path: Path) -> None:
+def test_keys_remain_required_after_the_file_is_deleted(make: Make, clock: ManualClock, tmp_path: Path) -> None:
     access = make()
     access.keys.create("a", [Scope.ADMIN])
     clock.advance(1)
@@ -121,7 +121,7 @@ def test_who_has_asked_once_goes_on_asking(make: Make, clock: ManualClock, tmp_p
     assert make().requires_key  # revoking the last key does not open the server
 
 
-def test_a_damaged_file_lets_nobody_in_and_shuts_nobody_out(make: Make, clock: ManualClock, tmp_path: Path) -> None:
+def test_a_damaged_file_leaves_the_known_keys_in_force(make: Make, clock: ManualClock, tmp_path: Path) -> None:
     access = make(auth="on")
     key, text = access.keys.create("a", [Scope.PREDICT])
     access.changed()
@@ -133,9 +133,7 @@ def test_a_damaged_file_lets_nobody_in_and_shuts_nobody_out(make: Make, clock: M
         make()
 
 
-def test_a_damaged_file_that_comes_while_nobody_is_asked_has_everybody_asked(
-    make: Make, clock: ManualClock, tmp_path: Path
-) -> None:
+def test_a_damaged_file_makes_keys_required(make: Make, clock: ManualClock, tmp_path: Path) -> None:
     access = make()
     assert access.admit(None, Scope.ADMIN) == ANYBODY
     (tmp_path / "keys.json").write_text("[]")
@@ -144,7 +142,7 @@ def test_a_damaged_file_that_comes_while_nobody_is_asked_has_everybody_asked(
         access.admit(None, Scope.PREDICT)
 
 
-def test_a_second_has_its_requests_and_no_more(make: Make, clock: ManualClock) -> None:
+def test_requests_per_second_are_limited(make: Make, clock: ManualClock) -> None:
     access = make(auth="on")
     _, text = access.keys.create("a", [Scope.PREDICT], Limits(requests_per_s=2))
     access.changed()
@@ -164,7 +162,7 @@ def test_a_second_has_its_requests_and_no_more(make: Make, clock: ManualClock) -
         access.admit(bearer(text), Scope.PREDICT)
 
 
-def test_a_day_has_its_requests_over_restarts_too(make: Make, clock: ManualClock) -> None:
+def test_the_quota_of_a_day_survives_restarts(make: Make, clock: ManualClock) -> None:
     access = make(auth="on")
     key, text = access.keys.create("a", [Scope.PREDICT], Limits(requests_per_day=3))
     clock.advance(23 * 3600)
@@ -182,7 +180,7 @@ def test_a_day_has_its_requests_over_restarts_too(make: Make, clock: ManualClock
     assert again.admit(bearer(text), Scope.PREDICT) == key.id
 
 
-def test_a_day_has_its_requests_however_many_servers_share_the_folder(make: Make, clock: ManualClock) -> None:
+def test_servers_that_share_a_folder_share_the_quota_of_a_day(make: Make, clock: ManualClock) -> None:
     one, other = make(auth="on"), make(auth="on")
     _, text = one.keys.create("a", [Scope.PREDICT], Limits(requests_per_day=6))
     clock.advance(1)
@@ -213,7 +211,7 @@ def test_a_day_has_its_requests_however_many_servers_share_the_folder(make: Make
         use(other, 1)
 
 
-def test_keys_are_limited_apart(make: Make) -> None:
+def test_each_key_has_its_own_limits(make: Make) -> None:
     access = make(auth="on")
     texts = [access.keys.create(name, [Scope.PREDICT], Limits(requests_per_s=1))[1] for name in "ab"]
     access.changed()
@@ -223,7 +221,7 @@ def test_keys_are_limited_apart(make: Make) -> None:
             access.admit(bearer(text), Scope.PREDICT)
 
 
-def test_a_damaged_record_of_usage_is_as_good_as_none(make: Make, tmp_path: Path) -> None:
+def test_a_damaged_record_of_usage_is_ignored(make: Make, tmp_path: Path) -> None:
     (tmp_path / "usage.json").write_text('{"day": "2026-01-01", "keys": {"a": 3}}')
     access = make(auth="on")
     key, text = access.keys.create("a", [Scope.PREDICT], Limits(requests_per_day=1))
@@ -231,12 +229,12 @@ def test_a_damaged_record_of_usage_is_as_good_as_none(make: Make, tmp_path: Path
     assert access.admit(bearer(text), Scope.PREDICT) == key.id
 
 
-def test_what_is_not_there_cannot_be_revoked(make: Make) -> None:
+def test_a_missing_key_cannot_be_revoked(make: Make) -> None:
     with pytest.raises(NotFound, match="'nobody'"):
         make().keys.revoke("nobody")
 
 
-def test_a_file_that_is_mounted_to_be_read_is_not_changed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_mounted_read_only_is_not_changed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(path: Path, data: bytes) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
@@ -257,7 +255,7 @@ def test_each_change_of_a_key_is_in_the_audit_log(make: Make, tmp_path: Path) ->
     assert text not in (tmp_path / "audit.jsonl").read_text()
 
 
-def test_a_public_address_needs_a_key_or_that_somebody_says_it_needs_none(tmp_path: Path, make: Make) -> None:
+def test_a_public_address_needs_a_key_or_the_setting_to_go_without(tmp_path: Path, make: Make) -> None:
     def check(**settings: Any) -> None:
         check_exposure(Settings(data_dir=tmp_path, **{"host": PUBLIC, **settings}))
 
@@ -280,5 +278,5 @@ def test_a_public_address_needs_a_key_or_that_somebody_says_it_needs_none(tmp_pa
     ("host", "expected"),
     [("127.0.0.1", True), ("127.1.2.3", True), ("::1", True), ("0.0.0.0", False), ("::", False), ("no such", False)],
 )
-def test_what_only_this_machine_reaches(host: str, expected: bool) -> None:
+def test_addresses_that_only_this_machine_reaches(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected

@@ -23,7 +23,7 @@ def test_the_newest_entries_come_first(tmp_path: Path) -> None:
     assert log.last(1)[0]["at"] == "2026-01-01T00:00:00+00:00"
 
 
-def test_an_entry_says_whose_request_it_was(tmp_path: Path) -> None:
+def test_an_entry_names_the_caller(tmp_path: Path) -> None:
     log = AuditLog(AuditFile(tmp_path / "audit.jsonl"))
     token = caller.set(("camera", "r-1"))
     try:
@@ -34,7 +34,7 @@ def test_an_entry_says_whose_request_it_was(tmp_path: Path) -> None:
     assert (entry["who"], entry["request_id"]) == ("camera", "r-1")
 
 
-def test_a_line_that_was_torn_takes_no_other_with_it(tmp_path: Path) -> None:
+def test_an_incomplete_line_damages_no_other(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     log = AuditLog(AuditFile(path))
     log.note("one")
@@ -43,7 +43,7 @@ def test_a_line_that_was_torn_takes_no_other_with_it(tmp_path: Path) -> None:
     assert [entry["action"] for entry in log.last(5)] == ["three", "one"]
 
 
-def test_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
+def test_lines_of_several_writers_are_not_mixed(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
 
     def write() -> None:
@@ -58,7 +58,9 @@ def test_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
     assert len(AuditLog(AuditFile(path)).last(1000)) == 80
 
 
-def test_what_cannot_be_written_is_in_the_log_of_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_entry_that_cannot_be_written_is_in_the_servers_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.ERROR):
         AuditLog(AuditFile(tmp_path)).note("push", model="digits")
     assert '"model": "digits"' in caplog.text

@@ -36,7 +36,7 @@ def check(method: str = "POST", settings: Any = None, **said: str) -> None:
         },  # a proxy that replaces the Host header by its own
     ],
 )
-def test_who_is_no_page_of_another_site_may_do_everything(said: dict[str, str]) -> None:
+def test_requests_that_are_not_from_another_site_are_allowed(said: dict[str, str]) -> None:
     for method in ("GET", "POST", "PUT", "DELETE"):
         check(method, **said)
 
@@ -53,7 +53,7 @@ def test_who_is_no_page_of_another_site_may_do_everything(said: dict[str, str]) 
         {"origin": ""},
     ],
 )
-def test_a_page_of_another_site_changes_nothing(said: dict[str, str]) -> None:
+def test_a_page_of_another_site_cannot_change_anything(said: dict[str, str]) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         with pytest.raises(CrossSite):
             check(method, **said)
@@ -61,14 +61,14 @@ def test_a_page_of_another_site_changes_nothing(said: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("host", ["elsewhere.example:8080", "elsewhere.example", "localhost.example", "10.0.0.1:8080"])
-def test_a_name_of_a_strangers_is_none_of_this_machines(host: str) -> None:
+def test_an_unknown_host_name_is_refused(host: str) -> None:
     for method in ("GET", "POST"):
         with pytest.raises(ForeignHost, match=host):
             check(method, host=host, origin=f"http://{host}", sec_fetch_site="same-origin")
     check(host=host, settings={"auth": "off"})
 
 
-def test_the_name_that_it_was_told_to_listen_on_is_one() -> None:
+def test_the_configured_host_name_is_allowed() -> None:
     check(host="Octet.Test:8080", settings={"host": "octet.test"})
 
 
@@ -80,7 +80,7 @@ def test_names_of_this_machine(host: str) -> None:
     check(host=host)
 
 
-def test_no_page_pushes_a_model_or_reads_what_there_is(tmp_path: Path) -> None:
+def test_pages_of_other_sites_cannot_push_or_list_models(tmp_path: Path) -> None:
     with control_plane(tmp_path) as plane:
         refused = plane.client.post(
             "/api/v1/models?name=evil", content=MODEL, headers={"Content-Type": "text/plain", "Origin": ELSEWHERE}
@@ -92,13 +92,13 @@ def test_no_page_pushes_a_model_or_reads_what_there_is(tmp_path: Path) -> None:
         assert _refusals(plane) == {"cross_site": 1.0, "foreign_host": 1.0}
 
 
-def test_predictions_are_guarded_on_their_road_too(tmp_path: Path) -> None:
+def test_predictions_from_other_sites_are_refused(tmp_path: Path) -> None:
     with control_plane(tmp_path) as plane:
         answer = plane.client.post("/v2/models/m/infer", content=b"{}", headers={"Origin": ELSEWHERE})
         assert answer.json()["code"] == "cross_site"
 
 
-def test_who_shows_a_key_needs_no_more(tmp_path: Path) -> None:
+def test_requests_with_a_key_are_allowed_from_every_site(tmp_path: Path) -> None:
     key = "octet_admin_" + "a" * 64
     with control_plane(tmp_path, admin_key=key) as plane:
         headers = {"Authorization": f"Bearer {key}", "Origin": ELSEWHERE, "Host": "octet.example"}

@@ -81,7 +81,7 @@ def meet(*replicas: Access) -> None:
         access.save()
 
 
-def test_a_key_is_read_as_it_was_made(cluster: Cluster) -> None:
+def test_a_key_survives_a_round_trip(cluster: Cluster) -> None:
     ring = cluster.make().ring(cluster.clock)
     first, _ = ring.create("one", [Scope.PREDICT, Scope.READ], Limits(2.5, 10**10))
     cluster.clock.advance(1)
@@ -89,7 +89,7 @@ def test_a_key_is_read_as_it_was_made(cluster: Cluster) -> None:
     assert list(cluster.make().keys.read().values()) == [first, second]
 
 
-def test_what_one_replica_changes_the_others_know(cluster: Cluster) -> None:
+def test_other_replicas_see_a_change(cluster: Cluster) -> None:
     one, other = cluster.replica(), cluster.replica()
     key, text = one.keys.create("a", [Scope.PREDICT])
     cluster.clock.advance(1)
@@ -112,7 +112,7 @@ def test_a_key_is_revoked_once(cluster: Cluster) -> None:
         ring.revoke("nobody")
 
 
-def test_a_days_quota_is_one_number(cluster: Cluster) -> None:
+def test_replicas_share_the_quota_of_a_day(cluster: Cluster) -> None:
     one, other = cluster.replica(), cluster.replica()
     _, text = one.keys.create("a", [Scope.PREDICT], Limits(requests_per_day=6))
     other.refresh()
@@ -129,7 +129,7 @@ def test_a_days_quota_is_one_number(cluster: Cluster) -> None:
     assert use(one, text, 7) == 6
 
 
-def test_a_rate_is_divided_by_the_replicas_where_the_key_is_used(cluster: Cluster) -> None:
+def test_a_rate_is_divided_by_the_replicas_that_use_the_key(cluster: Cluster) -> None:
     replicas = [cluster.replica() for _ in range(3)]
     _, text = replicas[0].keys.create("a", [Scope.PREDICT], Limits(requests_per_s=60))
     for access in replicas:
@@ -150,7 +150,7 @@ def test_a_rate_is_divided_by_the_replicas_where_the_key_is_used(cluster: Cluste
     assert use(replicas[1], text, 100) == 60
 
 
-def test_what_was_said_twice_counts_once(cluster: Cluster) -> None:
+def test_a_count_reported_twice_counts_once(cluster: Cluster) -> None:
     usage = cluster.make().usage
     for _ in range(2):
         usage.exchange(TODAY, "one", {"a": 3, "b": 1}, ())
@@ -170,7 +170,7 @@ def test_entries_of_all_replicas_are_in_one_log_in_order(cluster: Cluster) -> No
     assert found[0]["at"] == "2026-01-01T00:00:00+00:00"
 
 
-def test_an_entry_that_is_added_twice_is_there_once_in_a_table(cluster: Cluster) -> None:
+def test_an_entry_added_twice_is_stored_once_in_a_table(cluster: Cluster) -> None:
     audit = cluster.make().audit
     if not isinstance(audit, AuditTable):
         pytest.skip("a line of a file is either written or not")
@@ -191,7 +191,7 @@ class Away:
         return self.keys
 
 
-def test_known_keys_outlast_their_database(cluster: Cluster) -> None:
+def test_known_keys_work_without_the_database(cluster: Cluster) -> None:
     key, _ = cluster.make().ring(cluster.clock).create("a", [Scope.PREDICT])
     store = Away({key.id: key})
     followed = FollowedKeys(store)  # type: ignore[arg-type]  # it is only read

@@ -68,7 +68,7 @@ def test_aliases_are_shown_with_their_models(built: ControlPlane) -> None:
     assert [(alias["name"], alias["version"]) for alias in aliases] == [("mine", 2), ("stable", 1)]
 
 
-def test_every_change_is_in_the_stores_index_too(built: ControlPlane) -> None:
+def test_every_change_is_written_to_the_index_of_the_store(built: ControlPlane) -> None:
     def recorded() -> list[tuple[str, int]]:
         found = aliases_in(built.services.layout.annotations())
         return [(alias.name, alias.version) for alias in found]
@@ -97,7 +97,7 @@ def test_a_version_that_cannot_be_loaded_here_is_not_promoted(plane: ControlPlan
     assert plane.services.aliases.list() == []
 
 
-def test_what_cannot_be_promoted(built: ControlPlane) -> None:
+def test_promotions_that_are_refused(built: ControlPlane) -> None:
     refused: list[tuple[dict[str, Any], int]] = [
         ({"version": 4}, 404),
         ({"version": 0}, 400),
@@ -115,7 +115,7 @@ def test_what_cannot_be_promoted(built: ControlPlane) -> None:
     assert built.services.aliases.list() == []
 
 
-def test_what_there_is_not_is_not_found(built: ControlPlane) -> None:
+def test_a_missing_model_or_version_is_not_found(built: ControlPlane) -> None:
     problem(built.client.post("/api/v1/models/cats/promote", json={"version": 1}), 404, "not_found")
     problem(built.client.post("/api/v1/models/cats/rollback"), 404, "not_found")
     problem(built.client.get("/api/v1/models/cats/aliases"), 404, "not_found")
@@ -123,7 +123,7 @@ def test_what_there_is_not_is_not_found(built: ControlPlane) -> None:
     problem(built.client.delete("/api/v1/models/digits/aliases/stable"), 404, "not_found")
 
 
-def test_without_its_database_a_service_still_knows_its_aliases(tmp_path: Path) -> None:
+def test_a_service_knows_its_aliases_without_the_database(tmp_path: Path) -> None:
     with control_plane(tmp_path) as plane:
         for version in range(2):
             plane.push(MODEL + bytes(version), target=ELSEWHERE)

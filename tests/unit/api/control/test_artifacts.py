@@ -29,19 +29,19 @@ def test_an_artifact_is_its_manifest_byte_for_byte(plane: ControlPlane, artifact
 
 
 @pytest.mark.parametrize("report", [Report.NUMERICS, Report.COVERAGE, Report.PROVENANCE])
-def test_the_reports_about_it(plane: ControlPlane, artifact: Digest, report: Report) -> None:
+def test_the_reports_of_an_artifact(plane: ControlPlane, artifact: Digest, report: Report) -> None:
     plane.services.layout.attach(artifact, report, b'{"about": "it"}')
     response = plane.client.get(f"/api/v1/artifacts/{artifact}/{report.name.lower()}")
     assert response.headers["content-type"] == "application/json"
     assert response.json() == {"about": "it"}
 
 
-def test_a_report_that_there_is_not(plane: ControlPlane, artifact: Digest) -> None:
+def test_a_missing_report(plane: ControlPlane, artifact: Digest) -> None:
     detach(plane, artifact)
     problem(plane.client.get(f"/api/v1/artifacts/{artifact}/numerics"), 404, "not_found")
 
 
-def test_its_layers_with_the_time_of_each(plane: ControlPlane, artifact: Digest) -> None:
+def test_the_layers_with_the_time_of_each(plane: ControlPlane, artifact: Digest) -> None:
     layer = {"kernel": "conv", "layer": "stem", "operators": "conv2d", "symbol": "octet_conv", "macs": 1000}
     kernels = {"layers": [layer], "plain": [], "reorders": 0}
     coverage = {"integer_percent": 100.0, "macs": 1000, "kernels": kernels}
@@ -52,7 +52,7 @@ def test_its_layers_with_the_time_of_each(plane: ControlPlane, artifact: Digest)
     assert (told["kernel"], told["seconds"], told["peak_percent"]) == ("conv", 1e-6, 25.0)
 
 
-def test_its_layers_when_nobody_has_measured_them(plane: ControlPlane, artifact: Digest) -> None:
+def test_the_layers_without_a_measurement(plane: ControlPlane, artifact: Digest) -> None:
     kernels = {"layers": [], "plain": [{"place": 0, "layer": "y", "operators": "softmax", "reason": "why", "macs": 7}]}
     detach(plane, artifact)
     attach(plane, artifact, coverage={"integer_percent": 0.0, "macs": 7, "kernels": kernels | {"reorders": 0}})
@@ -62,7 +62,7 @@ def test_its_layers_when_nobody_has_measured_them(plane: ControlPlane, artifact:
     assert document["layers"][0]["seconds"] is None
 
 
-def test_layers_of_which_no_report_tells(plane: ControlPlane, artifact: Digest) -> None:
+def test_layers_that_no_report_describes(plane: ControlPlane, artifact: Digest) -> None:
     path = f"/api/v1/artifacts/{artifact}/layers"
     problem(plane.client.get(path), 422, "unsupported")
     detach(plane, artifact)
@@ -80,7 +80,7 @@ def detach(plane: ControlPlane, artifact: Digest) -> None:
         plane.services.layout.remove(entry.digest)
 
 
-def test_its_content_is_a_layout_that_can_be_opened(plane: ControlPlane, artifact: Digest, tmp_path: Path) -> None:
+def test_the_content_is_a_layout_that_can_be_opened(plane: ControlPlane, artifact: Digest, tmp_path: Path) -> None:
     response = plane.client.get(f"/api/v1/artifacts/{artifact}/content")
     assert response.headers["content-type"] == "application/x-tar"
     assert response.headers["content-length"] == str(len(response.content))
@@ -96,7 +96,7 @@ def test_its_content_is_a_layout_that_can_be_opened(plane: ControlPlane, artifac
     assert {report for report in Report if copy.attached(artifact, report)} == set(Report)
 
 
-def test_the_content_of_the_same_artifact_is_the_same(plane: ControlPlane, artifact: Digest) -> None:
+def test_the_content_of_an_artifact_is_always_the_same(plane: ControlPlane, artifact: Digest) -> None:
     url = f"/api/v1/artifacts/{artifact}/content"
     before = plane.client.get(url).content
     plane.push(name="another-name")
@@ -106,18 +106,18 @@ def test_the_content_of_the_same_artifact_is_the_same(plane: ControlPlane, artif
 
 
 @pytest.mark.parametrize("path", ["", "/content", "/numerics"])
-def test_other_blobs_are_not_to_be_had_here(plane: ControlPlane, artifact: Digest, path: str) -> None:
+def test_other_blobs_are_not_served(plane: ControlPlane, artifact: Digest, path: str) -> None:
     report = next(entry.digest for entry in plane.services.layout.referrers(artifact))
     for digest in (digest_of(MODEL), report, digest_of(b"nothing")):
         problem(plane.client.get(f"/api/v1/artifacts/{digest}{path}"), 404, "not_found")
 
 
-def test_a_damaged_part_is_noticed_before_the_content_begins(plane: ControlPlane, artifact: Digest) -> None:
+def test_a_damaged_part_is_detected_before_the_content_is_sent(plane: ControlPlane, artifact: Digest) -> None:
     damage_blob(plane.services.layout.root, plane.services.layout.manifest(artifact).layers[0].digest)
     problem(plane.client.get(f"/api/v1/artifacts/{artifact}/content"), 500, "corrupt_blob")
 
 
-def test_what_is_no_digest(plane: ControlPlane) -> None:
+def test_an_invalid_digest(plane: ControlPlane) -> None:
     problem(plane.client.get("/api/v1/artifacts/latest"), 400, "invalid_input")
 
 

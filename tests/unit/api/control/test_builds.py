@@ -44,7 +44,7 @@ def test_a_build(plane: ControlPlane, url: str) -> None:
     assert response.headers["retry-after"]
 
 
-def test_a_build_under_way(plane: ControlPlane, url: str) -> None:
+def test_a_running_build(plane: ControlPlane, url: str) -> None:
     plane.services.builds.progress(plane.claim(), Stage.CODEGEN, 0.25)
     build = plane.client.get(url).json()
     assert (build["state"], build["stage"], build["progress"], build["attempt"]) == ("running", "codegen", 0.25, 1)
@@ -61,7 +61,7 @@ def test_a_build_that_succeeded(plane: ControlPlane, url: str) -> None:
     assert "retry-after" not in response.headers
 
 
-def test_a_build_that_failed_says_why(plane: ControlPlane, url: str) -> None:
+def test_a_failed_build_has_its_error(plane: ControlPlane, url: str) -> None:
     plane.fail(UnsupportedOperator("no LSTM", stage="import", op="LSTM", tensor="state", hint="unroll it"))
     response = plane.client.get(url)
     assert response.status_code == 200
@@ -110,12 +110,12 @@ def test_builds_of_one_state(plane: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize("query", ["state=done", "cursor=abc", "limit=201", "model=A"])
-def test_what_cannot_be_listed(plane: ControlPlane, query: str) -> None:
+def test_invalid_filters_and_cursors_are_refused(plane: ControlPlane, query: str) -> None:
     problem(plane.client.get(f"/api/v1/builds?{query}"), 400, "invalid_input")
 
 
 class TestWaiting:
-    def test_the_answer_comes_when_the_build_is_over(self, plane: ControlPlane, url: str) -> None:
+    def test_the_response_is_sent_when_the_build_ends(self, plane: ControlPlane, url: str) -> None:
         started_s = time.monotonic()
         with soon(plane.succeed):
             response = plane.client.get(url, headers=WAIT)
@@ -123,18 +123,18 @@ class TestWaiting:
         assert response.headers["preference-applied"] == f"wait={WAIT_S}"
         assert time.monotonic() - started_s < WAIT_S
 
-    def test_a_build_that_is_over_is_not_waited_for(self, plane: ControlPlane, url: str) -> None:
+    def test_an_ended_build_is_returned_at_once(self, plane: ControlPlane, url: str) -> None:
         plane.succeed()
         started_s = time.monotonic()
         plane.client.get(url, headers=WAIT)
         assert time.monotonic() - started_s < WAIT_S
 
-    def test_the_answer_comes_when_the_time_is_up(self, plane: ControlPlane, url: str) -> None:
+    def test_the_response_is_sent_when_the_time_is_up(self, plane: ControlPlane, url: str) -> None:
         started_s = time.monotonic()
         assert plane.client.get(url, headers={"Prefer": "wait=1"}).json()["state"] == "queued"
         assert time.monotonic() - started_s >= 1
 
-    def test_with_an_etag_any_change_is_news(self, plane: ControlPlane, url: str) -> None:
+    def test_with_an_etag_any_change_ends_the_wait(self, plane: ControlPlane, url: str) -> None:
         etag = plane.client.get(url).headers["etag"]
         with soon(plane.claim):
             response = plane.client.get(url, headers={**WAIT, "If-None-Match": etag})
@@ -145,7 +145,7 @@ class TestWaiting:
         response = plane.client.get(url, headers={"Prefer": "wait=1", "If-None-Match": etag})
         assert (response.status_code, response.content) == (304, b"")
 
-    def test_nobody_waits_for_a_server_that_stops(self, plane: ControlPlane, url: str) -> None:
+    def test_the_wait_ends_when_the_server_stops(self, plane: ControlPlane, url: str) -> None:
         started_s = time.monotonic()
         with soon(plane.services.stopping.set):
             assert plane.client.get(url, headers=WAIT).json()["state"] == "queued"
@@ -158,22 +158,22 @@ class TestWaiting:
         assert "preference-applied" not in response.headers
 
     @pytest.mark.parametrize("prefer", ["respond-async, wait=0", 'wait="0"', "return=minimal; wait = 0"])
-    def test_it_may_stand_among_others(self, plane: ControlPlane, url: str, prefer: str) -> None:
+    def test_the_preference_may_be_one_of_several(self, plane: ControlPlane, url: str, prefer: str) -> None:
         assert plane.client.get(url, headers={"Prefer": prefer}).headers["preference-applied"] == "wait=0"
 
-    def test_nobody_waits_longer_than_a_minute(self, plane: ControlPlane, url: str) -> None:
+    def test_the_wait_is_at_most_a_minute(self, plane: ControlPlane, url: str) -> None:
         plane.succeed()
         assert plane.client.get(url, headers={"Prefer": "wait=999"}).headers["preference-applied"] == "wait=60"
 
 
 class TestETag:
     @pytest.mark.parametrize("form", ["{}", "W/{}", '"other", {}', "*"])
-    def test_what_has_not_changed_is_not_sent_again(self, plane: ControlPlane, url: str, form: str) -> None:
+    def test_an_unchanged_build_is_not_sent_again(self, plane: ControlPlane, url: str, form: str) -> None:
         etag = plane.client.get(url).headers["etag"]
         response = plane.client.get(url, headers={"If-None-Match": form.format(etag)})
         assert (response.status_code, response.headers["etag"]) == (304, etag)
 
-    def test_what_has_changed_is_sent(self, plane: ControlPlane, url: str) -> None:
+    def test_a_changed_build_is_sent(self, plane: ControlPlane, url: str) -> None:
         etag = plane.client.get(url).headers["etag"]
         plane.claim()
         response = plane.client.get(url, headers={"If-None-Match": etag})
@@ -182,7 +182,7 @@ class TestETag:
 
 
 class TestEvents:
-    def test_the_whole_story(self, plane: ControlPlane, url: str) -> None:
+    def test_all_events_of_a_build(self, plane: ControlPlane, url: str) -> None:
         artifact = plane.succeed()
         response = plane.client.get(f"{url}/events")
         assert response.headers["content-type"].startswith("text/event-stream")
@@ -194,21 +194,21 @@ class TestEvents:
         assert story[4][2] | {"at": ""} == {"state": "succeeded", "artifact": artifact, "at": ""}
         assert datetime.fromisoformat(story[0][2]["at"]).utcoffset() == timedelta(0)
 
-    def test_it_ends_when_the_build_does(self, plane: ControlPlane, url: str) -> None:
+    def test_the_events_end_with_the_build(self, plane: ControlPlane, url: str) -> None:
         with soon(plane.succeed):
             response = plane.client.get(f"{url}/events")
         assert events(response)[-1][2]["state"] == "succeeded"
 
-    def test_it_goes_on_after_the_last_event_that_was_seen(self, plane: ControlPlane, url: str) -> None:
+    def test_the_events_resume_after_the_last_one_received(self, plane: ControlPlane, url: str) -> None:
         plane.succeed()
         response = plane.client.get(f"{url}/events", headers={"Last-Event-ID": "3"})
         assert [number for number, _, _ in events(response)] == [4, 5]
 
-    def test_who_has_seen_all_is_told_not_to_come_back(self, plane: ControlPlane, url: str) -> None:
+    def test_a_client_with_all_events_gets_204(self, plane: ControlPlane, url: str) -> None:
         plane.succeed()
         assert plane.client.get(f"{url}/events", headers={"Last-Event-ID": "5"}).status_code == 204
 
-    def test_it_ends_when_the_server_stops(
+    def test_the_events_end_when_the_server_stops(
         self, plane: ControlPlane, url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         look = plane.services.builds.events
@@ -221,7 +221,7 @@ class TestEvents:
         response = plane.client.get(f"{url}/events")
         assert [data["state"] for _, _, data in events(response)] == ["queued"]
 
-    def test_a_line_of_the_log_cannot_pretend_to_be_an_event(self, plane: ControlPlane, url: str) -> None:
+    def test_a_line_of_the_log_cannot_forge_an_event(self, plane: ControlPlane, url: str) -> None:
         claim = plane.claim()
         plane.services.builds.log(claim, 'x\n\nid: 99\nevent: state\ndata: {"state": "succeeded"}\r\r\udcff')
         plane.services.builds.finish(claim, error=UnsupportedOperator())
@@ -230,7 +230,7 @@ class TestEvents:
         assert story[2][2]["line"].startswith("x\n\nid: 99")
 
     @pytest.mark.parametrize("last", ["-1", "x", "1.5", "9" * 30])
-    def test_what_is_no_id_of_an_event(self, plane: ControlPlane, url: str, last: str) -> None:
+    def test_an_invalid_event_id(self, plane: ControlPlane, url: str, last: str) -> None:
         response = plane.client.get(f"{url}/events", headers={"Last-Event-ID": last})
         problem(response, 400, "invalid_input")
 
@@ -249,12 +249,12 @@ class TestCancel:
         assert plane.client.post(f"{url}/cancel").json()["state"] == "canceled"
         assert plane.services.builds.claim("worker", 60) is None
 
-    def test_a_running_build_is_asked_to_stop(self, plane: ControlPlane, url: str) -> None:
+    def test_a_running_build_is_requested_to_stop(self, plane: ControlPlane, url: str) -> None:
         plane.claim()
         build = plane.client.post(f"{url}/cancel").json()
         assert (build["state"], build["cancel_requested"]) == ("running", True)
 
-    def test_a_build_that_is_over_stays_as_it_is(self, plane: ControlPlane, url: str) -> None:
+    def test_an_ended_build_is_not_changed(self, plane: ControlPlane, url: str) -> None:
         plane.succeed()
         assert plane.client.post(f"{url}/cancel").json()["state"] == "succeeded"
 

@@ -31,14 +31,14 @@ def has_seen_the_worker(api: ControlPlane) -> bool:
     return api.push(name="other").is_success
 
 
-def test_without_a_target_a_model_is_built_for_the_best_that_a_worker_is_there_for(api: ControlPlane) -> None:
+def test_by_default_a_model_is_built_for_the_best_target_of_the_workers(api: ControlPlane) -> None:
     assert "no running worker has a target" in problem(api.push(), 422, "unknown_target")["detail"]
     eventually(lambda: has_seen_the_worker(api))
     assert api.push().json()["target"] == "aarch64"
     assert api.push(target="x86-64-v3").json()["target"] == "x86-64-v3"
 
 
-def test_for_all_it_is_built_for_each_target_that_a_worker_serves(api: ControlPlane) -> None:
+def test_for_all_a_model_is_built_for_every_target_of_the_workers(api: ControlPlane) -> None:
     problem(api.push(target="all"), 422, "unknown_target")
     others = [("v", "x86-64-v3"), ("w", "aarch64"), ("c", "cuda-sm_80"), ("v2", "x86-64-v3")]
 
@@ -59,7 +59,7 @@ def test_for_all_it_is_built_for_each_target_that_a_worker_serves(api: ControlPl
     assert sorted(each["id"] for each in listed) == sorted(each["id"] for each in builds)
 
 
-def test_the_index_says_what_workers_have_in_memory(api: ControlPlane) -> None:
+def test_the_index_shows_what_workers_have_in_memory(api: ControlPlane) -> None:
     api.push(target="aarch64")
     api.succeed()
     index = api.client.post("/v2/repository/index").json()
@@ -71,7 +71,7 @@ def test_the_index_says_what_workers_have_in_memory(api: ControlPlane) -> None:
     assert states["digits"] == "READY"
 
 
-def test_workers_are_listed_with_what_they_have_to_offer(api: ControlPlane) -> None:
+def test_workers_are_listed_with_their_targets_and_state(api: ControlPlane) -> None:
     api.services.workers.beat(WORKER)
     [listed] = api.client.get("/api/v1/workers").json()["workers"]
     assert (listed["pool"], listed["address"], listed["state"]) == ("arm", "h:1", "ready")

@@ -58,7 +58,7 @@ def test_an_unload_goes_to_all_workers(api: ControlPlane) -> None:
         assert [path for each in (a, arm) for path, _, _ in each.asked] == [f"{PATH}/unload"] * 2
 
 
-def test_workers_that_do_not_are_named_and_the_others_have(api: ControlPlane) -> None:
+def test_workers_that_fail_to_load_are_named_and_the_others_load(api: ControlPlane) -> None:
     refusal = json.dumps({"detail": "there is no memory"}).encode()
     with worker(api, "a", b"{}") as a, worker(api, "b", refusal, status=503), worker(api, "c", b"?", status=500) as c:
         said = problem(api.client.post(f"{PATH}/load", json={}), 503, "not_ready")["detail"]
@@ -76,7 +76,7 @@ def test_a_worker_that_cannot_be_reached_is_named(api: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize("action", ["load", "unload"])
-def test_there_is_no_such_model_or_worker(api: ControlPlane, action: str) -> None:
+def test_a_missing_model_or_worker(api: ControlPlane, action: str) -> None:
     problem(api.client.post(f"/v2/repository/models/unknown/{action}", json={}), 404, "not_found")
     assert "running" in problem(api.client.post(f"{PATH}/{action}", json={}), 503, "not_ready")["detail"]
 
@@ -85,7 +85,7 @@ def from_api(plane: ControlPlane, path: str, key: str = KEY) -> httpx.Response:
     return plane.client.post(path, json={}, headers={"octet-cluster-key": key})
 
 
-def test_a_worker_does_as_its_api_says_and_notes_nothing(its_worker: ControlPlane) -> None:
+def test_a_worker_loads_on_request_without_recording_it(its_worker: ControlPlane) -> None:
     its_worker.push()
     problem(its_worker.client.post(f"{PATH}/unload", json={}), 401, "unauthorized")
     problem(from_api(its_worker, f"{PATH}/unload", KEY + "x"), 401, "unauthorized")
@@ -93,11 +93,11 @@ def test_a_worker_does_as_its_api_says_and_notes_nothing(its_worker: ControlPlan
     assert its_worker.services.audit.last(9) == []
 
 
-def test_the_clusters_key_opens_nothing_else(its_worker: ControlPlane) -> None:
+def test_the_clusters_key_allows_nothing_else(its_worker: ControlPlane) -> None:
     for path in ("/api/v1/keys", "/v2/repository/index", "/api/v1/models/digits/builds"):
         problem(from_api(its_worker, path), 401, "unauthorized")
 
 
-def test_an_api_takes_no_cluster_key(tmp_path: Path) -> None:
+def test_an_api_does_not_accept_the_clusters_key(tmp_path: Path) -> None:
     with control_plane(tmp_path, role=Role.API, cluster_key=KEY, auth=Auth.ON) as api:
         problem(from_api(api, f"{PATH}/load"), 401, "unauthorized")

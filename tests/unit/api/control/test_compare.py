@@ -54,7 +54,7 @@ def compare(api: ControlPlane, **more: Any) -> dict[str, Any]:
     return document
 
 
-def test_each_pool_is_asked_once_with_the_clusters_key(api: ControlPlane) -> None:
+def test_each_pool_gets_one_request_with_the_clusters_key(api: ControlPlane) -> None:
     answer, headers = binary(np.array([1, 2], np.int8))
     with worker(api, "a", answer, headers=headers) as a, worker(api, "b", answer, headers=headers) as b:
         said = compare(api, headers={"content-type": "image/png", "authorization": "Bearer x"})
@@ -70,7 +70,7 @@ def test_each_pool_is_asked_once_with_the_clusters_key(api: ControlPlane) -> Non
             assert "authorization" not in given
 
 
-def test_it_says_where_answers_differ(api: ControlPlane) -> None:
+def test_differences_are_located(api: ControlPlane) -> None:
     same = np.arange(3, dtype=np.int8)
     one, other = np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32)
     other[0, 1], other[1, 2] = -0.0, 1.0  # -0.0 equals 0.0, but has other bytes
@@ -107,7 +107,7 @@ def test_another_shape_or_type_or_number_of_outputs(api: ControlPlane, other: An
         (200, (2 << 20) * b" ", {}, "more than 1048576 bytes"),
     ],
 )
-def test_a_pool_that_does_not_answer_is_no_difference(
+def test_a_pool_that_does_not_answer_is_not_a_difference(
     tmp_path: Path, status: int, answer: bytes, headers: dict[str, str], why: str
 ) -> None:
     settings = {"cluster_key": KEY, "worker_heartbeat_s": 60, "max_predict_bytes": 1 << 20}
@@ -121,7 +121,7 @@ def test_a_pool_that_does_not_answer_is_no_difference(
     assert said["answers"][0]["differences"] == []
 
 
-def test_a_worker_that_is_gone(api: ControlPlane) -> None:
+def test_a_missing_worker(api: ControlPlane) -> None:
     with worker(api, "a", b"") as stand_in:
         pass
     said = compare(api)
@@ -129,7 +129,7 @@ def test_a_worker_that_is_gone(api: ControlPlane) -> None:
     assert f"it cannot be reached at {stand_in.address}" in said["answers"][0]["problem"]
 
 
-def test_of_a_pool_one_is_asked_that_is_ready_and_has_the_version(api: ControlPlane) -> None:
+def test_a_ready_worker_with_the_version_answers_for_its_pool(api: ControlPlane) -> None:
     answer, headers = binary(np.zeros(3, np.int8))
     loaded: Any = {"loaded": (("digits", "1"),)}
     with (
@@ -145,7 +145,7 @@ def test_without_workers(api: ControlPlane) -> None:
     problem(api.client.post(URL, content=b"x"), 503, "not_ready")
 
 
-def test_a_server_by_itself_has_no_pools(plane: ControlPlane) -> None:
+def test_a_single_server_has_no_pools(plane: ControlPlane) -> None:
     plane.push()
     problem(plane.client.post(URL, content=b"x"), 422, "unsupported")
 

@@ -23,7 +23,7 @@ def names(plane: ControlPlane) -> list[str]:
     return [model["name"] for model in plane.client.get("/api/v1/models").json()["models"]]
 
 
-def test_a_model_goes(plane: ControlPlane) -> None:
+def test_a_model_is_deleted(plane: ControlPlane) -> None:
     plane.push()
     plane.succeed()
     plane.push(OTHER)
@@ -36,7 +36,7 @@ def test_a_model_goes(plane: ControlPlane) -> None:
     problem(delete(plane), 404, "not_found")
 
 
-def test_a_version_goes(plane: ControlPlane) -> None:
+def test_a_version_is_deleted(plane: ControlPlane) -> None:
     plane.push()
     plane.push(OTHER)
     assert delete(plane, "digits/versions/2").json()["versions"] == [2]
@@ -45,7 +45,7 @@ def test_a_version_goes(plane: ControlPlane) -> None:
     problem(delete(plane, "digits/versions/2"), 404, "not_found")
 
 
-def test_its_builds_are_not_shown_and_its_artifact_is_not_answered_from_the_cache(plane: ControlPlane) -> None:
+def test_a_deleted_models_builds_are_hidden_and_its_artifact_is_not_a_cache_hit(plane: ControlPlane) -> None:
     build = plane.push().json()["id"]
     plane.succeed()
     delete(plane)
@@ -55,7 +55,7 @@ def test_its_builds_are_not_shown_and_its_artifact_is_not_answered_from_the_cach
 
 
 @pytest.mark.parametrize("path", ["digits", "digits/versions/1"])
-def test_what_an_alias_points_at_is_refused_unless_it_is_forced(plane: ControlPlane, path: str) -> None:
+def test_a_version_with_an_alias_is_deleted_only_if_forced(plane: ControlPlane, path: str) -> None:
     plane.push()
     plane.succeed()
     plane.services.aliases.promote("digits", "stable", 1, 100)
@@ -67,20 +67,20 @@ def test_what_an_alias_points_at_is_refused_unless_it_is_forced(plane: ControlPl
     assert names(plane) == []
 
 
-def test_a_build_under_way_is_canceled(plane: ControlPlane) -> None:
+def test_a_running_build_is_canceled(plane: ControlPlane) -> None:
     plane.push()
     assert delete(plane).json()["builds"] == 1
     assert plane.services.builds.claim("worker", 60.0) is None
 
 
-def test_who_deleted_what_is_in_the_audit_log(plane: ControlPlane) -> None:
+def test_deletions_are_in_the_audit_log(plane: ControlPlane) -> None:
     plane.push()
     delete(plane)
     entry = plane.client.get("/api/v1/audit").json()["entries"][0]
     assert (entry["action"], entry["model"], entry["versions"], entry["who"]) == ("delete", "digits", [1], "anybody")
 
 
-def test_a_key_that_only_predicts_deletes_nothing(plane: ControlPlane) -> None:
+def test_a_key_for_predictions_cannot_delete(plane: ControlPlane) -> None:
     plane.push()
     text = plane.services.access.keys.create("camera", [Scope.PREDICT], Limits())[1]
     plane.services.access.changed()
@@ -89,7 +89,7 @@ def test_a_key_that_only_predicts_deletes_nothing(plane: ControlPlane) -> None:
     assert plane.services.models.get("digits").number == 1
 
 
-def test_a_push_that_comes_too_late_asks_for_nothing(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_push_of_a_deleted_version_requests_no_build(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model is deleted after its file was pushed, but before its build is requested."""
     submit = plane.services.builds.submit
 
@@ -112,18 +112,18 @@ class TestState:
         assert one["state"] == newest["state"] == listed[name]["state"]
         return newest["state"], newest["reason"]
 
-    def test_one_that_waits(self, plane: ControlPlane) -> None:
+    def test_queued(self, plane: ControlPlane) -> None:
         plane.push()
         assert self.state(plane) == ("building", "queued")
 
-    def test_one_that_is_built(self, plane: ControlPlane) -> None:
+    def test_ready(self, plane: ControlPlane) -> None:
         build = plane.push().json()["id"]
         artifact = plane.succeed()
         assert self.state(plane) == ("ready", None)
         (listed,) = plane.client.get("/api/v1/models").json()["models"]
         assert (listed["build"], listed["artifact"]) == (build, artifact)
 
-    def test_one_that_failed_says_why(self, plane: ControlPlane) -> None:
+    def test_a_failed_version_has_a_reason(self, plane: ControlPlane) -> None:
         plane.push()
         plane.fail(MalformedModel("the file ends in the middle"))
         assert self.state(plane) == ("failed", "the file ends in the middle")
@@ -135,17 +135,17 @@ class TestState:
         plane.fail(MalformedModel())
         assert self.state(plane) == ("ready", None)
 
-    def test_one_that_was_canceled(self, plane: ControlPlane) -> None:
+    def test_canceled(self, plane: ControlPlane) -> None:
         build = plane.push().json()["id"]
         plane.client.post(f"/api/v1/builds/{build}/cancel")
         assert self.state(plane) == ("canceled", f"build {build} was canceled")
 
-    def test_one_that_is_built_for_others(self, plane: ControlPlane) -> None:
+    def test_built_for_other_targets_only(self, plane: ControlPlane) -> None:
         plane.push(target="aarch64")
         plane.succeed()
         assert self.state(plane) == ("elsewhere", "built for aarch64, which does not run here")
 
-    def test_one_in_quarantine(self, plane: ControlPlane) -> None:
+    def test_in_quarantine(self, plane: ControlPlane) -> None:
         plane.push()
         artifact = plane.succeed()
         for _ in range(plane.services.settings.max_crashes):
@@ -154,13 +154,13 @@ class TestState:
         assert state == "quarantined"
         assert "crashed 3 times" in (reason or "")
 
-    def test_one_that_was_unloaded(self, plane: ControlPlane) -> None:
+    def test_unloaded(self, plane: ControlPlane) -> None:
         plane.push()
         plane.succeed()
         assert plane.client.post("/v2/repository/models/digits/unload").status_code == 200
         assert self.state(plane)[0] == "unloaded"
 
-    def test_one_that_cannot_be_loaded_says_why(self, plane: ControlPlane) -> None:
+    def test_a_version_that_cannot_be_loaded_has_a_reason(self, plane: ControlPlane) -> None:
         plane.push()
         plane.succeed()  # with an artifact that cannot run
         plane.client.post("/v2/repository/models/digits/load")
@@ -172,7 +172,7 @@ class TestState:
 class TestSecondName:
     """The same file under another name, which shares the build of the first."""
 
-    def test_it_has_the_build_and_the_artifact_of_the_first(self, plane: ControlPlane) -> None:
+    def test_a_second_name_has_the_build_and_artifact_of_the_first(self, plane: ControlPlane) -> None:
         plane.push()
         artifact = plane.succeed()
         pushed = plane.push(name="again")
@@ -184,7 +184,7 @@ class TestSecondName:
         assert second["facts"]
         assert second["facts"] == first["facts"]
 
-    def test_builds_say_for_whom_they_are(self, plane: ControlPlane) -> None:
+    def test_builds_name_the_models_that_requested_them(self, plane: ControlPlane) -> None:
         plane.push()
         plane.succeed()
         plane.push(name="again")
@@ -194,7 +194,7 @@ class TestSecondName:
         assert (listed["model"], listed["models"]) == ("digits", both)
         assert (asked["model"], asked["models"]) == ("again", both)
 
-    def test_it_outlives_the_first(self, plane: ControlPlane) -> None:
+    def test_a_second_name_is_independent_of_the_first(self, plane: ControlPlane) -> None:
         plane.push()
         artifact = plane.succeed()
         plane.push(name="again")

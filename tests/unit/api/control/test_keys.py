@@ -53,7 +53,7 @@ def ask(plane: ControlPlane, method: str, path: str, headers: dict[str, str] | N
     return plane.client.send(request)
 
 
-def test_an_operation_is_for_those_who_have_a_key(locked: ControlPlane) -> None:
+def test_an_operation_needs_a_key(locked: ControlPlane) -> None:
     for method, path in OPERATIONS:
         if path in OPEN and path.startswith("/v2"):
             continue  # the data plane answers it
@@ -64,7 +64,7 @@ def test_an_operation_is_for_those_who_have_a_key(locked: ControlPlane) -> None:
             assert "Authorization: Bearer" in problem(answer, 401, "unauthorized")["hint"]
 
 
-def test_an_operation_is_for_those_whose_key_has_its_scope(locked: ControlPlane) -> None:
+def test_an_operation_needs_a_key_with_its_scope(locked: ControlPlane) -> None:
     keys = {scope: key(locked, scope)[1] for scope in Scope}
     seen = set()
     for method, path in OPERATIONS:
@@ -80,7 +80,7 @@ def test_an_operation_is_for_those_whose_key_has_its_scope(locked: ControlPlane)
     assert {may for _, may in seen} == {True, False}
 
 
-def test_a_key_to_read_with_changes_nothing_and_predicts_nothing(locked: ControlPlane) -> None:
+def test_a_key_for_reading_can_neither_change_nor_predict(locked: ControlPlane) -> None:
     header = key(locked, "read")[1]
     looking = ("/api/v1/models", "/api/v1/builds", "/metrics", "/v2", "/v2/models/m")
     assert {ask(locked, "GET", path, header).status_code for path in looking} <= {200, 404}
@@ -94,7 +94,7 @@ def test_a_key_to_read_with_changes_nothing_and_predicts_nothing(locked: Control
         problem(ask(locked, "GET", path, header), 403, "forbidden")
 
 
-def test_the_first_key_over_the_network_is_for_administrators(tmp_path: Path) -> None:
+def test_the_first_key_created_over_the_network_has_the_scope_admin(tmp_path: Path) -> None:
     with control_plane(tmp_path) as plane:
         asked = {"name": "me", "scopes": ["predict"]}
         refused = problem(plane.client.post("/api/v1/keys", json=asked), 409, "conflict")
@@ -105,19 +105,19 @@ def test_the_first_key_over_the_network_is_for_administrators(tmp_path: Path) ->
         assert plane.client.post("/api/v1/keys", json=asked).status_code == 201
 
 
-def test_the_files_of_the_page_are_open(locked: ControlPlane) -> None:
+def test_the_files_of_the_page_need_no_key(locked: ControlPlane) -> None:
     files = [route.path for route in (*routes(), *reference_routes())]
     assert {"/", "/docs"} < set(files)
     assert {ask(locked, "GET", path).status_code for path in files} == {200}
 
 
-def test_what_nobody_thought_of_is_for_administrators(locked: ControlPlane) -> None:
+def test_unknown_paths_need_the_scope_admin(locked: ControlPlane) -> None:
     problem(ask(locked, "GET", "/nothing"), 401, "unauthorized")
     problem(ask(locked, "GET", "/nothing", key(locked, "push", "predict", "metrics")[1]), 403, "forbidden")
     problem(ask(locked, "GET", "/nothing", key(locked, "admin")[1]), 404, "not_found")
 
 
-def test_the_document_says_what_is_answered_to_whom(locked: ControlPlane) -> None:
+def test_the_document_describes_the_scopes_of_operations(locked: ControlPlane) -> None:
     document = ask(locked, "GET", "/api/v1/openapi.json").json()
     assert document["components"]["securitySchemes"]["key"]["scheme"] == "bearer"
     for method, path in OPERATIONS:
@@ -127,7 +127,7 @@ def test_the_document_says_what_is_answered_to_whom(locked: ControlPlane) -> Non
         assert operation["security"] == ([] if path in OPEN else [{"key": []}, {}])
 
 
-def test_a_key_is_shown_once(locked: ControlPlane, tmp_path: Path) -> None:
+def test_the_secret_of_a_key_is_shown_once(locked: ControlPlane, tmp_path: Path) -> None:
     id, header = key(locked, "predict", requests_per_s=5)
     secret = header["Authorization"].split("_")[2]
     (listed,) = locked.client.get("/api/v1/keys").json()["keys"]
@@ -142,7 +142,7 @@ def test_a_key_is_shown_once(locked: ControlPlane, tmp_path: Path) -> None:
         assert not file.is_file() or secret.encode() not in file.read_bytes(), file
 
 
-def test_a_key_that_is_revoked_opens_nothing_from_then_on(locked: ControlPlane) -> None:
+def test_a_revoked_key_is_refused_at_once(locked: ControlPlane) -> None:
     id, header = key(locked, "push")
     assert ask(locked, "GET", "/api/v1/models", header).status_code == 200
     assert locked.client.delete(f"/api/v1/keys/{id}").json()["revoked_at"]
@@ -155,7 +155,7 @@ def test_a_key_that_is_revoked_opens_nothing_from_then_on(locked: ControlPlane) 
     "asked",
     [{"name": "a", "scopes": []}, {"name": "a", "scopes": ["root"]}, {"name": "a\nb", "scopes": ["admin"]}, {}],
 )
-def test_what_is_no_key_is_not_made(locked: ControlPlane, asked: dict[str, Any]) -> None:
+def test_an_invalid_key_is_not_created(locked: ControlPlane, asked: dict[str, Any]) -> None:
     problem(locked.client.post("/api/v1/keys", json=asked), 400, "invalid_input")
     assert locked.client.get("/api/v1/keys").json() == {"keys": []}
 
@@ -164,7 +164,7 @@ def test_what_is_no_key_is_not_made(locked: ControlPlane, asked: dict[str, Any])
     ("limits", "code"),
     [({"requests_per_s": 0.001}, "rate_limited"), ({"requests_per_day": 1}, "quota_exceeded")],
 )
-def test_too_many_requests_are_told_when_to_come_again(locked: ControlPlane, limits: dict[str, Any], code: str) -> None:
+def test_too_many_requests_get_a_retry_after_header(locked: ControlPlane, limits: dict[str, Any], code: str) -> None:
     _, header = key(locked, "push", **limits)
     assert ask(locked, "GET", "/api/v1/models", header).status_code == 200
     answer = ask(locked, "GET", "/api/v1/models", header)
@@ -173,7 +173,7 @@ def test_too_many_requests_are_told_when_to_come_again(locked: ControlPlane, lim
     assert f'octet_requests_not_allowed_total{{reason="{code}"}} 1.0' in locked.client.get("/metrics").text
 
 
-def test_changes_are_on_record_with_who_made_them(locked: ControlPlane) -> None:
+def test_changes_are_in_the_audit_log_with_their_callers(locked: ControlPlane) -> None:
     id, header = key(locked, "push")
     locked.client.headers.update(header)
     version = {"model": "digits", "version": 1}
@@ -202,7 +202,7 @@ def test_changes_are_on_record_with_who_made_them(locked: ControlPlane) -> None:
     assert locked.client.get("/api/v1/audit?limit=1").json()["entries"] == entries[:1]
 
 
-def test_no_other_site_is_let_in(locked: ControlPlane) -> None:
+def test_other_sites_are_refused(locked: ControlPlane) -> None:
     """Without CORS headers in responses, a browser sends no Authorization header, and hides the response from the
     page.
     """
@@ -214,7 +214,7 @@ def test_no_other_site_is_let_in(locked: ControlPlane) -> None:
             assert not (method == "OPTIONS" and answer.is_success)
 
 
-def test_no_key_is_in_the_log(locked: ControlPlane, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_contains_no_key(locked: ControlPlane, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     _, header = key(locked, "predict")
     wrong = header["Authorization"][:-4] + "beef"

@@ -9,7 +9,7 @@ from service.core.worker import Worker, WorkerKind
 from tests.support.control_plane import HOST_TARGET, ControlPlane
 
 
-def test_every_target_is_listed_with_what_this_host_lacks(plane: ControlPlane) -> None:
+def test_every_target_is_listed_with_missing_features_of_this_host(plane: ControlPlane) -> None:
     listed = plane.client.get("/api/v1/targets").json()
     assert (listed["architecture"], listed["cpu"]) == ("x86_64", "a CPU of the tests")
     targets = {target["name"]: target for target in listed["targets"]}
@@ -21,7 +21,7 @@ def test_every_target_is_listed_with_what_this_host_lacks(plane: ControlPlane) -
     assert not targets["x86-64-v3+avxvnni"]["runs_here"]
 
 
-def test_one_target_is_the_hosts(plane: ControlPlane) -> None:
+def test_one_target_is_that_of_the_host(plane: ControlPlane) -> None:
     targets = plane.client.get("/api/v1/targets").json()["targets"]
     assert [target["name"] for target in targets if target["host"]] == [HOST_TARGET]
 
@@ -30,7 +30,7 @@ def test_no_workers(plane: ControlPlane) -> None:
     assert plane.client.get("/api/v1/workers").json() == {"workers": []}
 
 
-def test_a_worker_that_gave_a_sign_of_life(plane: ControlPlane) -> None:
+def test_a_worker_that_sent_a_heartbeat(plane: ControlPlane) -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
     worker = Worker("w", WorkerKind.COMPILE, "here", 12, HOST_TARGET, start, start, build="b")
     plane.services.workers.beat(worker)

@@ -70,7 +70,7 @@ def attach(plane: ControlPlane, artifact: Digest, **profile: Any) -> None:
         plane.services.layout.attach(artifact, report, canonical_json(data))
 
 
-def test_a_server_by_itself_is_one_pool(plane: ControlPlane) -> None:
+def test_a_single_server_is_one_pool(plane: ControlPlane) -> None:
     plane.push()
     queued = only(plane)
     assert (queued["pool"], queued["target"], queued["state"]) == ("host", HOST_TARGET, "queued")
@@ -82,7 +82,7 @@ def test_a_server_by_itself_is_one_pool(plane: ControlPlane) -> None:
     assert (failed["state"], failed["build"], failed["error"]) == ("failed", claim.build.id, "unsupported_operator")
 
 
-def test_what_was_not_measured_is_not_said(plane: ControlPlane) -> None:
+def test_figures_without_a_measurement_are_missing(plane: ControlPlane) -> None:
     plane.push()
     artifact = plane.succeed()
     row = only(plane)
@@ -92,7 +92,7 @@ def test_what_was_not_measured_is_not_said(plane: ControlPlane) -> None:
     assert {row[name] for name in unknown} == {None}
 
 
-def test_figures_are_those_of_the_reports(plane: ControlPlane) -> None:
+def test_figures_come_from_the_reports(plane: ControlPlane) -> None:
     plane.push()
     attach(plane, plane.succeed())
     row = only(plane)
@@ -101,7 +101,7 @@ def test_figures_are_those_of_the_reports(plane: ControlPlane) -> None:
     assert row["cost_per_million"] is None  # the host has no price
 
 
-def test_a_time_is_told_without_layers_to_go_with_it(plane: ControlPlane) -> None:
+def test_a_time_is_shown_without_layers(plane: ControlPlane) -> None:
     plane.push()
     artifact = plane.succeed()
     plane.services.layout.attach(artifact, Report.PROFILE, canonical_json(PROFILE))
@@ -109,7 +109,7 @@ def test_a_time_is_told_without_layers_to_go_with_it(plane: ControlPlane) -> Non
     assert (row["p50_s"], row["peak_percent"]) == (0.25, None)
 
 
-def test_memory_is_code_and_constants_and_what_a_call_computes_in(plane: ControlPlane) -> None:
+def test_memory_consists_of_code_constants_and_working_memory(plane: ControlPlane) -> None:
     plane.push()
     layout, claim = plane.services.layout, plane.claim()
     config = layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, canonical_json({"plan": {"arena_bytes": 640}}))
@@ -122,7 +122,7 @@ def test_memory_is_code_and_constants_and_what_a_call_computes_in(plane: Control
 
 
 @pytest.mark.parametrize("report", [b"no JSON", b"[]", canonical_json({"verified": "yes"})])
-def test_what_no_report_says_was_verified_is_not_ready(plane: ControlPlane, report: bytes) -> None:
+def test_an_artifact_without_a_report_of_verification_is_not_ready(plane: ControlPlane, report: bytes) -> None:
     plane.push()
     plane.services.layout.attach(plane.succeed(), Report.NUMERICS, report)
     row = only(plane)
@@ -137,13 +137,13 @@ def test_an_artifact_in_quarantine(plane: ControlPlane) -> None:
     assert only(plane)["state"] == "quarantined"
 
 
-def test_an_artifact_that_was_lost_is_none(plane: ControlPlane) -> None:
+def test_a_lost_artifact_is_missing(plane: ControlPlane) -> None:
     plane.push()
     plane.services.builds.invalidate(plane.succeed())
     assert only(plane)["state"] == "none"
 
 
-def test_what_answers_counts_and_not_what_was_asked_for_after_it(plane: ControlPlane) -> None:
+def test_the_serving_artifact_counts_rather_than_later_builds(plane: ControlPlane) -> None:
     plane.push()
     artifact = plane.succeed()
     plane.push(numerics="onnxruntime")
@@ -151,14 +151,14 @@ def test_what_answers_counts_and_not_what_was_asked_for_after_it(plane: ControlP
     assert (row["state"], row["artifact"]) == ("ready", artifact)
 
 
-def test_other_batch_sizes_are_no_builds_of_their_own(plane: ControlPlane) -> None:
+def test_other_batch_sizes_have_no_rows(plane: ControlPlane) -> None:
     plane.push(batch="1,8")
     plane.fail(UnsupportedOperator())
     row = only(plane)
     assert (row["state"], row["error"]) == ("failed", "unsupported_operator")
 
 
-def test_every_pool_that_is_there_and_every_target_without_one(api: ControlPlane) -> None:
+def test_every_pool_and_every_target_without_a_pool_have_rows(api: ControlPlane) -> None:
     api.push(target=HOST_TARGET)
     api.succeed()
     api.push(target=VNNI)
@@ -195,7 +195,7 @@ def test_a_worker_that_has_another_version_in_memory_does_not_count(api: Control
         (8, 4, 12.5),  # one call at a time
     ],
 )
-def test_what_a_million_predictions_cost(api: ControlPlane, threads: int, capacity: int, cost: float) -> None:
+def test_the_cost_of_a_million_predictions(api: ControlPlane, threads: int, capacity: int, cost: float) -> None:
     api.push(target=HOST_TARGET)
     attach(api, api.succeed(), threads=threads)
     for id in "ab":  # a second worker doubles both the capacity and the cost
@@ -203,7 +203,7 @@ def test_what_a_million_predictions_cost(api: ControlPlane, threads: int, capaci
     assert only(api)["cost_per_million"] == pytest.approx(cost)
 
 
-def test_a_card_computes_one_call_at_a_time(api: ControlPlane) -> None:
+def test_a_gpu_runs_one_call_at_a_time(api: ControlPlane) -> None:
     api.push(target="cuda-sm_80")
     attach(api, api.succeed())
     api.services.workers.beat(replace(WORKER, target="cuda-sm_80", capacity=2))
@@ -228,7 +228,7 @@ def end(plane: ControlPlane, pool: str, *, passed: bool = True) -> None:
     plane.services.verifications.finish(claim, passed=passed, result=result)
 
 
-def test_what_its_host_could_not_verify_waits_for_a_worker_and_has_its_figures(api: ControlPlane) -> None:
+def test_an_artifact_verified_by_a_worker_has_the_workers_figures(api: ControlPlane) -> None:
     api.push(target=HOST_TARGET)
     claim = api.claim()
     artifact = publish(api.services.layout, claim.inputs.source)
@@ -246,7 +246,7 @@ def test_what_its_host_could_not_verify_waits_for_a_worker_and_has_its_figures(a
     assert row["cost_per_million"] == pytest.approx(0.18 / 3600 / 4.0 * 1e6 / 4)
 
 
-def test_what_a_worker_found_to_be_wrong_is_refused(api: ControlPlane) -> None:
+def test_an_artifact_that_a_worker_found_wrong_is_refused(api: ControlPlane) -> None:
     api.push(target=HOST_TARGET)
     claim = api.claim()
     api.services.builds.finish(claim, artifact=publish(api.services.layout, claim.inputs.source), is_verified=False)
@@ -273,7 +273,7 @@ def test_each_pool_measures_for_itself_on_request(api: ControlPlane) -> None:
     assert [(row["state"], row["measuring"]) for row in asked.json()["rows"]] == [("refused", False), ("ready", False)]
 
 
-def test_a_model_or_version_that_there_is_not(plane: ControlPlane) -> None:
+def test_a_missing_model_or_version(plane: ControlPlane) -> None:
     problem(plane.client.get("/api/v1/models/digits/matrix"), 404, "not_found")
     plane.push()
     problem(plane.client.get("/api/v1/models/digits/matrix?version=2"), 404, "not_found")

@@ -16,13 +16,13 @@ def metadata(plane: ControlPlane) -> Any:
     return plane.client.get(URL).json()["metadata"]
 
 
-def test_a_push_says_how_pictures_are_preprocessed(plane: ControlPlane) -> None:
+def test_a_push_sets_the_preprocessing_of_pictures(plane: ControlPlane) -> None:
     plane.push(mean="0.5,0.4,0.3", std="0.25", resize="crop", layout="nhwc")
     expected = {"labels": [], "mean": [0.5, 0.4, 0.3], "std": [0.25], "resize": "crop", "layout": "nhwc"}
     assert metadata(plane) == expected
 
 
-def test_what_is_said_later_leaves_the_rest_as_it_was(plane: ControlPlane) -> None:
+def test_a_later_change_keeps_the_other_members(plane: ControlPlane) -> None:
     plane.push(mean="0.5", std="0.25")
     answer = plane.client.patch(URL, json={"labels": LABELS})
     assert answer.status_code == 200
@@ -32,16 +32,16 @@ def test_what_is_said_later_leaves_the_rest_as_it_was(plane: ControlPlane) -> No
     assert metadata(plane)["labels"] == LABELS
 
 
-def test_nothing_was_said_of_most(plane: ControlPlane) -> None:
+def test_a_model_has_no_metadata_by_default(plane: ControlPlane) -> None:
     plane.push()
     assert metadata(plane) is None
 
 
 @pytest.mark.parametrize("query", [{"mean": "x"}, {"mean": "1,2"}, {"std": "0"}])
-def test_what_makes_no_sense_is_refused_before_anything_is_kept(plane: ControlPlane, query: dict[str, Any]) -> None:
+def test_invalid_metadata_is_refused_before_anything_is_stored(plane: ControlPlane, query: dict[str, Any]) -> None:
     problem(plane.push(**query), 400, "invalid_input")
     assert plane.client.get("/api/v1/models").json()["models"] == []
 
 
-def test_what_is_not_there_is_not_described(plane: ControlPlane) -> None:
+def test_a_missing_model_gets_no_metadata(plane: ControlPlane) -> None:
     problem(plane.client.patch(URL, json={"labels": LABELS}), 404, "not_found")

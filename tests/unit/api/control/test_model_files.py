@@ -65,7 +65,7 @@ def test_each_file_is_a_model_of_its_name(plane: ControlPlane, folder: Path) -> 
     assert (entry["action"], entry["who"].split(":")[0]) == ("push", "local")
 
 
-def test_what_belongs_to_a_model_is_no_model_and_changes_it(plane: ControlPlane, folder: Path) -> None:
+def test_a_file_of_weights_belongs_to_its_model(plane: ControlPlane, folder: Path) -> None:
     put(folder / "a.onnx", ONNX.read_bytes())
     data = put(folder / "a.onnx.data", b"weights")
     files = ModelFiles(plane.services, [folder])
@@ -77,13 +77,13 @@ def test_what_belongs_to_a_model_is_no_model_and_changes_it(plane: ControlPlane,
     assert served(plane) == {"a": [2]}  # the number of a deleted version is never used again
 
 
-def test_single_files_are_followed_too(plane: ControlPlane, folder: Path) -> None:
+def test_single_files_are_watched_too(plane: ControlPlane, folder: Path) -> None:
     put(folder / "b.tflite", OTHER)
     follow(ModelFiles(plane.services, [put(folder / "a.tflite")]))
     assert served(plane) == {"a": [1]}
 
 
-def test_a_file_that_did_not_change_is_left_alone(plane: ControlPlane, folder: Path) -> None:
+def test_an_unchanged_file_is_not_pushed_again(plane: ControlPlane, folder: Path) -> None:
     put(folder / "a.tflite")
     files = ModelFiles(plane.services, [folder])
     follow(files)
@@ -92,7 +92,7 @@ def test_a_file_that_did_not_change_is_left_alone(plane: ControlPlane, folder: P
     assert served(plane) == {}
 
 
-def test_a_file_that_changed_is_a_new_version(plane: ControlPlane, folder: Path) -> None:
+def test_a_changed_file_is_a_new_version(plane: ControlPlane, folder: Path) -> None:
     put(folder / "a.tflite")
     files = ModelFiles(plane.services, [folder])
     follow(files)
@@ -101,7 +101,7 @@ def test_a_file_that_changed_is_a_new_version(plane: ControlPlane, folder: Path)
     assert served(plane) == {"a": [1, 2]}
 
 
-def test_a_file_that_is_being_written_is_waited_for(plane: ControlPlane, folder: Path) -> None:
+def test_a_file_is_pushed_after_it_is_fully_written(plane: ControlPlane, folder: Path) -> None:
     files = ModelFiles(plane.services, [folder])
     soon = 4_000_000_000
     put(folder / "a.tflite", MODEL[:50], at_s=soon)
@@ -113,7 +113,7 @@ def test_a_file_that_is_being_written_is_waited_for(plane: ControlPlane, folder:
     assert (served(plane), broken(plane)) == ({"a": [1]}, {})
 
 
-def test_with_the_file_its_versions_go(plane: ControlPlane, folder: Path) -> None:
+def test_removing_a_file_deletes_its_versions(plane: ControlPlane, folder: Path) -> None:
     file = put(folder / "a.tflite")
     put(folder / "b.tflite")
     files = ModelFiles(plane.services, [folder])
@@ -125,7 +125,7 @@ def test_with_the_file_its_versions_go(plane: ControlPlane, folder: Path) -> Non
     assert served(plane) == {"b": [1]}
 
 
-def test_a_file_that_went_while_no_server_ran_is_missed_by_the_next(plane: ControlPlane, folder: Path) -> None:
+def test_a_file_removed_while_no_server_ran_is_noticed_by_the_next(plane: ControlPlane, folder: Path) -> None:
     file = put(folder / "a.tflite")
     follow(ModelFiles(plane.services, [folder]))
     file.unlink()
@@ -133,7 +133,7 @@ def test_a_file_that_went_while_no_server_ran_is_missed_by_the_next(plane: Contr
     assert served(plane) == {}
 
 
-def test_what_somebody_pushed_stays(plane: ControlPlane, folder: Path) -> None:
+def test_pushed_versions_are_kept(plane: ControlPlane, folder: Path) -> None:
     plane.push(name="a")
     file = put(folder / "a.tflite", OTHER)
     same = put(folder / "b.tflite")
@@ -147,7 +147,7 @@ def test_what_somebody_pushed_stays(plane: ControlPlane, folder: Path) -> None:
     assert served(plane) == {"a": [1], "b": [1]}
 
 
-def test_a_folder_that_is_not_there_takes_nothing_away(plane: ControlPlane, folder: Path) -> None:
+def test_a_missing_folder_deletes_nothing(plane: ControlPlane, folder: Path) -> None:
     put(folder / "a.tflite")
     follow(ModelFiles(plane.services, [folder]))
     folder.rename(folder.with_name("elsewhere"))
@@ -155,7 +155,7 @@ def test_a_folder_that_is_not_there_takes_nothing_away(plane: ControlPlane, fold
     assert served(plane) == {"a": [1]}
 
 
-def test_another_folder_takes_nothing_away(plane: ControlPlane, folder: Path, tmp_path: Path) -> None:
+def test_another_folder_deletes_nothing(plane: ControlPlane, folder: Path, tmp_path: Path) -> None:
     put(folder / "a.tflite")
     follow(ModelFiles(plane.services, [folder]))
     other = tmp_path / "other"
@@ -164,7 +164,7 @@ def test_another_folder_takes_nothing_away(plane: ControlPlane, folder: Path, tm
     assert served(plane) == {"a": [1]}
 
 
-def test_what_an_alias_points_at_stays_and_that_is_said(plane: ControlPlane, folder: Path) -> None:
+def test_a_version_with_an_alias_is_kept_and_logged(plane: ControlPlane, folder: Path) -> None:
     file = put(folder / "a.tflite")
     files = ModelFiles(plane.services, [folder])
     follow(files)
@@ -178,7 +178,7 @@ def test_what_an_alias_points_at_stays_and_that_is_said(plane: ControlPlane, fol
     assert (served(plane), broken(plane)) == ({}, {})
 
 
-def test_a_broken_file_is_said_and_the_others_are_served(plane: ControlPlane, folder: Path) -> None:
+def test_a_broken_file_is_reported_and_the_others_are_served(plane: ControlPlane, folder: Path) -> None:
     file = put(folder / "broken.tflite", b"not a model at all")
     put(folder / "good.tflite")
     files = ModelFiles(plane.services, [folder])
@@ -190,7 +190,7 @@ def test_a_broken_file_is_said_and_the_others_are_served(plane: ControlPlane, fo
     assert (served(plane), broken(plane)) == ({"good": [1], "broken": [1]}, {})
 
 
-def test_of_two_files_of_one_name_the_first_has_it(plane: ControlPlane, folder: Path) -> None:
+def test_the_first_of_two_files_gets_the_name(plane: ControlPlane, folder: Path) -> None:
     put(folder / "a.bin")
     put(folder / "a.tflite", OTHER)
     follow(ModelFiles(plane.services, [folder]))
@@ -198,7 +198,7 @@ def test_of_two_files_of_one_name_the_first_has_it(plane: ControlPlane, folder: 
     assert "like that of a.bin" in broken(plane)["a.tflite"]
 
 
-def test_the_second_file_of_a_name_has_it_when_the_first_is_gone(plane: ControlPlane, folder: Path) -> None:
+def test_the_second_file_gets_the_name_when_the_first_is_removed(plane: ControlPlane, folder: Path) -> None:
     first = put(folder / "a.bin")
     put(folder / "a.tflite", OTHER)
     files = ModelFiles(plane.services, [folder])
@@ -226,7 +226,7 @@ def test_an_entry_that_cannot_be_read_is_reported_and_the_others_are_served(plan
     assert list(broken(plane)) == ["caf\\xe9.tflite"]
 
 
-def test_a_file_that_fails_in_an_unforeseen_way_keeps_nobody_from_being_served(
+def test_an_unexpected_error_of_a_file_does_not_affect_the_others(
     plane: ControlPlane, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(folder / "a.tflite", OTHER)
@@ -262,7 +262,7 @@ def test_the_server_is_not_ready_before_the_folder_could_be_read(plane: ControlP
     assert served(plane) == {"a": [1]}
 
 
-def test_what_fails_for_want_of_the_database_is_tried_again(
+def test_an_operation_that_fails_without_the_database_is_repeated(
     plane: ControlPlane, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(folder / "a.tflite")

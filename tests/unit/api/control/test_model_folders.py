@@ -59,7 +59,7 @@ def test_files_and_artifact_folders_are_found(folder: Path) -> None:
     assert {path.name for path in scan([folder]).files} == {"good.tflite", "compiled"}
 
 
-def test_a_subfolder_that_may_not_be_read(folder: Path) -> None:
+def test_an_unreadable_subfolder(folder: Path) -> None:
     (folder / "lost+found").mkdir(mode=0)
     with without_root():
         assert broken(folder) == {"lost+found": "it cannot be read: Permission denied"}
@@ -78,7 +78,7 @@ def test_a_folder_whose_file_leads_to_itself(folder: Path, name: str) -> None:
     assert broken(folder) == {"loop": f"its file {name} is a symbolic link that leads back to itself"}
 
 
-def test_links_to_nothing(folder: Path) -> None:
+def test_dangling_links(folder: Path) -> None:
     (folder / "a.tflite").symlink_to("/nowhere/at all")
     index = artifact(folder / "layout") / "index.json"
     index.unlink()
@@ -99,7 +99,7 @@ def test_a_name_that_is_not_utf_8(folder: Path) -> None:
     assert broken(folder) == {"café.tflite": "its name is not UTF-8; rename it"}
 
 
-def test_what_is_neither_a_file_nor_a_folder(folder: Path) -> None:
+def test_entries_that_are_neither_files_nor_folders(folder: Path) -> None:
     os.mkfifo(folder / "fifo")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "socket"))
@@ -111,12 +111,12 @@ def test_what_is_neither_a_file_nor_a_folder(folder: Path) -> None:
         }
 
 
-def test_hidden_entries_are_not_looked_at(folder: Path) -> None:
+def test_hidden_entries_are_ignored(folder: Path) -> None:
     (folder / ".loop").symlink_to(".loop")
     assert broken(folder) == {}
 
 
-def test_a_folder_that_cannot_be_read_is_told_from_an_empty_one(folder: Path) -> None:
+def test_an_unreadable_folder_is_not_an_empty_one(folder: Path) -> None:
     closed = folder / "closed"
     closed.mkdir(mode=0)
     loop = folder / "loop"

@@ -15,7 +15,7 @@ def test_no_models(plane: ControlPlane) -> None:
     assert plane.client.get("/api/v1/models").json() == {"models": [], "broken_files": []}
 
 
-def test_each_model_is_listed_as_its_newest_version(plane: ControlPlane) -> None:
+def test_each_model_is_listed_with_its_newest_version(plane: ControlPlane) -> None:
     plane.push(name="b")
     plane.push(OTHER, name="b")
     plane.push(name="a")
@@ -23,7 +23,7 @@ def test_each_model_is_listed_as_its_newest_version(plane: ControlPlane) -> None
     assert [(model["name"], model["version"]) for model in models] == [("a", 1), ("b", 2)]
 
 
-def test_pages_are_linked(plane: ControlPlane) -> None:
+def test_pages_have_links(plane: ControlPlane) -> None:
     for name in "abc":
         plane.push(name=name)
     names: list[str] = []
@@ -36,7 +36,7 @@ def test_pages_are_linked(plane: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize("url", ["/api/v1/models/digits", "/api/v1/models/digits/versions"])
-def test_a_models_versions_newest_first(plane: ControlPlane, url: str) -> None:
+def test_versions_are_listed_newest_first(plane: ControlPlane, url: str) -> None:
     plane.push()
     plane.push(OTHER)
     model = plane.client.get(url).json()
@@ -44,7 +44,7 @@ def test_a_models_versions_newest_first(plane: ControlPlane, url: str) -> None:
     assert [version["version"] for version in model["versions"]] == [2, 1]
 
 
-def test_a_version_says_what_was_pushed(plane: ControlPlane) -> None:
+def test_a_version_describes_the_pushed_file(plane: ControlPlane) -> None:
     plane.push()
     version = plane.client.get("/api/v1/models/digits/versions/1").json()
     assert (version["format"], version["size_bytes"]) == ("tflite", len(MODEL))
@@ -52,7 +52,7 @@ def test_a_version_says_what_was_pushed(plane: ControlPlane) -> None:
     assert plane.client.get(version["url"]).json() == version
 
 
-def test_a_version_says_what_is_in_it_once_it_was_built(plane: ControlPlane) -> None:
+def test_a_version_has_a_signature_after_its_build(plane: ControlPlane) -> None:
     plane.push()
     assert plane.client.get("/api/v1/models/digits/versions/1").json()["facts"] is None
     plane.succeed()
@@ -64,17 +64,17 @@ def test_a_version_says_what_is_in_it_once_it_was_built(plane: ControlPlane) -> 
 
 
 @pytest.mark.parametrize("path", ["", "/versions", "/versions/1"])
-def test_a_model_that_there_is_not(plane: ControlPlane, path: str) -> None:
+def test_a_missing_model(plane: ControlPlane, path: str) -> None:
     problem(plane.client.get(f"/api/v1/models/nothing{path}"), 404, "not_found")
 
 
-def test_a_version_that_there_is_not(plane: ControlPlane) -> None:
+def test_a_missing_version(plane: ControlPlane) -> None:
     plane.push()
     problem(plane.client.get("/api/v1/models/digits/versions/2"), 404, "not_found")
 
 
 @pytest.mark.parametrize("version", ["0", "one", "1e3", "99999999999999999999"])
-def test_what_is_no_version(plane: ControlPlane, version: str) -> None:
+def test_an_invalid_version(plane: ControlPlane, version: str) -> None:
     plane.push()
     problem(plane.client.get(f"/api/v1/models/digits/versions/{version}"), 400, "invalid_input")
 
@@ -92,25 +92,25 @@ def test_builds_for_more_targets(plane: ControlPlane) -> None:
     assert {build["target"] for build in listed} == {HOST_TARGET, "aarch64", "x86-64-v4"}
 
 
-def test_one_target_has_one_location(plane: ControlPlane) -> None:
+def test_a_build_for_one_target_has_a_location(plane: ControlPlane) -> None:
     plane.push()
     response = ask(plane, targets=["aarch64"])
     assert response.headers["location"] == response.json()["builds"][0]["links"]["self"]
 
 
-def test_host_and_its_name_are_one_target(plane: ControlPlane) -> None:
+def test_host_and_the_hosts_target_are_the_same(plane: ControlPlane) -> None:
     plane.push()
     assert len(ask(plane, targets=["host", HOST_TARGET]).json()["builds"]) == 1
 
 
-def test_all_built_before_is_a_200(plane: ControlPlane) -> None:
+def test_builds_that_all_succeeded_before_give_200(plane: ControlPlane) -> None:
     plane.push()
     plane.succeed()
     assert ask(plane).status_code == 200
     assert ask(plane, targets=["host", "aarch64"]).status_code == 202
 
 
-def test_the_newest_version_is_meant_unless_another_is_named(plane: ControlPlane) -> None:
+def test_the_newest_version_is_the_default(plane: ControlPlane) -> None:
     plane.push()
     plane.push(OTHER)
     assert ask(plane).json()["builds"][0]["version"] == 2
@@ -122,7 +122,7 @@ def test_numerics_is_an_option(plane: ControlPlane) -> None:
     assert ask(plane, options={"numerics": "xnnpack"}).json()["builds"][0]["numerics"] == "xnnpack"
 
 
-def test_one_unknown_target_starts_no_build(plane: ControlPlane) -> None:
+def test_an_unknown_target_starts_no_build(plane: ControlPlane) -> None:
     plane.push()
     problem(ask(plane, targets=["aarch64", "z80"]), 422, "unknown_target")
     assert len(plane.client.get("/api/v1/builds").json()["builds"]) == 1
@@ -132,16 +132,16 @@ def test_one_unknown_target_starts_no_build(plane: ControlPlane) -> None:
     "members",
     [{"targets": []}, {"targets": "host"}, {"options": {"level": 3}}, {"extra": 1}, {"version": 0}, {"version": 2**70}],
 )
-def test_what_is_no_request_for_builds(plane: ControlPlane, members: dict[str, Any]) -> None:
+def test_invalid_requests_for_builds(plane: ControlPlane, members: dict[str, Any]) -> None:
     plane.push()
     problem(ask(plane, **members), 400, "invalid_input")
 
 
-def test_what_is_no_json(plane: ControlPlane) -> None:
+def test_invalid_json(plane: ControlPlane) -> None:
     headers = {"Content-Type": "application/json"}
     response = plane.client.post("/api/v1/models/digits/builds", content=b"{", headers=headers)
     problem(response, 400, "invalid_input")
 
 
-def test_builds_of_a_model_that_there_is_not(plane: ControlPlane) -> None:
+def test_builds_of_a_missing_model(plane: ControlPlane) -> None:
     problem(ask(plane), 404, "not_found")

@@ -31,12 +31,12 @@ def read(*chunks: bytes, content_type: str = TYPE) -> bytes:
     return asyncio.run(collect())
 
 
-def test_the_file_is_what_the_form_holds() -> None:
+def test_the_file_of_a_form_is_read() -> None:
     assert read(part(b"model") + b"--XX--\r\n") == b"model"
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(0, 200), max_size=6))
-def test_it_does_not_matter_where_the_body_is_cut(content: bytes, cuts: Sequence[int]) -> None:
+def test_the_body_may_be_split_anywhere(content: bytes, cuts: Sequence[int]) -> None:
     body = part(content.replace(b"--XX", b"")) + b"--XX--\r\n"
     edges = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     chunks = [body[start:end] for start, end in itertools.pairwise(edges)]
@@ -56,7 +56,7 @@ def test_it_does_not_matter_where_the_body_is_cut(content: bytes, cuts: Sequence
         (b"--XX\r\nA" + b"a" * 100_000 + b": b\r\n\r\n", "malformed"),
     ],
 )
-def test_anything_else_is_refused(body: bytes, says: str) -> None:
+def test_other_bodies_are_refused(body: bytes, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         read(body)
 
@@ -66,7 +66,7 @@ def test_a_form_without_a_boundary_is_refused() -> None:
         read(part(b"a"), content_type="multipart/form-data")
 
 
-def test_what_is_a_form() -> None:
+def test_forms_are_recognized() -> None:
     assert is_form("Multipart/Form-Data; boundary=x")
     assert not is_form("application/x-www-form-urlencoded")
     assert not is_form("")

@@ -37,7 +37,7 @@ def test_every_operation_has_a_summary_and_a_tag_that_is_described(document: dic
         assert operation["tags"], name
 
 
-def test_every_operation_says_what_an_error_is(document: dict[str, Any]) -> None:
+def test_every_operation_describes_its_errors(document: dict[str, Any]) -> None:
     for name, operation in operations(document):
         for status, response in operation["responses"].items():
             if status == "default" or status >= "400":
@@ -48,12 +48,12 @@ def test_every_operation_says_what_an_error_is(document: dict[str, Any]) -> None
         assert "default" in operation["responses"], name
 
 
-def test_operations_have_ids_of_their_own(document: dict[str, Any]) -> None:
+def test_operations_have_unique_ids(document: dict[str, Any]) -> None:
     ids = [operation["operationId"] for _, operation in operations(document)]
     assert len(ids) == len(set(ids))
 
 
-def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+def test_every_reference_can_be_resolved(document: dict[str, Any]) -> None:
     def references(node: Any) -> Iterator[str]:
         if isinstance(node, dict):
             for key, value in node.items():

@@ -23,7 +23,7 @@ from tests.support.torchscript import archive, script
 OTHER = MODEL + b"!"
 
 
-def test_a_push_is_a_queued_build_and_says_where(plane: ControlPlane) -> None:
+def test_a_push_returns_the_location_of_a_queued_build(plane: ControlPlane) -> None:
     response = plane.push()
     build = response.json()
     assert response.status_code == 202
@@ -33,13 +33,13 @@ def test_a_push_is_a_queued_build_and_says_where(plane: ControlPlane) -> None:
     assert (build["source"], build["numerics"]) == (digest_of(MODEL), "litert-reference")
 
 
-def test_post_does_what_put_does(plane: ControlPlane) -> None:
+def test_post_is_equivalent_to_put(plane: ControlPlane) -> None:
     response = plane.client.post("/api/v1/models?name=digits", content=MODEL)
     assert response.status_code == 202
     assert response.json()["id"] == plane.push().json()["id"]
 
 
-def test_a_form_with_one_file_is_the_file(plane: ControlPlane) -> None:
+def test_a_form_with_one_file_is_accepted(plane: ControlPlane) -> None:
     response = plane.client.post("/api/v1/models?name=digits", files={"file": ("m.tflite", MODEL)})
     assert response.json()["source"] == digest_of(MODEL)
 
@@ -49,12 +49,12 @@ def test_host_is_resolved_at_once(plane: ControlPlane) -> None:
     assert plane.push(target="host").json()["target"] == HOST_TARGET
 
 
-def test_a_plus_sign_of_a_query_is_a_plus_sign(plane: ControlPlane) -> None:
+def test_a_plus_sign_in_a_query_is_not_a_space(plane: ControlPlane) -> None:
     answer = plane.client.put("/api/v1/models?name=a&target=aarch64+dotprod", content=MODEL)
     assert answer.json()["target"] == "aarch64+dotprod"
 
 
-def test_for_all_a_server_by_itself_builds_its_best(plane: ControlPlane) -> None:
+def test_for_all_a_single_server_builds_for_its_best_target(plane: ControlPlane) -> None:
     assert plane.push(target="all").json()["target"] == HOST_TARGET
     assert len(plane.services.builds.list()[0]) == 1
 
@@ -76,12 +76,12 @@ def test_shapes_of_inputs_are_options_of_the_build(plane: ControlPlane) -> None:
     problem(plane.push(input_shape="x=big"), 400, "invalid_input")
 
 
-def test_torchscript_is_known_by_the_end_of_its_archive(plane: ControlPlane) -> None:
+def test_torchscript_is_recognized_by_the_end_of_its_archive(plane: ControlPlane) -> None:
     build = plane.client.put("/api/v1/models?name=net", content=script(["return x"])).json()
     assert build["numerics"] == "fbgemm"
 
 
-def test_an_archive_of_something_else_is_refused_once_it_has_arrived(plane: ControlPlane) -> None:
+def test_another_archive_is_refused_after_it_is_received(plane: ControlPlane) -> None:
     """Its bytes then belong to no model, and garbage collection deletes them."""
     weights = archive({"data.pkl": b"", "data/0": b""})
     refused = problem(plane.push(weights), 415, "unsupported_format")
@@ -99,13 +99,13 @@ def test_another_file_is_a_new_version(plane: ControlPlane) -> None:
     assert plane.push(OTHER).json()["version"] == 2
 
 
-def test_the_same_file_under_another_name_needs_no_other_build(plane: ControlPlane) -> None:
+def test_the_same_file_under_another_name_shares_the_build(plane: ControlPlane) -> None:
     first, second = plane.push().json(), plane.push(name="numbers").json()
     assert first["id"] == second["id"]
     assert (second["model"], second["version"]) == ("numbers", 1)
 
 
-def test_what_was_built_before_is_answered_at_once(plane: ControlPlane) -> None:
+def test_a_model_built_before_is_ready_at_once(plane: ControlPlane) -> None:
     plane.push()
     artifact = plane.succeed()
     response = plane.push()
@@ -133,7 +133,7 @@ def test_a_hit_is_written_into_the_stores_index(plane: ControlPlane) -> None:
     assert any("numbers:1" in name for name in entry.annotations)
 
 
-def test_what_failed_before_is_tried_again(plane: ControlPlane) -> None:
+def test_a_failed_build_is_repeated(plane: ControlPlane) -> None:
     first = plane.push().json()
     plane.fail(BuildFailed("bad luck"))
     response = plane.push()
@@ -179,9 +179,7 @@ def delete_all_blobs(plane: ControlPlane, artifact: Digest) -> None:
     "lose",
     [delete_manifest, damage_manifest, delete_library, cut_library, forget_verification, delete_all_blobs],
 )
-def test_an_artifact_that_is_not_whole_any_more_is_built_again(
-    plane: ControlPlane, lose: Callable[[ControlPlane, Digest], None]
-) -> None:
+def test_a_damaged_artifact_is_built_again(plane: ControlPlane, lose: Callable[[ControlPlane, Digest], None]) -> None:
     first = plane.push().json()
     artifact = plane.succeed()
     lose(plane, artifact)
@@ -193,7 +191,7 @@ def test_an_artifact_that_is_not_whole_any_more_is_built_again(
     assert plane.push().status_code == 200
 
 
-def test_a_lost_artifact_can_be_asked_for_again_by_its_build(plane: ControlPlane) -> None:
+def test_a_lost_artifact_can_be_requested_again_through_its_build(plane: ControlPlane) -> None:
     plane.push()
     artifact = plane.succeed()
     lost = plane.services.builds.invalidate(artifact)[0]
@@ -201,7 +199,7 @@ def test_a_lost_artifact_can_be_asked_for_again_by_its_build(plane: ControlPlane
     assert (again.state, again.key) == (BuildState.QUEUED, lost.key)
 
 
-def test_other_sizes_and_tuning_are_builds_of_their_own_behind_the_one_that_is_answered(plane: ControlPlane) -> None:
+def test_other_batch_sizes_and_tuning_are_additional_builds(plane: ControlPlane) -> None:
     answered = plane.push(batch="8,1", tune="2m").json()
     assert answered["options"] == {}
     built = [plane.claim().build for _ in range(4)]
@@ -211,7 +209,7 @@ def test_other_sizes_and_tuning_are_builds_of_their_own_behind_the_one_that_is_a
     assert plane.push().json()["id"] == answered["id"]
 
 
-def test_the_builds_of_a_model_are_asked_for_with_options(plane: ControlPlane) -> None:
+def test_builds_of_a_model_can_be_requested_with_options(plane: ControlPlane) -> None:
     plane.push()
     asked = {"targets": ["host"], "options": {"batch": [4], "tune_s": 60}}
     builds = plane.client.post("/api/v1/models/digits/builds", json=asked).json()["builds"]
@@ -219,7 +217,7 @@ def test_the_builds_of_a_model_are_asked_for_with_options(plane: ControlPlane) -
 
 
 @pytest.mark.parametrize("query", [{"batch": "0"}, {"batch": "many"}, {"tune": "2h"}, {"tune": "soon"}], ids=str)
-def test_options_that_are_none_are_refused_before_anything_is_kept(plane: ControlPlane, query: dict[str, Any]) -> None:
+def test_invalid_options_are_refused_before_anything_is_stored(plane: ControlPlane, query: dict[str, Any]) -> None:
     problem(plane.push(**query), 400, "invalid_input")
     assert plane.client.get("/api/v1/models").json()["models"] == []
 
@@ -231,13 +229,13 @@ def test_options_that_are_none_are_refused_before_anything_is_kept(plane: Contro
         (b"\x89PNG" + bytes(100), "predict"),
     ],
 )
-def test_a_file_of_another_format_is_refused_and_nothing_is_kept(plane: ControlPlane, body: bytes, hint: str) -> None:
+def test_a_file_of_another_format_is_refused_and_not_stored(plane: ControlPlane, body: bytes, hint: str) -> None:
     assert hint in problem(plane.push(body), 415, "unsupported_format")["hint"]
     assert list(plane.services.layout.blobs.iterate()) == []
     assert plane.client.get("/api/v1/models").json()["models"] == []
 
 
-def test_a_file_of_another_format_is_refused_when_its_first_bytes_are_there(plane: ControlPlane) -> None:
+def test_a_file_of_another_format_is_refused_after_its_first_bytes(plane: ControlPlane) -> None:
     sent = []
 
     def body() -> object:
@@ -275,7 +273,7 @@ def test_a_server_without_a_compiler_refuses_a_push_before_the_body_is_read(plan
 
 
 @pytest.mark.usefixtures("without_compiler")
-def test_nothing_is_kept_of_a_push_that_a_server_without_a_compiler_refuses(plane: ControlPlane) -> None:
+def test_a_server_without_a_compiler_stores_nothing_of_a_push(plane: ControlPlane) -> None:
     source = plane.services.layout.blobs.put_bytes(MODEL)
     for response in (plane.push(OTHER), plane.push(b"", source=source)):
         problem(response, 422, "unsupported")
@@ -290,7 +288,7 @@ def test_an_unknown_numerics_mode_is_refused(plane: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Digits", "-a", "a" * 64, "a/b", "ä", "a\n"])
-def test_names_that_are_none(plane: ControlPlane, name: str) -> None:
+def test_invalid_names(plane: ControlPlane, name: str) -> None:
     document = problem(plane.push(name=name), 400, "invalid_input")
     assert document["errors"][0]["location"] == "query.name"
 
@@ -312,7 +310,7 @@ def test_an_empty_body_is_refused(plane: ControlPlane) -> None:
     problem(plane.push(b""), 400, "invalid_input")
 
 
-def test_a_stored_blob_stands_for_its_bytes(plane: ControlPlane) -> None:
+def test_a_stored_blob_can_be_pushed_by_its_digest(plane: ControlPlane) -> None:
     plane.client.put(f"/api/v1/blobs/{digest_of(MODEL)}", content=MODEL)
     response = plane.push(b"", source=digest_of(MODEL))
     assert response.status_code == 202
@@ -325,11 +323,11 @@ def test_a_blob_of_another_format_is_refused(plane: ControlPlane) -> None:
     problem(plane.push(b"", source=digest_of(b"text")), 415, "unsupported_format")
 
 
-def test_a_blob_that_is_not_stored(plane: ControlPlane) -> None:
+def test_a_missing_blob(plane: ControlPlane) -> None:
     problem(plane.push(b"", source=digest_of(b"nothing")), 404, "not_found")
 
 
-def test_a_damaged_blob_is_as_good_as_none(plane: ControlPlane) -> None:
+def test_a_damaged_blob_counts_as_missing(plane: ControlPlane) -> None:
     digest = plane.services.layout.blobs.put_bytes(MODEL)
     damage_blob(plane.services.layout.root, digest)
     assert "send the file" in problem(plane.push(b"", source=digest), 404, "not_found")["hint"]
@@ -340,7 +338,7 @@ def test_a_source_and_a_body_contradict_each_other(plane: ControlPlane) -> None:
     problem(plane.push(MODEL, source=digest_of(MODEL)), 400, "invalid_input")
 
 
-def test_a_misspelled_option_is_refused_and_not_left_out(plane: ControlPlane) -> None:
+def test_a_misspelled_option_is_refused(plane: ControlPlane) -> None:
     response = plane.client.put("/api/v1/models", params={"name": "m", "traget": "host"}, content=MODEL)
     document = problem(response, 400, "invalid_input")
     assert (document["detail"], document["hint"]) == (

@@ -36,7 +36,7 @@ def push(plane: ControlPlane, body: bytes, **query: Any) -> httpx.Response:
     return plane.client.put("/api/v1/artifacts", params={"name": "digits", **query}, content=body)
 
 
-def test_its_build_is_for_the_target_that_it_was_compiled_for(plane: ControlPlane, tmp_path: Path) -> None:
+def test_the_build_has_the_artifacts_target(plane: ControlPlane, tmp_path: Path) -> None:
     response = push(plane, archive(tmp_path / "a", "aarch64"))
     assert response.status_code == 202
     build = plane.client.get(response.headers["location"]).json()
@@ -52,7 +52,7 @@ def test_the_same_archive_is_the_same_version_and_build(plane: ControlPlane, tmp
     assert push(plane, b"", source=first["source"]).json()["id"] == first["id"]
 
 
-def test_it_has_no_right_to_be_pushed_as_a_model(plane: ControlPlane, tmp_path: Path) -> None:
+def test_an_artifact_cannot_be_pushed_as_a_model(plane: ControlPlane, tmp_path: Path) -> None:
     body = archive(tmp_path / "a")
     refused = problem(plane.push(body), 415, "unsupported_format")
     assert "octet push DIR" in refused["hint"]
@@ -61,22 +61,24 @@ def test_it_has_no_right_to_be_pushed_as_a_model(plane: ControlPlane, tmp_path: 
     assert scopes_of("PUT", "/api/v1/artifacts") == (Scope.ADMIN,)
 
 
-def test_a_model_file_is_no_artifact(plane: ControlPlane) -> None:
+def test_a_model_file_is_not_an_artifact(plane: ControlPlane) -> None:
     problem(push(plane, MODEL), 415, "unsupported_format")
 
 
-def test_one_for_an_unknown_target_is_refused(plane: ControlPlane, tmp_path: Path) -> None:
+def test_an_artifact_for_an_unknown_target_is_refused(plane: ControlPlane, tmp_path: Path) -> None:
     problem(push(plane, archive(tmp_path / "a", "z80")), 422, "unknown_target")
     assert plane.client.get("/api/v1/models").json()["models"] == []
 
 
 @pytest.mark.parametrize("asked", [{"targets": ["aarch64"]}, {"targets": [HOST_TARGET], "options": {"batch": [1, 8]}}])
-def test_nothing_else_is_built_of_it(plane: ControlPlane, tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_no_other_builds_of_an_artifact_are_accepted(
+    plane: ControlPlane, tmp_path: Path, asked: dict[str, Any]
+) -> None:
     push(plane, archive(tmp_path / "a"))
     problem(plane.client.post("/api/v1/models/digits/builds", json=asked), 422, "unsupported")
 
 
-def test_it_is_on_record_who_pushed_it(plane: ControlPlane, tmp_path: Path) -> None:
+def test_a_push_of_an_artifact_is_in_the_audit_log(plane: ControlPlane, tmp_path: Path) -> None:
     push(plane, archive(tmp_path / "a"))
     entry = plane.client.get("/api/v1/audit").json()["entries"][0]
     assert (entry["action"], entry["model"]) == ("push_artifact", "digits")

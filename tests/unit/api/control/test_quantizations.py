@@ -107,7 +107,7 @@ def test_a_quantization_is_a_build(plane: ControlPlane) -> None:
     assert plane.client.get(f"{build['links']['quantization']}/file").status_code == 404
 
 
-def test_its_result_is_a_version(plane: ControlPlane, tmp_path: Path) -> None:
+def test_the_result_is_a_version(plane: ControlPlane, tmp_path: Path) -> None:
     build = quantize(plane).json()
     succeed(plane, tmp_path)
     said = plane.client.get(build["links"]["quantization"]).json()
@@ -126,7 +126,7 @@ def test_its_result_is_a_version(plane: ControlPlane, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["network.pt", "network.pt2", "tflite"])
-def test_its_numerics_are_those_of_the_file_that_it_produces(plane: ControlPlane, tmp_path: Path, source: str) -> None:
+def test_the_numerics_are_those_of_the_produced_file(plane: ControlPlane, tmp_path: Path, source: str) -> None:
     model = tflite_residual_network() if source == "tflite" else (FLOATS / source).read_bytes()
     asked = plane.push(model, name="other").json()
     assert asked["numerics"] != "onnxruntime"
@@ -139,7 +139,9 @@ def test_its_numerics_are_those_of_the_file_that_it_produces(plane: ControlPlane
 
 
 @pytest.mark.parametrize("query", [{"dynamic": True}, {"weights": 8}, {"weights": 4, "block": 64}])
-def test_products_are_quantized_without_a_set(plane: ControlPlane, tmp_path: Path, query: dict[str, Any]) -> None:
+def test_dynamic_quantization_needs_no_calibration_set(
+    plane: ControlPlane, tmp_path: Path, query: dict[str, Any]
+) -> None:
     build = quantize(plane, b"", **query).json()
     asked = build["options"]["quantize"]
     assert {name: asked[name] for name in query} == query
@@ -151,7 +153,7 @@ def test_products_are_quantized_without_a_set(plane: ControlPlane, tmp_path: Pat
     assert again["id"] == build["id"], "its result is whole without a set"
 
 
-def test_what_was_quantized_before_is_a_version_of_another_model_too(plane: ControlPlane, tmp_path: Path) -> None:
+def test_an_earlier_result_becomes_a_version_of_another_model_too(plane: ControlPlane, tmp_path: Path) -> None:
     quantize(plane)
     succeed(plane, tmp_path)
     plane.push(FLOAT, name="other", mean="0.5", std="0.25")
@@ -160,7 +162,7 @@ def test_what_was_quantized_before_is_a_version_of_another_model_too(plane: Cont
     assert [each["version"] for each in plane.client.get("/api/v1/models/other").json()["versions"]] == [2, 1]
 
 
-def test_a_result_that_is_lost_is_made_again(plane: ControlPlane, tmp_path: Path) -> None:
+def test_a_lost_result_is_produced_again(plane: ControlPlane, tmp_path: Path) -> None:
     build = quantize(plane).json()
     succeed(plane, tmp_path)
     plane.services.layout.blobs.delete(digest_of(QUANTIZED), 0)
@@ -169,7 +171,7 @@ def test_a_result_that_is_lost_is_made_again(plane: ControlPlane, tmp_path: Path
     assert again["state"] == "queued"
 
 
-def test_the_set_stays_as_long_as_it_is_needed(plane: ControlPlane, tmp_path: Path) -> None:
+def test_the_calibration_set_is_kept_while_it_is_needed(plane: ControlPlane, tmp_path: Path) -> None:
     build, services = quantize(plane).json(), plane.services
 
     def collect() -> tuple[Digest, ...]:
@@ -188,13 +190,13 @@ def test_the_set_stays_as_long_as_it_is_needed(plane: ControlPlane, tmp_path: Pa
     assert digest_of(SET) in collect()
 
 
-def test_a_version_that_was_deleted_gets_no_other(plane: ControlPlane, tmp_path: Path) -> None:
+def test_a_deleted_version_gets_no_quantized_version(plane: ControlPlane, tmp_path: Path) -> None:
     build = quantize(plane).json()
     assert plane.client.delete("/api/v1/models/net").is_success
     assert plane.client.get(f"/api/v1/builds/{build['id']}").status_code == 404
 
 
-def test_it_fails_and_is_canceled_as_any_build(plane: ControlPlane) -> None:
+def test_a_quantization_can_fail_and_be_canceled_like_any_build(plane: ControlPlane) -> None:
     build = quantize(plane).json()
     plane.fail(InvalidInput("upload: input 2 is NaN", stage=Stage.CALIBRATE, tensor="image"))
     said = plane.client.get(build["links"]["quantization"]).json()["build"]
@@ -229,13 +231,15 @@ def test_it_fails_and_is_canceled_as_any_build(plane: ControlPlane) -> None:
         (None, {"block": 64}, 400, "block cannot be combined"),
     ],
 )
-def test_what_is_refused(plane: ControlPlane, body: bytes | None, query: Any, status: int, said: str) -> None:
+def test_invalid_requests_are_refused(
+    plane: ControlPlane, body: bytes | None, query: Any, status: int, said: str
+) -> None:
     response = quantize(plane, body, **query)
     assert response.status_code == status, response.text
     assert said in response.json()["detail"]
 
 
-def test_a_format_that_is_not_quantized_says_what_to_do(plane: ControlPlane) -> None:
+def test_an_unsupported_format_has_a_hint(plane: ControlPlane) -> None:
     plane.push(pack_files(next(MXNET.glob("*-symbol.json"))), name="net")
     response = quantize(plane)
     assert response.status_code == 422
@@ -249,7 +253,7 @@ def test_a_tflite_model_is_quantized(plane: ControlPlane) -> None:
     assert response.status_code == 202, response.text
 
 
-def test_other_builds_are_no_quantizations(plane: ControlPlane) -> None:
+def test_other_builds_are_not_quantizations(plane: ControlPlane) -> None:
     build = plane.push(MODEL, name="net").json()
     assert plane.client.get(f"/api/v1/models/net/quantizations/{build['id']}").status_code == 404
     id = quantize(plane, version=1).json()["id"]
@@ -257,7 +261,7 @@ def test_other_builds_are_no_quantizations(plane: ControlPlane) -> None:
     assert plane.client.get(f"/api/v1/models/other/quantizations/{id}").status_code == 404
 
 
-def test_a_model_of_each_tenant_has_a_quantization_of_its_own(plane: ControlPlane, tmp_path: Path) -> None:
+def test_each_tenants_model_has_its_own_quantization(plane: ControlPlane, tmp_path: Path) -> None:
     """If tenants shared one, they would see each other's builds."""
 
     def newest(model: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def list_quarantine(plane: ControlPlane) -> list[str]:
     return [each["artifact"] for each in plane.client.get("/api/v1/quarantine").json()["artifacts"]]
 
 
-def test_what_is_in_quarantine_is_told_with_what_it_would_answer_for(plane: ControlPlane, artifact: Digest) -> None:
+def test_quarantined_artifacts_are_listed_with_the_models_that_use_them(plane: ControlPlane, artifact: Digest) -> None:
     (shown,) = plane.client.get("/api/v1/quarantine").json()["artifacts"]
     assert shown["artifact"] == artifact
     assert shown["how"] == "signal 11: Segmentation fault"
@@ -41,7 +41,7 @@ def test_a_suspect_is_not_in_quarantine(plane: ControlPlane) -> None:
     assert plane.client.delete(f"/api/v1/quarantine/{ABSENT}").status_code == 404
 
 
-def test_one_that_is_forgiven_may_run_again(plane: ControlPlane, artifact: Digest) -> None:
+def test_a_released_artifact_may_run_again(plane: ControlPlane, artifact: Digest) -> None:
     assert plane.client.delete(f"/api/v1/quarantine/{artifact}").json()["artifact"] == artifact
     assert list_quarantine(plane) == []
     assert not plane.services.crashes.check(artifact)
@@ -50,9 +50,7 @@ def test_one_that_is_forgiven_may_run_again(plane: ControlPlane, artifact: Diges
     assert plane.client.delete(f"/api/v1/quarantine/{artifact}").status_code == 404
 
 
-def test_what_is_held_against_artifacts_that_are_gone_goes_with_the_garbage(
-    plane: ControlPlane, artifact: Digest
-) -> None:
+def test_crash_records_of_deleted_artifacts_are_removed(plane: ControlPlane, artifact: Digest) -> None:
     services = plane.services
     services.crashes.note([ABSENT], "signal 6")
     collect_garbage(services.layout, services.builds, services.models, services.crashes, services.verifications)

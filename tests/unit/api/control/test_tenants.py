@@ -120,14 +120,14 @@ def everybody(house: House) -> list[Tenant]:
     return [house.operator, house.acme, house.beta]
 
 
-def test_the_same_file_is_a_build_of_each(house: House) -> None:
+def test_the_same_file_is_a_separate_build_for_each_tenant(house: House) -> None:
     builds = [tenant.ask("GET", "/api/v1/builds?model=digits").json()["builds"] for tenant in (house.acme, house.beta)]
     (one,), (other,) = builds
     assert one["id"] != other["id"]
     assert [each["models"] for each in (one, other)] == 2 * [[{"name": "digits", "version": 1}]]
 
 
-def test_an_operator_sees_and_changes_all_by_whole_names(house: House) -> None:
+def test_an_operator_sees_and_changes_everything_by_full_names(house: House) -> None:
     assert house.operator.ask("GET", "/api/v1/models/beta~private").json()["name"] == "beta~private"
     assert house.operator.ask("GET", f"/api/v1/builds/{house.build}").json()["model"] == "beta~private"
     assert house.operator.ask("GET", "/metrics").status_code == 200
@@ -181,7 +181,7 @@ def requests(
 
 @given(name=THEIRS, index=st.integers(0, 36))
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_is_anothers_is_not_told_from_what_is_not_there(house: House, name: str, index: int) -> None:
+def test_other_tenants_objects_look_like_missing_ones(house: House, name: str, index: int) -> None:
     nothing = str(digest_of(b"nothing"))
     method, path, more = requests(house.build, house.artifact, name, SOURCE, house.quantization, house.calibration)[
         index
@@ -196,7 +196,7 @@ def test_what_is_anothers_is_not_told_from_what_is_not_there(house: House, name:
     assert (still["aliases"], still["versions"][0]["metadata"]) == ([], None)
 
 
-def test_every_operation_of_the_document_is_closed_or_shows_only_ones_own(house: House) -> None:
+def test_every_operation_is_forbidden_or_limited_to_the_tenant(house: House) -> None:
     """This includes operations added later: a route that is not opened to tenants is refused."""
     operations = house.acme.ask("GET", "/api/v1/openapi.json").json()["paths"]
     values = {"name": "private", "version": "1", "alias": "stable", "id": house.build, "digest": house.artifact}
@@ -229,11 +229,11 @@ def test_every_operation_of_the_document_is_closed_or_shows_only_ones_own(house:
         ("POST", "/api/v1/models/digits/compare"),
     ],
 )
-def test_what_is_the_operators_is_closed_whatever_the_keys_scopes(house: House, method: str, path: str) -> None:
+def test_operations_for_operators_are_forbidden_for_every_tenants_key(house: House, method: str, path: str) -> None:
     problem(house.acme.ask(method, path), 403, "forbidden")
 
 
-def test_lists_show_ones_own_only(house: House) -> None:
+def test_lists_show_only_the_tenants_own_objects(house: House) -> None:
     assert {each["model"] for each in house.acme.ask("GET", "/api/v1/builds").json()["builds"]} == {"digits", "net"}
     assert house.acme.ask("GET", "/api/v1/quarantine").json() == {"artifacts": []}
     (held,) = house.beta.ask("GET", "/api/v1/quarantine").json()["artifacts"]
@@ -242,7 +242,7 @@ def test_lists_show_ones_own_only(house: House) -> None:
     assert indexed == ["digits", "net"]
 
 
-def test_keys_and_the_audit_log_are_ones_own(house: House) -> None:
+def test_a_tenant_sees_only_its_own_keys_and_audit_entries(house: House) -> None:
     assert [key["id"] for key in house.acme.ask("GET", "/api/v1/keys").json()["keys"]] == [house.acme.id]
     made = house.acme.ask("POST", "/api/v1/keys", json={"name": "x", "scopes": ["predict"]}).json()
     assert made["tenant"] == "acme"
@@ -255,12 +255,12 @@ def test_keys_and_the_audit_log_are_ones_own(house: House) -> None:
     assert {entry["model"] for entry in entries if entry["action"] == "push"} == {"digits", "net"}
 
 
-def test_a_tenant_has_no_names_with_anothers_in_front(house: House) -> None:
+def test_a_tenant_cannot_use_anothers_prefix(house: House) -> None:
     problem(house.acme.push(name="beta~digits"), 404, "not_found")
     assert house.acme.ask("GET", "/api/v1/builds?model=beta~digits").status_code == 404
 
 
-def test_a_tenant_that_has_used_up_its_builds_is_told_so(house: House) -> None:
+def test_a_tenant_without_remaining_builds_gets_an_error(house: House) -> None:
     assert [house.frugal.push(name=name).status_code for name in "ab"] == [202, 202]
     house.frugal.ask("POST", "/api/v1/models/a/builds", json={"targets": ["x86-64-v4"]})
     refused = problem(house.frugal.push(name="a"), 429, "quota_exceeded")
@@ -268,14 +268,14 @@ def test_a_tenant_that_has_used_up_its_builds_is_told_so(house: House) -> None:
     assert house.acme.push(MODEL + b"2", "other").status_code == 202
 
 
-def test_a_tenant_stores_no_more_than_it_may(house: House) -> None:
+def test_the_storage_of_a_tenant_is_limited(house: House) -> None:
     files = house.plane.services.models
     room = QUOTAS["frugal"]["stored_bytes"] - sum(files.file_sizes("frugal").values())
     refused = problem(house.frugal.push(MODEL + 200 * b"x", "large"), 507, "tenant_full")
     assert f"only {room} of the tenant frugal's 250 bytes are free" in refused["detail"]
 
 
-def test_a_quantization_is_ones_own_and_counts_as_two_builds(tmp_path: Path) -> None:
+def test_a_quantization_belongs_to_its_tenant_and_counts_as_two_builds(tmp_path: Path) -> None:
     with control_plane(tmp_path / "data", auth="on", tenants={"acme": {"builds_per_day": 6}}) as plane:
         acme = tenant_of(plane, "acme")
         cancel(acme, acme.push(FLOAT, "net"))
@@ -299,7 +299,7 @@ def test_a_quantization_is_ones_own_and_counts_as_two_builds(tmp_path: Path) -> 
         assert acme.push(MODEL, "other").status_code == 202
 
 
-def test_calibration_sets_and_results_are_stored_bytes(tmp_path: Path) -> None:
+def test_calibration_sets_and_results_count_as_storage(tmp_path: Path) -> None:
     """Starting a quantization also reserves space for a result as large as the model."""
     needed = 2 * len(FLOAT) + len(SET)
     tenants = {"acme": {"stored_bytes": needed}, "beta": {"stored_bytes": needed - 1}}
@@ -319,7 +319,7 @@ def test_calibration_sets_and_results_are_stored_bytes(tmp_path: Path) -> None:
         assert files_of(plane.services, "acme") == {}
 
 
-def test_requests_of_all_keys_of_a_tenant_count_together(tmp_path: Path) -> None:
+def test_requests_of_all_keys_of_a_tenant_are_counted_together(tmp_path: Path) -> None:
     with control_plane(tmp_path, auth="on", tenants={"acme": {"requests_per_day": 3}}) as plane:
         access: Access = plane.services.access
         keys = [access.create(name, ALL, Limits(), "acme")[1] for name in "ab"]
@@ -335,6 +335,6 @@ def test_requests_of_all_keys_of_a_tenant_count_together(tmp_path: Path) -> None
 
 
 @given(st.text("ab~-", max_size=6), st.text("ab~-", max_size=6))
-def test_no_two_owners_have_one_name(tenant: str, model: str) -> None:
+def test_names_of_owners_are_unique(tenant: str, model: str) -> None:
     if "~" not in tenant and tenant:
         assert owner_of(f"{tenant}~{model}") == tenant

@@ -97,7 +97,7 @@ async def test_a_small_picture_is_decoded_beside_large_ones() -> None:
         assert its.order == ["large 0", "small"]
 
 
-async def test_large_pictures_are_decoded_beside_a_flood_of_small_ones() -> None:
+async def test_large_pictures_are_decoded_despite_many_small_ones() -> None:
     async with pictures() as its:
         for number in range(8):
             await its.send(f"small {number}", "10.0.0.1", 1)
@@ -109,7 +109,7 @@ async def test_large_pictures_are_decoded_beside_a_flood_of_small_ones() -> None
 
 
 @pytest.mark.parametrize("pixels", [LARGE, None, 2**63])
-async def test_large_pictures_share_the_memory_of_one(pixels: int | None) -> None:
+async def test_large_pictures_together_use_the_memory_of_one(pixels: int | None) -> None:
     async with pictures() as its:
         await its.send("first", "10.0.0.1", pixels)
         await its.send("second", "10.0.0.2", SMALL_PIXELS + 1)
@@ -120,7 +120,7 @@ async def test_large_pictures_share_the_memory_of_one(pixels: int | None) -> Non
         await its.began("second")
 
 
-async def test_a_picture_withdrawn_while_it_waits_is_not_decoded() -> None:
+async def test_a_picture_canceled_while_it_waits_is_not_decoded() -> None:
     async with pictures() as its:
         for name in ("first", "second", "third"):
             await its.send(name, "10.0.0.1", LARGE)
@@ -131,7 +131,7 @@ async def test_a_picture_withdrawn_while_it_waits_is_not_decoded() -> None:
         assert its.order == ["first", "third"]
 
 
-async def test_a_picture_withdrawn_while_it_is_decoded_makes_room() -> None:
+async def test_a_picture_canceled_while_it_is_decoded_frees_its_memory() -> None:
     async with pictures() as its:
         await its.send("first", "10.0.0.1", LARGE)
         await its.send("second", "10.0.0.2", LARGE)

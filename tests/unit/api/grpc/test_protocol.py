@@ -56,6 +56,6 @@ def test_datatypes_have_the_numbers_of_the_client() -> None:
     assert inference_pb2.DataType.items() == model_config_pb2.DataType.items()
 
 
-def test_the_generated_files_are_those_of_the_proto() -> None:
+def test_the_generated_files_match_the_proto() -> None:
     for name, text in messages.generated().items():
         assert (messages.ROOT / name).read_text() == text, "make messages writes it"

@@ -26,7 +26,7 @@ def test_addresses(model: str, version: str, expected: tuple[str, Reference]) ->
 
 
 @pytest.mark.parametrize("version", ["-1", "1.5", "Stable", "9" * 10, "²", "stable\n", "a@b"])
-def test_what_is_neither_a_number_nor_an_alias_is_no_version(version: str) -> None:
+def test_other_text_than_a_number_or_alias_is_not_a_version(version: str) -> None:
     with pytest.raises(NotFound, match="no such version"):
         parse_address("digits", version)
 

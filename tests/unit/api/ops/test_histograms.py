@@ -13,7 +13,7 @@ from service.api.ops.histograms import CountOf, Histograms
 from service.api.ops.metrics import LATENCY_BUCKETS_S as BOUNDS
 
 
-def test_a_page_is_the_librarys_byte_for_byte() -> None:
+def test_the_text_equals_that_of_the_library() -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
     histograms = Histograms("took_seconds", "How long.", ("model", "code"), BOUNDS)
     ours.register(histograms)
@@ -33,7 +33,7 @@ def test_a_page_is_the_librarys_byte_for_byte() -> None:
     assert generate_latest(ours) == generate_latest(theirs)
 
 
-def test_a_name_is_taken_once_and_labels_are_all_given() -> None:
+def test_names_are_unique_and_all_labels_are_required() -> None:
     registry = CollectorRegistry()
     histograms = Histograms("took_seconds", "How long.", ("model",), BOUNDS)
     registry.register(histograms)

@@ -34,7 +34,7 @@ async def count_requests(plane: ControlPlane, until: Callable[[int], bool] | Non
     return wanted[0]
 
 
-def test_a_compiler_is_wanted_as_long_as_a_build_waits(plane: ControlPlane) -> None:
+def test_a_compiler_is_requested_while_a_build_waits(plane: ControlPlane) -> None:
     assert asyncio.run(count_requests(plane)) == 0
     plane.push()
     asyncio.run(count_requests(plane, lambda wanted: wanted > 1))
@@ -42,7 +42,7 @@ def test_a_compiler_is_wanted_as_long_as_a_build_waits(plane: ControlPlane) -> N
     assert asyncio.run(count_requests(plane)) == 0
 
 
-def test_a_look_that_fails_is_logged_and_not_the_last(
+def test_a_failed_check_is_logged_and_repeated(
     plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     looks = [0]

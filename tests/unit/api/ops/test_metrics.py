@@ -32,7 +32,7 @@ def test_builds_are_counted_by_target_and_outcome(plane: ControlPlane) -> None:
     assert samples["octet_builds_total", (("outcome", "failed"), ("target", "aarch64"))] == 1
 
 
-def test_queued_builds_are_the_depth_of_the_queue(plane: ControlPlane) -> None:
+def test_the_queue_depth_is_the_number_of_queued_builds(plane: ControlPlane) -> None:
     assert scrape(plane)["octet_build_queue_depth", ()] == 0
     plane.push()
     plane.push(target="aarch64")
@@ -41,7 +41,7 @@ def test_queued_builds_are_the_depth_of_the_queue(plane: ControlPlane) -> None:
     assert scrape(plane)["octet_build_queue_depth", ()] == 1
 
 
-def test_stages_have_real_histograms(plane: ControlPlane) -> None:
+def test_stages_have_histograms(plane: ControlPlane) -> None:
     plane.push()
     plane.succeed()
     samples = scrape(plane)
@@ -57,7 +57,7 @@ def test_stages_have_real_histograms(plane: ControlPlane) -> None:
     assert counts[-1] == 1
 
 
-def test_the_cache_is_as_large_as_its_blobs(plane: ControlPlane) -> None:
+def test_the_cache_size_is_the_size_of_its_blobs(plane: ControlPlane) -> None:
     plane.push()
     assert scrape(plane)["octet_cache_bytes", ()] == plane.services.layout.blobs.total_bytes() > len(MODEL)
 

@@ -102,26 +102,26 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     return Run(monkeypatch)
 
 
-def test_a_server_that_started_is_told_of_and_ends_when_it_is_told_to(run: Run) -> None:
+def test_a_started_server_is_announced_and_ends_at_a_signal(run: Run) -> None:
     with _Signals() as signals:
         assert run(signals) == ["work started", "told of", "work ended"]
         assert signals.came
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_nobody_is_told_of_a_server_that_was_to_stop_while_it_started(run: Run, number: signal.Signals) -> None:
+def test_a_server_stopped_while_it_starts_is_not_announced(run: Run, number: signal.Signals) -> None:
     with _Signals() as signals:
         assert run(signals, starting=number) == ["work started", "work ended"]
 
 
-def test_a_signal_that_came_before_there_was_a_server_is_not_lost(run: Run) -> None:
+def test_a_signal_before_the_server_exists_is_not_lost(run: Run) -> None:
     with _Signals() as signals:
         os.kill(os.getpid(), signal.SIGTERM)
         assert signals.came
         assert run(signals) == ["work started", "work ended"]
 
 
-def test_a_server_without_an_application_is_not_told_of_and_says_why(run: Run) -> None:
+def test_a_server_without_an_application_is_not_announced_and_reports_why(run: Run) -> None:
     def broken(services: Services) -> FastAPI:
         raise ImportError("no such module")
 
@@ -129,7 +129,7 @@ def test_a_server_without_an_application_is_not_told_of_and_says_why(run: Run) -
         run(signals, application=broken)
 
 
-def test_afterwards_signals_are_what_they_were() -> None:
+def test_signal_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     with _Signals():
         pass

@@ -45,7 +45,9 @@ def test_old_protocols_are_refused(context: ssl.SSLContext) -> None:
     assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
 
 
-def test_the_answers_in_place_of_the_server_are_encrypted_too(client: httpx.Client, context: ssl.SSLContext) -> None:
+def test_responses_sent_on_behalf_of_the_server_are_encrypted_too(
+    client: httpx.Client, context: ssl.SSLContext
+) -> None:
     loop = asyncio.new_event_loop()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         standby = Standby(listener, context)
@@ -75,7 +77,7 @@ async def _end(standby: Standby) -> None:
     await asyncio.sleep(0.1)
 
 
-def test_what_is_no_certificate_is_named(tmp_path: Path, files: tuple[Path, Path]) -> None:
+def test_an_invalid_certificate_is_named(tmp_path: Path, files: tuple[Path, Path]) -> None:
     cert, key = files
     (tmp_path / "text.pem").write_text("no certificate")
     other = tmp_path / "other"
@@ -96,6 +98,6 @@ def test_what_is_no_certificate_is_named(tmp_path: Path, files: tuple[Path, Path
             certificate_of(Settings(tls_cert=pair[0], tls_key=pair[1]))
 
 
-def test_a_certificate_has_its_key(files: tuple[Path, Path]) -> None:
+def test_a_certificate_needs_its_key(files: tuple[Path, Path]) -> None:
     with pytest.raises(ValueError, match="belong together"):
         Settings(tls_cert=files[0])

@@ -77,7 +77,7 @@ def check_tree(collected: Collected, root: Span) -> None:
     assert abs(root.start_time_unix_nano - time.time_ns()) < 60e9
 
 
-async def test_a_prediction_over_http_is_a_part_of_its_clients_trace(tables: Tables) -> None:
+async def test_a_prediction_over_http_is_part_of_the_clients_trace(tables: Tables) -> None:
     with tracing() as (collected, traces):
         async with connect(tables, tracing=traces) as client:
             headers = {"traceparent": PARENT, "X-Request-Id": "mine"}
@@ -101,7 +101,7 @@ async def test_a_prediction_over_http_is_a_part_of_its_clients_trace(tables: Tab
     assert collected.resource["service.name"] == "octet"
 
 
-async def test_a_prediction_over_grpc_is_a_part_of_its_clients_trace(tables: Tables) -> None:
+async def test_a_prediction_over_grpc_is_part_of_the_clients_trace(tables: Tables) -> None:
     request = pb.ModelInferRequest(model_name="digits", raw_input_contents=[IMAGE.tobytes()])
     request.inputs.add(name="image", datatype="UINT8", shape=IMAGE.shape)
     with tracing() as (collected, traces):
@@ -132,7 +132,7 @@ async def test_a_refusal_has_its_code_and_no_stages(tables: Tables) -> None:
     )  # a client's error is not a failed span
 
 
-async def test_what_the_client_says_of_sampling_holds_and_else_the_ratio(tables: Tables) -> None:
+async def test_sampling_follows_the_client_or_else_the_ratio(tables: Tables) -> None:
     with tracing(ratio=0.0) as (collected, traces):
         async with connect(tables, tracing=traces) as client:
             for headers in ({}, {"traceparent": PARENT[:-1] + "0"}, {"traceparent": "nonsense"}):
@@ -155,7 +155,7 @@ def report_request(request_id: str, **members: Any) -> dict[str, Any]:
     }
 
 
-def test_a_batch_is_linked_to_the_others_that_it_joined() -> None:
+def test_a_batch_is_linked_to_its_other_requests() -> None:
     with tracing() as (collected, made):
         made.note(report_request("a"))
         made.note(report_request("b"))
@@ -176,7 +176,7 @@ async def test_traces_are_sent_while_the_server_runs(tables: Tables, monkeypatch
             await asyncio.to_thread(collected.wait, 1 + len(STAGES))
 
 
-async def test_a_collector_that_is_not_there_delays_neither_answers_nor_the_end(
+async def test_a_missing_collector_delays_neither_responses_nor_the_end(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.api.ops.tracing._PATIENCE_S", 0.2)
@@ -198,7 +198,7 @@ async def test_a_collector_that_is_not_there_delays_neither_answers_nor_the_end(
         ({}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_TRACES_EXPORTER": "none"}, False),
     ],
 )
-def test_traces_are_made_where_an_endpoint_is_set(
+def test_traces_are_recorded_if_an_endpoint_is_set(
     settings: dict[str, Any], variables: dict[str, str], is_on: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
@@ -209,7 +209,7 @@ def test_traces_are_made_where_an_endpoint_is_set(
         started.close()
 
 
-def test_without_traces_nothing_of_them_is_loaded() -> None:
+def test_without_traces_the_library_is_not_loaded() -> None:
     program = """
 import sys
 import service.api.ops.server

@@ -61,7 +61,7 @@ def test_a_network_of_tflite() -> None:
     assert (found["Transpose"], found["Conv"], found["MaxPool"], found["GlobalAveragePool"]) == (1, 4, 1, 1)
 
 
-def test_labels_and_preprocessing_are_handed_on() -> None:
+def test_labels_and_preprocessing_are_kept() -> None:
     """It also survives editing the file."""
     labels = tuple(f"number {digit}" for digit in range(10))
     described = metadata_buffer([Described(IMAGE, mean=[127.5], std=[127.5])], [labels_in()])
@@ -71,11 +71,11 @@ def test_labels_and_preprocessing_are_handed_on() -> None:
     assert again.notices == ()
 
 
-def test_onnx_is_taken_as_it_is() -> None:
+def test_onnx_is_used_unchanged() -> None:
     assert as_onnx(residual_network(), {}) == residual_network()
 
 
-def test_a_format_that_is_not_quantized_says_what_to_do() -> None:
+def test_an_unsupported_format_has_a_hint() -> None:
     data = pack_files(next((FOLDER.parent / "mxnet").glob("*-symbol.json")))
     with pytest.raises(Unsupported, match="mxnet cannot be quantized") as caught:
         as_onnx(data, {})

@@ -112,7 +112,7 @@ MOVES: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", MOVES)
 @pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 3, 1, 2), (1, 0, 3, 2)])
-def test_axes_are_those_of_the_order_that_a_tensor_has(name: str, axes: tuple[int, ...]) -> None:
+def test_axes_follow_the_order_of_the_tensor(name: str, axes: tuple[int, ...]) -> None:
     """After a permutation, which is written as an operator only if it matters."""
     shape = [(2, 3, 4, 5)[axes.index(axis)] for axis in range(4)]
     imported = of(lambda emit, x: MOVES[name](emit, emit(relax.op.permute_dims(x, axes))), shape)
@@ -120,7 +120,7 @@ def test_axes_are_those_of_the_order_that_a_tensor_has(name: str, axes: tuple[in
     assert agrees(imported, [x]).count("Transpose") <= 1
 
 
-def test_a_broadcast_operand_follows_the_order() -> None:
+def test_a_broadcast_operand_gets_the_same_order() -> None:
     def make(emit: Any, x: relax.Expr, row: relax.Expr) -> relax.Expr:
         moved = emit(relax.op.permute_dims(x, [0, 2, 3, 1]))
         scaled = emit(relax.op.multiply(moved, relax.const(np.arange(3, dtype=np.float32))))
@@ -133,7 +133,7 @@ def test_a_broadcast_operand_follows_the_order() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(st.data())
-def test_permutations_in_a_row_are_one_at_most(data: st.DataObject) -> None:
+def test_successive_permutations_become_at_most_one(data: st.DataObject) -> None:
     shape = data.draw(st.lists(st.integers(1, 3), min_size=2, max_size=4))
     orders = data.draw(st.lists(st.permutations(range(len(shape))), min_size=1, max_size=4))
 
@@ -180,7 +180,7 @@ def test_an_input_that_is_an_output_is_copied() -> None:
     assert agrees(of(lambda emit, x: x, (2, 3)), [np.ones((2, 3), np.float32)]) == ["Identity"]
 
 
-def test_what_cannot_be_written_is_named() -> None:
+def test_an_unsupported_operator_is_named() -> None:
     imported = of(lambda emit, x: relax.op.cumsum(x, 0), (2, 3))
     with pytest.raises(Unsupported, match="cumsum cannot be written as ONNX") as caught:
         convert_module(imported)

@@ -13,12 +13,12 @@ from tests.support.control_plane import ControlPlane, problem
 PATHS = [route.path for route in page.routes()]
 
 
-def test_every_file_is_there() -> None:
+def test_every_file_is_served() -> None:
     names = {file.name for file in (files("service.api.control.page") / "assets").iterdir()} - {"index.html"}
     assert set(PATHS) == {"/", *(f"/page/{name}" for name in names)}
 
 
-def test_what_a_browser_has_is_not_sent_again(plane: ControlPlane) -> None:
+def test_a_cached_file_is_not_sent_again(plane: ControlPlane) -> None:
     for path in PATHS:
         first = plane.client.get(path)
         assert (first.status_code, first.headers["cache-control"]) == (200, "no-cache"), path
@@ -28,7 +28,7 @@ def test_what_a_browser_has_is_not_sent_again(plane: ControlPlane) -> None:
         assert (other.status_code, other.content) == (200, first.content), path
 
 
-def test_nothing_may_come_from_elsewhere_and_no_text_is_markup(plane: ControlPlane) -> None:
+def test_the_policy_forbids_other_sources_and_text_as_markup(plane: ControlPlane) -> None:
     headers = plane.client.get("/").headers
     assert {plane.client.get(path).headers["content-security-policy"] for path in PATHS} == {
         headers["content-security-policy"]
@@ -40,7 +40,7 @@ def test_nothing_may_come_from_elsewhere_and_no_text_is_markup(plane: ControlPla
     assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_it_names_files_of_its_own_and_no_others(plane: ControlPlane) -> None:
+def test_the_page_names_only_its_own_files(plane: ControlPlane) -> None:
     for path in PATHS:
         text = plane.client.get(path).text
         named = re.findall(r"""(?:href|src)="(page/[^"]+)"|from "\.(/[^"]+)\"""", text)
@@ -48,13 +48,13 @@ def test_it_names_files_of_its_own_and_no_others(plane: ControlPlane) -> None:
         assert "://" not in text.replace("http://www.w3.org/2000/svg", ""), path
 
 
-def test_it_is_read_only(plane: ControlPlane) -> None:
+def test_the_page_is_read_only(plane: ControlPlane) -> None:
     response = plane.client.post("/")
     problem(response, 405, "method_not_allowed")
     assert set(response.headers["allow"].split(", ")) == {"GET", "HEAD"}
     assert plane.client.head("/").headers["content-type"] == "text/html; charset=utf-8"
 
 
-def test_it_is_no_part_of_the_document(plane: ControlPlane) -> None:
+def test_the_page_is_not_in_the_openapi_document(plane: ControlPlane) -> None:
     described = set(plane.client.get("/api/v1/openapi.json").json()["paths"])
     assert not described & {route.path for route in page.routes() if isinstance(route, Route)}
