@@ -1,4 +1,4 @@
-"""The operators of a model that form groups, and those that only give another view of a tensor."""
+"""Divides the operators of a model into groups and into operators that are only views of a tensor."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ _SCALING = ("qnn.dequantize", "qnn.dynamic_scale")
 
 @dataclass(frozen=True)
 class View:
-    """A tensor that is another one's memory seen differently.
+    """A tensor that is a view of another tensor's memory.
 
     Attributes:
-        source: the tensor it is a view of.
-        padding: rows and columns that it shows beyond its source.
-        fill: their value, as an element of the tensor, or where that is found; None without padding.
-        part: the first channel that it shows, and how many, where it does not show all.
+        source: the tensor that it is a view of.
+        padding: the rows and columns of the view outside of its source.
+        fill: the value of the padding, as an element of the tensor, or the variable with that value; None without
+            padding.
+        part: (first channel, number of channels) if the view does not include all channels.
     """
 
     source: relax.Var
@@ -44,22 +45,21 @@ class View:
 
 
 class Model:
-    """A model's function, taken apart.
+    """The function of a model, divided into groups and views.
 
     Attributes:
-        bindings: variable and value, in order.
-        groups: by output.
-        views: by variable.
-        channels_last: images -> the `[N, C, H, W]` that they are permutations of.
-        channels_first: the other way round.
-        seen: tensors that show elements of others, moved.
+        bindings: (variable, value) pairs in order.
+        groups: output -> group.
+        views: variable -> view.
+        channels_last: image -> the `[N, C, H, W]` tensor that it is a permutation of.
+        channels_first: `[N, C, H, W]` tensor -> the image that it is a permutation of.
+        seen: tensors that are permuted or sliced views of other tensors.
         recurrent: LSTMs, whose operators are groups too.
-        constants: what an operator takes besides tensors that are computed, as a variable of its own for each operand:
-            `[N, H, W, C]`, or `[N, K]`, as far as it is not the same for all.
+        constants: constant operands that are not uniform, each as a variable, `[N, H, W, C]` or `[N, K]`.
     """
 
     def __init__(self, function: relax.Function, block: int) -> None:
-        """`block`: channels of a block, which parts of tensors begin."""
+        """`block` is the number of channels in a block. A part of a tensor must begin at a block."""
         self.function = function
         found = list(graph.operations(function))
         self.bindings = [(var, value) for var, value, _ in found]
@@ -69,14 +69,16 @@ class Model:
         self.channels_last = self._permutations(_TO_CHANNELS_LAST)
         self.channels_first = self._permutations(_TO_CHANNELS_FIRST)
         self.seen = seen_by(self.bindings)
-        self._inside: dict[relax.Var, list[relax.Var]] = {}  # of products whose result is moved: it, and the moves
+        self._inside: dict[
+            relax.Var, list[relax.Var]
+        ] = {}  # output of a product -> the result before it is moved, and the moves
         self.constants: dict[relax.Var, NDArray[Any]] = {}
         self.groups = self._groups()
         self.recurrent = sequences(self.bindings, self._operations, self._uses)
 
     @property
     def taken(self) -> set[relax.Var]:
-        """What other kernels than those of rows are for: the operators of groups, but for those of real values."""
+        """Returns the operators for which there are kernels other than row kernels: groups except real-valued ones."""
         taken = {var for sequence in self.recurrent for var in sequence.variables}
         for group in self.groups.values():
             if group.requantize is not None or not group.core.name.startswith(_OF_REAL_VALUES):
@@ -84,7 +86,7 @@ class Model:
         return taken
 
     def leave(self, regions: Sequence[Region]) -> None:
-        """Has the operators of regions be in no group."""
+        """Removes the operators of regions from the groups."""
         inside = {step.var for region in regions for step in region.steps}
         for var, group in list(self.groups.items()):
             if not inside.isdisjoint({group.output, *self.parts(group)}):
@@ -99,7 +101,7 @@ class Model:
                 residual = operation.call.args[1:] if operation.name == "qnn.requantize_add" else ()
                 inputs = (producer.call.args[0], *residual)
                 computed = all(isinstance(operand, relax.Var) for operand in inputs)
-                summed = operation.name == "qnn.rescale" and len(operation.call.args) > 1  # only an LSTM's step does
+                summed = operation.name == "qnn.rescale" and len(operation.call.args) > 1  # only in a step of an LSTM
                 if operation.name in _REQUANTIZING and not summed and computed and self._uses[first] == 1:
                     groups[var] = Group(str(var.name), producer, operation, None, inputs, var)
             elif producer is not None and self._scales_product(operation, producer):
@@ -125,13 +127,13 @@ class Model:
         return groups
 
     def _scales_product(self, operation: Operation, producer: Operation) -> bool:
-        """Whether `operation` scales the product of two computed matrices, alone."""
+        """Returns true if `operation` scales the product of two computed matrices, and only it reads that product."""
         names = producer.name == "qnn.matmul" and operation.name in ("qnn.requantize", "qnn.dequantize")
         computed = all(isinstance(operand, relax.Var) for operand in producer.call.args)
         return names and computed and self._uses[operation.call.args[0]] == 1
 
     def _product(self, var: relax.Var, core: Operation, requantize: Operation | None) -> Group:
-        """A product of two computed matrices, with the moves of its operands and of its result."""
+        """Returns the group of a product of two computed matrices, with the moves of its operands and its result."""
         lhs, rhs = (self.seen.get(operand, Seen.whole(operand)) for operand in core.call.args[:2])
         if not lhs.view.of_rows:
             lhs = Seen.whole(core.call.args[0])
@@ -146,7 +148,7 @@ class Model:
         return Group(str(var.name), core, requantize, None, inputs, output, matrices=(left, right, out))
 
     def _permutations(self, axes: tuple[int, ...]) -> dict[relax.Var, relax.Var]:
-        """Variables that are permutations of another, and that one."""
+        """Returns each variable that is a permutation of another one by `axes` -> the other one."""
         return {
             var: value.args[0]
             for var, value in self.bindings
@@ -157,10 +159,10 @@ class Model:
         }
 
     def _sums(self, groups: dict[relax.Var, Group]) -> dict[relax.Var, Group]:
-        """The groups whose accumulators are outputs, or are read by operators without a kernel.
+        """Returns the groups whose accumulators are outputs, or are read by operators without a kernel.
 
-        What other QNN operators than `_SCALING` mean depends on what makes their sums: that has to stay an
-        operator for them.
+        The meaning of QNN operators other than `_SCALING` depends on the operator that computes their sums. For these,
+        it must remain an operator.
         """
         taken = {group.requantize.call.args[0] for group in groups.values() if group.requantize is not None}
         for operation in self._operations.values():
@@ -173,8 +175,10 @@ class Model:
         }
 
     def _fuse_addition(self, addition: Group, groups: dict[relax.Var, Group]) -> None:
-        """Joins an addition to the convolution that makes one of its operands: the later one, so that the other is
-        there when it runs."""
+        """Joins an addition to the convolution that computes one of its operands.
+
+        It is the later of two convolutions, so that the other operand exists when the kernel runs.
+        """
         if len(addition.inputs) == 1 or not self.constants.keys().isdisjoint(addition.inputs):
             return
         lhs, rhs = addition.inputs
@@ -186,7 +190,7 @@ class Model:
             if producer is None or producer.kind != "conv2d+requantize" or self._uses[operand] != 1:
                 continue
             if str(operand.ty.dtype) not in BIAS:
-                continue  # only the kernels of 8 bits have residuals
+                continue  # only 8-bit kernels can add residuals
             inputs = (*producer.inputs, other)
             del groups[operand]
             groups[addition.output] = replace(
@@ -195,9 +199,9 @@ class Model:
             return
 
     def _data(self, operation: Operation) -> tuple[relax.Var, ...]:
-        """The operands of an operator; () where none is computed.
+        """Returns the operands of an operator; () if all of them are constant.
 
-        A constant that is the same for all elements is no operand: with it, the operator is a function of the others.
+        A uniform constant is not an operand, because the operator is then a function of the others.
         """
         args = list(operation.call.args)
         joined = bool(args) and isinstance(args[0], relax.Tuple)
@@ -213,7 +217,7 @@ class Model:
                 data.append(self._constant(value))
             elif not uniform(value):
                 if value.shape[-1] not in (1, shape_of(operation.call)[-1]):
-                    return ()  # no operand of something elementwise
+                    return ()  # it cannot be an operand of an elementwise operator
                 data.append(self._constant(_repeated(value, shape_of(operation.call))))
         return tuple(data)
 
@@ -223,7 +227,7 @@ class Model:
         return var
 
     def parts(self, group: Group) -> set[relax.Var]:
-        """The variables inside `group`."""
+        """Returns the variables inside `group`."""
         arguments = {arg for part in (group.requantize, group.addition) if part is not None for arg in part.call.args}
         moved = {self.channels_first[group.output]} if group.channels_first else set()
         moved |= set(self._inside.get(group.output, ()))
@@ -231,14 +235,17 @@ class Model:
 
 
 def _repeated(value: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
-    """An operand of what has `shape`: of the same rank, and with a value for each channel."""
+    """Extends a constant operand to the rank of `shape`, with a value for each channel."""
     extents = (1,) * (len(shape) - value.ndim) + value.shape
     return np.broadcast_to(value.reshape(extents), (*extents[:-1], shape[-1]))
 
 
 def _view(value: relax.Expr, block: int) -> View | None:
-    """The view that `value` is: a padding of rows and columns, a reshape that leaves every pixel's channels, some whole
-    blocks of channels, or a type that kernels store as the same bytes."""
+    """Returns the view that `value` is, or None.
+
+    Views are: a padding of rows and columns, a reshape that does not change the channels of a pixel, some whole blocks
+    of channels, and a conversion between types that kernels store as the same bytes.
+    """
     name = value.op.name if isinstance(value, relax.Call) and hasattr(value.op, "name") else ""
     if isinstance(value, relax.Var):
         return View(value)
@@ -254,14 +261,16 @@ def _view(value: relax.Expr, block: int) -> View | None:
         return View(value.args[0]) if _same_bytes(Operation(value)) else None
     if name == "relax.nn.pad" and isinstance(value.args[0], relax.Var):
         widths, fill = [int(width) for width in value.attrs.pad_width], float(value.attrs.pad_value)
-        constant = str(value.attrs.pad_mode) == "constant" and fill.is_integer()  # real values may be padded by others
+        constant = (
+            str(value.attrs.pad_mode) == "constant" and fill.is_integer()
+        )  # real values may be padded with non-integers
         if constant and len(widths) == 8 and not any(widths[:2] + widths[6:]):
             return View(value.args[0], Halo(widths[2], widths[4], widths[3], widths[5]), int(fill))
     return None
 
 
 def _same_bytes(operation: Operation) -> bool:
-    """Whether a requantization only moves between int8 and uint8, which kernels store alike."""
+    """Returns true if a requantization only converts between int8 and uint8, which kernels store as the same bytes."""
     in_type, out_type = operation.quantized("in_type"), operation.quantized("out_type")
     if not {in_type.storage, out_type.storage} <= BIAS.keys() or not in_type.is_per_tensor:
         return False

@@ -1,7 +1,7 @@
-"""Which tensors are only moved elements of others (`kernels.moves`), through reshapes, permutations, slices and joins.
+"""Finds tensors that only contain elements of others (`kernels.moves`), by reshapes, permutations, slices and joins.
 
-What is moved on by every operator that reads it is never written. A concatenation is the first move of a chain only, so
-that what networks split and join again, unit by unit, is written once in each.
+A tensor that is only read by other moves is never written. A concatenation can only be the first move of a chain. So if
+a network splits and joins channels in each of its units, they are written once in each unit.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _DTYPES = (*BIAS, "float32", "int32")
 
 @dataclass(frozen=True)
 class Part:
-    """A tensor whose elements are moved.
+    """A tensor whose elements are copied.
 
     Attributes:
-        source: a variable, or a constant.
-        join: the `qnn.concatenate` that takes it, if it goes through one; it is number `place` of the parts.
+        source: a variable or a constant.
+        join: the `qnn.concatenate` that it is a part of, if any; `place` is its index among the parts.
     """
 
     source: relax.Expr
@@ -43,12 +43,12 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Movement:
-    """How a tensor is made.
+    """A tensor as elements of other tensors.
 
     Attributes:
-        parts: what its elements are of.
-        elements: for each its number among those of all parts, one behind the other.
-        operators: of the moves, for reports.
+        parts: the tensors that its elements come from.
+        elements: for each element, its index among the elements of all parts, concatenated.
+        operators: the names of the moves, for reports.
         join: the concatenation among the moves.
     """
 
@@ -59,7 +59,7 @@ class Movement:
 
     @property
     def moves_nothing(self) -> bool:
-        """Whether it is a part as it lies, seen in another shape."""
+        """Returns true if the tensor is a single part in another shape, so that nothing has to be copied."""
         alone = len(self.parts) == 1 and self.parts[0].join is None
         return alone and np.array_equal(self.elements, np.arange(elements_of(self.parts[0].source)))
 
@@ -68,7 +68,7 @@ class Moves:
     """The moves of a model's bindings.
 
     Attributes:
-        inner: tensors that only other moves read, so that they need not be written.
+        inner: tensors that are only read by other moves, so that they need not be written.
     """
 
     def __init__(self, bindings: Sequence[tuple[relax.Var, relax.Expr]], results: Collection[relax.Var]) -> None:
@@ -91,7 +91,7 @@ class Moves:
 
     @property
     def joins(self) -> list[relax.Var]:
-        """Those that are no operators of the dialect."""
+        """Returns the concatenations that are not QNN operators."""
         return [var for var, value in self._values.items() if _name(value) == "relax.concat"]
 
     def __contains__(self, var: relax.Var) -> bool:
@@ -101,13 +101,13 @@ class Moves:
         return iter(self._values)
 
     def ends(self, var: relax.Var) -> list[relax.Var]:
-        """What is moved on from `var` and written: itself, where it is not `inner`."""
+        """Returns the tensors at the ends of the chains of moves from `var`; `var` itself if it is not `inner`."""
         if var not in self.inner:
             return [var]
         return [end for reader in dict.fromkeys(self.readers[var]) for end in self.ends(reader)]
 
     def movement(self, var: relax.Var, written: Collection[relax.Var]) -> Movement:
-        """How `var` is made of what is not moved, or is `written`."""
+        """Returns `var` as elements of tensors that are not moves themselves, or that are in `written`."""
         found = _Found(self, written)
         elements = found.elements(var, inside=True)
         names = [_name(self._values[each]).removeprefix("relax.").removeprefix("qnn.") for each in found.moves]
@@ -117,12 +117,12 @@ class Moves:
         return self._values[var]
 
     def sources(self, var: relax.Var) -> list[relax.Expr]:
-        """What the last of the moves that make `var` takes."""
+        """Returns the operands of the last of the moves that compute `var`."""
         return _tensors(self._values[var])
 
 
 class _Found:
-    """Walks from a tensor to its parts."""
+    """Follows moves from a tensor back to its parts."""
 
     def __init__(self, moves: Moves, written: Collection[relax.Var]) -> None:
         self._moves, self._written = moves, written
@@ -132,7 +132,7 @@ class _Found:
         self._elements = 0
 
     def elements(self, expr: relax.Expr, *, inside: bool, join: Operation | None = None, place: int = 0) -> Any:
-        """The numbers of the elements of `expr`; `inside`: whether a move is followed to what it moves."""
+        """Returns the indices of the elements of `expr`. If `inside`, a move is followed to its operands."""
         moved = isinstance(expr, relax.Var) and expr in self._moves and expr not in self._written
         if not (moved and (inside or expr in self._moves.inner)):
             first, self._elements = self._elements, self._elements + elements_of(expr)
@@ -159,7 +159,7 @@ def elements_of(expr: relax.Expr) -> int:
 
 
 def _moves(var: relax.Var, value: relax.Expr) -> bool:
-    """Whether `value` only moves elements, as far as a kernel may."""
+    """Returns true if `value` only moves elements, in a way that kernels support."""
     if _name(value) not in _MOVES or not 0 < elements_of(var) <= MOST_ELEMENTS:
         return False
     tensors = _tensors(value)

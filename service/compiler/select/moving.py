@@ -1,4 +1,4 @@
-"""Which moves kernels compute, and of which parts: what is moved on is not written on its way, where possible."""
+"""Decides which moves kernels compute, and from which parts, so that few intermediate tensors are written."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from service.core.arrays import Array
 
 
 class Layouts(Protocol):
-    """What is known of the tensors between kernels (`plan.Plan`)."""
+    """The layouts of the tensors between kernels, which `plan.Plan` implements."""
 
     def is_image(self, var: relax.Var) -> bool:
-        """Whether a kernel makes the image that `var` shows, all of it or some of its blocks."""
+        """Returns true if `var` is a view of an image that a kernel writes, or of some of its blocks."""
 
     def shown(self, var: relax.Var) -> Image:
-        """The image that `var` shows, as far as its halo is known."""
+        """Returns the image that `var` is a view of, with the halo that is known so far."""
 
 
 class Moving:
@@ -41,8 +41,8 @@ class Moving:
     ) -> None:
         """
         Args:
-            taken: what other kernels make, even where it is a move.
-            read: what kernels read as images.
+            taken: tensors that other kernels compute, even if they are moves.
+            read: tensors that kernels read as images.
         """
         self._model, self._library, self._layouts = model, library, layouts
         results = {result for result in graph.results_of(model.function) if isinstance(result, relax.Var)}
@@ -52,9 +52,9 @@ class Moving:
         self._images: dict[relax.Var, bool] = {}
 
     def skips(self, join: relax.Var) -> bool:
-        """Whether a concatenation need not be written; and has what reads it made of its parts, if so.
+        """Returns true if a concatenation need not be written. Its readers then read its parts.
 
-        What would be a view of it, or of its elements moved, is made too: then that need not be written either.
+        Tensors that would be views of it, or moves of its elements, are then computed from its parts too.
         """
         ends = self.moves.ends(join)
         if join not in self.moves.inner or any(self._is_taken(end, views=False) for end in ends):
@@ -68,17 +68,17 @@ class Moving:
         return True
 
     def prefers(self, join: relax.Var) -> bool:
-        """Whether parts of a concatenation are moves themselves, so that one kernel does all."""
+        """Returns true if parts of a concatenation are moves themselves, so that one kernel can compute all of them."""
         inner = self.moves.inner.difference(self._model.views)
         moved = join in self.moves and any(part in inner for part in self.moves.sources(join))
         return moved and self.movement(join) is not None
 
     def write(self, var: relax.Var) -> None:
-        """Has `var`, which a kernel computes, be no move."""
+        """Records that a kernel writes `var`, so that it is not treated as a move."""
         self._written.add(var)
 
     def movement(self, var: relax.Var) -> Movement | None:
-        """How a kernel makes `var` by moving elements; None if none does."""
+        """Returns the movement with which a kernel computes `var`; None if no move kernel does."""
         if self._is_taken(var):
             return None
         if var not in self._found:
@@ -90,11 +90,11 @@ class Moving:
         return self._found[var]
 
     def moves_image(self, var: relax.Var) -> bool:
-        """Whether a kernel of moves makes `var`, as an image. One of the model's inputs is packed on its way."""
+        """Returns true if a move kernel writes `var` as an image. Other kernels convert the model's inputs."""
         return var not in self._model.channels_last and self.makes_image(var) and self.movement(var) is not None
 
     def makes_image(self, var: relax.Var) -> bool:
-        """Whether it is read as one, or moved on to where it is."""
+        """Returns true if `var`, or a tensor that is moved from it, is read as an image."""
         if var not in self._images:
             ends = (
                 end for reader in self.moves.readers[var] if reader in self.moves for end in self.moves.ends(reader)
@@ -107,7 +107,7 @@ class Moving:
         return var not in self.moves or var in self._written or (views and var in self._model.views)
 
     def sources(self, movement: Movement, *, images: bool) -> tuple[Memory, ...]:
-        """Where the parts of a movement lie: where kernels write `images`, or all as the model has them."""
+        """Returns the memory of the parts of a movement. If not `images`, all of them are contiguous tensors."""
         return tuple(
             Memory.of_image(self._layouts.shown(part.source), str(part.source.ty.dtype))
             if images and self.is_image(part)
@@ -119,10 +119,10 @@ class Moving:
         return isinstance(part.source, relax.Var) and self._layouts.is_image(part.source)
 
     def tables(self, movement: Movement) -> tuple[Array | None, ...]:
-        """What becomes of the parts' bytes, as `moves.Move` has it.
+        """Returns the lookup tables of the parts, as for `moves.Move`.
 
         Raises:
-            Declined: they are no bytes.
+            Declined: the elements are not bytes.
         """
         return tuple(
             None if part.join is None else self._library.part_tables(part.join)[part.place] for part in movement.parts
@@ -131,7 +131,7 @@ class Moving:
     def _movable(self, var: relax.Var, written: Collection[relax.Var]) -> Movement | None:
         movement = self.moves.movement(var, written)
         if movement.moves_nothing and not (self.makes_image(var) and self.is_image(movement.parts[0])):
-            return None  # another name, or one pass of another kernel
+            return None  # it is another name, or another kernel computes it in one pass
         for images in (True, False):
             with suppress(Declined):
                 self.tables(movement)

@@ -1,4 +1,4 @@
-"""The plan: which groups have kernels, and how the tensors between them lie in memory."""
+"""The plan of a selection: which groups have kernels, and the memory layouts of the tensors between them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from service.compiler.select.recurrent import Recurrent
 
 @dataclass(frozen=True)
 class Entry:
-    """What an image is made of that no kernel makes.
+    """The tensor from which an image is made if no kernel writes that image.
 
     Attributes:
-        source: a tensor as the model has it.
-        quantize: what makes bytes of its real values.
-        channels_first: whether it is `[N, C, H, W]`.
+        source: a contiguous tensor.
+        quantize: the operator that quantizes it, if it contains real values.
+        channels_first: true if it is `[N, C, H, W]`.
     """
 
     source: relax.Var
@@ -49,17 +49,17 @@ class Plan:
     """The groups that have kernels, and the layouts of their outputs.
 
     Attributes:
-        demands: group's output -> the layouts that its kernel requires of its inputs.
-        plain: the output of a group that is not of 8 bits -> its kernel.
+        demands: output of a group -> the layouts that its kernel requires of its inputs.
+        plain: output of a group that is not 8 bits -> its kernel.
         products: the outputs of products of two computed matrices.
-        places: tensor -> the one in whose memory it lies, and at which block.
-        recurrent: the first binding of an LSTM -> the LSTM and its kernel.
-        quantized: what is made of real values as it enters an image -> the `qnn.quantize` that makes it.
+        places: tensor -> (the tensor whose memory it shares, the block at which it begins there).
+        recurrent: first binding of an LSTM -> the LSTM and its kernel.
+        quantized: tensor that is quantized while it is converted to an image -> its `qnn.quantize`.
         declined: as in `Selection`.
         reasons: the same for each variable of such a group.
-        regions: the last operator of a region -> the region.
-        images: what regions write as images.
-        moving: what kernels make by moving elements.
+        regions: last operator of a region -> the region.
+        images: the tensors that regions write as images.
+        moving: the moves that kernels compute.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Plan:
         regions: Sequence[Region] = (),
         refused: Mapping[str, str] | None = None,
     ) -> None:
-        """`refused`: name of a group's output -> the reason why its kernel could not be made."""
+        """`refused` maps the name of a group's output to the reason why its kernel could not be created."""
         self.model, self.library, self._refused = model, library, refused or {}
         self._places = {var: place for place, (var, _) in enumerate(model.bindings)}
         self.demands: dict[relax.Var, list[Demand]] = {}
@@ -119,7 +119,7 @@ class Plan:
             self._place_inputs(model.groups[output])
 
     def _taken(self) -> set[relax.Var]:
-        """What other kernels make than those of moves, and what is inside of what they compute."""
+        """Returns the tensors that kernels other than move kernels compute, including those inside of groups."""
         taken = {step.var for region in self.regions.values() for step in region.steps}
         taken |= {var for sequence in self.model.recurrent for var in sequence.variables}
         for group in self.model.groups.values():
@@ -133,7 +133,7 @@ class Plan:
         return self._places[each.output if isinstance(each, Group) else each.steps[-1].var]
 
     def _accept_region(self, region: Region, read: set[relax.Var]) -> None:
-        """Has a region write images where groups `read` them."""
+        """Accepts a region. It writes those results as images that groups `read` as images."""
         for var in region.outputs:
             stored = str(var.ty.dtype) in BIAS and image_shape(shape_of(var)) is not None
             if stored and var in read:
@@ -143,7 +143,7 @@ class Plan:
                     self._fills[var, False] = stored_zero_point(last.operation.per_tensor("out_type"))
 
     def _pad_in_place(self, region: Region) -> None:
-        """Has what a region quantizes by parameters be padded where it writes it."""
+        """Lets a region write the padding of a result that it quantizes with parameters computed at run time."""
         own = {step.var for step in region.steps}
         for var, group in list(self.model.groups.items()):
             if group.core.name != "qnn.dynamic_pad":
@@ -154,7 +154,7 @@ class Plan:
                 del self.model.groups[var]
 
     def _accept_part(self, group: Group) -> None:
-        """Has a layer computed whose addition has no kernel."""
+        """Accepts a layer without its residual addition, if no kernel computes the addition too."""
         layer = group.without_addition
         if layer is None:
             return
@@ -165,7 +165,7 @@ class Plan:
             self.model.groups[layer.output] = layer
 
     def _accept_recurrent(self, sequence: Recurrent) -> None:
-        """Takes an LSTM, so that its operators are groups no longer."""
+        """Accepts an LSTM, and removes its operators from the groups."""
         try:
             with located("lstm", sequence.name), declining():
                 self._check_refused(sequence.steps[0].sums)
@@ -206,7 +206,7 @@ class Plan:
         for var in group.inputs:
             self._drop_parts(var)
         roots = [self.root(var)[0] for var in group.inputs]
-        looks_up = group.core.name == "qnn.table"  # which costs more in generated code than two reorders
+        looks_up = group.core.name == "qnn.table"  # generated code for it is slower than two layout changes
         produced = [self._produced(root) or (looks_up and root in self.plain) for root in roots]
         demands = self.library.demands(group, produced)
         wanted = [self._rooted(var, demand) for var, demand in zip(group.inputs, demands, strict=True)]
@@ -222,7 +222,7 @@ class Plan:
         self.demands[group.output] = demands
 
     def _produced(self, root: relax.Var) -> bool:
-        """Whether a kernel makes an image of it."""
+        """Returns true if a kernel writes `root` as an image."""
         product = root in self.products and image_shape(shape_of(root)) is not None
         return root in self.demands or root in self.images or product or self.moving.moves_image(root)
 
@@ -234,9 +234,9 @@ class Plan:
         return self.part(self.image(self.root(var)[0], packed=False), var)
 
     def matrices(self, var: relax.Var, view: Strided, *, written: bool = False) -> Matrices | None:
-        """Those that a product finds in the image `var`, or writes there; None where they are in a plain tensor.
+        """Returns the matrices that a product reads from the image `var`, or writes to it; None for a plain tensor.
 
-        What a product writes is an image where another kernel than a product reads it as one.
+        The output of a product is an image if a kernel other than a product reads it as an image.
         """
         root, padding, _ = self.root(var)
         if padding or not (root in self.demands or root in self.quantized or root in self._read):
@@ -245,9 +245,9 @@ class Plan:
         return None if written and image.halo else Matrices.within(image, view)
 
     def _place_inputs(self, group: Group) -> None:
-        """Has inputs written into the memory of the output, which gets the halos that their other readers want.
+        """Places inputs in the memory of the output, if possible. The output gets the halos that their readers need.
 
-        What is placed lies in nothing else, and its halo holds what the output's does.
+        A tensor can be placed in only one other tensor, and its halo must have the same value as that of the output.
         """
         whole = group.output, False
         for var, block in zip(group.inputs, self.library.places(group), strict=True):
@@ -261,13 +261,13 @@ class Plan:
             self._halos[whole] = self._halos.get(whole, NO_HALO) | self._halos.get((root, False), NO_HALO)
 
     def memory(self, root: relax.Var) -> relax.Var:
-        """The tensor in whose memory `root` lies; itself where that is its own."""
+        """Returns the tensor whose memory contains `root`; `root` itself if it has its own memory."""
         while root in self.places:
             root, _ = self.places[root]
         return root
 
     def entry(self, root: relax.Var) -> Entry:
-        """How the image `root` comes into being, in one pass where that is possible."""
+        """Returns the tensor from which the image `root` is made, in one pass if possible."""
         found = Entry(root)
         while True:
             if found.quantize is None and found.source in self.quantized:
@@ -279,7 +279,7 @@ class Plan:
                 return found
 
     def is_whole(self, var: relax.Var) -> bool:
-        """Whether `var` shows all channels of its root."""
+        """Returns true if `var` includes all channels of its root."""
         while var in self.model.views:
             view = self.model.views[var]
             if view.part is not None:
@@ -288,7 +288,7 @@ class Plan:
         return True
 
     def part(self, image: Image, var: relax.Var) -> Image:
-        """What `var` shows of the image of its root."""
+        """Returns the part of the image of its root that `var` is a view of."""
         parts = []
         while var in self.model.views:
             view = self.model.views[var]
@@ -299,7 +299,7 @@ class Plan:
         return image
 
     def _drop_parts(self, var: relax.Var) -> None:
-        """Has parts cut out of what is no image anyway, and not of an image that is made for that."""
+        """Removes views of parts of `var` if it is not an image, so that no image is created only for them."""
         if not self.is_whole(var) and not self._produced(self.root(var)[0]):
             while var in self.model.views:
                 view = self.model.views[var]
@@ -317,7 +317,7 @@ class Plan:
         return (root, demand.packed), demand.halo + padding, next(iter(fills), 0)
 
     def root(self, var: relax.Var) -> tuple[relax.Var, Halo, list[Fill]]:
-        """The tensor whose memory `var` shows, what padding `var` shows of it, and its values."""
+        """Returns the tensor whose memory `var` is a view of, the padding of the view, and the padding values."""
         padding, fills = Halo(), list[Fill]()
         while var in self.model.views:
             view = self.model.views[var]
@@ -328,7 +328,7 @@ class Plan:
         return var, padding, fills
 
     def image(self, root: relax.Var, *, packed: bool) -> Image:
-        """The memory of `root`."""
+        """Returns the memory layout of `root`."""
         shape = image_shape(shape_of(root))
         assert shape is not None
         if not packed and root in self.places:
@@ -338,7 +338,7 @@ class Plan:
         return Image(*shape, 0 if packed else self.library.block, halo)
 
     def contiguous(self, var: relax.Var) -> Contiguous:
-        """The memory of what is `wide`."""
+        """Returns the memory layout of the output of a group that is `wide`."""
         shape = image_shape(shape_of(var))
         assert shape is not None
         return Contiguous.of(shape, self.library.block)
@@ -348,7 +348,7 @@ class Plan:
 
 
 def padded(image: Image, padding: Halo) -> Image:
-    """`image` seen with `padding` rows and columns of its halo as its own."""
+    """Returns a view of `image` in which `padding` rows and columns of its halo are part of the image."""
     if not padding:
         return image
     halo = Halo(*(have - shown for have, shown in zip(image.halo.sides, padding.sides, strict=True)))

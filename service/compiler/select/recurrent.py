@@ -1,4 +1,4 @@
-"""Chains of LSTM steps, as importers unroll them, found again: what one kernel computes."""
+"""Finds chains of LSTM steps, which importers unroll and which one kernel can compute."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SLICE = "relax.strided_slice"
 
 @dataclass(frozen=True)
 class Step:
-    """One step: `dense` of a hidden state, rescaled on top of what is `seen`, the next cell state and hidden state."""
+    """One step: a `dense` of the hidden state, rescaled and added to `seen`; then the next cell and hidden state."""
 
     sums: relax.Var
     gates: relax.Var
@@ -28,11 +28,11 @@ class Step:
 
     @property
     def before(self) -> tuple[relax.Var, relax.Var]:
-        """The hidden and the cell state that it goes on from."""
+        """The hidden state and the cell state that the step reads."""
         return self.operators.dense.call.args[0], self.operators.update.call.args[1]
 
     def same(self, other: Step) -> bool:
-        """Whether both have the same weights and numbers."""
+        """Returns true if both steps have the same weights and parameters."""
         pairs = zip(self._operations, other._operations, strict=True)
         alike = all(str(mine.call.attrs) == str(theirs.call.attrs) for mine, theirs in pairs)
         operands = zip(*(step.operators.dense.call.args[1:] for step in (self, other)), strict=True)
@@ -46,12 +46,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Recurrent:
-    """Steps that follow each other.
+    """Consecutive steps of an LSTM.
 
     Attributes:
-        seen: what the input adds to the gates, `[T * N, gates * C] int16`.
-        inside: what nothing but the steps reads.
-        joined: the hidden states of all steps in order, where something joins them.
+        seen: the input's contributions to the gates, `[T * N, gates * C] int16`.
+        inside: the variables that only the steps read.
+        joined: the concatenation of the hidden states of all steps in order, if there is one.
     """
 
     steps: tuple[Step, ...]
@@ -61,12 +61,12 @@ class Recurrent:
 
     @property
     def name(self) -> str:
-        """As in the model."""
+        """The name in the model."""
         return str((self.steps[-1].hidden if self.joined is None else self.joined).name)
 
     @property
     def variables(self) -> frozenset[relax.Var]:
-        """All that it computes."""
+        """All variables that the steps compute."""
         joined = {self.joined} if self.joined is not None else set()
         return self.inside | {step.hidden for step in self.steps} | joined
 
@@ -76,7 +76,10 @@ def sequences(
     operations: Mapping[relax.Var, Operation],
     uses: Counter[relax.Var],
 ) -> list[Recurrent]:
-    """The sequences of a model; of single steps where what they see does not lie row by row."""
+    """Returns the LSTM sequences of a model.
+
+    If the inputs of a chain's steps are not consecutive rows of one tensor, each step is a sequence of its own.
+    """
     steps = {step.before: step for var in operations if (step := _step(var, operations)) is not None}
     later = {(step.hidden, step.cell) for step in steps.values()}
     values = dict(bindings)
@@ -94,7 +97,7 @@ def sequences(
 
 
 def _step(var: relax.Var, operations: Mapping[relax.Var, Operation]) -> Step | None:
-    """The step whose hidden state `var` is."""
+    """Returns the step that computes the hidden state `var`, or None."""
     output = operations[var]
     if output.name != "qnn.lstm_output":
         return None
@@ -115,7 +118,7 @@ def _step(var: relax.Var, operations: Mapping[relax.Var, Operation]) -> Step | N
 
 
 def _sequence(chain: list[Step], values: Mapping[relax.Var, relax.Expr], uses: Counter[relax.Var]) -> Recurrent | None:
-    """The chain, if it reads one tensor row by row and keeps what is inside of it to itself."""
+    """Returns the chain as a sequence if it reads one tensor row by row, and nothing else reads its inner variables."""
     batch = shape_of(chain[0].cell)[0]
     whole, slices = chain[0].seen, set()
     if len(chain) > 1:
@@ -139,13 +142,13 @@ def _sequence(chain: list[Step], values: Mapping[relax.Var, relax.Expr], uses: C
 
 
 def _equal(mine: relax.Expr, theirs: relax.Expr) -> bool:
-    """Whether both are constants of the same values."""
+    """Returns true if both are constants with equal values."""
     one, other = value_of(mine), value_of(theirs)
     return one is not None and other is not None and np.array_equal(one, other)
 
 
 def _rows(value: relax.Expr | None, first: int, end: int) -> bool:
-    """Whether `value` is rows `first` to `end` of a matrix."""
+    """Returns true if `value` is the slice of the rows `first` to `end` of a matrix."""
     if not isinstance(value, relax.Call) or getattr(value.op, "name", "") != _SLICE or len(value.args) != 4:
         return False
     return [[int(field.value) for field in arg.fields] for arg in value.args[1:]] == [[0], [first], [end]]
@@ -154,7 +157,7 @@ def _rows(value: relax.Expr | None, first: int, end: int) -> bool:
 def _joined(
     chain: list[Step], values: Mapping[relax.Var, relax.Expr], uses: Counter[relax.Var]
 ) -> tuple[relax.Var | None, set[relax.Var]]:
-    """What joins the hidden states in the order in which the kernel writes them, and the views that it joins."""
+    """Returns the concatenation of the hidden states in the order in which the kernel writes them, and its parts."""
     batch, _ = shape_of(chain[0].cell)
     owners = {step.hidden: place for place, step in enumerate(chain)}
     for var, value in values.items():
@@ -169,6 +172,6 @@ def _joined(
 
 
 def _reshaped(value: relax.Expr | None) -> relax.Expr | None:
-    """What `value` is a reshape of."""
+    """Returns the operand of a reshape, or None if `value` is not a reshape."""
     is_reshape = isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.reshape"
     return value.args[0] if value is not None and is_reshape else None

@@ -1,7 +1,7 @@
-"""The regions of a model (`kernels.rows`): which operators are computed row by row by one kernel.
+"""Finds the regions of a model (`kernels.rows`): operators that one kernel computes row by row.
 
-Operators join, from the first to the last, where one reads the other and both have the same domain, and where no path
-leaves the region and comes back: what is computed by one call cannot wait for itself.
+From the first operator to the last, an operator joins the region of its operand if both have the same domain, and if no
+path leaves the region and returns to it, because a single call computes the whole region.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from service.compiler.locating import declining, located
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import Operation, value_of
 
-# Whether a kernel computes an operator; raises Declined where none does.
+# A function that raises Declined if no row kernel can compute an operator.
 Check = Callable[[str, relax.Expr, Operation | None], None]
 
 _LEAST_COLUMNS = 4
-_LEAST_STEPS = 2  # that compute: one alone has a kernel of its own, or is not worth one
-_ALONE = {"qnn.dynamic_quantize", "qnn.dynamic_scale"}  # that are worth one all the same
+_LEAST_STEPS = 2  # that compute something: a single operator has another kernel, or generated code is as fast
+_ALONE = {"qnn.dynamic_quantize", "qnn.dynamic_scale"}  # operators that are faster as a region of one step
 
 Domain = tuple[tuple[int, ...], int]
 
@@ -36,9 +36,9 @@ class _Node:
     """Bindings that are computed together.
 
     Attributes:
-        places: of the bindings, in order.
-        domain: of the region that they form; None where they form none.
-        after: places of what reads them.
+        places: the indices of the bindings, in order.
+        domain: the domain of the region that they form; None if they do not form one.
+        after: the indices of the bindings that read them.
     """
 
     places: list[int]
@@ -47,10 +47,10 @@ class _Node:
 
 
 def in_regions(function: relax.Function, check: Check, taken: set[relax.Var]) -> tuple[relax.Function, list[Region]]:
-    """`function` with the operators of each region one behind the other, and the regions.
+    """Returns `function` with the operators of each region in succession, and the regions.
 
     Args:
-        taken: what other kernels compute.
+        taken: the variables that other kernels compute.
     """
     forming = _Forming(function, check, taken)
     forming.join()
@@ -76,7 +76,7 @@ class _Forming:
                 self.readers[source].append(place)
 
     def join(self) -> None:
-        """Makes each operator that a region may have one, and joins it with those that it reads."""
+        """Turns each supported operator into a region, and joins it with the regions of its operands."""
         for place, (var, value, operation) in enumerate(self.found):
             if var in self._taken or not isinstance(var.ty, relax.TensorType):
                 continue
@@ -99,7 +99,7 @@ class _Forming:
                     self.node[joined] = node
 
     def _beside(self, place: int) -> list[int]:
-        """What reduces the rows of the same tensor, before this place does."""
+        """Returns earlier operators that reduce the rows of the same tensor as the operator at `place`."""
         value = self.found[place][1]
         if _name(value) not in REDUCTIONS:
             return []
@@ -107,8 +107,11 @@ class _Forming:
         return [at for at, other in others if other.args[0].same_as(value.args[0])]
 
     def _domain(self, place: int) -> Domain:
-        """Of the region that an operator may be in: the shape of what it computes or reduces, or where it computes
-        values of rows, that of the region which has them."""
+        """Returns the domain of the region that an operator can be part of.
+
+        It is the shape of the tensor that the operator computes or reduces; for an operator on values of rows, it is
+        the domain of the region that computes these.
+        """
         var, value, _ = self.found[place]
         shape = shape_of(var)
         if _name(value) in REDUCTIONS:
@@ -126,7 +129,7 @@ class _Forming:
         return _outer(shape), shape[-1]
 
     def _leaves_and_returns(self, first: _Node, second: _Node) -> bool:
-        """Whether a path from one of two nodes to the other goes through a third."""
+        """Returns true if a path from one of two nodes to the other goes through a third node."""
         both, last = (first, second), max(first.places[-1], second.places[-1])
         waiting = [self.node[place] for node in both for place in node.after]
         waiting = [node for node in waiting if node not in both]
@@ -143,7 +146,7 @@ class _Forming:
         return False
 
     def regions(self) -> list[Region]:
-        """What was joined, as far as it is worth a kernel; the rest is left as it was."""
+        """Returns the regions for which a kernel is worthwhile. The others are dissolved."""
         found = []
         for node in self._nodes():
             if node.domain is None:
@@ -171,7 +174,7 @@ class _Forming:
         return self.found[place][0] in self.results or not own.issuperset(self.readers[place])
 
     def _leave_views(self, node: _Node) -> None:
-        """Takes out what computes nothing and is not read inside: it is another name for a result."""
+        """Removes bindings that compute nothing and are not read inside. They only rename a result."""
         for place in reversed(node.places.copy()):
             inside = any(self.node[reader] is node for reader in self.readers[place])
             if not inside and _name(self.found[place][1]) in IDENTITIES:
@@ -196,10 +199,10 @@ class _Forming:
         return self._memory(arg, place, domain)
 
     def _memory(self, arg: relax.Expr, place: int, domain: Domain) -> Operand | float:
-        """An operand that is a number or lies in memory.
+        """Returns an operand that is a number or is in memory.
 
         Raises:
-            Declined: its elements are not those of the domain's places.
+            Declined: its elements do not correspond to those of the domain.
         """
         var, value, _ = self.found[place]
         constant = value_of(arg)
@@ -219,7 +222,7 @@ class _Forming:
         return Operand(arg if constant is None else constant, strides, column, tuple(axes))
 
     def ordered(self) -> relax.Function:
-        """The function with each node's bindings one behind the other."""
+        """Returns the function with the bindings of each node in succession."""
         nodes, done = self._nodes(), []
         missing = {id(node): self._sources(node) for node in nodes}
         ready = [(node.places[-1], node.places) for node in nodes if not missing[id(node)]]
@@ -243,7 +246,7 @@ class _Forming:
         return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
 
     def _sources(self, node: _Node) -> set[int]:
-        """The other nodes that a node reads."""
+        """Returns the other nodes whose results a node reads."""
         read = {id(self.node[source]) for place in node.places for source in self.reads[place]}
         return read - {id(node)}
 
@@ -254,7 +257,7 @@ def _name(value: relax.Expr) -> str:
 
 
 def _operands(value: relax.Expr) -> list[relax.Expr]:
-    """The tensors that an operator takes."""
+    """Returns the tensor operands of an operator."""
     args = value.args if isinstance(value, relax.Call) else [value]
     return [arg for arg in args if isinstance(arg.ty, relax.TensorType)]
 
@@ -268,13 +271,15 @@ def _axes(call: relax.Call) -> list[int]:
 
 
 def _outer(shape: Sequence[int]) -> tuple[int, ...]:
-    """The dimensions but the last, without those of length 1."""
+    """Returns the dimensions except the last one and except those of length 1."""
     return tuple(extent for extent in shape[:-1] if extent != 1)
 
 
 def _aligned(shape: Sequence[int], seen: Sequence[int]) -> list[int]:
-    """For each outer dimension of a domain, the axis of an operand of `shape` that is repeated to `seen`; -1 where it
-    has none."""
+    """Returns, for each outer dimension of a domain, the axis of an operand of `shape`, which is broadcast to `seen`.
+
+    It is -1 if the operand is repeated along the dimension.
+    """
     missing = len(seen) - len(shape)
     axes = []
     for place, extent in enumerate(seen[:-1]):
@@ -289,7 +294,7 @@ def _aligned(shape: Sequence[int], seen: Sequence[int]) -> list[int]:
 
 
 def _stride(shape: Sequence[int], axis: int) -> int:
-    """From one index of an axis to the next, in elements."""
+    """Returns the stride of an axis, in elements."""
     total = 1
     for extent in shape[axis + 1 :]:
         total *= extent

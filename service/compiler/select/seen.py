@@ -1,4 +1,4 @@
-"""What reshapes, permutations and slices show of a tensor, without moving its elements."""
+"""Reshapes, permutations and slices as views of a tensor, which copy no elements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Bindings = Sequence[tuple[relax.Var, relax.Expr]]
 
 @dataclass(frozen=True)
 class Seen:
-    """A tensor as a part of another, or all of it, in another order."""
+    """A tensor as a view of another tensor: all of its elements or some of them, in another order."""
 
     source: relax.Var
     view: Strided
@@ -30,7 +30,7 @@ class Seen:
 
 
 def seen_by(bindings: Bindings) -> dict[relax.Var, Seen]:
-    """Each variable that shows another's elements, with the first of those that it shows."""
+    """Returns each variable that is a view of another one -> the view of the first tensor in the chain."""
     found: dict[relax.Var, Seen] = {}
     for var, value in bindings:
         source = _moved(value)
@@ -50,12 +50,14 @@ def put_into(
     uses: Counter[relax.Var],
     views: Collection[relax.Var],
 ) -> tuple[list[relax.Var], Strided]:
-    """The tensors that moves make of the matrices `var`, of which nothing else reads any, and where the elements of
-    `var` are in the last of them: rows stay runs of elements.
+    """Follows the moves of the matrices `var` while nothing else reads their results.
+
+    Returns the results of these moves, and the view of the last one that contains the elements of `var`. Its rows are
+    contiguous.
 
     Args:
         readers: variable -> the bindings that read it.
-        views: tensors that lie as what they are made of does; the last one is none of them.
+        views: tensors with the memory layout of their operand. The last result is not one of them.
     """
     steps: list[tuple[relax.Var, relax.Expr]] = []
     best: tuple[list[relax.Var], Strided] = [], Strided.of(shape_of(var))
@@ -73,7 +75,7 @@ def put_into(
 
 
 def channels_of(value: relax.Call) -> tuple[int, int] | None:
-    """The first of the neighbouring channels that a slice is of, and how many; None where it is of something else."""
+    """Returns (first channel, number of channels) of a slice of neighboring channels; None for other slices."""
     source, shape = value.args[0], shape_of(value)
     before = shape_of(source)
     view = _after(value, Strided.of(before)) if str(source.ty.dtype) in BIAS else None
@@ -83,7 +85,7 @@ def channels_of(value: relax.Call) -> tuple[int, int] | None:
 
 
 def readers_of(bindings: Bindings) -> dict[relax.Var, list[tuple[relax.Var, relax.Expr]]]:
-    """Variable -> the bindings of calls whose only operand it is."""
+    """Returns variable -> the bindings of calls whose only operand it is."""
     found: dict[relax.Var, list[tuple[relax.Var, relax.Expr]]] = {}
     for var, value in bindings:
         source = _moved(value)
@@ -97,7 +99,7 @@ def _name(value: relax.Expr) -> str:
 
 
 def _moved(value: relax.Expr) -> relax.Var | None:
-    """The tensor of 8 bits, or of real values, that `value` only moves."""
+    """Returns the 8-bit or real tensor whose elements `value` only moves; None if it does something else."""
     if _name(value) not in ("relax.reshape", "relax.permute_dims", "relax.strided_slice"):
         return None
     source = value.args[0]
@@ -110,7 +112,7 @@ def _axes(value: relax.Call) -> list[int]:
 
 
 def _after(value: relax.Call, view: Strided) -> Strided | None:
-    """`view`, moved as `value` does; None where that is no view."""
+    """Applies the move `value` to `view`. None if the result is not a strided view."""
     match _name(value):
         case "relax.reshape":
             return view.reshaped(shape_of(value))
@@ -126,7 +128,7 @@ def _after(value: relax.Call, view: Strided) -> Strided | None:
 
 
 def _before(steps: Sequence[tuple[relax.Var, relax.Expr]]) -> Strided | None:
-    """Where the elements of the first step's operand are in the last one's result."""
+    """Returns the view of the last result that contains the elements of the first operand; None if it is not a view."""
     view: Strided | None = Strided.of(shape_of(steps[-1][0]))
     for _, value in reversed(steps):
         if view is None:

@@ -1,10 +1,10 @@
-"""Select: hand groups of operators to the target's kernel library, and lay out the tensors between them.
+"""The pass `select`: replaces groups of operators by kernel calls, and lays out the tensors between them.
 
 Requires: a model of `qnn.*` operators.
-Ensures: every group that the library accepts is a call of its kernel on flat buffers; what it declined is as it was,
-on plain tensors, and the report says why. A tensor between two kernels is never reordered: its halo is the largest
-that any of its readers wants, and it is written with it. A part of a concatenation is written in its place in the
-whole, where that needs no rescaling and begins a block.
+Ensures: every group that the library accepts is a call of its kernel on flat buffers. Declined groups do not change, on
+plain tensors, and the report contains the reason. The layout of a tensor between two kernels is never changed: it is
+written with the largest halo that any of its readers needs. A part of a concatenation is written in place if it needs
+no rescaling and begins a block.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from service.core.errors import InternalError
 
 
 def select(module: tvm.IRModule, library: KernelLibrary | None) -> Selection:
-    """`module` with calls of the kernels that `library` has."""
+    """Replaces operators of `module` by calls of the kernels in `library`."""
     if library is None:
         return Selection(module)
     refused: dict[str, str] = {}
@@ -51,10 +51,10 @@ def select(module: tvm.IRModule, library: KernelLibrary | None) -> Selection:
 
 
 def _selected(module: tvm.IRModule, library: KernelLibrary, refused: Mapping[str, str]) -> Selection:
-    """`select`, without kernels for the groups in `refused`: name of the output -> the reason.
+    """Selects kernels, except for the groups in `refused` (name of the output -> reason).
 
     Raises:
-        _Refused: a kernel that was planned could not be made.
+        _Refused: a planned kernel could not be created.
     """
     model = Model(graph.main_of(module), library.block)
     function, regions = in_regions(model.function, library.check_row_operator, model.taken)
@@ -66,7 +66,7 @@ def _selected(module: tvm.IRModule, library: KernelLibrary, refused: Mapping[str
 
 
 class _Refused(Exception):
-    """A kernel that was planned could not be made. What it was to compute is planned again, without it."""
+    """A planned kernel could not be created. The selection is repeated without it."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(name, reason)
@@ -75,7 +75,7 @@ class _Refused(Exception):
 
 @contextmanager
 def _making(op: str, tensor: str) -> Iterator[None]:
-    """Locates errors of making a kernel for `tensor`, and raises `_Refused` if no kernel computes it."""
+    """Adds the operator and tensor to errors in the block, which creates a kernel. Raises `_Refused` if declined."""
     try:
         with located(op, tensor), declining():
             yield
@@ -84,9 +84,9 @@ def _making(op: str, tensor: str) -> Iterator[None]:
 
 
 class _Emission:
-    """Writes the new function, binding by binding; a tensor changes layout where that is first needed.
+    """Writes the new function, binding by binding. A layout change is emitted where it is first needed.
 
-    The first writer of a part of some memory allocates it, and the others write into it.
+    The first kernel that writes to shared memory allocates it, and the others write into it.
     """
 
     def __init__(self, model: Model, library: KernelLibrary, plan: Plan) -> None:
@@ -94,8 +94,12 @@ class _Emission:
         self.builder = relax.BlockBuilder()
         self._plain: dict[relax.Var, relax.Expr] = {}
         self._images: dict[tuple[relax.Var, bool], relax.Var] = {}
-        self._rows: dict[relax.Var, tuple[relax.Var, int]] = {}  # hidden state -> those of all steps, and which it is
-        self._shared: dict[relax.Var, relax.Var] = {}  # tensor that others lie in -> its memory as last written
+        self._rows: dict[
+            relax.Var, tuple[relax.Var, int]
+        ] = {}  # hidden state -> (hidden states of all steps, number of the step)
+        self._shared: dict[
+            relax.Var, relax.Var
+        ] = {}  # tensor with others in its memory -> the memory after the last write
         self.selection = Selection(tvm.IRModule(), declined=plan.declined)
         self._macs = coverage.macs_by_operator(model.function)
 
@@ -105,7 +109,7 @@ class _Emission:
         self._plain.update(zip(function.params, params, strict=True))
         accepted = [self.model.groups[var] for var in (*self.plan.demands, *self.plan.products, *self.plan.plain)]
         inside = set().union(*(self.model.parts(group) for group in accepted)) if accepted else set()
-        # As plain tensors only where something needs them so.
+        # Plain tensors are emitted only if something needs them.
         later = {*self.model.views, *self.model.seen, *self.plan.quantized, *self.model.channels_last}
         later |= set(self.plan.moving.moves)
         later |= {var for sequence, _ in self.plan.recurrent.values() for var in sequence.variables}
@@ -123,7 +127,7 @@ class _Emission:
         return self.selection
 
     def _bind(self, var: relax.Var, value: relax.Expr, *, plain: bool) -> None:
-        """Emits what computes `var`, if something has to; `plain` if that is the operator itself."""
+        """Emits the computation of `var`, if it is needed. `plain`: the operator itself computes it."""
         if var in self.plan.regions:
             self._call_region(self.plan.regions[var])
         elif var in self.plan.recurrent:
@@ -147,7 +151,7 @@ class _Emission:
             sources.append(padded(image, padding))
             operands.append(self._image(root, packed=demand.packed))
         placed = self._placed(group)
-        if len(placed) == len(sources):  # nothing is left to do
+        if len(placed) == len(sources):  # all inputs are already in place
             self._images[group.output, False] = self._shared[self.plan.memory(group.output)]
             return
         macs = sum(self._macs.get(var, 0) for var in (*self.model.parts(group), group.output))
@@ -168,13 +172,13 @@ class _Emission:
             widths = [0, 0, top, bottom, left, right, 0, 0]
             name = f"{group.inputs[0].name}_padded"
             sources = [self.builder.emit(relax.op.nn.pad(source, widths, pad_value=made.fill), name)]
-            self.selection.leave(f"{group.name}_padded", "nn.pad", "the kernel takes tensors that are padded")
+            self.selection.leave(f"{group.name}_padded", "nn.pad", "the kernel needs padded tensors")
         flat = [self._reshaped(source, [math.prod(shape_of(source))]) for source in sources]
         macs = sum(self._macs.get(part, 0) for part in (*self.model.parts(group), group.output))
         self._plain[group.output] = self._emit_contiguous(group, made.kernel, flat, macs)
 
     def _call_product(self, group: Group) -> None:
-        """Operands are read from images where those hold their matrices as runs of bytes."""
+        """Emits a product. Operands are read from images if their matrices are runs of bytes there."""
         assert group.matrices is not None
         (lhs, rhs), (*views, out) = group.inputs, group.matrices
         transposed = views[1].of_columns
@@ -192,7 +196,7 @@ class _Emission:
             self._write(group.output, kernel, operands, group.name, group.kind, macs=macs)
 
     def _matrices(self, var: relax.Var, view: Strided) -> tuple[relax.Expr, Matrices]:
-        """What a product reads, and how: the image `var` if a kernel made one, or else the plain tensor."""
+        """Returns the operand of a product and its matrices: the image `var` if there is one, else the plain tensor."""
         found = self.plan.matrices(var, view)
         if found is not None:
             return self._image(self.plan.root(var)[0], packed=False), found
@@ -242,7 +246,7 @@ class _Emission:
         return Output(Access(str(var.ty.dtype), math.prod(shape), strides))
 
     def _call_recurrent(self, sequence: Recurrent, made: LstmKernel) -> None:
-        """All steps at once. The hidden state of one is a row of what is written, copied where something reads it."""
+        """Emits all steps as one call. The hidden state of a step is a row of its output, and copied if it is read."""
         first, last = sequence.steps[0], sequence.steps[-1]
         operands = [self._reshaped(self.plain(var), [elements_of(var)]) for var in (sequence.seen, *first.before)]
         types = [relax.TensorType([size], dtype) for size, dtype in made.outputs]
@@ -264,12 +268,12 @@ class _Emission:
         return self._reshaped(row, shape_of(var))
 
     def _emit_contiguous(self, group: Group, kernel: Kernel, operands: Sequence[relax.Expr], macs: int) -> relax.Expr:
-        """A call of `kernel`, which writes a tensor as the model has it."""
+        """Emits a call of `kernel`, which writes a contiguous tensor."""
         out_type = _shaped(group.output, str(group.output.ty.dtype))
         return self._emit(kernel, operands, group.name, group.kind, out_type, macs=macs)
 
     def _placed(self, group: Group) -> list[int]:
-        """The inputs that are already in their places in the output. An input that occurs twice counts once."""
+        """Returns the inputs that are already in place in the output. A repeated input counts once."""
         placed: list[int] = []
         for place, (var, block) in enumerate(zip(group.inputs, self.library.places(group), strict=True)):
             root, _, _ = self.plan.root(var)
@@ -284,13 +288,13 @@ class _Emission:
     def _write(
         self, root: relax.Var, kernel: Kernel, operands: Sequence[relax.Expr], name: str, kind: str, macs: int = 0
     ) -> None:
-        """`root` as an image in blocks, in its own memory or that of the tensor that it lies in."""
+        """Emits a kernel that writes `root` as an image, to its own memory or that of the tensor that contains it."""
         memory = self.plan.memory(root)
         written = self._emit(kernel, operands, name, kind, macs=macs, into=self._shared.get(memory))
         self._images[root, False] = self._shared[memory] = written
 
     def _image(self, root: relax.Var, *, packed: bool) -> relax.Expr:
-        """`root` as an image, made of the plain tensor if no kernel made it."""
+        """Returns `root` as an image. It is converted from the plain tensor if no kernel wrote it."""
         if root in self.model.constants:
             image, value = self.plan.image(root, packed=packed), self.model.constants[root]
             stored = (value.astype(np.int16) + BIAS[str(value.dtype)]).astype(np.uint8)
@@ -311,11 +315,11 @@ class _Emission:
 
     def _fill(self, root: relax.Var, *, packed: bool = False) -> int:
         fill = self.plan.fill(root, packed=packed)
-        assert isinstance(fill, int)  # only regions write other halos
+        assert isinstance(fill, int)  # only regions write halos with values that are computed at run time
         return fill
 
     def _write_moved(self, root: relax.Var) -> None:
-        """`root` as an image made of elements of other tensors, if that is what it is."""
+        """Emits a move kernel that writes `root` as an image, if `root` consists of elements of other tensors."""
         if not self.plan.moving.moves_image(root):
             return
         to, fill = Memory.of_image(self.plan.image(root, packed=False), str(root.ty.dtype)), self._fill(root)
@@ -325,7 +329,7 @@ class _Emission:
             self._write(root, kernel, operands, str(root.name), operators)
 
     def _moved(self, var: relax.Var, to: Memory, fill: int = 0) -> tuple[Kernel, list[relax.Expr], str] | None:
-        """The kernel that moves elements `to` where they make `var`, what it takes, and the operators that it is."""
+        """Returns the kernel that copies the elements of `var` to the memory `to`, its operands, and its operators."""
         movement, moving = self.plan.moving.movement(var), self.plan.moving
         if movement is None or (movement.moves_nothing and to.image is None):
             return None
@@ -340,7 +344,7 @@ class _Emission:
         return None
 
     def _operand(self, source: relax.Expr, memory: Memory) -> relax.Expr:
-        """A constant or a tensor, where a kernel of moves finds it."""
+        """Returns a constant or a tensor as an operand of a move kernel."""
         if memory.image is not None:
             return self._image(self.plan.root(source)[0], packed=False)
         constant = value_of(source)
@@ -349,7 +353,7 @@ class _Emission:
         return self._reshaped(self.plain(source), [memory.size])
 
     def plain(self, var: relax.Var) -> relax.Expr:
-        """`var` as a plain tensor."""
+        """Returns `var` as a plain tensor."""
         if var not in self._plain:
             if (var, False) in self._images:
                 self._plain[var] = self._unpacked(var, var)
@@ -364,13 +368,13 @@ class _Emission:
                 kernel, operands, operators = made
                 out_type = _shaped(var, str(var.ty.dtype))
                 self._plain[var] = self._emit(kernel, operands, str(var.name), operators, out_type)
-            else:  # what is made `later`
+            else:  # it is emitted `later`
                 value = next(value for bound, value in self.model.bindings if bound.same_as(var))
                 self._emit_plain(var, value)
         return self._plain[var]
 
     def _unpacked(self, image: relax.Var, var: relax.Var, *, channels_first: bool = False) -> relax.Expr:
-        """The plain tensor `var` of what a kernel made, `image`."""
+        """Emits the conversion of `image`, which a kernel wrote, to the plain tensor `var`."""
         dtype = str(image.ty.dtype)
         shown = self.plan.part(self.plan.image(image, packed=False), var)
         kernel = self.library.unpack(shown, dtype, channels_first=channels_first)
@@ -378,7 +382,7 @@ class _Emission:
         return self._emit(kernel, [self._images[image, False]], f"{var.name}_plain", kind, _shaped(var, dtype))
 
     def _unpacks(self, var: relax.Var) -> bool:
-        """Whether a kernel unpacks an image with its channels first."""
+        """Returns true if a kernel converts an image to the `[N, C, H, W]` tensor `var`."""
         image = self.model.channels_first.get(var)
         return image is not None and (image, False) in self._images and image not in self._plain
 
@@ -389,7 +393,7 @@ class _Emission:
         self._plain[var] = graph.emit(self.builder, self._with_plain(value), var.name)
         called = value.op.name if isinstance(value, relax.Call) and hasattr(value.op, "name") else ""
         if called in ("", "relax.reshape"):
-            return  # another name for what is there
+            return  # it is another name for an existing tensor
         reason = self.plan.reasons.get(var, "no kernel computes this operator")
         operators = called.removeprefix("relax.").removeprefix("qnn.")
         self.selection.leave(str(var.name), operators, reason, self._macs.get(var, 0))
@@ -419,7 +423,7 @@ class _Emission:
         macs: int = 0,
         into: relax.Var | None = None,
     ) -> relax.Var:
-        """A call of `kernel`, which writes new memory, or some of what `into` holds."""
+        """Emits a call of `kernel`, which writes to new memory, or to a part of the memory `into`."""
         self.selection.call(kernel, name, kind, macs)
         constants = [relax.const(array, str(array.dtype)) for array in kernel.constants]
         out_type = out_type or relax.TensorType([kernel.output_bytes], "uint8")
@@ -432,5 +436,5 @@ class _Emission:
 
 
 def _shaped(var: relax.Var, dtype: str) -> relax.TensorType:
-    """What a kernel writes as the model has it, in the tensor's own shape: a reshape of an output would copy it."""
+    """Returns the type of a contiguous output in the shape of `var`. A reshape of a flat output would copy it."""
     return relax.TensorType(list(shape_of(var)), dtype)

@@ -1,4 +1,4 @@
-"""What selecting gave: a model with kernels in it, and what became of each operator."""
+"""The result of a selection: a model with kernel calls, and how each operator is computed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from service.compiler.kernels.kernel import Kernel
 
 @dataclass
 class Selection:
-    """A model with kernels in it.
+    """A model with kernel calls, and how each operator is computed.
 
     Attributes:
         module: the model.
-        kernels: by the symbol under which the model calls them.
-        layers: what each kernel call is, in order of execution, for reports.
-        plain: the operators that no kernel computes, each with its `place`: which of `layers` it comes before.
+        kernels: symbol by which the model calls the kernel -> kernel.
+        layers: a description of each kernel call, in order of execution, for reports.
+        plain: the operators that no kernel computes, each with its `place`, the index of the next of `layers`.
         declined: group -> the reason why no kernel computes it.
-        concatenations: those on images, each with how many `parts` it has and how many were written `in_place`.
-        inexact: symbol of generated code -> functions of a card's library that it calls, whose last bit may be another
-            than a CPU's (`lowering.gpu.spelling.INEXACT`).
+        concatenations: those on images, each with the number of its `parts` and of those that were written `in_place`.
+        inexact: symbol of generated GPU code -> library functions that it calls, whose last bit may differ from those
+            of a CPU (`lowering.gpu.spelling.INEXACT`).
     """
 
     module: tvm.IRModule
@@ -35,18 +35,18 @@ class Selection:
     inexact: dict[str, list[str]] = field(default_factory=dict)
 
     def call(self, kernel: Kernel, layer: str, operators: str, macs: int) -> None:
-        """Notes a call of `kernel`, after those that are noted."""
+        """Records a call of `kernel`, after the calls recorded so far."""
         self.kernels[kernel.symbol] = kernel
         called = {"layer": layer, "operators": operators, "kernel": kernel.family, "symbol": kernel.symbol}
         self.layers.append({**called, "macs": macs, "kind": kernel.kind, **kernel.facts})
 
     def leave(self, layer: str, operators: str, reason: str, macs: int = 0) -> None:
-        """Notes operators that no kernel computes."""
+        """Records operators that no kernel computes."""
         left = {"layer": layer, "operators": operators, "reason": reason, "macs": macs}
         self.plain.append({**left, "place": len(self.layers)})
 
     def report(self) -> dict[str, Any]:
-        """A report for people of the code that each operator runs on."""
+        """Returns the report of how each operator is computed."""
         reorders = sum(layer["kernel"] in ("pack", "unpack") for layer in self.layers)
         families: dict[str, Counter[str]] = {}
         for layer in self.layers:
