@@ -242,10 +242,10 @@ def _database(settings: Settings) -> Iterator[Check]:
 
 
 def _crashes(settings: Settings) -> Iterator[Check]:
-    from service.workers.crashes import quarantined
+    from service.workers.crashes import quarantine_error
 
     for artifact, record in _quarantined(settings).items():
-        error = quarantined(artifact, record)
+        error = quarantine_error(artifact, record)
         yield Check("quarantine", State.PROBLEM, error.message, error.hint or "")
 
 

@@ -88,7 +88,7 @@ class Registry:
         """
         with self._request("GET", f"{self._base}/manifests/{name}", {"accept": _ACCEPT}) as answer:
             self._expect(answer, f"manifest {name}", 200)
-            data = _bounded(answer, LARGEST_MANIFEST_BYTES)
+            data = _read_bounded(answer, LARGEST_MANIFEST_BYTES)
             media_type = answer.headers.get("content-type", "").partition(";")[0].strip()
         if ":" in name and digest_of(data) != name:
             raise DigestMismatch(f"{self.reference.host} sends other bytes for {name}", hint="do not trust it")
@@ -113,7 +113,7 @@ class Registry:
         with self._request("GET", f"{self._base}/referrers/{digest}", {"accept": INDEX_MEDIA_TYPE}) as answer:
             is_index = answer.headers.get("content-type", "").startswith(INDEX_MEDIA_TYPE)
             if answer.status_code == 200 and is_index:
-                return entries_of(_bounded(answer, LARGEST_MANIFEST_BYTES))
+                return entries_of(_read_bounded(answer, LARGEST_MANIFEST_BYTES))
             if answer.status_code not in (200, 400, 404, 405):  # 400, 404, 405: the registry does not have this API
                 self._expect(answer, f"the referrers of {digest}", 200)
         try:
@@ -140,12 +140,12 @@ class Registry:
                         writer.write(chunk)
                 except httpx.TransportError as error:
                     if not left and writer.size_bytes == before:
-                        raise self._failed(f"blob {blob.digest}: {error}") from error
+                        raise self._error(f"blob {blob.digest}: {error}") from error
                 if writer.size_bytes == blob.size_bytes:
                     writer.commit(blob.digest)
                     return
                 time.sleep(_PAUSE_S)
-        raise self._failed(f"blob {blob.digest} was cut off {_TRIES} times")
+        raise self._error(f"blob {blob.digest} was cut off {_TRIES} times")
 
     def _pieces(self, blob: Descriptor, offset: int) -> Iterator[bytes]:
         """Yields the bytes from `offset` on. Raises `httpx.TransportError` if the connection breaks."""
@@ -154,7 +154,7 @@ class Registry:
             self._expect(answer, f"blob {blob.digest}", 200, 206)
             skip = 0 if answer.status_code == 206 else offset
             if answer.status_code == 206 and not answer.headers.get("content-range", "").startswith(f"bytes {offset}-"):
-                raise self._failed(f"blob {blob.digest}: the registry sent another range than requested")
+                raise self._error(f"blob {blob.digest}: the registry sent another range than requested")
             for chunk in answer.iter_raw():
                 yield chunk[skip:]
                 skip = max(0, skip - len(chunk))
@@ -219,7 +219,7 @@ class Registry:
                 if not retries:
                     raise
                 if not left:
-                    raise self._failed(str(error) or type(error).__name__) from error
+                    raise self._error(str(error) or type(error).__name__) from error
                 time.sleep(_PAUSE_S)
                 continue
             if answer.status_code in _BUSY and left:
@@ -241,8 +241,8 @@ class Registry:
             if not (answer.is_redirect and method in ("GET", "HEAD")):
                 return answer
             answer.close()
-            url = self._allowed(urljoin(url, answer.headers["location"]))
-        raise self._failed(f"it redirects more than {_MOST_REDIRECTS} times")
+            url = self._check_encryption(urljoin(url, answer.headers["location"]))
+        raise self._error(f"it redirects more than {_MOST_REDIRECTS} times")
 
     def _authenticate(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> httpx.Response:
         is_own = self._is_own(url)
@@ -263,33 +263,33 @@ class Registry:
         return self._client.send(request, stream=True)
 
     def _fetch_token(self, request: httpx.Request) -> bytes:
-        self._allowed(str(request.url))
+        self._check_encryption(str(request.url))
         try:
             answer = self._client.send(request, stream=True)
         except httpx.TransportError as error:
-            raise self._failed(f"its token server does not respond: {error}") from error
+            raise self._error(f"its token server does not respond: {error}") from error
         try:
             if answer.status_code != 200:
                 raise Unauthorized(
                     f"{request.url.host} issues no token for {self.reference.repository} (status {answer.status_code})",
                     hint=f"docker login {self.reference.host}, or OCTET_REGISTRY_USERNAME and …_PASSWORD",
                 )
-            return _bounded(answer, tokens.MOST_BYTES)
+            return _read_bounded(answer, tokens.MOST_BYTES)
         finally:
             answer.close()
 
     def _location(self, answer: httpx.Response) -> str:
         location = answer.headers.get("location")
         if not location:
-            raise self._failed("its response has no Location header to upload to")
-        return self._allowed(urljoin(str(answer.request.url), location))
+            raise self._error("its response has no Location header to upload to")
+        return self._check_encryption(urljoin(str(answer.request.url), location))
 
-    def _allowed(self, url: str) -> str:
+    def _check_encryption(self, url: str) -> str:
         """Returns `url`. Raises `InvalidInput` if it is plain HTTP and the settings do not allow that."""
         try:
             parsed = httpx.URL(url)
         except httpx.InvalidURL as error:
-            raise self._failed("it redirects to an invalid URL") from error
+            raise self._error("it redirects to an invalid URL") from error
         plain = self._settings.registry_http
         is_plain_allowed = plain is PlainHttp.ALWAYS or (plain is PlainHttp.LOOPBACK and is_loopback(parsed.host))
         if parsed.scheme == "https" or (parsed.scheme == "http" and is_plain_allowed):
@@ -316,9 +316,9 @@ class Registry:
             raise Forbidden(f"{where} does not allow this user to read or change {what}")
         if status == 413:
             raise TooLarge(f"{where} rejects {what} as too large")
-        raise self._failed(f"{what}: it responded with status {status}")
+        raise self._error(f"{what}: it responded with status {status}")
 
-    def _failed(self, why: str) -> RegistryFailed:
+    def _error(self, why: str) -> RegistryFailed:
         return RegistryFailed(f"registry {self.reference.host}: {why}")
 
 
@@ -335,7 +335,7 @@ def entries_of(index: bytes) -> list[Descriptor]:
         raise InvalidInput("the registry's list is not an OCI index") from error
 
 
-def _bounded(answer: httpx.Response, most_bytes: int) -> bytes:
+def _read_bounded(answer: httpx.Response, most_bytes: int) -> bytes:
     data = bytearray()
     try:
         for chunk in answer.iter_raw():

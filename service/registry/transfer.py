@@ -36,7 +36,9 @@ def push(registry: Registry, artifacts: Sequence[tuple[OciLayout, Digest]], sign
     """
     reference = registry.reference
     if reference.tag is None or reference.digest is not None:
-        raise InvalidInput(f"{reference} has no tag to push to, or has a digest", hint="oci://HOST/REPOSITORY:TAG")
+        raise InvalidInput(
+            f"cannot push to {reference}: it must have a tag and no digest", hint="oci://HOST/REPOSITORY:TAG"
+        )
     entries = [_push_artifact(registry, layout, digest) for layout, digest in artifacts]
     if len(entries) == 1:
         ((layout, digest),) = artifacts
@@ -137,12 +139,12 @@ class _Pulling:
         reference = self.registry.reference
         media_type, data = self.registry.manifest(reference.name)
         if media_type != INDEX_MEDIA_TYPE:
-            return {digest_of(data): self._parsed(data)}
+            return {digest_of(data): self._parse(data)}
         entries = entries_of(data)
         found = [entry for entry in entries if entry.artifact_type in (None, ARTIFACT_TYPE)]
         if not 1 <= len(found) <= _MOST_ARTIFACTS:
             raise InvalidInput(f"{reference} lists {len(found)} artifacts, not 1 to {_MOST_ARTIFACTS}")
-        return {entry.digest: self._parsed(self.registry.manifest(entry.digest)[1]) for entry in found}
+        return {entry.digest: self._parse(self.registry.manifest(entry.digest)[1]) for entry in found}
 
     def artifact(self, digest: Digest, manifest: Manifest) -> None:
         check_config_type(manifest.config.media_type)
@@ -152,8 +154,8 @@ class _Pulling:
         for entry in reports[:_MOST_REPORTS]:
             report = Manifest.from_bytes(self.registry.manifest(entry.digest)[1])
             # reports by other tools would be stored with other bytes: leave them out
-            is_ours = digest_of(report.to_bytes()) == entry.digest
-            if is_ours and report.subject is not None and report.subject.digest == digest:
+            is_canonical = digest_of(report.to_bytes()) == entry.digest
+            if is_canonical and report.subject is not None and report.subject.digest == digest:
                 self._fetch_blobs(report)
                 self.layout.put_manifest(report)
 
@@ -168,7 +170,7 @@ class _Pulling:
                 )
             self.registry.fetch(part, self.layout.blobs)
 
-    def _parsed(self, data: bytes) -> Manifest:
+    def _parse(self, data: bytes) -> Manifest:
         manifest = Manifest.from_bytes(data)
         if manifest.artifact_type != ARTIFACT_TYPE or manifest.to_bytes() != data:
             raise InvalidInput(

@@ -75,12 +75,12 @@ def decode(
     is_withdrawn: Callable[[], bool] = _never,
     most_pixels: int = MAX_PIXELS,
 ) -> Array:
-    """The picture in `data` as the input `spec`: `[1, H, W, C]` or `[1, C, H, W]`, 64-byte aligned.
+    """Decodes the picture in `data` into the input `spec`: `[1, H, W, C]` or `[1, C, H, W]`, 64-byte aligned.
 
     Args:
         is_withdrawn: called from time to time; once it returns true the decoding stops.
-        most_pixels: for which memory was reserved, by the first size in the file. A file that names another size later
-            is damaged.
+        most_pixels: the number of pixels that memory was reserved for, by the first size in the file. A file that
+            contains another size later is damaged.
 
     Raises:
         DecodingStopped: `is_withdrawn` has returned true.
@@ -102,7 +102,7 @@ def decode(
         opened = _open(data, source)
         if opened.width * opened.height > most_pixels:
             raise InvalidInput(
-                f"the picture for input {spec.name!r} is damaged: its file names two sizes", tensor=spec.name
+                f"the picture for input {spec.name!r} is damaged: its file contains two sizes", tensor=spec.name
             )
         pixels = _pixels(opened, source, height, width, "L" if channels == 1 else "RGB", metadata.resize)
     except (OctetError, DecodingStopped):
@@ -112,7 +112,7 @@ def decode(
     picture = pixels.reshape(1, height, width, channels)
     order = 0, *(axes.index(axis) + 1 for axis in (1, 2, 3))
     if metadata.is_normalized:
-        return _normalized(picture, metadata, spec, order)
+        return _normalize(picture, metadata, spec, order)
     return _as_input(picture.transpose(order), spec)
 
 
@@ -157,19 +157,19 @@ def _pixels(picture: ImageFile, source: _Source, height: int, width: int, mode: 
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     source.check()
     if image.has_transparency_data:
-        image = _resized(_converted(image, "RGBA"), (width, height), resize)
+        image = _resize(_convert(image, "RGBA"), (width, height), resize)
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert(mode)
     else:
-        image = _resized(_converted(image, mode), (width, height), resize)
+        image = _resize(_convert(image, mode), (width, height), resize)
     return np.asarray(image)
 
 
-def _converted(image: Image.Image, mode: str) -> Image.Image:
+def _convert(image: Image.Image, mode: str) -> Image.Image:
     """Converts the picture to `mode`. `convert` alone would copy a picture that already has it."""
     return image if image.mode == mode else image.convert(mode)
 
 
-def _resized(image: Image.Image, size: tuple[int, int], resize: Resize | None) -> Image.Image:
+def _resize(image: Image.Image, size: tuple[int, int], resize: Resize | None) -> Image.Image:
     if resize is Resize.CROP:
         return ImageOps.fit(image, size, Image.Resampling.BILINEAR)
     return image.resize(size, Image.Resampling.BILINEAR)
@@ -187,7 +187,7 @@ def _as_input(pixels: Array, spec: TensorSpec) -> Array:
     return tensor
 
 
-def _normalized(picture: Array, metadata: ModelMetadata, spec: TensorSpec, order: Sequence[int]) -> Array:
+def _normalize(picture: Array, metadata: ModelMetadata, spec: TensorSpec, order: Sequence[int]) -> Array:
     """Returns the normalized `[1, H, W, C]` pixels in the data type of `spec` and its `order` of axes."""
     channels = picture.shape[3]
     mean, std = (np.array(values, np.float32) for values in (metadata.mean or (0.0,), metadata.std or (1.0,)))

@@ -232,7 +232,7 @@ def _listed_metadata(layout: OciLayout) -> dict[tuple[str, int], ModelMetadata]:
         try:
             metadata = ModelMetadata.from_text(layout.blobs.read(said.digest).decode())
         except (NotFound, CorruptBlob, InvalidInput, UnicodeDecodeError) as error:
-            _logger.warning("metadata %s in the store's index: %s", entry.digest, error)
+            _logger.warning("cannot read metadata %s in the store's index: %s", entry.digest, error)
             continue
         found |= {(name, number): metadata for name, number, _ in models_in(entry.annotations)}
     return found
@@ -263,7 +263,7 @@ def _manifests(layout: OciLayout, artifact_type: str) -> Iterator[tuple[Descript
             try:
                 yield entry, layout.manifest(entry.digest)
             except (NotFound, CorruptBlob, InvalidInput) as error:
-                _logger.warning("manifest %s in the store's index: %s", entry.digest, error)
+                _logger.warning("cannot read manifest %s in the store's index: %s", entry.digest, error)
 
 
 def _different(layout: OciLayout, artifact: Digest) -> Different | None:
@@ -271,7 +271,7 @@ def _different(layout: OciLayout, artifact: Digest) -> Different | None:
     try:
         return different_from(json.loads(layout.attached(artifact, Report.NUMERICS) or b"{}"))
     except (NotFound, CorruptBlob, InvalidInput, ValueError) as error:
-        _logger.warning("the numerics report of artifact %s: %s", artifact, error)
+        _logger.warning("cannot read the numerics report of artifact %s: %s", artifact, error)
         return None
 
 

@@ -186,12 +186,14 @@ class CompileWorker:
             _logger.info("build %s failed: %s", build.id, error.message)
         except Exception as error:
             _logger.exception("build %s failed with an unexpected error", build.id)
-            self._builds.finish(claim, error=_unforeseen(error, attempt.last_stage))
+            self._builds.finish(claim, error=_unexpected_error(error, attempt.last_stage))
         else:
             different = different_from(report)
             self._builds.finish(claim, artifact=artifact, is_verified=may_serve(report), different=different)
             if different is not None:
-                _logger.warning("build %s is not served, because it differs: %s", build.id, different.message)
+                _logger.warning(
+                    "build %s is not served, because it differs from its reference: %s", build.id, different.message
+                )
             else:
                 _logger.info("build %s succeeded: %s", build.id, artifact)
             if not is_quantization(build.options):
@@ -228,7 +230,7 @@ class CompileWorker:
         return [self._builds.submit(inputs, model, version)[0] for model, version, _ in requests][-1]
 
 
-def _unforeseen(error: Exception, stage: Stage | None) -> BuildFailed:
+def _unexpected_error(error: Exception, stage: Stage | None) -> BuildFailed:
     return BuildFailed(
         f"the compiler failed with an unexpected error: {type(error).__name__}",
         stage=stage,
@@ -269,7 +271,7 @@ def run(
             presence.id,
             targets=targets,
             on_quantized=partial(add_for_all, layout, builds, ModelStore(database)),
-            on_build=presence.works_on,
+            on_build=presence.set_build,
             on_idle=shut_down if is_lasting else stop.set,
         )
         beside = CompileWorker(
@@ -310,7 +312,7 @@ def run_until_signaled(
     """
     manager = systemd or ServiceManager({})
 
-    def started(worker: str) -> None:
+    def notify_started(worker: str) -> None:
         manager.ready()
         on_started(worker)
 
@@ -319,7 +321,7 @@ def run_until_signaled(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with ThreadPoolExecutor(1, "octet-compile") as executor:
-        running = executor.submit(run, settings, stop, started, is_lasting)
+        running = executor.submit(run, settings, stop, notify_started, is_lasting)
         is_stopping = False
         beat()
         while not wait([running], BEAT_EVERY_S).done:

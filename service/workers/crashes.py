@@ -109,14 +109,14 @@ class Crashes:
         now = self._clock.now()
         found: dict[Digest, Record] = {}
 
-        def counted(before: Record | None) -> Record:
-            return self._counted(before, (*(before.crashes if before else ()), now), how)
+        def new_record(before: Record | None) -> Record:
+            return self._updated_record(before, (*(before.crashes if before else ()), now), how)
 
         def add(records: Records) -> Records:
             nonlocal found
             suspects = self._suspects(records, now)
             blamed = [artifact for artifact in artifacts if artifact in suspects] or artifacts
-            found = {artifact: counted(records.get(artifact)) for artifact in blamed}
+            found = {artifact: new_record(records.get(artifact)) for artifact in blamed}
             return {**records, **found}
 
         with self._lock:
@@ -133,7 +133,7 @@ class Crashes:
             self._read()
             record = self._records.get(artifact)
             if record is not None and record.is_quarantined:
-                raise quarantined(artifact, record)
+                raise quarantine_error(artifact, record)
             return artifact in self._suspects(self._records, self._clock.now())
 
     def quarantined(self) -> dict[Digest, Record]:
@@ -164,7 +164,7 @@ class Crashes:
     def _recent(self, crashes: Sequence[datetime], now: datetime) -> tuple[datetime, ...]:
         return tuple(crash for crash in crashes if crash > now - self._window)
 
-    def _counted(self, before: Record | None, crashes: Sequence[datetime], how: str) -> Record:
+    def _updated_record(self, before: Record | None, crashes: Sequence[datetime], how: str) -> Record:
         """Returns the record of an artifact that crashed at these times; `how` describes the latest crash."""
         recent = self._recent(crashes, self._clock.now()) or tuple(crashes)
         return Record(recent, how, (before is not None and before.is_quarantined) or len(recent) >= self._limit)
@@ -199,7 +199,7 @@ class Crashes:
                 for artifact, record in noted.items():
                     before = records.get(artifact)
                     times = Counter(record.crashes) | Counter(before.crashes if before else ())
-                    merged[artifact] = self._counted(before, sorted(times.elements()), record.how)
+                    merged[artifact] = self._updated_record(before, sorted(times.elements()), record.how)
                 return merged
 
             self._records = add(self._records)
@@ -219,10 +219,10 @@ def crashes_of(settings: Settings, database: Database | None = None) -> Crashes:
     return Crashes(CrashTable(database), limit, window_s, local=local)
 
 
-def quarantined(artifact: Digest, record: Record) -> Quarantined:
+def quarantine_error(artifact: Digest, record: Record) -> Quarantined:
     times = "once" if len(record.crashes) == 1 else f"{len(record.crashes)} times"
     return Quarantined(
         f"artifact {artifact} is in quarantine: the server crashed {times} while it ran, the last time at "
         f"{record.crashes[-1]:%Y-%m-%d %H:%M:%S} UTC ({record.how})",
-        hint=f"push a model that builds to something else, or let it run again: octet quarantine {artifact} --forgive",
+        hint=f"push another model, or release this one: octet quarantine {artifact} --forgive",
     )

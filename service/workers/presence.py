@@ -42,18 +42,18 @@ class Presence:
         self._worker = Worker(id=id, kind=kind, host=host, pid=os.getpid(), started_at=now, seen_at=now, **known)
         self._changing = threading.Lock()
         self._changed, self._ended = threading.Event(), False
-        self.is_seen = False
+        self.is_listed = False
         self._thread = threading.Thread(target=self._beat, name="octet-presence", daemon=True)
 
     @property
     def id(self) -> str:
         return self._worker.id
 
-    def works_on(self, build: str | None) -> None:
+    def set_build(self, build: str | None) -> None:
         """Sets the build that this worker is working on, and writes the row at once."""
         self._change(build=build)
 
-    def has_loaded(self, names: Collection[tuple[str, str]]) -> None:
+    def set_loaded(self, names: Collection[tuple[str, str]]) -> None:
         """Sets the models that this worker has in memory, and writes the row at once if they changed. From any
         thread.
         """
@@ -61,7 +61,7 @@ class Presence:
         if loaded != self._worker.loaded:
             self._change(loaded=loaded, loaded_version=self._worker.loaded_version + 1)
 
-    def drains(self) -> None:
+    def set_draining(self) -> None:
         """Marks this worker as draining, so that it gets no new requests, and writes the row at once."""
         self._change(state=WorkerState.DRAINING)
 
@@ -84,7 +84,7 @@ class Presence:
     def _beat(self) -> None:
         while not self._ended:
             self._changed.clear()
-            self.is_seen |= self._try(lambda: self._workers.beat(self._worker))
+            self.is_listed |= self._try(lambda: self._workers.beat(self._worker))
             if not self._ended:
                 self._changed.wait(self._every_s)
         self._try(lambda: self._workers.remove(self._worker.id))

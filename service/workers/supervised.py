@@ -311,12 +311,12 @@ class SupervisedProcess:
             _write_message(pipe, {"error": error.to_json()})
         except OSError as error:
             if error.filename is None:
-                _logger.exception("the %s failed in a way that was not foreseen", self._name)
+                _logger.exception("the %s failed with an unexpected error", self._name)
             else:
                 _logger.debug("the %s ended", self._name, exc_info=error)
                 _write_message(pipe, {"error": unusable(Path(os.fsdecode(error.filename)), error).to_json()})
         except BaseException:
-            _logger.exception("the %s failed in a way that was not foreseen", self._name)
+            _logger.exception("the %s failed with an unexpected error", self._name)
         finally:
             logging.shutdown()
             os._exit(status)  # the child must not run what the parent does at its exit

@@ -55,7 +55,7 @@ class _Stopping(BuildCanceled):
     """This process is stopping. Another worker will do the verification."""
 
 
-def verified(layout: OciLayout, artifact: Digest, settings: Settings, poll: Poll) -> dict[str, Any]:
+def verify_artifact(layout: OciLayout, artifact: Digest, settings: Settings, poll: Poll) -> dict[str, Any]:
     """Runs an artifact on its generated inputs, measures it, and returns `core.verification.Verification.result`.
 
     Args:
@@ -113,7 +113,7 @@ class Verifier:
     Args:
         pool: the pool of this worker.
         targets: only artifacts for these targets are verified.
-        verify: a replacement for `verified`, for tests.
+        verify: a replacement for `verify_artifact`, for tests.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Verifier:
         *,
         pool: str,
         targets: Collection[str],
-        verify: Verify = verified,
+        verify: Verify = verify_artifact,
     ) -> None:
         self._verifications, self._layout, self._settings = verifications, layout, settings
         self._owner, self._pool, self._targets, self._verify = owner, pool, targets, verify

@@ -28,7 +28,7 @@ from service.core.settings import Settings
 from service.core.target import parse_target
 from service.runtime.trust import Trust
 from service.workers.inference.artifacts import StoredArtifacts
-from service.workers.verifier import verified
+from service.workers.verifier import verify_artifact
 from tests.support.compiled import EXAMPLES, Unreported
 from tests.support.poison import poisoned_copy
 from tests.support.signing import needs_signatures, write_pair
@@ -137,7 +137,7 @@ def test_an_artifact_without_a_trusted_signature_is_not_loaded(signed: Signed, c
 def test_a_worker_verifies_an_artifact_with_a_trusted_signature(signed: Signed, tmp_path: Path) -> None:
     signed.put(signed.envelope)
     settings = Settings(data_dir=tmp_path, allow_unsandboxed=True, trusted_keys=str(signed.public))
-    found = verified(signed.layout, signed.digest, settings, lambda: None)
+    found = verify_artifact(signed.layout, signed.digest, settings, lambda: None)
     assert "are equal" in found["summary"]
     assert 0 < found["p50_s"] <= found["p99_s"]
     assert 0 < found["peak_percent"] < 100
@@ -148,7 +148,7 @@ def test_a_worker_does_not_run_other_artifacts(signed: Signed, tmp_path: Path, m
     signed.put(CHANGES["nothing signed it"](signed))
     settings = Settings(data_dir=tmp_path, allow_unsandboxed=True, trusted_keys=str(signed.public))
     with pytest.raises(Untrusted):
-        verified(signed.layout, signed.digest, settings, lambda: None)
+        verify_artifact(signed.layout, signed.digest, settings, lambda: None)
 
 
 def test_another_library_with_the_same_statement_is_not_loaded(signed: Signed) -> None:

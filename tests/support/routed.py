@@ -31,10 +31,10 @@ from tests.support.waiting import GIVE_UP_S, eventually
 KEY = "the cluster's key, which nobody else knows".replace(" ", "-")
 _numbers = itertools.count(1)
 
-Said = tuple[dict[str, Any], bytes]
+Order = tuple[dict[str, Any], bytes]
 
 
-def _start(control: socket.socket | None, said: Sequence[Mapping[str, Any] | Said], binary: Path) -> Started:
+def _start(control: socket.socket | None, said: Sequence[Mapping[str, Any] | Order], binary: Path) -> Started:
     with ExitStack() as stack:
         listeners = {
             name: stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=512)) for name in ("http", "grpc")
@@ -209,7 +209,7 @@ class Cluster:
     ) -> WorkerProcess:
         """Starts another worker with `models` loaded. If `certificate` is given, it uses TLS."""
         settings = Settings(data_dir=Path("/nonexistent"), auth="on")
-        said: list[Mapping[str, Any] | Said] = [orders.configure(settings), orders.keys(True, (), KEY)]
+        said: list[Mapping[str, Any] | Order] = [orders.configure(settings), orders.keys(True, (), KEY)]
         if certificate is not None:
             said.append(orders.certificate(certificate.cert.read_bytes(), certificate.key.read_bytes()))
         named = []

@@ -68,7 +68,7 @@ def _rows(services: Services, of: _Version) -> list[tuple[Pool, Cell]]:
         target: cell(wanted, services.builds, services.verifications, services.layout, held, of, target)
         for target in {pool.target for pool in pools}
     }
-    return [(pool, cells[pool.target].seen_by(pool)) for pool in pools]
+    return [(pool, cells[pool.target].for_pool(pool)) for pool in pools]
 
 
 def _pools(services: Services, of: _Version) -> Iterator[Pool]:

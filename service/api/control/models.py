@@ -26,7 +26,7 @@ from service.core.metadata import Layout, ModelMetadata, Resize, parse_numbers
 from service.core.model import ModelVersion
 from service.core.numerics import parse_mode
 from service.core.options import check_batches, check_tune, parse_batches, parse_open_shapes, parse_tune, with_sizes
-from service.workers.inference.states import Standing, standings
+from service.workers.inference.states import VersionStatus, version_statuses
 
 router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"], route_class=BoundedRoute)
 
@@ -149,7 +149,7 @@ def list_models(
     """The models are sorted by name; each is shown with its newest version."""
     models, following = services.models.list(limit, cursor, tenant.get())
     paths.link_next(request, response, following)
-    aliases, standing = services.aliases.list(), _standings(services, models)
+    aliases, standing = services.aliases.list(), _version_statuses(services, models)
     shown = [
         views.model(each, standing[each.name, each.number], (alias for alias in aliases if alias.model == each.name))
         for each in models
@@ -168,7 +168,7 @@ def list_models(
 )
 def get_model(name: wire.PathName, services: ServicesOf) -> wire.ModelVersions:
     versions, facts = services.models.versions(name), facts_of(services, name, None)
-    standing = _standings(services, versions)
+    standing = _version_statuses(services, versions)
     shown = [views.version(each, standing[name, each.number], facts.get(each.number)) for each in versions]
     aliases = [views.alias(alias) for alias in services.aliases.list(name)]
     return wire.ModelVersions(name=name, versions=shown, aliases=aliases)
@@ -178,7 +178,7 @@ def get_model(name: wire.PathName, services: ServicesOf) -> wire.ModelVersions:
 def get_version(name: wire.PathName, version: wire.PathVersion, services: ServicesOf) -> wire.ModelVersion:
     found = services.models.version(name, version)
     return views.version(
-        found, _standings(services, [found])[name, version], facts_of(services, name, version).get(version)
+        found, _version_statuses(services, [found])[name, version], facts_of(services, name, version).get(version)
     )
 
 
@@ -217,10 +217,10 @@ def request_builds(
     return views.answer_with_builds(response, name, builds, services.builds)
 
 
-def _standings(services: Services, versions: Sequence[ModelVersion]) -> dict[tuple[str, int], Standing]:
+def _version_statuses(services: Services, versions: Sequence[ModelVersion]) -> dict[tuple[str, int], VersionStatus]:
     wanted = services.builds.requested_by({each.name for each in versions})
     asked = [(each.name, each.number) for each in versions]
-    return standings(asked, wanted, services.registry, services.crashes.quarantined())
+    return version_statuses(asked, wanted, services.registry, services.crashes.quarantined())
 
 
 def facts_of(services: Services, name: str, number: int | None) -> dict[int, Any]:

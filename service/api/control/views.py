@@ -18,12 +18,12 @@ from service.core.model import ModelVersion
 from service.core.quantization import is_quantization
 from service.db import BuildStore
 from service.db.builds import Requests
-from service.workers.inference.states import Standing
+from service.workers.inference.states import VersionStatus
 
 RETRY_AFTER_S = 1  # builds take seconds
 
 
-def version(of: ModelVersion, standing: Standing, facts: Mapping[str, Any] | None = None) -> wire.ModelVersion:
+def version(of: ModelVersion, status: VersionStatus, facts: Mapping[str, Any] | None = None) -> wire.ModelVersion:
     known = of.metadata.over(ModelMetadata.from_json((facts or {}).get("metadata", {})))
     return wire.ModelVersion(
         name=of.name,
@@ -33,10 +33,10 @@ def version(of: ModelVersion, standing: Standing, facts: Mapping[str, Any] | Non
         size_bytes=of.size_bytes,
         created_at=of.created_at,
         url=paths.version(of.name, of.number),
-        state=standing.state,
-        reason=standing.reason or None,
-        build=None if standing.build is None else standing.build.id,
-        artifact=None if standing.build is None else standing.build.artifact,
+        state=status.state,
+        reason=status.reason or None,
+        build=None if status.build is None else status.build.id,
+        artifact=None if status.build is None else status.build.artifact,
         facts=None if facts is None else wire.Facts(**facts),
         metadata=wire.Metadata(**known.to_json()) if known else None,
     )
@@ -52,8 +52,8 @@ def alias(of: Alias) -> wire.Alias:
     )
 
 
-def model(newest: ModelVersion, standing: Standing, aliases: Iterable[Alias]) -> wire.Model:
-    return wire.Model(**version(newest, standing).model_dump(), aliases=[alias(each) for each in aliases])
+def model(newest: ModelVersion, status: VersionStatus, aliases: Iterable[Alias]) -> wire.Model:
+    return wire.Model(**version(newest, status).model_dump(), aliases=[alias(each) for each in aliases])
 
 
 def builds(of: Sequence[Build], store: BuildStore) -> list[wire.Build]:

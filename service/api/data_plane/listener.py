@@ -13,7 +13,7 @@ from service.api.data_plane.reports import Reports
 from service.api.oip.address import parse_address
 from service.api.services import Services
 from service.workers.data_plane import orders
-from service.workers.data_plane.plane import Answer, Found, Unheard
+from service.workers.data_plane.plane import Answer, Found, PlaneListener
 
 _logger = logging.getLogger(__name__)
 _LOOK_EVERY_S = 0.5
@@ -21,7 +21,7 @@ _LOOK_EVERY_S = 0.5
 Members = dict[str, Any]
 
 
-class Listener(Unheard):
+class Listener(PlaneListener):
     """Answers the data plane's questions, counts its reports, and keeps its configuration up to date."""
 
     def __init__(self, services: Services, take: Callable[[int], None]) -> None:
@@ -38,7 +38,7 @@ class Listener(Unheard):
 
     def reported(self, report: Members) -> None:
         self._reports.count(report)
-        self._services.registry.told(report)
+        self._services.registry.apply_report(report)
         if self._services.tracing is not None:
             try:
                 self._services.tracing.flush()
@@ -58,7 +58,7 @@ class Listener(Unheard):
     def connected(self, descriptor: int) -> None:
         self._take(descriptor)
 
-    async def asked(self, question: Members, data: bytes) -> Answer:
+    async def answer(self, question: Members, data: bytes) -> Answer:
         return await self._questions.answer(question, data)
 
     def tell(self) -> None:

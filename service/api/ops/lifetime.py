@@ -13,7 +13,7 @@ from service.core.cluster import pool_of
 from service.core.settings import Role
 from service.db import Watch
 from service.workers.inference import Reference
-from service.workers.inference.handover import held_by, take_over
+from service.workers.inference.handover import loaded_in, take_over
 from service.workers.routing.members import BEATS
 
 _SAVE_USAGE_S = 1.0  # at most this much of the keys' use is lost if the process is killed
@@ -55,7 +55,7 @@ async def _load_first(services: Services, welcome: asyncio.Event) -> None:
 def _held_by_others(services: Services) -> list[tuple[str, Reference]]:
     """Returns the models that other workers of this worker's pool have in memory."""
     there = services.workers.list(BEATS * services.settings.worker_heartbeat_s)
-    return [parse_address(*name) for name in held_by(pool_of(services.settings, services.host), there)]
+    return [parse_address(*name) for name in loaded_in(pool_of(services.settings, services.host), there)]
 
 
 async def _follow_files(services: Services) -> None:

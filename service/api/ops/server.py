@@ -120,7 +120,7 @@ def _presence(services: Services) -> Presence | None:
         features=named_features(host),
         capacity=scheduling_of(settings).instances_on(target.device),
     )
-    services.registry.on_names = presence.has_loaded
+    services.registry.on_names = presence.set_loaded
     return presence
 
 
@@ -273,7 +273,7 @@ class _Server(uvicorn.Server):
     def _drain(self) -> None:
         """Announces that this server stops: to those that send it requests, and to readiness probes."""
         if self._presence is not None:
-            self._presence.drains()
+            self._presence.set_draining()
         self._listener.tell()
 
     async def _keep_beating(self) -> None:
@@ -314,7 +314,7 @@ class _Server(uvicorn.Server):
         await self._welcome.wait()
         if not self.should_exit:
             self._stack.enter_context(self._presence)
-            while not self._presence.is_seen and not self.should_exit:
+            while not self._presence.is_listed and not self.should_exit:
                 await asyncio.sleep(_LOOK_S)
             self._stack.enter_context(verifying(self._services, self._presence.id))
 

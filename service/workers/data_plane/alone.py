@@ -26,7 +26,7 @@ from service.core.target import parse_target
 from service.runtime.stored import StoredArtifact
 from service.runtime.trust import Trust
 from service.workers.data_plane import loads, orders, program
-from service.workers.data_plane.updates import Said, keep_saying
+from service.workers.data_plane.updates import Order, fork_updater
 
 _BACKLOG = 2048
 
@@ -84,8 +84,8 @@ def serve(
     if certificate is not None:
         program.require_tls()
 
-    def current_orders() -> list[Said]:
-        messages: list[Said] = [
+    def current_orders() -> list[Order]:
+        messages: list[Order] = [
             (keys() if keys else orders.keys(is_asked=False, cluster_key=settings.key_of_cluster), b"")
         ]
         if certificate is not None:
@@ -95,7 +95,7 @@ def serve(
 
     first, inherited = current_orders(), dict[str, int]()
     if keys or certificate:
-        channel = keep_saying(current_orders, first)  # before the ports listen, which that process would keep open
+        channel = fork_updater(current_orders, first)  # before the ports listen, which that process would keep open
         channel.setblocking(False)
         inherited["updates"] = channel.detach()
     listeners = {"http": _listen(settings.host, settings.port)}

@@ -35,7 +35,7 @@ class Frames:
         while len(self._received) >= _HEAD.size:
             length, rest = _HEAD.unpack_from(self._received)
             if length + rest > _LONGEST_BYTES:
-                raise ValueError(f"a frame of {length + rest} bytes")
+                raise ValueError(f"a frame of {length + rest} bytes exceeds the limit of {_LONGEST_BYTES}")
             end = _HEAD.size + length + rest
             if len(self._received) < end:
                 break

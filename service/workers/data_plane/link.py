@@ -13,7 +13,7 @@ from typing import Any
 from service.workers.data_plane.frames import Frames, frame
 
 Members = dict[str, Any]
-Hear = Callable[[Members, bytes, int], None]
+OnMessage = Callable[[Members, bytes, int], None]
 
 _MOST_AT_ONCE = 256 << 10
 _MOST_DESCRIPTORS = 16
@@ -42,18 +42,18 @@ class _Unsent:
 
 
 class Link:
-    """Sends and receives frames, for one event loop. It works from construction until `lost` is called, once, or
+    """Sends and receives frames, for one event loop. Works from construction until it calls `lost`, once, or until
     `close`.
     """
 
-    def __init__(self, connection: socket.socket, hear: Hear, lost: Callable[[], None]) -> None:
+    def __init__(self, connection: socket.socket, hear: OnMessage, lost: Callable[[], None]) -> None:
         """
         Args:
             connection: a non-blocking Unix socket. This object owns it from now on.
             hear: called with each frame and the descriptor that came with it, or -1. The callee closes the descriptor.
             lost: called when the other end has closed the connection, or has sent something that is not a frame.
         """
-        self._connection, self._hear, self._lost = connection, hear, lost
+        self._connection, self._on_message, self._lost = connection, hear, lost
         self._loop = asyncio.get_running_loop()
         self._frames, self._descriptors = Frames(), deque[int]()
         self._unsent = deque[_Unsent]()
@@ -121,7 +121,7 @@ class Link:
             if not self.is_open:  # the previous message caused the link to close
                 return
             carries = message.get("type") == "connection"
-            self._hear(message, rest, self._descriptors.popleft() if carries and self._descriptors else -1)
+            self._on_message(message, rest, self._descriptors.popleft() if carries and self._descriptors else -1)
 
     def _end(self) -> None:
         if self.is_open:

@@ -32,7 +32,7 @@ _KEY_BYTES = 6  # fits a whole number in any JSON
 _WITHDRAWN = {"problem": {"code": "deadline_passed", "title": "Withdrawn.", "http": 504, "grpc": 4}}
 
 Members = dict[str, Any]
-Said = tuple[Members, bytes]
+Order = tuple[Members, bytes]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Routing(Protocol):
         ...
 
 
-class Unheard:
+class PlaneListener:
     """Handles the reports and questions of the data plane. The methods of this base class ignore reports and refuse
     questions.
     """
@@ -99,7 +99,7 @@ class Unheard:
         """The data plane passes on a connection whose requests it does not answer. The callee closes the descriptor."""
         socket.socket(fileno=descriptor).close()
 
-    async def asked(self, question: Members, data: bytes) -> Answer:
+    async def answer(self, question: Members, data: bytes) -> Answer:
         raise NotImplementedError
 
 
@@ -117,15 +117,15 @@ class DataPlane:
             name: for the log.
         """
         self._address, self._name = address, name
-        self.listener: Unheard = Unheard()
+        self.listener: PlaneListener = PlaneListener()
         self._link: Link | None = None
         self._reached, self._gone = asyncio.Event(), asyncio.Event()
-        self._standing: dict[str, Said] = {}  # orders that each new data plane receives, by their type
+        self._standing_orders: dict[str, Order] = {}  # orders that each new data plane receives, by their type
         self._table: Table | None = None
         self._loading: dict[int, asyncio.Future[None]] = {}
         self._leaving: dict[int, asyncio.Future[None]] = {}
         self._present: set[int] = set()  # the keys of loaded models
-        self._own: set[int] = set()  # and of those, the ones that this process requested
+        self._requested: set[int] = set()  # and of those, the ones that this process requested
         self._gathering: dict[int, asyncio.Future[None]] = {}
         self._gathers = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -136,7 +136,7 @@ class DataPlane:
         try:
             while True:
                 self._gone.clear()
-                self._link = Link(await self._connection(), self._hear, self._lose)
+                self._link = Link(await self._connection(), self._handle_message, self._lose)
                 await self._gone.wait()
         finally:
             self._lose()
@@ -156,9 +156,9 @@ class DataPlane:
 
     def order(self, members: Members, data: bytes = b"") -> None:
         """Sends an order now and to each new data plane. It replaces an earlier order of the same type."""
-        if self._standing.get(members["type"]) == (members, data):
+        if self._standing_orders.get(members["type"]) == (members, data):
             return
-        self._standing[members["type"]] = members, data
+        self._standing_orders[members["type"]] = members, data
         if self._reached.is_set():
             self._send(members, data)
 
@@ -194,14 +194,14 @@ class DataPlane:
         if key not in self._present:
             return
         self._present.discard(key)
-        self._own.discard(key)
+        self._requested.discard(key)
         done = self._leaving[key] = asyncio.get_running_loop().create_future()
         self._send(orders.unload(key))
         await done
 
     def leftovers(self) -> Collection[int]:
         """Returns the keys of loaded models that only an earlier control plane requested."""
-        return self._present - self._own - self._loading.keys()
+        return self._present - self._requested - self._loading.keys()
 
     async def gather(self) -> None:
         """Makes the data plane report all its counts up to now, and waits for the report. Does nothing without a data
@@ -220,7 +220,7 @@ class DataPlane:
         while True:
             digest = hashlib.sha256(canonical_json({**order, "salt": salt})).digest()
             key = int.from_bytes(digest[:_KEY_BYTES]) + 1
-            if key not in self._leaving and key not in self._own:
+            if key not in self._leaving and key not in self._requested:
                 return key
             salt += 1
 
@@ -254,13 +254,13 @@ class DataPlane:
         if self._link is not None:
             self._link.send(members, data)
 
-    def _hear(self, message: Members, data: bytes, descriptor: int) -> None:
+    def _handle_message(self, message: Members, data: bytes, descriptor: int) -> None:
         match message["type"]:
             case "hello":
-                self._greeted(message)
+                self._handle_hello(message)
             case "loaded":
                 self._present.add(message["key"])
-                self._own.add(message["key"])
+                self._requested.add(message["key"])
                 _settle(self._loading.pop(message["key"], None))
             case "failed":
                 _settle(self._loading.pop(message["key"], None), _failure(message))
@@ -273,7 +273,7 @@ class DataPlane:
                 task = self._do(self._answer(message, data))
                 if message["kind"] == "picture":
                     self._pictures[message["question"]] = task
-                    task.add_done_callback(partial(self._decoded, message["question"], self._link))
+                    task.add_done_callback(partial(self._finish_decoding, message["question"], self._link))
             case "withdraw":
                 if (decoding := self._pictures.get(message["question"])) is not None:
                     decoding.cancel()
@@ -284,15 +284,15 @@ class DataPlane:
             case "trace":
                 self.listener.traced(message)
 
-    def _greeted(self, hello: Members) -> None:
+    def _handle_hello(self, hello: Members) -> None:
         if hello["protocol"] != PROTOCOL:
             raise RuntimeError(f"the data plane uses version {hello['protocol']} of the protocol, not {PROTOCOL}")
         self._present = set(hello["models"])
-        self._own &= self._present
+        self._requested &= self._present
         routes = [orders.Named(**each) for each in hello["routes"]]
         if self._table is not None:  # before the orders, or requests would not be forwarded
             self._send(self._table.whole())
-        for order in self._standing.values():
+        for order in self._standing_orders.values():
             self._send(*order)
         self._reached.set()
         self._do(self.listener.found(Found(frozenset(self._present), routes, hello.get("pid", 0))))
@@ -301,7 +301,7 @@ class DataPlane:
         if self._link is not None:
             self._link.close()
         self._link = None
-        self._standing.pop("routes", None)
+        self._standing_orders.pop("routes", None)
         was_reached = self.is_reached
         self._reached.clear()
         self._present.clear()
@@ -318,7 +318,7 @@ class DataPlane:
 
     async def _answer(self, question: Members, data: bytes) -> None:
         link = self._link
-        answer = await self.listener.asked(question, data)
+        answer = await self.listener.answer(question, data)
         carries = {"passes": True} if answer.passed is not None else {}
         members = {"type": "answer", "question": question["question"], **carries, **answer.members}
         if link is not None:  # a closed link drops it
@@ -326,7 +326,7 @@ class DataPlane:
         elif answer.passed is not None:
             answer.passed.close()
 
-    def _decoded(self, question: int, link: Link | None, task: asyncio.Task[None]) -> None:
+    def _finish_decoding(self, question: int, link: Link | None, task: asyncio.Task[None]) -> None:
         if self._pictures.get(question) is task:  # the next data plane counts its questions from 1, too
             del self._pictures[question]
         if task.cancelled() and link is not None:  # any response releases what the data plane holds for the picture

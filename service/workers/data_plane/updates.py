@@ -18,10 +18,10 @@ from service.workers.data_plane.orders import Members
 _logger = logging.getLogger(__name__)
 _EVERY_MS = 500
 
-Said = tuple[Members, bytes]
+Order = tuple[Members, bytes]
 
 
-def keep_saying(current_orders: Callable[[], Iterable[Said]], sent: Iterable[Said]) -> socket.socket:
+def fork_updater(current_orders: Callable[[], Iterable[Order]], sent: Iterable[Order]) -> socket.socket:
     """Forks a process that sends an order again when it changes. The process ends when the other end of its channel
     closes.
 
@@ -52,7 +52,9 @@ def keep_saying(current_orders: Callable[[], Iterable[Said]], sent: Iterable[Sai
         os._exit(status)
 
 
-def _send_changes(channel: socket.socket, current_orders: Callable[[], Iterable[Said]], sent: dict[str, Said]) -> None:
+def _send_changes(
+    channel: socket.socket, current_orders: Callable[[], Iterable[Order]], sent: dict[str, Order]
+) -> None:
     end = select.poll()
     end.register(channel, 0)
     while not end.poll(_EVERY_MS):

@@ -40,7 +40,8 @@ def why_unverified(what: str, verification: Verification) -> NotReady:
             hint=f"octet quarantine {verification.artifact} --forgive verifies it once more",
         )
     return NotReady(
-        f"no worker for {target} has verified {what} yet", hint=f"octet worker --target {target} does; try again later"
+        f"no worker for {target} has verified {what} yet",
+        hint=f"octet worker --target {target} starts one; try again later",
     )
 
 

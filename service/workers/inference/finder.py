@@ -38,7 +38,7 @@ class Finder:
     """Reads the tables, and has the loader load artifacts. For one event loop; blocking work runs in a thread.
 
     Attributes:
-        passed_over: the models and versions that have a better candidate than the one found, which failed to load.
+        passed_over: the models and versions for which a better candidate than the one found failed to load.
     """
 
     def __init__(self, tables: Tables, loader: Loader) -> None:
@@ -119,7 +119,7 @@ class Finder:
                     hint=f"POST /v2/repository/models/{identity.model}/load loads it",
                 )
             served = await self._loader.load(build, identity, beside)
-            with served.held():  # it cannot be unloaded to make room meanwhile
+            with served.hold():  # it cannot be unloaded to make room meanwhile
                 self._loader.describe(served, await asyncio.to_thread(self._metadata, identity))
             if self.is_unloaded(identity.model, identity.version):  # while it was being loaded
                 self._loader.unload(served)

@@ -22,35 +22,34 @@ class Following:
 
     def __init__(self, changes: Changes | None) -> None:
         self._changes, self._mark = changes, -1
-        self._unsettled: set[Name] = set()
+        self._unresolved: set[Name] = set()
         self._outdated: set[Name] = set()  # loads in progress whose table contents have changed since they were read
-        self._overtaken: set[Name] = set()  # and of those, the ones whose result must not be used
+        self._stale: set[Name] = set()  # and of those, the ones whose result must not be used
         self._swept_s = -math.inf
 
-    def settle(self, name: Name) -> None:
-        """Marks the name as resolved to what the tables contained at the last `unsettle`. It stays so until the tables
-        change.
+    def mark_resolved(self, name: Name) -> None:
+        """Marks the name as resolved: its route fits the tables as they were at the last `mark_unresolved`.
 
         Does nothing if the tables have changed since then.
         """
         if name not in self._outdated:
-            self._unsettled.discard(name)
+            self._unresolved.discard(name)
 
-    def unsettle(self, name: Name) -> None:
+    def mark_unresolved(self, name: Name) -> None:
         """Marks the name as unresolved, for a reason that may pass without any change of the tables."""
-        self._unsettled.add(name)
+        self._unresolved.add(name)
         self._outdated.discard(name)
-        self._overtaken.discard(name)
+        self._stale.discard(name)
 
-    def overtake(self, names: Iterable[Name]) -> None:
+    def mark_stale(self, names: Iterable[Name]) -> None:
         """Marks the table contents that were read for these names as stale, so that their result is not used."""
-        self._overtaken.update(names)
+        self._stale.update(names)
 
-    def is_overtaken(self, name: Name) -> bool:
-        """Returns true if `overtake` was called for the name since the last `unsettle`."""
-        return name in self._overtaken
+    def is_stale(self, name: Name) -> bool:
+        """Returns true if `mark_stale` was called for the name since the last `mark_unresolved`."""
+        return name in self._stale
 
-    def doubt(self) -> None:
+    def mark_all_due(self) -> None:
         """Makes all names due, because the set of usable artifacts on this machine has changed."""
         self._swept_s = -math.inf
 
@@ -62,19 +61,19 @@ class Following:
             looked_for: the names that are being resolved or loaded right now. Read after the changes, as `names` is.
         """
         began_s = time.monotonic()
-        changed = await self._changed()
+        changed = await self._read_changes()
         under_way = set(looked_for)
-        self._unsettled &= under_way.union(names)
+        self._unresolved &= under_way.union(names)
         self._outdated &= under_way
-        self._overtaken &= under_way
+        self._stale &= under_way
         if changed is None or began_s - self._swept_s > _SWEEP_S:
             self._swept_s = began_s
             self._outdated |= under_way
             return list(names)
         self._outdated |= {name for name in under_way if name[0] in changed}
-        return [name for name in names if name[0] in changed or name in self._unsettled]
+        return [name for name in names if name[0] in changed or name in self._unresolved]
 
-    async def _changed(self) -> Collection[str] | None:
+    async def _read_changes(self) -> Collection[str] | None:
         if self._changes is None:
             return None
         self._mark, changed = await asyncio.to_thread(self._changes.since, self._mark)

@@ -17,7 +17,7 @@ from service.workers.inference.routes import Name
 _logger = logging.getLogger(__name__)
 
 
-def held_by(pool: str, workers: Collection[Worker]) -> list[tuple[str, str]]:
+def loaded_in(pool: str, workers: Collection[Worker]) -> list[tuple[str, str]]:
     """Returns the models that the workers of a pool report as loaded; those that most workers have come first."""
     holders = Counter(name for worker in workers if worker.pool == pool for name in worker.loaded)
     return sorted(holders, key=lambda name: (-holders[name], name))

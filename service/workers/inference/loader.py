@@ -198,7 +198,7 @@ class Loader:
         await asyncio.to_thread(self._artifacts.check, identity.artifact)
         usable = {each for each in identity.others if await asyncio.to_thread(self._is_good, each)}
         try:
-            return await self._ordered(_without(identity, set(identity.others) - usable))
+            return await self._send_load(_without(identity, set(identity.others) - usable))
         except Restarting:
             raise
         except NotReady as error:
@@ -207,9 +207,9 @@ class Loader:
             _logger.error("%s version %d is served in one size only: %s", identity.model, identity.version, error)
             for artifact in usable:
                 self._failures.note(artifact, error)
-            return await self._ordered(_without(identity, set(identity.others)))
+            return await self._send_load(_without(identity, set(identity.others)))
 
-    async def _ordered(self, identity: Identity) -> Served:
+    async def _send_load(self, identity: Identity) -> Served:
         order, signature = await asyncio.to_thread(self._artifacts.order, identity, self._scheduling(identity.model))
         return Served(await self._plane.load(order), identity, signature)
 

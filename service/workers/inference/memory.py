@@ -51,7 +51,7 @@ class Memory:
             card_limit_bytes: for all models on GPUs together; 0: unlimited.
         """
         self._limits: dict[Device, int] = {"cpu": limit_bytes, "cuda": card_limit_bytes}
-        self._taken: dict[object, Weight] = {}
+        self._weights: dict[object, Weight] = {}
 
     def limit_bytes(self, device: Device) -> int:
         """Returns the limit of a device; 0: unlimited."""
@@ -60,29 +60,29 @@ class Memory:
     @property
     def mapped(self) -> Collection[Digest]:
         """The files that the loaded models map."""
-        return {digest for weight in list(self._taken.values()) for digest in weight.mapped}
+        return {digest for weight in list(self._weights.values()) for digest in weight.mapped}
 
     def used_bytes(self, device: Device) -> int:
-        return together(self._taken_of(device)).total_bytes
+        return together(self._weights_on(device)).total_bytes
 
     def has_room(self, weight: Weight) -> bool:
         limit_bytes = self._limits[weight.device]
-        return not limit_bytes or together([*self._taken_of(weight.device), weight]).total_bytes <= limit_bytes
+        return not limit_bytes or together([*self._weights_on(weight.device), weight]).total_bytes <= limit_bytes
 
-    def _taken_of(self, device: Device) -> list[Weight]:
-        return [weight for weight in list(self._taken.values()) if weight.device == device]
+    def _weights_on(self, device: Device) -> list[Weight]:
+        return [weight for weight in list(self._weights.values()) if weight.device == device]
 
     def take(self, weight: Weight) -> object:
         """Takes memory, whether there is room or not, and returns the receipt for `give_back`."""
         receipt = object()
-        self._taken[receipt] = weight
+        self._weights[receipt] = weight
         return receipt
 
     def weight(self, receipt: object) -> Weight:
-        return self._taken[receipt]
+        return self._weights[receipt]
 
     def device(self, receipt: object) -> Device:
-        return self._taken[receipt].device
+        return self._weights[receipt].device
 
     def give_back(self, receipt: object) -> None:
-        del self._taken[receipt]
+        del self._weights[receipt]

@@ -21,10 +21,10 @@ class NameWarnings:
         if warning:
             self._current[name] = warning
             if warning != previous:
-                _logger.warning("%s: %s", spoken(name), warning)
+                _logger.warning("%s: %s", display_name(name), warning)
 
 
-def spoken(name: Name) -> str:
+def display_name(name: Name) -> str:
     """Returns the name as it is written in messages."""
     model, reference = name
     return f"model {model}" if reference is None else f"model {model}@{reference}"

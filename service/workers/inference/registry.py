@@ -27,7 +27,7 @@ from service.workers.inference.following import Following
 from service.workers.inference.inventory import Indexed, Inventory
 from service.workers.inference.loader import Loader
 from service.workers.inference.memory import Memory
-from service.workers.inference.name_warnings import NameWarnings, spoken
+from service.workers.inference.name_warnings import NameWarnings, display_name
 from service.workers.inference.ports import Aliases, Artifacts, Builds, Changes, Models, Plane
 from service.workers.inference.routes import Name, Plan, Reference, Route, Routes
 from service.workers.inference.served import Served
@@ -118,12 +118,12 @@ class Registry:
         """Returns the loaded models, and those that are being unloaded. From any thread."""
         return self._loader.in_memory()
 
-    def told(self, report: Mapping[str, Any]) -> None:
+    def apply_report(self, report: Mapping[str, Any]) -> None:
         """Takes over the figures of a report of the data plane about the use of its models."""
         uses = {each["key"]: each for each in report["models"]}
         for served in self._loader.in_memory():
             if (use := uses.get(served.key)) is not None:
-                served.told(use["admitted"], use["queued"], use["used_s"])
+                served.update_use(use["admitted"], use["queued"], use["used_s"])
 
     async def found(self, present: Collection[int], routes: Mapping[Name, orders.Named]) -> None:
         """Handles a new connection to a data plane, the first one or another: loads again what it lacks.
@@ -147,13 +147,13 @@ class Registry:
         """Resolves a name that an earlier control plane served, as soon as the tables can be read."""
         while not self._closed:
             try:
-                await self._refreshed(name)
+                await self._refresh(name)
             except OctetError as error:
                 if not is_answer(error):
-                    log_trouble(_logger, error, "cannot resolve %s", spoken(name))
+                    log_trouble(_logger, error, "cannot resolve %s", display_name(name))
                     await asyncio.sleep(self._refresh_s)
                     continue
-                _logger.error("%s is not served any more: %s", spoken(name), error)
+                _logger.error("%s is not served any more: %s", display_name(name), error)
             self._earlier.pop(name, None)
             return
 
@@ -169,7 +169,7 @@ class Registry:
             NotReady: no verified artifact of it runs here; the hint explains why.
         """
         if not self.answers(model, version):
-            await self._refreshed((model, version))
+            await self._refresh((model, version))
 
     def answers(self, model: str, version: Reference = None) -> bool:
         """Returns true if the model that serves a name is in memory."""
@@ -198,7 +198,7 @@ class Registry:
             NotReady: no verified artifact of it runs here; the hint explains why.
         """
         await self._finder.allow(model, version)
-        await self._refreshed((model, version))
+        await self._refresh((model, version))
 
     def preload(self, names: Sequence[Name] | None) -> Coroutine[None, None, None]:
         """Loads models before requests are accepted. They are refused from this call until the returned coroutine has
@@ -235,7 +235,7 @@ class Registry:
         except CannotLoad as failure:
             raise failure.error from failure.__cause__
         try:
-            with served.held():
+            with served.hold():
                 yield
         finally:
             self._retire_if_replaced([served])
@@ -258,7 +258,7 @@ class Registry:
 
     async def refresh(self, model: str) -> None:
         """Resolves all requested names of a model again, now."""
-        self._following.overtake(name for name in self._refreshing if name[0] == model)
+        self._following.mark_stale(name for name in self._refreshing if name[0] == model)
         for name in [name for name in self._current if name[0] == model]:
             await self._check(name)
 
@@ -294,13 +294,13 @@ class Registry:
         try:
             for name in await asyncio.to_thread(self._tables.built) if names is None else names:
                 try:
-                    await self._refreshed(name)
+                    await self._refresh(name)
                 except OctetError as error:
-                    _logger.error("%s cannot be preloaded: %s", spoken(name), error)
+                    _logger.error("%s cannot be preloaded: %s", display_name(name), error)
         finally:
             self._preloading = False
 
-    async def _refreshed(self, name: Name) -> None:
+    async def _refresh(self, name: Name) -> None:
         """Resolves `name` to the best artifact that exists, and loads it if necessary."""
         await self._look_for(name)
         while name not in self._current:  # an attempt that this call joined has dropped the name again
@@ -314,8 +314,8 @@ class Registry:
         if self._closed:
             raise NotReady("the server is shutting down")
         model, was_current = name[0], name in self._current
-        self._following.unsettle(name)  # until the best candidate of the tables serves the name
-        wanted, versions = await asyncio.to_thread(self._planned, *name)
+        self._following.mark_unresolved(name)  # until the best candidate of the tables serves the name
+        wanted, versions = await asyncio.to_thread(self._read_plan, *name)
         try:
             main = await self._finder.find(model, wanted.version, lambda: not was_current or name in self._current)
         except Unwanted:
@@ -325,14 +325,14 @@ class Registry:
                 raise failure.error from failure.__cause__
             self._warnings.report(name, f"the loaded version stays in use: {failure.error}")
             return
-        with main.held():  # while the canary is loaded
+        with main.hold():  # while the canary is loaded
             canary = await self._canary(name, wanted, main)
         route = Route(main, canary, wanted.percent if canary else 0, versions)
-        if all(map(self._loader.holds, route)) and not self._following.is_overtaken(name):
+        if all(map(self._loader.holds, route)) and not self._following.is_stale(name):
             self._switch(name, route)
             tried = {(model, wanted.version), (model, wanted.canary)}
             if (canary or wanted.canary is None) and self._finder.passed_over.isdisjoint(tried):
-                self._following.settle(name)
+                self._following.mark_resolved(name)
         else:  # one of them was unloaded meanwhile, or the tables have changed
             try:
                 await self._resolve(name)
@@ -353,13 +353,13 @@ class Registry:
     async def forgive(self, artifact: Digest) -> None:
         """Allows another attempt to load an artifact that crashed the server or could not be loaded."""
         await self._finder.forgive(artifact)
-        self._following.doubt()
+        self._following.mark_all_due()
 
     def is_unloaded(self, model: str, version: int) -> bool:
         """Returns true if a user has unloaded this version, or the whole model. From any thread."""
         return self._finder.is_unloaded(model, version)
 
-    def _planned(self, model: str, version: Reference) -> tuple[Plan, Sequence[int]]:
+    def _read_plan(self, model: str, version: Reference) -> tuple[Plan, Sequence[int]]:
         return self._tables.plan(model, version), tuple(self._tables.versions(model, None))
 
     def _send_routes(self) -> None:
@@ -403,7 +403,7 @@ class Registry:
             await self._look_for(name)
         except Exception as error:
             if is_answer(error):
-                _logger.warning("%s is no longer served: %s", spoken(name), error)
+                _logger.warning("%s is no longer served: %s", display_name(name), error)
                 self._retire_if_replaced(self._current.drop(name))
             else:  # the loaded model goes on answering
-                log_trouble(_logger, error, "cannot look for a newer build of %s", spoken(name))
+                log_trouble(_logger, error, "cannot look for a newer build of %s", display_name(name))

@@ -41,13 +41,13 @@ class Served:
         """True if a holder or an admitted request needs the model."""
         return self._holders > 0 or self.admitted > 0
 
-    def told(self, admitted: int, queued: int, used_s: float) -> None:
+    def update_use(self, admitted: int, queued: int, used_s: float) -> None:
         """Takes over the figures of the data plane's last report."""
         self.admitted, self.queued = admitted, queued
         self.used_s = max(self.used_s, used_s)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def hold(self) -> Iterator[None]:
         """Keeps the model loaded until the block ends."""
         self._holders += 1
         try:

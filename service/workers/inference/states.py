@@ -12,7 +12,7 @@ from service.core.digest import Digest
 from service.core.errors import OctetError, Quarantined
 from service.core.model import VersionState
 from service.core.options import batch_of
-from service.workers.crashes import quarantined
+from service.workers.crashes import quarantine_error
 
 Version = tuple[str, int]
 
@@ -32,7 +32,7 @@ class Loaded(Protocol):
 
 
 @dataclass(frozen=True)
-class Standing:
+class VersionStatus:
     """The state of a model version.
 
     Attributes:
@@ -45,9 +45,9 @@ class Standing:
     build: Build | None = None
 
 
-def standings(
+def version_statuses(
     versions: Iterable[Version], wanted: Sequence[Build], server: Loaded, quarantine: Mapping[Digest, Record]
-) -> dict[Version, Standing]:
+) -> dict[Version, VersionStatus]:
     """Returns the state of each version.
 
     Args:
@@ -57,12 +57,12 @@ def standings(
     builds: dict[Version, list[Build]] = {}
     for build in wanted:
         builds.setdefault((build.model, build.version), []).append(build)
-    return {version: _standing(version, builds.get(version, []), server, quarantine) for version in versions}
+    return {version: _status_of(version, builds.get(version, []), server, quarantine) for version in versions}
 
 
-def _standing(
+def _status_of(
     version: Version, builds: Sequence[Build], server: Loaded, quarantine: Mapping[Digest, Record]
-) -> Standing:
+) -> VersionStatus:
     built = [build for build in builds if build.state is BuildState.SUCCEEDED and not build.invalidated]
     alone = [build for build in built if batch_of(build.options) == 1]
     running_here = [build for build in alone if build.target in server.targets]
@@ -73,42 +73,44 @@ def _standing(
     for build in builds:
         if not build.state.is_final:
             stage = f", {build.stage}" if build.stage else ""
-            return Standing(VersionState.BUILDING, f"{build.state}{stage}", best)
+            return VersionStatus(VersionState.BUILDING, f"{build.state}{stage}", best)
     if best is not None:
         targets = ", ".join(sorted({build.target for build in alone}))
-        return Standing(VersionState.ELSEWHERE, f"built for {targets}, which does not run here", best)
+        return VersionStatus(VersionState.ELSEWHERE, f"built for {targets}, which does not run here", best)
     return _not_built(builds)
 
 
 def _loadable(
     version: Version, answering: Build, builds: Collection[Build], server: Loaded, quarantine: Mapping[Digest, Record]
-) -> Standing:
+) -> VersionStatus:
     if server.is_unloaded(*version):
-        return Standing(VersionState.UNLOADED, "a user unloaded it; it stays so until it is loaded again", answering)
+        return VersionStatus(
+            VersionState.UNLOADED, "a user unloaded it; it stays so until it is loaded again", answering
+        )
     failures = [_failure(build, server, quarantine) for build in builds]
     failure = failures[0]
     if failure is None or not all(failures):
-        return Standing(VersionState.READY, "", answering)
+        return VersionStatus(VersionState.READY, "", answering)
     state = VersionState.QUARANTINED if isinstance(failure, Quarantined) else VersionState.FAILED
-    return Standing(state, failure.message, answering)
+    return VersionStatus(state, failure.message, answering)
 
 
 def _failure(build: Build, server: Loaded, quarantine: Mapping[Digest, Record]) -> OctetError | None:
     if build.artifact is None:
         return None
     record = quarantine.get(build.artifact)
-    return server.failure(build.artifact) if record is None else quarantined(build.artifact, record)
+    return server.failure(build.artifact) if record is None else quarantine_error(build.artifact, record)
 
 
-def _not_built(builds: Sequence[Build]) -> Standing:
+def _not_built(builds: Sequence[Build]) -> VersionStatus:
     """Returns the state according to the build that was requested last."""
     if not builds:
-        return Standing(VersionState.NOT_BUILT, "no build of it was requested")
+        return VersionStatus(VersionState.NOT_BUILT, "no build of it was requested")
     last = builds[0]
     if last.state is BuildState.FAILED:
-        return Standing(VersionState.FAILED, str((last.error or {}).get("message", "no reason was recorded")))
+        return VersionStatus(VersionState.FAILED, str((last.error or {}).get("message", "no reason was recorded")))
     if last.state is BuildState.DIFFERENT:
-        return Standing(VersionState.DIFFERENT, str((last.error or {}).get("message", "no reason was recorded")))
+        return VersionStatus(VersionState.DIFFERENT, str((last.error or {}).get("message", "no reason was recorded")))
     if last.state is BuildState.CANCELED:
-        return Standing(VersionState.CANCELED, f"build {last.id} was canceled")
-    return Standing(VersionState.NOT_BUILT, "its artifacts are lost, or exist only for batches")
+        return VersionStatus(VersionState.CANCELED, f"build {last.id} was canceled")
+    return VersionStatus(VersionState.NOT_BUILT, "its artifacts are lost, or exist only for batches")

@@ -62,7 +62,7 @@ def _connection(worker: Worker, security: Security) -> HTTPConnection:
     return connection
 
 
-def of_each(workers: Sequence[Worker], ask: Callable[[Worker], Result]) -> list[Result]:
+def map_workers(workers: Sequence[Worker], ask: Callable[[Worker], Result]) -> list[Result]:
     """Returns the result of `ask` for each worker, in their order. Runs several calls at the same time. Blocks."""
     with ThreadPoolExecutor(max(1, min(_AT_ONCE, len(workers))), "octet-ask") as threads:
         return list(threads.map(ask, workers))

@@ -10,7 +10,7 @@ from typing import Literal
 
 from service.core.errors import NotReady, OctetError
 from service.core.worker import Worker
-from service.workers.routing.asking import Response, of_each, post
+from service.workers.routing.asking import Response, map_workers, post
 from service.workers.routing.security import Security
 
 _HEADER_LENGTH = "inference-header-content-length"
@@ -71,7 +71,7 @@ def ask_all(
         except OctetError as error:
             return Answer(worker, problem=error.message)
 
-    return of_each(workers, ask)
+    return map_workers(workers, ask)
 
 
 def differences(reference: Outputs, other: Outputs) -> list[Difference]:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from service.core.errors import NotReady
 from service.core.worker import Worker
-from service.workers.routing.asking import of_each, post
+from service.workers.routing.asking import map_workers, post
 from service.workers.routing.security import Security
 
 Action = Literal["load", "unload"]
@@ -18,7 +18,7 @@ _MOST_BYTES = 1 << 20
 _MAX_LISTED = 3  # how many failed workers a message lists
 
 
-def have_all(workers: Sequence[Worker], action: Action, model: str, security: Security) -> None:
+def run_on_all(workers: Sequence[Worker], action: Action, model: str, security: Security) -> None:
     """Makes each of the workers load or unload a model. Blocks until all have answered.
 
     Raises:
@@ -33,7 +33,7 @@ def have_all(workers: Sequence[Worker], action: Action, model: str, security: Se
             return error.message
         return "" if response.status == HTTPStatus.OK else _reason(response.status, response.body)
 
-    answers = zip(workers, of_each(workers, problem), strict=True)
+    answers = zip(workers, map_workers(workers, problem), strict=True)
     failed = [f"{worker.id} of pool {worker.pool}: {why}" for worker, why in answers if why]
     if failed:
         more = f"; and {len(failed) - _MAX_LISTED} more" if len(failed) > _MAX_LISTED else ""

@@ -116,7 +116,7 @@ class Cell:
     outcome: Outcome | None = None
     accepted: bool = False
 
-    def seen_by(self, pool: Pool) -> Cell:
+    def for_pool(self, pool: Pool) -> Cell:
         """Returns the cell with the verification by a worker of the pool. If there is none, that of any worker of the
         target; if there is none either, the cell as built.
         """
@@ -125,7 +125,7 @@ class Cell:
             verification = self.verifications.get("")
         if verification is None or verification.state is VerificationState.QUEUED:
             return self
-        figures = _measured(verification) or self.figures
+        figures = _figures_in(verification) or self.figures
         checked = verification.summary or self.checked
         if verification.state is VerificationState.FAILED:
             return replace(self, state=CellState.REFUSED, verified=False, checked=checked, figures=figures)
@@ -134,8 +134,8 @@ class Cell:
     def is_measured_by(self, pool: Pool) -> bool:
         """Returns true if a worker of the pool has measured the artifact, or will."""
         every = self.verifications.get("")
-        is_its_own = every is not None and every.result.get("pool", pool.name) == pool.name
-        return pool.name in self.verifications or is_its_own
+        is_from_pool = every is not None and every.result.get("pool", pool.name) == pool.name
+        return pool.name in self.verifications or is_from_pool
 
     def is_to_be_measured_by(self, pool: Pool) -> bool:
         """Returns true if a worker of the pool has yet to finish measuring the artifact."""
@@ -228,7 +228,7 @@ def _built(
     )
 
 
-def _measured(verification: Verification) -> Figures | None:
+def _figures_in(verification: Verification) -> Figures | None:
     """Returns the figures that a worker measured; None if it measured nothing."""
     result = verification.result
     if "p50_s" not in result:

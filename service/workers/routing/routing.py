@@ -23,7 +23,7 @@ from service.workers.inference.inventory import Indexed
 from service.workers.inference.ports import Changes
 from service.workers.inference.routes import Name, Reference
 from service.workers.inference.single_flight import SingleFlight
-from service.workers.routing.loading import have_all
+from service.workers.routing.loading import run_on_all
 from service.workers.routing.members import Members
 from service.workers.routing.security import Security, security_of
 from service.workers.routing.servable import Servable, targets_of
@@ -154,7 +154,7 @@ class Routing:
         workers = await asyncio.to_thread(self._members.look)
         pools = await asyncio.to_thread(self._servable.pools, model, None, targets_of(workers.values()))
         ready = [each for each in _ready(workers.values()) if each.pool in pools]
-        await asyncio.to_thread(have_all, ready, "load", model, self._security())
+        await asyncio.to_thread(run_on_all, ready, "load", model, self._security())
 
     async def unload(self, model: str) -> None:
         """Makes all ready workers unload a model, and refuse requests for it until a load.
@@ -168,7 +168,7 @@ class Routing:
         ready = _ready(workers.values())
         if not ready:
             raise NotReady("no worker is running", hint="octet worker starts one")
-        await asyncio.to_thread(have_all, ready, "unload", model, self._security())
+        await asyncio.to_thread(run_on_all, ready, "unload", model, self._security())
 
     def targets(self) -> list[Target]:
         """Returns the targets of the running workers; those of CPUs first, the best first.
@@ -190,7 +190,7 @@ class Routing:
         return best if best.device == "cpu" else _no_worker()
 
     async def _look(self) -> None:
-        workers = self._admitted(await asyncio.to_thread(self._members.look))
+        workers = self._without_refused(await asyncio.to_thread(self._members.look))
         for id in workers.keys() - self._workers.keys():
             _logger.info("worker %s of pool %s joined", id, workers[id].pool)
         for id in self._workers.keys() - workers.keys():
@@ -211,12 +211,12 @@ class Routing:
         )
         if (targets := targets_of(workers.values())) != self._targets:
             self._targets = targets
-            self._following.doubt()
+            self._following.mark_all_due()
         for name in await self._following.due(self._names, self._resolving):
             try:
                 await self._look_at(name)
             except DatabaseUnreachable:
-                self._following.doubt()  # the same changes are not reported again
+                self._following.mark_all_due()  # the same changes are not reported again
                 raise
             except (NotFound, NotReady):
                 self._names.discard(name)  # the next request for it gets the reason
@@ -224,7 +224,7 @@ class Routing:
         self._send_table()
         self._has_looked.set()
 
-    def _admitted(self, workers: Mapping[str, Worker]) -> dict[str, Worker]:
+    def _without_refused(self, workers: Mapping[str, Worker]) -> dict[str, Worker]:
         """Returns the workers without those whose connections do not conform to the settings."""
         security = self._security()
         refused = {id: why for id, each in workers.items() if (why := security.refusal(each)) is not None}
@@ -241,7 +241,7 @@ class Routing:
         self._send_table()
 
     async def _look_at(self, name: Name) -> None:
-        self._following.unsettle(name)
+        self._following.mark_unresolved(name)
         try:
             pools = await asyncio.to_thread(self._servable.pools, *name, self._targets)
         except NotReady as error:
@@ -249,7 +249,7 @@ class Routing:
                 raise type(error)(f"{error.message}; worker {id} gets no requests: {why}", hint=error.hint) from error
             raise
         self._names.add(name)
-        self._following.settle(name)
+        self._following.mark_resolved(name)
         self._table.put_model(orders.Servable(*_in_order(name), tuple(pools)))
 
     def _send_table(self) -> None:

@@ -38,7 +38,7 @@ class TenantFiles:
                 shutil.rmtree(each) if each.is_dir() else each.unlink(missing_ok=True)
 
     @contextmanager
-    def lent(self, tenant: str, order: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def link_files(self, tenant: str, order: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Returns the order to load a model, with names of its files that the tenant's data plane may read until the
         block ends.
 
@@ -51,7 +51,7 @@ class TenantFiles:
         folder = self._folder_of(tenant)
         names = {part[file]: folder / Path(part[file]).name for part in order["parts"] for file in _FILES if part[file]}
         try:
-            with self._linked(folder, names):
+            with self._link(folder, names):
                 parts = [
                     {**part, **{file: str(names[part[file]]) for file in _FILES if part[file]}}
                     for part in order["parts"]
@@ -61,7 +61,7 @@ class TenantFiles:
             raise NotReady(f"cannot link the artifact's files into {folder}: {error.strerror or error}") from error
 
     @contextmanager
-    def _linked(self, folder: Path, names: Mapping[str, Path]) -> Iterator[None]:
+    def _link(self, folder: Path, names: Mapping[str, Path]) -> Iterator[None]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         done = []
         try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from service.core.tenant import owner_of
-from service.workers.data_plane.plane import Answer, DataPlane, Found, Unheard
+from service.workers.data_plane.plane import Answer, DataPlane, Found, PlaneListener
 from service.workers.tenant_planes.places import display_name
 from service.workers.tenant_planes.reports import Model, cards_in, rejected_in, uses_in
 
@@ -37,7 +37,7 @@ _TOO_MANY = {
 Members = dict[str, Any]
 
 
-class Member(Unheard):
+class Member(PlaneListener):
     """The data plane of one tenant.
 
     Attributes:
@@ -47,7 +47,7 @@ class Member(Unheard):
         uses: its last report about its models.
     """
 
-    def __init__(self, tenant: str, address: bytes, all: Heard) -> None:
+    def __init__(self, tenant: str, address: bytes, all: MemberListener) -> None:
         """
         Args:
             all: gets the events of this member.
@@ -119,14 +119,14 @@ class Member(Unheard):
         if owner_of(str(trace.get("model", self.tenant and f"{self.tenant}~"))) == self.tenant:
             self._all.member_traced(trace)
 
-    async def asked(self, question: Members, data: bytes) -> Answer:
+    async def answer(self, question: Members, data: bytes) -> Answer:
         if self._questions >= _MOST_QUESTIONS:
             return Answer({"problem": _TOO_MANY})
         if not self._may_ask(question):
             return Answer({"problem": _NOT_THERE})
         self._questions += 1
         try:
-            return await self._all.member_asked(question, data)
+            return await self._all.answer_member(question, data)
         finally:
             self._questions -= 1
 
@@ -144,7 +144,7 @@ class Member(Unheard):
         return {"gather": 0, "rejected": rejected_in(report), "not_allowed": {}, "forwards": [], "used": {}}
 
 
-class Heard:
+class MemberListener:
     """Gets the events of members."""
 
     async def member_found(self, member: Member, found: Found) -> None:
@@ -162,7 +162,7 @@ class Heard:
     def member_traced(self, trace: Members) -> None:
         raise NotImplementedError
 
-    async def member_asked(self, question: Members, data: bytes) -> Answer:
+    async def answer_member(self, question: Members, data: bytes) -> Answer:
         raise NotImplementedError
 
 

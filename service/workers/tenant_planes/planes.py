@@ -15,10 +15,10 @@ from typing import Any, Protocol
 from service.core.errors import NotReady
 from service.core.tenant import owner_of
 from service.workers.data_plane import orders
-from service.workers.data_plane.plane import Answer, DataPlane, Found, Unheard
+from service.workers.data_plane.plane import Answer, DataPlane, Found, PlaneListener
 from service.workers.data_plane.table import Table
 from service.workers.tenant_planes.files import TenantFiles
-from service.workers.tenant_planes.member import Heard, Member, quiet
+from service.workers.tenant_planes.member import Member, MemberListener, quiet
 from service.workers.tenant_planes.places import Places, display_name
 from service.workers.tenant_planes.reports import Model
 
@@ -40,7 +40,7 @@ class Processes(Protocol):
         ...
 
 
-class TenantPlanes(Heard):
+class TenantPlanes(MemberListener):
     """Has the interface of `DataPlane`, for one event loop. Requests a process for each tenant that has models loaded.
 
     Attributes:
@@ -57,10 +57,10 @@ class TenantPlanes(Heard):
         """
         self._front, self._places, self._processes, self._files = front, places, processes, files
         self._front.listener = _Front(self)
-        self.listener: Unheard = Unheard()
+        self.listener: PlaneListener = PlaneListener()
         self._initial_tenants = list(running)
         self._members: dict[str, Member] = {}
-        self._standing: dict[str, Members] = {}  # the orders for each data plane, by type
+        self._standing_orders: dict[str, Members] = {}  # the orders for each data plane, by type
         self._named: list[orders.Named] = []
         self._table = Table()  # the workers in it are data planes of tenants
         self._finding: dict[object, Member] = {}  # by task: the member whose leftovers that task may unload
@@ -87,8 +87,8 @@ class TenantPlanes(Heard):
         member = self._member(owner_of(order["model"]))
         member.begin()
         try:
-            with self._files.lent(member.tenant, order) as lent:
-                key = await member.plane.load(lent)
+            with self._files.link_files(member.tenant, order) as order_with_links:
+                key = await member.plane.load(order_with_links)
             member.models[key] = Model(order["model"], order["version"], order["target"])
             return key
         finally:
@@ -132,9 +132,9 @@ class TenantPlanes(Heard):
                 self._send_table()
             case "configure":
                 self._front.order(members, data)
-                self._standing["configure"] = _behind_front(members)
+                self._standing_orders["configure"] = _behind_front(members)
                 for member in self._members.values():
-                    member.plane.order(self._standing["configure"])
+                    member.plane.order(self._standing_orders["configure"])
             case _:
                 self._front.order(members, data)
 
@@ -188,8 +188,8 @@ class TenantPlanes(Heard):
     def member_traced(self, trace: Members) -> None:
         self.listener.traced(trace)
 
-    async def member_asked(self, question: Members, data: bytes) -> Answer:
-        return await self.listener.asked(question, data)
+    async def answer_member(self, question: Members, data: bytes) -> Answer:
+        return await self.listener.answer(question, data)
 
     def front_reported(self, report: Members) -> None:
         self.listener.reported({**report, "models": self._others(None), "cards": self._cards()})
@@ -202,7 +202,7 @@ class TenantPlanes(Heard):
         if member is None:
             member = self._members[tenant] = Member(tenant, self._places.control(tenant), self)
             member.plane.order(orders.keys(True, cluster_key=self._places.key(tenant)))
-            if (configure := self._standing.get("configure")) is not None:
+            if (configure := self._standing_orders.get("configure")) is not None:
                 member.plane.order(configure)
             self._processes.want(tenant, True)
         return member
@@ -253,7 +253,7 @@ class TenantPlanes(Heard):
         return list(found.values())
 
 
-class _Front(Unheard):
+class _Front(PlaneListener):
     """Passes on the events of the public data plane, which has no models."""
 
     def __init__(self, planes: TenantPlanes) -> None:
@@ -268,8 +268,8 @@ class _Front(Unheard):
     def traced(self, trace: Members) -> None:
         self._planes.listener.traced(trace)
 
-    async def asked(self, question: Members, data: bytes) -> Answer:
-        return await self._planes.listener.asked(question, data)
+    async def answer(self, question: Members, data: bytes) -> Answer:
+        return await self._planes.listener.answer(question, data)
 
 
 def _behind_front(configure: Members) -> Members:

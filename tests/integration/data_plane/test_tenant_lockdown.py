@@ -33,7 +33,7 @@ def test_code_of_one_tenant_reads_no_files_of_another(tmp_path: Path, readable: 
         order, _ = loads.load("acme~trap", "1", [(1, artifact)], Scheduling(instances=1, threads=1))
         (tmp_path / "planes/acme").mkdir(parents=True)
         with ControlledPlane(tmp_path / readable, FIRST) as plane:
-            with files.lent("acme", order) as lent:
+            with files.link_files("acme", order) as lent:
                 plane.say({**lent, "key": 1})
                 assert plane.hear("loaded")["key"] == 1
             plane.say(orders.routes([orders.Named("acme~trap", "", 1, ["1"])]))

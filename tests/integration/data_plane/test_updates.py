@@ -20,7 +20,7 @@ from service.api.access import stores_of
 from service.api.access.keys import KeyRing
 from service.core.key import Limits, Scope
 from service.core.settings import Settings
-from service.workers.data_plane.updates import keep_saying
+from service.workers.data_plane.updates import fork_updater
 from tests.support.child_process import is_running
 from tests.support.plane_process import plane
 from tests.support.serving import children_of
@@ -125,7 +125,7 @@ def test_the_helper_process_ends_with_the_data_plane_however_it_ends(
 
 def test_unchanged_orders_are_not_sent_again() -> None:
     held = [({"type": "keys", "keys": number}, b"") for number in (1, 1, 2)]
-    with keep_saying(lambda: [held.pop(0) if len(held) > 1 else held[0]], held[:1]) as channel:
+    with fork_updater(lambda: [held.pop(0) if len(held) > 1 else held[0]], held[:1]) as channel:
         channel.settimeout(GIVE_UP_S)
         assert b'"keys":2' in channel.recv(1 << 16).replace(b" ", b"")
         channel.settimeout(1)

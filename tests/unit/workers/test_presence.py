@@ -36,9 +36,9 @@ def test_it_keeps_sending_heartbeats(workers: WorkerStore) -> None:
 def test_its_current_build_is_shown_at_once(workers: WorkerStore) -> None:
     with Presence(workers, WorkerKind.COMPILE, 60) as presence:
         eventually(lambda: bool(workers.list(60)))
-        presence.works_on("b")
+        presence.set_build("b")
         eventually(lambda: workers.list(60)[0].build == "b")
-        presence.works_on(None)
+        presence.set_build(None)
         eventually(lambda: workers.list(60)[0].build is None)
 
 
@@ -58,18 +58,18 @@ def test_a_failed_write_is_not_fatal(workers: WorkerStore, monkeypatch: pytest.M
 
     monkeypatch.setattr(workers, "beat", flaky)
     with Presence(workers, WorkerKind.COMPILE, 0.05) as presence:
-        assert not presence.is_seen or len(beats) > 1
-        eventually(lambda: presence.is_seen)
+        assert not presence.is_listed or len(beats) > 1
+        eventually(lambda: presence.is_listed)
         assert workers.list(60)
 
 
 def test_loaded_models_and_draining_are_shown_at_once(workers: WorkerStore) -> None:
     with Presence(workers, WorkerKind.INFERENCE, 60, pool="p", address="a:1") as presence:
         eventually(lambda: [each.pool for each in workers.list(60)] == ["p"])
-        presence.has_loaded([("digits", "2"), ("digits", "")])
+        presence.set_loaded([("digits", "2"), ("digits", "")])
         eventually(lambda: workers.list(60)[0].loaded == (("digits", ""), ("digits", "2")))
         version = workers.list(60)[0].loaded_version
-        presence.has_loaded([("digits", ""), ("digits", "2")])
-        presence.drains()
+        presence.set_loaded([("digits", ""), ("digits", "2")])
+        presence.set_draining()
         eventually(lambda: workers.list(60)[0].state is WorkerState.DRAINING)
         assert workers.list(60)[0].loaded_version == version

@@ -12,7 +12,7 @@ import pytest
 from service.core.errors import NotReady, Restarting
 from service.workers.data_plane import plane as data_plane
 from service.workers.data_plane.orders import Named
-from service.workers.data_plane.plane import Answer, DataPlane, Found, Unheard
+from service.workers.data_plane.plane import Answer, DataPlane, Found, PlaneListener
 from tests.support.plane_end import PlaneEnd
 from tests.support.waiting import eventually_async
 
@@ -25,7 +25,7 @@ ROUTES = {"type": "routes", "routes": []}
 Members = dict[str, Any]
 
 
-class Listener(Unheard):
+class Listener(PlaneListener):
     def __init__(self) -> None:
         self.finds: list[Found] = []
         self.reports: list[Members] = []
@@ -46,7 +46,7 @@ class Listener(Unheard):
     def connected(self, descriptor: int) -> None:
         self.descriptors.append(descriptor)
 
-    async def asked(self, question: Members, data: bytes) -> Answer:
+    async def answer(self, question: Members, data: bytes) -> Answer:
         await self.may_answer.wait()
         if question["kind"] == "broken":
             raise RuntimeError("not foreseen")

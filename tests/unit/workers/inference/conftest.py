@@ -37,7 +37,7 @@ async def registry_of(
     """Returns a registry that has `plane` load the models in `tables`."""
     given = {"aliases": tables, "targets": (TARGET, LESSER_TARGET), "refresh_s": refresh_s, **options}
     registry = Registry(tables, tables, tables, plane, **given)
-    plane.report = registry.told
+    plane.report = registry.apply_report
     try:
         yield registry
     finally:

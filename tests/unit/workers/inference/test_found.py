@@ -43,7 +43,7 @@ async def test_a_lost_model_that_is_held_is_not_mistaken_for_its_successor(plane
     async with serving(tables_of("a"), ONCE) as registry:
         await registry.resolve("a")
         (lost,) = registry.in_memory()
-        with lost.held():
+        with lost.hold():
             plane.end()
             await registry.found([], {})
             (loaded,) = plane.models

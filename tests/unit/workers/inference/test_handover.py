@@ -11,7 +11,7 @@ import pytest
 from service.core.errors import DatabaseUnreachable
 from service.core.worker import Worker, WorkerKind
 from service.workers.inference import Registry
-from service.workers.inference.handover import held_by, take_over
+from service.workers.inference.handover import loaded_in, take_over
 from service.workers.inference.memory import Weight
 from service.workers.inference.routes import Name
 from tests.support.fake_plane import FakePlane
@@ -49,7 +49,7 @@ def test_models_that_most_workers_have_come_first() -> None:
         worker("other", ("c", "")),
         worker(None, ("d", "")),
     ]
-    assert held_by("p", there) == [("b", "2"), ("a", ""), ("b", "")]
+    assert loaded_in("p", there) == [("b", "2"), ("a", ""), ("b", "")]
 
 
 async def test_a_model_that_cannot_be_loaded_does_not_affect_the_others(

@@ -14,7 +14,7 @@ from service.core.errors import Restarting
 from service.core.settings import Settings
 from service.workers.data_plane import orders
 from service.workers.data_plane.orders import Named
-from service.workers.data_plane.plane import Answer, DataPlane, Found, Unheard
+from service.workers.data_plane.plane import Answer, DataPlane, Found, PlaneListener
 from service.workers.tenant_planes import Places, TenantFiles, TenantPlanes, planes
 from tests.support.plane_end import PlaneEnd
 from tests.support.told import WorkerTable
@@ -52,7 +52,7 @@ class Supervisor:
         self.asked.append((tenant, wanted))
 
 
-class Listener(Unheard):
+class Listener(PlaneListener):
     def __init__(self) -> None:
         self.finds: list[Found] = []
         self.reports: list[Members] = []
@@ -64,7 +64,7 @@ class Listener(Unheard):
     def reported(self, report: Members) -> None:
         self.reports.append(report)
 
-    async def asked(self, question: Members, data: bytes) -> Answer:
+    async def answer(self, question: Members, data: bytes) -> Answer:
         self.questions.append(question)
         return Answer({})
 
@@ -291,8 +291,8 @@ async def test_only_the_public_data_plane_gets_keys_and_certificates(scene: Scen
 async def test_an_order_has_the_same_key_for_the_next_control_plane(scene: Scene, tmp_path: Path) -> None:
     """By this key, the next control plane finds the loaded models."""
     files = TenantFiles(lambda tenant: tmp_path / tenant)
-    with files.lent("acme", scene.order("acme~digits")) as one:
+    with files.link_files("acme", scene.order("acme~digits")) as one:
         pass
-    with files.lent("acme", scene.order("acme~digits")) as other:
+    with files.link_files("acme", scene.order("acme~digits")) as other:
         pass
     assert one == other
