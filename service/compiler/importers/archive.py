@@ -71,15 +71,15 @@ class Archive:
             MalformedModel: the record does not exist, or is damaged.
         """
         if name not in self._records:
-            _malformed(f"does not contain the record {_shown(name)}")
+            _malformed(f"does not contain the record {_quoted(name)}")
         info = self._records[name]
         try:
             with self._zip.open(info) as record:
                 data = record.read(info.file_size + 1)
         except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, NotImplementedError) as exc:
-            raise MalformedModel(f"the record {_shown(name)} of the archive is damaged: {exc}") from exc
+            raise MalformedModel(f"the record {_quoted(name)} of the archive is damaged: {exc}") from exc
         if len(data) != info.file_size:
-            _malformed(f"declares {info.file_size} bytes for {_shown(name)}, which has another size")
+            _malformed(f"declares {info.file_size} bytes for {_quoted(name)}, which has another size")
         return data
 
     def text(self, name: str) -> str:
@@ -91,7 +91,7 @@ class Archive:
         try:
             return self.read(name).decode()
         except UnicodeDecodeError as exc:
-            raise MalformedModel(f"the record {_shown(name)} of the archive is not UTF-8") from exc
+            raise MalformedModel(f"the record {_quoted(name)} of the archive is not UTF-8") from exc
 
     def _checked(self, in_folder: bool, with_folders: bool) -> dict[str, zipfile.ZipInfo]:
         infos = [info for info in self._zip.infolist() if not (with_folders and info.is_dir())]
@@ -103,17 +103,17 @@ class Archive:
         for info in infos:
             name = _checked_name(info, folder)
             if name in records:
-                _malformed(f"contains the record {_shown(name)} twice")
+                _malformed(f"contains the record {_quoted(name)} twice")
             records[name] = info
             if info.compress_type == zipfile.ZIP_STORED:
                 stored += info.file_size
                 if info.file_size != info.compress_size:
-                    _malformed(f"stores {_shown(name)} uncompressed, but with two different sizes")
+                    _malformed(f"stores {_quoted(name)} uncompressed, but with two different sizes")
             else:
                 deflated += info.file_size
                 if info.file_size > self._largest_bytes:
                     _malformed(
-                        f"has the compressed record {_shown(name)} of {info.file_size} bytes, which is too large"
+                        f"has the compressed record {_quoted(name)} of {info.file_size} bytes, which is too large"
                     )
         if stored > self.size_bytes:
             _malformed(f"declares {stored} bytes of stored records, but has only {self.size_bytes} bytes")
@@ -127,17 +127,17 @@ def _checked_name(info: zipfile.ZipInfo, folder: str | None) -> str:
     name = info.filename
     parts = name.split("/")
     if len(name) > _LONGEST_NAME or not name.isprintable() or "\\" in name or ":" in name:
-        _malformed(f"has a record with the invalid name {_shown(name)}")
+        _malformed(f"has a record with the invalid name {_quoted(name)}")
     if any(part in ("", ".", "..") for part in parts) or (folder is not None and parts[:-1][:1] != [folder]):
-        _malformed(f"has the record {_shown(name)}, which is outside of its folder")
+        _malformed(f"has the record {_quoted(name)}, which is outside of its folder")
     if info.flag_bits & _ENCRYPTED or info.compress_type not in _METHODS:
-        _malformed(f"has the record {_shown(name)} with encryption or an unknown compression method")
+        _malformed(f"has the record {_quoted(name)} with encryption or an unknown compression method")
     if stat.S_ISLNK(info.external_attr >> 16):
-        _malformed(f"has the record {_shown(name)}, which is a link")
+        _malformed(f"has the record {_quoted(name)}, which is a link")
     return name if folder is None else "/".join(parts[1:])
 
 
-def _shown(name: str) -> str:
+def _quoted(name: str) -> str:
     return ascii(name if len(name) <= 200 else name[:199] + "…")
 
 

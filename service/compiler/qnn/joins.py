@@ -23,7 +23,7 @@ Factor = tuple[int, int]  # a factor of an axis: its extent, and its stride in t
 
 
 @dataclass(frozen=True)
-class _Moved:
+class _Move:
     """A tensor that results from moves (reshapes and permutations) of another one.
 
     Attributes:
@@ -41,18 +41,18 @@ class _Moved:
     worthwhile: bool = False
 
     @staticmethod
-    def of(source: relax.Expr) -> _Moved:
+    def of(source: relax.Expr) -> _Move:
         shape, stride, axes = graph.shape_of(source), 1, []
         for extent in reversed(shape):
             axes.append(((extent, stride),) if extent != 1 else ())
             stride *= extent
-        return _Moved(source, tuple(reversed(axes)))
+        return _Move(source, tuple(reversed(axes)))
 
-    def permute(self, order: Sequence[int]) -> _Moved:
+    def permute(self, order: Sequence[int]) -> _Move:
         axes = tuple(self.axes[axis] for axis in order)
         return replace(self, axes=axes, permuted=True, worthwhile=self.worthwhile or self.regrouped)
 
-    def reshape(self, shape: Sequence[int]) -> _Moved | None:
+    def reshape(self, shape: Sequence[int]) -> _Move | None:
         """Returns the tensor after a reshape, or None if a new axis would need a part of a factor that does not divide
         it evenly.
         """
@@ -88,7 +88,7 @@ class _Moved:
         return joined
 
 
-def _after(moved: _Moved, value: relax.Call) -> _Moved | None:
+def _after(moved: _Move, value: relax.Call) -> _Move | None:
     if value.op.name == "relax.reshape":
         return moved.reshape(graph.shape_of(value))
     rank, axes = len(moved.axes), value.attrs.axes
@@ -107,7 +107,7 @@ class _Joiner:
         self.function = function
         self._builder = relax.BlockBuilder()
         self._values: dict[relax.Var, relax.Expr] = {}  # old variable -> new expression
-        self._moves: dict[relax.Var, tuple[relax.Call, _Moved]] = {}
+        self._moves: dict[relax.Var, tuple[relax.Call, _Move]] = {}
         self._names: dict[relax.Var, relax.Var] = {}  # alias -> the variable that it renames
 
     def run(self) -> tvm.IRModule:
@@ -119,7 +119,7 @@ class _Joiner:
                     if isinstance(value, relax.Var):
                         self._names[var] = self._names.get(value, value)
                         continue
-                    moved = self._moved(value)
+                    moved = self._move_of(value)
                     if moved is not None:
                         self._moves[var] = value, moved
                     elif isinstance(value, relax.Call):
@@ -132,7 +132,7 @@ class _Joiner:
             self._builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
         return self._builder.get()
 
-    def _moved(self, value: relax.Expr) -> _Moved | None:
+    def _move_of(self, value: relax.Expr) -> _Move | None:
         name = str(getattr(value.op, "name", "")) if isinstance(value, relax.Call) else ""
         if name not in ("relax.reshape", "relax.permute_dims") or not isinstance(value.args[0], relax.Var):
             return None
@@ -141,16 +141,16 @@ class _Joiner:
         operand = self._names.get(value.args[0], value.args[0])
         _, known = self._moves.get(operand, (None, None))
         after = None if known is None else _after(known, value)
-        return _after(_Moved.of(self[operand]), value) if after is None else after
+        return _after(_Move.of(self[operand]), value) if after is None else after
 
     def __getitem__(self, var: relax.Var) -> relax.Expr:
         var = self._names.get(var, var)
         if var not in self._values:
             value, moved = self._moves[var]
-            self._values[var] = self._written(str(var.name), value, moved)
+            self._values[var] = self._emit_move(str(var.name), value, moved)
         return self._values[var]
 
-    def _written(self, name: str, value: relax.Call, moved: _Moved) -> relax.Expr:
+    def _emit_move(self, name: str, value: relax.Call, moved: _Move) -> relax.Expr:
         if not moved.worthwhile:
             args = [graph.substitute(arg, self) for arg in value.args]
             return self._emit(graph.with_args(value, args), name)

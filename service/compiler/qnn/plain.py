@@ -144,7 +144,7 @@ def fold(builder: relax.BlockBuilder, expr: relax.Expr, affords: Callable[[int],
     """
     if not (isinstance(expr, relax.Call) and isinstance(expr.op, Op) and expr.op.name in PLAIN):
         return None
-    operands = [_known(arg) for arg in expr.args]
+    operands = [_argument_value(arg) for arg in expr.args]
     if any(operand is None for operand in operands):
         return None
     call = graph.typed(builder, expr)
@@ -154,11 +154,11 @@ def fold(builder: relax.BlockBuilder, expr: relax.Expr, affords: Callable[[int],
     return relax.const(np.asarray(value, str(call.ty.dtype), order="C"), str(call.ty.dtype))
 
 
-def _known(arg: relax.Expr) -> Any:
+def _argument_value(arg: relax.Expr) -> Any:
     """Returns the value of a constant, or the values of a tuple of constants. An argument that is not a tensor is
     returned itself.
     """
     if isinstance(arg, relax.Tuple):
-        parts = [_known(field) for field in arg.fields]
+        parts = [_argument_value(field) for field in arg.fields]
         return None if any(part is None for part in parts) else parts
     return value_of(arg) if isinstance(arg.ty, relax.TensorType) else arg

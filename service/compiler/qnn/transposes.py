@@ -72,13 +72,13 @@ class _Mover:
         with self.builder.function("main", params):
             with self.builder.dataflow():
                 for var, value in graph.bindings(self.function):
-                    self._values[var] = self._moved(var, value)
+                    self._values[var] = self._move(var, value)
                 results = graph.results_of(self.function)
                 outputs = [self.builder.emit_output(graph.substitute(result, self)) for result in results]
             self.builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
         return self.builder.get()
 
-    def _moved(self, var: relax.Var, value: relax.Expr) -> Permuted:
+    def _move(self, var: relax.Var, value: relax.Expr) -> Permuted:
         rule = RULES.get(value.op.name) if isinstance(value, relax.Call) and hasattr(value.op, "name") else None
         if rule is not None:
             operands = [self._operand(arg) for arg in _operands(value)]
@@ -173,12 +173,14 @@ def _elementwise(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> M
 def _unrepeated(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> list[Permuted]:
     """Returns `operands` without repetitions that the shapes of the others imply."""
     shape = graph.shape_of(call)
-    if ops.name_of(call) is not None or not any(each.shape == shape and _own(mover, each) for each in operands):
+    if ops.name_of(call) is not None or not any(
+        each.shape == shape and _is_unrepeated(mover, each) for each in operands
+    ):
         return operands
-    return [each if _own(mover, each) else mover.repeated[each.source] for each in operands]
+    return [each if _is_unrepeated(mover, each) else mover.repeated[each.source] for each in operands]
 
 
-def _own(mover: _Mover, operand: Permuted) -> bool:
+def _is_unrepeated(mover: _Mover, operand: Permuted) -> bool:
     return not operand.in_place or operand.source not in mover.repeated
 
 

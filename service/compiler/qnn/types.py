@@ -191,14 +191,14 @@ class QuantizedType:
             if not shape:
                 return "a scalar cannot be quantized per axis"
             if self.axis >= len(shape):
-                return f"axis {self.axis} is outside the shape {_shown(shape)}"
+                return f"axis {self.axis} is outside the shape {_shape_text(shape)}"
             if shape[self.axis] not in (None, len(self.scales)):
                 return f"{len(self.scales)} scales do not fit {shape[self.axis]} indices of axis {self.axis}"
         if self.blocks is not None:
             if not shape:
                 return "a scalar cannot be quantized in blocks"
             if len(shape) != len(self.grid):
-                return f"a grid of {len(self.grid)} dimensions does not fit the shape {_shown(shape)}"
+                return f"a grid of {len(self.grid)} dimensions does not fit the shape {_shape_text(shape)}"
             for dimension, size in self.blocks:
                 extent = shape[dimension]
                 if extent is not None and extent != size * self.grid[dimension]:
@@ -234,7 +234,7 @@ def _nested(points: Sequence[str], grid: Sequence[int]) -> str:
     return "{" + ",".join(_nested(points[i * step : (i + 1) * step], grid[1:]) for i in range(grid[0])) + "}"
 
 
-def _shown(shape: tuple[int | None, ...]) -> str:
+def _shape_text(shape: tuple[int | None, ...]) -> str:
     return f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
 
 

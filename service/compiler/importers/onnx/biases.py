@@ -82,7 +82,7 @@ def rounded_bias(graph: OnnxGraph, name: str, activations: tuple[str, str, str],
     """Returns a constant with the real values of a bias that `stored_bias` made, as DequantizeLinear computes them."""
     if not name:
         return ""
-    bias, scale, step = graph.known(name), graph.known(weights[1]), graph.scalar(activations[1])
+    bias, scale, step = graph.known_value(name), graph.known_value(weights[1]), graph.scalar(activations[1])
     assert bias is not None  # stored_bias has checked all three
     assert scale is not None
     assert step is not None

@@ -39,7 +39,7 @@ def with_captures(operator: Operator) -> Operator:
     return replace(operator, inputs=(*operator.inputs[:1], *captures))
 
 
-def taken(operator: Operator, condition: bool) -> tuple[list[Operator], dict[str, Tensor]]:
+def chosen_branch(operator: Operator, condition: bool) -> tuple[list[Operator], dict[str, Tensor]]:
     """Returns the operators and constants of the branch that an `If` takes, which compute the outputs of the `If`.
 
     Raises:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.onnx.branches import IF, taken
+from service.compiler.importers.onnx.branches import IF, chosen_branch
 from service.compiler.importers.onnx.converting import converted
 from service.compiler.importers.onnx.graph import check_graph
 from service.compiler.importers.onnx.model import Model, shortened
@@ -64,7 +64,7 @@ def _resolved(state: State) -> list[Operator]:
             passed.append(operator)
             _convert(state, operator, failures)
             continue
-        inside, constants = taken(operator, _condition(state, operator, failures))
+        inside, constants = chosen_branch(operator, _condition(state, operator, failures))
         left += sum(each.op_type == IF for each in inside) - 1
         waiting.extendleft(reversed(inside))
         state.model = replace(state.model, constants={**state.model.constants, **constants})

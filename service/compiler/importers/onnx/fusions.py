@@ -229,7 +229,7 @@ def _conversion(graph: OnnxGraph, operator: Operator, _behind: Operator | None) 
     return [replace(operator, op_type=REQUANTIZE, inputs=(*x, *parameters(operator)), attributes={})]
 
 
-def _moved(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
+def _fuse_movement(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
     """Fuses Resize to the nearest elements, and Pad with zeros (which are stored as the zero point) or with
     elements.
     """
@@ -270,9 +270,9 @@ FUSED: Mapping[str, Fuse[OnnxGraph]] = {
     "LeakyRelu": _several("QLinearLeakyRelu", 1),
     "MatMul": _matmul,
     "Mul": _several("QLinearMul", 2),
-    "Pad": _moved,
+    "Pad": _fuse_movement,
     "QuantizeLinear": _conversion,
-    "Resize": _moved,
+    "Resize": _fuse_movement,
     "Sigmoid": _several("QLinearSigmoid", 1),
     "Softmax": _softmax,
 }

@@ -152,7 +152,7 @@ class Node:
             self.unsupported("reads an output that cannot be compiled", name)
         return self.state.values[name]
 
-    def known(self, place: int) -> Array | None:
+    def known_value(self, place: int) -> Array | None:
         """Returns the elements of an input that is known while importing, or None if it is computed."""
         value = self.value(place)
         if not isinstance(value, np.ndarray) or (not self._folds_large and value.size > _FOLDED_ELEMENTS):
@@ -161,7 +161,7 @@ class Node:
 
     def all_known(self) -> list[Array] | None:
         """Returns the elements of all inputs, or None unless all of them are known."""
-        known = [self.known(place) for place in range(self.input_count)]
+        known = [self.known_value(place) for place in range(self.input_count)]
         values = [data for data in known if data is not None]
         return values if len(values) == len(known) else None
 
@@ -376,7 +376,7 @@ class Node:
         if self.name(0) in self.state.loose:
             self.state.loose.add(self.output)
 
-    def kept(self, value: relax.Var) -> relax.Var:
+    def with_input_type(self, value: relax.Var) -> relax.Var:
         """Returns the output, and records for it the type of the first input, if that is per-tensor."""
         quantized = self.state.types.get(self.name(0))
         return value if quantized is None or not quantized.is_per_tensor else self.typed(value, quantized)

@@ -71,7 +71,7 @@ def read_model(data: bytes) -> Model:
     if "graph" not in message:
         raise MalformedModel("the file has no graph")
     file = _File(opset, Functions(message, opset), files, budget, len(content))
-    model = _model(message["graph"], file, len(data), _said(message))
+    model = _model(message["graph"], file, len(data), _metadata_text(message))
     check_graph(model)
     return model
 
@@ -93,7 +93,7 @@ def _opset(message: Values) -> int:
     return opset
 
 
-def _said(message: Values) -> str:
+def _metadata_text(message: Values) -> str:
     entries = message.get("metadata_props", ())
     return next((text(entry.get("value")) for entry in entries if text(entry.get("key")) == KEY), "")
 

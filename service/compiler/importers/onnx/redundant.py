@@ -64,7 +64,7 @@ def _rewired(operator: Operator, dropped: Mapping[str, str]) -> Operator:
 
 
 def _is_redundant(graph: OnnxGraph, activation: Operator, conversion: Operator) -> bool:
-    scale, point = (graph.known(name) for name in parameters(conversion))
+    scale, point = (graph.known_value(name) for name in parameters(conversion))
     if not activation.inputs or point is None or point.size != 1 or point.dtype.name not in BYTES:
         return False
     limits, zero_point = np.iinfo(point.dtype), int(point.reshape(-1)[0])

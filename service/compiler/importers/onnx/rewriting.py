@@ -39,7 +39,7 @@ class OnnxGraph(Graph):
         """Returns true if the file alone determines every dimension of a tensor."""
         return name not in self._open
 
-    def known(self, name: str) -> Array | None:
+    def known_value(self, name: str) -> Array | None:
         """Returns the elements of a constant."""
         tensor = self.constants.get(name)
         return tensor.data if tensor is not None else None
@@ -96,7 +96,7 @@ def channel_parameters(graph: OnnxGraph, conversion: Operator) -> tuple[Array, A
     """
     if conversion.attributes.get("block_size", 0) or storage_of(graph, conversion) not in BYTES:
         return None
-    scales, points = (graph.known(name) for name in parameters(conversion))
+    scales, points = (graph.known_value(name) for name in parameters(conversion))
     if conversion.attributes.get("axis", CHANNELS) != CHANNELS or scales is None or points is None:
         return None
     if scales.dtype != np.float32 or not ((scales > 0) & np.isfinite(scales)).all() or points.size != scales.size:

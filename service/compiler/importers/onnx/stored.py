@@ -73,9 +73,9 @@ def _real_bias(graph: OnnxGraph, operator: Operator) -> str | None:
     name = operator.inputs[2] if len(operator.inputs) > 2 else ""
     conversion = graph.made_by(name, DEQUANTIZE) if name else None
     if not name or conversion is None:
-        known = graph.known(name)
+        known = graph.known_value(name)
         return name if not name or (known is not None and known.dtype == np.float32) else None
-    values, scale = graph.known(conversion.inputs[0]), graph.scalar(conversion.inputs[1])
+    values, scale = graph.known_value(conversion.inputs[0]), graph.scalar(conversion.inputs[1])
     if values is None or scale is None or not is_simple(graph, conversion):
         return None
     point = int(graph.scalar(parameters(conversion)[1]) or 0)
@@ -100,7 +100,7 @@ def _by_channel(graph: OnnxGraph, operator: Operator, x: Operand, w: Operand) ->
     """Returns the same operands with the scale of each channel multiplied into that of its filters; only for a
     depthwise convolution.
     """
-    weights, given, own = graph.constants[w[0]], graph.known(x[1]), graph.known(w[1])
+    weights, given, own = graph.constants[w[0]], graph.known_value(x[1]), graph.known_value(w[1])
     assert given is not None
     channels = given.size
     depthwise = operator.attributes.get("group", 1) == channels and weights.shape[1:2] == (1,)
@@ -110,7 +110,7 @@ def _by_channel(graph: OnnxGraph, operator: Operator, x: Operand, w: Operand) ->
     if own.size not in (1, filters):
         return None
     scales = np.repeat(given.reshape(-1), filters // channels) * own.reshape(-1)
-    points = graph.known(w[2]) if w[2] else np.zeros(1, weights.dtype)
+    points = graph.known_value(w[2]) if w[2] else np.zeros(1, weights.dtype)
     if points is None or points.size not in (1, filters):
         return None
     one = _constant(graph, x[1], np.ones((), np.float32))

@@ -29,14 +29,14 @@ def join_dilated(model: Model) -> Model:
         first = makers.get(core.inputs[0]) if core is not None and core.name in _CONVOLUTIONS else None
         if core is None or first is None or first.name != "SPACE_TO_BATCH_ND":
             continue
-        if uses[core.outputs[0]] == uses[first.outputs[0]] == 1 and (whole := _joined(model, first, core, last)):
+        if uses[core.outputs[0]] == uses[first.outputs[0]] == 1 and (whole := _join_three(model, first, core, last)):
             joined[last.index] = whole
             dropped |= {first.index, core.index}
     operators = (joined.get(each.index, each) for each in model.operators if each.index not in dropped)
     return replace(model, operators=tuple(operators))
 
 
-def _joined(model: Model, first: Operator, core: Operator, last: Operator) -> Operator | None:
+def _join_three(model: Model, first: Operator, core: Operator, last: Operator) -> Operator | None:
     """Returns the three operators as one; None if they are more than a dilation."""
     blocks, paddings = (_pair(model, index) for index in first.inputs[1:3])
     blocks_back, crops = (_pair(model, index) for index in last.inputs[1:3])

@@ -59,7 +59,7 @@ class Interpreter:
         """
         methods = self._code.methods(instance.kind)
         if methods is None or name not in methods:
-            raise MalformedModel(f"the class {_shown(instance.kind)} of the archive has no method {_shown(name)}")
+            raise MalformedModel(f"the class {_quoted(instance.kind)} of the archive has no method {_quoted(name)}")
         return self._call(methods[name], [instance, *arguments], {})
 
     def instance(self, value: Any) -> Any:
@@ -81,7 +81,7 @@ class Interpreter:
         elif isinstance(value.state, dict):
             instance.attributes = dict(value.state)
         elif value.state is not None:
-            raise MalformedModel(f"an object of the class {_shown(kind)} has a state, but its class cannot read it")
+            raise MalformedModel(f"an object of the class {_quoted(kind)} has a state, but its class cannot read it")
         return instance
 
     # -- calls
@@ -145,7 +145,7 @@ class Interpreter:
         self._value(statement.value, scope, "")
 
     def _if(self, statement: ast.If, scope: dict[str, Any]) -> None:
-        self._block(statement.body if self._known(statement.test, scope) else statement.orelse, scope)
+        self._block(statement.body if self._condition(statement.test, scope) else statement.orelse, scope)
 
     def _for(self, statement: ast.For, scope: dict[str, Any]) -> None:
         match statement.iter:
@@ -160,7 +160,7 @@ class Interpreter:
                 raise self._refusal(statement)
 
     def _while(self, statement: ast.While, scope: dict[str, Any]) -> None:
-        while self._known(statement.test, scope):
+        while self._condition(statement.test, scope):
             self._block(statement.body, scope)
             self._steps += 1
             if self._steps > _MOST_STEPS:
@@ -172,7 +172,7 @@ class Interpreter:
     def _pass(self, _: ast.Pass, scope: dict[str, Any]) -> None:
         pass
 
-    def _known(self, node: ast.expr, scope: dict[str, Any]) -> bool:
+    def _condition(self, node: ast.expr, scope: dict[str, Any]) -> bool:
         value = self._value(node, scope, "")
         if not isinstance(value, bool | int | float | str | list | tuple | type(None)):
             raise Unsupported(
@@ -232,12 +232,12 @@ class Interpreter:
         if isinstance(node.value, ast.Name) and node.value.id == "CONSTANTS":
             number = node.attr.removeprefix("c")
             if not number.isdecimal() or int(number) >= len(self._constants):
-                raise MalformedModel(f"the archive has no constant {_shown(node.attr)}")
+                raise MalformedModel(f"the archive has no constant {_quoted(node.attr)}")
             return self.instance(self._constants[int(number)])
         if (path := _path(node)) and path.startswith(_OWN):
             function = self._code.function(path)
             if function is None:
-                raise MalformedModel(f"the archive's code names {_shown(path)}, but does not define it")
+                raise MalformedModel(f"the archive's code names {_quoted(path)}, but does not define it")
             return function
         return self._member(self._value(node.value, scope, ""), node.attr)
 
@@ -245,10 +245,10 @@ class Interpreter:
         if isinstance(owner, Unknown):
             return UNKNOWN
         if not isinstance(owner, Instance):
-            raise Unsupported(f"the model's code reads the attribute {_shown(name)} of a value that is not a module")
+            raise Unsupported(f"the model's code reads the attribute {_quoted(name)} of a value that is not a module")
         if name not in owner.attributes:
             raise MalformedModel(
-                f"the archive's code reads the attribute {_shown(name)}, but the value has no such attribute"
+                f"the archive's code reads the attribute {_quoted(name)}, but the value has no such attribute"
             )
         return self.instance(owner.attributes[name])
 
@@ -283,10 +283,10 @@ class Interpreter:
         if isinstance(owner, Packed) and name == "unpack":
             return owner.weight, None if owner.bias is None else Tensor(owner.bias)
         if not isinstance(owner, Instance):
-            raise Unsupported(f"the model's code calls the method {_shown(name)} of a value that is not a module")
+            raise Unsupported(f"the model's code calls the method {_quoted(name)} of a value that is not a module")
         methods = self._code.methods(owner.kind) or {}
         if name not in methods:
-            raise MalformedModel(f"the class {_shown(owner.kind)} of the archive has no method {_shown(name)}")
+            raise MalformedModel(f"the class {_quoted(owner.kind)} of the archive has no method {_quoted(name)}")
         return self._call(methods[name], [owner, *arguments], named)
 
     def _operation(self, name: str, output: str, arguments: list[Any], named: dict[str, Any]) -> Any:
@@ -329,12 +329,14 @@ def bound(
     names = [parameter.arg for parameter in function.args.args]
     others = (function.args.vararg, function.args.kwarg, *function.args.posonlyargs, *function.args.kwonlyargs)
     if any(parameter is not None for parameter in others) or len(set(names)) != len(names):
-        raise MalformedModel(f"the function {_shown(function.name)} of the archive's code has unusual parameters")
+        raise MalformedModel(f"the function {_quoted(function.name)} of the archive's code has unusual parameters")
     defaults = dict(zip(names[len(names) - len(function.args.defaults) :], function.args.defaults, strict=True))
     scope = dict(zip(names, arguments, strict=False)) | {name: value for name, value in named.items() if name in names}
     scope |= {name: literal(default) for name, default in defaults.items() if name not in scope}
     if len(arguments) > len(names) or scope.keys() != set(names) or named.keys() - set(names):
-        raise MalformedModel(f"the archive's code calls {_shown(function.name)} with arguments that it does not accept")
+        raise MalformedModel(
+            f"the archive's code calls {_quoted(function.name)} with arguments that it does not accept"
+        )
     return scope
 
 
@@ -357,5 +359,5 @@ def _operator(path: str) -> str | None:
     return None
 
 
-def _shown(name: str) -> str:
+def _quoted(name: str) -> str:
     return ascii(name[:200])

@@ -14,8 +14,8 @@ from dataclasses import replace
 from tvm import relax
 
 from service.compiler.qnn import graph, ops
-from service.compiler.qnn.batch.grower import Grower, Operand, name_of
-from service.compiler.qnn.batch.samples import Samples, Shape, apart, grown
+from service.compiler.qnn.batch.batch_builder import BatchBuilder, Operand, name_of
+from service.compiler.qnn.batch.samples import Samples, Shape, apart, batched_shape
 from service.compiler.qnn.ops.casts import RULES as CASTS
 from service.compiler.qnn.ops.elementwise import RULES as ARITHMETIC
 from service.compiler.qnn.ops.real import FUNCTIONS
@@ -23,40 +23,40 @@ from service.compiler.qnn.ops.unary import RULES as UNARY
 from service.compiler.qnn.plain import ELEMENTWISE
 
 # (builder, the call for one sample, the shape of its result) -> the value for the batch.
-Rule = Callable[[Grower, relax.Call, Shape], Samples]
+Rule = Callable[[BatchBuilder, relax.Call, Shape], Samples]
 
 
 def rule_of(call: relax.Call) -> Rule:
     return _RULES.get(str(call.op.name), _first_dimension)
 
 
-def _reshape(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+def _reshape(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     x = _samples(b, call)
-    return b.laid(x.value, shape, x.before)
+    return b.reshape_to(x.value, shape, x.before)
 
 
-def _permute(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+def _permute(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     x = _samples(b, call)
     order = [int(axis) for axis in call.attrs.axes or range(len(shape))[::-1]]
-    return b.made(graph.with_args(call, [x.value]), shape, order.index(x.axis), x.outer)
+    return b.emit_value(graph.with_args(call, [x.value]), shape, order.index(x.axis), x.outer)
 
 
 # -- element by element
 
 
-def _elementwise(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+def _elementwise(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     """An operator whose operands are broadcast to the result's shape."""
     operands = [b.operand(arg) for arg in call.args]
     place = _place(operands, shape)
-    placed = [_moved(b, each, place, len(shape)) for each in operands]
+    placed = [_align_samples(b, each, place, len(shape)) for each in operands]
     if all(_fits(each, place, shape) for each in placed):
         args = [each.value if isinstance(each, Samples) else each for each in placed]
-        return b.made(graph.with_args(call, args), shape, place.axis, place.outer)
+        return b.emit_value(graph.with_args(call, args), shape, place.axis, place.outer)
     if place.outer != 1:
         raise b.mixed(name_of(call))
     args = [_with_own_axis(b, each, place.axis, len(shape)) for each in placed]
     made = b.emit(graph.with_args(call, args))
-    return b.laid(made, shape, math.prod(shape[: place.axis]))
+    return b.reshape_to(made, shape, math.prod(shape[: place.axis]))
 
 
 def _place(operands: Sequence[Operand], shape: Shape) -> Samples:
@@ -73,7 +73,7 @@ def _widened(x: Samples, rank: int) -> Samples:
     return replace(x, shape=(1,) * more + x.shape, axis=x.axis + more)
 
 
-def _moved(b: Grower, x: Operand, place: Samples, rank: int) -> Operand:
+def _align_samples(b: BatchBuilder, x: Operand, place: Samples, rank: int) -> Operand:
     """Returns `x` with its samples on the axis of `place`, if only axes of length 1 are between: samples may be on any
     of those.
     """
@@ -85,7 +85,7 @@ def _moved(b: Grower, x: Operand, place: Samples, rank: int) -> Operand:
         return wide
     return replace(
         wide,
-        value=b.reshaped(wide.value, grown(wide.shape, place.axis, b.batch)),
+        value=b.reshaped(wide.value, batched_shape(wide.shape, place.axis, b.batch)),
         axis=place.axis,
         outer=1,
     )
@@ -100,7 +100,7 @@ def _fits(x: Operand, place: Samples, shape: Shape) -> bool:
     return axis < 0 or own[axis] == 1
 
 
-def _with_own_axis(b: Grower, x: Operand, axis: int, rank: int) -> relax.Expr:
+def _with_own_axis(b: BatchBuilder, x: Operand, axis: int, rank: int) -> relax.Expr:
     """Returns an operand with a separate sample axis before `axis`. The axis has length 1 if the operand is the same
     for all samples.
     """
@@ -116,20 +116,20 @@ def _with_own_axis(b: Grower, x: Operand, axis: int, rank: int) -> relax.Expr:
 # -- along axes
 
 
-def _reduce(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+def _reduce(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     x, own = _samples(b, call), ops.name_of(call) is not None
     axes = [int(axis) for axis in (call.attrs["axes"] if own else call.attrs.axis)]
     kept = len(shape) == len(x.shape)
     if x.axis not in axes:
         axis = x.axis if kept else x.axis - sum(each < x.axis for each in axes)
-        return b.made(graph.with_args(call, [x.value]), shape, axis, x.outer)
+        return b.emit_value(graph.with_args(call, [x.value]), shape, axis, x.outer)
     if x.outer != 1:
         raise b.mixed(name_of(call))
     value = b.reshaped(x.value, apart(x.shape, x.axis, b.batch))
     moved = [axis + (axis >= x.axis) for axis in axes]
     made = b.emit(_reduced(call, value, moved))
     before = math.prod(1 if axis in axes else x.shape[axis] for axis in range(x.axis))
-    return b.laid(made, shape, before)
+    return b.reshape_to(made, shape, before)
 
 
 def _reduced(call: relax.Call, x: relax.Expr, axes: list[int]) -> relax.Call:
@@ -143,39 +143,39 @@ def _reduced(call: relax.Call, x: relax.Expr, axes: list[int]) -> relax.Call:
 def _along(axis_of: Callable[[relax.Call, int], int]) -> Rule:
     """The rule of an operator that works along one axis and leaves the others alone."""
 
-    def rule(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+    def rule(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
         x = _samples(b, call)
         if axis_of(call, len(x.shape)) == x.axis or len(shape) != len(x.shape):
             raise b.mixed(name_of(call))
-        return b.made(graph.with_args(call, [x.value, *call.args[1:]]), shape, x.axis, x.outer)
+        return b.emit_value(graph.with_args(call, [x.value, *call.args[1:]]), shape, x.axis, x.outer)
 
     return rule
 
 
-def _extreme_place(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+def _extreme_place(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     x, axis = _samples(b, call), int(call.attrs.axis)
     if axis % len(x.shape) == x.axis:
         raise b.mixed(name_of(call))
     moved = not call.attrs.keepdims and axis % len(x.shape) < x.axis
-    return b.made(graph.with_args(call, [x.value]), shape, x.axis - moved, x.outer)
+    return b.emit_value(graph.with_args(call, [x.value]), shape, x.axis - moved, x.outer)
 
 
 # -- parts of tensors
 
 
-def _slice(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+def _slice(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     x = _samples(b, call)
     axes, *bounds = ([int(field.value) for field in arg.fields] for arg in call.args[1:])
     if x.axis not in axes:
-        return b.made(graph.with_args(call, [x.value, *call.args[1:]]), shape, x.axis, x.outer)
+        return b.emit_value(graph.with_args(call, [x.value, *call.args[1:]]), shape, x.axis, x.outer)
     if x.outer != 1:
         raise b.mixed(name_of(call))
     value = b.reshaped(x.value, apart(x.shape, x.axis, b.batch))
     made = b.emit(relax.op.strided_slice(value, [axis + (axis >= x.axis) for axis in axes], *bounds))
-    return b.laid(made, shape, math.prod(shape[: x.axis]))
+    return b.reshape_to(made, shape, math.prod(shape[: x.axis]))
 
 
-def _concatenate(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+def _concatenate(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     own = ops.name_of(call) is not None
     axis = int(call.attrs["axis"] if own else call.attrs.axis) % len(shape)
     operands = [b.operand(part) for part in call.args[0].fields]
@@ -185,75 +185,79 @@ def _concatenate(b: Grower, call: relax.Call, shape: Shape) -> Samples:
         raise b.mixed(name_of(call))
     parts = []
     for each in operands:
-        part = _repeated(b, each, place) if not isinstance(each, Samples) else _moved(b, each, place, len(shape))
+        part = (
+            _repeated(b, each, place) if not isinstance(each, Samples) else _align_samples(b, each, place, len(shape))
+        )
         if (part.axis, part.outer) != (place.axis, place.outer):
             raise b.mixed(name_of(call))
         parts.append(b.reshaped(part.value, apart(part.shape, axis, b.batch)) if inside else part.value)
     joined = relax.Tuple(parts)
     if not inside:
-        return b.made(graph.with_args(call, [joined]), shape, place.axis, place.outer)
+        return b.emit_value(graph.with_args(call, [joined]), shape, place.axis, place.outer)
     moved = ops.with_operands(call, joined, axis=axis + 1) if own else relax.op.concat(parts, axis + 1)
-    return b.laid(b.emit(moved), shape, math.prod(shape[:axis]))
+    return b.reshape_to(b.emit(moved), shape, math.prod(shape[:axis]))
 
 
-def _repeated(b: Grower, x: relax.Expr, place: Samples) -> Samples:
+def _repeated(b: BatchBuilder, x: relax.Expr, place: Samples) -> Samples:
     """Repeats a tensor that no input affects, such as a class token, once for each sample."""
     shape = graph.shape_of(x)
     if place.outer != 1:
         raise b.mixed("an operand of")
     one = b.reshaped(x, apart(shape, place.axis, 1))
     several = b.emit(relax.op.broadcast_to(one, apart(shape, place.axis, b.batch)))
-    return Samples(b.reshaped(several, grown(shape, place.axis, b.batch)), shape, place.axis)
+    return Samples(b.reshaped(several, batched_shape(shape, place.axis, b.batch)), shape, place.axis)
 
 
-def _take(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+def _take(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     x, indices = (b.operand(arg) for arg in call.args)
     axis = int(call.attrs.axis)
     if isinstance(x, Samples) and isinstance(indices, Samples):
         raise b.mixed("take")
     if isinstance(indices, Samples):
-        return b.made(graph.with_args(call, [x, indices.value]), shape, axis + indices.axis, indices.outer)
+        return b.emit_value(graph.with_args(call, [x, indices.value]), shape, axis + indices.axis, indices.outer)
     assert isinstance(x, Samples)
     if x.axis != axis:
         moved = x.axis if x.axis < axis else x.axis + len(graph.shape_of(indices)) - 1
-        return b.made(graph.with_args(call, [x.value, indices]), shape, moved, x.outer)
+        return b.emit_value(graph.with_args(call, [x.value, indices]), shape, moved, x.outer)
     if x.outer != 1:
         raise b.mixed("take")
     value = b.reshaped(x.value, apart(x.shape, axis, b.batch))
     made = b.emit(relax.op.take(value, indices, axis + 1, mode=str(call.attrs.mode)))
-    return b.laid(made, shape, math.prod(x.shape[:axis]))
+    return b.reshape_to(made, shape, math.prod(x.shape[:axis]))
 
 
-def _gather_elements(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+def _gather_elements(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     operands = [b.operand(arg) for arg in call.args]
     place = _place(operands, shape)
     placed = [each if isinstance(each, Samples) else _repeated(b, each, place) for each in operands]
     alike = {(each.axis, each.outer, each.extent) for each in placed} == {(place.axis, place.outer, place.extent)}
     if not alike or int(call.attrs.axis) % len(shape) == place.axis:
         raise b.mixed("gather_elements")
-    return b.made(graph.with_args(call, [each.value for each in placed]), shape, place.axis, place.outer)
+    return b.emit_value(graph.with_args(call, [each.value for each in placed]), shape, place.axis, place.outer)
 
 
-def _broadcast(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+def _broadcast(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     x = _widened(_samples(b, call), len(shape))
     if x.extent == shape[x.axis]:
-        return b.made(relax.op.broadcast_to(x.value, grown(shape, x.axis, b.batch)), shape, x.axis, x.outer)
+        return b.emit_value(
+            relax.op.broadcast_to(x.value, batched_shape(shape, x.axis, b.batch)), shape, x.axis, x.outer
+        )
     value = b.reshaped(x.value, apart(x.shape, x.axis, b.batch))
     made = b.emit(relax.op.broadcast_to(value, apart(shape, x.axis, b.batch)))
-    return b.laid(made, shape, math.prod(shape[: x.axis]))
+    return b.reshape_to(made, shape, math.prod(shape[: x.axis]))
 
 
-def _pad(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+def _pad(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     x = _samples(b, call)
     if any(int(width) for width in call.attrs.pad_width[2 * x.axis : 2 * x.axis + 2]):
         raise b.mixed("pad")
-    return b.made(graph.with_args(call, [x.value]), shape, x.axis, x.outer)
+    return b.emit_value(graph.with_args(call, [x.value]), shape, x.axis, x.outer)
 
 
 # -- products
 
 
-def _matmul(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+def _matmul(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     """Multiplies matrices `[…, M, K]` and `[…, K, N]`, and adds a bias `[N]` that is the same for all samples."""
     lhs, rhs, *bias = (b.operand(arg) for arg in call.args)
     rank = len(shape)
@@ -265,15 +269,15 @@ def _matmul(b: Grower, call: relax.Call, shape: Shape) -> Samples:
             raise b.mixed(name_of(call))
     else:
         place = _place([each for each in (lhs, rhs) if isinstance(each, Samples)], shape)
-        lhs, rhs = (_moved(b, each, place, rank) for each in (lhs, rhs))
+        lhs, rhs = (_align_samples(b, each, place, rank) for each in (lhs, rhs))
         columns = place.axis == rank - 1 and not isinstance(lhs, Samples)
         if not columns and not (place.axis < rank - 2 and all(_fits(each, place, shape) for each in (lhs, rhs))):
             raise b.mixed(name_of(call))
     args = [each.value if isinstance(each, Samples) else each for each in (lhs, rhs, *bias)]
-    return b.made(graph.with_args(call, args), shape, place.axis, place.outer)
+    return b.emit_value(graph.with_args(call, args), shape, place.axis, place.outer)
 
 
-def _first_dimension(b: Grower, call: relax.Call, shape: Shape) -> Samples:
+def _first_dimension(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     """An operator that treats every element of its operands' first dimension alike."""
     operands = [b.operand(arg) for arg in call.args]
     samples = [each for each in operands if isinstance(each, Samples)]
@@ -284,10 +288,10 @@ def _first_dimension(b: Grower, call: relax.Call, shape: Shape) -> Samples:
     if shape[:1] != (samples[0].extent,):
         raise b.mixed(name_of(call))
     args = [each.value if isinstance(each, Samples) else each for each in operands]
-    return b.made(graph.with_args(call, args), shape, 0)
+    return b.emit_value(graph.with_args(call, args), shape, 0)
 
 
-def _samples(b: Grower, call: relax.Call) -> Samples:
+def _samples(b: BatchBuilder, call: relax.Call) -> Samples:
     """Returns the first operand, which must depend on the samples."""
     x = b.operand(call.args[0])
     if not isinstance(x, Samples):

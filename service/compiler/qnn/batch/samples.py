@@ -38,12 +38,12 @@ class Samples:
         """The number of parts before the samples, in memory order."""
         return math.prod(self.shape[: self.axis]) * self.outer
 
-    def grown(self, batch: int) -> Shape:
+    def batched_shape(self, batch: int) -> Shape:
         """Returns the shape of `value`."""
-        return grown(self.shape, self.axis, batch)
+        return batched_shape(self.shape, self.axis, batch)
 
 
-def grown(shape: Sequence[int], axis: int, batch: int) -> Shape:
+def batched_shape(shape: Sequence[int], axis: int, batch: int) -> Shape:
     """Returns `shape` with `axis` multiplied by the number of samples."""
     return *shape[:axis], shape[axis] * batch, *shape[axis + 1 :]
 

@@ -50,7 +50,7 @@ class ScatterRows:
     ) -> relax.Expr:
         (rows, width), (count,) = ([int(dim) for dim in each.ty.shape] for each in (data, places))
         _, combined = _COMBINED[str(operation.attr("reduction"))]
-        function = builder.add_func(_written(rows, width, count, str(data.ty.dtype), combined), "scatter_rows")
+        function = builder.add_func(_scatter_function(rows, width, count, str(data.ty.dtype), combined), "scatter_rows")
         return relax.call_tir(function, relax.Tuple([data, places, updates]), data.ty)
 
 
@@ -64,7 +64,9 @@ def _turns(places: Array) -> Array:
     return turns
 
 
-def _written(rows: int, width: int, count: int, dtype: str, combined: Callable[[Any, Any], Any]) -> tvm.tirx.PrimFunc:
+def _scatter_function(
+    rows: int, width: int, count: int, dtype: str, combined: Callable[[Any, Any], Any]
+) -> tvm.tirx.PrimFunc:
     @T.prim_func(private=True, s_tir=True, check_well_formed=False)  # type: ignore[untyped-decorator]
     def scatter_rows(data_: T.handle, places_: T.handle, updates_: T.handle, out_: T.handle) -> None:
         T.func_attr({"tirx.is_scheduled": True, "op_pattern": OPAQUE, "tirx.noalias": True})

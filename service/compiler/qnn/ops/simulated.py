@@ -39,21 +39,21 @@ def simulated_extent(sums: relax.Expr, bits: int) -> relax.Call:
 
 def _quantize(o: Operation) -> relax.TensorType:
     o.count(1)
-    shape, out_type = _held(o), o.quantized("out_type")
+    shape, out_type = _float_shape(o), o.quantized("out_type")
     _storable(o, shape, out_type)
     return tensor_type(shape, "float32")
 
 
 def _dequantize(o: Operation) -> relax.TensorType:
     o.count(1)
-    shape, in_type = _held(o), o.quantized("in_type")
+    shape, in_type = _float_shape(o), o.quantized("in_type")
     _storable(o, shape, in_type)
     return tensor_type(shape, "float32")
 
 
 def _accumulate(o: Operation) -> relax.TensorType:
     o.count(1)
-    shape, dtype = _held(o), str(o.attr("dtype"))
+    shape, dtype = _float_shape(o), str(o.attr("dtype"))
     o.require(dtype in MOST_BITS, f"cannot accumulate in {dtype}")
     o.require(1 < o.integer("bits") <= MOST_BITS[dtype], f"{dtype} cannot have {o.integer('bits')} bits")
     return tensor_type(shape, dtype)
@@ -61,12 +61,12 @@ def _accumulate(o: Operation) -> relax.TensorType:
 
 def _extent(o: Operation) -> relax.TensorType:
     o.count(1)
-    _held(o)
+    _float_shape(o)
     o.require(1 < o.integer("bits") <= max(MOST_BITS.values()), f"accumulators cannot have {o.integer('bits')} bits")
     return tensor_type((3,), "int64")
 
 
-def _held(o: Operation) -> tuple[int, ...]:
+def _float_shape(o: Operation) -> tuple[int, ...]:
     shape, dtype = o.tensor(0)
     o.require(dtype == "float32", f"the operand must be float32, not {dtype}")
     return shape

@@ -86,7 +86,7 @@ class _Casts:
         if (table[0] == table[1]).all() and _storage(operation, "in_type") == _storage(operation, "out_type"):
             self._idle.add(operation.call)
         elif maker is not None and maker.name in _CLAMPING:
-            kind, made = self._with(operation, maker, table), self._made(maker)
+            kind, made = self._with(operation, maker, table), self._output_type(maker)
             if kind == made or (kind is not None and alone):
                 self._idle.add(operation.call)
                 self._clamped[maker.call] = kind
@@ -94,7 +94,7 @@ class _Casts:
             del self._makers[var]
             self._makers.update({var: maker} if alone and maker is not None else {})
 
-    def _made(self, maker: Operation) -> QuantizedType:
+    def _output_type(self, maker: Operation) -> QuantizedType:
         return self._clamped.get(maker.call) or maker.per_tensor("out_type")
 
     def _table(self, operation: Operation) -> Array | None:
@@ -109,7 +109,7 @@ class _Casts:
 
     def _with(self, operation: Operation, maker: Operation, table: Array) -> QuantizedType | None:
         """Returns the output type with which `maker` also does the work of `operation`, or None if there is none."""
-        made = self._made(maker)
+        made = self._output_type(maker)
         values, results = table[:, (made.min <= table[0]) & (table[0] <= made.max)]
         low, high = int(results.min()), int(results.max())
         rounds_first = isinstance(self.mode.formula(maker), _ROUND_FIRST)
@@ -124,7 +124,7 @@ class _Casts:
         self, builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
     ) -> relax.Expr:
         if operation is None:
-            return self._moved(builder, call, args)
+            return self._move_stored(builder, call, args)
         if operation.name == "qnn.dequantize":
             real = graph.emit(builder, graph.with_args(call, args), self._names[call])
             self._reals[real] = args[0], operation.quantized("in_type")
@@ -141,7 +141,7 @@ class _Casts:
             return ops.with_operands(call, *args, out_type=self._clamped[call])
         return graph.with_args(call, args)
 
-    def _moved(self, builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr]) -> relax.Expr:
+    def _move_stored(self, builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr]) -> relax.Expr:
         """Moves the stored integers instead of the real values that were dequantized from them."""
         moved = graph.with_args(call, args)
         stored, kind = self._reals.get(args[0], (None, None)) if args else (None, None)

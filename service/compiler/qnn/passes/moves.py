@@ -51,13 +51,13 @@ class _Mover:
         with self._builder.function("main", params):
             with self._builder.dataflow():
                 for var, value, operation in graph.operations(self.function):
-                    self._values[var] = self._written(str(var.name), value, operation)
+                    self._values[var] = self._rewrite(str(var.name), value, operation)
                 results = graph.results_of(self.function)
                 outputs = [self._builder.emit_output(graph.substitute(result, self._values)) for result in results]
             self._builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
         return self._builder.get()
 
-    def _written(self, name: str, value: relax.Expr, operation: graph.Found) -> relax.Expr:
+    def _rewrite(self, name: str, value: relax.Expr, operation: graph.Found) -> relax.Expr:
         if not isinstance(value, relax.Call):
             return graph.substitute(value, self._values)
         args = [graph.substitute(arg, self._values) for arg in value.args]

@@ -62,14 +62,14 @@ class _Mover:
                 self._want(operand, _needed(operation, own, operand))
         self.made: dict[relax.Expr, Strides] = {}
         for var, _, operation in self.found:
-            self.made[var] = self._made(var, operation)
+            self.made[var] = self._computed_strides(var, operation)
 
     def _want(self, expr: relax.Expr, strides: Strides) -> None:
         if isinstance(expr, relax.Var):
             before = self.wanted.get(expr, (0, 0))
             self.wanted[expr] = math.gcd(before[0], strides[0]), math.gcd(before[1], strides[1])
 
-    def _made(self, var: relax.Var, operation: graph.Found) -> Strides:
+    def _computed_strides(self, var: relax.Var, operation: graph.Found) -> Strides:
         if operation is None or len(graph.shape_of(operation.call)) != 4:
             return _ALL
         operands = _operands(operation.call)

@@ -87,7 +87,7 @@ def attended(
     return ops.real_matmul(weights, value)
 
 
-def joined(node: Node, x: relax.Call) -> relax.Expr:
+def join_heads(node: Node, x: relax.Call) -> relax.Expr:
     """Joins heads `[B, heads, S, size]`, not bound yet, to `[B, S, heads * size]`."""
     whole = node.emit(x, "attended")
     batch, heads, tokens, size = shape_of(whole)
@@ -109,7 +109,7 @@ def hidden(node: Node, there: relax.Expr, low: float) -> relax.Expr:
     return node.emit(relax.op.where(there, nothing, hiding), "hidden")
 
 
-def seen(node: Node, tokens: int, length: int, behind: int, left: int = -1, right: int = 0) -> Array:
+def visible_keys(node: Node, tokens: int, length: int, behind: int, left: int = -1, right: int = 0) -> Array:
     """Returns which keys a query can read: from `left` before its own position to `right` after it, if these are not
     negative. The first query's position is `behind`. The result is bool `[tokens, length]`.
     """
@@ -129,4 +129,4 @@ def causal(node: Node, tokens: int, length: int, behind: int, low: float = LOWES
     """Returns the addend that hides later keys: a query reads the first `behind` keys and those up to its own
     position.
     """
-    return hidden(node, node.literal(seen(node, tokens, length, behind)), low)
+    return hidden(node, node.literal(visible_keys(node, tokens, length, behind)), low)

@@ -75,7 +75,7 @@ def _self_attention(node: Node, rows: relax.Expr, mask: int, past: int, bias: in
     added = [*_mask(node, mask, (batch, tokens, length)), *attending.bias(node, bias)]
     if node.attribute("unidirectional", 0):
         added.append(attending.causal(node, tokens, length, before))
-    return attending.joined(node, attending.attended(node, query, key, value, added, _scale(node))), present
+    return attending.join_heads(node, attending.attended(node, query, key, value, added, _scale(node))), present
 
 
 def _behind(node: Node, x: relax.Expr, past: int, place: int) -> relax.Expr:
@@ -98,7 +98,7 @@ def multi_head_attention(node: Node) -> Value:
     added = [*_mask(node, 4, (shape_of(query)[0], tokens, length)), *attending.bias(node, 5)]
     if node.attribute("unidirectional", 0):
         added.append(attending.causal(node, tokens, length, length - tokens))
-    return attending.joined(node, attending.attended(node, query, key, value, added, _scale(node))), key, value
+    return attending.join_heads(node, attending.attended(node, query, key, value, added, _scale(node))), key, value
 
 
 def _operands(node: Node) -> list[relax.Expr]:

@@ -98,7 +98,7 @@ def conv_transpose(node: Node) -> relax.Var:
     fits = groups > 0 and channels == windows.channels and channels % groups == 0
     node.require_supported(fits, f"has {windows.channels} channels, but weights for {channels} in {groups} groups")
     x = _spread(node, windows)
-    weight = _turned(node, windows, per_group)
+    weight = _flipped_filters(node, windows, per_group)
     padding = [
         windows.dilation[axis % 2] * (windows.kernel[axis % 2] - 1) - side for axis, side in enumerate(windows.padding)
     ]
@@ -125,7 +125,7 @@ def _spread(node: Node, windows: Windows) -> relax.Expr:
     return node.emit(relax.op.nn.pad(inside, [0, 0, 0, 0, 0, below, 0, beside]), "spread")
 
 
-def _turned(node: Node, windows: Windows, per_group: int) -> relax.Expr:
+def _flipped_filters(node: Node, windows: Windows, per_group: int) -> relax.Expr:
     """Returns filters `[C, O / groups, KH, KW]` as those of the convolution: `[O, KH, KW, C / groups]`, flipped."""
     groups, each = windows.groups, windows.channels // windows.groups
     (rows, columns), data = windows.kernel, node.data(1)

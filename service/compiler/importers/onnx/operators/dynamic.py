@@ -94,7 +94,7 @@ def _point(node: Node, place: int) -> int | relax.Expr:
     """Returns the zero point of the activations: a number, or a tensor with axes of length 1."""
     if not node.has(place):
         return 0
-    known = node.known(place)
+    known = node.known_value(place)
     if known is None:
         return node.expr(place)
     if known.size != 1:

@@ -59,7 +59,7 @@ def _repeats(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> bool:
 
 def arithmetic(node: Node) -> Value:
     """Add, Sub, Mul, Div: on shapes while importing; on float32 and whole numbers when the model runs."""
-    kind, known = node.operator.op_type, [node.known(0), node.known(1)]
+    kind, known = node.operator.op_type, [node.known_value(0), node.known_value(1)]
     if all(data is not None and data.dtype.kind in "iu" for data in known) and node.is_small(node.all_known() or ()):
         if kind == "Div":
             return node.folded(_truncated(node, known[0], known[1]))
@@ -76,7 +76,7 @@ def _truncated(node: Node, lhs: Any, rhs: Any) -> Any:
 
 def clip(node: Node) -> Value:
     """Clips float32 and whole numbers. Bounds are attributes up to operator set 10, then inputs of one element."""
-    dtype, known = node.dtype(0), [node.known(place) for place in range(node.input_count) if node.has(place)]
+    dtype, known = node.dtype(0), [node.known_value(place) for place in range(node.input_count) if node.has(place)]
     if np.dtype(dtype).kind not in "fiu" or (np.dtype(dtype).kind == "f" and dtype != "float32"):
         node.unsupported(f"works on {dtype}; only whole numbers and float32 can be compiled", node.name(0))
     values = [each for each in known if each is not None]

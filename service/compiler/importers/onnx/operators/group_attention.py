@@ -53,13 +53,13 @@ def group_query_attention(node: Node) -> Value:
     if node.attribute("do_rotary", 0):
         query, key = _rotated(node, (query, key), cache)
     query, key, value = (node.emit(relax.op.permute_dims(x, (0, 2, 1, 3)), "heads") for x in (query, key, value))
-    key, value = _kept(node, key, _PAST_KEY, cache), _kept(node, value, _PAST_VALUE, cache)
+    key, value = _cached_rows(node, key, _PAST_KEY, cache), _cached_rows(node, value, _PAST_VALUE, cache)
     heads = shape_of(query)[1]
-    added = [_seen(node, shape_of(query)[2], cache), *attending.bias(node, _BIAS)]
+    added = [_mask_addend(node, shape_of(query)[2], cache), *attending.bias(node, _BIAS)]
     repeated = [attending.repeated(node, x, heads) for x in (key, value)]
     scale = node.attribute("scale", 0.0) or None
     made = attending.attended(node, query, repeated[0], repeated[1], added, scale, node.attribute("softcap", 0.0))
-    return attending.joined(node, made), key, value
+    return attending.join_heads(node, made), key, value
 
 
 def _operands(node: Node) -> list[relax.Expr]:
@@ -106,7 +106,7 @@ def _cache(node: Node, batch: int, tokens: int) -> _Cache:
         f"has {total} tokens in total and {tokens} in this call, which does not fit",
     )
     node.require(node.dtype(_LAST) == "int32" and node.shape(_LAST) in ((batch,), (batch, 1)), "has invalid lengths")
-    known = node.known(_LAST)
+    known = node.known_value(_LAST)
     if known is not None:
         node.require(
             bool(((known >= tokens - 1) & (known < size)).all()) or tokens == total, "has lengths that are out of range"
@@ -137,10 +137,10 @@ def _rotated(node: Node, operands: tuple[relax.Expr, relax.Expr], cache: _Cache)
         places = node.emit(relax.op.where(there, counted, node.literal(np.array(_PADDING, np.int64))), "places")
     angles = [rotary.looked_up(node, cache_place, places) for cache_place in (_COS, _SIN)]
     count = 2 * shape_of(angles[0])[-1]
-    return [rotary.turned(node, x, angles, count, node.attribute("rotary_interleaved", 0)) for x in operands]
+    return [rotary.rotate(node, x, angles, count, node.attribute("rotary_interleaved", 0)) for x in operands]
 
 
-def _kept(node: Node, x: relax.Expr, past: int, cache: _Cache) -> relax.Expr:
+def _cached_rows(node: Node, x: relax.Expr, past: int, cache: _Cache) -> relax.Expr:
     """Returns keys or values after those of earlier calls that belong to the sample, followed by zeros: `cache.size`
     rows.
     """
@@ -174,7 +174,7 @@ def _kept(node: Node, x: relax.Expr, past: int, cache: _Cache) -> relax.Expr:
     return node.emit(relax.op.gather_elements(rows, everywhere, 2), "kept")
 
 
-def _seen(node: Node, tokens: int, cache: _Cache) -> relax.Expr:
+def _mask_addend(node: Node, tokens: int, cache: _Cache) -> relax.Expr:
     """Returns the addend of the scores: -inf for keys after the query, and before its window."""
     window = node.attribute("local_window_size", -1)
     keys = np.arange(cache.size).reshape(1, 1, 1, cache.size)

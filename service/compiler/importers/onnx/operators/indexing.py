@@ -38,8 +38,8 @@ def gather_elements(node: Node) -> Value:
     for place, (a, b) in enumerate(zip(wanted, shape, strict=True)):
         if place != axis and a < b:
             data = node.emit(relax.op.strided_slice(data, [place], [0], [a], [1]), "part")
-    indices = indices_of(node, node.expr(1), node.known(1), [shape[axis]])
-    return node.kept(node.emit(relax.op.gather_elements(data, indices, axis)))
+    indices = indices_of(node, node.expr(1), node.known_value(1), [shape[axis]])
+    return node.with_input_type(node.emit(relax.op.gather_elements(data, indices, axis)))
 
 
 def gather_nd(node: Node) -> Value:
@@ -61,7 +61,7 @@ def gather_nd(node: Node) -> Value:
         data = known[0].reshape(rows.shape[0], *named, *rest)
         picked = data[(batches, *(rows[..., place] for place in range(depth)))]
         return node.folded(picked.reshape(*wanted[:-1], *rest))
-    indices = indices_of(node, node.expr(1), node.known(1), named)
+    indices = indices_of(node, node.expr(1), node.known_value(1), named)
     steps = [math.prod(named[place + 1 :]) for place in range(depth)]
     scaled = node.emit(relax.op.multiply(indices, node.literal(np.array(steps, np.int64))), "steps")
     flat = node.emit(relax.op.sum(scaled, axis=[len(wanted) - 1]), "places")
@@ -70,7 +70,7 @@ def gather_nd(node: Node) -> Value:
         starts = starts.reshape(*shape[:shared], *[1] * (len(wanted) - 1 - shared)).astype(np.int64)
         flat = node.emit(relax.op.add(flat, node.literal(starts)), "places")
     rows_of_data = node.emit(relax.op.reshape(node.expr(0), (math.prod(shape[: shared + depth]), *rest)), "rows")
-    return node.kept(node.emit(relax.op.take(rows_of_data, flat, 0, mode="clip")))
+    return node.with_input_type(node.emit(relax.op.take(rows_of_data, flat, 0, mode="clip")))
 
 
 def one_hot(node: Node) -> Value:
@@ -112,14 +112,14 @@ def trilu(node: Node) -> Value:
     shape, diagonal = node.shape(0), node.whole(1) if node.has(1) else 0
     node.require(len(shape) >= 2, f"has an input {list(shape)}, which is not a matrix")
     diagonal = max(-shape[-2], min(shape[-1], diagonal))  # beyond these bounds, nothing changes
-    upper, known = bool(node.attribute("upper", 1)), node.known(0)
+    upper, known = bool(node.attribute("upper", 1)), node.known_value(0)
     if known is not None and node.is_small([known]):
         return node.folded((np.triu if upper else np.tril)(known, diagonal))
     if node.dtype(0) == "bool":  # TVM's operators take numbers only
         number = node.emit(relax.op.astype(node.expr(0), "int8"), "numbers")
         cut = node.emit((relax.op.triu if upper else relax.op.tril)(number, diagonal), "cut")
         return node.emit(relax.op.astype(cut, "bool"))
-    return node.kept(node.emit((relax.op.triu if upper else relax.op.tril)(node.expr(0), diagonal)))
+    return node.with_input_type(node.emit((relax.op.triu if upper else relax.op.tril)(node.expr(0), diagonal)))
 
 
 def cumulative_sum(node: Node) -> Value:
@@ -130,7 +130,7 @@ def cumulative_sum(node: Node) -> Value:
     node.require(-len(shape) <= named < len(shape), f"has axis {named}, but its input has {len(shape)} dimensions")
     axis, size = named % len(shape), shape[named]
     exclusive, reverse = bool(node.attribute("exclusive", 0)), bool(node.attribute("reverse", 0))
-    known = node.known(0)
+    known = node.known_value(0)
     if known is not None and node.is_small([known]):
         data = np.flip(known, axis) if reverse else known
         sums = np.cumsum(data, axis, data.dtype)
@@ -138,13 +138,13 @@ def cumulative_sum(node: Node) -> Value:
         return node.folded(np.flip(sums, axis) if reverse else sums)
     if node.dtype(0) not in ("float32", "int32", "int64"):
         node.unsupported(f"adds {node.dtype(0)}, which cannot be compiled", node.name(0))
-    x = _turned(node, node.expr(0), axis) if reverse else node.expr(0)
+    x = _reversed(node, node.expr(0), axis) if reverse else node.expr(0)
     sums = node.emit(ops.running_sum(x, axis=axis), "sums")
     if exclusive:
         widths = [1 if place == 2 * axis else 0 for place in range(2 * len(shape))]
         moved = node.emit(relax.op.nn.pad(sums, widths), "moved")
         sums = node.emit(relax.op.strided_slice(moved, [axis], [0], [size], [1]), "sums")
-    return node.emit(_turned(node, sums, axis) if reverse else sums)
+    return node.emit(_reversed(node, sums, axis) if reverse else sums)
 
 
 def _before(sums: Array, axis: int) -> Array:
@@ -153,7 +153,7 @@ def _before(sums: Array, axis: int) -> Array:
     return np.take(np.pad(sums, widths), range(sums.shape[axis]), axis)
 
 
-def _turned(node: Node, x: relax.Expr, axis: int) -> relax.Expr:
+def _reversed(node: Node, x: relax.Expr, axis: int) -> relax.Expr:
     backwards = np.arange(shape_of(x)[axis], dtype=np.int64)[::-1]
     return node.emit(relax.op.take(x, node.literal(backwards), axis, mode="clip"), "turned")
 
@@ -167,7 +167,7 @@ def top_k(node: Node) -> Value:
     axis = axis_of(node, len(shape), -1)
     node.require(0 <= count <= shape[axis], f"selects {count} of {shape[axis]} elements")
     node.require_supported(count > 0, "selects 0 elements, which leaves an empty tensor")
-    largest, known = bool(node.attribute("largest", 1)), node.known(0)
+    largest, known = bool(node.attribute("largest", 1)), node.known_value(0)
     if known is not None and node.is_small([known]):
         keys = known if not largest else -1 - known if known.dtype.kind == "i" else -known.astype(np.float64)
         ordered = np.argsort(keys, axis, kind="stable")
@@ -182,7 +182,7 @@ def top_k(node: Node) -> Value:
     results = [values, places]
     if axis != last:
         results = [node.emit(relax.op.permute_dims(each, back), "result") for each in results]
-    return node.kept(node.emit(results[0])), node.emit(results[1])
+    return node.with_input_type(node.emit(results[0])), node.emit(results[1])
 
 
 def _keys(node: Node, x: relax.Expr, *, largest: bool) -> relax.Expr:

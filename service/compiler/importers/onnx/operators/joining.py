@@ -32,7 +32,7 @@ def concat(node: Node) -> Value:
     """Concatenates shapes while importing, and tensors of one type at run time."""
     places = range(node.input_count)
     axis = _axis(node, [node.shape(place) for place in places])
-    known = [node.known(place) for place in places]
+    known = [node.known_value(place) for place in places]
     if all(data is not None for data in known):
         return node.folded(np.concatenate([data for data in known if data is not None], axis))
     node.require(len({node.dtype(place) for place in places}) == 1, "joins tensors of different types")

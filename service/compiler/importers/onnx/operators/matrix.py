@@ -19,14 +19,14 @@ from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.core.arrays import Array
 
-Taken = Callable[[relax.Var, int], relax.Expr]
+ToOutput = Callable[[relax.Var, int], relax.Expr]
 
 
 def qlinear_matmul(node: Node) -> relax.Var:
     """Inputs: a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point. Multiplies `[…, M, K]` by
     constant `[K, N]`, or by any `[…, K, N]` with one scale. Without y_scale (`STORED_MATMUL`), the output is float32.
     """
-    if node.known(3) is None or len(node.shape(3)) > 2 or node.known(0) is not None:
+    if node.known_value(3) is None or len(node.shape(3)) > 2 or node.known_value(0) is not None:
         return _computed(node)
     return _product(node, transposed=False, bias=None, output=6)
 
@@ -106,12 +106,12 @@ def _product(node: Node, *, transposed: bool, bias: int | None, output: int | No
     weight = node.constant(3, None if transposed else rows_of_columns)
     constant_bias = None if bias is None else bias_of(node, bias, units)
 
-    def taken(sums: relax.Var, axis: int) -> relax.Expr:
+    def to_output(sums: relax.Var, axis: int) -> relax.Expr:
         accumulator = accumulator_type(in_type, weight_type, axis)
         return ops.dequantize(sums, accumulator) if out_type is None else ops.requantize(sums, accumulator, out_type)
 
     x = node.expr(0) if len(rows) > 1 else node.emit(relax.op.reshape(node.expr(0), (1, depth)), "row")
-    result = of_rows(node, x, weight, constant_bias, (in_type, weight_type), taken)
+    result = of_rows(node, x, weight, constant_bias, (in_type, weight_type), to_output)
     shape = (*rows[:-1], *((units,) if len(weights) == 2 else ()))
     if shape != shape_of(result):
         result = node.emit(relax.op.reshape(result, shape))
@@ -124,23 +124,23 @@ def of_rows(
     weight: relax.Constant,
     bias: relax.Constant | None,
     types: tuple[QuantizedType, QuantizedType],
-    taken: Taken,
+    to_output: ToOutput,
 ) -> relax.Var:
-    """Applies `taken` to the sums of products of rows `[…, K]` and weights `[O, K]`, giving `[…, O]`.
+    """Applies `to_output` to the sums of products of rows `[…, K]` and weights `[O, K]`, giving `[…, O]`.
 
     Rows of more than two dimensions become the pixels of an image, so that the samples keep a separate axis.
 
     Args:
-        taken: maps the accumulators and the axis of their channels to the values of the result.
+        to_output: maps the accumulators and the axis of their channels to the values of the result.
     """
     shape, (units, depth) = shape_of(x), shape_of(weight)
     if len(shape) == 2:
-        return node.emit(taken(node.emit(ops.dense(x, weight, bias, *types), "accumulate"), 1))
+        return node.emit(to_output(node.emit(ops.dense(x, weight, bias, *types), "accumulate"), 1))
     pixels = shape[:3] if len(shape) == 4 else (shape[0], math.prod(shape[1:-1]), 1)
     image = x if pixels == shape[:-1] else node.emit(relax.op.reshape(x, (*pixels, depth)), "pixels")
     kernel = node.literal(weight.value.numpy().reshape(units, 1, 1, depth))
     sums = node.emit(ops.conv2d(image, kernel, bias, *types), "accumulate")
-    values = node.emit(taken(sums, 3), "taken")
+    values = node.emit(to_output(sums, 3), "taken")
     return values if image is x else node.emit(relax.op.reshape(values, (*shape[:-1], units)))
 
 
@@ -182,7 +182,7 @@ def fused_matmul(node: Node) -> relax.Var:
     if node.attribute("transBatchA", 0) or node.attribute("transBatchB", 0):
         node.unsupported("transposes its batches, which cannot be compiled")
     node.require(min(len(node.shape(place)) for place in (0, 1)) >= 2, "has operands that are not matrices")
-    operands = [_turned(node, place, name) for place, name in ((0, "transA"), (1, "transB"))]
+    operands = [_transposed_operand(node, place, name) for place, name in ((0, "transA"), (1, "transB"))]
     if (alpha := node.attribute("alpha", 1.0)) == 1.0:
         return node.emit(ops.real_matmul(*operands))
     result = node.emit(ops.real_matmul(*operands), "products")
@@ -193,7 +193,7 @@ def gemm(node: Node) -> relax.Var:
     """Returns alpha * A * B + beta * C of float32."""
     float32(node, *range(node.input_count))
     node.require(len(node.shape(0)) == len(node.shape(1)) == 2, "has operands that are not matrices")
-    lhs, rhs = (_turned(node, place, name) for place, name in ((0, "transA"), (1, "transB")))
+    lhs, rhs = (_transposed_operand(node, place, name) for place, name in ((0, "transA"), (1, "transB")))
     alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
     if alpha == beta == 1.0 and (not node.has(2) or node.shape(2) == shape_of(rhs)[1:]):
         bias = node.expr(2) if node.has(2) else None
@@ -209,7 +209,7 @@ def gemm(node: Node) -> relax.Var:
     return node.emit(relax.op.add(result, bias))
 
 
-def _turned(node: Node, place: int, name: str) -> relax.Expr:
+def _transposed_operand(node: Node, place: int, name: str) -> relax.Expr:
     """Returns an operand with its last two axes swapped if the attribute `name` is set."""
     rank = len(node.shape(place))
     turned = (*range(rank - 2), rank - 1, rank - 2)

@@ -61,16 +61,16 @@ def transpose(node: Node) -> Value:
     rank = len(node.shape(0))
     order = node.attribute("perm", tuple(range(rank))[::-1])
     node.require(sorted(order) == list(range(rank)), f"has the invalid perm {list(order)[:8]} for {rank} axes")
-    known = node.known(0)
+    known = node.known_value(0)
     if known is not None:
         return known.transpose(order)  # a view, of any size
-    return node.kept(node.emit(relax.op.permute_dims(node.expr(0), list(order))))
+    return node.with_input_type(node.emit(relax.op.permute_dims(node.expr(0), list(order))))
 
 
 def identity(node: Node) -> Value:
-    known = node.known(0)
+    known = node.known_value(0)
     node.keep_loose()
-    return known if known is not None else node.kept(node.emit(node.expr(0)))
+    return known if known is not None else node.with_input_type(node.emit(node.expr(0)))
 
 
 def dropout(node: Node) -> tuple[Value, ...]:
@@ -108,9 +108,9 @@ def _reshaped(node: Node, target: Sequence[int]) -> Value:
         f"cannot reshape {list(node.shape(0))} to {list(target)}",
     )
     shape = [total // known if size == -1 else size for size in target]
-    data = node.known(0)
+    data = node.known_value(0)
     if data is not None:
         if not data.flags.c_contiguous:  # a transposed view, which is copied
             node.state.constants.charge(data.nbytes, node.output)
         return data.reshape(shape)
-    return node.kept(node.emit(relax.op.reshape(node.expr(0), shape)))
+    return node.with_input_type(node.emit(relax.op.reshape(node.expr(0), shape)))

@@ -211,7 +211,7 @@ def _channels(node: Node, rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 def _row(node: Node, place: int, rank: int) -> relax.Expr:
     """Returns an input `[C]`, reshaped for the second axis of `rank` axes."""
-    known, ones = node.known(place), [1] * (rank - 2)
+    known, ones = node.known_value(place), [1] * (rank - 2)
     if known is not None:
         return node.literal(known.astype(np.float32).reshape(-1, *ones))
     return node.emit(relax.op.reshape(node.expr(place), (node.shape(place)[0], *ones)), "row")

@@ -64,7 +64,7 @@ def operands(node: Node) -> list[relax.Expr]:
     """Returns all inputs. A scalar that keeps the axes of its tensor gets the rank of the other operands."""
     places = range(node.input_count)
     loose = [node.name(place) in node.state.loose for place in places]
-    ranks = [len(node.shape(place)) for place in places if not loose[place] and node.known(place) is None]
+    ranks = [len(node.shape(place)) for place in places if not loose[place] and node.known_value(place) is None]
     if ranks and max(ranks) > 0:
         one = [1] * max(ranks)
         return [
@@ -174,7 +174,7 @@ def power(node: Node) -> Value:
         with np.errstate(all="ignore"):
             return node.folded(np.power(*known).astype(known[0].dtype))
     float32(node)
-    exponent = node.known(1)
+    exponent = node.known_value(1)
     if exponent is not None and exponent.size == 1 and float(exponent.reshape(-1)[0]) in _EXACT_POWERS:
         result = squared = node.emit(relax.op.multiply(node.expr(0), node.expr(0)), "squared")
         return squared if float(exponent.reshape(-1)[0]) == 2 else node.emit(relax.op.multiply(result, node.expr(0)))
@@ -220,7 +220,9 @@ def extreme(make: Callable[..., relax.Call]) -> Convert:
 
     def convert(node: Node) -> Value:
         axes, keepdims = reduced_axes(node)
-        return node.kept(node.emit(make(node.expr(0), axis=axes, keepdims=keepdims) if axes else node.expr(0)))
+        return node.with_input_type(
+            node.emit(make(node.expr(0), axis=axes, keepdims=keepdims) if axes else node.expr(0))
+        )
 
     return convert
 
@@ -282,7 +284,7 @@ def global_max_pool(node: Node) -> Value:
     """Returns the largest value of each channel, of stored values too."""
     rank = len(node.shape(0))
     node.require(rank >= 3, f"has an input of shape {list(node.shape(0))}, not [N, C, …]")
-    return node.kept(node.emit(relax.op.max(node.expr(0), axis=list(range(2, rank)), keepdims=True)))
+    return node.with_input_type(node.emit(relax.op.max(node.expr(0), axis=list(range(2, rank)), keepdims=True)))
 
 
 _NUMBERS = "fiu"

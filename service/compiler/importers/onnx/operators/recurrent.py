@@ -212,17 +212,17 @@ def _results(node: Node, runs: list[tuple[list[relax.Expr], State]], shape: tupl
     """Returns the outputs that have a name, and None for the others."""
     steps, batch, size = shape
 
-    def joined(states: list[relax.Expr], part: str, *shape: int) -> relax.Expr:
+    def join_states(states: list[relax.Expr], part: str, *shape: int) -> relax.Expr:
         whole = states[0] if len(states) == 1 else node.emit(relax.op.concat(states, 0), part)
         return node.emit(relax.op.reshape(whole, shape), part)
 
     outputs = (*node.operator.outputs, "", "", "")
     results: list[Value] = [None]
     if outputs[0]:
-        each = [joined(found, "steps", steps, 1, batch, size) for found, _ in runs]
+        each = [join_states(found, "steps", steps, 1, batch, size) for found, _ in runs]
         results = [each[0] if len(each) == 1 else node.emit(relax.op.concat(each, 1))]
     for place, ends in enumerate(zip(*(state for _, state in runs), strict=True)):
-        results.append(joined(list(ends), "last", len(runs), batch, size) if outputs[1 + place] else None)
+        results.append(join_states(list(ends), "last", len(runs), batch, size) if outputs[1 + place] else None)
     return tuple(results)
 
 

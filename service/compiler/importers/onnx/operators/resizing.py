@@ -74,7 +74,7 @@ def resize(node: Node) -> Value:
     for axis in moving:
         nearest = nearest_of[axis]
         x = node.emit(relax.op.take(x, node.literal(nearest), axis, mode="clip"), "nearest")
-    return node.kept(node.emit(x))
+    return node.with_input_type(node.emit(x))
 
 
 def _sizes(node: Node, scales: int) -> tuple[list[int], list[np.float32]]:

@@ -61,13 +61,13 @@ def _of_heads(node: Node, heads: int, caches: list[relax.Expr]) -> Value:
         x = node.emit(relax.op.reshape(x, (*shape[:2], heads, shape[2] // heads)), "heads")
     else:
         x = node.emit(relax.op.permute_dims(x, (0, 2, 1, 3)), "heads")
-    whole = turned(node, x, caches, node.attribute("rotary_embedding_dim", 0), node.attribute("interleaved", 0))
+    whole = rotate(node, x, caches, node.attribute("rotary_embedding_dim", 0), node.attribute("interleaved", 0))
     if rank == 4:
         return node.emit(relax.op.permute_dims(whole, (0, 2, 1, 3)))
     return node.emit(relax.op.reshape(whole, shape))
 
 
-def turned(node: Node, x: relax.Expr, caches: list[relax.Expr], count: int, interleaved: int) -> relax.Expr:
+def rotate(node: Node, x: relax.Expr, caches: list[relax.Expr], count: int, interleaved: int) -> relax.Expr:
     """Returns `[B, S, heads, size]` with the first `count` elements of each head (0: all) rotated by angles, whose
     cosines and sines are `[B, S, count / 2]`. A pair is two neighbours if they are `interleaved`, or else one element
     of each half.

@@ -34,7 +34,7 @@ def scatter_nd(node: Node) -> Value:
     """Inputs: data, indices, updates. Rows of the indices name parts of the data; updates of the same part are applied
     in order.
     """
-    shape, wanted, known = node.shape(0), node.shape(1), node.known(1)
+    shape, wanted, known = node.shape(0), node.shape(1), node.known_value(1)
     depth = wanted[-1] if wanted else 0
     node.require(0 < depth <= len(shape), f"has indices {list(wanted)}, which do not fit the data {list(shape)}")
     named, rest = shape[:depth], shape[depth:]
@@ -45,11 +45,11 @@ def scatter_nd(node: Node) -> Value:
     if known is not None:
         rows = inside(node, known, np.array(named)).reshape(-1, depth)
         places = np.asarray(np.ravel_multi_index(tuple(rows.T), named) if rows.size else (), np.int64)
-        return _written(node, places, math.prod(named), math.prod(rest))
+        return _scatter_rows(node, places, math.prod(named), math.prod(rest))
     steps = [math.prod(named[place + 1 :]) for place in range(depth)]
     indices = indices_of(node, node.expr(1), None, named)
     scaled = node.emit(relax.op.multiply(indices, node.literal(np.array(steps, np.int64))), "steps")
-    return _written(
+    return _scatter_rows(
         node, node.emit(relax.op.sum(scaled, axis=[len(wanted) - 1]), "places"), math.prod(named), math.prod(rest)
     )
 
@@ -58,7 +58,7 @@ def scatter_elements(node: Node) -> Value:
     """Inputs: data, indices, updates, as for `scatter_nd`. Each index is along one axis; the position on the others is
     that of the index itself.
     """
-    shape, wanted, known = node.shape(0), node.shape(1), node.known(1)
+    shape, wanted, known = node.shape(0), node.shape(1), node.known_value(1)
     node.require(len(wanted) == len(shape) > 0, f"has indices {list(wanted)}, which do not fit the data {list(shape)}")
     node.require(
         node.shape(2) == wanted, f"has updates {list(node.shape(2))}, which do not fit the indices {list(wanted)}"
@@ -73,13 +73,13 @@ def scatter_elements(node: Node) -> Value:
             others = others + own * math.prod(shape[place + 1 :])
     step = math.prod(shape[axis + 1 :])
     if known is not None:
-        return _written(node, others + inside(node, known, shape[axis]) * step, math.prod(shape), 1)
+        return _scatter_rows(node, others + inside(node, known, shape[axis]) * step, math.prod(shape), 1)
     indices = indices_of(node, node.expr(1), None, [shape[axis]])
     scaled = node.emit(relax.op.multiply(indices, node.literal(np.array(step, np.int64))), "steps")
-    return _written(node, node.emit(relax.op.add(scaled, node.literal(others)), "places"), math.prod(shape), 1)
+    return _scatter_rows(node, node.emit(relax.op.add(scaled, node.literal(others)), "places"), math.prod(shape), 1)
 
 
-def _written(node: Node, places: Value, count: int, width: int) -> Value:
+def _scatter_rows(node: Node, places: Value, count: int, width: int) -> Value:
     """Returns the data as `count` rows of `width`, where the rows at `places` are changed by the updates."""
     name = node.attribute("reduction", "none")
     node.require(name in _REDUCTIONS, f"has the unknown reduction {shortened(name)}")
@@ -100,7 +100,7 @@ def _written(node: Node, places: Value, count: int, width: int) -> Value:
     ]
     written = node.emit(ops.scatter_rows(*operands, reduction=_REDUCTIONS[name]), "written")
     result = node.emit(relax.op.reshape(written, node.shape(0)))
-    return node.kept(result) if _REDUCTIONS[name] == scattering.REPLACE else result
+    return node.with_input_type(result) if _REDUCTIONS[name] == scattering.REPLACE else result
 
 
 def _replaced(node: Node, places: Array, count: int, width: int) -> Value:
@@ -108,17 +108,17 @@ def _replaced(node: Node, places: Array, count: int, width: int) -> Value:
         node.unsupported(f"writes into {count} rows; the limit is {_MOST_WRITES}")
     sources = np.arange(count)
     sources[places] = count + np.arange(len(places))  # of several updates of the same row, the last one counts
-    shape, known = node.shape(0), [node.known(0), node.known(2)]
+    shape, known = node.shape(0), [node.known_value(0), node.known_value(2)]
     if known[0] is not None and known[1] is not None and known[0].size <= 1 << 16:
         rows = np.concatenate([known[0].reshape(count, width), known[1].reshape(len(places), width)])
         return node.folded(rows[sources].reshape(shape))
     old = node.emit(relax.op.reshape(node.expr(0), (count, width)), "rows")
     if not len(places):
-        return node.kept(node.emit(relax.op.reshape(old, shape)))
+        return node.with_input_type(node.emit(relax.op.reshape(old, shape)))
     new = node.emit(relax.op.reshape(node.expr(2), (len(places), width)), "updates")
     both = node.emit(relax.op.concat([old, new], 0), "both")
     taken = node.emit(relax.op.take(both, node.literal(sources.astype(np.int64)), 0, mode="clip"), "taken")
-    return node.kept(node.emit(relax.op.reshape(taken, shape)))
+    return node.with_input_type(node.emit(relax.op.reshape(taken, shape)))
 
 
 SCATTERING: dict[str, tuple[Convert, tuple[int, int]]] = {

@@ -23,7 +23,7 @@ def gather(node: Node) -> Value:
     beyond the ends are an error in ONNX; here they are clamped to the ends.
     """
     shape = node.shape(0)
-    axis, indices, data = axis_of(node, len(shape), 0), node.known(1), node.known(0)
+    axis, indices, data = axis_of(node, len(shape), 0), node.known_value(1), node.known_value(0)
     if indices is not None:
         size = shape[axis]
         node.require(indices.dtype.kind == "i", f"has indices of {indices.dtype}, not integers")
@@ -40,7 +40,7 @@ def gather(node: Node) -> Value:
         low = node.emit(relax.op.less(node.expr(1), zero), "negative")
         moved = node.emit(relax.op.add(node.expr(1), size), "from_end")
         wanted = node.emit(relax.op.where(low, moved, node.expr(1)), "indices")
-    return node.kept(node.emit(relax.op.take(node.expr(0), wanted, axis, mode="clip")))
+    return node.with_input_type(node.emit(relax.op.take(node.expr(0), wanted, axis, mode="clip")))
 
 
 def slice_(node: Node) -> Value:
@@ -61,13 +61,13 @@ def slice_(node: Node) -> Value:
         size = shape[axis]
         before_first = step < 0 and end < -size
         places[axis % len(shape)] = range(size)[slice(start, None if before_first else end, step)]
-    known = node.known(0)
+    known = node.known_value(0)
     if known is not None:
         return node.folded(_of_known(known, places))
     x = node.expr(0)
     for axis, place in places.items():
         x = part(node, x, axis, place)
-    return node.kept(node.emit(x))
+    return node.with_input_type(node.emit(x))
 
 
 def _of_known(data: Array, places: dict[int, range]) -> Array:
@@ -103,7 +103,7 @@ def split(node: Node) -> tuple[Value, ...]:
     node.require(fits, f"cannot split {shape[axis]} elements into {list(sizes)[:8]} for {count} outputs")
     starts = np.cumsum([0, *sizes])
     ranges = [range(int(start), int(start) + size) for start, size in zip(starts, sizes, strict=False)]
-    known, quantized = node.known(0), node.state.types.get(node.name(0))
+    known, quantized = node.known_value(0), node.state.types.get(node.name(0))
     if known is not None:
         return tuple(node.folded(np.take(known, places, axis)) for places in ranges)
     if quantized is not None and quantized.is_per_tensor:
@@ -132,7 +132,7 @@ def pad(node: Node) -> Value:
     if mode == "constant":
         value = node.number(2) if node.has(2) else float(node.attribute("value", 0.0))
         widths = [width for pair in sides for width in pair]
-        return node.kept(node.emit(relax.op.nn.pad(node.expr(0), widths, pad_value=value)))
+        return node.with_input_type(node.emit(relax.op.nn.pad(node.expr(0), widths, pad_value=value)))
     if mode not in ("edge", "reflect", "wrap"):
         node.unsupported(f"has the mode {mode}, which cannot be compiled")
     x = node.expr(0)
@@ -144,19 +144,19 @@ def pad(node: Node) -> Value:
         if before or after:
             places = np.pad(np.arange(shape[axis]), (before, after), mode=mode)
             x = node.emit(relax.op.take(x, node.literal(places.astype(np.int64)), axis, mode="clip"), "padded")
-    return node.kept(node.emit(x))
+    return node.with_input_type(node.emit(x))
 
 
 def expand(node: Node) -> Value:
     """Inputs: data, shape. Both broadcast."""
-    known, wanted = node.known(0), node.integers(1)
+    known, wanted = node.known_value(0), node.integers(1)
     try:
         shape = np.broadcast_shapes(node.shape(0), wanted)
     except ValueError:
         node.malformed(f"cannot broadcast {list(node.shape(0))} to {list(wanted)[:8]}")
     if known is not None and math.prod(shape) <= 1 << 16:
         return node.folded(np.broadcast_to(known, shape))
-    return node.kept(node.emit(relax.op.broadcast_to(node.expr(0), shape)))
+    return node.with_input_type(node.emit(relax.op.broadcast_to(node.expr(0), shape)))
 
 
 def tile(node: Node) -> Value:
@@ -165,10 +165,10 @@ def tile(node: Node) -> Value:
     fits = len(repeats) == len(node.shape(0)) and min(repeats, default=1) >= 0
     node.require(fits, f"has invalid repeats {list(repeats)[:8]}")
     node.require_supported(min(repeats, default=1) > 0, "repeats its input 0 times, which leaves an empty tensor")
-    known = node.known(0)
+    known = node.known_value(0)
     if known is not None and known.size * math.prod(repeats) <= 1 << 16:
         return node.folded(np.tile(known, repeats))
-    return node.kept(node.emit(relax.op.tile(node.expr(0), list(repeats))))
+    return node.with_input_type(node.emit(relax.op.tile(node.expr(0), list(repeats))))
 
 
 def depth_to_space(node: Node) -> Value:
@@ -209,4 +209,4 @@ def _image(node: Node) -> tuple[tuple[int, ...], int]:
 def _blocks(node: Node, cut: Sequence[int], order: Sequence[int], shape: Sequence[int]) -> Value:
     parts = node.emit(relax.op.reshape(node.expr(0), list(cut)), "cut")
     moved = node.emit(relax.op.permute_dims(parts, list(order)), "moved")
-    return node.kept(node.emit(relax.op.reshape(moved, list(shape))))
+    return node.with_input_type(node.emit(relax.op.reshape(moved, list(shape))))

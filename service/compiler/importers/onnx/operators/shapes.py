@@ -30,12 +30,12 @@ def shape(node: Node) -> Value:
 def cast(node: Node) -> Value:
     """Casts values that are known while importing; at run time, only casts whose values cannot be out of range."""
     to = DTYPES.get(node.attribute("to", 0), "nothing")
-    known, dtype = node.known(0), node.dtype(0)
+    known, dtype = node.known_value(0), node.dtype(0)
     node.keep_loose()
     if known is not None and to in _CASTS:
         return node.folded(known.astype(to))
     if to == dtype:
-        return known if known is not None else node.kept(node.emit(node.expr(0)))
+        return known if known is not None else node.with_input_type(node.emit(node.expr(0)))
     if known is not None or to not in _CASTS:
         hint = "Octet computes in float32: export the model in float32" if "float" in f"{dtype} {to}" else None
         node.unsupported(f"casts {dtype} to {to}, which cannot be compiled", hint=hint)
@@ -90,7 +90,9 @@ def size(node: Node) -> Value:
 # -- operators on shapes only: they are compiled if their operands are known while importing, and not otherwise
 
 
-def known(compute: Callable[..., Any], otherwise: Callable[[Node], Value] | None = None) -> Callable[[Node], Value]:
+def on_known_values(
+    compute: Callable[..., Any], otherwise: Callable[[Node], Value] | None = None
+) -> Callable[[Node], Value]:
     """Returns the converter of an operator on values that are known while importing: `compute` takes the node and the
     elements of its operands. For other values, `otherwise` is used.
     """

@@ -50,7 +50,7 @@ def attention(node: Node) -> Value:
         node.attribute("scale", 0.0) or None,
         node.attribute("softcap", 0.0),
     )
-    whole = attending.joined(node, result) if len(node.shape(0)) == 3 else node.emit(result)
+    whole = attending.join_heads(node, result) if len(node.shape(0)) == 3 else node.emit(result)
     return whole, key, value
 
 
@@ -88,7 +88,7 @@ def _places(node: Node, query: relax.Expr, key: relax.Expr) -> list[relax.Expr]:
         past = node.shape(_PAST_KEY)[2] if node.has(_PAST_KEY) else 0
         if left < 0 and right < 0:
             return []
-        there = attending.seen(node, tokens, length, past, left, right)
+        there = attending.visible_keys(node, tokens, length, past, left, right)
         return [attending.hidden(node, node.literal(there), -math.inf)]
     node.require(
         node.shape(_COUNTS) == (batch,) and node.dtype(_COUNTS) == "int64", "has counts that are not [B] int64"

@@ -18,7 +18,9 @@ def same_dtype(node: Node) -> None:
         node.require(source == target.dtype, f"reads {source}, but writes {target.dtype}", target)
 
 
-def taken(node: Node, x: relax.Expr, axis: int, count: int, places: Callable[[], Array], part: str = "") -> relax.Expr:
+def take_elements(
+    node: Node, x: relax.Expr, axis: int, count: int, places: Callable[[], Array], part: str = ""
+) -> relax.Expr:
     """Returns the `count` elements of `x` at `places` of `axis`, in that order."""
     node.reserve(count * np.dtype(np.int64).itemsize)
     indices = relax.const(np.ascontiguousarray(places(), np.int32))

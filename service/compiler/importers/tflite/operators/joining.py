@@ -30,7 +30,7 @@ def concatenation(node: Node) -> relax.Expr:
     if not places:
         node.unsupported("joins only empty tensors")
     if not node.is_quantized:
-        return _joined(node, [node.expr(place) for place in places], axis)
+        return _join(node, [node.expr(place) for place in places], axis)
     in_types, out_type = [node.in_type(place) for place in places], node.out_type()
     node.require({in_type.storage for in_type in in_types} == {out_type.storage}, "mixes storage types")
     if out_type.storage != "uint8" and any(in_type != out_type for in_type in in_types):
@@ -53,10 +53,10 @@ def pack(node: Node) -> relax.Expr:
     axis = node.axis(node.int_option("axis"), len(shape) + 1)
     cells = (*shape[:axis], 1, *shape[axis:])
     parts = [node.emit(relax.op.reshape(part, cells), f"part_{place}") for place, part in enumerate(node.exprs())]
-    return _joined(node, parts, axis)
+    return _join(node, parts, axis)
 
 
-def _joined(node: Node, parts: list[relax.Expr], axis: int) -> relax.Expr:
+def _join(node: Node, parts: list[relax.Expr], axis: int) -> relax.Expr:
     dtypes = {node.input(place).dtype for place in range(node.input_count)}
     node.require(dtypes == {node.output.dtype}, f"joins {', '.join(sorted(dtypes))} into {node.output.dtype}")
     return node.emit(relax.op.concat(parts, axis))

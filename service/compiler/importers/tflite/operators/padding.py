@@ -9,7 +9,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.tflite.node import Node
-from service.compiler.importers.tflite.operators.common import same_dtype, taken
+from service.compiler.importers.tflite.operators.common import same_dtype, take_elements
 from service.core.arrays import Array
 
 _REFLECT, _SYMMETRIC = 0, 1  # MirrorPadMode in schema.fbs
@@ -51,7 +51,7 @@ def mirror_pad(node: Node) -> relax.Expr:
             node.input(1),
         )
         places = partial(_mirrored, shape[axis], before, after, mode)
-        x = taken(node, x, axis, shape[axis] + before + after, places, f"mirror_{axis}")
+        x = take_elements(node, x, axis, shape[axis] + before + after, places, f"mirror_{axis}")
     return x
 
 

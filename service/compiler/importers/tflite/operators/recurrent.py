@@ -61,7 +61,7 @@ class _Lstm:
 
     def run(self) -> relax.Expr:
         node = self.node
-        seen = self._seen()
+        seen = self._input_sums()
         recurrent, recurrent_type = self._stacked(_RECURRENT_WEIGHTS)
         width = len(self.gates) * self.cells
         nothing = relax.const(np.zeros(width, np.int32))
@@ -79,9 +79,9 @@ class _Lstm:
             made.append(hidden)
         node.keep(_HIDDEN, self._shaped(hidden, _HIDDEN))
         node.keep(_CELL, self._shaped(cell, _CELL))
-        return self._joined(made)
+        return self._join_steps(made)
 
-    def _seen(self) -> relax.Expr:
+    def _input_sums(self) -> relax.Expr:
         """Returns the inputs' contribution to the gates at all steps, including biases: a row for each."""
         node = self.node
         weights, weight_type = self._stacked(_INPUT_WEIGHTS)
@@ -159,7 +159,7 @@ class _Lstm:
         shape = self.node.input(place).shape
         return x if len(shape) == 2 else self.node.emit(relax.op.reshape(x, shape), f"left_{place}")
 
-    def _joined(self, made: Sequence[relax.Expr]) -> relax.Expr:
+    def _join_steps(self, made: Sequence[relax.Expr]) -> relax.Expr:
         node, width = self.node, self._width()
         shape = (1, self.batch, width) if self.time_major else (self.batch, 1, width)
         each = [node.emit(relax.op.reshape(x, shape), f"step_{step}") for step, x in enumerate(made)]

@@ -12,7 +12,7 @@ from tvm import relax
 
 from service.compiler.importers.tflite.model import Tensor
 from service.compiler.importers.tflite.node import Node
-from service.compiler.importers.tflite.operators.common import same_dtype, taken
+from service.compiler.importers.tflite.operators.common import same_dtype, take_elements
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.core.arrays import Array
@@ -110,7 +110,7 @@ def _dimensions(node: Node, rank: int) -> list[tuple[slice | None, bool]]:
 def _range(node: Node, x: relax.Expr, places: range, axis: int) -> relax.Expr:
     part = f"axis_{axis}"
     if places.step < 0:
-        return taken(node, x, axis, len(places), lambda: np.array(places), part)
+        return take_elements(node, x, axis, len(places), lambda: np.array(places), part)
     bounds = {"begin": [places.start], "end": [places[-1] + 1], "strides": [places.step]}
     return node.emit(relax.op.strided_slice(x, axes=[axis], **bounds), part)
 
@@ -181,7 +181,7 @@ def reverse(node: Node) -> relax.Expr:
     shape, x = node.input(0).shape, node.expr(0)
     for named in node.integers(1).reshape(-1).tolist():
         axis = node.axis(named, len(shape))
-        x = taken(node, x, axis, shape[axis], partial(_reversed, shape[axis]), f"axis_{axis}")
+        x = take_elements(node, x, axis, shape[axis], partial(_reversed, shape[axis]), f"axis_{axis}")
     return x
 
 
@@ -229,7 +229,7 @@ def resize_nearest(node: Node) -> relax.Expr:
         return node.emit(ops.take_pixels(node.expr(0), node.in_type(0), rows=rows, columns=columns))
     x = node.expr(0)
     for axis, (new, place) in enumerate(zip(size, places, strict=True), start=1):
-        x = taken(node, x, axis, new, place, f"axis_{axis}")
+        x = take_elements(node, x, axis, new, place, f"axis_{axis}")
     return x
 
 

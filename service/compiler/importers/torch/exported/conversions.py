@@ -40,7 +40,7 @@ def _typed(program: Program, call: Call) -> Call:
     if type_of is None or not call.inputs or call.arguments[:1] != (Operand(0),) or len(call.outputs) != 1:
         return call
     given = dict(zip(names, call.arguments[1:], strict=False)) | dict(call.named)
-    known = {name: _known(program, call, value) for name, value in given.items()}
+    known = {name: _constant_argument(program, call, value) for name, value in given.items()}
     real = [known[name] for name in ("out_dtype", "output_dtype") if known.get(name) is not None]
     if known.get("dtype") not in _STORAGES or real not in ([], ["float32"]):
         return call
@@ -55,7 +55,7 @@ def _typed(program: Program, call: Call) -> Call:
     return Call(call.index, op_type, call.inputs[:1], call.outputs, {}, arguments=(Operand(0),), quantized=quantized)
 
 
-def _known(program: Program, call: Call, value: Any) -> Any:
+def _constant_argument(program: Program, call: Call, value: Any) -> Any:
     """Returns an argument, which may be a constant tensor; unchanged if it is computed."""
     if not isinstance(value, Operand):
         return value

@@ -40,13 +40,13 @@ def load(archive: Archive, record: str) -> dict[str, Any]:
     """
     data = archive.read(record)
     if len(data) > _LARGEST_BYTES:
-        malformed(f"has {len(data)} bytes of JSON in {shown(record)}; the limit is {_LARGEST_BYTES}")
+        malformed(f"has {len(data)} bytes of JSON in {quoted(record)}; the limit is {_LARGEST_BYTES}")
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as exc:
-        raise MalformedModel(f"the record {shown(record)} of the archive is not JSON: {type(exc).__name__}") from exc
+        raise MalformedModel(f"the record {quoted(record)} of the archive is not JSON: {type(exc).__name__}") from exc
     if not isinstance(value, dict):
-        malformed(f"has no JSON object in {shown(record)}")
+        malformed(f"has no JSON object in {quoted(record)}")
     return value
 
 
@@ -90,7 +90,7 @@ def dimension(value: Any) -> int | None:
     return integer(size) if kind == "as_int" else None
 
 
-def shown(name: Any) -> str:
+def quoted(name: Any) -> str:
     return ascii(str(name)[:_SHOWN])
 
 

@@ -49,20 +49,20 @@ class Payloads:
 
     def _tensor(self, name: str) -> Tensor:
         if name not in self._entries:
-            document.malformed(f"has no elements for {document.shown(name)}")
+            document.malformed(f"has no elements for {document.quoted(name)}")
         folder, entry = self._entries[name]
         meta = entry.get("tensor_meta") if isinstance(entry, dict) else None
         if field(entry, "use_pickle", bool) or meta is None:
             raise Unsupported(
-                f"{document.shown(name)} is stored as a pickle, which Octet does not read",
+                f"{document.quoted(name)} is stored as a pickle, which Octet does not read",
                 hint="export the model with plain tensors (no tensor subclasses, no custom objects)",
             )
         if field(meta, "layout", int) != _STRIDED:
-            raise Unsupported(f"{document.shown(name)} has a layout that is not strided")
+            raise Unsupported(f"{document.quoted(name)} has a layout that is not strided")
         dtype, size, stride = _described(name, meta)
         data = self._archive.read(f"{folder}/{field(entry, 'path_name', str)}")
         if len(data) % dtype.itemsize:
-            document.malformed(f"has an incomplete element in {document.shown(name)}")
+            document.malformed(f"has an incomplete element in {document.quoted(name)}")
         offset = document.dimension(field(meta, "storage_offset", dict))
         elements = strided(data, dtype, -1 if offset is None else offset, size, stride)
         self._budget_bytes -= elements.nbytes
@@ -74,6 +74,6 @@ class Payloads:
 def _described(name: str, meta: Any) -> tuple[np.dtype[Any], list[int | None], list[int | None]]:
     dtype = document.dtype(field(meta, "dtype", int))
     if dtype not in np.sctypeDict:
-        raise Unsupported(f"{document.shown(name)} is a tensor of {dtype}, which cannot be compiled")
+        raise Unsupported(f"{document.quoted(name)} is a tensor of {dtype}, which cannot be compiled")
     size, stride = ([document.dimension(each) for each in field(meta, part, list)] for part in ("sizes", "strides"))
     return np.dtype(dtype), size, stride

@@ -111,7 +111,7 @@ class _Reader:
             )
         name = self._now(_tensor_name(field(spec, "arg", dict), "an output"))
         if name not in self._known:
-            document.malformed(f"returns {document.shown(name)}, but no operator computes it")
+            document.malformed(f"returns {document.quoted(name)}, but no operator computes it")
         return name
 
     # -- operators
@@ -143,7 +143,7 @@ class _Reader:
         outputs = tuple(name for output in field(node, "outputs", list) for name in _names(*union(output)))
         for name in outputs:
             if not name or name in self._known:
-                document.malformed(f"computes {document.shown(name)} twice, or without a name")
+                document.malformed(f"computes {document.quoted(name)} twice, or without a name")
         if not outputs:
             raise MalformedModel(f"{op_type} #{index} computes nothing", op=op_type)
         self._known |= set(outputs)
@@ -188,7 +188,7 @@ class _Reader:
             return [self._part(each, operands) for each in field({kind: value}, kind, list)]
         if kind in ("as_ints", "as_floats", "as_bools"):
             return [_ITEMS[kind](each) for each in field({kind: value}, kind, list)]
-        raise Unsupported(f"the exported program has an operator with an unsupported argument {document.shown(kind)}")
+        raise Unsupported(f"the exported program has an operator with an unsupported argument {document.quoted(kind)}")
 
     def _part(self, value: Any, operands: list[str]) -> Any:
         """Returns a name or a number, which may be in a union."""
@@ -202,7 +202,7 @@ class _Reader:
     def _operand(self, name: str, operands: list[str]) -> Operand:
         name = self._now(name)
         if name not in self._known:
-            document.malformed(f"reads {document.shown(name)} before any operator computes it")
+            document.malformed(f"reads {document.quoted(name)} before any operator computes it")
         operands.append(name)
         if len(operands) > _MOST_OPERANDS:
             document.malformed(f"has an operator with more than {_MOST_OPERANDS} operands")
@@ -227,13 +227,13 @@ def _names(kind: str, value: Any) -> list[str]:
         return [field(each, "name", str) for each in field({kind: value}, kind, list)]
     if kind in ("as_sym_int", "as_sym_bool", "as_sym_float"):
         return [field(value, "as_name", str)]
-    raise Unsupported(f"the exported program has an operator with an unsupported result {document.shown(kind)}")
+    raise Unsupported(f"the exported program has an operator with an unsupported result {document.quoted(kind)}")
 
 
 def _tensor_name(argument: Any, what: str) -> str:
     kind, value = union(argument)
     if kind != "as_tensor":
         raise Unsupported(
-            f"{what} of the exported program is not a tensor, but {document.shown(kind.removeprefix('as_'))}"
+            f"{what} of the exported program is not a tensor, but {document.quoted(kind.removeprefix('as_'))}"
         )
     return field(value, "name", str)

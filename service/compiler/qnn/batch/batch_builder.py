@@ -8,14 +8,14 @@ from typing import Any
 from tvm import relax
 
 from service.compiler.qnn import graph
-from service.compiler.qnn.batch.samples import Samples, grown, located
+from service.compiler.qnn.batch.samples import Samples, batched_shape, located
 from service.compiler.qnn.operation import IllTyped
 from service.core.errors import UnsupportedOperator
 
 Operand = Samples | Any  # or an expression that is the same for all samples, because no input affects it
 
 
-class Grower:
+class BatchBuilder:
     """Emits the values of a batch.
 
     Attributes:
@@ -42,19 +42,19 @@ class Grower:
         except IllTyped as exc:
             raise self.mixed(name_of(expr)) from exc
 
-    def made(self, call: relax.Call, shape: Sequence[int], axis: int, outer: int = 1) -> Samples:
+    def emit_value(self, call: relax.Call, shape: Sequence[int], axis: int, outer: int = 1) -> Samples:
         """Emits `call` as the value of an operator, and checks that its result has the shape that the batch
         requires.
         """
         made = Samples(self.emit(call), tuple(shape), axis, outer)
-        if graph.shape_of(made.value) != made.grown(self.batch):
+        if graph.shape_of(made.value) != made.batched_shape(self.batch):
             raise self.mixed(name_of(call))
         return made
 
     def reshaped(self, x: relax.Expr, shape: Sequence[int]) -> relax.Expr:
         return x if graph.shape_of(x) == tuple(shape) else self.emit(relax.op.reshape(x, shape))
 
-    def laid(self, x: relax.Expr, shape: Sequence[int], before: int) -> Samples:
+    def reshape_to(self, x: relax.Expr, shape: Sequence[int], before: int) -> Samples:
         """Reshapes `x`, which is `[before, batch, …]` in memory, into the value whose shape for one sample is
         `shape`.
         """
@@ -62,7 +62,7 @@ class Grower:
         if place is None:
             raise self.mixed("reshape")
         axis, outer = place
-        return Samples(self.reshaped(x, grown(shape, axis, self.batch)), tuple(shape), axis, outer)
+        return Samples(self.reshaped(x, batched_shape(shape, axis, self.batch)), tuple(shape), axis, outer)
 
     def mixed(self, what: str) -> UnsupportedOperator:
         return UnsupportedOperator(
