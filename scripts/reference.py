@@ -49,9 +49,8 @@ def settings() -> Iterator[str]:
     yield "# Settings"
     yield (
         "A command's flag takes precedence over an environment variable, which takes precedence over the file "
-        "(`$OCTET_CONFIG`, or "
-        "`octet.toml` in the working directory, with these names as keys), which takes precedence over the default. "
-        "Sizes are in bytes, and times in seconds."
+        "(`$OCTET_CONFIG`, or `octet.toml` in the working directory, with these names as keys), which takes "
+        "precedence over the default. Sizes are in bytes, and times in seconds."
     )
     rows = [
         (f"`{name}`", f"`OCTET_{name.upper()}`", f"`{_default(field)}`", field.description or "")
@@ -138,8 +137,8 @@ def http_api() -> Iterator[str]:
     yield "# HTTP API"
     yield document["info"]["description"]
     yield (
-        "This page is made from the OpenAPI document, which a server has at `/api/v1/openapi.json`. Any operation may "
-        "also answer with an [error](errors.md)."
+        "This page is generated from the OpenAPI document, which a server serves at `/api/v1/openapi.json`. Any "
+        "operation may also answer with an [error](errors.md)."
     )
     for tag in document["tags"]:
         yield f"## {tag['name'].capitalize()}"

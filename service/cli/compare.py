@@ -18,7 +18,9 @@ from service.core.errors import InvalidInput
 def compare(
     name: Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as octet models lists it.")],
     inputs: InputFiles,
-    version: Annotated[int | None, typer.Option("--version", help="The version.", show_default="the newest")] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", help="The version of the model.", show_default="the newest")
+    ] = None,
     server: ServerOption = None,
     key: KeyOption = None,
     as_json: JsonOption = False,

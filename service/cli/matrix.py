@@ -27,7 +27,9 @@ _WORDS = {Outcome.EQUAL: "equal", Outcome.DOCUMENTED: "within bounds", Outcome.O
 
 def matrix(
     name: Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as octet models lists it.")],
-    version: Annotated[int | None, typer.Option("--version", help="The version.", show_default="the newest")] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", help="The version of the model.", show_default="the newest")
+    ] = None,
     measure: Annotated[
         bool,
         typer.Option(

@@ -133,7 +133,8 @@ def quantize(
     adaround: Annotated[
         bool,
         typer.Option(
-            "--adaround", help="Round each weight up or down so that layer outputs change least, not to the nearest."
+            "--adaround",
+            help="Round each weight up or down so that the outputs of layers change least, instead of to the nearest.",
         ),
     ] = False,
     rounds: Annotated[

@@ -42,7 +42,7 @@ _JSON = {"application/json": {"schema": {"type": "object"}}}
         "requestBody": {"content": {"application/x-tar": {"schema": {"type": "string", "format": "binary"}}}}
     },
     responses={
-        200: {"description": "The artifact was verified before, and that build is the answer.", "model": wire.Build},
+        200: {"description": "The artifact was verified before; returns that build.", "model": wire.Build},
         202: {"description": "The artifact is being verified; `Location` is the URL of the build that does it."},
         413: {"description": "The file is larger than the server accepts."},
         415: {"description": "The file is not an archive of an artifact."},

@@ -49,7 +49,7 @@ def list_builds(
     "/{id}",
     summary="Get a build",
     response_model=wire.Build,
-    responses={304: {"description": "The build has not changed since the answer that `If-None-Match` names."}},
+    responses={304: {"description": "The build has not changed since the response that `If-None-Match` names."}},
 )
 async def get_build(
     id: wire.PathBuild,
@@ -58,11 +58,11 @@ async def get_build(
     prefer: Annotated[
         str | None,
         Header(
-            description=f"`wait=30` delays the answer until the build has ended, or for 30 s (at most {MAX_WAIT_S}). "
-            "With `If-None-Match`, it delays the answer until anything about the build has changed."
+            description=f"`wait=30` delays the response until the build has ended, or for 30 s (at most {MAX_WAIT_S}). "
+            "With `If-None-Match`, it delays the response until anything about the build has changed."
         ),
     ] = None,
-    if_none_match: Annotated[str | None, Header(description="The `ETag` of an earlier answer.")] = None,
+    if_none_match: Annotated[str | None, Header(description="The `ETag` of an earlier response.")] = None,
 ) -> Response:
     """A failed build is returned with status 200; `error` contains the reason. While the build runs, `Retry-After` is
     when to request it again.

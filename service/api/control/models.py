@@ -39,7 +39,7 @@ _PUSH: dict[str, Any] = {
     "response_model": wire.Build,
     "openapi_extra": {"requestBody": _FILE_BODY},
     "responses": {
-        200: {"description": "The model was built before, and that build is the answer.", "model": wire.Build},
+        200: {"description": "The model was built before; returns that build.", "model": wire.Build},
         202: {"description": "The build has been queued or is running; `Location` is its URL."},
         413: {"description": "The file is larger than the server accepts."},
         415: {"description": "Octet does not read the file's format."},

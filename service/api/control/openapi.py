@@ -31,7 +31,7 @@ _TAGS = [
     {"name": "artifacts", "description": "Compiled models by digest, their reports, and the quarantine."},
     {"name": "blobs", "description": "Model files by digest, so that clients need not send a file twice."},
     {"name": "targets", "description": "Hardware that models can be compiled for."},
-    {"name": "workers", "description": "Processes that compile models or answer predictions."},
+    {"name": "workers", "description": "Processes that compile models or run predictions."},
     TAG,
     {"name": "keys", "description": "API keys and the audit log."},
     {"name": "metrics", "description": "Metrics for Prometheus."},

@@ -102,7 +102,11 @@ async def quantize(
         Query(description="Adjust biases to compensate the shift of channel means that rounding the weights causes."),
     ] = True,
     adaround: Annotated[
-        bool, Query(description="Round each weight up or down so that layer outputs change least, not to the nearest.")
+        bool,
+        Query(
+            description="Round each weight up or down so that the outputs of layers change least, instead of to the "
+            "nearest."
+        ),
     ] = False,
     rounds: Annotated[
         int,

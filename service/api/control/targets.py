@@ -13,8 +13,8 @@ router = APIRouter(prefix=f"{paths.PREFIX}/targets", tags=["targets"])
 
 @router.get("", summary="List the targets", response_model=wire.Targets)
 async def list_targets(services: ServicesOf) -> wire.Targets:
-    """Returns all targets. Models can be compiled for each; an artifact for a target that does not run here is built,
-    but neither verified nor served.
+    """Models can be compiled for every target. An artifact for a target that does not run here is neither verified nor
+    served.
     """
     host = services.host
     return wire.Targets(

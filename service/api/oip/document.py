@@ -204,7 +204,7 @@ _TIMEOUT = _parameter(
     "header",
     {"type": "integer", "minimum": 0},
     "The number of milliseconds after the request's arrival within which the prediction has to "
-    "begin; otherwise the answer is 504. The request's parameter `timeout` does the same in "
+    "begin; otherwise the status is 504. The request's parameter `timeout` does the same in "
     "microseconds; the shorter one applies.",
 )
 _RAW: Members = {"type": "string", "format": "binary"}
@@ -226,7 +226,7 @@ def _model_paths(suffix: str, *path: Members) -> Members:
         f"infer{suffix}",
         "Predict",
         "The input of an image model may be a JPEG or PNG, sent as a BYTES tensor of shape [1] or as the "
-        "whole body. The answer is 429 with `Retry-After` if too many requests are waiting, and 503 if "
+        "whole body. The status is 429 with `Retry-After` if too many requests are waiting, and 503 if "
         "no verified build of the model runs here.",
         _ref("InferResponse"),
         *path,
