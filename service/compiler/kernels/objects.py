@@ -63,6 +63,15 @@ def compile_program(program: str, symbol: str, target: CodegenTarget, path: Path
         codes = {each: nvrtc.cubin(program, each, symbol) for each in target.cards}
         path.write_bytes(data_object(symbol, code_symbols(symbol, codes), "x86_64"))
         return
+    _code_of(program, symbol, target).write_to_file(str(path), "o")
+
+
+def assembly_of(program: str, symbol: str, target: CodegenTarget) -> str:
+    """Returns the machine code of one kernel for a CPU as LLVM prints it. Arguments as for `compile_program`."""
+    return str(_code_of(program, symbol, target).inspect_source("asm"))
+
+
+def _code_of(program: str, symbol: str, target: CodegenTarget) -> tvm.runtime.Module:
     function = from_json_graph_str(program)
     if not isinstance(function, tirx.PrimFunc):
         raise BuildFailed(f"the program of kernel {symbol} is a {type(function).__name__}, not a function")
@@ -70,4 +79,4 @@ def compile_program(program: str, symbol: str, target: CodegenTarget, path: Path
     module = tvm.IRModule({symbol: function.with_attr("global_symbol", symbol)})
     module = transform.BindTarget(llvm.with_host(llvm))(module)
     lowered = tvm.transform.Sequential(list(_PASSES))(module)
-    tvm.get_global_func("target.build.llvm")(lowered, llvm).write_to_file(str(path), "o")
+    return tvm.get_global_func("target.build.llvm")(lowered, llvm)

@@ -17,7 +17,7 @@ from service.core.call_plan import CallPlan
 from service.core.signature import ModelSignature
 from service.core.target import TARGETS, Target, detect_host
 from service.runtime import load_files
-from tests.support.selected import compiled
+from tools.kernel.building import compiled
 
 HERE = [target for target in TARGETS if target.runs_on(detect_host()) and target.architecture == "x86_64"]
 
