@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory() as folder:
             return _build_and_check(options, parameters, target, Path(folder))
     except (OctetError, ValueError) as error:
-        print(f"{options.operator} {_joined(parameters.shape)}: {error}", file=sys.stderr)
+        print(f"{options.operator} {_format_shape(parameters.shape)}: {error}", file=sys.stderr)
         return 2
 
 
@@ -158,7 +158,7 @@ def _pair(text: str) -> tuple[int, int]:
     return numbers[0], numbers[-1]
 
 
-def _joined(shape: Sequence[int]) -> str:
+def _format_shape(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape))
 
 
