@@ -43,7 +43,7 @@ def archive(layout: OciLayout, artifact: Digest, tmp_path: Path) -> Path:
     return path
 
 
-def test_what_was_exported_is_read(archive: Path, artifact: Digest, layout: OciLayout, tmp_path: Path) -> None:
+def test_an_exported_archive_can_be_read(archive: Path, artifact: Digest, layout: OciLayout, tmp_path: Path) -> None:
     read = LayoutArchive(archive)
     assert read.manifests[0].digest == artifact
     manifest = Manifest.from_bytes(read.read(artifact))
@@ -52,14 +52,14 @@ def test_what_was_exported_is_read(archive: Path, artifact: Digest, layout: OciL
     assert (tmp_path / "layer").read_bytes() == LAYER
 
 
-def test_what_tar_makes_of_the_folder_is_read(layout: OciLayout, artifact: Digest, tmp_path: Path) -> None:
+def test_an_archive_written_by_tar_can_be_read(layout: OciLayout, artifact: Digest, tmp_path: Path) -> None:
     for name in ("gnu", "ustar"):
         command = ["tar", f"--format={name}", "-cf", str(tmp_path / name), "-C", str(layout.root)]
         subprocess.run([*command, "./oci-layout", "./index.json", "./blobs"], check=True)
         assert artifact in [entry.digest for entry in LayoutArchive(tmp_path / name).manifests]
 
 
-def test_only_the_reports_that_are_named_go_along(layout: OciLayout, artifact: Digest, tmp_path: Path) -> None:
+def test_only_the_named_reports_are_exported(layout: OciLayout, artifact: Digest, tmp_path: Path) -> None:
     path = tmp_path / "archive.tar"
     path.write_bytes(b"".join(export(layout, artifact, ["application/vnd.example.other"]).chunks()))
     assert [entry.artifact_type for entry in LayoutArchive(path).manifests] == [
@@ -68,13 +68,13 @@ def test_only_the_reports_that_are_named_go_along(layout: OciLayout, artifact: D
     ]
 
 
-def test_a_damaged_document_is_not_handed_out(archive: Path, artifact: Digest) -> None:
+def test_a_damaged_blob_is_refused(archive: Path, artifact: Digest) -> None:
     archive.write_bytes(archive.read_bytes().replace(b'"schemaVersion":2', b'"schemaVersion":3'))
     with pytest.raises(DigestMismatch):
         LayoutArchive(archive).read(artifact)
 
 
-def test_what_is_not_there(archive: Path, tmp_path: Path) -> None:
+def test_a_missing_blob_is_not_found(archive: Path, tmp_path: Path) -> None:
     absent = digest_of(b"absent")
     with pytest.raises(NotFound):
         LayoutArchive(archive).read(absent)
@@ -113,7 +113,7 @@ def typed(kind: bytes) -> Callable[[tarfile.TarInfo], None]:
     return change
 
 
-def test_the_least_that_is_an_archive(tmp_path: Path) -> None:
+def test_the_smallest_valid_archive(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(packed(*GOOD))
     assert LayoutArchive(tmp_path / "a").manifests == []
 
@@ -138,13 +138,13 @@ def test_the_least_that_is_an_archive(tmp_path: Path) -> None:
         (packed(*GOOD, *((f"blobs/sha256/{n:064x}", b"") for n in range(4100))), "more than 4096"),
     ],
 )
-def test_what_is_no_archive_of_a_layout_is_refused(data: bytes, says: str, tmp_path: Path) -> None:
+def test_invalid_archives_are_refused(data: bytes, says: str, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(data)
     with pytest.raises((MalformedModel, NotFound), match=says):
         LayoutArchive(tmp_path / "a")
 
 
-def test_a_header_whose_sum_is_wrong_is_refused(tmp_path: Path) -> None:
+def test_a_header_with_a_wrong_checksum_is_refused(tmp_path: Path) -> None:
     data = bytearray(packed(*GOOD))
     data[124] ^= 1
     (tmp_path / "a").write_bytes(data)
@@ -154,7 +154,7 @@ def test_a_header_whose_sum_is_wrong_is_refused(tmp_path: Path) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(changes=st.lists(st.tuples(st.integers(0, 6000), st.integers(0, 255)), min_size=1, max_size=20))
-def test_whatever_is_changed_it_is_read_or_refused(
+def test_changed_archives_are_read_or_refused(
     changes: list[tuple[int, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     config = b"{}"

@@ -25,7 +25,7 @@ def read(bucket: TestedBucket, name: str) -> bytes:
     return b"".join(bucket.get(name))
 
 
-def test_a_name_is_taken_once(bucket: TestedBucket) -> None:
+def test_an_object_is_created_once(bucket: TestedBucket) -> None:
     """Otherwise a process that has lost the lock would overwrite the index of a store.
 
     The calls are sequential, because Swift confirms several concurrent ones.
@@ -35,7 +35,7 @@ def test_a_name_is_taken_once(bucket: TestedBucket) -> None:
     assert bucket.create("index/2", b"other")
 
 
-def test_a_large_object_goes_there_and_comes_back_in_parts(bucket: TestedBucket, tmp_path: Path) -> None:
+def test_a_large_object_is_transferred_in_parts(bucket: TestedBucket, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(LARGE)
     bucket.put("large", tmp_path / "large")
     found = bucket.head("large")
@@ -59,7 +59,7 @@ def test_objects_are_listed_by_their_folder_moved_and_deleted(bucket: TestedBuck
         read(bucket, "b/4")
 
 
-def test_an_object_takes_the_place_of_another(bucket: TestedBucket) -> None:
+def test_an_object_is_replaced(bucket: TestedBucket) -> None:
     for data in (b"first", b"", b"last"):
         bucket.put("one", data)
         assert read(bucket, "one") == data

@@ -25,7 +25,7 @@ def layout_of(bucket: TestedBucket, folder: Path) -> OciLayout:
     return OciLayout.in_bucket(bucket, folder, CACHE_BYTES)
 
 
-def test_what_one_machine_writes_another_reads(bucket: TestedBucket, tmp_path: Path) -> None:
+def test_machines_share_the_index(bucket: TestedBucket, tmp_path: Path) -> None:
     one, other = layout_of(bucket, tmp_path / "one"), layout_of(bucket, tmp_path / "other")
     for layout, name in ((one, "a"), (other, "b")):
         with layout.change_annotations() as annotations:
@@ -33,7 +33,7 @@ def test_what_one_machine_writes_another_reads(bucket: TestedBucket, tmp_path: P
     assert one.annotations() == other.annotations() == {"a": "said", "b": "said"}
 
 
-def test_threads_that_change_it_lose_no_change(bucket: TestedBucket, tmp_path: Path) -> None:
+def test_concurrent_threads_lose_no_change(bucket: TestedBucket, tmp_path: Path) -> None:
     layouts = [layout_of(bucket, tmp_path) for _ in range(4)]
 
     def change(number: int) -> None:
@@ -45,7 +45,7 @@ def test_threads_that_change_it_lose_no_change(bucket: TestedBucket, tmp_path: P
     assert len(layouts[0].annotations()) == 64
 
 
-def test_who_lost_the_lock_and_does_not_know_it_writes_nothing(bucket: TestedBucket, tmp_path: Path) -> None:
+def test_a_process_that_lost_the_lock_writes_nothing(bucket: TestedBucket, tmp_path: Path) -> None:
     """It also writes nothing if others have written so often that the object with its number was deleted again."""
     for changes in (1, 30):
         slow, fast = (BucketIndex(bucket, nullcontext, tmp_path / f"seen-{name}") for name in ("slow", "fast"))
@@ -58,7 +58,7 @@ def test_who_lost_the_lock_and_does_not_know_it_writes_nothing(bucket: TestedBuc
         assert fast.read() == f"fast {changes - 1}".encode()
 
 
-def test_a_few_numbers_before_are_kept(bucket: TestedBucket, tmp_path: Path) -> None:
+def test_a_few_old_objects_are_kept(bucket: TestedBucket, tmp_path: Path) -> None:
     index = BucketIndex(bucket, nullcontext, tmp_path / "seen")
     for number in range(50):
         index.read(is_locked=True)
@@ -67,7 +67,7 @@ def test_a_few_numbers_before_are_kept(bucket: TestedBucket, tmp_path: Path) -> 
     assert BucketIndex(bucket, nullcontext, tmp_path / "other").read() == b"49"
 
 
-def test_in_an_outage_what_was_seen_last_is_gone_by_and_nothing_is_changed(
+def test_in_an_outage_the_last_index_is_read_and_not_changed(
     bucket: TestedBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with layout_of(bucket, tmp_path).change_annotations() as annotations:
@@ -87,7 +87,7 @@ def test_in_an_outage_what_was_seen_last_is_gone_by_and_nothing_is_changed(
         layout_of(bucket, tmp_path / "that has seen nothing")
 
 
-def test_an_index_that_is_gone_is_reported_and_not_made_anew(bucket: TestedBucket, tmp_path: Path) -> None:
+def test_a_lost_index_is_reported_and_not_recreated(bucket: TestedBucket, tmp_path: Path) -> None:
     layout_of(bucket, tmp_path)
     for found in list(bucket.list("index/")):
         bucket.delete(found.name)

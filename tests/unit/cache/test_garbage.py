@@ -26,7 +26,7 @@ def put_artifact(layout: OciLayout, library: bytes) -> Digest:
     return layout.put_manifest(Manifest("application/vnd.example.artifact", config, (layer,))).digest
 
 
-def test_what_the_index_leads_to_stays(layout: OciLayout) -> None:
+def test_blobs_reachable_from_the_index_are_kept(layout: OciLayout) -> None:
     subject = put_artifact(layout, b"library")
     layout.attach(subject, REPORT, b"report")
     before = set(layout.blobs.iterate())
@@ -34,7 +34,7 @@ def test_what_the_index_leads_to_stays(layout: OciLayout) -> None:
     assert set(layout.blobs.iterate()) == before
 
 
-def test_what_was_removed_from_the_index_goes_with_all_it_led_to(layout: OciLayout) -> None:
+def test_blobs_of_a_removed_manifest_are_deleted(layout: OciLayout) -> None:
     kept = put_artifact(layout, b"kept")
     before = set(layout.blobs.iterate())
     removed = put_artifact(layout, b"removed")
@@ -48,7 +48,7 @@ def test_what_was_removed_from_the_index_goes_with_all_it_led_to(layout: OciLayo
     assert layout.manifest(kept)
 
 
-def test_a_layer_that_two_manifests_share_stays_while_one_needs_it(layout: OciLayout) -> None:
+def test_a_shared_layer_is_kept_while_a_manifest_refers_to_it(layout: OciLayout) -> None:
     shared = layout.put_blob_descriptor("application/x", b"shared")
     first = layout.put_manifest(Manifest("application/vnd.example.a", shared, (shared,))).digest
     layout.put_manifest(Manifest("application/vnd.example.b", shared, (shared,)))
@@ -56,26 +56,26 @@ def test_a_layer_that_two_manifests_share_stays_while_one_needs_it(layout: OciLa
     assert layout.collect_garbage(min_age_s=0).digests == (first,)
 
 
-def test_a_report_that_was_replaced_goes(layout: OciLayout) -> None:
+def test_a_replaced_report_is_deleted(layout: OciLayout) -> None:
     subject = put_artifact(layout, b"library")
     old = layout.attach(subject, REPORT, b"old")
     layout.attach(subject, REPORT, b"new")
     assert set(layout.collect_garbage(min_age_s=0).digests) == {old, digest_of(b"old")}
 
 
-def test_a_root_stays(layout: OciLayout) -> None:
+def test_roots_are_kept(layout: OciLayout) -> None:
     source = layout.blobs.put_bytes(b"a model file")
     orphan = layout.blobs.put_bytes(b"an orphan")
     assert layout.collect_garbage(roots=[source], min_age_s=0).digests == (orphan,)
 
 
-def test_a_manifest_as_root_keeps_what_it_leads_to(layout: OciLayout) -> None:
+def test_a_manifest_as_root_keeps_its_blobs(layout: OciLayout) -> None:
     artifact = put_artifact(layout, b"library")
     layout.remove(artifact)
     assert layout.collect_garbage(roots=[artifact], min_age_s=0).digests == ()
 
 
-def test_what_was_stored_a_moment_ago_stays(layout: OciLayout) -> None:
+def test_young_blobs_are_kept(layout: OciLayout) -> None:
     young, old = layout.blobs.put_bytes(b"young"), layout.blobs.put_bytes(b"old")
     make_older(layout, young, 0.9 * HOUR_S)
     make_older(layout, old, 1.1 * HOUR_S)
@@ -83,21 +83,21 @@ def test_what_was_stored_a_moment_ago_stays(layout: OciLayout) -> None:
     assert layout.blobs.exists(young)
 
 
-def test_storing_an_old_orphan_again_makes_it_young(layout: OciLayout) -> None:
+def test_storing_an_old_orphan_again_resets_its_age(layout: OciLayout) -> None:
     orphan = layout.blobs.put_bytes(b"orphan")
     make_older(layout, orphan, 2 * HOUR_S)
     layout.blobs.put_bytes(b"orphan")
     assert layout.collect_garbage(min_age_s=HOUR_S).digests == ()
 
 
-def test_who_is_told_that_an_old_orphan_is_there_has_time_to_use_it(layout: OciLayout) -> None:
+def test_renewing_an_old_orphan_resets_its_age(layout: OciLayout) -> None:
     orphan = layout.blobs.put_bytes(b"orphan")
     make_older(layout, orphan, 2 * HOUR_S)
     assert layout.blobs.renew(orphan) == len(b"orphan")
     assert layout.collect_garbage(min_age_s=HOUR_S).digests == ()
 
 
-def test_a_file_that_is_taken_over_is_young_however_old_it_was(layout: OciLayout, tmp_path: Path) -> None:
+def test_a_file_moved_into_the_store_is_young(layout: OciLayout, tmp_path: Path) -> None:
     file = tmp_path / "library.so"
     file.write_bytes(b"library")
     os.utime(file, (0, 0))
@@ -125,7 +125,7 @@ def test_a_damaged_manifest_does_not_stop_the_collection(layout: OciLayout, capl
     assert damaged in caplog.text
 
 
-def test_an_index_within_the_index_leads_on() -> None:
+def test_a_nested_index_is_followed() -> None:
     blobs = MemoryBlobStore()
     leaf = blobs.put_bytes(b"leaf")
     manifest = blobs.put_bytes(json.dumps({"schemaVersion": 2, "config": {"digest": leaf}, "layers": []}).encode())
@@ -133,12 +133,12 @@ def test_an_index_within_the_index_leads_on() -> None:
     assert reachable_from(blobs, [nested]) == {nested, manifest, leaf}
 
 
-def test_a_blob_of_another_algorithm_is_no_blob_of_ours() -> None:
+def test_digests_of_other_algorithms_are_ignored() -> None:
     blobs = MemoryBlobStore()
     manifest = blobs.put_bytes(json.dumps({"schemaVersion": 2, "config": {"digest": "sha512:00"}}).encode())
     assert reachable_from(blobs, [manifest]) == {manifest}
 
 
-def test_a_root_that_is_no_digest_leads_nowhere() -> None:
+def test_an_invalid_root_is_not_followed() -> None:
     nonsense = Digest("../../etc/passwd")
     assert reachable_from(MemoryBlobStore(), [nonsense]) == {nonsense}

@@ -32,7 +32,7 @@ def index_json(layout: OciLayout) -> dict[str, Any]:
     return document
 
 
-def test_a_new_layout_is_what_the_specification_says(layout: OciLayout) -> None:
+def test_a_new_layout_follows_the_specification(layout: OciLayout) -> None:
     assert json.loads((layout.root / "oci-layout").read_bytes()) == {"imageLayoutVersion": "1.0.0"}
     assert index_json(layout) == {
         "schemaVersion": 2,
@@ -49,7 +49,7 @@ def test_a_manifest_comes_back_as_it_was_put(layout: OciLayout) -> None:
     assert manifest.annotations == {"org.example.made-for": "a test"}
 
 
-def test_a_manifest_is_written_as_the_specification_says(layout: OciLayout) -> None:
+def test_a_manifest_follows_the_specification(layout: OciLayout) -> None:
     descriptor = put_artifact(layout)
     document = json.loads(layout.blobs.read(descriptor.digest))
     assert document["schemaVersion"] == 2
@@ -90,7 +90,7 @@ def test_annotations_are_merged_into_the_entry_and_not_into_the_manifest(layout:
 
 
 @of_a_folder
-def test_what_other_tools_wrote_into_the_index_stays(layout: OciLayout) -> None:
+def test_members_of_other_tools_in_the_index_are_kept(layout: OciLayout) -> None:
     digest = put_artifact(layout).digest
     document = index_json(layout)
     document["annotations"] = {"org.example.owner": "them"}
@@ -101,7 +101,7 @@ def test_what_other_tools_wrote_into_the_index_stays(layout: OciLayout) -> None:
     assert index_json(layout) == document
 
 
-def test_a_report_is_found_by_what_it_is_about(layout: OciLayout) -> None:
+def test_a_report_is_found_by_its_subject(layout: OciLayout) -> None:
     subject, other = put_artifact(layout), put_artifact(layout, b"other")
     referrer = layout.attach(subject.digest, REPORT, b'{"equal":true}')
     assert layout.attached(subject.digest, REPORT) == b'{"equal":true}'
@@ -119,7 +119,7 @@ def test_a_report_is_a_manifest_with_a_subject(layout: OciLayout) -> None:
     assert referrer.annotations == {"a": "1"}
 
 
-def test_a_newer_report_takes_the_place_of_the_older(layout: OciLayout) -> None:
+def test_a_newer_report_replaces_the_older(layout: OciLayout) -> None:
     subject = put_artifact(layout).digest
     layout.attach(subject, REPORT, b"old")
     layout.attach(subject, OTHER_REPORT, b"kept")
@@ -129,12 +129,12 @@ def test_a_newer_report_takes_the_place_of_the_older(layout: OciLayout) -> None:
     assert len(layout.index()) == 3
 
 
-def test_a_report_about_nothing_is_refused(layout: OciLayout) -> None:
+def test_a_report_about_an_unlisted_manifest_is_refused(layout: OciLayout) -> None:
     with pytest.raises(NotFound):
         layout.attach(digest_of(b"nothing"), REPORT, b"{}")
 
 
-def test_a_damaged_report_hides_no_other(layout: OciLayout, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_report_does_not_hide_others(layout: OciLayout, caplog: pytest.LogCaptureFixture) -> None:
     damaged, whole = put_artifact(layout).digest, put_artifact(layout, b"other").digest
     report = layout.attach(damaged, REPORT, b"{}")
     layout.attach(whole, REPORT, b"whole")
@@ -155,7 +155,7 @@ def test_a_report_whose_bytes_are_damaged_is_an_error(layout: OciLayout) -> None
         layout.attached(subject, REPORT)
 
 
-def test_removing_a_manifest_removes_what_is_said_about_it(layout: OciLayout) -> None:
+def test_removing_a_manifest_removes_its_reports(layout: OciLayout) -> None:
     removed, kept = put_artifact(layout).digest, put_artifact(layout, b"other").digest
     report = layout.attach(removed, REPORT, b"{}")
     layout.attach(report, OTHER_REPORT, b"about the report")
@@ -181,7 +181,7 @@ def test_reading_a_layout_that_must_exist_changes_nothing_in_it(layout: OciLayou
     assert {path: path.stat().st_mtime_ns for path in layout.root.rglob("*")} == before
 
 
-def test_opening_what_is_not_a_layout_makes_nothing(tmp_path: Path) -> None:
+def test_opening_a_folder_without_a_layout_creates_nothing(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "absent"):
         with pytest.raises(NotFound):
             OciLayout.open(root)
@@ -210,7 +210,7 @@ def test_a_layout_of_another_version_is_refused(layout: OciLayout, marker: str) 
     ],
 )
 @of_a_folder
-def test_a_lost_index_is_reported_and_not_made_anew(layout: OciLayout, index: str | None) -> None:
+def test_a_lost_index_is_reported_and_not_recreated(layout: OciLayout, index: str | None) -> None:
     path = layout.root / "index.json"
     path.unlink() if index is None else path.write_text(index)
     with pytest.raises(CorruptBlob):
@@ -219,7 +219,7 @@ def test_a_lost_index_is_reported_and_not_made_anew(layout: OciLayout, index: st
         layout.index()
 
 
-def test_what_changes_nothing_is_not_written(layout: OciLayout) -> None:
+def test_an_unchanged_index_is_not_written(layout: OciLayout) -> None:
     digest = put_artifact(layout).digest
     layout.annotate(digest, {"a": "1"})
     inode = (layout.root / "index.json").stat().st_ino
@@ -228,14 +228,14 @@ def test_what_changes_nothing_is_not_written(layout: OciLayout) -> None:
     assert (layout.root / "index.json").stat().st_ino == inode
 
 
-def test_what_a_killed_process_left_of_an_index_is_swept(layout: OciLayout) -> None:
+def test_leftovers_of_a_killed_process_are_removed(layout: OciLayout) -> None:
     left = layout.root / ".index.json.0123"
     left.write_text("{")
     put_artifact(layout)
     assert not left.exists()
 
 
-def test_a_manifest_is_not_read_beyond_what_one_may_have(layout: OciLayout) -> None:
+def test_a_blob_too_large_for_a_manifest_is_not_read(layout: OciLayout) -> None:
     largest = layout.blobs.put_bytes(b" " * LARGEST_MANIFEST_BYTES)
     with pytest.raises(InvalidInput, match="not JSON"):
         layout.manifest(largest)

@@ -31,7 +31,7 @@ def test_a_blob_is_a_read_only_file_named_by_its_digest(store: LocalBlobStore) -
     assert store.path(digest).stat().st_mode & 0o777 == 0o444
 
 
-def test_bytes_on_their_way_in_lie_elsewhere(store: LocalBlobStore) -> None:
+def test_uploads_are_not_among_the_blobs(store: LocalBlobStore) -> None:
     with store.writer() as writer:
         writer.write(DATA)
         assert names(store.root / "blobs" / "sha256") == []
@@ -40,7 +40,7 @@ def test_bytes_on_their_way_in_lie_elsewhere(store: LocalBlobStore) -> None:
     assert names(store.root / "uploads") == []
 
 
-def test_opening_the_store_spares_what_is_still_written(store: LocalBlobStore) -> None:
+def test_opening_the_store_keeps_active_uploads(store: LocalBlobStore) -> None:
     with store.writer() as writer:
         writer.write(DATA)
         LocalBlobStore(store.root)
@@ -48,7 +48,7 @@ def test_opening_the_store_spares_what_is_still_written(store: LocalBlobStore) -
     assert store.read(digest_of(DATA)) == DATA
 
 
-def test_opening_the_store_sweeps_what_nobody_writes_any_more(store: LocalBlobStore) -> None:
+def test_opening_the_store_removes_abandoned_uploads(store: LocalBlobStore) -> None:
     (store.root / "uploads").mkdir()
     (store.root / "uploads" / "left-by-a-killed-process").write_bytes(DATA)
     LocalBlobStore(store.root)
@@ -89,7 +89,7 @@ def test_a_pipe_or_a_socket_is_refused_without_waiting_for_it(store: LocalBlobSt
         store.put_file(pipe)
 
 
-def test_damaged_bytes_are_kept_for_whoever_wants_to_know_why(store: LocalBlobStore) -> None:
+def test_damaged_blobs_are_kept_in_quarantine(store: LocalBlobStore) -> None:
     digest = store.put_bytes(DATA)
     damage_blob(store.root, digest)
     with pytest.raises(CorruptBlob):
@@ -98,7 +98,7 @@ def test_damaged_bytes_are_kept_for_whoever_wants_to_know_why(store: LocalBlobSt
     assert name.startswith(digest.removeprefix("sha256:"))
 
 
-def test_good_bytes_that_came_meanwhile_are_not_quarantined(
+def test_a_blob_that_was_replaced_meanwhile_is_not_quarantined(
     store: LocalBlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digest = store.put_bytes(DATA)
@@ -123,7 +123,7 @@ def test_a_truncated_blob_is_damaged(store: LocalBlobStore) -> None:
         store.path(digest)
 
 
-def test_damage_after_the_first_look_is_noticed(store: LocalBlobStore) -> None:
+def test_damage_after_the_first_check_is_noticed(store: LocalBlobStore) -> None:
     digest = store.put_bytes(DATA)
     before = store.path(digest).stat()
     damage_blob(store.root, digest)
@@ -139,9 +139,7 @@ def test_a_file_is_hashed_once_per_process(store: LocalBlobStore, monkeypatch: p
     store.path(digest)
 
 
-def test_a_file_that_is_renewed_needs_not_be_hashed_again(
-    store: LocalBlobStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_renewing_a_blob_does_not_hash_it_again(store: LocalBlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     digest = store.put_bytes(DATA)
     store.path(digest)
     store.renew(digest)
@@ -188,14 +186,12 @@ def test_a_full_disk_has_its_own_error_and_keeps_nothing(
     assert names(store.root / "uploads") == []
 
 
-def test_a_store_that_must_exist_is_not_made(tmp_path: Path) -> None:
+def test_a_store_that_must_exist_is_not_created(tmp_path: Path) -> None:
     LocalBlobStore(tmp_path / "absent", create=False)
     assert names(tmp_path) == []
 
 
-def test_a_damaged_blob_on_a_read_only_disk_stays_where_it_is_and_is_still_refused(
-    store: LocalBlobStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_blob_on_a_read_only_disk_is_refused(store: LocalBlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     digest = store.put_bytes(DATA)
     damage_blob(store.root, digest)
 

@@ -52,14 +52,14 @@ def make_unused(store: BucketBlobStore, digest: Digest, seconds: float = LONG_AG
     os.utime(path, (time.time() - seconds, path.stat().st_mtime))
 
 
-def test_a_blob_is_fetched_once_and_then_found_here(store: BucketBlobStore, bucket: TestedBucket) -> None:
+def test_a_blob_is_fetched_once_and_then_cached(store: BucketBlobStore, bucket: TestedBucket) -> None:
     assert store.path(MINE).read_bytes() == BLOB
     assert store.read(MINE) == BLOB
     assert len(bucket.fetched) == 1
 
 
 @pytest.mark.parametrize("damage", [damage_blob, lambda root, digest: os.truncate(blob_file(root, digest), 3)])
-def test_a_blob_that_is_damaged_or_cut_off_here_is_fetched_again(
+def test_a_damaged_or_truncated_cached_blob_is_fetched_again(
     store: BucketBlobStore, damage: Callable[[Path, Digest], None]
 ) -> None:
     store.path(MINE)
@@ -68,7 +68,7 @@ def test_a_blob_that_is_damaged_or_cut_off_here_is_fetched_again(
     assert store.path(MINE).read_bytes() == BLOB
 
 
-def test_a_blob_that_was_damaged_on_its_way_is_fetched_again(
+def test_a_blob_damaged_in_transit_is_fetched_again(
     store: BucketBlobStore, bucket: TestedBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good, answers = bucket.get, [b"9123456789"]
@@ -77,7 +77,7 @@ def test_a_blob_that_was_damaged_on_its_way_is_fetched_again(
     assert list(store.iterate()) == [MINE]
 
 
-def test_a_blob_that_is_damaged_in_the_bucket_is_taken_out_of_it(store: BucketBlobStore, bucket: TestedBucket) -> None:
+def test_a_blob_damaged_in_the_bucket_is_quarantined(store: BucketBlobStore, bucket: TestedBucket) -> None:
     bucket.damage(MINE)
     with pytest.raises(CorruptBlob, match="in the bucket"):
         store.path(MINE)
@@ -105,7 +105,7 @@ def test_threads_that_want_the_same_blob_fetch_it_once(
     assert len(bucket.fetched) == 1
 
 
-def test_a_fetch_that_breaks_off_leaves_nothing(
+def test_an_interrupted_fetch_leaves_nothing(
     store: BucketBlobStore, bucket: TestedBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def breaks_off(name: str) -> object:
@@ -131,7 +131,7 @@ def test_the_least_recently_used_are_evicted_beyond_the_limit(bucket: TestedBuck
     assert store.read(digests[2]) == bytes([2]) * 100
 
 
-def test_what_is_mapped_or_was_just_asked_for_is_not_evicted(
+def test_pinned_and_recently_used_blobs_are_not_evicted(
     bucket: TestedBucket, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A blob may be pinned by this process or by another. The cache exceeds its limit rather than break a path."""
@@ -149,9 +149,7 @@ def test_what_is_mapped_or_was_just_asked_for_is_not_evicted(
     assert not is_here(store, pinned)
 
 
-def test_where_the_disk_is_full_what_is_of_no_use_makes_room(
-    store: BucketBlobStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_evicts_unused_blobs(store: BucketBlobStore, monkeypatch: pytest.MonkeyPatch) -> None:
     idle = store.put_bytes(b"not used for a minute")
     make_unused(store, idle, 60.0)
     is_full, writer = [True], store.cache.blobs.writer
@@ -177,7 +175,7 @@ def test_a_full_disk_without_anything_to_evict_is_an_error(
         store.path(MINE)
 
 
-def test_what_is_here_is_read_while_the_bucket_does_not_answer(
+def test_cached_blobs_are_read_during_an_outage(
     store: BucketBlobStore, bucket: TestedBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.path(MINE)
@@ -192,7 +190,7 @@ def test_what_is_here_is_read_while_the_bucket_does_not_answer(
         store.put_bytes(b"new")
 
 
-def test_a_blob_of_which_another_machine_asked_to_keep_it_is_young(
+def test_a_blob_renewed_by_another_machine_is_young(
     store: BucketBlobStore, elsewhere: BucketBlobStore, bucket: TestedBucket
 ) -> None:
     bucket.make_older(MINE, LONG_AGO_S)
@@ -200,7 +198,7 @@ def test_a_blob_of_which_another_machine_asked_to_keep_it_is_young(
     assert not store.delete(MINE, min_age_s=60)
 
 
-def test_a_cache_says_what_it_cannot_fetch(tmp_path: Path) -> None:
+def test_a_fetch_of_wrong_bytes_is_an_error(tmp_path: Path) -> None:
     def nothing(digest: Digest) -> object:
         yield from ()
 

@@ -23,13 +23,13 @@ MANIFEST: dict[str, Any] = {
 }
 
 
-def test_json_and_back() -> None:
+def test_manifests_survive_json() -> None:
     manifest = Manifest.from_json(MANIFEST)
     assert manifest.to_json() == MANIFEST
     assert Manifest.from_bytes(manifest.to_bytes()) == manifest
 
 
-def test_without_an_artifact_type_the_config_says_what_it_is() -> None:
+def test_the_config_type_is_the_default_artifact_type() -> None:
     document = {name: value for name, value in MANIFEST.items() if name not in ("artifactType", "mediaType")}
     assert Manifest.from_json(document).artifact_type == CONFIG["mediaType"]
 
@@ -55,13 +55,13 @@ def test_without_an_artifact_type_the_config_says_what_it_is() -> None:
         {"annotations": {"a": 1}},
     ],
 )
-def test_what_breaks_the_specification_is_refused(change: dict[str, Any]) -> None:
+def test_invalid_manifests_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         Manifest.from_bytes(json.dumps({**MANIFEST, **change}).encode())
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"[]", b"null", b"[" * 100_000])
-def test_what_is_not_json_is_refused(data: bytes) -> None:
+def test_invalid_json_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidInput):
         Manifest.from_bytes(data)
 

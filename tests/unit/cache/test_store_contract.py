@@ -21,7 +21,7 @@ DATA = b"some bytes that are stored"
 ABSENT = digest_of(b"never stored")
 
 
-def test_what_was_put_is_there_under_its_digest(store: BlobStore) -> None:
+def test_a_stored_blob_is_found_by_its_digest(store: BlobStore) -> None:
     digest = store.put_bytes(DATA)
     assert digest == digest_of(DATA)
     assert store.exists(digest)
@@ -80,7 +80,7 @@ def test_an_interrupted_writer_stores_nothing(store: BlobStore) -> None:
     assert list(store.iterate()) == []
 
 
-def test_bytes_that_are_not_what_was_announced_are_not_stored(store: BlobStore) -> None:
+def test_bytes_with_another_digest_are_not_stored(store: BlobStore) -> None:
     with store.writer() as writer:
         writer.write(DATA)
         with pytest.raises(DigestMismatch, match=digest_of(DATA)):
@@ -88,7 +88,7 @@ def test_bytes_that_are_not_what_was_announced_are_not_stored(store: BlobStore) 
     assert list(store.iterate()) == []
 
 
-def test_nothing_can_be_written_after_the_end(store: BlobStore) -> None:
+def test_nothing_can_be_written_after_the_commit(store: BlobStore) -> None:
     with store.writer() as writer:
         writer.commit()
         with pytest.raises(RuntimeError):
@@ -101,7 +101,7 @@ def test_nothing_can_be_written_after_the_end(store: BlobStore) -> None:
         given_up.commit()
 
 
-def test_a_file_is_taken_over(store: BlobStore, tmp_path: Path) -> None:
+def test_a_file_is_moved_into_the_store(store: BlobStore, tmp_path: Path) -> None:
     file = tmp_path / "library.so"
     file.write_bytes(DATA)
     digest = store.put_file(file)
@@ -109,7 +109,7 @@ def test_a_file_is_taken_over(store: BlobStore, tmp_path: Path) -> None:
     assert not file.exists()
 
 
-def test_only_a_regular_file_is_taken_over(store: BlobStore, tmp_path: Path) -> None:
+def test_only_a_regular_file_can_be_stored(store: BlobStore, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(DATA)
     link = tmp_path / "link"
@@ -130,13 +130,13 @@ def test_deleting_is_idempotent(store: BlobStore) -> None:
     assert not store.exists(digest)
 
 
-def test_what_is_too_young_is_not_deleted(store: BlobStore) -> None:
+def test_young_blobs_are_not_deleted(store: BlobStore) -> None:
     digest = store.put_bytes(DATA)
     assert not store.delete(digest, min_age_s=60)
     assert store.read(digest) == DATA
 
 
-def test_what_is_renewed_is_young_again(store: BlobStore, make_older: MakeOlder) -> None:
+def test_renewing_resets_the_age(store: BlobStore, make_older: MakeOlder) -> None:
     renewed, old = store.put_bytes(DATA), store.put_bytes(b"old")
     for digest in (renewed, old):
         make_older(digest, 120)
@@ -144,7 +144,7 @@ def test_what_is_renewed_is_young_again(store: BlobStore, make_older: MakeOlder)
     assert [store.delete(digest, min_age_s=60) for digest in (renewed, old)] == [False, True]
 
 
-def test_the_blobs_can_be_listed_and_weighed(store: BlobStore) -> None:
+def test_blobs_can_be_listed_and_their_total_size_read(store: BlobStore) -> None:
     blobs = [b"a", b"bb", b"ccc"]
     assert {store.put_bytes(blob) for blob in blobs} == set(store.iterate())
     assert store.total_bytes() == 6
@@ -160,7 +160,7 @@ def test_a_damaged_blob_is_reported_once_and_then_absent(store: BlobStore, damag
         store.read(digest)
 
 
-def test_what_was_found_damaged_is_kept_for_a_while(store: BlobStore, damage: Damage) -> None:
+def test_damaged_blobs_are_kept_for_a_while(store: BlobStore, damage: Damage) -> None:
     def kept() -> int:
         if isinstance(store, BucketBlobStore):
             return len(list(store.bucket.list("quarantine/")))
@@ -191,7 +191,7 @@ def test_a_damaged_blob_is_never_mapped(store: BlobStore, damage: Damage) -> Non
         store.path(digest)
 
 
-def test_putting_the_bytes_again_heals(store: BlobStore, damage: Damage) -> None:
+def test_storing_the_bytes_again_repairs_a_blob(store: BlobStore, damage: Damage) -> None:
     digest = store.put_bytes(DATA)
     damage(digest)
     store.put_bytes(DATA)

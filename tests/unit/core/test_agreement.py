@@ -48,7 +48,9 @@ def test_one_step_that_no_mode_documents_is_different() -> None:
         (UNBOUNDED, 200.0, Outcome.DOCUMENTED),
     ],
 )
-def test_a_deviation_documents_as_much_as_its_bound(deviation: Deviation, steps: float, outcome: Outcome) -> None:
+def test_a_deviation_documents_differences_up_to_its_bound(
+    deviation: Deviation, steps: float, outcome: Outcome
+) -> None:
     assert decide(integers(steps), [deviation]) is outcome
 
 
@@ -94,7 +96,7 @@ def test_a_deviation_is_read_as_it_was_written() -> None:
         ({}, False),
     ],
 )
-def test_a_report_says_whether_its_artifact_may_be_served(report: dict[str, Any], expected: bool) -> None:
+def test_only_verified_or_accepted_artifacts_may_be_served(report: dict[str, Any], expected: bool) -> None:
     assert may_serve(report) is expected
 
 

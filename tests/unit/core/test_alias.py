@@ -14,7 +14,7 @@ THEN, NOW = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
 ONE = Alias("digits", "stable", 1, THEN)
 
 
-def test_a_promotion_remembers_what_was_before() -> None:
+def test_a_promotion_records_the_previous_version() -> None:
     assert ONE.promoted(2, 100, NOW) == Alias("digits", "stable", 2, NOW, previous=(1,))
 
 
@@ -43,24 +43,24 @@ def test_a_rollback_away_from_the_main_version_ends_a_canary_too() -> None:
     assert shared.rolled_back(2, NOW) == replace(ONE, changed_at=NOW)
 
 
-def test_without_a_version_before_there_is_no_way_back() -> None:
+def test_a_rollback_needs_a_previous_version() -> None:
     with pytest.raises(Conflict, match="no version before 1"):
         ONE.rolled_back(None, NOW)
 
 
-def test_to_promote_what_answers_already_ends_its_canary_and_forgets_nothing() -> None:
+def test_promoting_the_current_version_ends_the_canary() -> None:
     two = ONE.promoted(2, 100, THEN)
     assert two.promoted(3, 10, THEN).promoted(2, 100, THEN) == two
 
 
-def test_what_answers_already_is_no_canary() -> None:
+def test_the_current_version_cannot_be_the_canary() -> None:
     with pytest.raises(InvalidInput, match="version 1 already"):
         ONE.promoted(1, 10, NOW)
     with pytest.raises(InvalidInput, match="share requests with"):
         first("digits", "stable", 1, 10, NOW)
 
 
-def test_only_so_much_is_remembered() -> None:
+def test_the_list_of_previous_versions_is_limited() -> None:
     alias = ONE
     for version in range(2, 100):
         alias = alias.promoted(version, 100, NOW)
@@ -68,18 +68,18 @@ def test_only_so_much_is_remembered() -> None:
 
 
 @pytest.mark.parametrize("name", ["latest", "1", "", "Stable", "a b", "a@b", "stable\n", "a" * 64])
-def test_names_that_no_alias_has(name: str) -> None:
+def test_invalid_alias_names_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput):
         check_alias(name)
 
 
-def test_annotations_and_back() -> None:
+def test_an_alias_survives_its_annotation() -> None:
     aliases = [ONE, Alias("b.c-d", "my-own", 7, NOW, 8, 25, (6, 5))]
     annotations = dict(map(annotation_of, aliases))
     assert aliases_in(annotations | {"dev.octet.model.digits:1": "x"}) == aliases
 
 
 @pytest.mark.parametrize("value", ["", "[]", "{}", '{"version": null}'])
-def test_an_annotation_that_is_none_is_refused(value: str) -> None:
+def test_a_malformed_annotation_is_refused(value: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - json's own, or ours
         aliases_in({"dev.octet.alias.digits:stable": value})

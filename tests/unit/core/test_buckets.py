@@ -36,7 +36,7 @@ def test_dimensions_that_differ_are_dynamic() -> None:
 
 
 @pytest.mark.parametrize(("length", "place"), [(1, 0), (3, 0), (4, 0), (5, 1), (8, 1)])
-def test_the_smallest_bucket_that_is_long_enough_answers(length: int, place: int) -> None:
+def test_the_smallest_sufficient_bucket_is_used(length: int, place: int) -> None:
     found = fit_inputs(model(), request(length))
     assert (found.bucket, found.length) == (place, None if length in SIZES else length)
     ids, mask = found.inputs
@@ -45,7 +45,7 @@ def test_the_smallest_bucket_that_is_long_enough_answers(length: int, place: int
     assert mask.dtype == np.int32
 
 
-def test_outputs_are_cut_to_the_request() -> None:
+def test_padding_is_cut_off_the_outputs() -> None:
     signature, found = model(), fit_inputs(model(), request(3))
     hidden, pooled = np.arange(8, dtype=np.float32).reshape(1, 4, 2), np.zeros((1, 2), np.float32)
     cut = found.cut(signature, [hidden, pooled])
@@ -55,7 +55,7 @@ def test_outputs_are_cut_to_the_request() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 9, 1000])
-def test_a_length_beyond_the_buckets_is_refused_with_their_list(length: int) -> None:
+def test_a_length_above_all_buckets_is_refused(length: int) -> None:
     with pytest.raises(
         InvalidTensor, match=rf"'ids' has shape \[1, {length}\], but the model takes \[1, -1\]"
     ) as caught:
@@ -63,7 +63,7 @@ def test_a_length_beyond_the_buckets_is_refused_with_their_list(length: int) -> 
     assert caught.value.hint == "it is built for [1, 4], [1, 8], and shorter ones are filled up"
 
 
-def test_a_model_that_is_not_filled_up_takes_its_own_sizes_only() -> None:
+def test_without_padding_only_exact_sizes_are_accepted() -> None:
     signature = model(pads=False)
     assert [fit_inputs(signature, request(size)).bucket for size in SIZES] == [0, 1]
     with pytest.raises(InvalidTensor) as caught:
@@ -71,7 +71,7 @@ def test_a_model_that_is_not_filled_up_takes_its_own_sizes_only() -> None:
     assert caught.value.hint == "it is built for [1, 4], [1, 8]"
 
 
-def test_inputs_of_different_lengths_do_not_go_together() -> None:
+def test_inputs_of_different_lengths_are_refused() -> None:
     for lengths in ((3, 4), (4, 8)):
         ids, mask = request(lengths[0])[0], request(lengths[1])[1]
         with pytest.raises(InvalidTensor, match="do not go together"):
@@ -79,12 +79,12 @@ def test_inputs_of_different_lengths_do_not_go_together() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (2, 4), (1, 4, 1), (1, -4), (1, 0), (1, 1 << 62)])
-def test_other_shapes_are_refused_before_anything_is_read(shape: tuple[int, ...]) -> None:
+def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InvalidTensor):
         check_shape(model(), 0, shape)
 
 
-def test_a_shape_that_fits_is_that_of_the_input() -> None:
+def test_a_valid_shape_becomes_that_of_the_spec() -> None:
     assert check_shape(model(), 1, [1, 3]) == TensorSpec("mask", "INT32", (1, 3))
 
 
@@ -96,7 +96,7 @@ def test_another_type_or_number_of_inputs_is_refused() -> None:
         fit_inputs(model(), [ids])
 
 
-def test_sizes_that_vary_in_two_dimensions_are_taken_exactly() -> None:
+def test_two_varying_dimensions_need_exact_sizes() -> None:
     def picture(height: int, width: int) -> ModelSignature:
         return ModelSignature(
             (TensorSpec("x", "UINT8", (1, height, width, 3)),), (TensorSpec("y", "UINT8", (1, height, width)),)
@@ -109,12 +109,12 @@ def test_sizes_that_vary_in_two_dimensions_are_taken_exactly() -> None:
         fit_inputs(signature, [np.zeros((1, 4, 12, 3), np.uint8)])
 
 
-def test_signatures_of_different_models_are_no_buckets() -> None:
+def test_signatures_of_different_models_are_refused() -> None:
     other = ModelSignature((TensorSpec("x", "UINT8", (1, 4)),), (TensorSpec("y", "UINT8", (1, 4)),))
     with pytest.raises(ValueError, match="not buckets of one model"):
         merge_buckets([bucket(4), other])
 
 
-def test_whether_shorter_inputs_are_filled_up_is_part_of_the_signature() -> None:
+def test_the_signature_records_if_inputs_can_be_padded() -> None:
     assert ModelSignature.from_json(bucket(4).to_json()).pads
     assert "pads" not in bucket(4, pads=False).to_json()

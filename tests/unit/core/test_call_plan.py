@@ -29,7 +29,7 @@ def changed(**members: Any) -> dict[str, Any]:
     return {**deepcopy(PLAN.to_json()), **members}
 
 
-def test_it_is_the_same_after_it_was_written_and_read() -> None:
+def test_a_plan_survives_json() -> None:
     assert CallPlan.from_json(json.loads(json.dumps(PLAN.to_json()))) == PLAN
     assert PLAN.constant_bytes == 164
 
@@ -57,17 +57,17 @@ def test_it_is_the_same_after_it_was_written_and_read() -> None:
         ({"copies": 7}, "cannot be read"),
     ],
 )
-def test_what_leaves_the_memory_of_the_model_is_refused(members: dict[str, Any], reason: str) -> None:
+def test_invalid_plans_are_refused(members: dict[str, Any], reason: str) -> None:
     with pytest.raises(CorruptBlob, match=reason):
         CallPlan.from_json(changed(**members))
 
 
-def test_a_missing_member_is_said() -> None:
+def test_a_missing_member_is_named() -> None:
     with pytest.raises(CorruptBlob, match="copies"):
         CallPlan.from_json({name: value for name, value in PLAN.to_json().items() if name != "copies"})
 
 
-def test_another_version_is_refused_with_a_way_out() -> None:
+def test_another_version_is_refused_with_a_hint() -> None:
     with pytest.raises(Unsupported, match="version 2") as caught:
         CallPlan.from_json(changed(version=2))
     assert "compile the model again" in (caught.value.hint or "")
@@ -76,7 +76,7 @@ def test_another_version_is_refused_with_a_way_out() -> None:
 ON_A_CARD = replace(PLAN, launches=(Launch((7, 1, 1), (32, 4, 1), 1 << 16), Launch((1, 1, 1), (1, 1, 1))))
 
 
-def test_a_plan_of_a_card_says_how_each_call_is_launched() -> None:
+def test_a_plan_for_a_gpu_contains_launch_parameters() -> None:
     written = json.loads(json.dumps(ON_A_CARD.to_json()))
     assert written["launches"] == [[7, 1, 1, 32, 4, 1, 1 << 16], [1, 1, 1, 1, 1, 1, 0]]
     assert CallPlan.from_json(written) == ON_A_CARD
@@ -106,7 +106,7 @@ def test_a_plan_of_a_card_says_how_each_call_is_launched() -> None:
         (7, "cannot be read"),
     ],
 )
-def test_a_launch_is_within_what_cards_take(launch: Any, reason: str | None) -> None:
+def test_launch_parameters_beyond_the_limits_are_refused(launch: Any, reason: str | None) -> None:
     plan = changed(launches=[launch, [1, 1, 1, 1, 1, 1, 0]])
     if reason is None:
         assert CallPlan.from_json(plan).to_json()["launches"][0] == launch

@@ -33,7 +33,7 @@ def _asked(driver: Path, **settings: str) -> Any:
     return emulated_card.in_a_child(_detected, environment=environment)
 
 
-def test_a_machine_with_cards(driver: Path) -> None:
+def test_the_gpus_of_a_machine_are_detected(driver: Path) -> None:
     listed, cuda, problem, features, is_loaded = _asked(driver, cards="8.9;7.5", version="12040")
     assert (listed, cuda, problem) == ([["Emulated 8.9", 89], ["Emulated 7.5", 75]], "12.4", "")
     assert set(features) >= {"sm_75", "sm_80", "sm_86", "sm_89"}
@@ -41,26 +41,26 @@ def test_a_machine_with_cards(driver: Path) -> None:
     assert not is_loaded
 
 
-def test_a_driver_without_cards_says_so(driver: Path) -> None:
+def test_a_driver_without_gpus_is_reported(driver: Path) -> None:
     listed, cuda, problem, features, _ = _asked(driver, CUDA_VISIBLE_DEVICES="")
     assert (listed, cuda, features) == ([], "", [])
     assert problem == "NVIDIA's driver shows this process no card"
 
 
-def test_a_partition_is_a_card(driver: Path) -> None:
+def test_a_partition_counts_as_a_gpu(driver: Path) -> None:
     partitions = "9.0:10000000000:232448:MIG-1a2b3c4d;8.0:20000000000:166912:MIG-5e6f7a8b"
     listed, _, _, features, _ = _asked(driver, cards=partitions, CUDA_VISIBLE_DEVICES="MIG-5e6f7a8b")
     assert (listed, features) == ([["Emulated 8.0", 80]], ["sm_80"])
 
 
-def test_what_is_no_driver_is_a_problem_in_words(tmp_path: Path) -> None:
+def test_an_invalid_driver_is_reported(tmp_path: Path) -> None:
     (tmp_path / "libcuda.so.1").write_bytes(b"no library")
     listed, _, problem, _, _ = _asked(tmp_path)
     assert listed == []
     assert "there is no driver of NVIDIA's" in problem
 
 
-def test_without_driver_and_device_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_driver_and_device_no_child_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cards, "_DEVICES", ())
     monkeypatch.setattr(cards, "_FOLDERS", ())
     monkeypatch.setenv("LD_LIBRARY_PATH", os.devnull)
@@ -84,5 +84,5 @@ def test_without_driver_and_device_nothing_is_asked(monkeypatch: pytest.MonkeyPa
         (120, set()),
     ],
 )
-def test_code_runs_on_cards_of_its_major_capability(capability: int, runs: set[str]) -> None:
+def test_code_runs_on_gpus_of_its_major_capability(capability: int, runs: set[str]) -> None:
     assert card_features([Card("", capability, 0)]) == runs

@@ -23,13 +23,13 @@ def settings(role: Role = Role.WORKER, **others: Any) -> Settings:
 
 
 @pytest.mark.parametrize("role", [Role.API, Role.WORKER])
-def test_a_member_of_a_cluster_needs_the_key_that_the_others_have(role: Role) -> None:
+def test_a_cluster_role_needs_the_cluster_key(role: Role) -> None:
     with pytest.raises(InvalidInput, match="by a shared key, and none is set"):
         cluster.check(settings(role, cluster_key=None), HOST)
     cluster.check(settings(role), HOST)
 
 
-def test_a_server_alone_needs_none() -> None:
+def test_a_single_server_needs_no_cluster_key() -> None:
     cluster.check(settings(Role.EMBEDDED, cluster_key=None), Host("vax", frozenset()))
 
 
@@ -51,7 +51,7 @@ def test_a_file_without_a_key_is_named(content: bytes | None, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("key", ["short", "two words of sixteen", "fünfzehn-und-mehr"])
-def test_what_does_not_fit_a_header_is_no_key(key: str) -> None:
+def test_a_key_must_fit_into_a_header(key: str) -> None:
     with pytest.raises(ValidationError, match="visible ASCII"):
         settings(cluster_key=key)
 
@@ -62,13 +62,13 @@ def test_a_worker_serves_the_best_target_of_its_cpu() -> None:
 
 
 @pytest.mark.parametrize("target", ["x86-64-v3", "cuda-sm_80", "cuda-sm_80+sm_90"])
-def test_or_the_one_that_it_was_told_and_no_other(target: str) -> None:
+def test_a_worker_serves_the_configured_target_alone(target: str) -> None:
     assert cluster.served_targets(settings(target=target), HOST) == (target,)
     assert cluster.pool_of(settings(target=target), HOST) == target
     assert cluster.pool_of(settings(target=target, pool="p"), HOST) == "p"
 
 
-def test_a_worker_is_told_what_its_machine_lacks() -> None:
+def test_the_error_lists_the_missing_features() -> None:
     with pytest.raises(Unsupported, match=r"cannot run x86-64-v4: it lacks avx512bw, .*avx512vl") as raised:
         cluster.check(settings(target="x86-64-v4"), OLD)
     assert raised.value.hint == "it runs x86-64-v3"
@@ -78,32 +78,32 @@ def test_a_worker_is_told_what_its_machine_lacks() -> None:
         cluster.check(settings(target="aarch64"), OLD)
 
 
-def test_a_worker_of_no_target_that_there_is_does_not_start() -> None:
+def test_an_unknown_target_is_refused() -> None:
     with pytest.raises(UnknownTarget):
         cluster.check(settings(target="vax"), HOST)
     with pytest.raises(UnknownTarget, match="none of the targets"):
         cluster.check(settings(), Host("x86_64", frozenset()))
 
 
-def test_the_api_serves_nothing_itself_on_any_machine() -> None:
+def test_an_api_serves_no_target() -> None:
     assert cluster.served_targets(settings(Role.API), HOST) == ()
     cluster.check(settings(Role.API), Host("vax", frozenset()))
 
 
-def test_a_worker_that_encrypts_says_so_in_its_address(tmp_path: Path) -> None:
+def test_the_address_of_a_worker_with_tls_begins_with_https(tmp_path: Path) -> None:
     encrypted = settings(tls_cert=tmp_path, tls_key=tmp_path, advertise="10.1.2.3", port=9000)
     cluster.check(encrypted, HOST)
     assert cluster.address_of(encrypted) == "https://10.1.2.3:9000"
 
 
 @pytest.mark.parametrize("text", ["", "no PEM", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
-def test_an_api_does_not_start_without_the_authorities_that_it_was_told_of(tmp_path: Path, text: str) -> None:
+def test_an_api_refuses_an_unusable_file_of_authorities(tmp_path: Path, text: str) -> None:
     (tmp_path / "ca.pem").write_text(text)
     with pytest.raises(InvalidInput, match=r"ca\.pem contains no certificates of authorities"):
         cluster.check(settings(Role.API, cluster_ca=tmp_path / "ca.pem"), HOST)
 
 
-def test_a_compile_worker_builds_for_what_it_was_told() -> None:
+def test_a_compile_worker_builds_for_the_configured_targets() -> None:
     assert cluster.build_targets(settings()) == []
     assert cluster.build_targets(settings(build_targets="x86-64-v3, aarch64")) == ["x86-64-v3", "aarch64"]
     with pytest.raises(UnknownTarget):
@@ -111,12 +111,12 @@ def test_a_compile_worker_builds_for_what_it_was_told() -> None:
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "worker-1.pool.svc:8080", "[fd00::1]:80", "[::1]"])
-def test_an_address_to_be_reached_at(address: str) -> None:
+def test_valid_values_of_advertise(address: str) -> None:
     assert settings(advertise=address).advertise == address
 
 
 @pytest.mark.parametrize("address", ["", "http://a", "a:b", "::1", "a b", "-a", "a:1:2"])
-def test_and_what_is_none(address: str) -> None:
+def test_invalid_values_of_advertise(address: str) -> None:
     with pytest.raises(ValidationError):
         settings(advertise=address)
 
@@ -132,11 +132,11 @@ def test_and_what_is_none(address: str) -> None:
         ({"host": "fd00::1"}, "[fd00::1]:9000"),
     ],
 )
-def test_where_the_api_reaches_a_worker(others: dict[str, Any], address: str) -> None:
+def test_the_address_of_a_worker(others: dict[str, Any], address: str) -> None:
     assert cluster.address_of(settings(port=9000, **others)) == address
 
 
-def test_a_worker_that_listens_everywhere_says_the_address_of_its_host() -> None:
+def test_a_worker_that_listens_on_all_addresses_reports_that_of_its_host() -> None:
     host, _, port = cluster.address_of(settings(port=9000, host="0.0.0.0")).rpartition(":")
     assert port == "9000"
     assert not ipaddress.ip_address(host).is_unspecified

@@ -25,22 +25,22 @@ OTHER_NAN = np.array([0xFFC12345], np.uint32).view(np.float32)[0]  # differs fro
         (np.float32(1), np.nextafter(np.float32(1), INF), False),
     ],
 )
-def test_nan_equals_nan_and_infinities_their_sign(one: np.float32, other: np.float32, equal: bool) -> None:
+def test_nan_equals_nan_and_infinities_compare_by_sign(one: np.float32, other: np.float32, equal: bool) -> None:
     assert equal_values(np.array([one]), np.array([other])).tolist() == [equal]
 
 
-def test_a_nan_beside_a_nan_is_no_difference() -> None:
+def test_two_nans_do_not_differ() -> None:
     found = compare_output([(np.array([NAN, 1, INF]), np.array([OTHER_NAN, 1, INF]))])
     assert (found.values, found.equal, found.largest_difference, found.range) == (3, 3, 0.0, 1.0)
 
 
 @pytest.mark.parametrize("other", [np.float32(1), INF, -INF])
-def test_a_nan_beside_anything_else_has_no_distance(other: np.float32) -> None:
+def test_a_nan_and_a_number_have_no_difference(other: np.float32) -> None:
     found = compare_output([(np.array([NAN, 1]), np.array([other, 1]))])
     assert (found.equal, found.largest_difference, found.relative_difference) == (1, None, None)
 
 
-def test_the_range_is_of_all_inputs_and_holds_zero() -> None:
+def test_the_range_covers_all_inputs_and_zero() -> None:
     ours, theirs = np.array([4.0, 2.0]), np.array([4.5, 2.0])
     found = compare_output([(ours, theirs), (-theirs, -theirs)])
     assert (found.largest_difference, found.range) == (0.5, 9.0)
@@ -48,13 +48,13 @@ def test_the_range_is_of_all_inputs_and_holds_zero() -> None:
     assert compare_output([(ours, theirs)]).range == 4.5
 
 
-def test_integers_are_apart_by_steps() -> None:
+def test_integers_differ_in_steps() -> None:
     found = compare_output([(np.array([-128, 3], np.int8), np.array([127, 3], np.int8))])
     assert (found.is_real, found.equal, found.largest_difference, found.relative_difference) == (False, 1, 255, None)
 
 
 @pytest.mark.parametrize("wanted", [np.zeros(3, np.int8), np.zeros((2, 1), np.int8), np.zeros(2, np.uint8)])
-def test_another_shape_or_type_is_compared_by_no_number(wanted: np.typing.NDArray[np.generic]) -> None:
+def test_another_shape_or_type_has_no_largest_difference(wanted: np.typing.NDArray[np.generic]) -> None:
     found = compare_output([(np.zeros(2, np.int8), wanted)])
     assert (found.values, found.equal, found.largest_difference) == (wanted.size, 0, None)
 

@@ -27,7 +27,7 @@ def write(path: Path, text: str) -> None:
     ],
     ids=["neighbours", "apart", "part-of-them", "one-each", "unknown", "unreadable"],
 )
-def test_processors_of_one_core_are_together(
+def test_processors_are_grouped_by_core(
     tmp_path: Path, siblings: dict[int, str], allowed: set[int], cores: list[set[int]]
 ) -> None:
     for cpu, text in siblings.items():
@@ -72,14 +72,14 @@ def test_without_control_groups_there_is_no_quota(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("quota", "threads"), [(0.3, 1), (1.9, 1), (64.0, 3), (2.0, 2), (None, 3)])
-def test_a_quota_pays_for_whole_threads(monkeypatch: pytest.MonkeyPatch, quota: float | None, threads: int) -> None:
+def test_a_quota_is_rounded_down_to_threads(monkeypatch: pytest.MonkeyPatch, quota: float | None, threads: int) -> None:
     cores = tuple(frozenset([cpu]) for cpu in range(3))
     monkeypatch.setattr("service.core.cores.usable_cores", lambda: cores)
     monkeypatch.setattr("service.core.cores.cpu_quota", lambda: quota)
     assert affordable_threads() == threads
 
 
-def test_the_cores_of_this_process_are_of_processors_that_exist() -> None:
+def test_the_cores_of_this_process_exist() -> None:
     cpus = [cpu for core in usable_cores() for cpu in core]
     assert 1 <= len(cpus) == len(set(cpus)) <= (os.cpu_count() or 1)
 
@@ -88,7 +88,7 @@ def test_the_cores_of_this_process_are_of_processors_that_exist() -> None:
     ("asked", "there", "used"),
     [(0, 1, [0]), (0, 2, [0, 1]), (0, 3, [0, 1, 2]), (0, 4, [2, 3]), (0, 5, [3, 4]), (1, 4, [3]), (9, 2, [0, 1])],
 )
-def test_builds_leave_cores_to_predictions_where_there_are_enough(asked: int, there: int, used: list[int]) -> None:
+def test_builds_leave_cores_to_predictions_if_there_are_enough(asked: int, there: int, used: list[int]) -> None:
     cores = [frozenset([core]) for core in range(there)]
     assert build_cores(asked, cores) == tuple(cores[core] for core in used)
 
@@ -106,16 +106,14 @@ def test_builds_leave_cores_to_predictions_where_there_are_enough(asked: int, th
     ],
     ids=["alike", "unknown", "4+4", "4+2", "1+3+4", "half", "less-than-half"],
 )
-def test_predictions_compute_on_the_cores_that_do_most_together(
-    tmp_path: Path, capacities: list[int], fast: list[int]
-) -> None:
+def test_predictions_use_the_fastest_set_of_cores(tmp_path: Path, capacities: list[int], fast: list[int]) -> None:
     for cpu, capacity in enumerate(capacities):
         write(tmp_path / f"cpu{cpu}/cpu_capacity", f"{capacity}\n")
     cores = [frozenset([cpu]) for cpu in range(len(capacities) or 4)]
     assert fast_cores(cores, tmp_path) == tuple(cores[cpu] for cpu in fast)
 
 
-def test_builds_have_the_slow_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builds_use_the_slow_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     cores = tuple(frozenset([cpu]) for cpu in range(8))
     monkeypatch.setattr("service.core.cores.usable_cores", lambda: cores)
     monkeypatch.setattr("service.core.cores.computing_cores", lambda: cores[4:])

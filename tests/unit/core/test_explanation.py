@@ -29,7 +29,7 @@ def profile(*calls: tuple[str, float], peak: float | None = 1000.0) -> dict[str,
     return {"peak_macs_per_s": peak, "calls": [{"symbol": symbol, "seconds": seconds} for symbol, seconds in calls]}
 
 
-def test_each_kernel_has_its_own_time_in_order() -> None:
+def test_each_kernel_gets_its_own_time_in_order() -> None:
     layers = [layer("a1", "conv", 10), layer("a2", "conv", 20), layer("b", "conv", 30)]
     taken = profile(("octet_conv_a", 1.0), ("octet_conv_a", 2.0), ("octet_conv_b", 3.0))
     explanation = build_explanation(coverage(layers), taken)
@@ -52,26 +52,26 @@ def test_generated_code_belongs_to_the_operators_at_its_place() -> None:
     assert (last.name, last.seconds) == ("r", 5.0)
 
 
-def test_code_that_no_operator_is_known_for_is_a_layer_without_a_name() -> None:
+def test_generated_code_without_operators_is_a_layer_without_a_name() -> None:
     *_, last = build_explanation(
         coverage([layer("a", "conv")]), profile(("octet_conv_a", 1.0), ("reshape", 2.0))
     ).layers
     assert (last.name, last.kernel, last.seconds) == ("", None, 2.0)
 
 
-def test_a_kernel_that_is_not_called_takes_no_time_and_no_other_kernels_time() -> None:
+def test_a_kernel_without_a_call_takes_no_time() -> None:
     layers = [layer("dead", "conv"), layer("a", "conv")]
     dead, alive = build_explanation(coverage(layers), profile(("octet_conv_a", 2.0))).layers
     assert (dead.seconds, dead.calls) == (0, ())
     assert alive.seconds == 2.0
 
 
-def test_a_target_without_kernels_is_one_layer_of_all_the_products() -> None:
+def test_a_target_without_kernels_has_one_layer() -> None:
     (only,) = build_explanation(coverage([], macs=500), profile(("conv", 1.0), ("pool", 1.0), peak=None)).layers
     assert (only.macs, only.seconds, len(only.calls)) == (500, 2.0, 2)
 
 
-def test_rates_and_totals_agree_with_each_other() -> None:
+def test_rates_and_totals_are_consistent() -> None:
     report = coverage([layer("a", "conv", 100), layer("b", "conv", 200), layer("c", "pool")], [plain("d", 3, 50)])
     taken = profile(("octet_conv_a", 1.0), ("octet_conv_b", 1.0), ("octet_pool_c", 1.0), ("dense", 1.0))
     document = build_explanation(report, taken).to_json()
@@ -85,7 +85,7 @@ def test_rates_and_totals_agree_with_each_other() -> None:
     assert [each["peak_percent"] for each in document["layers"]] == [10.0, 20.0, None, 5.0]
 
 
-def test_the_time_is_shared_out_by_kind_of_code() -> None:
+def test_time_is_divided_by_type_of_code() -> None:
     layers = [layer("a", "conv"), layer("b", "rows", kind="float"), layer("c", "pack", kind="layout")]
     report = coverage(layers, [plain("d", 3)])
     calls = [("octet_conv_a", 4.0), ("octet_rows_b", 3.0), ("octet_pack_c", 1.0), ("exp", 2.0)]
@@ -94,7 +94,7 @@ def test_the_time_is_shared_out_by_kind_of_code() -> None:
     assert build_explanation(report).shares() == {}
 
 
-def test_generated_code_is_told_by_operator_the_longest_first() -> None:
+def test_generated_code_is_listed_by_operator_the_longest_first() -> None:
     calls = [
         ("octet_plain_exp", 1.0),
         ("octet_conv_a", 4.0),
@@ -110,13 +110,13 @@ def test_generated_code_is_told_by_operator_the_longest_first() -> None:
     ("generated_s", "warning"),
     [(1.0, ""), (3.0, "generated code takes 25 % of the time: exp 17 %, sum 8 %")],
 )
-def test_much_generated_code_is_told_by_its_operators(generated_s: float, warning: str) -> None:
+def test_much_generated_code_causes_a_warning(generated_s: float, warning: str) -> None:
     calls = [("octet_conv_a", 9.0), ("octet_plain_exp", generated_s * 2 / 3), ("octet_plain_sum", generated_s / 3)]
     explanation = build_explanation(coverage([layer("a", "conv")]), profile(*calls))
     assert explanation.warning == warning
 
 
-def test_totals_by_kind_of_code_add_up() -> None:
+def test_totals_by_type_of_code_add_up() -> None:
     layers = [layer("a", "conv", 300), layer("b", "rows", kind="float")]
     taken = profile(("octet_conv_a", 1.0), ("octet_rows_b", 2.0), ("exp", 3.0))
     kinds = build_explanation(coverage(layers, [plain("c", 2, 100)]), taken).to_json()["kinds"]
@@ -140,7 +140,7 @@ def test_without_a_profile_nothing_is_measured() -> None:
     assert (document["macs"], document["seconds"], document["macs_per_s"]) == (100, None, None)
 
 
-def test_facts_are_what_a_kernel_says_of_itself() -> None:
+def test_facts_are_the_other_members_of_a_layer() -> None:
     (only,) = build_explanation(coverage([layer("a", "conv", 1, tile="1x14", excess=0)])).layers
     assert only.facts == {"tile": "1x14", "excess": 0}
 

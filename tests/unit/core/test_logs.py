@@ -70,17 +70,17 @@ except ValueError:
     assert not any(secret in text for secret in ("S3cret", "abcdef0123456789", "hunter2"))
 
 
-def test_what_is_no_secret_stays() -> None:
+def test_other_text_is_not_removed() -> None:
     text = "loading mobilenet version 3: sha256:" + "ab" * 32 + " from http://127.0.0.1:8080/v2, octet_requests_total"
     assert without_secrets(text) == text
 
 
-def test_text_is_for_people() -> None:
+def test_the_text_format() -> None:
     (line,) = logged("text", "logger.info('ready')")
     assert line.endswith(" INFO room: ready")
 
 
-def test_what_comes_often_is_told_seldom_and_counted() -> None:
+def test_frequent_warnings_are_limited_and_counted() -> None:
     body = """
 now_s = 0.0
 logs.monotonic = lambda: now_s

@@ -13,18 +13,18 @@ ALL = ModelMetadata(("cat", "dög"), (0.5, 0.4, 0.3), (0.1,), Resize.CROP, Layou
 
 
 @pytest.mark.parametrize("metadata", [ALL, NOTHING, ModelMetadata(("cat",)), ModelMetadata(mean=(0.0,))])
-def test_it_is_written_and_read_again(metadata: ModelMetadata) -> None:
+def test_metadata_survives_its_text_form(metadata: ModelMetadata) -> None:
     assert ModelMetadata.from_text(metadata.to_text()) == metadata
     assert ModelMetadata.from_json(metadata.to_json()) == metadata
 
 
-def test_nothing_is_written_as_nothing() -> None:
+def test_empty_metadata_is_an_empty_text() -> None:
     assert NOTHING.to_text() == ""
     assert not NOTHING
     assert ALL
 
 
-def test_what_is_left_out_is_taken_from_the_other() -> None:
+def test_missing_members_are_taken_from_the_other() -> None:
     assert ModelMetadata(("a",)).over(ALL) == ModelMetadata(("a",), ALL.mean, ALL.std, ALL.resize, ALL.layout)
     assert NOTHING.over(ALL) == ALL.over(NOTHING) == ALL
 
@@ -50,7 +50,7 @@ def test_a_mean_is_never_mixed_with_the_standard_deviation_of_another() -> None:
         {"layout": "nwhc"},
     ],
 )
-def test_what_makes_no_sense_is_refused(members: dict[str, Any]) -> None:
+def test_invalid_metadata_is_refused(members: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         ModelMetadata.from_json(members)
 

@@ -24,7 +24,7 @@ def named(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[sock
             yield listener, "@" + listener.getsockname()[1:].decode()
 
 
-def test_it_is_told_what_happens(named: tuple[socket.socket, str]) -> None:
+def test_systemd_receives_each_state(named: tuple[socket.socket, str]) -> None:
     listener, name = named
     systemd = ServiceManager({"NOTIFY_SOCKET": name})
     systemd.ready()
@@ -33,7 +33,7 @@ def test_it_is_told_what_happens(named: tuple[socket.socket, str]) -> None:
     assert [listener.recv(100) for _ in range(3)] == [b"READY=1", b"WATCHDOG=1", b"STOPPING=1"]
 
 
-def test_a_program_may_go_on_by_a_connected_socket(named: tuple[socket.socket, str]) -> None:
+def test_a_replacing_program_reports_on_the_connected_socket(named: tuple[socket.socket, str]) -> None:
     listener, name = named
     connected = ServiceManager({"NOTIFY_SOCKET": name}).connected()
     assert connected is not None
@@ -44,7 +44,7 @@ def test_a_program_may_go_on_by_a_connected_socket(named: tuple[socket.socket, s
     assert ServiceManager({"NOTIFY_SOCKET": "@nobody-at-all"}).connected() is None
 
 
-def test_where_nobody_listens_nothing_happens(tmp_path: Path) -> None:
+def test_without_systemd_nothing_is_sent(tmp_path: Path) -> None:
     for name in ("", "relative", str(tmp_path / "nobody"), "@nobody-at-all"):
         ServiceManager({"NOTIFY_SOCKET": name}).ready()
 
@@ -60,6 +60,6 @@ def test_where_nobody_listens_nothing_happens(tmp_path: Path) -> None:
         ({}, None),
     ],
 )
-def test_it_says_how_often_it_waits_for_a_sign_of_life(environment: dict[str, str], period_s: float | None) -> None:
+def test_the_watchdog_interval_is_half_of_systemds(environment: dict[str, str], period_s: float | None) -> None:
     assert ServiceManager({"NOTIFY_SOCKET": "@x", **environment}).watchdog_s == period_s
     assert ServiceManager(environment).watchdog_s is None

@@ -14,15 +14,15 @@ def _said(program: str) -> str:
     return subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_a_program_has_one_and_each_that_it_starts() -> None:
+def test_a_process_has_its_main_thread_and_those_that_it_starts() -> None:
     assert _said(f"{_COUNTED}{_ONE_MORE}print(before, own_threads())") == "1 2"
 
 
-def test_those_that_were_there_before_are_an_emulators() -> None:
+def test_earlier_native_threads_belong_to_an_emulator() -> None:
     """Native threads that exist before the import are taken for an emulator's, such as qemu's."""
     assert _said(f"{_NATIVE}{_COUNTED}{_ONE_MORE}print(before, own_threads())") == "1 2"
 
 
-def test_those_of_python_that_were_there_before_are_ours() -> None:
+def test_earlier_python_threads_are_counted() -> None:
     """Python threads are counted as own threads even if the module is imported after they started."""
     assert _said(f"import threading; {_ONE_MORE}{_COUNTED}print(before)") == "2"

@@ -29,7 +29,7 @@ def test_unsafe_characters_are_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
-def test_text_keeps_its_lines() -> None:
+def test_text_keeps_its_line_breaks() -> None:
     assert printable_text("a\n\tb\x1b[2J\rc") == "a\n\tb\\x1b[2J\\rc"
 
 

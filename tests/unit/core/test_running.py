@@ -30,7 +30,7 @@ class DataPlane:
         self._memory[place] = is_running
 
 
-def test_only_marked_artifacts_are_named_each_once() -> None:
+def test_marked_artifacts_are_listed_once() -> None:
     running = RunningCalls()
     plane = DataPlane(running)
     one, other, clone = plane.place(FIRST), plane.place(SECOND), plane.place(FIRST)
@@ -58,7 +58,7 @@ def test_a_mark_outlives_the_process_that_set_it() -> None:
     assert running.marked_artifacts() == []
 
 
-def test_what_is_no_digest_is_nobodys() -> None:
+def test_invalid_digests_are_ignored() -> None:
     running = RunningCalls()
     plane = DataPlane(running)
     plane.mark(plane.place(Digest("x" * DIGEST_BYTES)))

@@ -33,20 +33,20 @@ def signature(*initial: np.ndarray) -> ModelSignature:
         (np.full((1, 1), np.nan, "<f4"), "AADAfw=="),
     ],
 )
-def test_the_first_value_survives_json(initial: np.ndarray, written: object) -> None:
+def test_initial_values_survive_json(initial: np.ndarray, written: object) -> None:
     whole = signature(initial).to_json()
     assert whole["states"][0]["initial"] == written
     assert ModelSignature.from_json(whole) == signature(initial)
 
 
-def test_a_first_value_of_another_size_is_refused() -> None:
+def test_an_initial_value_of_another_size_is_refused() -> None:
     whole = signature(RAMP).to_json()
     whole["states"][0]["shape"] = [2, 4]
     with pytest.raises(CorruptBlob, match="'s0'"):
         ModelSignature.from_json(whole)
 
 
-def test_a_signature_without_states_says_nothing_of_them() -> None:
+def test_a_signature_without_states_has_no_member_for_them() -> None:
     assert "states" not in signature().to_json()
 
 
@@ -56,7 +56,7 @@ def test_states_exclude_other_batch_sizes() -> None:
     assert signature(RAMP).batched(1) == signature(RAMP)
 
 
-def test_what_a_call_leaves_may_lie_in_what_it_was_given() -> None:
+def test_the_next_state_may_share_memory_with_the_current_one() -> None:
     state = SequenceState(signature(RAMP, RAMP + 10))
     state.advance(reversed(state.tensors))
     np.testing.assert_array_equal(state.tensors, [RAMP + 10, RAMP])

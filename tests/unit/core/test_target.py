@@ -44,16 +44,16 @@ def _auxiliary_values(*names: str) -> dict[int, int]:
         {"asimd", "asimddp", "sve", "sve2", "svei8mm", "i8mm", "bf16", "pacg", "dcpodp", "mte3", "sme"},
     ],
 )
-def test_on_arm_they_are_what_the_kernel_tells_the_process(features: set[str]) -> None:
+def test_on_arm_features_come_from_the_auxiliary_vector(features: set[str]) -> None:
     assert hwcap_features("aarch64", _auxiliary_values(*features).__getitem__) == features
 
 
-def test_on_risc_v_they_are_the_letters_of_its_extensions() -> None:
+def test_on_risc_v_features_are_letters_of_extensions() -> None:
     """The bits are those that qemu-riscv64 reports for `-cpu rv64,v=true`."""
     assert hwcap_features("riscv64", {16: 0x20112D}.__getitem__) == set("imafdcv")
 
 
-def test_an_arm_host_is_not_what_cpuinfo_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_arm_host_ignores_the_features_in_cpuinfo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Under an emulator, /proc/cpuinfo describes the machine that the emulator runs on."""
     (tmp_path / "cpuinfo").write_text(CPUINFO + "\nModel\t: Raspberry Pi 5 Model B Rev 1.0\n")
     monkeypatch.setattr(target, "_CPUINFO", tmp_path / "cpuinfo")
@@ -68,7 +68,7 @@ def test_an_arm_host_is_not_what_cpuinfo_says(monkeypatch: pytest.MonkeyPatch, t
     assert host.model_name == "Raspberry Pi 5 Model B Rev 1.0"
 
 
-def test_a_target_that_differs_in_bfloat16_alone_is_no_default() -> None:
+def test_a_target_that_adds_only_bfloat16_is_not_the_default() -> None:
     needed = parse_target(BFLOAT16)
     host = Host(needed.architecture, needed.features)
     assert str(host.best) == "x86-64-v4+vnni"
@@ -85,7 +85,7 @@ def test_a_machine_that_has_what_a_target_needs_runs_it(target: object) -> None:
         assert host.missing == frozenset()
 
 
-def test_a_card_is_not_what_host_means() -> None:
+def test_host_is_never_a_gpu_target() -> None:
     """A user who wants the GPU has to name its target."""
     v3 = parse_target("x86-64-v3")
     host = Host("x86_64", v3.features | {"sm_80", "sm_86", "sm_89"})
@@ -98,7 +98,7 @@ def test_a_card_is_not_what_host_means() -> None:
     assert parse_target("cuda-sm_90").missing_on(host) == {"sm_90"}
 
 
-def test_what_was_built_for_a_card_is_served_there() -> None:
+def test_gpu_targets_are_preferred_for_serving() -> None:
     host = Host("x86_64", parse_target("x86-64-v4").features | {"sm_75"})
     assert [target.name for target in host.targets] == [
         *("cuda-sm_75", "cuda-sm_75+sm_80+sm_90"),
@@ -107,14 +107,14 @@ def test_what_was_built_for_a_card_is_served_there() -> None:
 
 
 @pytest.mark.parametrize(("capability", "runs"), [("sm_61", False), ("sm_80", True), ("sm_90", True)])
-def test_code_for_several_cards_takes_one_of_them(capability: str, runs: bool) -> None:
+def test_code_for_several_gpus_needs_one_of_them(capability: str, runs: bool) -> None:
     target = parse_target("cuda-sm_80+sm_90")
     host = Host("x86_64", frozenset({"avx2", capability}))
     assert target.runs_on(host) is runs
     assert target.missing_on(host) == (frozenset() if runs else {"sm_80", "sm_90"})
 
 
-def test_a_machine_that_no_target_runs_on_says_what_it_lacks() -> None:
+def test_a_machine_without_a_target_lists_the_missing_features() -> None:
     host = parse_cpuinfo(CPUINFO, "x86_64")
     assert host.best is None
     assert ", ".join(sorted(host.missing)) == LACKS
@@ -122,7 +122,7 @@ def test_a_machine_that_no_target_runs_on_says_what_it_lacks() -> None:
         _ = host.target
 
 
-def test_a_machine_of_another_architecture() -> None:
+def test_a_machine_of_another_architecture_has_no_target() -> None:
     host = Host("riscv64", frozenset())
     assert host.best is None
     assert host.why_none.startswith("this riscv64 host can run none of the targets")

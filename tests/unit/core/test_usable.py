@@ -12,12 +12,12 @@ from service.core.errors import DataUnusable
 from service.core.usable import check_writable, unusable
 
 
-def test_a_folder_is_made_and_stays_empty(tmp_path: Path) -> None:
+def test_a_missing_folder_is_created_and_stays_empty(tmp_path: Path) -> None:
     check_writable(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
 
-def test_a_file_in_its_place(tmp_path: Path) -> None:
+def test_a_file_instead_of_the_folder_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(DataUnusable, match="cannot be used: ") as raised:
@@ -25,7 +25,7 @@ def test_a_file_in_its_place(tmp_path: Path) -> None:
     assert "a file is where the folder should be" in (raised.value.hint or "")
 
 
-def test_a_read_only_file_system(tmp_path: Path) -> None:
+def test_a_read_only_file_system_is_reported(tmp_path: Path) -> None:
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", tmp_path], capture_output=True).returncode:
         pytest.skip("no file system can be mounted here")
     try:

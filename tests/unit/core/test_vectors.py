@@ -55,7 +55,7 @@ def steps(value: NDArray[Any]) -> float:
     return float(np.abs(np.diff(value.astype(np.float64), axis=2)).mean())
 
 
-def test_extreme_random_and_smooth_inputs_take_turns_until_the_extremes_are_used_up() -> None:
+def test_extreme_random_and_smooth_inputs_alternate() -> None:
     inputs = inputs_of("UINT8", 1, 64, 64, 3, samples=50)
     kinds = ["random" if 80 < steps(value) < 90 else "smooth" if 0 < steps(value) < 20 else "" for value in inputs[30:]]
     assert kinds == ["random", "smooth"] * 10
@@ -64,7 +64,7 @@ def test_extreme_random_and_smooth_inputs_take_turns_until_the_extremes_are_used
 
 
 @pytest.mark.parametrize("datatype", [name for name in DATATYPES if name != "BOOL"])
-def test_smooth_inputs_cover_at_least_half_of_what_they_may(datatype: str) -> None:
+def test_smooth_inputs_cover_at_least_half_of_their_range(datatype: str) -> None:
     bounds = Bounds(-2.0, 6.0) if datatype == "FP32" else None
     low, high = (
         (-2.0, 6.0) if bounds else (float(np.iinfo(DATATYPES[datatype]).min), float(np.iinfo(DATATYPES[datatype]).max))
@@ -81,7 +81,7 @@ def test_integers_stay_within_their_bounds(datatype: str) -> None:
     assert set(np.unique(values).tolist()) == set(range(40))
 
 
-def test_random_floats_go_a_little_beyond_their_bounds() -> None:
+def test_random_floats_exceed_their_bounds_slightly() -> None:
     values = np.stack(inputs_of("FP32", 1, 4096, bounds=Bounds(-1.0, 3.0))[1::EACH])
     assert (values.min(), values.max()) == (pytest.approx(-2, abs=0.01), pytest.approx(4, abs=0.01))
 
@@ -103,7 +103,7 @@ def test_fewer_samples_are_the_first_of_more() -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_inputs_stay_what_the_stored_answers_are_for() -> None:
+def test_inputs_do_not_change_between_releases() -> None:
     """If it fails, existing artifacts would not verify any more: give `Report.VECTORS` a new version, update `HASH`."""
     found = b"".join(value.tobytes() for value in inputs_of("INT8", 1, 6, 6, 3, samples=24, zero_point=-1))
     assert hashlib.sha256(found).hexdigest() == HASH
@@ -147,7 +147,7 @@ def test_one_element_differs_from_all_others() -> None:
     assert extreme("one minimum", "UINT8", 3).tolist() == [255, 0, 255]
 
 
-def test_coins_of_several_inputs_meet_in_every_pair() -> None:
+def test_coins_of_several_inputs_are_independent() -> None:
     signature = ModelSignature((TensorSpec("a", "INT8", (64,)), TensorSpec("b", "UINT8", (64,))), ())
     first, second = sample_inputs(signature, 30)[EACH * [*EXTREMES].index("coins")]
     assert {*zip(first.tolist(), second.tolist(), strict=True)} == {(a, b) for a in (-128, 127) for b in (0, 255)}

@@ -47,7 +47,7 @@ def test_an_accepted_difference_is_recorded_and_still_not_verified() -> None:
     assert found["summary"].endswith("; the differences were accepted")
 
 
-def test_nothing_is_accepted_where_nothing_differs() -> None:
+def test_nothing_is_accepted_if_nothing_differs() -> None:
     found = report([OWN, Statement(LITERT, EQUAL)], [], KINDS, "", accepts=True)
     assert (found["verified"], "accepted" in found) == (True, False)
 
@@ -57,7 +57,7 @@ def test_what_differs_from_the_canonical_form_cannot_be_accepted() -> None:
     assert "accepted" not in report([own, Statement(LITERT, integers(5, 7.0))], [], KINDS, "", accepts=True)
 
 
-def test_a_witness_that_was_not_there_is_no_reference() -> None:
+def test_a_witness_that_did_not_run_is_not_the_reference() -> None:
     found = report([OWN, Statement(LITERT, reason="is not installed here")], [], KINDS, "")
     assert (found["verified"], found["outcome"], found["reference"]) == (True, "own_only", None)
     assert found["summary"] == (
@@ -67,7 +67,7 @@ def test_a_witness_that_was_not_there_is_no_reference() -> None:
     assert found["witnesses"][1]["ran"] is False
 
 
-def test_where_no_runtime_defines_the_mode_the_summary_says_so() -> None:
+def test_the_summary_mentions_a_mode_without_a_runtime() -> None:
     found = report([OWN], [], KINDS, "no runtime can be asked that defines mxnet-onednn")
     assert found["outcome"] == "own_only"
     assert found["summary"].endswith("; no runtime can be asked that defines mxnet-onednn")
@@ -91,7 +91,7 @@ def test_inputs_that_a_witness_refused_are_not_counted_as_compared() -> None:
     assert found["summary"].endswith("it refused 2 other inputs: index out of range")
 
 
-def test_another_session_is_told_apart_and_decides_nothing() -> None:
+def test_another_session_is_listed_separately_and_decides_nothing() -> None:
     session = Witness("ONNX Runtime", "1.31.1", {}, "a default session")
     differing = Statement(session, real(39, 0.25, 0.5))
     found = report([OWN, Statement(LITERT, EQUAL)], [differing], KINDS, "")
@@ -112,7 +112,7 @@ def test_a_documented_deviation_is_named_beside_what_differs() -> None:
     assert (listed["operator"], listed["bound_steps"], listed["layers"]) == ("conv2d", None, 1)
 
 
-def test_a_documented_deviation_explains_nothing_where_all_is_equal() -> None:
+def test_a_documented_deviation_is_not_mentioned_if_all_values_are_equal() -> None:
     found = report([OWN, Statement(LITERT, EQUAL, deviations=[SATURATES])], [], KINDS, "")
     assert found["summary"].endswith("all 40 values from 4 inputs are equal")
 
@@ -125,7 +125,7 @@ def test_real_values_that_agree_within_their_range_are_verified() -> None:
     assert told in found["summary"]
 
 
-def test_outputs_of_another_shape_differ_by_no_number() -> None:
+def test_outputs_of_another_shape_have_no_largest_difference() -> None:
     text = Statement(LITERT, integers(0, None)).text
     assert text == "40 of 40 values from 4 inputs differ (100 %), in shape or type"
 
@@ -136,14 +136,14 @@ def test_a_share_is_rounded_down() -> None:
     assert "differ (less than 0.01 %)" in Statement(LITERT, integers(10**6 - 1, 1.0, values=10**6)).text
 
 
-def test_what_is_not_run_is_compared_with_nothing() -> None:
+def test_an_artifact_that_was_not_run_is_not_checked() -> None:
     found = not_checked("this host lacks avx512_vnni")
     assert (found["verified"], found["outcome"], found["reference"]) == (False, "not_checked", None)
     assert found["summary"] == "not checked: this host lacks avx512_vnni"
 
 
 @pytest.mark.parametrize(("part", "whole", "expected"), [(3, 3, 100.0), (0, 0, 100.0), (10**9 - 1, 10**9, 99.99)])
-def test_percentages_are_100_of_the_whole_alone(part: int, whole: int, expected: float) -> None:
+def test_a_percentage_is_100_only_for_the_whole(part: int, whole: int, expected: float) -> None:
     assert percent(part, whole) == expected
 
 
@@ -158,7 +158,7 @@ def test_float_operators_are_named_with_their_share_and_the_ends_of_the_model_ar
     assert found["text"] == "2 operators in float, 25 % of the multiply-accumulates"
 
 
-def test_of_two_sessions_that_disagree_the_one_that_is_followed_is_named() -> None:
+def test_the_summary_names_the_session_that_octet_follows() -> None:
     optimized = Statement(Witness("ONNX Runtime", "1.31.1", {"level": "all"}), integers(5, 7.0))
     default = Statement(Witness("ONNX Runtime", "1.31.1", {}, "a default session"), integers(5, 7.0))
     plain = Statement(Witness("ONNX Runtime", "1.31.1", {"level": "none"}, "without graph optimizations"), EQUAL)
@@ -171,6 +171,6 @@ def test_of_two_sessions_that_disagree_the_one_that_is_followed_is_named() -> No
     )
 
 
-def test_no_session_is_followed_where_the_one_that_decides_is_equal() -> None:
+def test_no_session_is_followed_if_the_deciding_one_is_equal() -> None:
     plain = Statement(Witness("ONNX Runtime", "1.31.1", {}, "without graph optimizations"), EQUAL)
     assert "follows" not in report([OWN, Statement(LITERT, EQUAL)], [plain], KINDS, "")

@@ -21,7 +21,7 @@ def aliases(database: Database, models: ModelStore, clock: ManualClock) -> Alias
     return AliasStore(database, clock)
 
 
-def test_what_was_promoted_is_found(aliases: AliasStore, clock: ManualClock) -> None:
+def test_a_promoted_alias_is_found(aliases: AliasStore, clock: ManualClock) -> None:
     assert aliases.find("a", "stable") is None
     assert aliases.promote("a", "stable", 1, 100) == Alias("a", "stable", 1, clock.now())
     clock.advance(5)
@@ -30,7 +30,7 @@ def test_what_was_promoted_is_found(aliases: AliasStore, clock: ManualClock) -> 
     assert aliases.find("a", "stable") == shared
 
 
-def test_what_was_rolled_back_is_found(aliases: AliasStore) -> None:
+def test_a_rolled_back_alias_is_found(aliases: AliasStore) -> None:
     for version in (1, 2, 3):
         aliases.promote("a", "stable", version, 100)
     assert aliases.rollback("a", "stable").versions == (2,)
@@ -58,7 +58,7 @@ def test_an_alias_that_was_removed_is_gone(aliases: AliasStore) -> None:
         aliases.rollback("a", "mine")
 
 
-def test_only_versions_that_there_are_are_promoted(aliases: AliasStore) -> None:
+def test_only_existing_versions_can_be_promoted(aliases: AliasStore) -> None:
     with pytest.raises(NotFound, match="no version 4"):
         aliases.promote("a", "stable", 4, 100)
     with pytest.raises(InvalidInput, match="latest"):
@@ -68,7 +68,7 @@ def test_only_versions_that_there_are_are_promoted(aliases: AliasStore) -> None:
     assert aliases.list() == []
 
 
-def test_a_lost_alias_is_restored_and_a_known_one_left_alone(aliases: AliasStore, clock: ManualClock) -> None:
+def test_a_lost_alias_is_restored_and_an_existing_one_kept(aliases: AliasStore, clock: ManualClock) -> None:
     lost = Alias("a", "stable", 2, clock.now(), 3, 20, (1,))
     assert aliases.restore(lost)
     assert aliases.find("a", "stable") == lost
@@ -76,7 +76,7 @@ def test_a_lost_alias_is_restored_and_a_known_one_left_alone(aliases: AliasStore
     assert aliases.find("a", "stable") == lost
 
 
-def test_promotions_at_once_are_one_after_another(aliases: AliasStore) -> None:
+def test_concurrent_promotions_are_serialized(aliases: AliasStore) -> None:
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda version: aliases.promote("a", "stable", version, 100), (1, 2, 3)))
     found = aliases.find("a", "stable")

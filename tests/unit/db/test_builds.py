@@ -31,7 +31,7 @@ def succeed(builds: BuildStore, artifact: str = ARTIFACT) -> str:
     return claim.build.id
 
 
-def test_a_new_question_is_a_queued_build(builds: BuildStore, clock: ManualClock) -> None:
+def test_new_inputs_create_a_queued_build(builds: BuildStore, clock: ManualClock) -> None:
     build, created = builds.submit(inputs(), "mobilenet", 1)
     assert created
     assert (build.state, build.model, build.version, build.attempt) == (BuildState.QUEUED, "mobilenet", 1, 0)
@@ -40,7 +40,7 @@ def test_a_new_question_is_a_queued_build(builds: BuildStore, clock: ManualClock
     assert builds.get(build.id) == build
 
 
-def test_the_same_question_is_the_same_build_while_it_waits_runs_and_after_it_succeeded(builds: BuildStore) -> None:
+def test_the_same_inputs_reuse_a_queued_running_or_succeeded_build(builds: BuildStore) -> None:
     first, _ = builds.submit(inputs(), "a", 1)
     assert builds.submit(inputs(), "a", 1) == (first, False)
     claim = claimed(builds)
@@ -52,12 +52,12 @@ def test_the_same_question_is_the_same_build_while_it_waits_runs_and_after_it_su
 
 
 @pytest.mark.parametrize("other", [inputs(source="b"), inputs(target="aarch64"), inputs(numerics="xnnpack")])
-def test_another_question_is_another_build(builds: BuildStore, other: object) -> None:
+def test_other_inputs_create_another_build(builds: BuildStore, other: object) -> None:
     builds.submit(inputs(), "a", 1)
     assert builds.submit(other, "a", 1)[1]  # type: ignore[arg-type]
 
 
-def test_the_same_question_for_models_of_two_tenants_is_a_build_of_each(builds: BuildStore) -> None:
+def test_two_tenants_do_not_share_a_build(builds: BuildStore) -> None:
     first, _ = builds.submit(inputs(), "acme~a", 1)
     other, created = builds.submit(inputs(), "beta~a", 1)
     assert created
@@ -65,7 +65,7 @@ def test_the_same_question_for_models_of_two_tenants_is_a_build_of_each(builds: 
     assert builds.submit(inputs(), "a", 1)[1], "the operator's are as apart"
 
 
-def test_a_build_that_failed_is_tried_again_when_asked_for(builds: BuildStore) -> None:
+def test_a_failed_build_is_not_reused(builds: BuildStore) -> None:
     first, _ = builds.submit(inputs(), "a", 1)
     builds.finish(claimed(builds), error=BuildTimedOut(stage="codegen", hint="raise the limit"))
     second, created = builds.submit(inputs(), "a", 1)
@@ -77,7 +77,7 @@ def test_a_build_that_failed_is_tried_again_when_asked_for(builds: BuildStore) -
     assert (failed.error["code"], failed.error["stage"]) == ("build_timed_out", "codegen")
 
 
-def test_a_build_that_was_canceled_is_tried_again_when_asked_for(builds: BuildStore) -> None:
+def test_a_canceled_build_is_not_reused(builds: BuildStore) -> None:
     first, _ = builds.submit(inputs(), "a", 1)
     assert builds.cancel(first.id).state is BuildState.CANCELED
     assert builds.submit(inputs(), "a", 1)[1]
@@ -94,20 +94,20 @@ def alike(builds: BuildStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ids
 
 
-def test_the_beginning_of_an_id_will_do(builds: BuildStore, alike: list[str]) -> None:
+def test_a_prefix_of_an_id_is_accepted(builds: BuildStore, alike: list[str]) -> None:
     assert [builds.get(id[:5]).id for id in alike] == alike
     assert builds.cancel(alike[0][:5]).id == alike[0]
     assert builds.events(alike[0][:6]) == builds.events(alike[0])
 
 
-def test_the_beginning_of_several_ids_is_refused(builds: BuildStore, alike: list[str]) -> None:
+def test_an_ambiguous_prefix_is_refused(builds: BuildStore, alike: list[str]) -> None:
     with pytest.raises(InvalidInput, match="the ids of several builds begin with 'abcd'"):
         builds.cancel("abcd")
     assert {builds.get(id).state for id in alike} == {BuildState.QUEUED}
 
 
 @pytest.mark.parametrize("id", ["", "abc", "%%%%%", "____0", "bcd01"])
-def test_what_no_id_begins_with_is_not_found(builds: BuildStore, alike: list[str], id: str) -> None:
+def test_an_unknown_prefix_is_not_found(builds: BuildStore, alike: list[str], id: str) -> None:
     with pytest.raises(NotFound):
         builds.get(id)
 
@@ -117,7 +117,7 @@ def test_a_queued_build_that_was_canceled_is_never_claimed(builds: BuildStore) -
     assert builds.claim("worker", LEASE_S) is None
 
 
-def test_a_running_build_is_canceled_when_its_worker_looks_up(builds: BuildStore) -> None:
+def test_a_running_build_is_canceled_at_its_workers_next_check(builds: BuildStore) -> None:
     build, _ = builds.submit(inputs(), "a", 1)
     claim = claimed(builds)
     canceled = builds.cancel(build.id)
@@ -139,7 +139,7 @@ def test_canceling_twice_or_too_late_changes_nothing(builds: BuildStore) -> None
     assert builds.cancel(build.id).state is BuildState.SUCCEEDED
 
 
-def test_asking_again_withdraws_a_cancellation(builds: BuildStore) -> None:
+def test_a_new_request_withdraws_a_cancellation(builds: BuildStore) -> None:
     build, _ = builds.submit(inputs(), "a", 1)
     claim = claimed(builds)
     builds.cancel(build.id)
@@ -158,7 +158,7 @@ def test_a_worker_that_stopped_before_the_cancellation_was_withdrawn_queues_the_
     assert claimed(builds).build.attempt == 1
 
 
-def test_what_is_not_there_is_not_found(builds: BuildStore) -> None:
+def test_an_unknown_build_is_not_found(builds: BuildStore) -> None:
     for question in (builds.get, builds.cancel, builds.events):
         with pytest.raises(NotFound):
             question("no-such-build")
@@ -201,7 +201,7 @@ def test_what_is_not_a_cursor_is_refused(builds: BuildStore, cursor: str) -> Non
         builds.list(cursor=cursor)
 
 
-def test_the_list_can_be_narrowed(builds: BuildStore) -> None:
+def test_the_list_can_be_filtered(builds: BuildStore) -> None:
     mine, _ = builds.submit(inputs(source="mine"), "mine", 1)
     builds.submit(inputs(source="theirs"), "theirs", 1)
     claimed(builds)
@@ -210,7 +210,7 @@ def test_the_list_can_be_narrowed(builds: BuildStore) -> None:
     assert builds.list(model="mine", state=BuildState.QUEUED) == ([], None)
 
 
-def test_a_shared_build_is_listed_for_each_who_asked_under_their_own_name(builds: BuildStore) -> None:
+def test_a_shared_build_is_listed_for_each_requester(builds: BuildStore) -> None:
     shared, _ = builds.submit(inputs(), "first", 1)
     builds.submit(inputs(), "second", 7)
     (listed,), _ = builds.list(model="second")
@@ -218,7 +218,7 @@ def test_a_shared_build_is_listed_for_each_who_asked_under_their_own_name(builds
     assert builds.get(shared.id).model == "first"
 
 
-def test_only_what_succeeded_serves(builds: BuildStore) -> None:
+def test_only_succeeded_builds_serve(builds: BuildStore) -> None:
     builds.submit(inputs(), "a", 1)
     assert builds.serving("a", 1, [TARGET]) == []
     succeed(builds)
@@ -230,7 +230,7 @@ def test_only_what_succeeded_serves(builds: BuildStore) -> None:
     assert builds.serving("a", 1, []) == []
 
 
-def test_what_was_asked_for_last_serves_first(builds: BuildStore) -> None:
+def test_the_latest_request_serves_first(builds: BuildStore) -> None:
     reference, _ = builds.submit(inputs(), "a", 1)
     other, _ = builds.submit(inputs(numerics="xnnpack"), "a", 1)
     succeed(builds)
@@ -248,7 +248,7 @@ def test_without_a_version_the_newest_version_serves_first(builds: BuildStore) -
     assert [build.version for build in builds.serving("a", None, [TARGET])] == [2, 1]
 
 
-def test_a_shared_build_serves_each_who_asked_under_their_own_name(builds: BuildStore) -> None:
+def test_a_shared_build_serves_each_requester(builds: BuildStore) -> None:
     builds.submit(inputs(), "first", 1)
     builds.submit(inputs(), "second", 7)
     succeed(builds)
@@ -256,7 +256,7 @@ def test_a_shared_build_serves_each_who_asked_under_their_own_name(builds: Build
     assert (serving.model, serving.version) == ("second", 7)
 
 
-def test_a_lost_artifact_serves_no_more_and_is_no_answer_any_more(builds: BuildStore) -> None:
+def test_a_build_with_a_lost_artifact_neither_serves_nor_is_reused(builds: BuildStore) -> None:
     lost, _ = builds.submit(inputs(), "a", 1)
     succeed(builds)
     assert [build.id for build in builds.invalidate(ARTIFACT)] == [lost.id]
@@ -268,7 +268,7 @@ def test_a_lost_artifact_serves_no_more_and_is_no_answer_any_more(builds: BuildS
     assert [build.id for build in builds.serving("a", 1, [TARGET])] == [again.id]
 
 
-def test_losing_an_artifact_twice_is_losing_it_once(builds: BuildStore) -> None:
+def test_invalidating_twice_is_idempotent(builds: BuildStore) -> None:
     builds.submit(inputs(), "a", 1)
     succeed(builds)
     builds.invalidate(ARTIFACT)
@@ -276,7 +276,7 @@ def test_losing_an_artifact_twice_is_losing_it_once(builds: BuildStore) -> None:
     assert builds.invalidate(OTHER_ARTIFACT) == []
 
 
-def test_the_artifacts_that_may_still_be_needed(builds: BuildStore) -> None:
+def test_the_artifacts_of_valid_builds_are_listed(builds: BuildStore) -> None:
     builds.submit(inputs(), "a", 1)
     assert builds.artifacts() == []
     succeed(builds)
@@ -285,7 +285,7 @@ def test_the_artifacts_that_may_still_be_needed(builds: BuildStore) -> None:
     assert builds.artifacts() == []
 
 
-def test_who_asked_is_on_record(builds: BuildStore, clock: ManualClock) -> None:
+def test_requests_are_recorded(builds: BuildStore, clock: ManualClock) -> None:
     build, _ = builds.submit(inputs(), "first", 1)
     asked_at = clock.now()
     clock.advance(5)
@@ -296,7 +296,7 @@ def test_who_asked_is_on_record(builds: BuildStore, clock: ManualClock) -> None:
     assert builds.requests(build.id)[-1] == ("first", 1, clock.now())
 
 
-def test_a_lost_row_is_restored_as_an_answer(builds: BuildStore, clock: ManualClock) -> None:
+def test_a_restored_build_can_be_reused(builds: BuildStore, clock: ManualClock) -> None:
     question, requests = inputs(), [("a", 1, clock.now()), ("b", 3, clock.now())]
     assert builds.restore(question, question.key, ARTIFACT, requests)
     assert not builds.restore(question, question.key, ARTIFACT, requests)
@@ -306,14 +306,14 @@ def test_a_lost_row_is_restored_as_an_answer(builds: BuildStore, clock: ManualCl
     assert [request[:2] for request in builds.requests(answer.id)] == [("a", 1), ("b", 3), ("c", 1)]
 
 
-def test_what_was_lost_for_good_is_not_restored(builds: BuildStore, clock: ManualClock) -> None:
+def test_an_invalidated_build_is_not_restored(builds: BuildStore, clock: ManualClock) -> None:
     builds.submit(inputs(), "a", 1)
     succeed(builds)
     builds.invalidate(ARTIFACT)
     assert not builds.restore(inputs(), inputs().key, ARTIFACT, [("a", 1, clock.now())])
 
 
-def test_what_is_built_in_the_background_waits_for_all_others(builds: BuildStore) -> None:
+def test_background_builds_are_claimed_last(builds: BuildStore) -> None:
     variant, _ = builds.submit(replace(inputs("a"), options={"batch": 8}), "a", 1)
     tuned, _ = builds.submit(replace(inputs("a"), options={"tune_s": 60.0}), "a", 1)
     first, _ = builds.submit(inputs("b"), "b", 1)

@@ -54,7 +54,7 @@ def verify(verifications: VerificationStore) -> None:
     verifications.finish(claim, passed=True, result={})
 
 
-def test_whatever_a_name_may_stand_for_is_told_of(
+def test_every_change_of_a_model_is_reported(
     database: Database, other: Database, builds: BuildStore, models: ModelStore, clock: ManualClock
 ) -> None:
     aliases, verifications = AliasStore(database, clock), VerificationStore(database, clock)
@@ -80,7 +80,7 @@ def test_whatever_a_name_may_stand_for_is_told_of(
         eventually(reader._is_quiet)
 
 
-def test_a_build_is_told_to_all_who_want_it(other: Database, builds: BuildStore) -> None:
+def test_a_build_is_reported_for_all_models_that_requested_it(other: Database, builds: BuildStore) -> None:
     for model in ("a", "b"):
         builds.submit(inputs(), model, 1)
     reader, second = Reader(other.changes), Reader(other.changes)
@@ -91,7 +91,7 @@ def test_a_build_is_told_to_all_who_want_it(other: Database, builds: BuildStore)
     eventually(lambda: second.hears("b"))
 
 
-def test_the_signs_of_life_of_a_build_are_no_change(database: Database, other: Database, builds: BuildStore) -> None:
+def test_heartbeats_of_a_build_are_not_reported(database: Database, other: Database, builds: BuildStore) -> None:
     if database.is_sqlite:
         pytest.skip("SQLite knows only that something has changed")
     builds.submit(inputs(), "a", 1)
@@ -112,7 +112,7 @@ def test_the_signs_of_life_of_a_build_are_no_change(database: Database, other: D
     assert told == {"b"}
 
 
-def test_a_journal_tells_what_came_since() -> None:
+def test_a_journal_returns_the_changes_since_a_mark() -> None:
     journal = Journal()
     journal.note_gap()
     mark, changed = journal.since(-1)
@@ -136,7 +136,7 @@ def test_after_a_gap_any_model_may_have_changed() -> None:
     assert journal.since(later) == (later, frozenset())
 
 
-def test_what_is_too_long_ago_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mark_that_is_too_old_may_have_missed_any_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.db.changes._REMEMBERED", 2)
     journal = Journal()
     marks = [journal.since(-1)[0]]

@@ -35,7 +35,7 @@ def test_the_newest_migration_is_the_one_that_alembic_leads_to(database: Databas
     assert database.schema()[1] == scripts.get_current_head()
 
 
-def test_text_is_text_in_a_database_that_knows_no_encoding(postgres_server: str) -> None:
+def test_text_is_text_in_a_database_without_an_encoding(postgres_server: str) -> None:
     """A PostgreSQL server with the locale C creates such databases."""
     with own_database(postgres_server, "TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'") as url:
         database = Database(url)
@@ -45,7 +45,7 @@ def test_text_is_text_in_a_database_that_knows_no_encoding(postgres_server: str)
         database.close()
 
 
-def test_a_database_knows_how_far_it_is_migrated(database: Database) -> None:
+def test_a_database_reports_its_schema_version(database: Database) -> None:
     current, expected = database.schema()
     assert current == expected
     with database.write() as connection:
@@ -68,7 +68,7 @@ def test_every_migration_can_be_undone(database: Database) -> None:
     database.migrate()
 
 
-def test_versions_of_before_there_was_metadata_have_none(database: Database) -> None:
+def test_versions_from_before_the_metadata_migration_have_none(database: Database) -> None:
     models = ModelStore(database)
     with database.write() as connection:
         command.downgrade(alembic_config(connection), "0004")
@@ -80,7 +80,7 @@ def test_versions_of_before_there_was_metadata_have_none(database: Database) -> 
     assert models.get("a").metadata == NOTHING
 
 
-def test_the_database_of_a_newer_program_is_left_alone(database: Database) -> None:
+def test_the_database_of_a_newer_release_is_not_changed(database: Database) -> None:
     with database.write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
         connection.exec_driver_sql("UPDATE schema_floor SET oldest = '9998'")
@@ -112,7 +112,7 @@ def test_a_reader_sees_one_state_while_others_write(tmp_path: Path) -> None:
     database.close()
 
 
-def test_sqlite_is_set_up_to_lose_nothing(tmp_path: Path) -> None:
+def test_sqlite_is_configured_for_durability(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'octet.sqlite3'}")
     database.migrate()
     with database.read() as connection:
@@ -135,14 +135,14 @@ def test_a_live_build_is_found_by_its_key_without_a_scan(tmp_path: Path) -> None
     assert "uq_builds_live_key" in str(plan)
 
 
-def test_the_folder_of_a_new_database_is_made(tmp_path: Path) -> None:
+def test_the_folder_of_a_new_database_is_created(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'new' / 'folder' / 'octet.sqlite3'}")
     database.migrate()
     database.close()
     assert (tmp_path / "new" / "folder" / "octet.sqlite3").exists()
 
 
-def test_a_new_database_that_another_process_is_making_is_waited_for(tmp_path: Path) -> None:
+def test_a_database_that_another_process_creates_is_waited_for(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "octet.sqlite3", isolation_level=None, check_same_thread=False)
     other.execute("BEGIN EXCLUSIVE")
     other.execute("CREATE TABLE half_made (number)")
@@ -191,7 +191,7 @@ def test_the_next_build_is_found_without_a_sort_on_postgresql(postgres_schema: s
 
 
 @pytest.mark.parametrize("revision", ["0006", "0007", "0008", "0010"])
-def test_a_program_of_before_the_last_migrations_can_still_write(database: Database, revision: str) -> None:
+def test_an_older_release_can_write_to_the_newest_schema(database: Database, revision: str) -> None:
     """New columns have defaults, and all columns that the older release uses exist with the same types."""
     head = database.schema()[1]
     with database.write() as connection:
@@ -222,7 +222,7 @@ def _value_for(column: sa.Column[object]) -> object:
     return kinds.get(column.type.python_type, "queued")
 
 
-def test_the_tables_of_a_newer_program_that_this_one_can_work_with_are_used(database: Database) -> None:
+def test_compatible_tables_of_a_newer_release_are_used(database: Database) -> None:
     with database.write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     database.migrate()

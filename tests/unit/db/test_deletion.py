@@ -45,7 +45,7 @@ def build(builds: BuildStore, name: str = "a", version: int = 1, source: str = "
     return found.id
 
 
-def test_a_model_goes_with_all_its_versions(models: ModelStore) -> None:
+def test_deleting_a_model_deletes_all_versions(models: ModelStore) -> None:
     push(models, "a", "one", "two")
     push(models, "b")
     assert models.delete("a") == Deleted("a", (1, 2))
@@ -55,7 +55,7 @@ def test_a_model_goes_with_all_its_versions(models: ModelStore) -> None:
     assert models.sources() == [digest_of(b"one")]
 
 
-def test_one_version_goes_and_the_others_stay(models: ModelStore) -> None:
+def test_deleting_a_version_keeps_the_others(models: ModelStore) -> None:
     push(models, "a", "one", "two", "three")
     assert models.delete("a", 2) == Deleted("a", (2,))
     assert [each.number for each in models.versions("a")] == [3, 1]
@@ -63,7 +63,7 @@ def test_one_version_goes_and_the_others_stay(models: ModelStore) -> None:
     assert models.get("a").number == 4
 
 
-def test_the_number_of_a_deleted_version_is_never_given_again(models: ModelStore) -> None:
+def test_the_number_of_a_deleted_version_is_never_reused(models: ModelStore) -> None:
     push(models, "a", "one", "two", "three")
     models.delete("a", 3)
     models.delete("a", 1)
@@ -76,7 +76,7 @@ def test_the_number_of_a_deleted_version_is_never_given_again(models: ModelStore
     assert models.get("b").number == 1, "of another model"
 
 
-def test_what_there_is_not_is_not_deleted(models: ModelStore) -> None:
+def test_an_unknown_model_cannot_be_deleted(models: ModelStore) -> None:
     push(models)
     with pytest.raises(NotFound, match="no model 'b'"):
         models.delete("b")
@@ -86,7 +86,7 @@ def test_what_there_is_not_is_not_deleted(models: ModelStore) -> None:
 
 
 @pytest.mark.parametrize("number", [None, 2])
-def test_what_an_alias_points_at_is_not_deleted(models: ModelStore, aliases: AliasStore, number: int | None) -> None:
+def test_a_version_of_an_alias_is_not_deleted(models: ModelStore, aliases: AliasStore, number: int | None) -> None:
     push(models, "a", "one", "two")
     aliases.promote("a", "stable", 2, 100)
     with pytest.raises(Conflict, match=r"'stable'.*version 2"):
@@ -94,7 +94,7 @@ def test_what_an_alias_points_at_is_not_deleted(models: ModelStore, aliases: Ali
     assert [each.number for each in models.versions("a")] == [2, 1]
 
 
-def test_a_canary_is_pointed_at_too(models: ModelStore, aliases: AliasStore) -> None:
+def test_a_canary_is_not_deleted(models: ModelStore, aliases: AliasStore) -> None:
     push(models, "a", "one", "two")
     aliases.promote("a", "stable", 1, 100)
     aliases.promote("a", "stable", 2, 10)
@@ -102,7 +102,7 @@ def test_a_canary_is_pointed_at_too(models: ModelStore, aliases: AliasStore) -> 
         models.delete("a", 2)
 
 
-def test_a_version_that_an_alias_left_goes_and_no_rollback_leads_there(
+def test_a_deleted_previous_version_is_removed_from_the_alias(
     models: ModelStore, aliases: AliasStore, clock: ManualClock
 ) -> None:
     push(models, "a", "one", "two", "three")
@@ -112,7 +112,7 @@ def test_a_version_that_an_alias_left_goes_and_no_rollback_leads_there(
     assert aliases.find("a", "stable") == Alias("a", "stable", 3, clock.now(), previous=(1,))
 
 
-def test_force_takes_the_aliases_that_stand_for_nothing_then(models: ModelStore, aliases: AliasStore) -> None:
+def test_force_deletes_aliases_without_a_version(models: ModelStore, aliases: AliasStore) -> None:
     push(models, "a", "one", "two")
     push(models, "b")
     aliases.promote("a", "stable", 1, 100)
@@ -122,7 +122,7 @@ def test_force_takes_the_aliases_that_stand_for_nothing_then(models: ModelStore,
     assert [(each.model, each.name) for each in aliases.list()] == [("a", "mine"), ("b", "stable")]
 
 
-def test_force_ends_a_canary_and_leaves_what_answers(models: ModelStore, aliases: AliasStore) -> None:
+def test_force_ends_a_canary_and_keeps_the_version(models: ModelStore, aliases: AliasStore) -> None:
     push(models, "a", "one", "two")
     aliases.promote("a", "stable", 1, 100)
     aliases.promote("a", "stable", 2, 10)
@@ -132,7 +132,7 @@ def test_force_ends_a_canary_and_leaves_what_answers(models: ModelStore, aliases
     assert (left.version, left.canary, left.canary_percent) == (1, None, 0)
 
 
-def test_a_build_that_nobody_wants_any_more_is_not_found(models: ModelStore, builds: BuildStore) -> None:
+def test_a_build_without_requests_is_not_found(models: ModelStore, builds: BuildStore) -> None:
     push(models)
     id = build(builds)
     assert models.delete("a") == Deleted("a", (1,), builds=1)
@@ -154,7 +154,7 @@ def test_the_same_file_pushed_again_is_built_again(models: ModelStore, builds: B
     assert second.id != first
 
 
-def test_a_build_that_others_want_is_theirs(models: ModelStore, builds: BuildStore) -> None:
+def test_a_build_with_other_requests_stays(models: ModelStore, builds: BuildStore) -> None:
     push(models, "a")
     push(models, "b")
     id = build(builds, "a")
@@ -166,14 +166,14 @@ def test_a_build_that_others_want_is_theirs(models: ModelStore, builds: BuildSto
     assert builds.serving("a", None, [TARGET]) == []
 
 
-def test_a_build_that_waits_is_never_begun(models: ModelStore, builds: BuildStore) -> None:
+def test_a_queued_build_without_requests_is_never_claimed(models: ModelStore, builds: BuildStore) -> None:
     push(models)
     builds.submit(inputs("one"), "a", 1)
     models.delete("a")
     assert builds.claim("worker", 30.0) is None
 
 
-def test_a_worker_that_builds_it_has_lost_it(models: ModelStore, builds: BuildStore) -> None:
+def test_a_worker_loses_a_build_without_requests(models: ModelStore, builds: BuildStore) -> None:
     push(models)
     builds.submit(inputs("one"), "a", 1)
     claim = claimed(builds)
@@ -184,7 +184,7 @@ def test_a_worker_that_builds_it_has_lost_it(models: ModelStore, builds: BuildSt
         builds.finish(claim, artifact=ARTIFACT)
 
 
-def test_counts_do_not_shrink(models: ModelStore, builds: BuildStore) -> None:
+def test_counts_do_not_decrease(models: ModelStore, builds: BuildStore) -> None:
     push(models)
     build(builds)
     before = builds.statistics([1.0])
@@ -192,7 +192,7 @@ def test_counts_do_not_shrink(models: ModelStore, builds: BuildStore) -> None:
     assert builds.statistics([1.0]) == before
 
 
-def test_a_build_of_several_names_says_so(models: ModelStore, builds: BuildStore, clock: ManualClock) -> None:
+def test_a_build_with_several_requests_lists_them(models: ModelStore, builds: BuildStore, clock: ManualClock) -> None:
     id = build(builds, "a")
     other = build(builds, "c", 3, "other")
     build(builds, "b", 2)
@@ -206,7 +206,9 @@ def test_a_build_of_several_names_says_so(models: ModelStore, builds: BuildStore
     ]
 
 
-def test_a_deletion_and_a_promotion_at_once_leave_no_alias_of_nothing(models: ModelStore, aliases: AliasStore) -> None:
+def test_concurrent_deletion_and_promotion_leave_no_alias_without_a_version(
+    models: ModelStore, aliases: AliasStore
+) -> None:
     def promote() -> None:
         with suppress(NotFound):
             aliases.promote("a", "stable", 1, 100)

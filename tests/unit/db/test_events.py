@@ -22,7 +22,7 @@ def claim(builds: BuildStore) -> Claim:
     return claim
 
 
-def test_the_history_tells_what_happened_in_order(builds: BuildStore, claim: Claim, clock: ManualClock) -> None:
+def test_the_history_is_in_order(builds: BuildStore, claim: Claim, clock: ManualClock) -> None:
     builds.progress(claim, Stage.IMPORT)
     builds.progress(claim, Stage.IMPORT, 0.5)
     builds.log(claim, "reading 12 operators")
@@ -58,7 +58,7 @@ def test_each_build_counts_for_itself(builds: BuildStore, claim: Claim) -> None:
     assert [event.sequence for event in builds.events(other.id)] == [1]
 
 
-def test_saying_the_same_again_is_no_event(builds: BuildStore, claim: Claim) -> None:
+def test_a_repeated_report_adds_no_event(builds: BuildStore, claim: Claim) -> None:
     builds.progress(claim, Stage.IMPORT, 0.5)
     before = builds.events(claim.build.id)
     builds.progress(claim, Stage.IMPORT, 0.5)
@@ -72,7 +72,7 @@ def test_the_build_shows_its_stage(builds: BuildStore, claim: Claim) -> None:
 
 
 @pytest.mark.parametrize(("said", "shown"), [(-1.0, 0.0), (7.0, 1.0)])
-def test_a_fraction_is_between_nothing_and_all(builds: BuildStore, claim: Claim, said: float, shown: float) -> None:
+def test_a_fraction_is_clamped_to_0_and_1(builds: BuildStore, claim: Claim, said: float, shown: float) -> None:
     builds.progress(claim, Stage.IMPORT, said)
     assert builds.get(claim.build.id).progress == shown
 
@@ -89,7 +89,7 @@ def test_the_reason_of_a_failure_is_in_the_history(builds: BuildStore, claim: Cl
     }
 
 
-def test_a_log_of_any_text_is_kept(builds: BuildStore, claim: Claim) -> None:
+def test_a_log_line_may_contain_any_text(builds: BuildStore, claim: Claim) -> None:
     line = "naïve \x00 \x1b[31m 😀 \ud800"  # a hostile model may have a tensor of this name
     builds.log(claim, line)
     assert builds.events(claim.build.id)[-1].kind == "log"
@@ -97,7 +97,7 @@ def test_a_log_of_any_text_is_kept(builds: BuildStore, claim: Claim) -> None:
     assert builds.get(claim.build.id).error is not None
 
 
-def test_a_log_without_end_is_cut(builds: BuildStore, claim: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_log_is_cut(builds: BuildStore, claim: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "_MAX_EVENTS", 5)
     monkeypatch.setattr(claims, "_MAX_LINE", 8)
     for number in range(10):

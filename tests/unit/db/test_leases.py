@@ -23,11 +23,11 @@ def claim_as(builds: BuildStore, owner: str) -> Claim:
     return claim
 
 
-def test_there_is_nothing_to_claim_where_nothing_was_asked(builds: BuildStore) -> None:
+def test_without_requests_there_is_nothing_to_claim(builds: BuildStore) -> None:
     assert builds.claim("worker", LEASE_S) is None
 
 
-def test_a_claim_says_what_to_build(builds: BuildStore, clock: ManualClock) -> None:
+def test_a_claim_contains_the_build_inputs(builds: BuildStore, clock: ManualClock) -> None:
     build, _ = builds.submit(inputs(), "a", 1)
     claim = claim_as(builds, "worker")
     assert claim.inputs == inputs()
@@ -36,13 +36,13 @@ def test_a_claim_says_what_to_build(builds: BuildStore, clock: ManualClock) -> N
     assert claim.build.started_at == clock.now()
 
 
-def test_builds_are_claimed_in_the_order_in_which_they_were_asked_for(builds: BuildStore) -> None:
+def test_builds_are_claimed_in_the_order_of_their_requests(builds: BuildStore) -> None:
     ids = [builds.submit(inputs(source=str(number)), "a", 1)[0].id for number in range(3)]
     assert [claim_as(builds, "worker").build.id for _ in ids] == ids
     assert builds.claim("worker", LEASE_S) is None
 
 
-def test_a_build_whose_worker_lives_is_nobody_elses(builds: BuildStore, clock: ManualClock) -> None:
+def test_a_build_with_a_live_worker_cannot_be_claimed(builds: BuildStore, clock: ManualClock) -> None:
     builds.submit(inputs(), "a", 1)
     claim = claim_as(builds, "alive")
     for _ in range(5):
@@ -51,7 +51,7 @@ def test_a_build_whose_worker_lives_is_nobody_elses(builds: BuildStore, clock: M
         builds.heartbeat(claim, LEASE_S)
 
 
-def test_a_build_whose_worker_fell_silent_goes_to_the_next(builds: BuildStore, clock: ManualClock) -> None:
+def test_a_build_without_heartbeats_can_be_claimed_again(builds: BuildStore, clock: ManualClock) -> None:
     builds.submit(inputs(), "a", 1)
     first = claim_as(builds, "silent")
     builds.progress(first, Stage.CODEGEN, 0.5)
@@ -95,7 +95,7 @@ def test_a_stale_token_can_do_nothing(
     assert (builds.get(build.id), builds.events(build.id)) == before
 
 
-def test_a_late_worker_whose_build_nobody_took_may_finish_it(builds: BuildStore, clock: ManualClock) -> None:
+def test_a_late_worker_may_finish_an_unclaimed_build(builds: BuildStore, clock: ManualClock) -> None:
     build, _ = builds.submit(inputs(), "a", 1)
     claim = claim_as(builds, "late")
     clock.advance(LEASE_S * 10)
@@ -103,7 +103,7 @@ def test_a_late_worker_whose_build_nobody_took_may_finish_it(builds: BuildStore,
     assert builds.get(build.id).artifact == ARTIFACT
 
 
-def test_a_build_that_kills_its_workers_is_given_up(builds: BuildStore, clock: ManualClock) -> None:
+def test_a_build_that_kills_its_workers_fails(builds: BuildStore, clock: ManualClock) -> None:
     build, _ = builds.submit(inputs(), "a", 1)
     for number in range(3):
         builds.progress(claim_as(builds, f"victim {number}"), Stage.CODEGEN)
@@ -115,7 +115,7 @@ def test_a_build_that_kills_its_workers_is_given_up(builds: BuildStore, clock: M
     assert (failed.error["code"], failed.error["stage"]) == ("build_crashed", "codegen")
 
 
-def test_giving_one_up_does_not_hold_up_the_next(builds: BuildStore, clock: ManualClock) -> None:
+def test_a_failed_build_does_not_block_the_next(builds: BuildStore, clock: ManualClock) -> None:
     builds.submit(inputs(source="deadly"), "a", 1)
     for _ in range(3):
         claim_as(builds, "victim")
@@ -124,7 +124,7 @@ def test_giving_one_up_does_not_hold_up_the_next(builds: BuildStore, clock: Manu
     assert claim_as(builds, "survivor").build.id == harmless.id
 
 
-def test_a_canceled_build_whose_worker_fell_silent_is_canceled(builds: BuildStore, clock: ManualClock) -> None:
+def test_a_canceled_build_without_heartbeats_is_canceled(builds: BuildStore, clock: ManualClock) -> None:
     build, _ = builds.submit(inputs(), "a", 1)
     claim_as(builds, "silent")
     builds.cancel(build.id)
@@ -133,16 +133,14 @@ def test_a_canceled_build_whose_worker_fell_silent_is_canceled(builds: BuildStor
     assert builds.get(build.id).state is BuildState.CANCELED
 
 
-def test_canceling_a_build_whose_worker_fell_silent_takes_effect_at_once(
-    builds: BuildStore, clock: ManualClock
-) -> None:
+def test_canceling_a_build_without_heartbeats_takes_effect_at_once(builds: BuildStore, clock: ManualClock) -> None:
     build, _ = builds.submit(inputs(), "a", 1)
     claim_as(builds, "silent")
     clock.advance(LEASE_S + 1)
     assert builds.cancel(build.id).state is BuildState.CANCELED
 
 
-def test_a_build_that_is_given_back_goes_to_the_next_at_once_and_costs_no_attempt(builds: BuildStore) -> None:
+def test_a_released_build_can_be_claimed_at_once_without_costing_an_attempt(builds: BuildStore) -> None:
     build, _ = builds.submit(inputs(), "a", 1)
     for _ in range(5):
         builds.release(claim_as(builds, "stopping"))
@@ -151,7 +149,7 @@ def test_a_build_that_is_given_back_goes_to_the_next_at_once_and_costs_no_attemp
     assert claim_as(builds, "next").build.attempt == 1
 
 
-def test_giving_back_a_build_that_was_canceled_cancels_it(builds: BuildStore) -> None:
+def test_releasing_a_canceled_build_cancels_it(builds: BuildStore) -> None:
     build, _ = builds.submit(inputs(), "a", 1)
     claim = claim_as(builds, "stopping")
     builds.cancel(build.id)
@@ -159,7 +157,7 @@ def test_giving_back_a_build_that_was_canceled_cancels_it(builds: BuildStore) ->
     assert builds.get(build.id).state is BuildState.CANCELED
 
 
-def test_a_clock_that_is_put_back_keeps_no_build_from_the_next_worker(builds: BuildStore, clock: ManualClock) -> None:
+def test_a_clock_set_back_does_not_extend_a_lease(builds: BuildStore, clock: ManualClock) -> None:
     build, _ = builds.submit(inputs(), "a", 1)
     claim_as(builds, "first")
     clock.jump(-86_400)
@@ -170,7 +168,7 @@ def test_a_clock_that_is_put_back_keeps_no_build_from_the_next_worker(builds: Bu
     assert claim_as(builds, "second").build.id == build.id
 
 
-def test_a_sign_of_life_counts_whatever_the_clock_says(builds: BuildStore, clock: ManualClock) -> None:
+def test_a_heartbeat_renews_the_lease_even_if_the_clock_was_set_back(builds: BuildStore, clock: ManualClock) -> None:
     builds.submit(inputs(), "a", 1)
     claim = claim_as(builds, "first")
     clock.jump(-86_400)

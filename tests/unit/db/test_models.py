@@ -39,7 +39,7 @@ def test_a_model_is_its_newest_version(models: ModelStore) -> None:
     assert [version.number for version in models.versions("a")] == [2, 1]
 
 
-def test_what_was_not_pushed_is_not_found(models: ModelStore) -> None:
+def test_an_unknown_model_is_not_found(models: ModelStore) -> None:
     models.push("a", SOURCE, "tflite", 5)
     for question in (models.get, models.versions):
         with pytest.raises(NotFound, match="'b'"):
@@ -80,14 +80,14 @@ def test_a_lost_row_is_restored_with_its_number(models: ModelStore) -> None:
     assert models.push("a", OTHER, "tflite", 11).number == 8
 
 
-def test_the_files_that_are_still_needed(models: ModelStore) -> None:
+def test_the_files_of_all_versions_are_listed(models: ModelStore) -> None:
     models.push("a", SOURCE, "tflite", 5)
     models.push("b", SOURCE, "tflite", 5)
     models.push("b", OTHER, "tflite", 11)
     assert set(models.sources()) == {SOURCE, OTHER}
 
 
-def test_what_is_said_of_a_version_is_kept_and_added_to(models: ModelStore) -> None:
+def test_metadata_of_a_version_is_merged(models: ModelStore) -> None:
     models.push("a", SOURCE, "tflite", 5)
     models.push("a", OTHER, "tflite", 11)
     models.describe("a", 1, ModelMetadata(("cat", "dög")))
@@ -98,7 +98,7 @@ def test_what_is_said_of_a_version_is_kept_and_added_to(models: ModelStore) -> N
     assert models.version("a", 2).metadata == models.metadata("a", 2) == models.metadata("b", 1) == NOTHING
 
 
-def test_what_is_not_there_is_not_described(models: ModelStore) -> None:
+def test_an_unknown_version_cannot_be_described(models: ModelStore) -> None:
     models.push("a", SOURCE, "tflite", 5)
     for name, number in (("a", 2), ("b", 1)):
         with pytest.raises(NotFound):

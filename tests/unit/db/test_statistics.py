@@ -18,7 +18,7 @@ def claimed(builds: BuildStore) -> Claim:
     return claim
 
 
-def test_of_nothing_there_is_nothing_to_count(builds: BuildStore) -> None:
+def test_an_empty_database_has_no_counts(builds: BuildStore) -> None:
     assert builds.statistics([1.0]) == Statistics({}, {}, {}, ())
 
 
@@ -59,7 +59,7 @@ def test_the_stage_in_which_a_build_failed_counts(builds: BuildStore, clock: Man
     assert builds.statistics().durations == (StageDurations(TARGET, "codegen", 1, 3.0, ()),)
 
 
-def test_a_clock_that_was_set_back_makes_no_negative_time(builds: BuildStore, clock: ManualClock) -> None:
+def test_a_clock_set_back_gives_no_negative_duration(builds: BuildStore, clock: ManualClock) -> None:
     builds.submit(inputs(), "a", 1)
     claim = claimed(builds)
     builds.progress(claim, Stage.CODEGEN)

@@ -41,7 +41,7 @@ def built(builds: BuildStore, *, is_verified: bool, source: str = "model") -> No
     builds.finish(claim, artifact=ARTIFACT, is_verified=is_verified)
 
 
-def test_a_build_that_its_host_could_not_verify_is_served_when_a_worker_has(
+def test_an_unverified_build_is_served_after_a_worker_verified_it(
     builds: BuildStore, verifications: VerificationStore
 ) -> None:
     built(builds, is_verified=False)
@@ -52,13 +52,15 @@ def test_a_build_that_its_host_could_not_verify_is_served_when_a_worker_has(
     assert builds.unverified([ARTIFACT]) == {}
 
 
-def test_one_that_its_host_has_verified_asks_nobody(builds: BuildStore, verifications: VerificationStore) -> None:
+def test_a_build_verified_by_its_host_needs_no_verification(
+    builds: BuildStore, verifications: VerificationStore
+) -> None:
     built(builds, is_verified=True)
     assert not verifications.any_to_claim("pool", [TARGET])
     assert len(builds.serving("a", None, [TARGET])) == 1
 
 
-def test_one_that_failed_is_not_served(builds: BuildStore, verifications: VerificationStore) -> None:
+def test_a_build_with_a_failed_verification_is_not_served(builds: BuildStore, verifications: VerificationStore) -> None:
     built(builds, is_verified=False)
     verifications.finish(claim_as(verifications, "w"), passed=False, result={"summary": "1 of 2 values differs"})
     assert builds.serving("a", None, [TARGET]) == []
@@ -66,21 +68,25 @@ def test_one_that_failed_is_not_served(builds: BuildStore, verifications: Verifi
     assert not verifications.any_to_claim("pool", [TARGET])
 
 
-def test_another_build_of_it_has_it_verified_again(builds: BuildStore, verifications: VerificationStore) -> None:
+def test_another_build_of_the_artifact_queues_a_failed_verification_again(
+    builds: BuildStore, verifications: VerificationStore
+) -> None:
     built(builds, is_verified=False)
     verifications.finish(claim_as(verifications, "w"), passed=False, result={})
     built(builds, is_verified=False, source="another")
     assert state(verifications) is VerificationState.QUEUED
 
 
-def test_but_not_where_it_has_passed(builds: BuildStore, verifications: VerificationStore) -> None:
+def test_another_build_of_the_artifact_keeps_a_passed_verification(
+    builds: BuildStore, verifications: VerificationStore
+) -> None:
     built(builds, is_verified=False)
     verifications.finish(claim_as(verifications, "w"), passed=True, result=RESULT)
     built(builds, is_verified=False, source="another")
     assert verifications.find([ARTIFACT])[ARTIFACT].result == RESULT
 
 
-def test_a_claim_says_what_to_verify(verifications: VerificationStore) -> None:
+def test_a_claim_contains_the_verification(verifications: VerificationStore) -> None:
     verifications.submit(ARTIFACT, TARGET)
     claim = claim_as(verifications, "w")
     found = verifications.find([ARTIFACT])[ARTIFACT]
@@ -88,13 +94,13 @@ def test_a_claim_says_what_to_verify(verifications: VerificationStore) -> None:
     assert (found.state, found.worker, found.attempt) == (VerificationState.RUNNING, "w", 1)
 
 
-def test_who_submits_again_changes_nothing(verifications: VerificationStore) -> None:
+def test_submitting_again_changes_nothing(verifications: VerificationStore) -> None:
     verifications.submit(ARTIFACT, TARGET)
     claim = claim_as(verifications, "w")
     assert verifications.submit(ARTIFACT, TARGET) == claim.verification
 
 
-def test_only_those_of_ones_targets_are_claimed_the_oldest_first(
+def test_only_verifications_for_the_given_targets_are_claimed_the_oldest_first(
     verifications: VerificationStore, clock: ManualClock
 ) -> None:
     verifications.submit(OTHER, TARGET)
@@ -106,7 +112,9 @@ def test_only_those_of_ones_targets_are_claimed_the_oldest_first(
     assert verifications.claim("w", "pool", LEASE_S, [TARGET]) is None
 
 
-def test_one_whose_worker_fell_silent_goes_to_the_next(verifications: VerificationStore, clock: ManualClock) -> None:
+def test_a_verification_without_heartbeats_can_be_claimed_again(
+    verifications: VerificationStore, clock: ManualClock
+) -> None:
     verifications.submit(ARTIFACT, TARGET)
     first = claim_as(verifications, "silent")
     clock.advance(LEASE_S * 0.9)
@@ -119,7 +127,7 @@ def test_one_whose_worker_fell_silent_goes_to_the_next(verifications: Verificati
     assert second.token > first.token
 
 
-def test_one_that_too_many_workers_died_of_has_failed(verifications: VerificationStore, clock: ManualClock) -> None:
+def test_a_verification_that_kills_its_workers_fails(verifications: VerificationStore, clock: ManualClock) -> None:
     verifications.submit(ARTIFACT, TARGET)
     for _ in range(3):
         claim_as(verifications, "w")
@@ -130,7 +138,7 @@ def test_one_that_too_many_workers_died_of_has_failed(verifications: Verificatio
 
 
 @pytest.mark.parametrize("counts", [True, False])
-def test_one_that_is_given_back_is_the_next_workers_at_once(verifications: VerificationStore, counts: bool) -> None:
+def test_a_released_verification_can_be_claimed_at_once(verifications: VerificationStore, counts: bool) -> None:
     verifications.submit(ARTIFACT, TARGET)
     verifications.release(claim_as(verifications, "w"), counts=counts)
     assert state(verifications) is VerificationState.QUEUED
@@ -170,7 +178,7 @@ def test_a_stale_token_can_do_nothing(
     assert verifications.find([ARTIFACT]) == before
 
 
-def test_one_that_failed_is_tried_again_on_request_and_no_other(verifications: VerificationStore) -> None:
+def test_only_failed_verifications_are_queued_again(verifications: VerificationStore) -> None:
     verifications.submit(ARTIFACT, TARGET)
     claim = claim_as(verifications, "w")
     verifications.again(ARTIFACT)
@@ -180,14 +188,14 @@ def test_one_that_failed_is_tried_again_on_request_and_no_other(verifications: V
     assert claim_as(verifications, "w").verification.attempt == 1
 
 
-def test_what_no_build_answers_with_is_forgotten(builds: BuildStore, verifications: VerificationStore) -> None:
+def test_verifications_of_unused_artifacts_are_deleted(builds: BuildStore, verifications: VerificationStore) -> None:
     built(builds, is_verified=False)
     verifications.submit(OTHER, TARGET)
     assert verifications.forget() == 1
     assert verifications.find([ARTIFACT, OTHER]).keys() == {ARTIFACT}
 
 
-def test_what_one_pool_is_to_do_is_done_by_no_other_and_keeps_nothing_from_being_served(
+def test_a_verification_for_a_pool_is_claimed_only_there_and_does_not_block_serving(
     builds: BuildStore, verifications: VerificationStore
 ) -> None:
     built(builds, is_verified=True)
@@ -208,14 +216,16 @@ def test_what_one_pool_is_to_do_is_done_by_no_other_and_keeps_nothing_from_being
     assert builds.unverified([ARTIFACT]) == verifications.find([ARTIFACT]) == {}
 
 
-def test_what_counts_for_all_comes_first(verifications: VerificationStore, clock: ManualClock) -> None:
+def test_deciding_verifications_are_claimed_first(verifications: VerificationStore, clock: ManualClock) -> None:
     verifications.submit(OTHER, TARGET, "pool")
     clock.advance(1)
     verifications.submit(ARTIFACT, TARGET)
     assert [claim_as(verifications, "w").artifact for _ in range(2)] == [ARTIFACT, OTHER]
 
 
-def test_no_two_workers_have_one(database: Database, clock: ManualClock, verifications: VerificationStore) -> None:
+def test_two_workers_never_claim_the_same_verification(
+    database: Database, clock: ManualClock, verifications: VerificationStore
+) -> None:
     artifacts = [digest_of(str(number).encode()) for number in range(20)]
     for artifact in artifacts:
         verifications.submit(artifact, TARGET)

@@ -23,20 +23,20 @@ def workers(database: Database, clock: ManualClock) -> WorkerStore:
     return WorkerStore(database, clock)
 
 
-def test_a_worker_is_listed_as_it_said(workers: WorkerStore) -> None:
+def test_a_worker_is_listed_with_its_values(workers: WorkerStore) -> None:
     workers.beat(ONE)
     workers.beat(TWO)
     assert workers.list(30) == [ONE, TWO]
 
 
-def test_its_last_word_counts(workers: WorkerStore, clock: ManualClock) -> None:
+def test_the_last_heartbeat_counts(workers: WorkerStore, clock: ManualClock) -> None:
     workers.beat(ONE)
     clock.advance(5)
     workers.beat(replace(ONE, build="b"))
     assert workers.list(30) == [replace(ONE, build="b", seen_at=START + timedelta(seconds=5))]
 
 
-def test_one_that_fell_silent_is_not_listed(workers: WorkerStore, clock: ManualClock) -> None:
+def test_a_worker_without_heartbeats_is_not_listed(workers: WorkerStore, clock: ManualClock) -> None:
     workers.beat(ONE)
     clock.advance(20)
     workers.beat(TWO)
@@ -44,14 +44,14 @@ def test_one_that_fell_silent_is_not_listed(workers: WorkerStore, clock: ManualC
     assert [worker.id for worker in workers.list(30)] == ["two"]
 
 
-def test_one_that_ended_is_not_listed(workers: WorkerStore) -> None:
+def test_a_worker_that_ended_is_not_listed(workers: WorkerStore) -> None:
     workers.beat(ONE)
     workers.remove("one")
     workers.remove("never was")
     assert workers.list(30) == []
 
 
-def test_those_that_were_killed_are_forgotten_after_a_day(workers: WorkerStore, clock: ManualClock) -> None:
+def test_killed_workers_are_deleted_after_a_day(workers: WorkerStore, clock: ManualClock) -> None:
     workers.beat(ONE)
     clock.advance(25 * 3600)
     workers.beat(TWO)
@@ -73,12 +73,12 @@ MEMBER = replace(
 )
 
 
-def test_a_member_of_a_cluster_is_listed_as_it_said(workers: WorkerStore) -> None:
+def test_a_worker_of_a_cluster_is_listed_with_its_values(workers: WorkerStore) -> None:
     workers.beat(MEMBER)
     assert workers.list(30) == workers.find(["member", "nobody"]) == [MEMBER]
 
 
-def test_its_beats_are_those_of_a_cluster_alone(workers: WorkerStore, clock: ManualClock) -> None:
+def test_beats_contain_only_workers_of_a_cluster(workers: WorkerStore, clock: ManualClock) -> None:
     for each in (ONE, TWO, MEMBER):
         workers.beat(each)
     clock.advance(3)
@@ -86,7 +86,7 @@ def test_its_beats_are_those_of_a_cluster_alone(workers: WorkerStore, clock: Man
     assert workers.beats(2) == []
 
 
-def test_what_a_worker_has_loaded_is_written_where_its_version_says_so(workers: WorkerStore) -> None:
+def test_loaded_models_are_written_when_their_version_changes(workers: WorkerStore) -> None:
     workers.beat(MEMBER)
     workers.beat(replace(MEMBER, loaded=()))
     assert workers.find(["member"])[0].loaded == NAMES
@@ -95,14 +95,16 @@ def test_what_a_worker_has_loaded_is_written_where_its_version_says_so(workers: 
 
 
 @pytest.mark.parametrize("change", [{"state": WorkerState.READY}, {"loaded_version": 8}])
-def test_who_listens_hears_what_changes(change: dict[str, Any], database: Database, workers: WorkerStore) -> None:
+def test_changes_of_workers_send_notifications(
+    change: dict[str, Any], database: Database, workers: WorkerStore
+) -> None:
     workers.beat(MEMBER)
     count = database.notifications.count()
     workers.beat(replace(MEMBER, **change))
     eventually(lambda: database.notifications.count() > count)
 
 
-def test_a_worker_whose_row_is_gone_is_listed_again(workers: WorkerStore) -> None:
+def test_a_worker_whose_row_was_deleted_is_listed_again(workers: WorkerStore) -> None:
     workers.beat(MEMBER)
     workers.remove("member")
     workers.beat(MEMBER)

@@ -65,7 +65,7 @@ def test_code_and_data_are_allowed(tmp_path: Path, architecture: str, text: str)
         (".data\n.globl __TVMBackendX\n__TVMBackendX: .quad 1\n", (), "defines __TVMBackendX"),
     ],
 )  # fmt: skip
-def test_what_a_loader_would_act_upon_is_refused(
+def test_anything_that_makes_the_loader_act_is_refused(
     tmp_path: Path, architecture: str, text: str, options: tuple[str, ...], reason: str
 ) -> None:
     data = linked(tmp_path, PLAIN + text, architecture, *NOW, *options).read_bytes()
@@ -87,7 +87,7 @@ def test_versions_of_symbols_are_refused(tmp_path: Path) -> None:
         check_library(data, "x86_64")
 
 
-def test_an_object_is_no_library(tmp_path: Path) -> None:
+def test_an_object_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ElfError, match="not a shared library"):
         check_library(assemble(tmp_path, PLAIN).read_bytes(), "x86_64")
 

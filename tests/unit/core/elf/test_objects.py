@@ -59,7 +59,7 @@ def test_functions_data_and_known_imports_are_allowed(tmp_path: Path, architectu
         (".globl octet_at\n.set octet_at, 64\n", "octet_at is in none of its sections"),
     ],
 )
-def test_what_a_linker_or_loader_would_act_upon_is_refused(
+def test_anything_that_makes_the_linker_or_loader_act_is_refused(
     tmp_path: Path, architecture: str, text: str, reason: str
 ) -> None:
     data = assemble(tmp_path, PLAIN + text, architecture).read_bytes()
@@ -67,7 +67,7 @@ def test_what_a_linker_or_loader_would_act_upon_is_refused(
         check_object(data, architecture)
 
 
-def test_a_kernel_defines_what_it_is_named_for(tmp_path: Path) -> None:
+def test_a_kernel_may_define_its_function(tmp_path: Path) -> None:
     shared = function("__truncsfhf2") + function("__extendhfsf2")
     data = assemble(tmp_path, function("octet_conv") + shared).read_bytes()
     check_object(data, "x86_64", "octet_conv")
@@ -88,7 +88,7 @@ def test_code_for_another_architecture_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("variables", [["octet_one"], ["octet_one.sm_80", "octet_one.sm_90"], ["octet_one.sm_100"]])
-def test_a_kernels_code_for_cards_is_its_own(variables: list[str]) -> None:
+def test_a_kernel_may_define_its_code_for_gpus(variables: list[str]) -> None:
     made = data_object("octet_one", dict.fromkeys(variables, b"code"), "x86_64")
     check_object(made, "x86_64", defines="octet_one")
 
@@ -96,7 +96,7 @@ def test_a_kernels_code_for_cards_is_its_own(variables: list[str]) -> None:
 @pytest.mark.parametrize(
     "variable", ["octet_two", "octet_two.sm_80", "octet_one.sm_", "octet_one.sm_80.sm_90", ".sm_80"]
 )
-def test_what_another_kernel_is_called_is_not(variable: str) -> None:
+def test_the_name_of_another_kernel_is_refused(variable: str) -> None:
     made = data_object("octet_one", {variable: b"code", "octet_one.sm_80": b"code"}, "x86_64")
     with pytest.raises(ElfError, match=r"instead of octet_one|it defines \.sm_80"):
         check_object(made, "x86_64", defines="octet_one")

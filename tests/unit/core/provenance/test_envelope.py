@@ -29,12 +29,12 @@ def test_the_encoding_is_that_of_the_protocol_s_example() -> None:
     )
 
 
-def test_an_envelope_is_read_as_it_was_written() -> None:
+def test_an_envelope_survives_its_bytes() -> None:
     envelope = Envelope("t", b"\0\xff", (Signature("k", b"\1\2"), Signature("", b"\3")))
     assert Envelope.from_bytes(envelope.to_bytes()) == envelope
 
 
-def test_an_envelope_without_a_key_id_is_one_too() -> None:
+def test_a_key_id_is_optional() -> None:
     assert Envelope.from_bytes(canonical_json({**GOOD, "signatures": [{"sig": "AAAA"}]})).signatures[0].key_id == ""
 
 
@@ -63,12 +63,12 @@ def test_an_envelope_without_a_key_id_is_one_too() -> None:
         b'{"payload": ' + b"9" * 10_000 + b"}",
     ],
 )
-def test_what_is_no_envelope_is_refused(data: bytes) -> None:
+def test_malformed_envelopes_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidInput):
         Envelope.from_bytes(data)
 
 
-def test_a_statement_is_read_as_it_was_written() -> None:
+def test_a_statement_survives_its_bytes() -> None:
     assert Provenance.from_bytes(PROVENANCE.to_bytes(), ARTIFACT) == PROVENANCE
 
 
@@ -81,7 +81,7 @@ def test_a_statement_has_the_form_that_other_tools_read() -> None:
     assert [each["name"] for each in dependencies] == ["model", "tuning log"]
 
 
-def test_members_that_are_not_known_are_ignored() -> None:
+def test_unknown_members_are_ignored() -> None:
     statement = json.loads(PROVENANCE.to_bytes())
     statement["predicate"]["runDetails"]["metadata"]["invocationId"] = "x"
     assert Provenance.from_bytes(canonical_json(statement), ARTIFACT) == PROVENANCE
@@ -105,7 +105,7 @@ CHANGES: dict[str, tuple[tuple[str | int, ...], Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_is_no_statement_about_the_artifact_is_refused(change: str) -> None:
+def test_malformed_and_other_statements_are_refused(change: str) -> None:
     (*path, last), value = CHANGES[change]
     statement = json.loads(PROVENANCE.to_bytes())
     place: Any = statement

@@ -25,7 +25,7 @@ def signer(key: Path) -> Signer:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_signature_holds_for_what_was_signed_and_nothing_else(tmp_path: Path, kind: str) -> None:
+def test_a_signature_is_valid_only_for_the_signed_data(tmp_path: Path, kind: str) -> None:
     key, public = write_pair(tmp_path, kind=kind)
     envelope = signer(key).seal(KIND, PAYLOAD)
     (trusted,) = trusted_keys(Settings(trusted_keys=str(public)))
@@ -38,7 +38,7 @@ def test_a_signature_holds_for_what_was_signed_and_nothing_else(tmp_path: Path, 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("other", KINDS)
-def test_another_key_s_signature_is_none_whatever_key_it_names(tmp_path: Path, kind: str, other: str) -> None:
+def test_a_signature_of_another_key_is_invalid_whatever_key_id_it_has(tmp_path: Path, kind: str, other: str) -> None:
     key, public = write_pair(tmp_path, "mine", kind)
     theirs, _ = write_pair(tmp_path, "theirs", other)
     (trusted,) = trusted_keys(Settings(trusted_keys=str(public)))
@@ -51,7 +51,7 @@ def test_another_key_s_signature_is_none_whatever_key_it_names(tmp_path: Path, k
 
 @pytest.mark.parametrize("value", [b"", b"\0" * 64, b"\x30\x06\x02\x01\x00\x02\x01\x00", b"\xff" * 512])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nonsense_is_no_signature(tmp_path: Path, kind: str, value: bytes) -> None:
+def test_malformed_signatures_are_invalid(tmp_path: Path, kind: str, value: bytes) -> None:
     _, public = write_pair(tmp_path, kind=kind)
     (trusted,) = trusted_keys(Settings(trusted_keys=str(public)))
     assert not trusted.is_signature(value, b"data")
@@ -69,7 +69,7 @@ def test_openssl_verifies_what_was_signed(tmp_path: Path, kind: str) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
-def test_keys_are_files_of_several_and_folders_of_them(tmp_path: Path) -> None:
+def test_keys_are_read_from_files_and_folders(tmp_path: Path) -> None:
     publics = [write_pair(tmp_path, name, kind)[1] for name, kind in (("a", "ed25519"), ("b", "ecdsa"))]
     (tmp_path / "both").write_bytes(b"# ours\n" + b"".join(each.read_bytes() for each in publics))
     folder = tmp_path / "folder"
@@ -80,7 +80,7 @@ def test_keys_are_files_of_several_and_folders_of_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("problem", ["private", "nothing", "p384", "rsa", "missing", "empty folder", "broken", "colon"])
-def test_what_holds_no_key_to_trust_is_an_error_and_not_fewer_keys(tmp_path: Path, problem: str) -> None:
+def test_a_path_without_a_key_is_an_error(tmp_path: Path, problem: str) -> None:
     from cryptography.hazmat.primitives.asymmetric import rsa
 
     key, public = write_pair(tmp_path, "good")
@@ -103,7 +103,7 @@ def test_what_holds_no_key_to_trust_is_an_error_and_not_fewer_keys(tmp_path: Pat
 
 
 @pytest.mark.parametrize("problem", ["password", "public", "p384", "missing"])
-def test_what_cannot_sign_is_an_error(tmp_path: Path, problem: str) -> None:
+def test_an_unusable_signing_key_is_an_error(tmp_path: Path, problem: str) -> None:
     from cryptography.hazmat.primitives.asymmetric import ed25519
 
     keys = {
@@ -116,7 +116,7 @@ def test_what_cannot_sign_is_an_error(tmp_path: Path, problem: str) -> None:
         signer_of(Settings(signing_key=keys[problem]))
 
 
-def test_who_signs_with_a_key_that_is_not_trusted_here_is_told(tmp_path: Path) -> None:
+def test_an_untrusted_signing_key_is_refused(tmp_path: Path) -> None:
     key, public = write_pair(tmp_path)
     other = write_pair(tmp_path, "other")[1]
     with pytest.raises(InvalidInput, match="is not in OCTET_TRUSTED_KEYS"):
@@ -124,6 +124,6 @@ def test_who_signs_with_a_key_that_is_not_trusted_here_is_told(tmp_path: Path) -
     assert signer_of(Settings(signing_key=key, trusted_keys=f"{other}:{public}")) is not None
 
 
-def test_nothing_is_signed_and_nobody_distrusted_by_default() -> None:
+def test_by_default_nothing_is_signed_or_checked() -> None:
     assert signer_of(Settings()) is None
     assert trusted_keys(Settings()) == ()
