@@ -79,7 +79,7 @@ def router(worker_port: int, names: list[str]) -> Iterator[Ports]:
             listener.listen()
             listener.setblocking(False)
         told = orders.Worker("w", "p", 8, "ready", [(name, "") for name in names])
-        first = [orders.configure(Settings()), orders.keys(is_asked=False), orders.workers(_KEY, [told], ())]
+        first = [orders.configure(Settings()), orders.keys(is_required=False), orders.workers(_KEY, [told], ())]
         memory = os.memfd_create("orders")
         stack.callback(os.close, memory)
         os.write(memory, b"".join(map(frame, first)))

@@ -91,14 +91,14 @@ def record_metadata(layout: OciLayout, models: ModelStore, version: ModelVersion
 
     layout.rewrite(forget)
     if version.metadata:
-        said = layout.put_blob_descriptor(METADATA_MEDIA_TYPE, version.metadata.to_text().encode())
+        text = layout.put_blob_descriptor(METADATA_MEDIA_TYPE, version.metadata.to_text().encode())
         empty = layout.put_blob_descriptor(EMPTY_MEDIA_TYPE, b"{}")
 
         def current_annotation() -> dict[str, str]:
-            known = models.version(version.name, version.number)
-            return model_annotation(known.name, known.number, known.created_at)
+            current = models.version(version.name, version.number)
+            return model_annotation(current.name, current.number, current.created_at)
 
-        layout.put_manifest(Manifest(METADATA_MEDIA_TYPE, empty, (said,)), current_annotation)
+        layout.put_manifest(Manifest(METADATA_MEDIA_TYPE, empty, (text,)), current_annotation)
 
 
 def record_build(layout: OciLayout, builds: BuildStore, build: Build) -> None:
@@ -169,10 +169,10 @@ def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore, alias
     written. Entries that both have are not changed.
     """
     with layout.lock():  # otherwise a model that another process deletes meanwhile would be restored
-        said = _listed_metadata(layout)
+        stored = _listed_metadata(layout)
         restored = Restored(
             versions=sum(
-                models.restore(replace(version, metadata=said.get((version.name, version.number), NOTHING)))
+                models.restore(replace(version, metadata=stored.get((version.name, version.number), NOTHING)))
                 for version in _listed_versions(layout)
             ),
             builds=sum(builds.restore(*listed) for listed in _listed_builds(layout)),
@@ -185,14 +185,14 @@ def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore, alias
             restored.builds,
             restored.aliases,
         )
-    known = {(version.name, version.number) for version in _listed_versions(layout)}
+    listed = {(version.name, version.number) for version in _listed_versions(layout)}
     for version in models.all_versions():
-        if (version.name, version.number) not in known:
+        if (version.name, version.number) not in listed:
             if layout.blobs.exists(version.source):
                 record_version(layout, models, version)
             else:
                 _logger.warning("the file of %s version %d is lost", version.name, version.number)
-        if version.metadata != said.get((version.name, version.number), NOTHING):
+        if version.metadata != stored.get((version.name, version.number), NOTHING):
             record_metadata(layout, models, version)
     _record_builds(layout, builds)
     record_aliases(layout, aliases)
@@ -211,8 +211,8 @@ def _record_builds(layout: OciLayout, builds: BuildStore) -> None:
 def _annotations_of(builds: BuildStore, build: Build) -> dict[str, str]:
     """Returns the annotations of the versions that request a build; empty if there are none."""
     annotations: dict[str, str] = {}
-    for model, version, asked_at in builds.requests(build.id):
-        annotations |= model_annotation(model, version, asked_at)
+    for model, version, requested_at in builds.requests(build.id):
+        annotations |= model_annotation(model, version, requested_at)
     return annotations and annotations | {BUILD_KEY_ANNOTATION: str(build.key)}
 
 
@@ -228,9 +228,9 @@ def _listed_metadata(layout: OciLayout) -> dict[tuple[str, int], ModelMetadata]:
     """Returns the metadata of versions, by name and number. A damaged entry is ignored."""
     found: dict[tuple[str, int], ModelMetadata] = {}
     for entry, manifest in _manifests(layout, METADATA_MEDIA_TYPE):
-        (said,) = manifest.layers
+        (text,) = manifest.layers
         try:
-            metadata = ModelMetadata.from_text(layout.blobs.read(said.digest).decode())
+            metadata = ModelMetadata.from_text(layout.blobs.read(text.digest).decode())
         except (NotFound, CorruptBlob, InvalidInput, UnicodeDecodeError) as error:
             _logger.warning("cannot read metadata %s in the store's index: %s", entry.digest, error)
             continue

@@ -53,17 +53,17 @@ class CrashFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         # inode and time of the version that was read last, and its records
-        self._seen: tuple[tuple[int, int], Records] | None = None
+        self._cached: tuple[tuple[int, int], Records] | None = None
 
     def read(self) -> Records:
         try:
             status = self._path.stat()
             state = status.st_ino, status.st_mtime_ns
-            seen = self._seen
-            if seen is None or seen[0] != state:
+            cached = self._cached
+            if cached is None or cached[0] != state:
                 found = json.loads(self._path.read_bytes())
-                seen = self._seen = state, {Digest(name): record_from_json(value) for name, value in found.items()}
-            return seen[1]
+                cached = self._cached = state, {Digest(name): record_from_json(value) for name, value in found.items()}
+            return cached[1]
         except FileNotFoundError:
             return {}
         except (KeyError, AttributeError) as error:
@@ -73,11 +73,11 @@ class CrashFile:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with locked(self._path.parent):
             try:
-                known = self.read()
+                current = self.read()
             except (ValueError, TypeError) as error:
                 _logger.error("%s is damaged, and is replaced by an empty one: %s", self._path, error)
-                known = {}
-            records = change(known)
+                current = {}
+            records = change(current)
             replace_file(self._path, json.dumps({k: v.to_json() for k, v in records.items()}, indent=1).encode())
         return records
 

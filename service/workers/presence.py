@@ -38,8 +38,8 @@ class Presence:
         best = detect_host().best
         id = f"{kind}-{host}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._workers, self._every_s = workers, every_s
-        known = {"target": best.name if best else None, "release": __version__, **offers}
-        self._worker = Worker(id=id, kind=kind, host=host, pid=os.getpid(), started_at=now, seen_at=now, **known)
+        fields = {"target": best.name if best else None, "release": __version__, **offers}
+        self._worker = Worker(id=id, kind=kind, host=host, pid=os.getpid(), started_at=now, seen_at=now, **fields)
         self._changing = threading.Lock()
         self._changed, self._ended = threading.Event(), False
         self.is_listed = False

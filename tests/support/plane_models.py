@@ -151,7 +151,7 @@ def bare_plane(
         {"id": key.split("_")[1], "sha256": sha256(key.encode()).hexdigest(), "scopes": [scope]}
         for scope, key in (keys or {}).items()
     ]
-    known = {"type": "keys", "is_asked": True, "keys": asked} if asked else orders.keys(is_asked=False)
+    known = {"type": "keys", "is_asked": True, "keys": asked} if asked else orders.keys(is_required=False)
     limits = orders.configure(Settings(data_dir=folder, host=host, **settings)) | ({"peers": peers} if peers else {})
     said = [limits, known, *loads]
     names = [orders.Named(each["model"], "", each["key"], ["1"]) for each in loads]

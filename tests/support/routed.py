@@ -235,7 +235,7 @@ def cluster(folder: Path, binary: Path = program.PATH, **settings: Any) -> Itera
         control.bind(str(path))
         control.listen()
         configured = orders.configure(Settings(data_dir=Path("/nonexistent")))
-        said = [{**configured, **settings}, orders.keys(is_asked=False), orders.workers(KEY, (), ())]
+        said = [{**configured, **settings}, orders.keys(is_required=False), orders.workers(KEY, (), ())]
         made = Cluster(_start(control, said, binary))
         link = stack.enter_context(socket.socket(socket.AF_UNIX))
         link.connect(str(path))

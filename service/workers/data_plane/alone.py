@@ -86,7 +86,7 @@ def serve(
 
     def current_orders() -> list[Order]:
         messages: list[Order] = [
-            (keys() if keys else orders.keys(is_asked=False, cluster_key=settings.key_of_cluster), b"")
+            (keys() if keys else orders.keys(is_required=False, cluster_key=settings.key_of_cluster), b"")
         ]
         if certificate is not None:
             pair = certificate.pair()

@@ -170,17 +170,17 @@ def workers(
     }
 
 
-def keys(is_asked: bool, known: Iterable[KeyUsage] = (), cluster_key: str = "") -> Members:
+def keys(is_required: bool, known: Iterable[KeyUsage] = (), cluster_key: str = "") -> Members:
     """Returns the order with the keys whose requests are accepted.
 
     Args:
-        is_asked: true if requests need a key.
+        is_required: true if requests need a key.
         known: the keys and their use so far.
         cluster_key: a request with this key was already admitted by the API (used on workers). The data
             plane gets only its digest.
     """
     digest = sha256(cluster_key.encode()).hexdigest() if cluster_key else ""
-    return {"type": "keys", "is_asked": is_asked, "keys": [_key(each) for each in known], "cluster_sha256": digest}
+    return {"type": "keys", "is_asked": is_required, "keys": [_key(each) for each in known], "cluster_sha256": digest}
 
 
 def _key(known: KeyUsage) -> Members:

@@ -221,7 +221,7 @@ class Loader:
                 weights.append(self._artifacts.weigh(artifact))
         one = together(weights)
         instances = self._scheduling(identity.model).instances_on(one.device)
-        return replace(one, own_bytes=one.own_bytes * instances)
+        return replace(one, private_bytes=one.private_bytes * instances)
 
     async def _check_room(self, identity: Identity, beside: Served) -> None:
         """Raises `NotReady` if the memory limit is too small for both models, even if all others are unloaded."""

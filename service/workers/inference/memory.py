@@ -20,25 +20,25 @@ class Weight:
     """
 
     mapped: Mapping[Digest, int]
-    own_bytes: int
+    private_bytes: int
     device: Device = "cpu"
 
     @property
     def total_bytes(self) -> int:
         """The memory that the model takes if nothing else is loaded."""
-        return self.own_bytes + sum(self.mapped.values())
+        return self.private_bytes + sum(self.mapped.values())
 
 
 def together(weights: Iterable[Weight]) -> Weight:
     """Returns the memory that several models of one device take together; a file that several map counts once."""
     mapped: dict[Digest, int] = {}
-    own_bytes = 0
+    private_bytes = 0
     device: Device = "cpu"
     for weight in weights:
         mapped |= weight.mapped
-        own_bytes += weight.own_bytes
+        private_bytes += weight.private_bytes
         device = weight.device
-    return Weight(mapped, own_bytes, device)
+    return Weight(mapped, private_bytes, device)
 
 
 class Memory:

@@ -102,8 +102,8 @@ class Servable:
             return NotReady(
                 f"no running worker supports {_or(built)}", hint=f"octet worker --target {built[0]} starts one"
             )
-        is_under_way = not isinstance(error, NotBuilt)
-        if is_under_way or isinstance(error, NotVerified):
+        is_running = not isinstance(error, NotBuilt)
+        if is_running or isinstance(error, NotVerified):
             return error
         return NotBuilt(
             f"{_what(model, version)} has no build for any running pool: it is built for {_or(built)}, but the running "

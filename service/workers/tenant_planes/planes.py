@@ -48,14 +48,14 @@ class TenantPlanes(MemberListener):
     """
 
     def __init__(
-        self, front: DataPlane, places: Places, processes: Processes, files: TenantFiles, running: Iterable[str] = ()
+        self, front: DataPlane, addresses: Places, processes: Processes, files: TenantFiles, running: Iterable[str] = ()
     ) -> None:
         """
         Args:
             front: the public data plane.
             running: tenants whose data planes an earlier control plane started.
         """
-        self._front, self._places, self._processes, self._files = front, places, processes, files
+        self._front, self._addresses, self._processes, self._files = front, addresses, processes, files
         self._front.listener = _Front(self)
         self.listener: PlaneListener = PlaneListener()
         self._initial_tenants = list(running)
@@ -146,7 +146,7 @@ class TenantPlanes(MemberListener):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.setblocking(False)
-            await asyncio.get_running_loop().sock_connect(connection, self._places.http(member.tenant))
+            await asyncio.get_running_loop().sock_connect(connection, self._addresses.http(member.tenant))
         except OSError as error:
             connection.close()
             raise NotReady(f"the data plane of {display_name(member.tenant)} cannot be reached: {error}") from error
@@ -200,8 +200,8 @@ class TenantPlanes(MemberListener):
         """Returns the data plane of a tenant. If there is none yet, requests its process."""
         member = self._members.get(tenant)
         if member is None:
-            member = self._members[tenant] = Member(tenant, self._places.control(tenant), self)
-            member.plane.order(orders.keys(True, cluster_key=self._places.key(tenant)))
+            member = self._members[tenant] = Member(tenant, self._addresses.control(tenant), self)
+            member.plane.order(orders.keys(True, cluster_key=self._addresses.key(tenant)))
             if (configure := self._standing_orders.get("configure")) is not None:
                 member.plane.order(configure)
             self._processes.want(tenant, True)
@@ -230,7 +230,7 @@ class TenantPlanes(MemberListener):
             present = member.plane.present
             if member.plane.is_reached and member.generation:
                 loaded = tuple((each.model, each.version) for each in by_tenant[tenant] if each.main in present)
-                key = self._places.key(tenant)
+                key = self._addresses.key(tenant)
                 workers.append(orders.Worker(member.id, tenant, _CAPACITY, _READY, loaded, key))
             reason = f"the data plane of {display_name(tenant)} ended, and is starting again"
             models += [orders.Servable(each.model, each.version, (), reason) for each in by_tenant[tenant]]

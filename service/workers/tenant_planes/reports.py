@@ -62,16 +62,16 @@ def cards_in(report: Members) -> list[Members]:
     ]
 
 
-def _changes(said: Members) -> Members:
+def _changes(changes: Members) -> Members:
     answers = [
         {
             "protocol": each["protocol"],
             "code": _code(each["protocol"], each["code"]),
             "total": _histogram(each["total"]),
         }
-        for each in said["answers"]
+        for each in changes["answers"]
     ]
-    return {"answers": answers, **{name: _histogram(said[name]) for name in _HISTOGRAMS if name in said}}
+    return {"answers": answers, **{name: _histogram(changes[name]) for name in _HISTOGRAMS if name in changes}}
 
 
 def _code(protocol: object, code: str) -> str:
@@ -80,11 +80,11 @@ def _code(protocol: object, code: str) -> str:
     raise ValueError(f"not a status code of {str(protocol)[:_LONGEST_NAME]}")
 
 
-def _histogram(said: Members) -> Members:
-    counts = said["counts"]
+def _histogram(histogram: Members) -> Members:
+    counts = histogram["counts"]
     if not isinstance(counts, list) or len(counts) > _MOST_BUCKETS:
         raise ValueError("not a histogram")
-    return {"counts": [_count(each) for each in counts], "sum": _real(said["sum"])}
+    return {"counts": [_count(each) for each in counts], "sum": _real(histogram["sum"])}
 
 
 def _count(number: object) -> int:

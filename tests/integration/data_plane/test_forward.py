@@ -17,7 +17,7 @@ LIVE = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 def test_an_upstream_that_stops_reading_a_request_still_answers_it(tmp_path: Path) -> None:
     configured = {"type": "configure", "host": "127.0.0.1", "is_particular": False, "not_ready": ""}
-    with ControlledPlane(tmp_path, frame(configured) + frame(orders.keys(is_asked=False))) as plane:
+    with ControlledPlane(tmp_path, frame(configured) + frame(orders.keys(is_required=False))) as plane:
         plane.hear("hello")
         with socket.create_connection(plane.http, GIVE_UP_S) as client:
             client.sendall(REQUEST)
@@ -48,7 +48,7 @@ CHUNKED = (
 def forwarded(folder: Path, request: bytes, answer: bytes) -> bytes:
     """Returns all that a client receives for a forwarded request, until the last chunk or the end."""
     configured = {"type": "configure", "host": "127.0.0.1", "is_particular": False, "not_ready": ""}
-    with ControlledPlane(folder, frame(configured) + frame(orders.keys(is_asked=False))) as plane:
+    with ControlledPlane(folder, frame(configured) + frame(orders.keys(is_required=False))) as plane:
         plane.hear("hello")
         with socket.create_connection(plane.http, GIVE_UP_S) as client:
             client.sendall(request)
@@ -85,7 +85,7 @@ def test_an_http_1_0_client_is_informed_that_its_connection_stays_open(tmp_path:
     asked = b"GET /v2/health/live HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
     configured = {"type": "configure", "host": "127.0.0.1", "is_particular": False, "not_ready": ""}
     with (
-        ControlledPlane(tmp_path, frame(configured) + frame(orders.keys(is_asked=False))) as plane,
+        ControlledPlane(tmp_path, frame(configured) + frame(orders.keys(is_required=False))) as plane,
         socket.create_connection(plane.http, GIVE_UP_S) as client,
     ):
         for _ in range(2):

@@ -21,7 +21,7 @@ from tests.support.plane_process import ControlledPlane
 from tests.support.small_artifact import LENGTH
 from tests.support.waiting import GIVE_UP_S
 
-FIRST = frame(orders.configure(Settings())) + frame(orders.keys(is_asked=False))
+FIRST = frame(orders.configure(Settings())) + frame(orders.keys(is_required=False))
 
 
 @pytest.mark.parametrize(("readable", "is_kept_out"), [("planes/acme", True), (".", False)])
