@@ -10,7 +10,7 @@ from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics import fixed_point
 from service.compiler.qnn.numerics.elementwise import binary_types
-from service.compiler.qnn.numerics.fixed_point import rounding_divide_by_pot, saturating_rounding_doubling_high_mul
+from service.compiler.qnn.numerics.fixed_point import saturating_rounding_doubling_high_mul
 from service.compiler.qnn.numerics.formula import Scalar, Table, pointwise, store
 from service.compiler.qnn.numerics.softmax import reciprocal
 from service.compiler.qnn.operation import Operation
@@ -35,10 +35,9 @@ class FixedPointDivision:
         inverse, bits_over_unit = reciprocal(np.maximum(divisor, 1), 31)
         headroom = _leading_sign_bits(dividend)
         quotient = saturating_rounding_doubling_high_mul(dividend << headroom, inverse)
-        significand, shift = fixed_point.quantize_multiplier(lhs_type.scale / (rhs_type.scale * out_type.scale))
+        significand, shift = fixed_point.exact_multiplier(lhs_type.scale / (rhs_type.scale * out_type.scale))
         scaled = saturating_rounding_doubling_high_mul(quotient, significand)
-        exponent = np.maximum(bits_over_unit + headroom - shift, 0)
-        rounded = np.where(exponent < 32, rounding_divide_by_pot(scaled, exponent), _wrapped_shift(scaled, exponent))
+        rounded = fixed_point.machine_divide_by_pot(scaled, bits_over_unit + headroom - shift)
         endless = np.sign(dividend) * (1 << 31)
         return store(np.where(divisor == 0, endless, rounded) + out_type.zero_point, out_type)
 
@@ -57,8 +56,3 @@ def _leading_sign_bits(x: Array) -> Array:
     magnitude = np.where(x < 0, 2 * np.abs(x) - 1, x)
     zeros = 32 - np.ceil(np.log2(magnitude + 1)).astype(np.int64)
     return np.asarray(zeros - (x >= 0))
-
-
-def _wrapped_shift(x: Array, exponent: Array) -> Array:
-    """gemmlowp's RoundingDivideByPOT by exponents of 32 and more, for which its mask is all ones."""
-    return np.asarray((x >> (exponent & 31)) + (x > (x < 0) - 1))

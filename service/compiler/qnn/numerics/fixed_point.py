@@ -35,8 +35,23 @@ EXP_BARREL_SHIFTER = (
 def quantize_multiplier(real: float) -> tuple[int, int]:
     """TFLite's QuantizeMultiplier: real ~= significand * 2**(shift - 31), significand in [2**30, 2**31) or 0.
 
-    `real` is not negative; halves round away from zero.
+    `real` is not negative; halves round away from zero. The shift is that of the machine (`machine_shift`).
     """
+    significand, shift = exact_multiplier(real)
+    return significand, machine_shift(shift)
+
+
+def machine_shift(shift: int) -> int:
+    """Returns `shift` as MultiplyByQuantizedMultiplier applies it: `1 << shift` of an int32, by the count modulo 32.
+
+    C++ leaves counts of 32 and more undefined. The instructions of x86-64 and AArch64 that LiteRT's kernels are
+    compiled to take them modulo 32 (measured on LiteRT 2.3.0).
+    """
+    return shift % 32 if shift > 0 else shift
+
+
+def exact_multiplier(real: float) -> tuple[int, int]:
+    """Returns the result of TFLite's QuantizeMultiplier, with the shift as the file determines it."""
     if real == 0:
         return 0, 0
     fraction, shift = math.frexp(real)
@@ -45,8 +60,6 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
         significand, shift = significand // 2, shift + 1
     if shift < -31:
         return 0, 0
-    if shift > 30:
-        return (1 << 31) - 1, 30
     return significand, shift
 
 
@@ -86,6 +99,17 @@ def rounding_divide_by_pot(x: Array, exponent: Array | int) -> Array:
         rounding.report_ties((mask > 0) & ((x & mask) == (mask >> 1) + 1))
     threshold = (mask >> 1) + (x < 0)
     return np.asarray((x >> np.asarray(exponent, np.int64)) + ((x & mask) > threshold))
+
+
+def machine_divide_by_pot(x: Array, exponent: Array | int) -> Array:
+    """`rounding_divide_by_pot` by any exponent, also below 0, as the machine computes it (`machine_shift`).
+
+    gemmlowp's mask is the low half of `(1 << exponent) - 1`, whose 64-bit shift takes its count modulo 64: from 32 on,
+    all of its bits are ones. The shift of the value takes its count modulo 32.
+    """
+    count = np.asarray(exponent, np.int64) & 63
+    wrapped = (x >> (count & 31)) + (x > (x < 0) - 1)
+    return np.where(count < 32, rounding_divide_by_pot(x, np.minimum(count, 31)), wrapped)
 
 
 def rounding_divide_by_pot_up(x: Array, exponent: Array | int) -> Array:
@@ -198,7 +222,7 @@ def scale_by(x: Scalar, significand: Scalar, shift: Scalar, shifts: Array, away:
     instead of -1. `shifts` are all possible values of `shift`.
     """
     if (shifts > 0).any():
-        x = x << shift_count(shift, "int32", 0, 30)
+        x = x << shift_count(shift, "int32", 0, 31)
     x = high_mul(x, significand)
     if (shifts >= 0).all():
         return x

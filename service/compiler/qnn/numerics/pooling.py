@@ -110,9 +110,9 @@ class FixedPointMean:
     def multiplier(self, operation: Operation, count: int) -> tuple[int, int]:
         """Returns the significand and the shift."""
         ratio = operation.per_tensor("in_type").scale / operation.per_tensor("out_type").scale
-        significand, shift = fixed_point.quantize_multiplier(ratio)
+        significand, shift = fixed_point.exact_multiplier(ratio)
         extra = min(count.bit_length() - 1, 32, 31 + shift)
-        return (significand << extra) // count, shift - extra
+        return (significand << extra) // count, fixed_point.machine_shift(shift - extra)
 
 
 class FixedPointSum:

@@ -25,6 +25,7 @@ from service.core.arrays import Array
 _INT16 = STORAGE_RANGES["int16"]
 _INT16_BITS = 16
 _FAR = 2.0**31  # beyond the range of every storage type
+_INT32_BITS, _INT32_END = 32, 2.0**31
 
 
 class Tabulated:
@@ -146,7 +147,14 @@ class HardSwish(Tabulated):
         relu_multiplier, relu_shift = _int16_multiplier(float(hires_scale / np.float32(3 / 32768)))
         hires = (x - in_type.zero_point) << 7
         preshift = _doubling_high_mul(hires, out_multiplier)
-        reluish = np.clip(hires << max(relu_shift - 1, 0), *_INT16)
+        # SaturatingLeftShift (internal/common.h) multiplies by `1 << count`, an int32.
+        count = max(relu_shift - 1, 0)
+        operation.require_defined(
+            count < _INT32_BITS,
+            f"LiteRT shifts an int32 by {count} bits for an input scale this large, and the result is undefined",
+        )
+        factor = np.array(1 << count).astype(np.int32)
+        reluish = np.clip(hires * np.int64(factor), *_INT16)
         reluish = _doubling_high_mul(reluish, relu_multiplier)
         if relu_shift > 0:
             reluish = np.clip(reluish << 1, *_INT16)
@@ -248,7 +256,11 @@ class SquareRoot(Tabulated):
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
         real = np.float32(in_type.scale) * np.maximum(x - in_type.zero_point, 0).astype(np.float32)
         root = np.sqrt(real) / np.float32(out_type.scale)
-        return np.asarray(np.minimum(root, _FAR).astype(np.int64) + out_type.zero_point)
+        operation.require_defined(
+            float(root.max(initial=0)) < _INT32_END,
+            "LiteRT converts a root to int32, and roots in steps of this output scale exceed its range",
+        )
+        return np.asarray(root.astype(np.int64) + out_type.zero_point)
 
 
 class ReciprocalSquareRoot(Tabulated):
@@ -263,7 +275,8 @@ class ReciprocalSquareRoot(Tabulated):
     def values(self, operation: Operation, x: Array) -> Array:
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
         scale = 1 / (float(np.sqrt(np.float32(in_type.scale))) * out_type.scale)
-        significand, shift = fixed_point.quantize_multiplier(scale)
+        significand, exact_shift = fixed_point.exact_multiplier(scale)
+        shift = fixed_point.machine_shift(exact_shift - self._SHIFT)
         largest = STORAGE_RANGES[out_type.storage][1]
 
         def one(value: int) -> int:
@@ -272,7 +285,10 @@ class ReciprocalSquareRoot(Tabulated):
             inverse, inverse_shift = fixed_point.inverse_square_root(value)
             one = np.array(1, np.int64)
             root = multiply_by_quantized_multiplier(one, inverse, inverse_shift + self._SHIFT)
-            return int(multiply_by_quantized_multiplier(root, significand, shift - self._SHIFT)) + out_type.zero_point
+            if shift > -32:
+                return int(multiply_by_quantized_multiplier(root, significand, shift)) + out_type.zero_point
+            high = fixed_point.saturating_rounding_doubling_high_mul(root, significand)
+            return int(fixed_point.machine_divide_by_pot(high, -shift)) + out_type.zero_point
 
         distinct, places = np.unique(x - in_type.zero_point, return_inverse=True)
         return np.array([one(int(value)) for value in distinct], np.int64)[places].reshape(x.shape)
@@ -286,7 +302,7 @@ def _slopes(operation: Operation) -> tuple[float, float]:
 
 def _int16_multiplier(real: float) -> tuple[int, int]:
     """QuantizeMultiplier, then DownScaleInt32ToInt16Multiplier (kernels/activations.cc)."""
-    significand, shift = fixed_point.quantize_multiplier(real)
+    significand, shift = fixed_point.exact_multiplier(real)
     return min((significand + (1 << 15)) >> 16, _INT16[1]), shift
 
 
