@@ -90,7 +90,7 @@ async def test_a_quota_is_used_up(plane: DataPlane, client: httpx.AsyncClient) -
     _, header = await key(plane, Scope.PREDICT, requests_per_day=2)
     statuses = [(await client.post(INFER, json=BODY, headers=header)).status_code for _ in range(3)]
     assert statuses == [200, 200, 429]
-    await plane.orders.gather()  # updates the control plane, and then the data plane
+    await plane.orders.gather()  # sends the count to the control plane, which returns it to the data plane
     refused = await client.post(INFER, json=BODY, headers=header)
     assert (refused.status_code, refused.json()["code"]) == (429, "quota_exceeded")
     assert 'octet_requests_not_allowed_total{reason="quota_exceeded"} 2.0' in await plane.scraped()

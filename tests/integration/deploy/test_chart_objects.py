@@ -197,7 +197,7 @@ def test_a_server_has_enough_time_to_drain(objects: list[Object]) -> None:
         container = spec["containers"][0]
         pause_s = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
         grace_s = float(variables(container)["OCTET_GRACE_S"]["value"])
-        # the time after which the supervisor kills its children
+        # 10 s: the time that the supervisor gives its children beyond the grace period
         assert spec["terminationGracePeriodSeconds"] >= pause_s + grace_s + 10, name
         assert load_settings({"grace_s": grace_s}).grace_s == grace_s
 

@@ -83,7 +83,7 @@ def test_an_additional_object_is_not_linked(tmp_path: Path, monkeypatch: pytest.
     """The parent determines the names of the objects, whatever the child reports."""
     made = tmp_path / "made"
     ctypes.CDLL(str(constructor(tmp_path, made, detect_host().architecture)))
-    made.unlink()  # shows that loading the object would run the constructor
+    made.unlink()  # loading the object runs the constructor, so the attack would work
     armed = tmp_path / "c.o"
     hijack(monkeypatch, {"replace": {"extra.o": str(armed)}, "say": {"objects": ["extra.o", "plain.o"]}}, (armed,))
     assert build(tmp_path, "build") == honest
