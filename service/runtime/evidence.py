@@ -19,10 +19,10 @@ _MOST_DOCUMENTS = 32  # at most this many attestations of one artifact are read
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known about an artifact's origin.
+    """The known facts about an artifact's origin.
 
     Attributes:
-        provenance: the stated origin; None if there is no statement. Without `key`, anyone could have written it.
+        provenance: the stated origin; None without a statement. Without `key`, anyone could have written it.
         key: the trusted key that signed it, if one did.
         claimed: ids of the keys that are said to have signed it.
         problem: why it is not trusted; empty if it is.

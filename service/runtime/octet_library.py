@@ -1,4 +1,4 @@
-"""liboctet_runtime in Python: the functions of `service/native/runtime/octet.h`, where they are documented.
+"""liboctet_runtime in Python: the functions of `service/native/runtime/octet.h`, which documents them.
 
 Tensors are addresses here, of memory that is 64-byte aligned, C-ordered, and kept alive by the caller.
 """
@@ -312,7 +312,7 @@ class NativeModel(_Owner):
         return bool(library().is_lost(self.handle))
 
     def symbol(self, name: str) -> int | None:
-        """Returns the address of a function, valid until the model is closed; None if there is no such function."""
+        """Returns the address of a function, valid until the model is closed; None if the function does not exist."""
         address: int | None = library().symbol(self.handle, name.encode())
         return address
 

@@ -52,7 +52,7 @@ class Tables:
 
     def versions(self, model: str, reference: Reference) -> list[int]:
         """Returns the versions that have a build for this host, in ascending order; with a reference, those that it
-        stands for.
+        refers to.
         """
         self.models.get(model)
         built = sorted({build.version for build in self.builds.serving(model, None, self.targets)})

@@ -26,9 +26,9 @@ class Scene:
     private: Path
     log: Path
 
-    def shown(self) -> set[str]:
+    def served_certificates(self) -> set[str]:
         """Returns the certificates that clients get now, in PEM: over HTTPS, and over gRPC."""
-        return {_shown(urlsplit(url).netloc, kind) for url, kind in self.addresses()}
+        return {_served_certificate(urlsplit(url).netloc, kind) for url, kind in self.addresses()}
 
     def addresses(self) -> list[tuple[str, str]]:
         return [(self.served.url, "http/1.1"), (f"//{self.served.grpc}", "h2")]
@@ -42,16 +42,16 @@ class Scene:
         for new, old in ((cert, self.cert), (private, self.private))[: 2 if with_key else 1]:
             shutil.copyfile(new, folder / "new")
             (folder / "new").replace(old)  # as renewal programs do
-        return _normal(cert.read_text())
+        return _normalize(cert.read_text())
 
-    def is_shown(self, cert: str) -> bool:
+    def is_served(self, cert: str) -> bool:
         try:
-            return self.shown() == {cert}
+            return self.served_certificates() == {cert}
         except OSError:
             return False
 
 
-def _shown(address: str, protocol: str) -> str:
+def _served_certificate(address: str, protocol: str) -> str:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols([protocol])
@@ -66,7 +66,7 @@ def _shown(address: str, protocol: str) -> str:
         return ssl.DER_cert_to_PEM_cert(cert)
 
 
-def _normal(pem: str) -> str:
+def _normalize(pem: str) -> str:
     return ssl.DER_cert_to_PEM_cert(ssl.PEM_cert_to_DER_cert(pem))
 
 
@@ -81,18 +81,22 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 def test_a_renewed_certificate_is_used_and_a_wrong_one_is_not(scene: Scene, tmp_path: Path) -> None:
     server = scene.served.data_plane()
-    first = _normal(scene.cert.read_text())
-    assert scene.shown() == {first}
+    first = _normalize(scene.cert.read_text())
+    assert scene.served_certificates() == {first}
     second = scene.renew(tmp_path / "second")
     assert second != first
-    eventually(lambda: scene.is_shown(second))
+    eventually(lambda: scene.is_served(second))
 
     scene.renew(tmp_path / "third", with_key=False)
-    eventually(lambda: scene.shown() == {second} and "the previous certificate stays in use" in scene.log.read_text())
+    eventually(
+        lambda: (
+            scene.served_certificates() == {second} and "the previous certificate stays in use" in scene.log.read_text()
+        )
+    )
     assert str(scene.cert) in scene.log.read_text()
     os.kill(server, signal.SIGKILL)  # the next process cannot read a valid pair either
-    eventually(lambda: scene.is_shown(first) or scene.is_shown(second))
+    eventually(lambda: scene.is_served(first) or scene.is_served(second))
 
     fourth = scene.renew(tmp_path / "fourth")
-    eventually(lambda: scene.is_shown(fourth))
+    eventually(lambda: scene.is_served(fourth))
     assert scene.log.read_text().count("the previous certificate stays in use") <= 3  # the warning is not repeated

@@ -69,7 +69,7 @@ def predicts(served: Served, digit: int = 3) -> bool:
         return False
 
 
-def listed(served: Served) -> list[str]:
+def model_names(served: Served) -> list[str]:
     try:
         return [each["name"] for each in served.client.get("/api/v1/models").json().get("models", [])]
     except httpx.TransportError:
@@ -221,7 +221,7 @@ def test_a_database_deleted_while_the_server_runs_is_restored(served: tuple[Serv
         file.unlink()
     eventually(lambda: (data_dir / "octet.sqlite3").exists() and predicts(server))
     # The compile worker may create it before the server has noticed.
-    eventually(lambda: "digits" in listed(server))
+    eventually(lambda: "digits" in model_names(server))
     again = server.push()
     assert (again["state"], again["artifact"]) == ("succeeded", artifact)
     assert server.ended(server.push(UINT8, "after", target="aarch64")["id"])["state"] == "succeeded"

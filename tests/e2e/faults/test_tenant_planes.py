@@ -33,7 +33,7 @@ class Scene:
         self.served, self.keys = served, keys
         self.clients = {
             tenant: stack.enter_context(
-                httpx.Client(base_url=served.url, headers=_shown(key), timeout=WORK_TIMEOUT_S, trust_env=False)
+                httpx.Client(base_url=served.url, headers=_key_header(key), timeout=WORK_TIMEOUT_S, trust_env=False)
             )
             for tenant, key in keys.items()
         }
@@ -47,7 +47,7 @@ class Scene:
     def status(self, tenant: str, name: str = "digits") -> int:
         """Sends a prediction on a new connection, and returns its status; 0 if the connection was cut."""
         url = f"{self.served.url}/v2/models/{name}/infer"
-        headers = {**RAW, **_shown(self.keys[tenant])}
+        headers = {**RAW, **_key_header(self.keys[tenant])}
         try:
             answer = httpx.post(url, content=bytes(256), headers=headers, timeout=WORK_TIMEOUT_S, trust_env=False)
             return answer.status_code
@@ -64,7 +64,7 @@ class Scene:
         return found
 
 
-def _shown(key: str) -> dict[str, str]:
+def _key_header(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 

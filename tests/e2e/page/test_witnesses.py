@@ -21,7 +21,7 @@ from tests.support.serving import INT8, Served, model, serving
 pytestmark = pytest.mark.slow
 
 
-def shown(page: Page, served: Served, name: str, model: bytes) -> None:
+def push_and_choose(page: Page, served: Served, name: str, model: bytes) -> None:
     """Pushes a model, and selects it on the page."""
     build = served.client.put("/api/v1/models", params={"name": name}, content=model).json()
     assert served.ended(build["id"])["artifact"], build
@@ -35,7 +35,7 @@ def expect_verdict(page: Page, kind: str, word: str) -> None:
 
 def test_a_differing_default_session_is_shown_beside_a_green_verdict(browser: Browser, served: Served) -> None:
     with visit(browser, served.url) as page:
-        shown(page, served, "signed", s8s8_network())
+        push_and_choose(page, served, "signed", s8s8_network())
         expect_verdict(page, "succeeded", "equal")
         expect(page.locator("#witnesses .verdict")).to_contain_text("session.qdqisint8allowed=1")
         default = page.locator("#witnesses li", has_text="a default session")
@@ -47,7 +47,7 @@ def test_a_build_that_differs_is_red_everywhere(browser: Browser, tmp_path: Path
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "executable", str(python))
         with serving(tmp_path) as served, visit(browser, served.url) as page:
-            shown(page, served, "off", model(INT8))
+            push_and_choose(page, served, "off", model(INT8))
             expect_verdict(page, "different", "different")
             expect(page.locator("#witnesses .verdict")).to_contain_text("the mode documents no such difference")
             expect(page.locator("#witnesses .state.succeeded")).to_have_count(0)
@@ -66,7 +66,7 @@ def test_a_build_that_differs_is_red_everywhere(browser: Browser, tmp_path: Path
 
 def test_a_model_that_no_other_runtime_ran_is_not_green(browser: Browser, served: Served) -> None:
     with visit(browser, served.url) as page:
-        shown(page, served, "mxnet", packed("sg_channels"))
+        push_and_choose(page, served, "mxnet", packed("sg_channels"))
         expect_verdict(page, "running", "own form only")
         expect(page.locator("#witnesses .verdict")).to_contain_text("checked against Octet's own canonical form only")
         expect(page.locator("#witnesses .state.succeeded")).to_have_count(0)

@@ -93,12 +93,12 @@ class Scene:
         end = self.places.end(model.partition("~")[0])
         loading = asyncio.create_task(self.planes.load(self.order(model)))
         await end.accept()
-        order = await self.heard(end, "load")
+        order = await self.next_order(end, "load")
         assert Path(order["parts"][0]["library"]).read_bytes() == b"code"
         end.say({"type": "loaded", "key": order["key"]})
         return await loading
 
-    async def heard(self, end: PlaneEnd, kind: str) -> Members:
+    async def next_order(self, end: PlaneEnd, kind: str) -> Members:
         while (members := (await end.hear())[0])["type"] != kind:
             pass
         return members
@@ -107,12 +107,12 @@ class Scene:
         named = [Named(f"{tenant}~digits", "", key, ["1"]) for tenant, key in keys.items()]
         self.planes.order(orders.routes(named))
 
-    async def told(self, *answering: str) -> WorkerTable:
+    async def table_with(self, *answering: str) -> WorkerTable:
         """Returns the table that the public data plane receives as soon as exactly these tenants' data planes are
         connected.
         """
         while True:
-            self.shown.apply(await self.heard(self.front, "workers"))
+            self.shown.apply(await self.next_order(self.front, "workers"))
             if {each["pool"] for each in self.shown.workers.values() if each["loaded"]} == set(answering):
                 return self.shown
 
@@ -137,7 +137,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 async def both(scene: Scene) -> tuple[int, int]:
     keys = await scene.loaded("acme~digits"), await scene.loaded("beta~digits")
     scene.route(acme=keys[0], beta=keys[1])
-    await scene.told("acme", "beta")
+    await scene.table_with("acme", "beta")
     return keys
 
 
@@ -148,9 +148,9 @@ async def test_the_models_of_each_tenant_are_loaded_in_a_separate_process(scene:
     assert shown == {tenant: scene.places.key(tenant) for tenant in ("acme", "beta")}
     assert len(set(shown.values())) == 2
     for tenant, key in (("acme", acme), ("beta", beta)):
-        routes = await scene.heard(scene.places.end(tenant), "routes")
+        routes = await scene.next_order(scene.places.end(tenant), "routes")
         while not routes["routes"]:
-            routes = await scene.heard(scene.places.end(tenant), "routes")
+            routes = await scene.next_order(scene.places.end(tenant), "routes")
         assert [(each["model"], each["main"]) for each in routes["routes"]] == [(f"{tenant}~digits", key)]
 
 
@@ -163,8 +163,8 @@ async def test_the_links_to_files_are_removed_after_the_load(scene: Scene, tmp_p
 async def test_a_data_plane_that_ends_does_not_affect_the_others(scene: Scene) -> None:
     acme, beta = await both(scene)
     scene.places.end("acme").leave()
-    told = await scene.told("beta")
-    reasons = {each["model"]: each["reason"] for each in told.models.values()}
+    table = await scene.table_with("beta")
+    reasons = {each["model"]: each["reason"] for each in table.models.values()}
     assert reasons["acme~digits"] == "the data plane of tenant acme ended, and is starting again"
     scene.listener.finds.clear()
     await scene.places.end("acme").accept()
@@ -178,7 +178,7 @@ async def test_a_load_fails_if_the_data_plane_ends(scene: Scene) -> None:
     end = scene.places.end("acme")
     loading = asyncio.create_task(scene.planes.load(scene.order("acme~digits")))
     await end.accept()
-    await scene.heard(end, "load")
+    await scene.next_order(end, "load")
     end.leave()
     with pytest.raises(Restarting, match="data plane of tenant acme"):
         await loading
@@ -189,7 +189,7 @@ async def test_a_data_plane_without_models_is_ended(scene: Scene, monkeypatch: p
     key = await scene.loaded("acme~digits")
     assert scene.supervisor.asked == [("acme", True)]
     unloading = asyncio.create_task(scene.planes.unload(key))
-    await scene.heard(scene.places.end("acme"), "unload")
+    await scene.next_order(scene.places.end("acme"), "unload")
     scene.places.end("acme").say({"type": "unloaded", "key": key})
     await unloading
     await eventually_async(lambda: scene.supervisor.asked[-1] == ("acme", False))
@@ -201,7 +201,7 @@ async def test_a_gather_does_not_wait_for_a_data_plane_that_hangs(
     monkeypatch.setattr(planes, "_PATIENCE_S", 0.01)
     await scene.loaded("acme~digits")
     gathering = asyncio.create_task(scene.planes.gather())
-    gather = (await scene.heard(scene.front, "gather"))["gather"]
+    gather = (await scene.next_order(scene.front, "gather"))["gather"]
     scene.front.say({"type": "report", "gather": gather, "models": [], "rejected": {}, "not_allowed": {}, "used": {}})
     await gathering
 
@@ -256,7 +256,7 @@ async def test_questions_about_other_tenants_models_get_not_found(scene: Scene, 
     await both(scene)
     end = scene.places.end("acme")
     end.say({"type": "question", "question": 1, **question})
-    assert (await scene.heard(end, "answer"))["problem"]["http"] == 404
+    assert (await scene.next_order(end, "answer"))["problem"]["http"] == 404
     assert scene.listener.questions == []
 
 
@@ -269,7 +269,7 @@ async def test_questions_of_a_tenant_about_its_models_are_answered(scene: Scene)
     ]
     for number, asked in enumerate(questions):
         end.say({"type": "question", "question": number, **asked})
-        assert "problem" not in await scene.heard(end, "answer")
+        assert "problem" not in await scene.next_order(end, "answer")
     assert len(scene.listener.questions) == 2
 
 
@@ -279,9 +279,9 @@ async def test_only_the_public_data_plane_gets_keys_and_certificates(scene: Scen
     scene.planes.order(orders.keys(True, cluster_key="c"))
     scene.planes.order(*orders.certificate(b"chain", b"key"))
     end = scene.places.end("acme")
-    assert (await scene.heard(end, "configure"))["not_ready"] == ""  # the public data plane checks this
-    assert (await scene.heard(scene.front, "configure"))["not_ready"] == "not yet"
-    await scene.heard(scene.front, "keys")
+    assert (await scene.next_order(end, "configure"))["not_ready"] == ""  # the public data plane checks this
+    assert (await scene.next_order(scene.front, "configure"))["not_ready"] == "not yet"
+    await scene.next_order(scene.front, "keys")
     while (await scene.front.hear())[0]["type"] != "certificate":
         pass
     end.say({"type": "question", "question": 1, "kind": "call"})
