@@ -25,7 +25,7 @@ EXPECTED_FILE, PROBES_FILE = "expected.npz", "probes.npz"
 
 
 def reference_file(session: int) -> str:
-    """Returns the name of the file of the outputs of one session of the reference runtime."""
+    """Returns the name of the file with the outputs of one session of the reference runtime."""
     return f"reference-{session}.npz"
 
 
@@ -105,7 +105,7 @@ def profile_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any
 
 
 def time_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """Measures the times of the kernels of several artifacts of one model (`runtime.racing.time_calls`)."""
+    """Measures the times of kernels in several artifacts of one model (`runtime.racing.time_calls`)."""
     from service.runtime.racing import time_calls
 
     return {"seconds": time_calls(_models(request), request["seconds"])}

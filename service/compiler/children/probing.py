@@ -27,7 +27,7 @@ from service.core.arrays import Array
 from service.core.signature import ModelSignature, TensorSpec
 from service.core.vectors import MOST_PROBES, InputFill
 
-# The time budget of a model's inputs, by estimates of the time of the oracle and of the slowest reference kernels.
+# The time budget for a model's inputs. The estimate includes the oracle and the slowest reference kernels.
 _BUDGET_S = 1.5
 _CALL_S, _ELEMENT_S, _MAC_S = 1e-4, 4e-8, 1e-8
 _FEWEST = 4

@@ -263,7 +263,7 @@ def _joined(parts: Sequence[Sequence[Array]]) -> list[Array]:
 
 
 def _formulas(module: tvm.IRModule, numerics: str) -> dict[str, str]:
-    """Returns a summary of the formula of each type of operator in the model."""
+    """Summarizes the formula for each type of operator in the model."""
     mode = get_mode(numerics)
     found = (operation for _, _, operation in graph.operations(graph.main_of(module)) if operation is not None)
     return {mode.key(operation): mode.formula(operation).summary for operation in found}

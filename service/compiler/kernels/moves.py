@@ -131,7 +131,7 @@ def patterns(
 
     Args:
         elements: for each element of the destination, its index among the elements of all sources, concatenated.
-        lanes: the number of elements of a vector and of an image's block.
+        lanes: the number of elements in a vector, and in a block of an image.
 
     Raises:
         Declined: the elements are scattered too much, or there are too many patterns.

@@ -2,8 +2,8 @@
 
 A region has a *domain*, `[…, columns]`. Each of its values has one element for each element of the domain, or one for
 each row. An operator computes an element from the elements at the same index (and from values of the row), or reduces a
-row to one value. For example, a softmax is a region, and so is a layer norm with the preceding residual addition and
-the following quantization.
+row to one value. For example, a softmax can be a region, or a layer norm with the preceding residual addition and the
+following quantization.
 """
 
 from __future__ import annotations

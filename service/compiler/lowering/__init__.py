@@ -2,6 +2,7 @@
 
 - `pass_order`: the names and the order of the passes. It loads no TVM.
 - `passes`: the passes, and the pipeline that runs them.
+- `plain`: lowers plain Relax operators where TVM's own programs would lose NaN.
 - `schedule`: the default schedule, which makes a program parallel and vectorized for a CPU.
 - `codegen`: the TVM passes after scheduling, and the object file of the scheduled programs.
 - `constants`: moves constants out of the code into one file.

@@ -1,4 +1,4 @@
-"""How plain Relax operators become tensor programs where TVM's own programs lose NaN.
+"""Lowers plain Relax operators to tensor programs where TVM's own programs would lose NaN.
 
 TVM computes `maximum`, `minimum`, `relu`, `max`, `min` and `sign` by comparisons, so that some or all NaN become
 another number. The oracle and the reference runtimes keep NaN.
@@ -55,7 +55,7 @@ def _element(arg: relax.Expr) -> Callable[[Any], Scalar] | None:
 
 
 def _reader(tensor: te.Tensor, rank: int) -> Callable[[Any], Scalar]:
-    """Reads the element of `tensor` that stands at a place of a result of `rank` axes."""
+    """Returns a function that reads the element of `tensor` for an index of a result with `rank` axes."""
     extents = [int(extent) for extent in tensor.shape]
 
     def read(at: Any) -> Scalar:

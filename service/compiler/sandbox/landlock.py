@@ -55,7 +55,7 @@ WRITE = (
 EXECUTE = Right.EXECUTE | Right.READ_FILE
 USE_DEVICE = Right.READ_FILE | Right.WRITE_FILE
 
-# What a rule on something other than a directory may grant.
+# The rights that a rule for something other than a directory can grant.
 _FILE_RIGHTS = Right.EXECUTE | Right.WRITE_FILE | Right.READ_FILE | Right.TRUNCATE | Right.IOCTL_DEV
 # ABI version -> the highest file system right it introduced.
 _NEWEST_RIGHT = {1: Right.MAKE_SYM, 2: Right.REFER, 3: Right.TRUNCATE, 5: Right.IOCTL_DEV}

@@ -168,7 +168,7 @@ def _ioctl_of_cards() -> bpf.Program:
 
 def _open(flags: int) -> bpf.Program:
     # Landlock checks rights by the access mode, and before version 3 it does not check truncation. O_RDONLY | O_TRUNC
-    # truncates; so does access mode 3 ("for ioctl only"), which neither reads nor writes.
+    # truncates, and access mode 3 ("for ioctl only"), which neither reads nor writes, truncates too.
     refuse = bpf.give(bpf.RET_ERRNO | errno.EPERM)
     return [
         *bpf.when_masked(bpf.argument(flags), _O_ACCMODE, _O_ACCMODE, refuse),

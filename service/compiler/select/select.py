@@ -84,7 +84,7 @@ def _making(op: str, tensor: str) -> Iterator[None]:
 
 
 class _Emission:
-    """Writes the new function, binding by binding. A layout change is emitted where it is first needed.
+    """Writes the new function, binding by binding. A layout change is emitted before its first use.
 
     The first kernel that writes to shared memory allocates it, and the others write into it.
     """

@@ -26,7 +26,7 @@ class Vector:
 
 
 class Taps:
-    """Vectors that contain the pixels of every tap of a row of `columns` outputs, and the weights for them.
+    """Vectors with the pixels of every kernel tap for a row of `columns` outputs, and the weights for them.
 
     Attributes:
         run: the number of consecutive vectors that contain all taps of a few outputs.

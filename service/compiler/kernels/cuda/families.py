@@ -187,7 +187,7 @@ class Resizing(CardFamily):
 
 
 def _reads(layer: Layer, weights: tuple[int, ...]) -> int:
-    """Estimates the number of reads of a tile of filters."""
+    """Estimates how many reads a tile of filters has."""
     _, rows, columns, channels = weights
     if layer.source.packed:
         return int(rows) * -(-columns * channels // BLOCK)

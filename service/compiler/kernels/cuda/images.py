@@ -19,7 +19,7 @@ def places(image: Image) -> str:
 
 
 def blocks(image: Image) -> str:
-    """Returns the C++ type with the offset of each block of each pixel of `image`."""
+    """Returns the C++ type with the offset of each block in each pixel of `image`."""
     return f"octet::Blocks<{places(image)}, {image.plane}>"
 
 

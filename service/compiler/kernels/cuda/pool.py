@@ -89,7 +89,7 @@ def average_code(average: Average) -> Code:
 
 
 def _words(*numbers: float) -> Array:
-    """Returns an int32 array of integers and of the bits of float32 values."""
+    """Returns an int32 array with integers and with the bits of float32 values."""
     return np.array([n if isinstance(n, int) else np.float32(n).view(np.int32) for n in numbers], np.int32)
 
 

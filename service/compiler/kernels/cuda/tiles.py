@@ -160,7 +160,7 @@ def ranked(card: Card, layer: Layer, reads: int, units: Sequence[Unit] = ()) -> 
     """Returns the tiles that fit the GPU, the fastest first.
 
     Args:
-        reads: the approximate number of reads of a tile of filters.
+        reads: the approximate number of reads in a tile of filters.
         units: the units that may be used; if empty, the `promising` ones.
     """
     stages = (4, 3, 8) if card.copies_ahead else (2,)
@@ -185,7 +185,7 @@ def overlap(window: Window) -> bool:
 
 @dataclass(frozen=True)
 class _Estimate:
-    """The cycles of a group of reads and of an output, on a busy multiprocessor and for a single block."""
+    """The cycles for a group of reads and for an output, on a busy multiprocessor and for a single block."""
 
     tiles: int
     groups: int

@@ -100,7 +100,7 @@ class Pairs(Protocol):
 
     @property
     def weight_elements(self) -> int:
-        """The number of bytes of the weights of `depth` input channels for one block."""
+        """The number of weight bytes for `depth` input channels and one block."""
 
     def pack_weights(self, weights: Array) -> Array:
         """Converts `[…, lanes, depth]` integers in the range of int8 to `[…, weight_elements]`, in the order in which

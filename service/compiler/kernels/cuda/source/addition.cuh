@@ -1,7 +1,8 @@
-// A residual added to what a layer gives, with every rounding of the reference: the twins of the classes of these names in
-// `kernels/arithmetic/addition.py`, `torch_epilogues.py` and `onnxruntime_epilogues.py`, which say the parameters.
+// Formulas that add a residual to the result of a layer. They correspond to the Python classes of the same names in
+// `kernels/arithmetic/addition.py`, `torch_epilogues.py` and `onnxruntime_epilogues.py`, which list the parameters.
 //
-// `value` is the layer's, less its zero point and clamped, `residual` as stored; the sum is less the output's zero point.
+// `value` is the result of the layer minus its zero point, clamped. `residual` is as stored. The sum is minus the output's
+// zero point.
 #pragma once
 
 #include "requantize.cuh"

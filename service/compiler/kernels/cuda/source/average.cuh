@@ -1,12 +1,13 @@
-// From the sum of a window's stored bytes to the value to store, not yet clamped: the twins of the classes of these names in
-// `kernels/arithmetic/average.py`. Each is made of its parameters, 32 bits each, which `cuda/pool.py` lists.
+// Formulas that compute the value to store, not yet clamped, from the sum of a window's stored bytes. They correspond to the
+// Python classes of the same names in `kernels/arithmetic/average.py`. Their parameters have 32 bits each, and are listed in
+// `cuda/pool.py`.
 #pragma once
 
 #include "requantize.cuh"
 
 namespace octet {
 
-// Sums of bytes, which may be taken in any order.
+// Sums of bytes, which may be computed in any order.
 struct AnyOrder {
   using Sum = i32;
   static constexpr bool kOrdered = false;
@@ -17,7 +18,7 @@ struct AnyOrder {
   }
 };
 
-// Real values are added up in float32, one after the other. kPadded: padding counts.
+// Real values are added in float32, one after another. kPadded: padding is counted too.
 template <bool kPadded, bool kFactor>
 struct FloatWindow {
   using Sum = float;
@@ -55,7 +56,7 @@ struct ScaledMean : AnyOrder {
   }
 };
 
-// kBias: what is stored for a real zero.
+// kBias: the stored value of a real zero.
 template <int kBias>
 struct IntegerMean : AnyOrder {
   __device__ explicit IntegerMean(const i32*) {}

@@ -1,4 +1,4 @@
-// Concatenation of channels. A thread makes 16 bytes of the destination, of whichever parts they are.
+// Concatenation of channels. A thread writes 16 bytes of the destination, which may come from several parts.
 #pragma once
 
 #include "conversion.cuh"
@@ -9,13 +9,12 @@ namespace octet {
 
 using ChunkBytes = Vector<u8, kChunk>;
 
-// A part that is copied to the channels from kFirst on. kTable: the number of the table that its bytes go through;
-// -1 if there is none.
+// A part that is copied to the channels from kFirst on. kTable: the number of its lookup table; -1 if there is none.
 template <class Source, int kFirst, int kChannels, int kTable>
 struct CopiedPart {
   const u8* source;
 
-  // Its bytes among those from `place` on.
+  // Writes the bytes of the part that are among those from `place` on.
   __device__ void put(const Place& place, const u8* tables, ChunkBytes& made) const {
     constexpr int kShift = kFirst % kChunk;  // such a chunk has bytes of two chunks of the part
     const int first = place.channel - kFirst;
@@ -37,7 +36,7 @@ struct CopiedPart {
   }
 };
 
-// A part that is there already: who writes bytes beside its own writes those again.
+// A part that is already in the destination. Threads that write adjacent bytes write its bytes again, unchanged.
 template <class Destination, int kFirst, int kChannels>
 struct PlacedPart {
   const u8* destination;
@@ -48,7 +47,7 @@ struct PlacedPart {
   }
 };
 
-// `Order` is of the blocks that are written, of which `blocks` has the numbers.
+// `Order` is the order of the blocks that are written; `blocks` contains their numbers.
 template <class Order, class Destination, int kTables, class... Parts>
 __device__ inline void concatenate(const i32* blocks, const u8* fill, const u8* table_values, u8* destination,
                                    const Parts&... parts) {

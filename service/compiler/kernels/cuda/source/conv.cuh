@@ -1,10 +1,10 @@
-// Convolution and dense layers as products of matrices whose rows are gathered as they are needed: pixels by filters.
+// Convolutions and dense layers as products of matrices (pixels by filters) whose rows are gathered when they are needed.
 //
-// A block of threads computes a tile of pixels by a tile of filters. What is summed over is a list of *reads* for each tile
-// of filters: the offset of 32 bytes from a pixel's window, and their weights. So an ordinary convolution, a grouped one
-// (whose filters do not read all channels), and weights that a byte does not hold (read twice) are one program. Reads are
-// fetched groups ahead of the products. Where tiles are too few for all multiprocessors, the reads of one are
-// shared between `kSlices` teams of a block's threads, whose sums are added at the end.
+// A block of threads computes a tile of pixels by a tile of filters. The reduction is a list of *reads* for each tile of
+// filters: the offset of 32 bytes from a pixel's window, and their weights. So ordinary convolutions, grouped ones (whose
+// filters do not read all channels), and weights beyond the range of a byte (which are read twice) use the same program.
+// Reads are fetched some groups ahead of the products. If there are too few tiles for all multiprocessors, the reads of a
+// tile are divided among `kSlices` teams of a block's threads, whose sums are added at the end.
 #pragma once
 
 #include "output.cuh"
@@ -14,9 +14,10 @@ namespace octet {
 
 constexpr int kAlignment = 256;  // bytes, of stages
 
-// kPixels: of all images. kSteps: reads that a team multiplies between two barriers; each tile has a multiple of
-// kSteps * kSlices. kMostReads: of any tile. kUnaligned: whether reads begin at any byte. kOverlap: whether pixels' windows
-// do. kSameReads: whether all tiles of filters have the same offsets.
+// kPixels: the number of pixels of all images. kSteps: the number of reads that a team multiplies between two barriers; the
+// reads of a tile are a multiple of kSteps * kSlices. kMostReads: the largest number of reads of a tile. kUnaligned: true if
+// reads may begin at any byte. kOverlap: true if the windows of pixels overlap. kSameReads: true if all tiles of filters
+// have the same offsets.
 template <int kPixelCount, class Window, class Math, int kStepCount, int kStageCount, int kSliceCount,
           int kMostReadCount, bool kIsUnaligned, bool kOverlap, bool kSameReads>
 struct Convolution {
@@ -33,15 +34,15 @@ struct Convolution {
   static constexpr int kOwnWindows = 2 * kRows > kThreads ? 2 * kRows / kThreads : 1;
   static_assert(kChunksOfRows % kThreads == 0, "each thread fetches as many chunks of pixels");
 
-  // Where copies run beside all else, those of a block's next tile begin before the output of the last is made.
+  // With asynchronous copies, those of a block's next tile start before the output of the previous tile is written.
   static constexpr bool kContinues = kStages > 2;
-  // Bytes of shared memory: reads' offsets, then the stages of each team. Behind those (or in their place, if the next tile
-  // waits) lie the sums of all teams but the first, and then the output of the tile.
+  // Bytes of shared memory: the offsets of reads, then the stages of each team. They are followed (or replaced, if the next
+  // tile is not fetched yet) by the sums of all teams except the first, and then by the output of the tile.
   static constexpr int kOffsetBytes = (kMostReads * 4 + kAlignment - 1) / kAlignment * kAlignment;
   static constexpr int kSumsAt = kOffsetBytes + (kContinues ? kSlices * kStages * kStageBytes : 0);
   static constexpr int kLinesAt = kSumsAt + (kSlices - 1) * kRows * kColumns * 4;
 
-  // starts, offsets: as `convolve` has them. All threads of a block make it.
+  // starts, offsets: as for `convolve`. All threads of a block must call it.
   __device__ Convolution(const u8* source, const i8* weights, const i32* starts, const i32* offsets, u8* shared)
       : source_(source),
         weights_(weights),
@@ -54,7 +55,7 @@ struct Convolution {
     if (kSameReads) load_offsets(0, starts[1]);
   }
 
-  // The first reads of a tile are on their way. Nobody reads stages, or offsets, any more.
+  // Starts to fetch the first reads of a tile. No thread may still read the stages or the offsets.
   __device__ void begin(int row_tile, int column_tile) {
     forget(thread_);
     const int first = starts_[column_tile], reads = starts_[column_tile + 1] - first;
@@ -73,7 +74,7 @@ struct Convolution {
     }
   }
 
-  // Sums of the tile's groups of `kSteps` reads for each team. Then all copies of before are there.
+  // Adds the products of the tile's groups of `kSteps` reads for each team. Afterwards all earlier copies are complete.
   __device__ void reduce(Math& products) {
     const int groups = groups_;
     forget(thread_);
@@ -98,7 +99,7 @@ struct Convolution {
     __syncthreads();
   }
 
-  // Adds the sums of the other teams to those of the first. `memory`: the block's, whose stages nobody reads any more.
+  // Adds the sums of the other teams to those of the first. `memory`: the block's memory, whose stages are no longer read.
   __device__ void combine(Math& products, u8* memory) const {
     if constexpr (kSlices > 1) {
       i32* sums = reinterpret_cast<i32*>(memory) + thread_;
@@ -136,7 +137,7 @@ struct Convolution {
     __syncthreads();
   }
 
-  // Of this team's groups.
+  // Starts to fetch a group of this team.
   __device__ void fetch(int own_group, int stage) {
     const int thread = thread_, group = own_group * kSlices + slice_;
     u8* rows = memory_ + stage * kStageBytes;
@@ -174,7 +175,7 @@ struct Convolution {
   int windows_[kOwnWindows];
 };
 
-// Bytes of a tile, in shared memory: a line for each pixel, of which a thread loads and stores the same chunks.
+// The bytes of a tile in shared memory, with a line for each pixel. A thread loads and stores the same chunks.
 template <class Layer>
 struct Lines {
   static constexpr int kLine = Layer::kColumns + kChunk, kChunks = Layer::kColumns / kChunk;
@@ -189,7 +190,7 @@ struct Lines {
   }
 };
 
-// The residual of a tile, on its way to `lines`.
+// Starts to copy the residual of a tile to `lines`.
 template <class Layer, class Output>
 __device__ inline void load_residual(const Output& output, u8* lines, int first_pixel, int first_channel) {
   Lines<Layer>::each_chunk(first_pixel, first_channel, lines, [&](int pixel, int channel, uint4* chunk) {
@@ -197,7 +198,7 @@ __device__ inline void load_residual(const Output& output, u8* lines, int first_
   });
 }
 
-// Sums as bytes, in the place of the residual's.
+// Converts the sums to bytes, which replace those of the residual.
 template <class Layer, class Output>
 __device__ inline void write_bytes(typename Layer::Products& products, const i32* bias, const Output& output, u8* lines,
                                    int first_channel) {
@@ -245,10 +246,10 @@ __device__ inline void store_wide(typename Layer::Products& products, const i32*
   }
 }
 
-// Tiles, each `blocks` behind the last; further blocks of threads fill the border.
+// Computes every `blocks`-th tile. Additional blocks of threads fill the border.
 //
-// weights: [reads of all tiles of filters, filters of a tile, 32]. starts: [tiles of filters + 1], each tile's first read.
-// offsets: of all reads. bias: of each filter, filled up to whole tiles, as are the arrays of `Output`.
+// weights: [reads of all tiles of filters, filters of a tile, 32]. starts: [tiles of filters + 1], the index of each tile's
+// first read. offsets: of all reads. bias: of each filter, extended to whole tiles like the arrays of `Output`.
 template <class Layer, class Output>
 __device__ inline void convolve(const u8* source, const i8* weights, const i32* starts, const i32* offsets,
                                 const i32* bias, const Output& output, int column_tiles, int blocks) {
@@ -263,7 +264,7 @@ __device__ inline void convolve(const u8* source, const i8* weights, const i32* 
   }
   u8* const lines = shared + Layer::kLinesAt;
   Layer layer(source, weights, starts, offsets, shared);
-  // Tiles of the same pixels are neighbours: what they read is near.
+  // Tiles of the same pixels are adjacent, so that the bytes that they read are in cache.
   const auto begin = [&](int tile) { layer.begin(tile / column_tiles, tile % column_tiles); };
   begin(block);
   for (int tile = block; tile < tiles; tile += blocks) {

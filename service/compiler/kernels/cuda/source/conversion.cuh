@@ -1,4 +1,4 @@
-// From an element of one tensor to that of another: the twins of `kernels/arithmetic/conversion.py`, which says the numbers.
+// Conversions of elements. They correspond to the classes in `kernels/arithmetic/conversion.py`, which lists the numbers.
 #pragma once
 
 #include "prelude.cuh"
@@ -7,7 +7,7 @@ namespace octet {
 
 constexpr int kEntries = 256;  // of a table
 
-// `kCount` tables, one behind the other, in shared memory. All threads of a block call it.
+// Copies `kCount` consecutive tables to shared memory. All threads of a block must call it.
 template <int kCount>
 __device__ inline const u8* shared_tables(const u8* values) {
   __shared__ __align__(16) u8 tables[kCount * kEntries];
@@ -18,7 +18,7 @@ __device__ inline const u8* shared_tables(const u8* values) {
   return tables;
 }
 
-// Bytes; with 128 more or less, which is the highest bit turned.
+// Bytes. kTurned: 128 is added or subtracted, which flips the highest bit.
 template <bool kTurned>
 struct Bytes {
   using From = u8;
@@ -26,7 +26,7 @@ struct Bytes {
   __device__ u8 apply(u8 value) const { return kTurned ? value ^ 0x80 : value; }
 };
 
-// Any function of a byte: 256 of them, in shared memory. All threads of a block make it.
+// A lookup table of 256 bytes in shared memory. All threads of a block must construct it.
 struct Table {
   using From = u8;
   using To = u8;
@@ -36,8 +36,8 @@ struct Table {
   __device__ u8 apply(u8 value) const { return entries[value]; }
 };
 
-// What is not a number becomes the bound that it is compared with first. With `kOverflows`, it becomes `overflow`, as
-// does what is not between `-limit` and `limit`.
+// NaN becomes the bound that it is compared with first. With `kOverflows`, NaN and values that are not between `-limit` and
+// `limit` become `overflow`.
 template <bool kDivides, bool kFused, bool kAway, bool kNanIsLow, bool kOverflows>
 struct Quantization {
   using From = float;

@@ -1,9 +1,8 @@
-// Depthwise convolution: each channel has a filter of its own.
+// Depthwise convolutions: each channel has its own filter.
 //
-// A thread has four channels of a tile of neighbouring pixels, a warp all channels of a block. Words of four neighbouring
-// pixels, transposed, hold four pixels of a channel, which one dp4a multiplies with the taps that lie over them: a kernel
-// row that is narrower than four taps fits in several places, so one vector serves several outputs
-// (`kernels/arithmetic/taps.py`).
+// A thread computes four channels of a tile of neighboring pixels, and a warp all channels of a block. After a
+// transposition, a word contains four pixels of a channel, which one dp4a multiplies by their kernel taps. A kernel row of
+// fewer than four taps fits at several positions, so one vector is used for several outputs (`kernels/arithmetic/taps.py`).
 #pragma once
 
 #include "output.cuh"
@@ -13,7 +12,7 @@ namespace octet {
 constexpr int kQuad = 4;                        // channels of a thread, and pixels of a vector
 constexpr int kThreadsOfPixel = kBlock / kQuad;
 
-// Four pixels of four channels -> four channels of four pixels.
+// Transposes four pixels of four channels to four channels of four pixels.
 __device__ inline void transpose(u32 (&words)[kQuad]) {
   const u32 low01 = __byte_perm(words[0], words[1], 0x5140), high01 = __byte_perm(words[0], words[1], 0x7362);
   const u32 low23 = __byte_perm(words[2], words[3], 0x5140), high23 = __byte_perm(words[2], words[3], 0x7362);
@@ -23,12 +22,12 @@ __device__ inline void transpose(u32 (&words)[kQuad]) {
   words[3] = __byte_perm(high01, high23, 0x7632);
 }
 
-// Where the first tap of an output may lie: pixels behind the beginning of a vector. What lies over a vector depends on
-// nothing else.
+// The possible positions of the first tap of an output, in pixels from the beginning of a vector. The weights for a vector
+// depend on nothing else.
 template <int... kShifts>
 struct Shifts {
   static constexpr int kCount = sizeof...(kShifts);
-  // The number of `shift`; -1 where no tap of such an output lies over the vector.
+  // Returns the index of `shift`; -1 if no tap of such an output is in the vector.
   __device__ static constexpr int number(int shift) {
     int place = 0, found = -1;
     ((found = kShifts == shift ? place : found, ++place), ...);
@@ -36,28 +35,28 @@ struct Shifts {
   }
 };
 
-// The taps of a kernel's rows. kSpan: pixels that they cover. kVectors: that lie one behind the other, a run of them,
-// which holds all taps of as many outputs as fit.
+// The taps of kernel rows. kSpan: the pixels from the first to the last tap. kVectors: the consecutive vectors of a run,
+// which contains all taps of as many outputs as fit.
 template <int kKernelRows, int kSpan, int kOutputStride, int kVectorCount, class Shift>
 struct Taps {
   static constexpr int kRows = kKernelRows, kShifts = Shift::kCount, kVectors = kVectorCount, kStride = kOutputStride;
   static constexpr int kOutputs = (kVectors * kQuad - kSpan) / kStride + 1;
-  // Of the taps of a run's output `output` over its vector `vector`.
+  // Returns the shift of the run's output `output` in its vector `vector`.
   __device__ static constexpr int shift(int output, int vector) {
     return Shift::number(output * kStride - vector * kQuad);
   }
-  // Pixels that so many outputs read.
+  // Returns the number of pixels that `outputs` outputs read.
   __device__ static constexpr int reach(int outputs) { return (outputs - 1) * kStride + kSpan; }
 };
 
-// A thread's sums. kDown: bytes from a pixel's window to that of the pixel below. kBelow: from one kernel row to the next.
-// kUnrolled: kernel rows between two tests of the loop.
+// The sums of a thread. kDown: the bytes from a pixel's window to that of the pixel below. kBelow: the bytes from one kernel
+// row to the next. kUnrolled: the number of kernel rows in one iteration of the loop.
 template <class Taps, int kDown, int kBelow, int kRowCount, int kColumnCount, int kUnrolled>
 struct DepthwiseSums {
   static constexpr int kRows = kRowCount, kColumns = kColumnCount;
   i32 sums[kRows][kColumns][kQuad];
 
-  // starts: of each channel.
+  // starts: the initial value of each channel.
   __device__ explicit DepthwiseSums(const i32* starts) {
 #pragma unroll
     for (auto& row : sums) {
@@ -69,7 +68,7 @@ struct DepthwiseSums {
     }
   }
 
-  // window: of the tile's first pixel, at the thread's channels. weights: of [kernel rows, shifts, 8] the thread's own.
+  // window: that of the tile's first pixel, at the thread's channels. weights: the thread's part of [kernel rows, shifts, 8].
   __device__ void add_kernel(const u8* window, const uint4* weights) {
 #pragma unroll kUnrolled
     for (int row = 0; row < Taps::kRows; ++row) {
@@ -94,7 +93,7 @@ struct DepthwiseSums {
   }
 
  private:
-  // One vector of the run that begins with the output `first`.
+  // Adds the products of one vector of the run that begins with the output `first`.
   __device__ static void add_vector(i32 (&sums)[kColumns][kQuad], int first, int vector, const u8* line,
                                     const uint4 (&weights)[Taps::kShifts]) {
     u32 words[kQuad];
@@ -118,8 +117,8 @@ struct DepthwiseSums {
   }
 };
 
-// The part of the weights that a byte does not hold: further kernel rows, which few blocks of channels have. starts: of
-// each block's, [blocks + 1]. offsets: bytes from a window to such a row.
+// The part of the weights beyond the range of a byte, as additional kernel rows, which few blocks of channels have.
+// starts: the index of each block's first row, [blocks + 1]. offsets: the bytes from a window to such a row.
 struct Rest {
   const i32* starts;
   const i32* offsets;
@@ -180,10 +179,10 @@ class QuadOutput {
   typename Output::Channel channels_[kQuad];
 };
 
-// One tile for each thread; blocks of threads behind the last fill the border. Tiles at the right and at the bottom overlap
-// their neighbours, and store what is their own.
+// Each thread computes one tile; additional blocks of threads fill the border. Tiles at the right and bottom edges overlap
+// their neighbors, and store only their own pixels.
 //
-// weights: [blocks, kernel rows, shifts, 32, 4]. bias: of each channel, filled up to whole blocks.
+// weights: [blocks, kernel rows, shifts, 32, 4]. bias: of each channel, extended to whole blocks.
 template <class Taps, class Sums, class Grid, class Window, int kPlane, class Rest, class Output>
 __device__ inline void depthwise(const u8* source, const i8* weights, const i32* bias, const Rest& rest,
                                  const Output& output) {

@@ -1,20 +1,20 @@
-// Where a tensor's elements lie, and in which order: as constants of the code.
+// The offsets and the order of a tensor's elements, as constants of the code.
 //
-// All layouts are blocks of channels that lie side by side: 32 of them in an image, all of a pixel in what is packed or
-// contiguous, and one where channels come first.
+// All layouts consist of blocks of contiguous channels: 32 channels in an image, all channels of a pixel in packed and
+// contiguous tensors, and one channel in tensors [N, C, H, W].
 #pragma once
 
 #include "prelude.cuh"
 
 namespace octet {
 
-// Rows and columns of a halo are less than 0, or not less than the image's.
+// The position of an element. In a halo, rows and columns are negative, or not less than those of the image.
 struct Place {
   int image, row, column, channel;
 };
 
-// kLanes: channels of a block. The others are elements from one image, block, row, pixel to the next; kOrigin of the
-// first inside the halo.
+// kLanes: the number of channels in a block. The others are the strides of images, blocks, rows and pixels, in elements.
+// kOrigin: the offset of the first element inside the halo.
 template <int kLanes, int kImage, int kPlane, int kRow, int kPixel, int kOrigin>
 struct Strides {
   __device__ static int at(const Place& place) {
@@ -23,7 +23,7 @@ struct Strides {
   }
 };
 
-// The order of a tensor's elements in memory, its halo's and its fillers' among them.
+// The order of a tensor's elements in memory, including its halo and its filler.
 template <int kImages, int kBlocks, int kHeight, int kWidth, int kLanes, int kChannels, int kTop, int kLeft,
           int kBottom, int kRight>
 struct Elements {
@@ -40,12 +40,12 @@ struct Elements {
     if (kRows == kHeight && kColumns == kWidth) return true;
     return 0 <= place.row && place.row < kHeight && 0 <= place.column && place.column < kWidth;
   }
-  // The number of an element that is inside among those that are.
+  // Returns the index of an element inside the halo among all elements inside.
   __device__ static int inner(const Place& place) {
     const int plane = place.image * kBlocks + place.channel / kLanes;
     return ((plane * kHeight + place.row) * kWidth + place.column) * kLanes + place.channel % kLanes;
   }
-  // How many channels there are from `place` on.
+  // Returns the number of channels from `place` on.
   __device__ static int channels_from(const Place& place) { return kChannels - place.channel; }
   __device__ static bool is_filler(const Place& place) { return place.channel >= kChannels; }
 };
@@ -66,14 +66,14 @@ __device__ inline void store_vector(Type* to, const Vector<Type, kCount>& vector
   *reinterpret_cast<Vector<Type, kCount>*>(to) = vector;
 }
 
-// The number of the first of the `kCount` elements that a thread makes; -1 if there are none left.
+// Returns the index of the first of the `kCount` elements that a thread writes; -1 if none are left.
 template <class Order, int kCount>
 __device__ inline int own_elements() {
   const i64 thread = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x;
   return thread < (Order::kCount + kCount - 1) / kCount ? static_cast<int>(thread) * kCount : -1;
 }
 
-// Stores what a thread made: `own_elements` and those that follow, as far as there are any.
+// Stores the elements of a thread, up to the end of the tensor.
 template <class Order, class Type, int kCount>
 __device__ inline void store_own(Type* to, int first, const Vector<Type, kCount>& made) {
   const int count = min(kCount, Order::kCount - first);

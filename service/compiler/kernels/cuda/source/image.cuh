@@ -1,4 +1,4 @@
-// Where a tensor's pixels lie: images in blocks of channels, with a halo (`kernels/layout.py`), as constants of the code.
+// The offsets of pixels of images in blocks of channels, with a halo (`kernels/layout.py`), as constants of the code.
 #pragma once
 
 #include "prelude.cuh"
@@ -7,8 +7,8 @@ namespace octet {
 
 constexpr int kBlock = 32;  // channels that lie side by side
 
-// The offsets (bytes, or elements of what is not stored in 8 bits) of pixels that are numbered through all images, row by
-// row.
+// The offsets of pixels, which are numbered through all images, row by row. Offsets count bytes, or elements of tensors that
+// are not 8 bits.
 template <int kHeight, int kWidth, int kImage, int kRow, int kColumn, int kFirst>
 struct Places {
   __device__ static int at(int pixel) {
@@ -28,7 +28,7 @@ struct Blocks {
   }
 };
 
-// The border of a tensor's planes. `kPlane` bytes lie between two planes of an image, `kBlocks` planes are written.
+// The border of a tensor's planes. `kPlane`: the bytes from one plane of an image to the next. `kBlocks` planes are written.
 template <int kImages, int kBlocks, int kHeight, int kWidth, int kTop, int kLeft, int kBottom, int kRight, int kImage,
           int kPlane, int kFirst>
 struct Border {
@@ -37,7 +37,7 @@ struct Border {
   static constexpr int kPixels = kAbove + kBelow + kBeside;  // of a plane
   static constexpr int kChunks = kImages * kBlocks * kPixels * (kBlock / kChunk);
 
-  // Writes `value` there, shared between so many threads.
+  // Writes `value` to the border, divided among `threads` threads.
   __device__ static void fill(u8* tensor, u8 value, int thread, int threads) {
     const u32 word = value * 0x01010101u;
     for (int chunk = thread; chunk < kChunks; chunk += threads) {
@@ -48,7 +48,7 @@ struct Border {
   }
 
  private:
-  // The number of a pixel of the border, among all of the plane.
+  // Converts the number of a pixel of the border to its number among all pixels of the plane.
   __device__ static int place(int number) {
     if (number < kAbove) return number;
     number -= kAbove;
@@ -61,12 +61,12 @@ struct Border {
   }
 };
 
-// Part of a block of channels of a pixel.
+// A part of the channels in a block of a pixel.
 struct Part {
   int image, block, row, column, number;
 };
 
-// The parts of an image, `kOfPixel` of each of its blocks' pixels, and who fills its border.
+// The parts of an image, `kOfPixel` in each block of a pixel, and the division of work among threads.
 template <int kImages, int kBlocks, int kHeight, int kWidth, int kOfPixel, class Border>
 struct Parts {
   static constexpr int kCount = kImages * kBlocks * kHeight * kWidth * kOfPixel;
@@ -76,8 +76,8 @@ struct Parts {
     return {plane / kBlocks, plane % kBlocks, pixel / kWidth % kHeight, pixel % kWidth, number % kOfPixel};
   }
 
-  // One part for each group of `kTogether` threads of `kThreads`; blocks of threads behind the last fill the border of
-  // `tensor` with `fill`. All threads of a group take part in `make`.
+  // Each group of `kTogether` threads computes one part; additional blocks of threads fill the border of `tensor` with
+  // `fill`. All threads of a group must call `make`.
   template <int kThreads, int kTogether, class Make>
   __device__ static void each(u8* tensor, u8 fill, const Make& make) {
     constexpr int kParts = kThreads / kTogether, kLast = (kCount + kParts - 1) / kParts;

@@ -1,6 +1,6 @@
-// A tensor whose elements are some of other tensors' (`kernels/moves.py`). A thread makes 16 bytes of the destination.
+// Copies elements of some tensors to another tensor (`kernels/moves.py`). A thread writes 16 bytes of the destination.
 //
-// Elements of all parts are numbered one part behind the other: those are their addresses.
+// The address of an element is its index among the elements of all parts, concatenated.
 #pragma once
 
 #include "conversion.cuh"
@@ -8,8 +8,7 @@
 
 namespace octet {
 
-// A part whose first element has the address kFirst. kTable: the number of the table that its bytes go through; -1 if
-// there is none.
+// A part whose first element has the address kFirst. kTable: the number of its lookup table; -1 if there is none.
 template <class Type, int kFirst, int kTable>
 struct MovedPart {
   const Type* source;
@@ -20,8 +19,8 @@ struct MovedPart {
   }
 };
 
-// `origins`: for each 16 bytes of the destination inside its halo the address of the first element, and the number of the
-// row of `offsets` that says how far from it the others are. Row 0 is of neighbours. Fillers become 0.
+// `origins`: for each 16 bytes of the destination inside its halo, the address of the first element, and the number of the
+// row of `offsets` with the distances of the others from it. Row 0 is for contiguous elements. Filler is set to 0.
 template <class Order, class Destination, int kTables, class Type, class... Parts>
 __device__ inline void move(const i32* origins, const i32* offsets, const Type* fill, const u8* table_values,
                             Type* destination, const Parts&... parts) {

@@ -1,6 +1,6 @@
-// What becomes of accumulators: epilogues, and where their results are stored.
+// The output stage: applies epilogues to accumulators, and stores the results.
 //
-// A pixel is named by its number among those of all images, or by image, row and column (`Places::at`).
+// A pixel is identified by its number among the pixels of all images, or by image, row and column (`Places::at`).
 #pragma once
 
 #include "addition.cuh"
@@ -10,9 +10,10 @@ namespace octet {
 
 constexpr i32 kFar = 1 << 30;  // beyond any byte, and a zero point may be added to it
 
-// What goes to bytes: requantized, perhaps added to a residual, clamped; the border is filled with the zero point.
-// `parameters`: the zero point, the least and the largest byte; with a residual the bounds of the layer's own value, and
-// those of `Addition`. kZeroPoint: what results are less of; -1: the first parameter. kAnyByte: the bounds are 0 and 255.
+// An output of bytes: accumulators are requantized, a residual may be added, and the sum is clamped. The border is filled
+// with the zero point. `parameters`: the zero point, the smallest and the largest byte; with a residual also the bounds of
+// the layer's own value, and the parameters of `Addition`. kZeroPoint: the number that is subtracted from results; -1 for
+// the first parameter. kAnyByte: the bounds are 0 and 255.
 template <class Requantize, int kZeroPoint, bool kAnyByte, class Addition, class Destination, class Residual, int kPlane,
           int kResidualPlane, int kBlocks, class Edge>
 struct ByteOutput {
@@ -29,13 +30,13 @@ struct ByteOutput {
   __device__ static int at(Pixel... pixel) {
     return Destination::at(pixel...);
   }
-  // The residual's bytes of neighbouring channels, from `channel` on, which the layer has.
+  // Returns the residual's bytes of neighboring channels, from the existing channel `channel` on.
   template <class... Pixel>
   __device__ const u8* residual_of(int channel, Pixel... pixel) const {
     return residual + Residual::at(pixel...) + channel / kBlock * kResidualPlane + channel % kBlock;
   }
   __device__ static bool has(int channel) { return channel < kBlocks * kBlock; }
-  // What `saturated` makes a byte of. `other`: the residual's.
+  // Returns the value that `saturated` converts to a byte. `other`: the value of the residual.
   __device__ i32 value(i32 sum, const Channel& own, i32 other) const {
     i32 value = Requantize::apply(sum, own);
     if (kAdds) value = Addition::apply(clamped(value, parameters[3], parameters[4]), other, parameters + 5);
@@ -43,7 +44,7 @@ struct ByteOutput {
     if (!kAnyByte) return clamped(value, parameters[1] - zero_point, parameters[2] - zero_point) + zero_point;
     return kZeroPoint == 0 ? value : min(value, kFar) + zero_point;
   }
-  // Values of neighbouring channels, from `channel` on.
+  // Stores the values of neighboring channels, from `channel` on.
   template <class Chunk>
   __device__ void store(int place, int channel, Chunk chunk) const {
     if (!has(channel)) return;
@@ -65,7 +66,7 @@ struct WithAddition : Sum {
   static constexpr bool kIsAny = true;
 };
 
-// What goes to a tensor as the model has it: int32, int16 or float32.
+// An output to a contiguous tensor of int32, int16 or float32.
 template <class Type, class Requantize, class Destination, int kChannels>
 struct WideOutput {
   using Element = Type;

@@ -1,7 +1,7 @@
-// Element-wise arithmetic of two images: the twins of the classes of these names in `kernels/arithmetic/pairs.py`, which hold
-// the numbers. A thread makes 16 bytes of the destination.
+// Elementwise arithmetic of two images. The types correspond to the classes of the same names in
+// `kernels/arithmetic/pairs.py`, which contain the numbers. A thread writes 16 bytes of the destination.
 //
-// Operands are as stored; `apply` gives values less the output's zero point, not yet clamped.
+// Operands are as stored. `apply` returns values minus the output's zero point, not yet clamped.
 #pragma once
 
 #include "addition.cuh"
@@ -9,7 +9,7 @@
 
 namespace octet {
 
-// The second operand is the addition's residual.
+// An addition whose residual is the second operand.
 template <class Addition>
 struct Sum {
   __device__ i32 apply(i32 lhs, i32 rhs, const i32* numbers) const {
@@ -59,7 +59,7 @@ struct Square {
   }
 };
 
-// `parameters`: the zero point, the least and the largest byte, and the arithmetic's numbers.
+// `parameters`: the zero point, the smallest and the largest byte, and the numbers of the arithmetic.
 template <class Order, class Destination, class Lhs, class Rhs, class Arithmetic>
 __device__ inline void pairwise(const u8* lhs, const u8* rhs, const Arithmetic& arithmetic, const i32* parameters,
                                 u8* destination) {

@@ -1,4 +1,4 @@
-// The limit that kernels are held to: nothing but products, of operands that stay in registers.
+// Loops that consist of products only, of operands that stay in registers, to measure the peak rate.
 #pragma once
 
 #include "tiles.cuh"
@@ -7,7 +7,7 @@ namespace octet {
 
 constexpr int kIndependent = 8;  // sums that do not wait for each other
 
-// totals[thread] = sums of `kRepetitions` * kIndependent products of four bytes.
+// totals[thread] = the sum of `kRepetitions` * kIndependent products of four bytes.
 template <int kRepetitions>
 __device__ inline void dot_peak(const u32* operands, i32* totals) {
   const int thread = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
@@ -31,7 +31,7 @@ __device__ inline void dot_peak(const u32* operands, i32* totals) {
 }
 
 #if __CUDA_ARCH__ >= 750
-// The same of products of 16 x 32 by 32 x 8 bytes of a warp.
+// The same with products of 16 x 32 by 32 x 8 bytes of a warp.
 template <int kRepetitions>
 __device__ inline void matrix_peak(const u32* operands, i32* totals) {
   const int thread = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), lane = static_cast<int>(threadIdx.x) % kWarp;
@@ -60,7 +60,7 @@ __device__ inline void matrix_peak(const u32* operands, i32* totals) {
 #endif
 
 #if __CUDA_ARCH__ == 900
-// The same of products of 64 x 32 by 32 x 128 bytes of a group of four warps, whose operands lie in shared memory.
+// The same with products of 64 x 32 by 32 x 128 bytes of a group of four warps, whose operands are in shared memory.
 template <int kRepetitions>
 __device__ inline void group_peak(const u32* operands, i32* totals) {
   constexpr int kColumns = 128, kSets = 2, kWords = (kGroupRows + kColumns) * kStepBytes / 4;

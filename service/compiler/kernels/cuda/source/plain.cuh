@@ -1,12 +1,12 @@
-// The operators of tensor IR, each with the bits that the code generator of a CPU gives it. What is written with them is
-// printed by `compiler/lowering/gpu/printer.py`, one operation a line.
+// The operators of tensor IR, each with the same bits as in code that is generated for a CPU.
+// `compiler/lowering/gpu/printer.py` prints programs that use them, one operation per line.
 #pragma once
 
 #include "prelude.cuh"
 
 namespace octet {
 
-// The type that sums of a type are taken in: whole numbers wrap.
+// The type in which sums are computed. Integers wrap.
 template <class T>
 struct Modular {
   using type = T;
@@ -50,7 +50,7 @@ template <class T>
 __device__ inline T times(T a, T b) {
   return static_cast<T>(static_cast<ModularOf<T>>(a) * static_cast<ModularOf<T>>(b));
 }
-// By less than the width; what else there may be is not used.
+// Shifts by less than the width. Results of larger shifts are not used.
 template <class T>
 __device__ inline T shifted_left(T a, T by) {
   return static_cast<T>(static_cast<ModularOf<T>>(a) << (by & (8 * sizeof(T) - 1)));
@@ -60,7 +60,7 @@ __device__ inline T shifted_right(T a, T by) {
   return static_cast<T>(a >> (by & (8 * sizeof(T) - 1)));
 }
 
-// Of two equal zeros, and beside NaN, the second: as one comparison and one choice.
+// Computed by one comparison and one selection: of two equal zeros, or with a NaN operand, the second operand is returned.
 template <class T>
 __device__ inline T larger(T a, T b) {
   return a > b ? a : b;
@@ -70,7 +70,7 @@ __device__ inline T smaller(T a, T b) {
   return a < b ? a : b;
 }
 
-// The larger and the smaller of two real numbers; NaN if either is NaN. -0 is less than +0.
+// The larger and the smaller of two real numbers; NaN if one of them is NaN. -0 is less than +0.
 template <class T>
 __device__ inline T larger_or_nan(T a, T b) {
   if (a == T(0) && b == T(0)) return a + b;
@@ -82,7 +82,7 @@ __device__ inline T smaller_or_nan(T a, T b) {
   return a < b || a != a ? a : b;
 }
 
-// Of real numbers: nothing differs from NaN.
+// The comparison of real numbers that is false if an operand is NaN.
 template <class T>
 __device__ inline bool differ(T a, T b) {
   return a < b || a > b;
@@ -99,7 +99,7 @@ __device__ inline T floor_remainder(T a, T b) {
   return remainder != 0 && (remainder < 0) != (b < 0) ? plus(remainder, b) : remainder;
 }
 
-// Towards zero. Beyond the type, and of NaN, what x86's instructions give, and with them NumPy: the smallest number.
+// Rounds toward zero. Values beyond the range, and NaN, become the smallest number, as with x86's instructions and NumPy.
 template <class T, class Real>
 __device__ inline T whole(Real x);
 template <>

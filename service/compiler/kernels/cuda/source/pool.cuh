@@ -1,7 +1,7 @@
-// Windows: maximum, average, and the mean of a whole image.
+// Maximum and average pooling, and the mean of a whole image.
 //
-// A thread has four channels. Where outputs are few, or windows large, several threads share a window. A window is clipped
-// to the image: what is padded never wins and is not counted, whatever the halo holds.
+// A thread computes four channels. If there are few outputs, or windows are large, several threads share a window. A window
+// is clipped to the image, so padding is never the maximum and is not counted, whatever the halo contains.
 #pragma once
 
 #include "average.cuh"
@@ -12,7 +12,7 @@ namespace octet {
 constexpr int kQuad = 4;  // channels of a thread
 constexpr int kQuads = kBlock / kQuad;
 
-// Of two words of four bytes, the larger of each.
+// Returns the larger byte of each pair of bytes in two words.
 __device__ inline u32 larger_bytes(u32 a, u32 b) {
   constexpr u32 kHigh = 0x80808080u;
   const u32 low_is_no_less = (a | kHigh) - (b & ~kHigh);
@@ -21,7 +21,7 @@ __device__ inline u32 larger_bytes(u32 a, u32 b) {
   return (a & mask) | (b & ~mask);
 }
 
-// The least and the largest byte that may be stored.
+// The smallest and the largest byte that may be stored.
 struct Limits {
   const i32 least, most;
   __device__ explicit Limits(const i32* limits) : least(limits[1]), most(limits[2]) {}
@@ -78,7 +78,7 @@ class Average {
   const Formula formula_;
 };
 
-// The rows, or columns, of a window: kExtent from the place kStride * output - kBefore on, inside kSize.
+// The rows or columns of a window: kExtent of them, from index kStride * output - kBefore on, clipped to kSize.
 template <int kExtentCount, int kStride, int kBefore, int kSize, int kOutputs>
 struct Span {
   static constexpr int kExtent = kExtentCount;
@@ -90,7 +90,7 @@ struct Span {
   }
 };
 
-// The window of a part, as so many threads share it, of which this is number `share`. kUnrolled: elements that are read at
+// The part of a window that thread number `share` of `kShares` computes. kUnrolled: the number of elements that are read at
 // a time.
 template <class Rows, class Columns, class Source, int kShares, int kUnrolled, class Reduction>
 __device__ inline typename Reduction::State reduce(const u8* source, const Reduction& reduction, const Part& part,
@@ -111,7 +111,7 @@ __device__ inline typename Reduction::State reduce(const u8* source, const Reduc
   return state;
 }
 
-// The states of all shares, in those of the block's first threads.
+// Combines the states of all shares into those of the block's first threads.
 template <int kShares, class Reduction>
 __device__ inline void merge_shares(typename Reduction::State& state, const Reduction& reduction) {
   using State = typename Reduction::State;
@@ -134,7 +134,7 @@ __device__ inline void merge_shares(typename Reduction::State& state, const Redu
   for (int warp = 1; warp < kWarps; ++warp) reduction.merge(state, states[warp][thread]);
 }
 
-// limits: the zero point, the least and the largest byte.
+// limits: the zero point, the smallest and the largest byte.
 template <class Parts, class Rows, class Columns, class Source, class Destination, int kThreads, int kShares,
           int kUnrolled, class Reduction>
 __device__ inline void pool(const u8* source, const i32* limits, const Reduction& reduction, u8* destination) {

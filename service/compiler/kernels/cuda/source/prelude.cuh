@@ -1,5 +1,5 @@
-// The words of the device that kernels are written in: instructions that C++ has no operator for, and whole numbers that
-// wrap. What a kernel needs beyond them is CUDA C++ without any header of the toolkit's.
+// Basic functions that kernels use: instructions without a C++ operator, and integer arithmetic that wraps. Apart from them,
+// kernels are CUDA C++ without headers of the toolkit.
 #pragma once
 
 namespace octet {
@@ -17,17 +17,17 @@ constexpr int kWarp = 32;         // threads
 constexpr int kChunk = 16;        // bytes that one thread moves at a time
 constexpr float kLargest = 1073741824.0f;  // 2**30: of a float that is rounded to int32
 
-// Sums, products and shifts of int32 that wrap, as every target's do.
+// Sums, products and shifts of int32 that wrap, as on every target.
 __device__ inline i32 add(i32 a, i32 b) { return static_cast<i32>(static_cast<u32>(a) + static_cast<u32>(b)); }
 __device__ inline i32 subtract(i32 a, i32 b) { return static_cast<i32>(static_cast<u32>(a) - static_cast<u32>(b)); }
 __device__ inline i32 multiply(i32 a, i32 b) { return static_cast<i32>(static_cast<u32>(a) * static_cast<u32>(b)); }
 __device__ inline i32 shift_left(i32 a, i32 by) { return static_cast<i32>(static_cast<u32>(a) << by); }
 __device__ inline i32 clamped(i32 x, i32 low, i32 high) { return max(min(x, high), low); }
 
-// Rounded to the nearest, halves to even; saturates.
+// Rounds to the nearest integer, halves to even; saturates.
 __device__ inline i32 rounded(float x) { return __float2int_rn(x); }
 
-// Bytes of values, the first lowest; they saturate.
+// Packs values to bytes with saturation, the first value in the lowest byte.
 #if __CUDA_ARCH__ >= 750
 __device__ inline u32 saturated(i32 first, i32 second, u32 above = 0) {
   u32 bytes;
@@ -45,22 +45,22 @@ __device__ inline u32 saturated(const i32 (&values)[4]) {
   return saturated(values[0], values[1], saturated(values[2], values[3]));
 }
 
-// What was computed of `value` is computed again: it takes no registers meanwhile.
+// Makes the compiler compute values that depend on `value` again, instead of keeping them in registers.
 __device__ inline void forget(i32& value) { asm volatile("" : "+r"(value)); }
 
-// sum + the products of four unsigned and four signed bytes.
+// Returns `sum` plus the products of four unsigned and four signed bytes.
 __device__ inline i32 dot(u32 unsigned_bytes, u32 signed_bytes, i32 sum) {
   i32 result;
   asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(result) : "r"(unsigned_bytes), "r"(signed_bytes), "r"(sum));
   return result;
 }
 
-// Where something in shared memory lies, as instructions name it.
+// Returns the address in shared memory that instructions use.
 __device__ inline u32 shared_address(const void* pointer) { return static_cast<u32>(__cvta_generic_to_shared(pointer)); }
 
 #if __CUDA_ARCH__ >= 750
-// Four matrices of eight rows of 16 bytes. Lane 8 m + r gives the address of row r of matrix m, and gets four bytes of row
-// lane / 4 of each matrix, from byte 4 (lane % 4) on. (PTX ISA, "ldmatrix".)
+// Loads four matrices of eight rows of 16 bytes. Lane 8 m + r passes the address of row r of matrix m, and gets four bytes of
+// row lane / 4 of each matrix, from byte 4 (lane % 4) on. (PTX ISA, "ldmatrix".)
 __device__ inline void load_matrices(u32 (&words)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
@@ -89,22 +89,23 @@ __device__ inline void multiply_matrices(i32 (&sums)[4], const u32 (&a)[4], u32 
 #endif
 
 #if __CUDA_ARCH__ == 900
-// Products by a group of four warps, which goes on while its operands, in shared memory, are multiplied.
+// Asynchronous products of a group of four warps, with operands in shared memory.
 
-// Rows of 32 bytes, one behind the other, whose two chunks change places in every other four rows, as an operand. They begin
-// at a multiple of 256 bytes. (PTX ISA, "Matrix Descriptor Format": 256 bytes from eight rows to the next; swizzled by 32.)
+// Returns the descriptor of an operand: consecutive rows of 32 bytes, whose two chunks are exchanged in every second group of
+// four rows. They begin at a multiple of 256 bytes. (PTX ISA, "Matrix Descriptor Format": 256 bytes from eight rows to the
+// next; swizzled by 32.)
 __device__ inline u64 group_operand(const void* rows) {
   constexpr u64 kEightRows = 8 * 32, kSwizzledBy32 = 3;
   return (shared_address(rows) & 0x3ffff) >> 4 | u64{1} << 16 | (kEightRows >> 4) << 32 | kSwizzledBy32 << 62;
 }
 
-// What this thread wrote to shared memory, and copied there, may be read as operands: before the barrier that says so.
+// Makes data that this thread wrote or copied to shared memory readable as operands. To be called before the barrier.
 __device__ inline void publish_operands() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
 
-// Before the first product that adds to registers which others wrote.
+// To be called before the first product that adds to registers that other instructions have written.
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" : : : "memory"); }
 
-// Ends a set of products, and waits until at most `kPending` sets are not done: then their operands may be overwritten.
+// Ends a set of products, and waits until at most `kPending` sets are pending. Operands of the others may be overwritten.
 template <int kPending>
 __device__ inline void wait_for_products() {
   asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
@@ -120,7 +121,7 @@ __device__ inline void wait_for_products() {
 #define OCTET_NAMES_16 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define OCTET_NAMES_32 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
 #define OCTET_NAMES_48 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-// columns: of b; names: of the sums in the text, as many as half of them; a_name, b_name: the next two; behind them the sums.
+// columns: those of b. names: the names of the sums in the text, half as many. a_name, b_name: the next two. Then the sums.
 #define OCTET_MULTIPLY_GROUP(columns, names, a_name, b_name, ...)                                      \
   __device__ inline void multiply_group(i32 (&sums)[columns / 2], u64 a, u64 b) {                       \
     asm volatile("{.reg .pred p; setp.ne.u32 p, 1, 0; wgmma.mma_async.sync.aligned.m64n" #columns       \
@@ -134,8 +135,8 @@ OCTET_MULTIPLY_GROUP(128, OCTET_NAMES_0 ", " OCTET_NAMES_16 ", " OCTET_NAMES_32 
                      OCTET_SUMS(0), OCTET_SUMS(16), OCTET_SUMS(32), OCTET_SUMS(48))
 #endif
 
-// Sixteen bytes from global to shared memory. They are there after `wait_for_copies` and a barrier. kNear: the
-// multiprocessor keeps them, since it reads them again soon.
+// Copies sixteen bytes from global to shared memory. The copy is complete after `wait_for_copies` and a barrier. kNear: the
+// multiprocessor caches them, because it will read them again soon.
 template <bool kNear = false>
 __device__ inline void copy_chunk(void* to, const void* from) {
 #if __CUDA_ARCH__ >= 800
@@ -149,14 +150,14 @@ __device__ inline void copy_chunk(void* to, const void* from) {
 #endif
 }
 
-// The copies since the last call are a group.
+// Ends a group of copies: those since the last call.
 __device__ inline void end_copies() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" : : : "memory");
 #endif
 }
 
-// Waits until at most `kPending` groups of this thread's, the last, are not there yet.
+// Waits until at most the last `kPending` groups of this thread are incomplete.
 template <int kPending>
 __device__ inline void wait_for_copies() {
 #if __CUDA_ARCH__ >= 800
@@ -164,7 +165,7 @@ __device__ inline void wait_for_copies() {
 #endif
 }
 
-// Sixteen bytes from any address. It reads up to three bytes before them, and up to four behind.
+// Loads sixteen bytes from any address. It reads up to three bytes before them, and up to four after them.
 __device__ inline uint4 load_unaligned(const u8* from) {
   const u64 address = reinterpret_cast<u64>(from);
   const auto words = reinterpret_cast<const u32*>(address & ~u64{3});

@@ -1,4 +1,4 @@
-// A tensor in another layout, its elements converted, and its halo filled.
+// Changes the layout of a tensor, converts its elements, and fills its halo.
 #pragma once
 
 #include "conversion.cuh"
@@ -6,8 +6,8 @@
 
 namespace octet {
 
-// A thread makes 16 bytes of the destination. kAtOnce: neighbours in both tensors, of which either all or none are of
-// the halo, or fillers. Fillers become 0.
+// A thread writes 16 bytes of the destination. kAtOnce: the number of elements that are contiguous in both tensors, and of
+// which either all or none are halo or filler. Filler is set to 0.
 template <class Order, class Destination, class Source, int kAtOnce, class Conversion>
 __device__ inline void reorder(const typename Conversion::From* source, const Conversion& conversion,
                                typename Conversion::To fill, typename Conversion::To* destination) {
@@ -33,8 +33,8 @@ __device__ inline void reorder(const typename Conversion::From* source, const Co
   store_own<Order>(destination + Destination::at(Order::place(first)), first, made);
 }
 
-// To a tensor whose channels come first, from an image in blocks. A thread reads 16 channels of a pixel, and its
-// neighbours those of the next pixels. `Order`: of pixels, of as many planes as there are chunks of channels.
+// Converts an image in blocks to a tensor [N, C, H, W]. A thread reads 16 channels of a pixel, and its neighbors read those
+// of the next pixels. `Order`: the order of pixels, with a plane for each chunk of channels.
 template <class Order, class Destination, class Source, int kChannels, class Conversion>
 __device__ inline void split_planes(const typename Conversion::From* source, const Conversion& conversion,
                                     typename Conversion::To* destination) {

@@ -1,6 +1,6 @@
-// From accumulators to values less the output's zero point: the twins of the classes of these names in
-// `kernels/arithmetic/requantization.py` and `torch_epilogues.py`, which hold the constants. Each reads the values of a channel
-// once (`channel`) and is applied to accumulators of that channel.
+// Formulas that convert accumulators to values minus the output's zero point. They correspond to the classes of the same
+// names in `kernels/arithmetic/requantization.py` and `torch_epilogues.py`, which contain the constants. Each reads the
+// values of a channel once (`channel`), and is applied to accumulators of that channel.
 #pragma once
 
 #include "prelude.cuh"
@@ -28,7 +28,7 @@ __device__ inline i32 rounded_within(float x) {
   return rounded(kBounded ? x : fminf(x, kLargest));
 }
 
-// A value less the zero point as a byte.
+// Converts a value minus the zero point to a byte.
 __device__ inline u8 stored(i32 value, i32 zero_point, i32 low, i32 high) {
   return static_cast<u8>(clamped(value, low - zero_point, high - zero_point) + zero_point);
 }
@@ -71,7 +71,7 @@ struct BiasedScale {
   }
 };
 
-// The addend is multiplied as it is added.
+// The addend is multiplied while it is added.
 template <bool kBounded>
 struct FusedBiasedScale {
   const float* scales;
@@ -119,7 +119,7 @@ struct DoubleRounding {
   }
 };
 
-// Halves away from zero. `rights`: from the 64-bit product on.
+// Rounds halves away from zero. `rights`: the right shifts of the 64-bit product.
 struct SingleRounding {
   const i32* significands;
   const i32* rights;
@@ -133,7 +133,7 @@ struct SingleRounding {
   }
 };
 
-// `kExceptions` accumulators of a channel are replaced by others before they are scaled; `kMirrored`: the offset has the
+// `kExceptions` accumulators of a channel are replaced by others before they are scaled. `kMirrored`: the offset has the
 // sign of the accumulator.
 template <int kExceptions, bool kMirrored>
 struct FusedScale {
@@ -166,7 +166,7 @@ struct FusedScale {
   }
 };
 
-// The zero point is added as a float, before the rounding.
+// The zero point is added as a float before rounding.
 struct ShiftedProduct {
   const float* scales;
   const i32* zero_points;
@@ -181,7 +181,7 @@ struct ShiftedProduct {
   }
 };
 
-// To what is not stored in 8 bits.
+// Formulas for outputs that are not 8 bits.
 
 struct Kept {
   struct Channel {};

@@ -1,12 +1,12 @@
-// Pixels of some rows and columns of an image: taken, or blended from four neighbours (`kernels/arithmetic/interpolation.py`).
+// Resizing: pixels of an image are copied, or blended from four neighbors (`kernels/arithmetic/interpolation.py`).
 #pragma once
 
 #include "image.cuh"
 
 namespace octet {
 
-// Blends of four neighbours as stored: top left, top right, bottom left, bottom right. `down` and `right`: how far the
-// output is from the first.
+// Formulas that blend four neighbors, as stored: top left, top right, bottom left, bottom right. `down` and `right`: the
+// distances of the output from the first one.
 
 struct Eleventh {
   __device__ static i32 apply(i32 a, i32 b, i32 c, i32 d, i32 down, i32 right) {
@@ -36,14 +36,14 @@ struct Real {
   }
 };
 
-// What each row, or column, of the output lies between: bytes from the first to both, and how far it is from the former.
+// For each row or column of the output: the byte offsets of its two neighbors, and the distance from the first one.
 struct Axis {
   const i32* lower;
   const i32* upper;
   const i32* distance;
 };
 
-// A thread has four channels.
+// A thread computes four channels.
 template <class Blend, class Parts, class Source, class Destination, int kThreads>
 __device__ inline void resize(const u8* source, const Axis& rows, const Axis& columns, const u8* fill,
                               u8* destination) {
@@ -68,7 +68,7 @@ __device__ inline void resize(const u8* source, const Axis& rows, const Axis& co
   });
 }
 
-// rows, columns: bytes from the first, of each of the output. A thread has a chunk.
+// rows, columns: the byte offset for each row and column of the output. A thread copies a chunk.
 template <class Parts, class Source, class Destination, int kThreads>
 __device__ inline void take(const u8* source, const i32* rows, const i32* columns, const u8* fill, u8* destination) {
   Parts::template each<kThreads, 1>(destination, *fill, [&](const Part& part) {

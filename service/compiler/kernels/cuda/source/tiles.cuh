@@ -1,11 +1,12 @@
-// Products of a tile of pixels with a tile of filters, both in shared memory: on tensor cores, or by dp4a.
+// Products of a tile of pixels and a tile of filters, both in shared memory: with tensor cores or dp4a.
 //
-// Each class has the sums of a thread, of which `kRun` columns lie side by side, as bytes a `Run`, and what a loop of `add` needs around it: `publish` before the barrier behind which
-// threads multiply what this one has fetched, `begin` and `end` around the products between two barriers, of which the
-// last `kInFlight` may go on behind `end`, and `finish` before sums are read.
+// Each class contains the sums of a thread. `kRun` columns are contiguous, and their bytes form a `Run`. A loop of `add` also
+// needs these calls: `publish` before the barrier after which threads multiply the bytes that this thread has fetched;
+// `begin` and `end` around the products between two barriers, of which the last `kInFlight` may still run after `end`; and
+// `finish` before the sums are read.
 //
-// A step of the reduction is 32 bytes of each row. Rows lie one behind the other; in every other four rows the two chunks
-// change places, so that eight rows' chunks of one half lie in different banks.
+// A step of the reduction is 32 bytes of each row. Rows are contiguous. In every second group of four rows, the two chunks
+// are exchanged, so that the chunks of the same half of eight rows are in different banks.
 #pragma once
 
 #include "prelude.cuh"
@@ -20,7 +21,7 @@ __device__ inline int swizzled(int row, int chunk) {
 }
 
 #if __CUDA_ARCH__ >= 750
-// A warp has `kWarpRows` x `kWarpColumns` of the tile, by products of 16 x 8.
+// A warp computes `kWarpRows` x `kWarpColumns` of the tile, with products of 16 x 8.
 template <int kTileRows, int kTileColumns, int kWarpRows, int kWarpColumns>
 class MatrixProducts {
  public:
@@ -33,7 +34,7 @@ class MatrixProducts {
   static constexpr int kInFlight = 0;
   static_assert(kWarpRows % 16 == 0 && kWarpColumns % 16 == 0, "products are of 16 x 8, and columns loaded by 16");
 
-  // `thread`: of those that share the tile.
+  // `thread`: its number among the threads that share the tile.
   __device__ explicit MatrixProducts(int thread)
       : lane_(thread % kWarp),
         row_(thread / kWarp / kWarpsAcross * kWarpRows),
@@ -73,7 +74,7 @@ class MatrixProducts {
     }
   }
 
-  // The place in the tile of this thread's sums.
+  // The position of this thread's sums in the tile.
   __device__ int row(int own) const { return row_ + own * 8 + lane_ / 4; }
   __device__ int column(int own) const { return column_ + own / 2 * 8 + lane_ % 4 * 2 + own % 2; }
   __device__ i32& sum(int own_row, int own_column) {
@@ -86,8 +87,8 @@ class MatrixProducts {
 };
 #endif
 
-// A thread has `kThreadRows` x `kThreadColumns` of the tile, by dp4a. Its rows and columns are as far apart as there are
-// threads on that side.
+// A thread computes `kThreadRows` x `kThreadColumns` of the tile, with dp4a. The distance of its rows (or columns) is the
+// number of threads along that side.
 template <int kTileRows, int kTileColumns, int kThreadRows, int kThreadColumns>
 class DotProducts {
  public:
@@ -99,7 +100,7 @@ class DotProducts {
   static constexpr int kAcross = kColumns / kThreadColumns, kDown = kRows / kThreadRows;
   static constexpr int kThreads = kAcross * kDown;
 
-  // `thread`: of those that share the tile.
+  // `thread`: its number among the threads that share the tile.
   __device__ explicit DotProducts(int thread) : row_(thread / kAcross), column_(thread % kAcross) {
 #pragma unroll
     for (auto& line : sums_) {
@@ -145,7 +146,7 @@ class DotProducts {
 };
 
 #if __CUDA_ARCH__ == 900
-// Four warps have 64 rows of the tile, by products that go on beside what the threads do.
+// Four warps compute 64 rows of the tile, with products that run asynchronously.
 template <int kTileRows, int kTileColumns>
 class GroupProducts {
  public:
@@ -158,7 +159,7 @@ class GroupProducts {
   static constexpr int kInFlight = 1;
   static_assert(kRows % kGroupRows == 0 && kColumns % kAtOnce == 0, "whole products");
 
-  // `thread`: of those that share the tile.
+  // `thread`: its number among the threads that share the tile.
   __device__ explicit GroupProducts(int thread)
       : first_row_(thread / (4 * kWarp) * kGroupRows), warp_(thread / kWarp % 4), lane_(thread % kWarp) {
 #pragma unroll

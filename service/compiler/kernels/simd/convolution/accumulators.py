@@ -74,7 +74,7 @@ class Accumulators:
                         totals.value = self._pairs.multiply(totals.value, operand, own)
 
     def settle(self, lanes: Lanes) -> None:
-        """Converts the accumulators of pairs of pixels to those of single pixels."""
+        """Converts accumulators that belong to pairs of pixels to accumulators of single pixels."""
         if self._pairs is None:
             return
         for place in range(self._tile.blocks):

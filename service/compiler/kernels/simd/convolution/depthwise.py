@@ -183,7 +183,7 @@ class _Depthwise:
                 self.output.store_tile(values, len(values), channels, image, block, row + place, column)
 
     def _window(self, image: Expr, block: Expr, row: Expr, column: Expr) -> Expr:
-        """Returns the offset of the first byte of the window of the tile's first pixel."""
+        """Returns the byte offset of the first pixel's window."""
         source, window = self.layer.source, self.layer.window
         (stride_h, stride_w), (top, left) = window.strides, window.padding
         start = source.origin - top * source.row - left * source.pixel

@@ -139,7 +139,7 @@ def layer(
         weights: `[O, KH, KW, C]`, 8 bits.
         bias: `[O] int64`.
         bounds: the bounds of the output's storage type.
-        tile: the number of pixels of a row and of blocks of channels whose accumulators are in registers.
+        tile: (pixels, blocks of channels) whose accumulators are in registers.
         parallel: true to divide tiles among threads.
     """
     return _Layer(isa, words, weights, bias, rescaling, bounds, tile, parallel).kernel()
@@ -289,7 +289,7 @@ class _Layer:
 
     @property
     def _step(self) -> int:
-        """The number of elements of the weights of a pair."""
+        """The number of weight elements for a pair."""
         return self.blocks * 2 * self.isa.lanes
 
     def _window(self, line: Expr, column: Expr) -> Expr:

@@ -259,5 +259,5 @@ class _Interleave:
 
 
 def _parts(first: Expr, second: Expr, parts: tuple[int, ...]) -> Expr:
-    """Returns a vector of four of the eight parts of two vectors."""
+    """Returns a vector that consists of four of the eight parts of two vectors."""
     return tirx.Shuffle([first, second], [tirx.const(4 * part + word, "int32") for part in parts for word in range(4)])

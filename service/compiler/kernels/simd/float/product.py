@@ -1,10 +1,10 @@
 """Float products: matrices, dense layers, convolutions (`qnn.real_matmul`, `qnn.real_conv2d`).
 
 A tile of rows (pixels of a convolution's output) by vectors of columns stays in registers for the whole sum. Products
-are added in the order in which the operators define it. Tiles at an edge overlap their neighbors, and so do the last
-vectors of columns. Constant weights are stored in panels, in the order in which they are read. Other right operands are
-copied to that layout in memory of the thread, unless there is only one tile of rows. Weights of few bits (`blocks`) are
-decoded into that memory, or in registers. The factors are float32 values or pairs of bfloat16 values (`factors`);
+are added in the order that the operators define. Tiles at an edge overlap their neighbors, and the last vectors of
+columns overlap too. Constant weights are stored in panels, in the order in which they are read. Other right operands
+are copied to that layout in memory of the thread, unless there is only one tile of rows. Weights of few bits (`blocks`)
+are decoded into that memory, or in registers. The factors are float32 values or pairs of bfloat16 values (`factors`);
 computed operands are first converted to pairs.
 """
 
@@ -202,7 +202,7 @@ class _Product:
         return self.geometry.rhs_steps
 
     def _laid_out(self, rhs: Expr, first: Expr) -> Weights:
-        """Copies the columns of a group of parts to memory of this thread. Results beyond the last column are not
+        """Copies the columns for a group of parts to memory of this thread. Results beyond the last column are not
         stored."""
         program, lanes = self.program, self.isa.lanes
         memory = program.workspace(self.group * self.panel, self.factors.group)

@@ -106,7 +106,7 @@ class Geometry:
         return -(-self.columns // isa.lanes)
 
     def panel_bytes(self, isa: Isa, tile: Tile) -> int:
-        """Returns the size of the right operand of a tile of columns."""
+        """Returns the size of the right operand for a tile of columns."""
         return self.steps * tile.blocks * isa.bytes
 
     def parts_at_once(self, isa: Isa, tile: Tile, *, constant: bool) -> int:

@@ -17,7 +17,7 @@ from service.core.arrays import Array
 
 
 def take_pixels(isa: Isa, source: Image, destination: Image, operation: Operation, *, parallel: bool) -> Kernel:
-    """Returns the kernel of a `qnn.take_pixels`. An item is one row of pixels of one block of channels.
+    """Returns the kernel of a `qnn.take_pixels`. An item is one row of pixels in one block of channels.
 
     Args:
         parallel: true to divide rows among threads.

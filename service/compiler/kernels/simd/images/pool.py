@@ -103,7 +103,7 @@ class _Pool:
         self.constants += [] if average is None else [average.parameters]
 
     def kernel(self, family: str) -> Kernel:
-        """Returns the kernel. An item is one row of pixels of one block of channels."""
+        """Returns the kernel. An item is one row of pixels in one block of channels."""
         program, destination = Program(), self.destination
         self.program, self.lanes = program, Lanes(program, self.isa)
         self.read = program.parameter("source", "uint8", self.source.size_bytes)

@@ -58,7 +58,7 @@ class _Resize:
         self.parallel, self.constants = parallel, [*tables, np.array([zero_point], np.uint8)]
 
     def kernel(self) -> Kernel:
-        """Returns the kernel. An item is one row of pixels of one block of channels."""
+        """Returns the kernel. An item is one row of pixels in one block of channels."""
         program, destination = Program(), self.destination
         self.program, self.lanes = program, Lanes(program, self.isa)
         self.read = program.parameter("source", "uint8", self.source.size_bytes)

@@ -115,7 +115,7 @@ class _Reorder:
         image: the layout of the image.
         ends: (buffer, view) of the source and of the destination.
         convert: a function from bytes of the source to bytes of the destination.
-        fill: a list with the value of the destination's halo, or an empty list; None if the destination is no image.
+        fill: a list with the value of the destination's halo, or an empty list; None if the destination is a tensor.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from service.compiler.kernels.vector.isa import PIXELS, Isa
 
 @dataclass(frozen=True)
 class Source:
-    """A matrix in a byte buffer, whose rows consist of runs of the size of a block.
+    """A matrix in a byte buffer, whose rows consist of runs as long as a block.
 
     Attributes:
         start: the offset of its first byte.

@@ -2,7 +2,7 @@
 
 An item computes some blocks of columns of the product. It copies the second matrix's columns to the layout for
 `Isa.dot` in its own memory, which stays in L1 cache, and multiplies rows of the first matrix by them. Both zero points
-are subtracted from the sums, with the help of the sums of the columns and of the rows.
+are subtracted from the sums, for which the columns and the rows are summed too.
 
 Matrices are in contiguous tensors or in images, and the second one may be transposed. Elements that do not fill a
 vector are copied first, or multiplied by zeros.
