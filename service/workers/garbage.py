@@ -51,7 +51,7 @@ def collect_garbage(
 
 
 class Collector:
-    """Collects garbage from time to time. The process may call it more often than that."""
+    """Collects garbage at intervals, for a process that may call it more often."""
 
     def __init__(
         self,

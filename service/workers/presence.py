@@ -29,7 +29,7 @@ class Presence:
         offers: fields of `Worker` that describe what this worker offers.
 
     Attributes:
-        is_seen: true once a heartbeat has been written to the table.
+        is_listed: true once a heartbeat has been written to the table.
     """
 
     def __init__(self, workers: WorkerStore, kind: WorkerKind, every_s: float, **offers: Any) -> None:

@@ -102,7 +102,12 @@ def _figures(model: LockedArtifact, coverage: bytes | None, poll: Poll) -> dict[
         profile = model.explain(1, _MEASURE_S, described.get("kernels", {}).get("peak"), poll)
         explanation = build_explanation(described, profile)
         figures["peak_percent"] = explanation.rates(explanation.macs, explanation.seconds)["peak_percent"]
-    except (LookupError, TypeError, ValueError, AttributeError) as error:  # the report came with the artifact
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:  # the report comes with the artifact, and may be malformed
         _logger.warning("artifact %s has no profile: %s", model.digest, error)
     return figures
 

@@ -88,7 +88,7 @@ def configure(settings: Settings, not_ready: str = "", traced: float = -1.0) -> 
 
     Args:
         not_ready: why requests are refused; empty if they are accepted.
-        traced: the share of requests to trace, of those that do not decide it themselves; negative: trace none.
+        traced: the share of requests to trace, among those that do not set it themselves; negative: trace none.
     """
     return {
         "type": "configure",

@@ -29,8 +29,8 @@ def fork_updater(current_orders: Callable[[], Iterable[Order]], sent: Iterable[O
     rights to the whole folder, and the code of artifacts would have these rights too.
 
     Args:
-        standing: returns the current orders, one of each type.
-        said: the orders that the data plane already has.
+        current_orders: returns the current orders, one of each type.
+        sent: the orders that the data plane already has.
 
     Returns:
         The channel from which the data plane receives the orders.

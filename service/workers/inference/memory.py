@@ -15,7 +15,7 @@ class Weight:
 
     Attributes:
         mapped: the files that it maps, with their sizes: all models that map a file share its pages.
-        own_bytes: the memory that is not shared: the memory that its instances compute in.
+        private_bytes: the memory that is not shared: the memory that its instances compute in.
         device: the device whose memory this is.
     """
 

@@ -18,7 +18,7 @@ class Tables:
     """The tables, as seen from one host.
 
     Attributes:
-        aliases: None: no aliases.
+        aliases: None if aliases are not used.
         targets: the targets that run here, the best first.
     """
 
@@ -33,8 +33,8 @@ class Tables:
         return [(model, None) for model in models if self.builds.serving(model, None, self.targets)]
 
     def plan(self, model: str, reference: Reference) -> Plan:
-        """Returns the versions that a reference refers to. Raises `NotFound` if the model does not exist, version or
-        alias.
+        """Returns the versions that a reference refers to. Raises `NotFound` if the model, version or alias
+        does not exist.
         """
         try:
             return plan(self.aliases, model, reference)

@@ -221,7 +221,7 @@ class TenantPlanes(MemberListener):
         member.plane.order(orders.routes([each for each in self._named if owner_of(each.model) == member.tenant]))
 
     def _send_table(self) -> None:
-        """Sends the public data plane the table of who answers for which names."""
+        """Sends the public data plane the table of names, with the data plane that serves each."""
         by_tenant = defaultdict[str, list[orders.Named]](list)
         for each in self._named:
             by_tenant[owner_of(each.model)].append(each)
