@@ -68,7 +68,7 @@ def test_verify_compares_the_outputs_of_the_gpu(machine: Path, artifact: Path, t
 def test_a_sandboxed_child_sees_only_the_allowed_gpu(chosen: str, machine: Path, artifact: Path) -> None:
     given = artifact.with_name("input.npy")
     error = octet(machine, "run", artifact, given, status=1, CUDA_VISIBLE_DEVICES=chosen)["error"]
-    assert "NVIDIA's driver shows this process no card" in error["message"]
+    assert "NVIDIA's driver shows no GPU to this process" in error["message"]
 
 
 @sandboxed
@@ -88,7 +88,7 @@ def test_explain_times_the_kernels_on_the_gpu(machine: Path, artifact: Path) -> 
 def test_without_a_driver_the_command_reports_it(artifact: Path, tmp_path: Path) -> None:
     error = octet(tmp_path, "run", artifact, artifact.with_name("input.npy"), status=1)["error"]
     assert error["code"] == "unsupported"
-    assert "there is no driver of NVIDIA's" in error["message"]
+    assert "NVIDIA's driver is not installed" in error["message"]
 
 
 def test_targets_and_doctor_report_what_the_gpu_runs(machine: Path, tmp_path: Path) -> None:
@@ -109,4 +109,4 @@ def test_doctor_reports_why_a_gpu_cannot_be_used(tmp_path: Path) -> None:
     checks = octet(driver, "doctor", "--data-dir", tmp_path, "--server", "127.0.0.1:1")
     card = next(check for check in checks if check["name"] == "GPU")
     assert card["state"] == "warning"
-    assert "NVIDIA's driver is of CUDA 11.4" in card["detail"]
+    assert "NVIDIA's driver supports CUDA 11.4" in card["detail"]

@@ -154,7 +154,7 @@ class Process {
     if (is_given_up_) return;
     std::string model = running_.hung(elapsed_s);
     if (model.empty()) return;
-    std::fprintf(stderr, "octet-plane: a call of %s did not end, and the process ends\n", model.c_str());
+    std::fprintf(stderr, "octet-plane: a call of %s hangs: the process ends\n", model.c_str());
     give_up();
   }
 
@@ -173,7 +173,7 @@ class Process {
 
   // Ends the process without joining the threads, because a hung call never returns.
   void give_up() {
-    plane_.not_ready = "a model's call did not end, and the data plane is starting again";
+    plane_.not_ready = "a call of a model hangs, and the data plane is restarting";
     reactor_.give_up(Problem(Kind::kRestarting, plane_.not_ready, "try again in a second"));
     is_given_up_ = plane_.is_stopping = true;
     plane_.parts_s = now_s();
@@ -212,10 +212,10 @@ class Process {
 
   void end_if_card_is_lost() {
     if (!is_card_lost() || plane_.is_stopping) return;
-    std::fprintf(stderr, "octet-plane: a card failed, and no model runs on it any more in this process\n");
+    std::fprintf(stderr, "octet-plane: a GPU failed and cannot be used by this process any more: the process ends\n");
     plane_.is_stopping = true;
     plane_.parts_s = now_s();
-    plane_.not_ready = "a card failed, and the data plane is starting again";
+    plane_.not_ready = "a GPU failed, and the data plane is restarting";
     reactor_.stop();
   }
 
@@ -229,7 +229,7 @@ class Process {
     try {
       orders_.obey(frame);
     } catch (const std::exception& error) {
-      std::fprintf(stderr, "octet-plane: an order makes no sense: %s\n", error.what());
+      std::fprintf(stderr, "octet-plane: invalid order: %s\n", error.what());
     }
   }
 
@@ -313,7 +313,9 @@ int numbered(const char* text) {
 // Initializes the GPUs. If that fails, the error is reported again for the first model that needs a GPU.
 void start_cards() {
   int32_t count = 0, version = 0;
-  if (octet_cards(&count, &version) != OCTET_OK) std::fprintf(stderr, "octet-plane: there are no cards: %s\n", octet_error());
+  if (octet_cards(&count, &version) != OCTET_OK) {
+    std::fprintf(stderr, "octet-plane: no GPU is available: %s\n", octet_error());
+  }
 }
 
 }  // namespace
@@ -339,7 +341,7 @@ int main(int count, char** arguments) {
     }
     int descriptor = octet::plane::numbered(arguments[index + 1]);
     if (std::strncmp(arguments[index], "--", 2) != 0 || descriptor < 0) {
-      std::fprintf(stderr, "octet-plane: %s is no descriptor\n", arguments[index + 1]);
+      std::fprintf(stderr, "octet-plane: invalid descriptor: %s\n", arguments[index + 1]);
       return 2;
     }
     descriptors[arguments[index] + 2] = descriptor;
@@ -356,7 +358,8 @@ int main(int count, char** arguments) {
     if (!readable.empty()) {
       std::string missing = octet::plane::lock_in(readable, writable, driver, octet::plane::start_cards);
       if (!missing.empty()) {
-        std::fprintf(stderr, "octet-plane: this kernel has no %s to lock artifacts in\n", missing.c_str());
+        std::fprintf(stderr, "octet-plane: this kernel does not support %s, so artifacts are not fully confined\n",
+                     missing.c_str());
       }
     }
     octet::plane::Process process(descriptors);

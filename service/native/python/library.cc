@@ -21,9 +21,10 @@ void destroy(PyObject* capsule) {
   free(call);
 }
 
-PyMethodDef call_method = {"call", reinterpret_cast<PyObject* (*)(PyObject*, PyObject*)>(reinterpret_cast<void*>(FastCall(call))),
-                           METH_FASTCALL, "call(*arrays): a list of new arrays; None: `arrays` do not fit exactly."};
-PyMethodDef run_method = {"run", run, METH_NOARGS, "run(): computes what is bound."};
+PyMethodDef call_method = {
+    "call", reinterpret_cast<PyObject* (*)(PyObject*, PyObject*)>(reinterpret_cast<void*>(FastCall(call))),
+    METH_FASTCALL, "call(*arrays): returns a list of new arrays, or None if `arrays` do not match exactly."};
+PyMethodDef run_method = {"run", run, METH_NOARGS, "run(): runs on the bound tensors."};
 
 }  // namespace
 

@@ -84,8 +84,10 @@ octet_status Config::read(const void* document, size_t bytes) {
     }
   });
   json.finish();
-  if (!has_requires || !has_signature) json.refuse("it lacks its signature or what it requires");
-  if (plan.is_for_card() != (capabilities.size() != 0)) json.refuse("only a plan for a card has launches, and requires a capability");
+  if (!has_requires || !has_signature) json.refuse("it lacks the member \"signature\" or \"requires\"");
+  if (plan.is_for_card() != (capabilities.size() != 0)) {
+    json.refuse("a plan for a GPU must have launches and require a capability, and no other plan may");
+  }
   return json.status();
 }
 

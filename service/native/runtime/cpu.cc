@@ -114,7 +114,8 @@ octet_status permit(const List<const char*>& required) {
   for (const char* flag : required) {
     if (strcmp(flag, "amx_tile") != 0) continue;
     if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0) return OCTET_OK;
-    return fail(OCTET_UNSUPPORTED, "the kernel does not let this process use AMX, which the artifact was built for: %m");
+    return fail(OCTET_UNSUPPORTED,
+                "the kernel does not permit this process to use AMX, for which the artifact was built: %m");
   }
   return OCTET_OK;
 }

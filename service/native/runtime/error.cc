@@ -46,7 +46,7 @@ octet_status fail_system(int error, const char* format, ...) {
   return status;
 }
 
-octet_status fail_memory(size_t bytes) { return fail_system(ENOMEM, "%zu bytes", bytes); }
+octet_status fail_memory(size_t bytes) { return fail_system(ENOMEM, "allocating %zu bytes", bytes); }
 
 }  // namespace octet
 

@@ -156,7 +156,7 @@ octet_status octet_instance::bind_states(void* const* before, void* const* after
   for (size_t index = 0; index < static_cast<size_t>(model_->config.signature.count(OCTET_STATE)); ++index) {
     const octet_tensor& tensor = model_->config.signature.tensor(OCTET_STATE, index);
     if (tensor.bytes != 0 && before[index] == after[index]) {
-      return fail(OCTET_INVALID, "state %zu (%.64s) is read and written in one place", index, tensor.name);
+      return fail(OCTET_INVALID, "state %zu (%.64s) has the same address before and after the run", index, tensor.name);
     }
   }
   keeps_states_ = false;
@@ -188,7 +188,10 @@ octet_status octet_instance::reset() {
 }
 
 octet_status octet_instance::begin_sequence() {
-  if (!keeps_states_) return fail(OCTET_INVALID, "the caller keeps the states of this instance, not the instance");
+  if (!keeps_states_) {
+    return fail(OCTET_INVALID,
+                "the states of this instance are kept by the caller: call octet_bind_states with NULL first");
+  }
   if (card_ != nullptr) return card_->begin_sequence();
   table_ = 0;
   for (size_t index = 0; index < state_at_.size() / 2; ++index) {
@@ -208,7 +211,7 @@ octet_status octet_instance::compute(octet::Lease& lease, double* seconds) {
     int32_t code = call.function(addresses + call.first);
     if (code != 0) {
       long index = &call - plan.calls().begin();
-      return fail(OCTET_FAILED, "call %ld (%s) failed with %d", index, call.symbol, code);
+      return fail(OCTET_FAILED, "call %ld (%s) failed with code %d", index, call.symbol, code);
     }
     if (is_timed) {
       double after_s = now_s();
@@ -232,8 +235,8 @@ octet_status octet_instance::run_on_card(Run run) {
 octet_status octet_instance::run_resident(int32_t runs, double* seconds) {
   Use use(this);
   if (!use.is_alone()) return use.fail();
-  if (card_ == nullptr) return fail(OCTET_UNSUPPORTED, "only tensors of a model for a card can stay where they are");
-  if (runs < 1) return fail(OCTET_INVALID, "%d runs", runs);
+  if (card_ == nullptr) return fail(OCTET_UNSUPPORTED, "octet_run_resident requires a model for a GPU");
+  if (runs < 1) return fail(OCTET_INVALID, "the number of runs must be positive, not %d", runs);
   if (!is_bound_) return fail(OCTET_INVALID, "nothing is bound to the instance: call octet_bind");
   return run_on_card([&] { return card_->run_resident(runs, seconds); });
 }
@@ -258,7 +261,7 @@ octet_status octet_instance::run(double* seconds) {
 octet_status octet_instance_new(octet_model* model, octet_team* team, int32_t threads, octet_instance** instance) {
   if (model == nullptr || instance == nullptr) return fail_null();
   *instance = nullptr;
-  if (threads < 0) return fail(OCTET_INVALID, "%d threads", threads);
+  if (threads < 0) return fail(OCTET_INVALID, "the number of threads must not be negative: %d", threads);
   if (team == nullptr) team = octet_team_default();
   if (team == nullptr) return OCTET_NO_MEMORY;
   auto made = octet::create<octet_instance>(model, team, threads);
@@ -305,10 +308,12 @@ void octet_mark(octet_instance* instance, volatile uint8_t* byte) {
 }
 
 octet_status octet_call(octet_team* team, int32_t threads, octet_function function, void* const* operands) {
-  if (function == nullptr || threads < 0) return fail(OCTET_INVALID, "there is no function, or %d threads", threads);
+  if (function == nullptr || threads < 0) {
+    return fail(OCTET_INVALID, "the function is NULL, or the number of threads is negative: %d", threads);
+  }
   if (team == nullptr) team = octet_team_default();
   if (team == nullptr) return OCTET_NO_MEMORY;
   octet::Lease lease(team, threads);
   int32_t code = function(operands);
-  return code == 0 ? OCTET_OK : fail(OCTET_FAILED, "the function failed with %d", code);
+  return code == 0 ? OCTET_OK : fail(OCTET_FAILED, "the function failed with code %d", code);
 }

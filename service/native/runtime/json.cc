@@ -135,7 +135,7 @@ char* Json::string() {
   char* begin = text_ + (raw.data() - text_);
   char* end = decode(begin, begin + raw.size());
   if (end == nullptr) {
-    refuse("a string is damaged");
+    refuse("a string contains an invalid escape or invalid UTF-8");
     return kNothing;
   }
   *end = '\0';  // overwrites at most the closing quote, which was read
@@ -153,7 +153,7 @@ int64_t Json::integer(int64_t least, int64_t most) {
     char c = digits[index];
     uint64_t digit = static_cast<uint64_t>(c - '0');
     if (!is_digit(c) || value > (limit - digit) / 10) {
-      refuse("%.*s is not an integer of 64 bits", static_cast<int>(digits.size()), digits.data());
+      refuse("%.*s is not a 64-bit integer", static_cast<int>(digits.size()), digits.data());
       return 0;
     }
     value = 10 * value + digit;
@@ -174,7 +174,7 @@ double Json::number() {
   locale_t plain = newlocale(LC_ALL_MASK, "C", nullptr);  // the program's locale may use a decimal comma
   double value = plain == nullptr ? NAN : strtod_l(copy, nullptr, plain);
   if (plain != nullptr) freelocale(plain);
-  if (!isfinite(value)) refuse("%s is not a number of 64 bits", copy);
+  if (!isfinite(value)) refuse("%s is not a finite 64-bit number", copy);
   return value;
 }
 
@@ -206,7 +206,7 @@ char Json::peek() {
 }
 
 void Json::finish() {
-  if (peek() != 0 || (!is_failed() && at_ != end_)) refuse("it goes on after its end");
+  if (peek() != 0 || (!is_failed() && at_ != end_)) refuse("unexpected text after the end");
 }
 
 void Json::refuse(octet_status status, const char* format, ...) {
@@ -232,7 +232,7 @@ void Json::refuse_at(octet_status status, const char* format, va_list arguments)
 
 bool Json::enter(char bracket) {
   expect(bracket);
-  if (!is_failed() && ++depth_ > kMostNesting) refuse("it is nested more than %d deep", kMostNesting);
+  if (!is_failed() && ++depth_ > kMostNesting) refuse("it is nested more than %d levels deep", kMostNesting);
   return !is_failed();
 }
 
@@ -251,7 +251,7 @@ void Json::expect(char wanted) {
     ++at_;
     return;
   }
-  refuse("a %c is missing", wanted);
+  refuse("expected '%c'", wanted);
 }
 
 void Json::skip_space() {
@@ -266,7 +266,7 @@ std::string_view Json::raw_string() {
     if (*at_ == '"') return {begin, static_cast<size_t>(at_++ - begin)};
     if (*at_ == '\\' && ++at_ == end_) break;
   }
-  refuse("a string does not end");
+  refuse("unterminated string");
   return {};
 }
 
@@ -289,13 +289,13 @@ std::string_view Json::raw_number() {
     is_right = digits();
   }
   if (is_right && static_cast<size_t>(at_ - begin) <= kMostDigits) return {begin, static_cast<size_t>(at_ - begin)};
-  refuse("a number is missing or too long");
+  refuse("expected a number, or the number is too long");
   return {};
 }
 
 void Json::literal(std::string_view wanted) {
   if (static_cast<size_t>(end_ - at_) < wanted.size() || memcmp(at_, wanted.data(), wanted.size()) != 0) {
-    return refuse("a value is missing");
+    return refuse("expected a value");
   }
   at_ += wanted.size();
 }

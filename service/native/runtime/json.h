@@ -39,7 +39,7 @@ class Json {
       std::string_view name = raw_string();
       expect(':');
       if (!is_first && members_ == Members::kSorted && name <= before) {
-        refuse("the member \"%.*s\" of an object is not in order", static_cast<int>(name.size()), name.data());
+        refuse("the members of an object are not sorted: \"%.*s\"", static_cast<int>(name.size()), name.data());
       }
       if (is_failed()) return;
       member(before = name);

@@ -55,7 +55,7 @@ Descriptor read_descriptor(Json& json) {
       json.skip();
     }
   });
-  if (!json.is_failed() && !is_digest(found.digest)) json.refuse("a descriptor has no digest of SHA-256");
+  if (!json.is_failed() && !is_digest(found.digest)) json.refuse("a descriptor lacks a SHA-256 digest");
   return found;
 }
 
@@ -82,7 +82,7 @@ octet_status read_all(const File& file, const char* name, size_t most, List<char
   char chunk[4096];
   ssize_t got;
   while ((got = read(file.descriptor(), chunk, sizeof chunk)) > 0) {
-    if (content.size() + static_cast<size_t>(got) > most) return fail(OCTET_CORRUPT, "%s grows", name);
+    if (content.size() + static_cast<size_t>(got) > most) return fail(OCTET_CORRUPT, "%s grew while it was read", name);
     for (ssize_t index = 0; index < got; ++index) {
       if (!content.add(chunk[index])) return OCTET_NO_MEMORY;
     }
@@ -172,7 +172,7 @@ octet_status find_artifact(int folder, List<char>& text, Descriptor& artifact) {
   });
   json.finish();
   if (json.is_failed() || artifacts == 1) return json.status();
-  return fail(OCTET_INVALID, "the folder holds %d artifacts, not one", artifacts);
+  return fail(OCTET_INVALID, "the folder contains %d artifacts; exactly one is required", artifacts);
 }
 
 struct Parts {

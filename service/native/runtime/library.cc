@@ -40,7 +40,7 @@ const FilledIn kFilledIn[] = {
     {"__TVMBackendFreeWorkspace", reinterpret_cast<void*>(&free_workspace)},
 };
 
-octet_status fail_damaged() { return fail(OCTET_CORRUPT, "the library is no shared library, or is cut off"); }
+octet_status fail_damaged() { return fail(OCTET_CORRUPT, "the library is not a shared library, or is truncated"); }
 
 // Returns a path to the descriptor that no earlier call returned. This is necessary because the dynamic loader
 // identifies a library by its path as long as it is loaded, and descriptor numbers are reused. The sequence of `/./`
@@ -100,7 +100,8 @@ octet_status Library::read_headers(const File& file) {
   if (pread(file.descriptor(), &header, sizeof header, 0) != sizeof header) return fail_damaged();
   if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return fail_damaged();
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != kMachine) {
-    return fail(OCTET_UNSUPPORTED, "the library is code for machine %u, and this is machine %d", header.e_machine, kMachine);
+    return fail(OCTET_UNSUPPORTED, "the library contains code for ELF machine %u, but this is machine %d",
+                header.e_machine, kMachine);
   }
   if (header.e_type != ET_DYN || header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > kMostSegments) {
     return fail_damaged();
@@ -143,12 +144,13 @@ octet_status Library::store(const char* name, uint64_t value) {
   for (const FilledIn& each : kFilledIn) {
     if (strcmp(each.name, name) != 0) continue;
     if (!holds(PF_W, value, sizeof each.function)) {
-      return fail(OCTET_CORRUPT, "the library's %s does not lie in its data", name);
+      return fail(OCTET_CORRUPT, "the library's %s is not in its writable data", name);
     }
     memcpy(base_ + value, &each.function, sizeof each.function);
     return OCTET_OK;
   }
-  return fail(OCTET_UNSUPPORTED, "the library wants %.128s of its runtime, which this release does not have", name);
+  return fail(OCTET_UNSUPPORTED, "the library requires %.128s from its runtime, which this release does not provide",
+              name);
 }
 
 bool Library::holds(uint32_t flags, uint64_t address, size_t bytes) const {

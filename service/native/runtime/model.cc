@@ -23,7 +23,8 @@ octet_status octet_model::link_functions() {
   for (octet::Call& call : config.plan.calls()) {
     call.function = library.function(call.symbol);
     if (call.function == nullptr) {
-      return octet::fail(OCTET_CORRUPT, "call %zu is of %s, which the library does not define", index, call.symbol);
+      return octet::fail(OCTET_CORRUPT, "call %zu uses the function %s, which the library does not define", index,
+                         call.symbol);
     }
     ++index;
   }
@@ -72,11 +73,11 @@ class Loading {
 octet_status map_constants(octet_model& model, const File& file) {
   struct stat found;
   if (fstat(file.descriptor(), &found) != 0) return fail_system(errno, "the constants");
-  if (!S_ISREG(found.st_mode)) return fail(OCTET_INVALID, "the constants are not a file");
+  if (!S_ISREG(found.st_mode)) return fail(OCTET_INVALID, "the constants are not a regular file");
   auto bytes = static_cast<size_t>(found.st_size);
   if (bytes == 0) return OCTET_OK;
   void* mapped = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.descriptor(), 0);
-  if (mapped == MAP_FAILED) return fail_system(errno, "%zu bytes of constants", bytes);
+  if (mapped == MAP_FAILED) return fail_system(errno, "mapping %zu bytes of constants", bytes);
   model.mapped.reset(mapped, bytes);
   model.constants = model.mapped.begin();
   model.constant_bytes = found.st_size;
@@ -166,7 +167,7 @@ int32_t octet_count(const octet_model* model, octet_role role) {
 
 octet_status octet_describe(const octet_model* model, octet_role role, int32_t index, octet_tensor* tensor) {
   if (tensor == nullptr || index < 0 || index >= octet_count(model, role)) {
-    return octet::fail(OCTET_INVALID, "there is no tensor %d in role %d", index, static_cast<int>(role));
+    return octet::fail(OCTET_INVALID, "tensor index %d is out of range for role %d", index, static_cast<int>(role));
   }
   *tensor = model->config.signature.tensor(role, static_cast<size_t>(index));
   return OCTET_OK;
@@ -174,7 +175,7 @@ octet_status octet_describe(const octet_model* model, octet_role role, int32_t i
 
 octet_status octet_initial_state(const octet_model* model, int32_t index, void* memory) {
   if (memory == nullptr || index < 0 || index >= octet_count(model, OCTET_STATE)) {
-    return octet::fail(OCTET_INVALID, "there is no state %d", index);
+    return octet::fail(OCTET_INVALID, "state index %d is out of range, or memory is NULL", index);
   }
   model->config.signature.initialize(static_cast<size_t>(index), memory);
   return OCTET_OK;

@@ -70,7 +70,7 @@ void Plan::read(Json& json) {
   });
   if (!has_calls) json.refuse("the plan has no calls");
   if (has_launches_ && launches_.size() != calls_.size()) {
-    json.refuse("the plan has %zu calls and %zu launches", calls_.size(), launches_.size());
+    json.refuse("the plan has %zu calls but %zu launches", calls_.size(), launches_.size());
   }
 }
 
@@ -89,9 +89,9 @@ void Plan::read_buffer(Json& json) {
       buffer.space = each.space;
       if (strcmp(each.name, name) == 0) return;
     }
-    json.refuse("buffer %zu lies in \"%.32s\"", buffers_.size(), name);
+    json.refuse("buffer %zu is in the unknown space \"%.32s\"", buffers_.size(), name);
   });
-  if (elements != 3) json.refuse("buffer %zu has %zu elements", buffers_.size(), elements);
+  if (elements != 3) json.refuse("buffer %zu has %zu elements instead of 3", buffers_.size(), elements);
   if (!json.is_failed() && !buffers_.add(buffer)) json.note(OCTET_NO_MEMORY);
 }
 
@@ -104,7 +104,7 @@ void Plan::read_call(Json& json, size_t index) {
     if (element > 1) return json.skip();
     if (element == 0) {
       call.symbol = json.string();
-      if (!is_symbol(call.symbol)) json.refuse("call %zu is of \"%.64s\", which is no symbol", index, call.symbol);
+      if (!is_symbol(call.symbol)) json.refuse("call %zu has the invalid symbol \"%.64s\"", index, call.symbol);
       return;
     }
     json.array([&](size_t count) {
@@ -115,7 +115,7 @@ void Plan::read_call(Json& json, size_t index) {
   if (json.is_failed()) return;
   if (elements != 2 || operands_.size() == call.first) return json.refuse("call %zu has no operands", index);
   if (!is_written(buffer(operands_.size() - 1).space)) {
-    return json.refuse("call %zu (%.64s) writes to what is only read", index, call.symbol);
+    return json.refuse("call %zu (%.64s) writes to a read-only buffer", index, call.symbol);
   }
   if (!calls_.add(call)) json.note(OCTET_NO_MEMORY);
 }
@@ -129,11 +129,15 @@ void Plan::read_copy(Json& json, size_t index) {
     if (element > 1) return json.skip();
     add_operand(json, element == 0 ? copy.from : copy.to);
   });
-  if (elements != 2) json.refuse("copy %zu has %zu elements", index, elements);
+  if (elements != 2) json.refuse("copy %zu has %zu elements instead of 2", index, elements);
   if (json.is_failed()) return;
   Space space = buffer(copy.to).space;
-  if (space != Space::kOutput && space != Space::kNextState) return json.refuse("copy %zu is not into an output", index);
-  if (buffer(copy.from).bytes != buffer(copy.to).bytes) return json.refuse("copy %zu is between two sizes", index);
+  if (space != Space::kOutput && space != Space::kNextState) {
+    return json.refuse("the target of copy %zu is not an output", index);
+  }
+  if (buffer(copy.from).bytes != buffer(copy.to).bytes) {
+    return json.refuse("the buffers of copy %zu have different sizes", index);
+  }
   copy.bytes = static_cast<size_t>(buffer(copy.to).bytes);
   if (!copies_.add(copy)) json.note(OCTET_NO_MEMORY);
 }
@@ -147,10 +151,12 @@ void Plan::read_launch(Json& json, size_t index) {
     if (element >= kLaunchNumbers) return json.skip();
     numbers[element] = json.integer(element + 1 == kLaunchNumbers ? 0 : 1, kMostOfLaunch[element]);
   });
-  if (elements != kLaunchNumbers) json.refuse("launch %zu has %zu elements", index, elements);
+  if (elements != kLaunchNumbers) json.refuse("launch %zu has %zu elements instead of 7", index, elements);
   if (json.is_failed()) return;
   int64_t threads = numbers[3] * numbers[4] * numbers[5];
-  if (threads > kMostThreadsOfBlock) return json.refuse("launch %zu has blocks of %" PRId64 " threads", index, threads);
+  if (threads > kMostThreadsOfBlock) {
+    return json.refuse("launch %zu has blocks of %" PRId64 " threads, more than any GPU supports", index, threads);
+  }
   auto number = [&](size_t element) { return static_cast<uint32_t>(numbers[element]); };
   Launch launch{{number(0), number(1), number(2)}, {number(3), number(4), number(5)}, number(6)};
   if (!launches_.add(launch)) json.note(OCTET_NO_MEMORY);
@@ -180,13 +186,15 @@ octet_status Plan::check_buffer(size_t index, const Signature& signature, int64_
   if (buffer.space == Space::kConstant || buffer.space == Space::kArena) {
     int64_t end = buffer.space == Space::kConstant ? constant_bytes : arena_bytes_;
     if (buffer.at % OCTET_ALIGNMENT == 0 && buffer.at <= end && buffer.bytes <= end - buffer.at) return OCTET_OK;
-    return fail(OCTET_CORRUPT, "the config: buffer %zu has %" PRId64 " bytes at %" PRId64 " of %" PRId64 " (%s)", index,
-                buffer.bytes, buffer.at, end, name);
+    return fail(OCTET_CORRUPT,
+                "the config: buffer %zu has %" PRId64 " bytes at offset %" PRId64
+                ", which is misaligned or beyond the %" PRId64 " bytes of space \"%s\"",
+                index, buffer.bytes, buffer.at, end, name);
   }
   octet_role role = role_of(buffer.space);
   if (buffer.at >= signature.count(role)) {
-    return fail(OCTET_CORRUPT, "the config: buffer %zu is %s %" PRId64 " of %d", index, name, buffer.at,
-                signature.count(role));
+    return fail(OCTET_CORRUPT, "the config: buffer %zu refers to %s %" PRId64 ", but the model has only %d", index,
+                name, buffer.at, signature.count(role));
   }
   int64_t bytes = signature.tensor(role, static_cast<size_t>(buffer.at)).bytes;
   if (buffer.bytes == bytes) return OCTET_OK;

@@ -36,7 +36,7 @@ const Datatype* datatype_of(Json& json, const char* name) {
   for (const Datatype& each : kDatatypes) {
     if (name != nullptr && strcmp(each.name, name) == 0) return &each;
   }
-  json.refuse(OCTET_UNSUPPORTED, "a tensor's datatype is \"%.32s\"", name == nullptr ? "" : name);
+  json.refuse(OCTET_UNSUPPORTED, "the datatype \"%.32s\" of a tensor is not supported", name == nullptr ? "" : name);
   return nullptr;
 }
 
@@ -56,7 +56,7 @@ void read_quantization(Json& json, octet_tensor& tensor) {
 void read_element(Json& json, const Datatype& type, Initial& initial) {
   if (type.is_real) {
     auto value = static_cast<float>(json.number());
-    if (!isfinite(value)) json.refuse("a state begins with what is not finite");
+    if (!isfinite(value)) json.refuse("the initial value of a state is not finite");
     memcpy(initial.element, &value, sizeof value);
     return;
   }
@@ -73,7 +73,7 @@ void read_initial(Json& json, const Datatype& type, Initial& initial) {
   char* text = json.string();
   initial.bytes = reinterpret_cast<const uint8_t*>(text);
   initial.count = decode_base64(text);
-  if (initial.count < 0) json.refuse("the first value of a state is not in base64");
+  if (initial.count < 0) json.refuse("the initial value of a state is not valid base64");
 }
 
 }  // namespace
@@ -126,16 +126,18 @@ void Signature::read_tensor(Json& json, octet_role role) {
   });
   if (json.is_failed()) return;
   if (tensor.name == nullptr || type == nullptr || !has_shape || has_initial != (role == OCTET_STATE)) {
-    return json.refuse("a tensor of the signature lacks its name, datatype, shape or first value");
+    return json.refuse("a tensor of the signature lacks its name, datatype, shape or initial value");
   }
   if (__builtin_mul_overflow(tensor.bytes, type->width, &tensor.bytes) || tensor.bytes > kMostTensorBytes) {
     return json.refuse("tensor \"%.64s\" is too large", tensor.name);
   }
   if (initial.bytes != nullptr && initial.count != tensor.bytes) {
-    return json.refuse("state \"%.64s\" has %lld bytes, and its first value %lld", tensor.name,
+    return json.refuse("state \"%.64s\" has %lld bytes, but its initial value has %lld", tensor.name,
                        static_cast<long long>(tensor.bytes), static_cast<long long>(initial.count));
   }
-  if (tensors_[role].size() == kMostTensors) return json.refuse("it has more than %zu tensors", kMostTensors);
+  if (tensors_[role].size() == kMostTensors) {
+    return json.refuse("the signature has more than %zu tensors", kMostTensors);
+  }
   bool is_added = tensors_[role].add(tensor) && (role != OCTET_STATE || initials_.add(initial));
   if (!is_added) json.note(OCTET_SYSTEM);
 }

@@ -32,12 +32,14 @@ octet_team* octet_team_default(void) { return octet::default_team(); }
 octet_team* octet_team_new(const int32_t* processors, const int32_t* cores, const int32_t* caches, int32_t count,
                            int32_t budget, double window_s) {
   if (count < 1 || count > kMostProcessors || budget < 0 || budget > kMostProcessors || !(window_s >= 0)) {
-    octet::fail(OCTET_INVALID, "a team of %d processors, %d at a time, within %g s", count, budget, window_s);
+    octet::fail(OCTET_INVALID, "invalid team: %d processors, a budget of %d, a window of %g s", count, budget,
+                window_s);
     return nullptr;
   }
   for (int32_t each = 0; each < count; ++each) {
     if (processors[each] < 0 || processors[each] >= octet::Mask::kMost) {
-      octet::fail(OCTET_INVALID, "processor %d: there are at most %d", processors[each], octet::Mask::kMost);
+      octet::fail(OCTET_INVALID, "invalid processor number %d: it must be from 0 to %d", processors[each],
+                  octet::Mask::kMost - 1);
       return nullptr;
     }
   }
@@ -48,7 +50,7 @@ octet_team* octet_team_new(const int32_t* processors, const int32_t* cores, cons
     int32_t made = gather(processors, cores, caches, count, found, numbers);
     team = octet_team::make(&found[0], made, budget == 0 ? made : budget, window_s);
   }
-  if (team == nullptr) octet::fail(OCTET_SYSTEM, "there is no memory for a team of %d processors", count);
+  if (team == nullptr) octet::fail(OCTET_SYSTEM, "out of memory for a team of %d processors", count);
   return team;
 }
 

@@ -111,15 +111,18 @@ def test_a_gpu_failure_ends_it(model: Path, machine: Path) -> None:
         assert 200 in statuses
         assert set(statuses) <= {200, 500, 503}
         assert process.stderr is not None
-        assert "a card failed" in process.stderr.read()
+        assert "a GPU failed" in process.stderr.read()
 
 
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"OCTET_EMULATED_CARDS": "8.6:1000"}, "there is not enough memory for it: an instance takes 1 MB, and card 0"),
-        ({"OCTET_EMULATED_CARDS": "7.5"}, "no card here runs that"),
-        ({"OCTET_EMULATED_VERSION": "11080"}, "NVIDIA's driver is of CUDA 11.8"),
+        (
+            {"OCTET_EMULATED_CARDS": "8.6:1000"},
+            "there is not enough memory for the model: an instance requires 1 MB, but GPU 0",
+        ),
+        ({"OCTET_EMULATED_CARDS": "7.5"}, "which no GPU here supports"),
+        ({"OCTET_EMULATED_VERSION": "11080"}, "NVIDIA's driver supports CUDA 11.8"),
     ],
 )
 def test_it_does_not_start_without_a_usable_gpu(

@@ -82,4 +82,4 @@ async def test_nan_is_not_ranked() -> None:
         request = {**as_json(np.zeros((1, 2), np.float32)), "outputs": outputs}
         response = await client.post("/v2/models/m/infer", json=request)
     assert response.status_code == 422
-    assert "'y' holds NaN" in response.json()["error"]
+    assert "'y' contains NaN" in response.json()["error"]

@@ -98,12 +98,12 @@ def test_finds_every_type_of_name(ask: Ask, symbol: str) -> None:
 @pytest.mark.parametrize(
     ("request_", "code", "message"),
     [
-        (ServerReflectionRequest(), 3, "the request asks for nothing"),
-        (ServerReflectionRequest(file_by_filename="other.proto"), 5, "there is no file 'other.proto'"),
-        (ServerReflectionRequest(file_containing_symbol="inference.Nothing"), 5, "nothing has the name"),
-        (ServerReflectionRequest(file_containing_symbol="inference"), 5, "nothing has the name"),
-        (ServerReflectionRequest(file_containing_symbol="ä" * 99), 5, "nothing has the name"),
-        (ServerReflectionRequest(all_extension_numbers_of_type="inference.Nothing"), 5, "there is no message"),
+        (ServerReflectionRequest(), 3, "the request contains no question"),
+        (ServerReflectionRequest(file_by_filename="other.proto"), 5, "unknown file 'other.proto'"),
+        (ServerReflectionRequest(file_containing_symbol="inference.Nothing"), 5, "unknown symbol"),
+        (ServerReflectionRequest(file_containing_symbol="inference"), 5, "unknown symbol"),
+        (ServerReflectionRequest(file_containing_symbol="ä" * 99), 5, "unknown symbol"),
+        (ServerReflectionRequest(all_extension_numbers_of_type="inference.Nothing"), 5, "unknown message"),
         (ServerReflectionRequest(file_containing_extension=ExtensionRequest()), 5, "there are no extensions"),
     ],
 )

@@ -149,7 +149,7 @@ def test_the_router_never_falls_back_to_plain_text(routed: Cluster) -> None:
         order, nothing = orders.authority(b"")
         routed.say(order, data=nothing)
         routed.gather()
-        assert "there is no authority to know it by" in infer(routed).json()["detail"]
+        assert "no certificate authority is configured to verify it" in infer(routed).json()["detail"]
         assert not any(b"secret" in each for each in heard)
         listening.set()
 
@@ -167,4 +167,4 @@ def test_a_worker_that_does_not_complete_the_handshake_is_abandoned(routed: Clus
         routed.gather()
         answer = infer(routed)
         assert answer.status_code == 200, answer.text
-        eventually(lambda: routed.distrusted.get("silent") == "there was no TLS handshake in time")
+        eventually(lambda: routed.distrusted.get("silent") == "the TLS handshake timed out")

@@ -98,10 +98,10 @@ def test_an_invalid_sequence_is_rejected(client: httpx.Client, parameters: dict[
 def test_an_unknown_sequence_is_reported(client: httpx.Client, served: PlaneProcess) -> None:
     answer = ask(client, 1, sequence_id=99)
     assert (answer.status_code, answer.json()["code"]) == (409, "unknown_sequence")
-    assert "the sequence 99 is not under way" in answer.json()["detail"]
+    assert "the sequence 99 is not active" in answer.json()["detail"]
     with (
         triton.InferenceServerClient(served.grpc) as other,
-        pytest.raises(InferenceServerException, match="the sequence 'mine' is not under way"),
+        pytest.raises(InferenceServerException, match="the sequence 'mine' is not active"),
     ):
         other.infer("counting", [_tensor(1)], sequence_id="mine")
 
@@ -132,7 +132,7 @@ def test_the_number_of_sequences_is_limited_until_some_are_idle(client: httpx.Cl
         start(client, id_, 1)
     answer = ask(client, 1, sequence_id=MOST + 1, sequence_start=True)
     assert (answer.status_code, answer.json()["code"]) == (429, "queue_full")
-    assert f"{MOST} sequences of the model are under way" in answer.json()["detail"]
+    assert f"{MOST} sequences of the model are active" in answer.json()["detail"]
     assert int(answer.headers["retry-after"]) >= 1
     time.sleep(IDLE_S * 1.2)
     assert start(client, MOST + 1, 4) == 4

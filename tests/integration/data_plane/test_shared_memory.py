@@ -136,7 +136,7 @@ def test_the_registered_regions_are_listed(client: Any, triton: Any, key: str) -
     assert regions(client, triton, "other one") == [other]
     client.unregister_system_shared_memory("one")
     assert regions(client, triton) == [other]
-    with pytest.raises(InferenceServerException, match="there is no region 'one'"):
+    with pytest.raises(InferenceServerException, match="unknown region 'one'"):
         client.get_system_shared_memory_status("one")
     client.unregister_system_shared_memory("one")
     client.unregister_system_shared_memory()
@@ -156,21 +156,21 @@ def regions(client: Any, triton: Any, name: str = "") -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("key_", "offset", "size", "message"),
     [
-        ("", 0, 1, "is no name of shared memory"),
-        (".", 0, 1, "is no name of shared memory"),
-        ("..", 0, 1, "is no name of shared memory"),
-        ("//octet", 0, 1, "is no name of shared memory"),
-        ("../../etc/passwd", 0, 1, "is no name of shared memory"),
-        ("a/b", 0, 1, "is no name of shared memory"),
-        ("x" * 256, 0, 1, "is no name of shared memory"),
+        ("", 0, 1, "is not a valid name of shared memory"),
+        (".", 0, 1, "is not a valid name of shared memory"),
+        ("..", 0, 1, "is not a valid name of shared memory"),
+        ("//octet", 0, 1, "is not a valid name of shared memory"),
+        ("../../etc/passwd", 0, 1, "is not a valid name of shared memory"),
+        ("a/b", 0, 1, "is not a valid name of shared memory"),
+        ("x" * 256, 0, 1, "is not a valid name of shared memory"),
         ("octet-nothing", 0, 1, "cannot be opened: No such file"),
         ("LINK", 0, 1, "cannot be opened: Too many levels of symbolic links"),
-        ("PIPE", 0, 1, "is of something else than shared memory"),
+        ("PIPE", 0, 1, "does not refer to shared memory"),
         ("FOLDER", 0, 1, "cannot be opened: Is a directory"),
-        ("KEY", 0, 0, "there is no region of 0 bytes"),
-        ("KEY", 0, 2 * BYTES + 1, f"has {2 * BYTES} bytes, and the region ends at {2 * BYTES + 1}"),
-        ("KEY", 1, 2 * BYTES, "and the region ends at"),
-        ("KEY", 2**63 - 1, 2**63 - 1, "there is no region of"),
+        ("KEY", 0, 0, "invalid region: 0 bytes"),
+        ("KEY", 0, 2 * BYTES + 1, f"has {2 * BYTES} bytes, but the region ends at offset {2 * BYTES + 1}"),
+        ("KEY", 1, 2 * BYTES, "but the region ends at"),
+        ("KEY", 2**63 - 1, 2**63 - 1, "invalid region: "),
     ],
 )
 def test_invalid_shared_memory_is_rejected(
@@ -197,14 +197,14 @@ def test_invalid_shared_memory_is_rejected(
 
 def test_a_name_in_use_is_rejected(client: Any, key: str) -> None:
     client.register_system_shared_memory("region", key, BYTES)
-    with pytest.raises(InferenceServerException, match="there is a region 'region' already"):
+    with pytest.raises(InferenceServerException, match="the region 'region' is already registered"):
         client.register_system_shared_memory("region", key, BYTES)
 
 
 def test_the_number_of_regions_is_limited(client: Any, key: str) -> None:
     for index in range(256):
         client.register_system_shared_memory(f"r{index}", key, 1)
-    with pytest.raises(InferenceServerException, match="there are 256 regions already"):
+    with pytest.raises(InferenceServerException, match="256 regions are already registered"):
         client.register_system_shared_memory("another", key, 1)
 
 
@@ -212,10 +212,10 @@ def test_the_number_of_regions_is_limited(client: Any, key: str) -> None:
     ("given", "wanted", "message"),
     [
         ({"byte_size": BYTES - 4}, {}, f"declares {BYTES - 4} bytes"),
-        ({"offset": BYTES + 4}, {}, "ends behind the region"),
-        ({"offset": 2**62}, {}, "ends behind the region"),
-        ({}, {"offset": BYTES + 4}, "ends behind the region"),
-        ({}, {"byte_size": BYTES - 4}, f"output 'out0' has {BYTES} bytes, and its place .* has {BYTES - 4}"),
+        ({"offset": BYTES + 4}, {}, "ends after the region"),
+        ({"offset": 2**62}, {}, "ends after the region"),
+        ({}, {"offset": BYTES + 4}, "ends after the region"),
+        ({}, {"byte_size": BYTES - 4}, f"output 'out0' has {BYTES} bytes, but its range .* has only {BYTES - 4}"),
     ],
 )
 def test_ranges_that_do_not_fit_are_rejected(
@@ -314,11 +314,15 @@ REFUSED = [
     ({"shared_memory_region": 7, "shared_memory_byte_size": BYTES}, {}, "without the name of a region"),
     ({"shared_memory_region": "region"}, {}, "without the name of a region"),
     ({"shared_memory_region": "region", "shared_memory_byte_size": -1}, {}, "'shared_memory_byte_size' is -1"),
-    ({"shared_memory_region": "region", "shared_memory_byte_size": BYTES}, {"data": [1]}, "and in the request too"),
+    (
+        {"shared_memory_region": "region", "shared_memory_byte_size": BYTES},
+        {"data": [1]},
+        "but the request contains its elements too",
+    ),
     (
         {"shared_memory_region": "region", "shared_memory_byte_size": BYTES, "binary_data_size": BYTES},
         {},
-        "and in the request too",
+        "but the request contains its elements too",
     ),
 ]
 
@@ -341,7 +345,7 @@ def test_an_invalid_registration_is_rejected(served: PlaneProcess, body: bytes) 
 
 def test_shared_memory_is_off_by_default(digits: Path, triton: Any) -> None:
     with plane([f"digits={digits}"]) as served:
-        _is_refused(triton, address_of(triton, served), "this server shares no memory", "digits", "image")
+        _is_refused(triton, address_of(triton, served), "shared memory is disabled", "digits", "image")
 
 
 def test_an_option_turns_it_on(digits: Path, triton: Any, key: str) -> None:

@@ -117,7 +117,7 @@ def test_tenants_cannot_use_shared_memory(house: House) -> None:
     predicted = house.predict("acme", "digits", shared_memory_region="r", shared_memory_byte_size=256)
     for answer in (register, status, predicted):
         assert answer.status_code == 422, answer.text
-        assert "tenants share no memory" in answer.json()["detail"]
+        assert "tenants cannot use shared memory" in answer.json()["detail"]
 
 
 def test_the_keys_of_a_tenant_share_one_quota(house: House) -> None:

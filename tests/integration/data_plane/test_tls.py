@@ -195,7 +195,7 @@ def test_without_grpc_there_is_no_http2(model: str) -> None:
 def test_plain_http_on_a_tls_port_gets_an_explanation(served: PlaneProcess) -> None:
     answer = httpx.get(served.url.replace("https:", "http:") + "/v2")
     assert answer.status_code == 400
-    assert answer.text == "this port speaks TLS: ask it by https://"
+    assert answer.text == "this port uses TLS: send requests to https://"
 
 
 @pytest.mark.parametrize("port", ["url", "grpc"])

@@ -129,7 +129,7 @@ def test_an_invalid_certificate_leaves_the_earlier_one_in_use(
         (cert + damaged, key): "the certificates cannot be read",
         (cert, b""): "the private key cannot be read",
         (cert, locked): "the private key cannot be read",
-        (cert, renewed[1].read_bytes()): "the private key is not the certificate's: key values mismatch",
+        (cert, renewed[1].read_bytes()): "the private key does not match the certificate: key values mismatch",
     }.items():
         plane.say(*orders.certificate(*pair))
         assert plane.hear("certificate")["problem"].startswith(problem)

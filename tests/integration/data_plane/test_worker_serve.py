@@ -285,10 +285,10 @@ def test_reports_that_it_decodes_no_pictures(served: PlaneProcess, grpc: triton_
     picture = PICTURES[0].read_bytes()
     answer = infer(served, picture, Inference_Header_Content_Length="0", Content_Type="image/png")
     assert (answer.status_code, answer.json()["code"]) == (422, "unsupported")
-    assert answer.json()["detail"] == "pictures are not decoded by a data plane alone"
+    assert answer.json()["detail"] == "a data plane without a control plane cannot decode pictures"
     tensor = triton_grpc.InferInput("image", [1], "BYTES")
     tensor.set_data_from_numpy(np.array([picture], np.object_))
-    with pytest.raises(InferenceServerException, match="pictures are not decoded by a data plane alone"):
+    with pytest.raises(InferenceServerException, match="a data plane without a control plane cannot decode pictures"):
         grpc.infer("digits", [tensor])
 
 

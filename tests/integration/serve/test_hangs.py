@@ -98,7 +98,7 @@ def test_hung_calls_are_ended_and_counted_until_the_model_is_quarantined(served:
         for answer in hang(served, 2):
             assert isinstance(answer, httpx.Response), answer
             assert (answer.status_code, answer.json()["code"]) == (503, "restarting")
-            assert "did not end" in answer.json()["detail"]
+            assert "hangs" in answer.json()["detail"]
         eventually(lambda: answers(served, "good"), WORK_TIMEOUT_S)
         if number < HANGS:
             eventually(lambda: answers(served, "bad"), WORK_TIMEOUT_S)

@@ -1,4 +1,4 @@
-// What `peer_budget.h` promises, each line of it a fact; ends by abort() where one does not hold.
+// Checks the promises of `peer_budget.h`, one per line. Calls abort() if one does not hold.
 #include "net/peer_budget.cc"
 
 #include <cstdio>
@@ -139,11 +139,12 @@ void a_budget_outlives_connections_and_is_the_addresss() {
   REQUIRE(resets(1) == 100);
   REQUIRE(resets(1) == 0);
   REQUIRE(resets(2) == 100);
-  int of_another = resets(3);  // what the process may do is used up, and this one has done less than the others
+  int of_another = resets(3);  // the process's rate is exhausted, but this address has used less of it than the others
   REQUIRE(of_another >= 10 && of_another < 60);
 }
 
-// For as long as many addresses together do more than the process may, though each does less than it might.
+// An address that resets little is not refused, even while many addresses together exceed the process's rate without
+// exceeding their own.
 void who_resets_little_pays_for_nobody_else() {
   auto budgets = PeerBudgets::of({});
   std::vector<Holding> attackers;
@@ -151,7 +152,7 @@ void who_resets_little_pays_for_nobody_else() {
   Holding bystander = budgets->connect(address(99));
   auto now = h2::Clock::time_point{} + std::chrono::hours(1);
   int refused = 0, allowed = 0;
-  for (int tick = 0; tick < 6000; ++tick) {  // a minute, in which each resets 90 a second
+  for (int tick = 0; tick < 6000; ++tick) {  // a minute in which each address resets 90 times per second
     now += std::chrono::milliseconds(10);
     for (Holding& each : attackers) {
       if (tick % 10 == 0) continue;
@@ -163,10 +164,10 @@ void who_resets_little_pays_for_nobody_else() {
   REQUIRE(allowed < 10'000 + 60 * 1'000 + 40 * 20);
 }
 
-// Nor does one newcomer after the other.
+// A series of newcomers is not refused either.
 void the_worst_of_unequal_ones_is_refused() {
   PeerLimits limits;
-  limits.process_rates = 1;  // as much as one address may
+  limits.process_rates = 1;  // the process's rate equals that of one address
   auto budgets = PeerBudgets::of(limits);
   Holding worst = budgets->connect(address(1));
   auto now = h2::Clock::time_point{} + std::chrono::hours(1);

@@ -1,13 +1,13 @@
-// A server of the methods below on a free port of 127.0.0.1, for the tests of service/native/plane/h2: prints the port,
-// and ends with its standard input. Arguments are NAME=NUMBER, see `Options`.
+// A gRPC server for the tests of service/native/plane/h2, on a free port of 127.0.0.1. Prints the port, and ends when
+// its standard input is closed. Arguments have the form NAME=NUMBER, see `Options`. It implements these methods:
 //
-//   Unary     answers with its last message       Stream   answers every message as it comes
-//   Many      "COUNT SIZE": so many messages      Early    ends at once with OK and reads nothing
-//   Fail      the status and message of the metadata `x-status`, `x-message-hex`
-//   Metadata  gives `x-echo` back, initially and trailing; the answer is the authority
-//   Hang      never answers                       Cancelled  how many calls were cancelled so far
-//   Paused    takes messages, paused              Resume     resumes the paused calls
-//   Drain     drains the connection, and answers
+//   Unary     responds with its last message      Stream   responds to every message as it arrives
+//   Many      "COUNT SIZE": sends as many messages Early    ends at once with OK and reads nothing
+//   Fail      fails with the status and message in the metadata `x-status` and `x-message-hex`
+//   Metadata  returns `x-echo` in the initial and trailing metadata; the response is the authority
+//   Hang      never responds                      Cancelled  returns the number of canceled calls so far
+//   Paused    accepts messages, paused            Resume     resumes the paused calls
+//   Drain     drains the connection, and responds
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -33,7 +33,7 @@ namespace {
 
 struct Options {
   std::map<std::string, size_t> values = {
-      {"read_bytes", 256 << 10},  {"write_bytes", size_t{1} << 30},  // at most, a call of the system
+      {"read_bytes", 256 << 10},  {"write_bytes", size_t{1} << 30},  // maximum per system call
       {"stream_window", 1 << 20}, {"streams", 128},
       {"max_message", 64 << 20},  {"refused_size", 0},
       {"unsent", 1 << 20},        {"resets", 1000},
@@ -67,7 +67,7 @@ class Connection final : public GrpcHandler {
     close(socket_);
   }
 
-  // False: the connection is over.
+  // Returns false if the connection has ended.
   bool serve() {
     static std::vector<uint8_t> buffer(options_["read_bytes"]);
     for (;;) {
@@ -150,7 +150,7 @@ class Connection final : public GrpcHandler {
 
   void on_cancel(CallId id) override {
     ++g_cancelled;
-    if (calls_.erase(id) != 1) std::abort();  // a call of which nothing more was to be said
+    if (calls_.erase(id) != 1) std::abort();  // otherwise the handler was called for a call that had ended
   }
 
   bool wants_write() const { return !lingering_ && session_.wants_write(); }
@@ -164,11 +164,11 @@ class Connection final : public GrpcHandler {
     std::string method;
     Buffer message;
     HeaderBlock echoed;
-    size_t left = 0, size = 0;  // messages of so many bytes
+    size_t left = 0, size = 0;  // number and size of the messages to send
   };
 
-  // Reads on until the client closes: a socket closed with something unread resets the connection, and takes back what
-  // it was given to send and has not sent.
+  // Reads until the client closes: closing a socket with unread input resets the connection and discards output that
+  // has not been sent.
   void linger() {
     lingering_ = true;
     shutdown(socket_, SHUT_WR);
@@ -201,8 +201,8 @@ class Connection final : public GrpcHandler {
   Buckets budget_;
   GrpcSession session_;
   int socket_;
-  bool lingering_ = false;    // all is written, and what still comes is read for nothing,
-  ssize_t unread_ = 1 << 20;  // but no more of it
+  bool lingering_ = false;    // everything was written; further input is discarded,
+  ssize_t unread_ = 1 << 20;  // up to this many bytes
 };
 
 class Server {

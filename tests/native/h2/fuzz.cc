@@ -1,5 +1,5 @@
-// Throws damaged connections at the session until something breaks: `fuzz FIRST COUNT`, where connection number N is
-// the same on every machine. To be compiled with sanitizers; what it checks itself ends it by abort().
+// Feeds damaged connections to the session and checks its behavior: `fuzz FIRST COUNT`. Connection number N is the same
+// on every machine. It should be compiled with sanitizers; its own checks call abort().
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -21,14 +21,14 @@ class Dice {
   explicit Dice(uint32_t seed) : generator_(seed) {}
   uint32_t below(uint32_t bound) { return static_cast<uint32_t>(generator_() % bound); }
   bool one_in(uint32_t count) { return below(count) == 0; }
-  // Small numbers mostly, of every magnitude up to `bits` sometimes.
+  // Returns mostly small numbers, and sometimes numbers of any magnitude up to `bits` bits.
   uint32_t size(uint32_t bits) { return static_cast<uint32_t>(generator_()) & ((1u << below(bits + 1)) - 1); }
 
  private:
   std::mt19937 generator_;
 };
 
-uint32_t g_seed = 0;  // of the connection under way
+uint32_t g_seed = 0;  // number of the current connection
 
 void require(bool holds, const char* what) {
   if (holds) return;
@@ -36,7 +36,7 @@ void require(bool holds, const char* what) {
   std::abort();
 }
 
-// What a client may see: frames in an order and of a size that it has to accept.
+// Checks that frames from the server have an order and size that a client must accept.
 class Reader final : public FrameReader::Handler {
  public:
   bool on_frame_header(const FrameHeader& header) override {
@@ -70,13 +70,13 @@ class Reader final : public FrameReader::Handler {
   bool in_block_ = false, ended_ = false;
 };
 
-// A service that does anything at any time, and knows which calls there are.
+// A service that does random things at random times, and tracks which calls exist.
 class Service final : public GrpcHandler {
  public:
   Service(Dice& dice, octet::PeerBudget& budget) : dice_(dice), budget_(budget) {}
   GrpcSession* session = nullptr;
   std::set<CallId> calls;
-  std::map<CallId, octet::Holding> slots, messages;  // of calls, and of those whose answers are being sent
+  std::map<CallId, octet::Holding> slots, messages;  // of calls, including those whose responses are being sent
 
   void on_call(CallId id, const CallHead& head) override {
     require(calls.insert(id).second, "a call begins once");
@@ -210,8 +210,8 @@ class Client {
     if (dice_.one_in(3)) head.add("grpc-timeout", dice_.one_in(4) ? "x" : std::to_string(dice_.size(20)) + "m");
     if (dice_.one_in(9)) head.add("grpc-encoding", "gzip");
     std::string block = head.bytes();
-    if (dice_.one_in(2)) block += std::string("\x40\x03x-k\x05value", 11);  // into the table
-    if (dice_.one_in(3)) block += std::string(dice_.size(7), '\xbe');       // and out again
+    if (dice_.one_in(2)) block += std::string("\x40\x03x-k\x05value", 11);  // adds an entry to the dynamic table
+    if (dice_.one_in(3)) block += std::string(dice_.size(7), '\xbe');       // refers to that entry
     if (dice_.one_in(20)) block += noise(dice_.size(8));
     return block;
   }
@@ -258,7 +258,7 @@ class Client {
 
   Dice& dice_;
   std::string bytes_;
-  uint32_t opened_ = 0;  // streams
+  uint32_t opened_ = 0;  // number of streams opened
 };
 
 Limits limits(Dice& dice) {
@@ -296,7 +296,8 @@ class Connection {
     const std::string sent = Client(dice_).connection();
     for (size_t at = 0; at < sent.size();) {
       const size_t size = std::min<size_t>(sent.size() - at, 1 + dice_.size(14));
-      const std::vector<uint8_t> chunk(sent.begin() + at, sent.begin() + at + size);  // so that none is read beyond
+      // a separate allocation, so that sanitizers detect reads beyond its end
+      const std::vector<uint8_t> chunk(sent.begin() + at, sent.begin() + at + size);
       now_ += std::chrono::milliseconds(dice_.size(8));
       session_.receive(chunk.data(), chunk.size(), now_);
       at += size;
@@ -314,7 +315,7 @@ class Connection {
   }
 
  private:
-  // As a socket that takes so many bytes.
+  // Writes like a socket that accepts `bytes` bytes.
   void write(size_t bytes) {
     iovec slices[3];
     while (bytes > 0) {

@@ -1,11 +1,11 @@
-// Header compression from the command line, for the tests of service/native/plane/h2/hpack.h. Reads lines:
+// Header compression on the command line, for the tests of service/native/plane/h2/hpack.h. Reads lines:
 //
-//   decode HEX       the next block of the connection: prints `name TAB value` of its fields, or "error"
-//   fields HEX       the same, names and values in hexadecimal, for any bytes
+//   decode HEX         the next block of the connection: prints `name TAB value` for each field, or "error"
+//   fields HEX         the same with names and values in hexadecimal, for arbitrary bytes
 //   encode NAME VALUE  prints the block in hexadecimal
-//   new BYTES        another connection, whose lists take so many bytes
+//   new BYTES          starts another connection, whose header lists may have so many bytes
 //
-// and ends every answer with an empty line.
+// Each response ends with an empty line.
 #include <cstdio>
 #include <iostream>
 #include <memory>

@@ -1,6 +1,7 @@
-// Reads connections: each the number of its pieces, and the pieces behind their lengths, as little-endian uint32. Feeds
-// them to a session whose handler only looks on, and prints a line for each connection: of each piece what the handler
-// was told and what the session answered wrong frames with, in words, and `|`.
+// Reads connections from standard input: each consists of the number of its pieces, followed by the pieces with their
+// lengths, all numbers as little-endian uint32. Feeds them to a session with a handler that only observes. Prints a
+// line per connection that contains, for each piece, the calls of the handler, the errors that the session sent, and
+// `|`.
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -54,7 +55,7 @@ class Watcher final : public Session::Handler {
   void on_sent(StreamId) override {}
 };
 
-// The errors among the frames that a session writes.
+// Extracts the errors from the frames that a session writes.
 class Errors final : public FrameReader::Handler {
  public:
   bool on_frame_header(const FrameHeader& header) override {

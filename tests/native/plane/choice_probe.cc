@@ -1,6 +1,7 @@
-// Chooses workers as the data plane does. Reads lines: an order, as JSON; `choose NAME VERSION SEQUENCE TRIED...`, with -
-// for no version or sequence; `rank NAME VERSION`, who could get its requests, one after the other; `give ID` and `take
-// ID`, by which a worker has one request more or less; `avoid ID`. Says of each choice the worker's id, or why there is none.
+// Chooses workers as the data plane does. Reads lines: an order as JSON; `choose NAME VERSION SEQUENCE TRIED...`, with
+// - for no version or sequence; `rank NAME VERSION`, which lists the workers that could get its requests in turn; `give
+// ID` and `take ID`, which add or remove a request of a worker; and `avoid ID`. Prints for each choice the worker's id,
+// or why there is none.
 #include <cstdio>
 #include <iostream>
 #include <map>
@@ -37,7 +38,8 @@ std::string chosen(const Cluster& cluster, const Workers& workers, std::istrings
   }
 }
 
-// All that can answer for a name, as one sequence would try them, and what is known of each; and why there is no other.
+// Returns all workers that can serve a model, in the order in which one sequence would try them, with their properties,
+// followed by the reason why there are no others.
 std::string ranked(const Cluster& cluster, std::istringstream& words) {
   std::string model, version, text;
   words >> model >> version;

@@ -1,5 +1,5 @@
-// Reads requests, each behind its length as a little-endian uint32, and says of each what the data plane's parser takes it
-// for, in a line: a state; and of a whole one its method, target, body and fields, in hexadecimal.
+// Reads requests, each preceded by its length as a little-endian uint32. Prints a line for each with the result of the
+// data plane's parser: a state and, if the request is complete, its method, target, body and fields in hexadecimal.
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -23,7 +23,7 @@ std::string hex(std::string_view text) {
   return digits;
 }
 
-// As HttpConnection reads it: a body in chunks, of a length, or none.
+// Parses like HttpConnection: a chunked body, a body of known length, or none.
 std::string parsed(std::string_view bytes) {
   RequestHead head;
   BadHead bad{};

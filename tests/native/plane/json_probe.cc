@@ -1,12 +1,12 @@
-// JSON from the command line, for the tests of service/native/plane/text. With an argument, as where there is no
-// AVX-512. Reads lines:
+// JSON on the command line, for the tests of service/native/plane/text. With an argument, AVX-512 is not used. Reads
+// lines:
 //
 //   number TEXT  prints the double in hexadecimal, as C does, or "error"
-//   single TEXT  the same of the float32
-//   string HEX   the text of a JSON string in UTF-8: prints what it says in hexadecimal, or "error"
+//   single TEXT  the same for float32
+//   string HEX   the UTF-8 text of a JSON string: prints its decoded value in hexadecimal, or "error"
 //   value HEX    any JSON: prints "ok" or "error"
-//   tensor DATATYPE ROWS COLUMNS HEX    an array of whole numbers, flat or nested, read as a request's: prints them
-//   write HEX    prints a JSON string that says these bytes
+//   tensor DATATYPE ROWS COLUMNS HEX    an array of integers, flat or nested, parsed as in a request: prints them
+//   write HEX    prints a JSON string with these bytes as its value
 #include <cstdio>
 #include <iostream>
 #include <sstream>
@@ -38,7 +38,7 @@ void print_hex(const std::string& bytes) {
 
 template <typename Number>
 void print_integers(Datatype datatype, const Shape& shape, const std::string& array) {
-  std::string request = "{\"data\":" + array + ", \"after\": \"]\"}";  // so that something follows the array
+  std::string request = "{\"data\":" + array + ", \"after\": \"]\"}";  // something must follow the array
   JsonElements elements{};
   JsonReader json(request);
   json.object([&](std::string_view member) {

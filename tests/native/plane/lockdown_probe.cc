@@ -1,5 +1,5 @@
-// Prints the list of system calls of a process with the number of its argument, an instruction a line; of one that uses
-// cards, if there is another argument.
+// Prints the system call filter of the process with the id given as argument, one instruction per line. A second
+// argument selects the filter for GPUs.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,4 +1,5 @@
-// Reads files, each behind its length as a little-endian uint32, and writes for each a line: its pixels, or "unknown".
+// Reads files, each preceded by its length as a little-endian uint32. Prints a line for each: its number of pixels, or
+// "unknown".
 #include <cstdint>
 #include <cstdio>
 #include <string>

@@ -1,10 +1,10 @@
-// A waiting line under the orders of standard input, a line each:
+// A waiting line controlled by lines of standard input:
 //
-//   pace NOW REQUEST INSTANCES     seconds, from here on
-//   push LEVEL DEADLINE            an item, whose number is how many came before it
-//   erase NUMBER
+//   pace NOW REQUEST INSTANCES     sets the pace, in seconds
+//   push LEVEL DEADLINE            adds an item, whose number is the count of items before it
+//   erase NUMBER                   removes an item
 //   order OLDEST                   prints the numbers in the order of service; 1: beginning with the oldest
-//   hopeless                       takes them, and prints their numbers
+//   hopeless                       removes the hopeless items, and prints their numbers
 #include <deque>
 #include <iostream>
 #include <string>

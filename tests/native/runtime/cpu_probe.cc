@@ -1,5 +1,5 @@
-// cpu_probe FEATURE…: what the runtime says of a CPU that an artifact needs them of. For musl, which links statically and
-// whose strerror_r is not the one that runtime/error.cc wants.
+// cpu_probe FEATURE...: prints the runtime's message for an artifact that requires these CPU features. It is built with
+// musl, which links statically and has another strerror_r than runtime/error.cc requires.
 #include <stdarg.h>
 #include <stdio.h>
 

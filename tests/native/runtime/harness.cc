@@ -1,4 +1,4 @@
-// What generated code calls, for tests: the library keeps these names to itself.
+// Exports the functions that generated code calls, for tests; the library does not export them itself.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,7 +15,8 @@ EXPORTED void* allocate(uint64_t bytes) { return octet::alloc_workspace(1, 0, by
 
 EXPORTED int release(void* memory) { return octet::free_workspace(1, 0, memory); }
 
-// In a child: a call of `threads` threads, after those that the parent has made. Returns its status, -1 if it was killed.
+// Forks a child that runs a call of `threads` threads, after those of the parent. Returns its status, or -1 if it was
+// killed.
 EXPORTED int launch_in_child(octet_team* team, int threads, octet::Task task, void* data) {
   pid_t child = fork();
   if (child == 0) {
@@ -28,7 +29,7 @@ EXPORTED int launch_in_child(octet_team* team, int threads, octet::Task task, vo
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// A core budget by a clock that stands still until it is set.
+// A core budget with a clock that only changes when it is set.
 namespace {
 int64_t budget_ns = 0;
 int64_t budget_clock() { return budget_ns; }
@@ -54,7 +55,7 @@ EXPORTED void budget_acquire(octet::CoreBudget* budget, int cores, octet::Flow* 
 
 EXPORTED void budget_release(octet::CoreBudget* budget, const octet::Turn* turn) { budget->release(*turn); }
 
-// A tuner, by its address; 0 for no memory.
+// Returns the address of a new tuner, or 0 if memory runs out.
 EXPORTED octet::ThreadTuner* tuner_new(int calls, int threads) {
   return octet::create<octet::ThreadTuner>(calls, threads);
 }

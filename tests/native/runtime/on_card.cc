@@ -1,6 +1,6 @@
-// Runs an artifact for a card in several threads, each with an instance of its own: `on_card CONFIG LIBRARY CONSTANTS`.
-// One input and one output of 16 numbers. Writes the output of an input of ones; nothing, where a run failed as a card's
-// failure lets it fail. Nothing may be left of it in the driver.
+// Runs an artifact for a GPU in several threads, each with its own instance: `on_card CONFIG LIBRARY CONSTANTS`. The
+// model has one input and one output of 16 numbers. Prints the output for an input of ones, or nothing if a run failed
+// because the GPU did. Afterwards, no object may be left in the driver.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// Calls from many threads on few cores, for as long as told: each task has to be computed once, and what a region wrote
-// has to be there when it has ended. `stress SECONDS CALLERS BUDGET`; for sanitizers, too.
+// Makes calls from many threads on few cores for some time: `stress SECONDS CALLERS BUDGET`. Each task must be computed
+// exactly once, and what a region wrote must be visible when it has ended. Intended for sanitizers as well.
 #include <sched.h>
 #include <unistd.h>
 
@@ -17,8 +17,8 @@ namespace {
 
 struct Loop {
   int iterations;
-  std::vector<int>* times;  // each was computed; not atomic: a race would be a fault
-  std::vector<int> before;  // what the region before this one wrote
+  std::vector<int>* times;  // how often each was computed; not atomic, so that sanitizers report races
+  std::vector<int> before;  // what the previous region wrote
   int error_at = -1;
 };
 
@@ -27,7 +27,7 @@ struct Loop {
   std::abort();
 }
 
-// As TVM divides a loop.
+// Divides the loop as TVM does.
 int compute(int task, octet::GroupEnv* env, void* data) {
   auto* loop = static_cast<Loop*>(data);
   int step = (loop->iterations + env->num_task - 1) / env->num_task;
@@ -91,7 +91,7 @@ void call(octet_team* team, int seed, const std::atomic<bool>& is_over, std::ato
     if (tasks.load() != wanted) fail("tasks", tasks.load(), wanted);
     void* memory = octet::alloc_workspace(1, 0, random() % 100'000, 0, 8);
     octet::free_workspace(1, 0, memory);
-    if (random() % 16 == 0) usleep(random() % 200);  // so that workers fall asleep
+    if (random() % 16 == 0) usleep(random() % 200);  // lets workers fall asleep
     ++calls;
   }
 }

@@ -44,7 +44,7 @@ def test_the_gpus_of_a_machine_are_detected(driver: Path) -> None:
 def test_a_driver_without_gpus_is_reported(driver: Path) -> None:
     listed, cuda, problem, features, _ = _asked(driver, CUDA_VISIBLE_DEVICES="")
     assert (listed, cuda, features) == ([], "", [])
-    assert problem == "NVIDIA's driver shows this process no card"
+    assert problem == "NVIDIA's driver shows no GPU to this process"
 
 
 def test_a_partition_counts_as_a_gpu(driver: Path) -> None:
@@ -57,7 +57,7 @@ def test_an_invalid_driver_is_reported(tmp_path: Path) -> None:
     (tmp_path / "libcuda.so.1").write_bytes(b"no library")
     listed, _, problem, _, _ = _asked(tmp_path)
     assert listed == []
-    assert "there is no driver of NVIDIA's" in problem
+    assert "NVIDIA's driver is not installed" in problem
 
 
 def test_without_driver_and_device_no_child_is_started(monkeypatch: pytest.MonkeyPatch) -> None:

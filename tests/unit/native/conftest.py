@@ -1,4 +1,4 @@
-"""The programs of `tests/native`, compiled once."""
+"""Fixtures: the programs of `tests/native`, compiled once."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def echo_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def port(echo_program: Path) -> Iterator[int]:
-    """Of a running echo server with its usual limits."""
+    """The port of a running echo server with its usual limits."""
     with echo_server(echo_program) as listening:
         yield listening
 
 
 @pytest.fixture(scope="session")
 def slow_port(echo_program: Path) -> Iterator[int]:
-    """The same, of one that reads 3 bytes at a time and writes 5."""
+    """The port of an echo server that reads 3 bytes at a time and writes 5."""
     with echo_server(echo_program, read_bytes=3, write_bytes=5) as listening:
         yield listening

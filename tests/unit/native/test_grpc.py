@@ -1,4 +1,4 @@
-"""Calls of real clients, and messages made by hand that no client would send."""
+"""Tests calls of real clients, and hand-made messages that no client would send."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.native import echo_server
 from tests.support.waiting import GIVE_UP_S, eventually
 
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-_TENSOR = bytes(range(256)) * 588  # about 150 KB, as a picture of 224 x 224
+_TENSOR = bytes(range(256)) * 588  # about 150 KB, like a picture of 224 x 224
 _OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
 
 
@@ -66,7 +66,7 @@ def test_a_message_comes_back(channel: grpc.Channel, size: int) -> None:
     assert _call(channel, "Unary", content) == content
 
 
-def test_a_message_comes_back_in_bits(slow_port: int) -> None:
+def test_a_message_comes_back_in_small_pieces(slow_port: int) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{slow_port}") as channel:
         assert [_call(channel, "Unary", _TENSOR[:size]) for size in (0, 7, 40_000)] == [
             b"",
@@ -97,7 +97,7 @@ def test_a_stream_in_both_directions(channel: grpc.Channel) -> None:
     assert [len(answer) for answer in answers] == sizes
 
 
-def test_a_stream_answers_while_it_is_asked(port: int) -> None:
+def test_a_stream_responds_while_requests_arrive(port: int) -> None:
     async def talk() -> list[bytes]:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             call = channel.stream_stream("/echo.Echo/Stream")(timeout=GIVE_UP_S)
@@ -125,7 +125,7 @@ def test_a_status_and_its_message_arrive(channel: grpc.Channel, status: int, tex
     assert (error.code().value[0], error.details()) == (status, text)
 
 
-def test_metadata_goes_there_and_back(channel: grpc.Channel) -> None:
+def test_metadata_is_returned(channel: grpc.Channel) -> None:
     answer, call = channel.unary_unary("/echo.Echo/Metadata").with_call(
         b"", timeout=GIVE_UP_S, metadata=[("x-echo", "a b;c")]
     )
@@ -133,8 +133,8 @@ def test_metadata_goes_there_and_back(channel: grpc.Channel) -> None:
     assert answer.startswith(b"127.0.0.1:")
 
 
-def test_a_call_is_over_at_its_deadline(port: int) -> None:
-    """The server's own word: a client that knows its deadline would not have waited for it."""
+def test_a_call_ends_at_its_deadline(port: int) -> None:
+    """Tests the server's deadline: a client that knew the deadline would not have waited for the response."""
     with Peer(port) as peer:
         began = time.monotonic()
         peer.headers(1, head("Hang", grpc_timeout="150m"), END_HEADERS | END_STREAM)
@@ -143,18 +143,18 @@ def test_a_call_is_over_at_its_deadline(port: int) -> None:
 
 
 @pytest.mark.parametrize("timeout", ["", "5", "S", "123456789S", "5s", "-5S", "0x5S"])
-def test_a_timeout_that_is_none_is_an_invalid_argument(peer: Peer, timeout: str) -> None:
+def test_an_invalid_timeout_is_an_invalid_argument(peer: Peer, timeout: str) -> None:
     peer.headers(1, head("Hang", grpc_timeout=timeout), END_HEADERS | END_STREAM)
     assert _status(peer.expect(HEADERS, 1, END_STREAM)) == 3
 
 
 @pytest.mark.parametrize("timeout", ["99999999H", "99999999n", "1M", "20S"])
-def test_a_timeout_of_any_unit_is_taken(peer: Peer, timeout: str) -> None:
+def test_a_timeout_of_any_unit_is_accepted(peer: Peer, timeout: str) -> None:
     peer.headers(1, head("Early", grpc_timeout=timeout))
     assert _status(peer.expect(HEADERS, 1, END_STREAM)) in (0, 4)
 
 
-def test_a_cancelled_call_is_cancelled_here(echo_program: Path) -> None:
+def test_a_canceled_call_is_canceled_on_the_server(echo_program: Path) -> None:
     with echo_server(echo_program) as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         hanging = channel.unary_unary("/echo.Echo/Hang").future(b"", timeout=GIVE_UP_S)
         assert _call(channel, "Cancelled") == b"0"
@@ -168,15 +168,15 @@ def test_a_message_beyond_the_limit_is_refused_before_it_is_read(echo_program: P
             assert len(_call(channel, "Unary", bytes(100_000))) == 100_000
             error = _error(channel, "Unary", bytes(5 << 20))
             assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-            assert error.details() == "a message of 5242880 bytes is longer than the 100000 that are taken"
-        with Peer(port) as peer:  # its length alone is enough
+            assert error.details() == "a message of 5242880 bytes exceeds the limit of 100000 bytes"
+        with Peer(port) as peer:  # its length alone is sufficient
             peer.headers(1, head())
             peer.send(frame(DATA, 0, 1, b"\0\xff\xff\xff\xff"))
             assert _status(peer.expect(HEADERS, 1, END_STREAM)) == 8
             assert peer.expect(RST_STREAM, 1).error == NO_ERROR
 
 
-def test_a_message_that_there_is_no_memory_for_is_refused(echo_program: Path) -> None:
+def test_a_message_without_memory_is_refused(echo_program: Path) -> None:
     with echo_server(echo_program, refused_size=777) as port, grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         assert _error(channel, "Unary", bytes(777)).code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert _call(channel, "Unary", bytes(778)) == bytes(778)
@@ -187,7 +187,7 @@ def test_a_compressed_message_is_unimplemented(channel: grpc.Channel) -> None:
     assert error.code() == grpc.StatusCode.UNIMPLEMENTED
 
 
-def test_a_call_that_is_answered_before_it_has_ended_is_told_to_stop(peer: Peer) -> None:
+def test_a_call_answered_early_is_asked_to_stop(peer: Peer) -> None:
     peer.headers(1, head("Early"))
     assert _status(peer.expect(HEADERS, 1, END_STREAM)) == 0
     assert peer.expect(RST_STREAM, 1).error == NO_ERROR
@@ -224,20 +224,20 @@ def test_broken_messages_end_their_call(peer: Peer, sent: bytes, status: int, st
         (head(without="content-type"), "415"),
     ],
 )
-def test_what_is_no_grpc_is_answered_in_http(peer: Peer, fields: list[tuple[str, str]], status: str) -> None:
+def test_requests_other_than_grpc_get_http_responses(peer: Peer, fields: list[tuple[str, str]], status: str) -> None:
     peer.headers(1, fields)
     payload = peer.expect(HEADERS, 1, END_STREAM).payload
-    assert payload == b"\x08" + literal("", status)[2:]  # ":status", which is in the static table, and nothing else
+    assert payload == b"\x08" + literal("", status)[2:]  # ":status", which is in the static table, and no other field
 
 
 @pytest.mark.parametrize("content_type", ["application/grpc+proto", "application/grpc;charset=utf-8"])
-def test_other_names_of_grpc_are_taken(peer: Peer, content_type: str) -> None:
+def test_other_content_types_of_grpc_are_accepted(peer: Peer, content_type: str) -> None:
     peer.headers(1, head(content_type=content_type))
     peer.send(frame(DATA, END_STREAM, 1, message(b"hello")))
     assert peer.expect(DATA, 1).payload == message(b"hello")
 
 
-def test_a_paused_call_holds_its_client_back(echo_program: Path) -> None:
+def test_a_paused_call_blocks_its_client(echo_program: Path) -> None:
     with echo_server(echo_program, stream_window=65_536) as port, Peer(port) as peer:
         peer.headers(1, head("Paused"))
         peer.send(frame(DATA, 0, 1, message(bytes(60_000))))
@@ -246,8 +246,8 @@ def test_a_paused_call_holds_its_client_back(echo_program: Path) -> None:
         assert _windows(peer.settled(), 1) == [60_005]
 
 
-def test_who_does_not_read_the_answers_is_not_asked_for_more(echo_program: Path) -> None:
-    """A stream whose answers are stuck gets no window back; once they are read it does."""
+def test_unread_responses_stop_further_requests(echo_program: Path) -> None:
+    """A stream whose responses are not read gets no more window, until they are read."""
     with echo_server(echo_program, unsent=100_000) as port, Peer(port) as peer:
         peer.headers(1, head("Stream"))
         for _ in range(6):
@@ -276,12 +276,12 @@ def test_threads_and_channels_do_not_disturb_each_other(port: int) -> None:
 
 
 def _windows(received: list[Frame], stream: int) -> list[int]:
-    """What the WINDOW_UPDATEs of a stream gave back."""
+    """Returns the increments in the WINDOW_UPDATE frames of a stream."""
     return [int.from_bytes(one.payload) for one in received if (one.type, one.stream) == (WINDOW_UPDATE, stream)]
 
 
 def _status(trailers: Frame) -> int:
-    """`grpc-status` of a block that the server's encoder wrote."""
+    """Returns `grpc-status` of a block that the server's encoder wrote."""
     name = literal("grpc-status", "")[:-1]
     _, _, rest = trailers.payload.partition(name)
     return int(rest[1 : 1 + rest[0]])

@@ -1,4 +1,4 @@
-"""Frames made by hand, right and wrong, and what RFC 9113 says of them."""
+"""Tests hand-made frames, valid and invalid, against the requirements of RFC 9113."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from tests.support.http2_frames import (
 from tests.support.native import echo_server
 from tests.support.waiting import GIVE_UP_S
 
-_HANG = frame(HEADERS, END_HEADERS | END_STREAM, 1, block(head("Hang")))  # is not answered
+_HANG = frame(HEADERS, END_HEADERS | END_STREAM, 1, block(head("Hang")))  # is never answered
 CASES = {ends: [case for case in cases(echo(), _HANG) if case.ends is ends] for ends in Ends}
 
 _HEAD = block(head())
-_OPEN = frame(HEADERS, END_HEADERS, 1, _HEAD)  # stream 1, which may send
-_WHOLE = frame(HEADERS, END_HEADERS | END_STREAM, 1, _HEAD)  # stream 1, which may not, and is answered
+_OPEN = frame(HEADERS, END_HEADERS, 1, _HEAD)  # stream 1, open for more data
+_WHOLE = frame(HEADERS, END_HEADERS | END_STREAM, 1, _HEAD)  # stream 1, complete, which is answered
 _RESET = frame(RST_STREAM, 0, 1, bytes(4))
 _MOST = (2**31 - 1).to_bytes(4)
 
@@ -93,13 +93,13 @@ def test_frames_behind_the_end_of_both_sides_end_the_connection(peer: Peer) -> N
 
 
 @pytest.mark.parametrize("case", CASES[Ends.NOTHING], ids=str)
-def test_what_is_allowed_is_taken(peer: Peer, case: Case) -> None:
+def test_permitted_frames_are_accepted(peer: Peer, case: Case) -> None:
     peer.send(case.sent)
     assert RST_STREAM not in {received.type for received in peer.settled()}
     assert peer.alive()
 
 
-def test_padding_is_no_content(peer: Peer) -> None:
+def test_padding_is_not_content(peer: Peer) -> None:
     peer.headers(1, head())
     content = message(b"hello")
     peer.send(frame(DATA, PADDED, 1, b"\x04" + content[:6] + bytes(4)))
@@ -122,13 +122,13 @@ def test_settings_and_ping_are_answered(peer: Peer) -> None:
     assert peer.expect(PING, 0, ACK).payload == b"12345678"
 
 
-def test_an_encoder_without_a_table_says_so_to_a_smaller_one(peer: Peer) -> None:
-    """RFC 7541 section 4.2, on which some decoders insist."""
+def test_an_encoder_without_a_table_signals_a_smaller_table(peer: Peer) -> None:
+    """RFC 7541 section 4.2, which some decoders enforce."""
     peer.send(settings((HEADER_TABLE_SIZE, 100)))
     peer.call(1)
     assert peer.expect(HEADERS, 1).payload[0] == 0x20
     peer.call(3)
-    assert peer.expect(HEADERS, 3).payload[0] == 0x88  # ":status: 200", and nothing before it: once is enough
+    assert peer.expect(HEADERS, 3).payload[0] == 0x88  # ":status: 200" without a size update: one is enough
 
 
 def test_streams_beyond_the_limit_are_refused(echo_program: Path) -> None:
@@ -147,8 +147,8 @@ def _content(received: list[Frame]) -> bytes:
     return b"".join(one.payload for one in received if one.type == DATA)
 
 
-def test_answers_keep_to_the_windows(peer: Peer) -> None:
-    """Of the stream, which SETTINGS may take below zero, and of the connection."""
+def test_responses_respect_the_windows(peer: Peer) -> None:
+    """Tests the stream's window, which SETTINGS may make negative, and the connection's."""
     content = bytes(range(256)) * 400
     peer.send(settings((INITIAL_WINDOW_SIZE, 10)))
     peer.call(1, content=content)
@@ -162,7 +162,7 @@ def test_answers_keep_to_the_windows(peer: Peer) -> None:
     assert len(received) == 11
     peer.send(frame(WINDOW_UPDATE, 0, 1, _u32(200_000)))
     received += _content(peer.settled())
-    assert len(received) == 65_535  # the connection's
+    assert len(received) == 65_535  # the connection's window
     peer.send(frame(WINDOW_UPDATE, 0, 0, _u32(200_000)))
     assert received + _content(list(_to_the_end(peer, 1))) == message(content)
 
@@ -189,7 +189,7 @@ def test_frames_are_no_longer_than_the_peer_takes(peer: Peer) -> None:
 
 
 def test_a_tensor_waits_for_no_window(peer: Peer) -> None:
-    """What is announced at first is enough for requests of a usual size."""
+    """The initial window is large enough for requests of a usual size."""
     announced = peer.expect(SETTINGS).payload
     entries = dict(struct.unpack_from(">HI", announced, at) for at in range(0, len(announced), 6))
     assert entries[INITIAL_WINDOW_SIZE] == WINDOW
@@ -198,7 +198,7 @@ def test_a_tensor_waits_for_no_window(peer: Peer) -> None:
     assert [received.type for received in peer.settled() if received.type == WINDOW_UPDATE] == []
 
 
-def test_more_than_a_streams_window_is_an_error_of_it(echo_program: Path) -> None:
+def test_exceeding_a_streams_window_is_a_stream_error(echo_program: Path) -> None:
     with echo_server(echo_program, stream_window=65_535) as port, Peer(port) as peer:
         peer.headers(1, head("Paused"))
         peer.send(frame(DATA, 0, 1, message(bytes(65_530))))
@@ -215,7 +215,7 @@ def test_a_window_is_given_back_as_content_is_consumed(peer: Peer) -> None:
 
 
 def test_the_window_of_the_connection_is_given_back_for_streams_that_are_gone(peer: Peer) -> None:
-    """20 MiB of content that nobody wants, in a window of 16."""
+    """Sends 20 MiB of unwanted content through a window of 16 MiB."""
     peer.headers(1, head("Early"))
     peer.expect(RST_STREAM, 1)
     for _ in range(20):
@@ -237,7 +237,7 @@ def test_the_window_of_the_connection_is_given_back_for_streams_that_are_gone(pe
         pytest.param(frame(SETTINGS, ACK), id="acknowledgements"),
     ],
 )
-def test_a_flood_of_frames_that_ask_for_nothing_ends_the_connection(echo_program: Path, sent: bytes) -> None:
+def test_a_flood_of_useless_frames_ends_the_connection(echo_program: Path, sent: bytes) -> None:
     with echo_server(echo_program, nuisances=500) as port, Peer(port) as peer:
         peer.send(_OPEN + sent * 400)
         peer.settled()
@@ -270,8 +270,8 @@ def test_a_client_that_makes_the_server_reset_is_counted_too(echo_program: Path)
         assert peer.lost() == ENHANCE_YOUR_CALM
 
 
-def test_a_client_that_asks_and_does_not_read_is_hung_up_on(echo_program: Path) -> None:
-    """CVE-2019-9512. Its answers fill the socket, then a bounded queue; then it hears no more."""
+def test_a_client_that_does_not_read_replies_is_disconnected(echo_program: Path) -> None:
+    """CVE-2019-9512. Its replies fill the socket and then a bounded queue; then the server disconnects."""
     with echo_server(echo_program, nuisances=10**9) as port, Peer(port) as peer:
         peer.socket.settimeout(GIVE_UP_S)
         assert not _takes(peer, frame(PING, payload=bytes(8)) * 10_000, times=2000)
@@ -287,14 +287,14 @@ def _takes(peer: Peer, sent: bytes, times: int) -> bool:
 
 
 def test_a_header_list_beyond_the_limit_is_refused(peer: Peer) -> None:
-    """An entry of 4,000 bytes in the table, named 100 times in as many bytes; what follows decodes still."""
+    """Refers 100 times to a table entry of 4,000 bytes, with one byte each; the next block still decodes."""
     peer.send(frame(HEADERS, 4 | END_STREAM, 1, _HEAD + literal("a", "b" * 3900, 0x40) + b"\xbe" * 100))
     assert peer.expect(HEADERS, 1, END_STREAM).payload == literal("", "431").replace(b"\0\0", b"\x08", 1)
     peer.send(frame(HEADERS, 4 | END_STREAM, 3, _HEAD + b"\xbe"))
     assert peer.expect(HEADERS, 3).payload[0] == 0x88
 
 
-# The end
+# The end of a connection
 
 
 def test_a_drained_connection_serves_what_was_opened_before_the_client_knew(peer: Peer) -> None:
@@ -310,7 +310,8 @@ def test_a_drained_connection_serves_what_was_opened_before_the_client_knew(peer
     peer.headers(7, head("Stream"))  # did not
     for stream in (1, 5):
         peer.send(frame(DATA, END_STREAM, stream, message(b"last header")))
-    ends = {received.stream: received.payload for received in peer.frames() if received.type == DATA}  # hangs up
+    # The server disconnects.
+    ends = {received.stream: received.payload for received in peer.frames() if received.type == DATA}
     assert ends == {1: message(b"last header"), 5: message(b"last header")}
 
 

@@ -1,4 +1,4 @@
-"""Damaged connections, and a service that does anything at any time (tests/native/h2/fuzz.cc)."""
+"""Feeds damaged connections to a service that does random things (tests/native/h2/fuzz.cc)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SANITIZED = ("g++", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize
 
 
 def _fuzz(program: Path, connections: int) -> str:
-    """What the program says of the connection that broke it; nothing where none did."""
+    """Returns the program's message about the connection that broke it; empty if none did."""
     run = subprocess.run([program, "0", str(connections)], capture_output=True, text=True)
     return run.stderr or f"status {run.returncode}" * (run.returncode != 0)
 

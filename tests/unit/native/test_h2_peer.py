@@ -1,5 +1,5 @@
-"""The session of HTTP/2 beside the package `h2` (tests/native/h2/session_probe.cc): what clients send, right and
-spoiled, both understand alike frame by frame, and where they part, it is for a reason that is named here.
+"""Compares the HTTP/2 session with the package `h2` (tests/native/h2/session_probe.cc). Both interpret generated and
+damaged connections equally, frame by frame, and if they differ, the reason is listed here.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tests.support.native import compile_h2
 
 CONNECTIONS, SEED = 20_000, 1
 
-# What a frame means: (what, stream, about), as `session_probe.cc` says it.
+# The meaning of a frame, (what, stream, about), as `session_probe.cc` prints it.
 Meaning = list[tuple[str, int, bytes | int]]
 
 
@@ -55,7 +55,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_h2("session_probe", tmp_path_factory.mktemp("native"))
 
 
-def ours(program: Path, connections: Sequence[Sequence[bytes]]) -> list[list[Meaning]]:
+def interpret_with_plane(program: Path, connections: Sequence[Sequence[bytes]]) -> list[list[Meaning]]:
     sent = bytearray()
     for pieces in connections:
         sent += struct.pack("<I", len(pieces))
@@ -71,12 +71,12 @@ def _meaning(said: str) -> Meaning:
     for what, stream, about in zip(words[::3], words[1::3], words[2::3], strict=True):
         meaning.append((what, int(stream), about.encode() if about.startswith("=") else int(about)))
     lost = {stream for what, stream, _ in meaning if what == "stream-error"}
-    if any(what == "connection-error" for what, *_ in meaning):  # that all streams are gone is understood
+    if any(what == "connection-error" for what, *_ in meaning):  # it implies that all streams are gone
         return [it for it in meaning if it[0] != "reset"]
     return [it for it in meaning if it[0] != "reset" or it[1] not in lost]
 
 
-def theirs(pieces: Sequence[bytes]) -> list[Meaning]:
+def interpret_with_h2(pieces: Sequence[bytes]) -> list[Meaning]:
     connection = H2Connection(H2Configuration(client_side=False, header_encoding=False))
     connection.initiate_connection()
     meanings: list[Meaning] = []
@@ -138,7 +138,8 @@ _HEADS = [
     [("x-trailer", "1")],
 ]
 _CODES = (0, 1, 8, 99)
-_ENTRIES = ((1, 0), (1, 4096), (2, 0), (2, 2), (3, 7), (4, 10), (4, 2**31), (5, 16384), (5, 1), (99, 1))  # of SETTINGS
+# Entries of SETTINGS.
+_ENTRIES = ((1, 0), (1, 4096), (2, 0), (2, 2), (3, 7), (4, 10), (4, 2**31), (5, 16384), (5, 1), (99, 1))
 
 
 _MOST = 2**31 - 1
@@ -173,7 +174,7 @@ class Client:
             at = chance.randrange(len(frames[0]))
             spoilt = bytearray(frames[0])
             spoilt[at] ^= 1 << chance.randrange(8)
-            spoilt[:3] = frames[0][:3]  # a frame of another length has the next one in it
+            spoilt[:3] = frames[0][:3]  # if the length changes, the next frame becomes part of this one
             frames[0] = bytes(spoilt)
         return frames
 
@@ -247,12 +248,12 @@ class Client:
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two part.
+    """A difference between the two implementations.
 
     Attributes:
-        before: what was sent before.
+        before: the frames sent before.
         sent: the frame.
-        own, other: what it means to the data plane, and to h2.
+        own, other: its meaning to the data plane, and to h2.
     """
 
     before: Sequence[bytes]
@@ -274,11 +275,11 @@ class Difference:
 
     @property
     def is_before_another(self) -> bool:
-        """Whether a later stream was opened first."""
+        """Returns whether a later stream was opened first."""
         return any(self.sent[5:9] < each[5:9] for each in self.before if each[3] == HEADERS)
 
     def heads(self) -> list[bytes]:
-        """The frames of headers of this stream, in parts as they came."""
+        """Returns the header frames of this stream, in the parts in which they were sent."""
         of_stream = [each for each in (*self.before, self.sent) if each[5:9] == self.sent[5:9]]
         return [each for each in of_stream if each[3] in (HEADERS, CONTINUATION)]
 
@@ -292,20 +293,20 @@ def fails(meaning: Meaning, what: str, code: int | None = None) -> bool:
 
 
 def reason(it: Difference) -> str:
-    """Why they may; empty where they may not. Sections are of RFC 9113."""
-    ours_ends, theirs_ends = fails(it.own, "connection-error"), fails(it.other, "connection-error")
+    """Returns why they may differ; empty if they may not. Sections are those of RFC 9113."""
+    plane_ends, h2_ends = fails(it.own, "connection-error"), fails(it.other, "connection-error")
     increment = int.from_bytes(it.sent[9:13]) if it.kind == WINDOW_UPDATE else 1
-    if any(each[3] == GOAWAY for each in it.before) and theirs_ends:
+    if any(each[3] == GOAWAY for each in it.before) and h2_ends:
         return "h2 takes a client's GOAWAY for the end; section 6.8 lets streams under way go on"
-    if it.before == [PREFACE] and ours_ends:
+    if it.before == [PREFACE] and plane_ends:
         return "h2 does not ask for SETTINGS first (section 3.4)"
-    if ours_ends and theirs_ends:
+    if plane_ends and h2_ends:
         return "h2 ends the connection with another code"
-    if fails(it.own, "stream-error") and theirs_ends:
+    if fails(it.own, "stream-error") and h2_ends:
         return "h2 ends the connection for an error of a stream (sections 5.4.2, 6.3, 6.9 and 8.1.1)"
-    if it.is_head and theirs_ends and it.depends_on_itself():
+    if it.is_head and h2_ends and it.depends_on_itself():
         return "h2 refuses a stream that depends on itself, as RFC 7540 did; in section 5.3.2 priorities mean nothing"
-    if it.is_head and theirs_ends and b":authority" not in b"".join(each[9:] for each in it.heads()):
+    if it.is_head and h2_ends and b":authority" not in b"".join(each[9:] for each in it.heads()):
         return "h2 asks for :authority or Host, and section 8.3.1 does not"
     if it.is_head and fails(it.own, "stream-error", PROTOCOL_ERROR) and fails(it.other, "end"):
         return "h2 compares content-length with DATA, and not at a stream's end without any (section 8.1.1)"
@@ -313,17 +314,17 @@ def reason(it: Difference) -> str:
         return "h2 answers every frame of a stream that it has answered so (section 5.1 lets them be passed over)"
     if it.own == [] and increment == 0:
         return "h2 takes a window that grows by nothing for an error on a closed stream too (section 5.1)"
-    if it.kind == RST_STREAM and ours_ends and it.other == []:
+    if it.kind == RST_STREAM and plane_ends and it.other == []:
         return "h2 passes over RST_STREAM of an idle stream (section 6.4)"
-    if it.kind == CONTINUATION and ours_ends and fails(it.other, "stream-error", STREAM_CLOSED):
+    if it.kind == CONTINUATION and plane_ends and fails(it.other, "stream-error", STREAM_CLOSED):
         return "h2 sees the closed stream before the missing HEADERS (section 6.10)"
-    if increment > _MOST and it.own == [] and theirs_ends:
+    if increment > _MOST and it.own == [] and h2_ends:
         return "h2 looks at the bit that section 6.9 reserves"
-    if it.is_head and it.own == [] and theirs_ends and it.is_before_another:
+    if it.is_head and it.own == [] and h2_ends and it.is_before_another:
         return "h2 ends the connection for headers of a stream that both have refused (section 5.1.1)"
     if it.is_head and fails(it.own, "stream-error", PROTOCOL_ERROR) and b">path" in it.sent:
         return "h2 takes names that are no tokens (RFC 9110, section 5.1)"
-    if not it.sent[4] & END_HEADERS and ours_ends and it.other == []:
+    if not it.sent[4] & END_HEADERS and plane_ends and it.other == []:
         return "the data plane refuses a block by its first frame, and h2 by its last"
     return ""
 
@@ -335,8 +336,8 @@ def test_generated_and_spoiled_connections_are_understood_as_h2_understands_them
     chance = random.Random(SEED)
     connections = [Client(chance).pieces() for _ in range(CONNECTIONS)]
     seen, wrong = Counter[str](), []
-    for pieces, own in zip(connections, ours(program, connections), strict=True):
-        other = theirs(pieces)
+    for pieces, own in zip(connections, interpret_with_plane(program, connections), strict=True):
+        other = interpret_with_h2(pieces)
         at = next((at for at, pair in enumerate(zip(own, other, strict=False)) if pair[0] != pair[1]), None)
         named = "alike" if at is None else reason(Difference(pieces[:at], pieces[at], own[at], other[at]))
         seen[named] += 1

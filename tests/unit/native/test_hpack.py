@@ -1,4 +1,4 @@
-"""Header compression by the RFC's own examples, and by blocks that must not decode."""
+"""Tests header compression with the RFC's examples, and with blocks that must not decode."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.support.native import compile_h2
 
 _DATE = "Mon, 21 Oct 2013 20:13:{} GMT"
 _COOKIE = "foo=ASDJKHQKBZXOQWEOPIUAXQWEOIU; max-age=3600; version=1"
-_HUNDREDS = "3fe101"  # the table is to hold 256 bytes, as in C.5 and C.6, where that is agreed outside of the block
+_HUNDREDS = "3fe101"  # sets the table size to 256 bytes, which the examples C.5 and C.6 assume
 
-_KEPT = 0x40  # a field that enters the table
+_KEPT = 0x40  # a field that is added to the table
 
 _REQUESTS = [
     [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "www.example.com")],
@@ -98,7 +98,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _ask(program: Path, *lines: str) -> list[list[str]]:
-    """The answers to `lines`, the lines of each."""
+    """Returns the responses to `lines`, each as a list of lines."""
     run = subprocess.run([program], input="\n".join(lines) + "\n", capture_output=True, text=True, check=True)
     answers: list[list[str]] = [[]]
     for line in run.stdout.splitlines():
@@ -131,21 +131,21 @@ def test_an_entry_larger_than_the_table_empties_it(program: Path) -> None:
 
 
 def test_a_name_outlives_the_entry_that_it_is_taken_from(program: Path) -> None:
-    """A new entry may push out the one whose name it takes (RFC 7541 section 4.4)."""
-    name, room = "n" * 60, integer(100, 5, 0x20)  # of which an entry is 60 + 1 + 32 bytes
+    """A new entry may evict the entry whose name it uses (RFC 7541 section 4.4)."""
+    name, room = "n" * 60, integer(100, 5, 0x20)  # an entry has 60 + 1 + 32 bytes
     same_name = integer(62, 6, _KEPT) + integer(1, 7) + b"y"
     blocks = [room + literal(name, "x", _KEPT), same_name, integer(62, 7, 0x80), integer(63, 7, 0x80)]
     answers = _decoded(program, *(block.hex() for block in blocks))
     assert answers == [[f"{name}\tx"], [f"{name}\ty"], [f"{name}\ty"], ["error"]]
 
 
-def test_a_list_beyond_its_limit_is_decoded_but_not_kept(program: Path) -> None:
-    """Few bytes that stand for many: an entry of the table, named again and again."""
+def test_a_list_beyond_its_limit_is_decoded_but_discarded(program: Path) -> None:
+    """Few bytes expand to many: they refer to an entry of the table again and again."""
     entry, bomb = literal("a", "b" * 4000, _KEPT), integer(62, 7, 0x80) * 1000
     _, first, second, third = _ask(program, "new 9000", *(f"decode {block.hex()}" for block in (entry, bomb, b"\x82")))
     assert first == ["a\t" + "b" * 4000]
     assert second == [*first, *first, "overflowed"]
-    assert third == [":method\tGET"]  # what was not kept has not disturbed the table
+    assert third == [":method\tGET"]  # the discarded fields have not disturbed the table
 
 
 @pytest.mark.parametrize(

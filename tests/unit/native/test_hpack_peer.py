@@ -1,5 +1,5 @@
-"""Header compression beside the package `hpack`: blocks, right and spoiled, are decoded alike, and where one decoder
-refuses a block that the other takes, it is for a reason that is named here.
+"""Compares header compression with the package `hpack`. Valid and damaged blocks are decoded equally, and if only one
+decoder refuses a block, the reason is listed here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.http2_frames import integer
 from tests.support.native import compile_h2
 
 CONNECTIONS, SEED = 20_000, 1
-_LITERALS = ((6, 0x40), (6, 0x40), (4, 0x00), (4, 0x10))  # of the index' bits and what stands above them: section 6.2
+_LITERALS = ((6, 0x40), (6, 0x40), (4, 0x00), (4, 0x10))  # number of index bits and the pattern above them: section 6.2
 _NAMES = (b":method", b":path", b"content-type", b"te", b"x", b"grpc-timeout", b"authorization", b"n" * 60)
 _VALUES = (b"", b"GET", b"/", b"application/grpc", b"trailers", b"v" * 200, b"~!@#", b"1S", b"\xe9\xff")
 _TABLE_SIZES = (0, 61, 100, 300, 4096, 4097)
@@ -34,7 +34,7 @@ _CHANGES = re.compile(rb"(?:[\x20-\x3e]|\x3f[\x80-\xff]*[\0-\x7f])+")
 _LONG_INTEGER = re.compile(rb"[\x80-\xff]\x80{3,}\0")
 
 Fields = list[tuple[bytes, bytes]]
-Decoded = list[Fields | None]  # of the blocks of a connection, to the first that is refused, for which it is None
+Decoded = list[Fields | None]  # decoded blocks of a connection, up to the first refused one, which is None
 
 
 @pytest.fixture(scope="module")
@@ -42,10 +42,10 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_h2("hpack_probe", tmp_path_factory.mktemp("native"))
 
 
-def ours(program: Path, connections: Sequence[Sequence[bytes]]) -> list[Decoded]:
+def decode_with_plane(program: Path, connections: Sequence[Sequence[bytes]]) -> list[Decoded]:
     lines = [line for blocks in connections for line in ("new 1000000", *(f"fields {each.hex()}" for each in blocks))]
     said = subprocess.run([program], input="\n".join(lines) + "\n", capture_output=True, text=True, check=True)
-    answers = _answers(said.stdout)
+    answers = _split_answers(said.stdout)
     decoded = []
     for blocks in connections:
         next(answers)
@@ -53,8 +53,8 @@ def ours(program: Path, connections: Sequence[Sequence[bytes]]) -> list[Decoded]
     return decoded
 
 
-def _answers(said: str) -> Iterator[list[str]]:
-    """The lines of each, which an empty one ends."""
+def _split_answers(said: str) -> Iterator[list[str]]:
+    """Yields the lines of each response; an empty line ends it."""
     lines = iter(said.splitlines())
     while (line := next(lines, None)) is not None:
         yield [line, *takewhile(bool, lines)] if line else []
@@ -69,11 +69,11 @@ def _fields(lines: Sequence[str]) -> Fields | None:
 
 
 def _to_the_first_refused(decoded: Decoded) -> Decoded:
-    """What follows a refused block is nobody's: the connection is over (RFC 9113, section 4.3)."""
+    """Drops what follows a refused block, since the connection has ended (RFC 9113, section 4.3)."""
     return decoded[: decoded.index(None) + 1] if None in decoded else decoded
 
 
-def theirs(blocks: Sequence[bytes]) -> Decoded:
+def decode_with_hpack(blocks: Sequence[bytes]) -> Decoded:
     decoder, decoded = hpack.Decoder(1 << 20), Decoded()
     for block in blocks:
         try:
@@ -85,13 +85,13 @@ def theirs(blocks: Sequence[bytes]) -> Decoded:
 
 
 def text(chance: random.Random, content: bytes) -> bytes:
-    """A string, compressed or not (RFC 7541, section 5.2)."""
+    """Encodes a string, compressed or not (RFC 7541, section 5.2)."""
     encoded = _HUFFMAN.encode(content)
     return integer(len(encoded), 7, 0x80) + encoded if chance.random() < 0.5 else integer(len(content), 7) + content
 
 
 def index(chance: random.Random, value: int, bits: int, pattern: int) -> bytes:
-    """In as many bytes as it takes, and seldom in more, which mean nothing (section 5.1)."""
+    """Encodes an integer in as many bytes as necessary, and sometimes with redundant ones (section 5.1)."""
     encoded = integer(value, bits, pattern)
     if len(encoded) == 1 or chance.random() < 0.95:
         return encoded
@@ -99,7 +99,7 @@ def index(chance: random.Random, value: int, bits: int, pattern: int) -> bytes:
 
 
 def field_of(chance: random.Random) -> bytes:
-    """One representation (section 6); an index may be that of an entry that there is not."""
+    """Returns one representation (section 6); an index may refer to an entry that does not exist."""
     kind = chance.random()
     if kind < 0.35:
         return index(chance, chance.choice((chance.randrange(1, 62), chance.randrange(62, 66))), 7, 0x80)
@@ -110,11 +110,11 @@ def field_of(chance: random.Random) -> bytes:
 
 
 def block_of(chance: random.Random) -> bytes:
-    """One that is mostly right, and spoiled in up to two places."""
+    """Returns a block that is mostly valid, with up to two damaged places."""
     changes = chance.choice((0,) * 9 + (1, 2, 3))
     block = b"".join(integer(chance.choice(_TABLE_SIZES), 5, 0x20) for _ in range(changes))
     block += b"".join(field_of(chance) for _ in range(chance.randrange(6)))
-    block += integer(100, 5, 0x20) if chance.random() < 0.02 else b""  # behind fields
+    block += integer(100, 5, 0x20) if chance.random() < 0.02 else b""  # after fields
     for _ in range(chance.choice((0,) * 8 + (1, 2))):
         at = chance.randrange(len(block) + 1)
         block = block[:at] + chance.choice((*_SPOILS, chance.randbytes(1))) + block[at + chance.randrange(3) :]
@@ -122,7 +122,7 @@ def block_of(chance: random.Random) -> bytes:
 
 
 def reason(block: bytes, own: Fields | None, other: Fields | None) -> str:
-    """Why two decoders may differ about a block; empty where they may not."""
+    """Returns why two decoders may differ about a block; empty if they may not."""
     if own is not None or other is None:
         return ""
     if _LONG_INTEGER.search(block):
@@ -133,7 +133,7 @@ def reason(block: bytes, own: Fields | None, other: Fields | None) -> str:
 
 
 def _changes(block: bytes) -> int:
-    """Of the table's size, that the block begins with."""
+    """Returns the number of table size changes at the beginning of the block."""
     found = _CHANGES.match(block)
     return len(_CHANGE.findall(found[0])) if found else 0
 
@@ -142,8 +142,8 @@ def test_connections_of_generated_and_spoiled_blocks_decode_as_hpack_decodes_the
     chance = random.Random(SEED)
     connections = [[block_of(chance) for _ in range(chance.randrange(1, 6))] for _ in range(CONNECTIONS)]
     seen, wrong = Counter[str](), []
-    for blocks, own in zip(connections, ours(program, connections), strict=True):
-        other = theirs(blocks)
+    for blocks, own in zip(connections, decode_with_plane(program, connections), strict=True):
+        other = decode_with_hpack(blocks)
         at = next((at for at, pair in enumerate(zip(own, other, strict=False)) if pair[0] != pair[1]), None)
         outcome = "refused" if None in own else "decoded"
         named = outcome if at is None else reason(blocks[at], own[at], other[at])
@@ -151,5 +151,5 @@ def test_connections_of_generated_and_spoiled_blocks_decode_as_hpack_decodes_the
         if not named:
             wrong.append((blocks, own, other))
     assert not wrong, wrong[:3]
-    assert len(seen) == 4  # the two reasons, too
+    assert len(seen) == 4  # includes the two reasons
     assert min(seen["decoded"], seen["refused"]) > CONNECTIONS // 10

@@ -1,4 +1,4 @@
-"""What clients may hold and do (tests/native/h2/budget_facts.cc)."""
+"""Tests what clients may hold and do (tests/native/h2/budget_facts.cc)."""
 
 from __future__ import annotations
 

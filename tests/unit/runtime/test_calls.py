@@ -206,7 +206,7 @@ def test_models_leak_no_memory(load: Callable[..., Model]) -> None:
 
 def test_a_call_that_fails_raises_and_the_next_one_works(load: Callable[..., Model]) -> None:
     model = load(_FAILING)
-    with pytest.raises(OctetError, match=r"call 0 \(unless_3\) failed with 3"):
+    with pytest.raises(OctetError, match=r"call 0 \(unless_3\) failed with code 3"):
         model(tensor(3))
     assert model(tensor(4))[0, 0] == 8
 

@@ -50,8 +50,8 @@ void append(Number number, std::string& text) {
 // Appends a number as the equivalent double, always with a point or exponent, as Python does.
 void append_real(float number, std::string& text) {
   if (!std::isfinite(number)) {
-    throw Problem(Kind::kUnsupported, "an output holds NaN or infinity, which JSON cannot express",
-                  "ask for binary data: binary_data_output");
+    throw Problem(Kind::kUnsupported, "an output contains NaN or infinity, which JSON cannot express",
+                  "request binary data: binary_data_output");
   }
   size_t begin = text.size();
   append(static_cast<double>(number), text);
@@ -105,7 +105,8 @@ void classify(const Signature& signature, int64_t classes, Output& output) {
     using Number = std::conditional_t<std::is_same_v<Element, float>, float, int64_t>;
     if constexpr (std::is_same_v<Element, float>) {
       if (std::any_of(elements, elements + count, [](float each) { return std::isnan(each); })) {
-        throw Problem(Kind::kUnsupported, "output '" + *output.name + "' holds NaN, so no element is its greatest", {},
+        throw Problem(Kind::kUnsupported,
+                      "output '" + *output.name + "' contains NaN, so its greatest elements are undefined", {},
                       *output.name);
       }
     }

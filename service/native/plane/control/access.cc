@@ -115,7 +115,7 @@ bool Access::is_of_cluster(std::string_view key) const {
 
 Caller Access::admit(std::string_view authorization, const Origin& origin,
                      std::initializer_list<std::string_view> scopes, double now_s) {
-  if (!is_known_) throw Problem(Kind::kRestarting, "which API keys there are is not known yet", "try again later");
+  if (!is_known_) throw Problem(Kind::kRestarting, "the API keys have not been loaded yet", "try again later");
   if (!is_asked_) {
     check_site(origin);
     return {};

@@ -58,7 +58,7 @@ std::string listed(const std::vector<std::string>& names) {
 }
 
 std::string none_after(const std::vector<WorkerRef>& tried) {
-  std::string text = "no other worker that could answer is ready";
+  std::string text = "no other worker that could serve the request is ready";
   for (const WorkerRef& each : tried) {
     if (!each->distrusted.empty()) text.append("; worker ").append(each->id).append(" is not trusted: ").append(each->distrusted);
   }
@@ -238,7 +238,7 @@ WorkerRef Cluster::choose(std::string_view address, const std::optional<std::str
     throw Problem(Kind::kNotReady, "no worker is ready in the pools that can serve it: " + listed(name.pools), "try again later");
   }
   if (!name.reason.empty()) throw Problem(Kind::kNotReady, name.reason);
-  throw Problem(Kind::kNotReady, "no worker that has it is ready", "try again later");
+  throw Problem(Kind::kNotReady, "no worker that has loaded the model is ready", "try again later");
 }
 
 ForwardCounts& Cluster::counts(const Worker& worker, std::string_view model) {

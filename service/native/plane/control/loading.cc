@@ -37,7 +37,7 @@ void check(octet_status status, const std::string& artifact) {
   if (status == OCTET_OK) return;
   std::string why = octet_error();
   if (status == OCTET_NO_MEMORY) {
-    throw Problem(Kind::kMemoryFull, "there is not enough memory for it: " + why,
+    throw Problem(Kind::kMemoryFull, "there is not enough memory for the model: " + why,
                   "give the server more memory, or this model fewer instances");
   }
   throw Problem(Kind::kNotReady, "artifact " + artifact + " cannot be loaded: " + why);
@@ -150,7 +150,7 @@ std::string Running::hung(double elapsed_s) {
 Running::Slot Running::place(const std::string& artifact, const std::string& model) {
   std::lock_guard lock(placing);
   if (memory_ == nullptr || artifact.size() != kDigestTextBytes) return {};
-  if (used_ == kSlots) throw Problem(Kind::kNotReady, "there is no room to note another instance", "restart the server");
+  if (used_ == kSlots) throw Problem(Kind::kNotReady, "the table of running calls is full", "restart the server");
   std::memcpy(memory_ + kDigestsAt + used_ * kDigestTextBytes, artifact.data(), kDigestTextBytes);
   auto* record = new (memory_ + kRecordsAt + used_ * sizeof(CallRecord)) CallRecord;
   model.copy(record->model, sizeof record->model - 1);

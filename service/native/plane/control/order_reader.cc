@@ -81,7 +81,7 @@ Part read_part(JsonReader& json) {
 std::string read_address(JsonReader& json) {
   std::vector<std::string> names;
   json.array([&] { names.push_back(json.string()); });
-  if (names.size() != 2) json.refuse("no name and version");
+  if (names.size() != 2) json.refuse("expected a name and a version");
   return address_of(names[0], names[1]);
 }
 

@@ -93,11 +93,12 @@ int64_t Plane::ask(int64_t exchange, std::string_view kind, const std::function<
 
 Problem Plane::nobody(std::string_view kind) const {
   if (is_alone && kind == "picture") {
-    return Problem(Kind::kUnsupported, "pictures are not decoded by a data plane alone", "send a tensor, or use octet serve");
+    return Problem(Kind::kUnsupported, "a data plane without a control plane cannot decode pictures",
+                   "send a tensor, or use octet serve");
   }
-  if (is_alone) return Problem(Kind::kNotFound, "there is no such model, version or method here");
+  if (is_alone) return Problem(Kind::kNotFound, "unknown model, version or method");
   return Problem(
-      Kind::kRestarting, "the server's control plane is starting; models that are loaded answer meanwhile",
+      Kind::kRestarting, "the server's control plane is starting; models that are loaded are served meanwhile",
       "try again in a second"
   );
 }

@@ -74,8 +74,8 @@ void Prediction::accept(Request request, double timeout_s, Pool& pool) {
   deadline_s_ = times.began_s + (asked_s == kNever ? model_->timeout_s : asked_s);
   if (model_->sequences != nullptr && !request_.terms.step) {
     throw Problem(Kind::kInvalidInput, "the model keeps state from one request to the next",
-                  "send the parameter sequence_id, and sequence_start with the first request of a sequence; one that "
-                  "stands alone has sequence_end, too");
+                  "send the parameter sequence_id, and sequence_start with the first request of a sequence; a "
+                  "single request sets sequence_end, too");
   }
   for (const GivenInput& given : request_.inputs) {
     Input& input = inputs_.emplace_back();
@@ -175,7 +175,7 @@ std::vector<std::pair<size_t, std::string_view>> Prediction::pictures() const {
 
 void Prediction::set_picture(size_t index, std::string_view tensor) {
   const GivenInput& given = request_.inputs.at(index);
-  if (tensor.size() != given.bytes) throw Problem(Kind::kInternal, "a picture became a tensor of another size");
+  if (tensor.size() != given.bytes) throw Problem(Kind::kInternal, "a decoded picture has the wrong size");
   inputs_[index].tensor = Tensor(given.shape, given.bytes, std::shared_ptr<char>(
       static_cast<char*>(std::aligned_alloc(kAlignmentBytes, (given.bytes + kAlignmentBytes) / kAlignmentBytes * kAlignmentBytes)),
       [](char* memory) { std::free(memory); }));

@@ -37,8 +37,8 @@ std::string file_name(std::string_view key) {
   bool is_name = !name.empty() && name.size() <= kLongestKey && name != "." && name != ".." &&
                  name.find('/') == name.npos && name.find('\0') == name.npos;
   if (!is_name) {
-    throw Problem(Kind::kInvalidInput, "the key " + brief(key) + " is no name of shared memory",
-                  "it is what shm_open was given: a name without slashes, but for one before it");
+    throw Problem(Kind::kInvalidInput, "the key " + brief(key) + " is not a valid name of shared memory",
+                  "pass the name that was given to shm_open: it contains no slashes, except for a leading one");
   }
   return std::string(name);
 }
@@ -80,8 +80,8 @@ void SharedPiece::read(char* memory) const {
 void SharedPiece::check_room(size_t bytes) const {
   if (bytes <= place_.bytes) return;
   throw Problem(Kind::kInvalidTensor,
-                "output '" + tensor_ + "' has " + std::to_string(bytes) + " bytes, and its place in the region " +
-                    brief(place_.region) + " has " + std::to_string(place_.bytes),
+                "output '" + tensor_ + "' has " + std::to_string(bytes) + " bytes, but its range in the region " +
+                    brief(place_.region) + " has only " + std::to_string(place_.bytes),
                 {}, tensor_);
 }
 
@@ -102,39 +102,44 @@ void SharedPiece::write(std::string_view elements) const {
 
 void SharedMemory::admit(std::string_view client, std::string_view tenant) const {
   if (!is_on_) {
-    throw Problem(Kind::kUnsupported, "this server shares no memory with its clients", "OCTET_SHARED_MEMORY=true turns it on");
+    throw Problem(Kind::kUnsupported, "shared memory is disabled on this server",
+                  "OCTET_SHARED_MEMORY=true turns it on");
   }
   if (!tenant.empty()) {
-    throw Problem(Kind::kUnsupported, "tenants share no memory with the server, which all of them would see",
+    throw Problem(Kind::kUnsupported, "tenants cannot use shared memory, because all of them could read it",
                   "send tensors as binary data");
   }
   if (!is_of_this_machine(client)) {
-    throw Problem(Kind::kUnsupported, "only clients on the server's machine share memory with it", "send tensors as binary data");
+    throw Problem(Kind::kUnsupported, "only clients on the server's machine can share memory with it",
+                  "send tensors as binary data");
   }
 }
 
 void SharedMemory::add(const std::string& name, const std::string& key, uint64_t offset, uint64_t bytes) {
   if (name.empty() || name.size() > kLongestRegionName) {
-    throw Problem(Kind::kInvalidInput, "the name of a region has 1 to " + std::to_string(kLongestRegionName) + " characters");
+    throw Problem(Kind::kInvalidInput,
+                  "the name of a region must have 1 to " + std::to_string(kLongestRegionName) + " characters");
   }
   if (bytes == 0 || offset > kMostOffset || bytes > kMostOffset - offset) {
-    throw Problem(Kind::kInvalidInput, "there is no region of " + std::to_string(bytes) + " bytes at " + std::to_string(offset));
+    throw Problem(Kind::kInvalidInput,
+                  "invalid region: " + std::to_string(bytes) + " bytes at offset " + std::to_string(offset));
   }
   std::lock_guard lock(mutex_);
   if (regions_.count(name) > 0) {
-    throw Problem(Kind::kConflict, "there is a region " + brief(name) + " already", "unregister it first");
+    throw Problem(Kind::kConflict, "the region " + brief(name) + " is already registered", "unregister it first");
   }
   if (regions_.size() >= kMostRegions) {
-    throw Problem(Kind::kMemoryFull, "there are " + std::to_string(kMostRegions) + " regions already", "unregister some");
+    throw Problem(Kind::kMemoryFull, std::to_string(kMostRegions) + " regions are already registered",
+                  "unregister some");
   }
   auto region = std::make_shared<const SharedRegion>(key, offset, bytes, open_file(key));
   struct stat status{};
   if (::fstat(region->descriptor, &status) < 0 || !S_ISREG(status.st_mode)) {
-    throw Problem(Kind::kInvalidInput, "the key " + brief(key) + " is of something else than shared memory");
+    throw Problem(Kind::kInvalidInput, "the key " + brief(key) + " does not refer to shared memory");
   }
   if (static_cast<uint64_t>(status.st_size) < offset + bytes) {
     throw Problem(Kind::kInvalidInput, "the shared memory " + brief(key) + " has " + std::to_string(status.st_size) +
-                                           " bytes, and the region ends at " + std::to_string(offset + bytes));
+                                           " bytes, but the region ends at offset " + std::to_string(offset + bytes));
   }
   regions_[name] = std::move(region);
 }
@@ -150,7 +155,7 @@ std::vector<SharedMemory::Listed> SharedMemory::list(const std::string& name) co
   for (const auto& [each, region] : regions_) {
     if (name.empty() || each == name) listed.push_back({each, region});
   }
-  if (!name.empty() && listed.empty()) throw Problem(Kind::kNotFound, "there is no region " + brief(name));
+  if (!name.empty() && listed.empty()) throw Problem(Kind::kNotFound, "unknown region " + brief(name));
   return listed;
 }
 
@@ -163,8 +168,9 @@ SharedPiece SharedMemory::piece(const SharedPlace& place, const std::string& ten
   }
   uint64_t bytes = found->second->bytes;
   if (place.offset > bytes || place.bytes > bytes - place.offset) {
-    throw Problem(Kind::kInvalidTensor, "'" + tensor + "' ends behind the region " + brief(place.region) + ", which has " +
-                                            std::to_string(bytes) + " bytes",
+    throw Problem(Kind::kInvalidTensor,
+                  "'" + tensor + "' ends after the region " + brief(place.region) + ", which has " +
+                      std::to_string(bytes) + " bytes",
                   {}, tensor);
   }
   return {found->second, place, tensor};

@@ -25,7 +25,7 @@ void GrpcSession::on_request(StreamId stream, const Request& request) {
   if (request.fields.find("grpc-timeout", text)) {
     const auto timeout = read_timeout(text);
     if (!timeout.has_value()) {
-      finish(stream, GrpcStatus::kInvalidArgument, "grpc-timeout is no timeout");
+      finish(stream, GrpcStatus::kInvalidArgument, "invalid grpc-timeout");
       return;
     }
     call.deadline = now_ + *timeout;
@@ -69,13 +69,15 @@ void GrpcSession::take_prefix(CallId id, Call& call, const uint8_t*& bytes, size
 void GrpcSession::begin_message(CallId id, Call& call) {
   const size_t size = read_u32(call.prefix + 1);
   if (call.prefix[0] == 1 && call.encoded && !limits_.takes_compressed) {
-    return break_off(id, GrpcStatus::kUnimplemented, "messages are taken uncompressed only");
+    return break_off(id, GrpcStatus::kUnimplemented, "compressed messages are not supported");
   }
-  if (call.prefix[0] > 1 || (call.prefix[0] == 1 && !call.encoded)) return break_off(id, GrpcStatus::kInternal, "a message compressed by nothing");
+  if (call.prefix[0] > 1 || (call.prefix[0] == 1 && !call.encoded)) {
+    return break_off(id, GrpcStatus::kInternal, "a compressed message without grpc-encoding");
+  }
   if (size > limits_.max_message_bytes) {
     return break_off(id, GrpcStatus::kResourceExhausted,
-                     "a message of " + std::to_string(size) + " bytes is longer than the " +
-                         std::to_string(limits_.max_message_bytes) + " that are taken");
+                     "a message of " + std::to_string(size) + " bytes exceeds the limit of " +
+                         std::to_string(limits_.max_message_bytes) + " bytes");
   }
   call.message.begin(size);
   if (size > 0) return;
@@ -87,7 +89,7 @@ void GrpcSession::begin_message(CallId id, Call& call) {
 // Copies content into the message: the only copy between the socket's buffer and its consumer.
 void GrpcSession::take_message(CallId id, Call& call, const uint8_t*& bytes, size_t& size) {
   if (call.message.is_full() && !(handler_.reserve(id, call.message.wanted()) && call.message.grow())) {
-    return break_off(id, GrpcStatus::kResourceExhausted, "no memory for the message");
+    return break_off(id, GrpcStatus::kResourceExhausted, "out of memory for the message");
   }
   const size_t taken = call.message.append(bytes, size);
   bytes += taken;
@@ -102,7 +104,9 @@ void GrpcSession::on_end(StreamId stream) {
   Call* const call = find(stream);
   if (call == nullptr) return;
   call->ended = true;
-  if (call->prefix_bytes > 0) return break_off(stream, GrpcStatus::kInternal, "the call ended within a message");
+  if (call->prefix_bytes > 0) {
+    return break_off(stream, GrpcStatus::kInternal, "the call ended in the middle of a message");
+  }
   handler_.on_half_close(stream);
 }
 

@@ -7,7 +7,9 @@ namespace octet::h2 {
 
 bool Session::on_frame_header(const FrameHeader& header) {
   if (failed_) return false;  // the handler has disconnected
-  if (header.length > limits_.max_frame_bytes) return fail(ErrorCode::kFrameSizeError, "a frame beyond our SETTINGS");
+  if (header.length > limits_.max_frame_bytes) {
+    return fail(ErrorCode::kFrameSizeError, "a frame exceeds SETTINGS_MAX_FRAME_SIZE");
+  }
   if (!check_order(header) || !check_length(header)) return false;
   if (header.type == FrameType::kData) return begin_data(header);
   if (header.type == FrameType::kHeaders || header.type == FrameType::kContinuation) return begin_block(header);
@@ -16,25 +18,26 @@ bool Session::on_frame_header(const FrameHeader& header) {
 
 bool Session::check_order(const FrameHeader& header) {
   if (!settings_seen_ && (header.type != FrameType::kSettings || header.has(flag::kAck))) {
-    return fail(ErrorCode::kProtocolError, "SETTINGS come first");  // section 3.4
+    return fail(ErrorCode::kProtocolError, "the first frame must be SETTINGS");  // section 3.4
   }
   settings_seen_ = true;
   const bool continues = header.type == FrameType::kContinuation;
   if (continues != (block_stream_ != 0) || (continues && header.stream != block_stream_)) {
-    return fail(ErrorCode::kProtocolError, "a header block is one frame and its CONTINUATIONs");  // section 6.10
+    return fail(ErrorCode::kProtocolError,
+                "a header block was interrupted by another frame, or CONTINUATION without HEADERS");  // section 6.10
   }
   switch (header.type) {
     case FrameType::kSettings:
     case FrameType::kPing:
     case FrameType::kGoaway:
-      return header.stream == 0 || fail(ErrorCode::kProtocolError, "a stream's frame that is the connection's");
+      return header.stream == 0 || fail(ErrorCode::kProtocolError, "a frame of the connection has a stream id");
     case FrameType::kData:
     case FrameType::kHeaders:
     case FrameType::kPriority:
     case FrameType::kRstStream:
-      return header.stream != 0 || fail(ErrorCode::kProtocolError, "the connection's frame that is a stream's");
+      return header.stream != 0 || fail(ErrorCode::kProtocolError, "a frame of a stream has stream id 0");
     case FrameType::kPushPromise:
-      return fail(ErrorCode::kProtocolError, "a client pushes nothing");  // section 8.4
+      return fail(ErrorCode::kProtocolError, "a client must not send PUSH_PROMISE");  // section 8.4
     default:
       return true;
   }
@@ -44,7 +47,7 @@ bool Session::check_length(const FrameHeader& header) {
   const auto is = [&](bool valid) { return valid || fail(ErrorCode::kFrameSizeError, "a frame of the wrong size"); };
   switch (header.type) {
     case FrameType::kSettings:
-      if (header.length > 100 * 6) return fail(ErrorCode::kEnhanceYourCalm, "so many SETTINGS there are not");
+      if (header.length > 100 * 6) return fail(ErrorCode::kEnhanceYourCalm, "too many settings in one frame");
       return is(header.has(flag::kAck) ? header.length == 0 : header.length % 6 == 0);
     case FrameType::kPing:
       return is(header.length == 8);
@@ -103,13 +106,13 @@ bool Session::apply_setting(Setting setting, uint32_t value) {
       shrink_peer_table_ = shrink_peer_table_ || value < kHeaderTableBytes;
       return true;
     case Setting::kEnablePush:
-      return value <= 1 || fail(ErrorCode::kProtocolError, "ENABLE_PUSH is 0 or 1");
+      return value <= 1 || fail(ErrorCode::kProtocolError, "ENABLE_PUSH must be 0 or 1");
     case Setting::kInitialWindowSize:
       if (value > kMaxWindow) return fail(ErrorCode::kFlowControlError, "INITIAL_WINDOW_SIZE is too large");
       return resize_send_windows(value);
     case Setting::kMaxFrameSize:
       if (value < kSmallestMaxFrame || value > kLargestMaxFrame) {
-        return fail(ErrorCode::kProtocolError, "MAX_FRAME_SIZE is out of its range");
+        return fail(ErrorCode::kProtocolError, "MAX_FRAME_SIZE is out of range");
       }
       peer_max_frame_ = value;
       return true;
@@ -134,7 +137,7 @@ bool Session::receive_window_update(const FrameHeader& header, const uint8_t* pa
   if (!nuisance()) return false;
   const uint32_t increment = read_u32(payload) & kMaxWindow;
   if (header.stream != 0) return receive_stream_window(header.stream, increment);
-  if (increment == 0) return fail(ErrorCode::kProtocolError, "a window grows by nothing");
+  if (increment == 0) return fail(ErrorCode::kProtocolError, "WINDOW_UPDATE with an increment of 0");
   send_window_ += increment;
   if (send_window_ > kMaxWindow) return fail(ErrorCode::kFlowControlError, "the connection's window is too large");
   for (const StreamId id : std::exchange(starved_, {})) {
@@ -177,7 +180,7 @@ bool Session::nuisance() {
     --earned_;
     return true;
   }
-  return budget_.may_disturb(now_) || fail(ErrorCode::kEnhanceYourCalm, "too many frames that ask for nothing");
+  return budget_.may_disturb(now_) || fail(ErrorCode::kEnhanceYourCalm, "too many frames that request nothing");
 }
 
 bool Session::broken_off() {
@@ -185,14 +188,14 @@ bool Session::broken_off() {
     earned_ -= kEarnedByFrame;
     return true;
   }
-  return budget_.may_reset(now_) || fail(ErrorCode::kEnhanceYourCalm, "too many streams were broken off");
+  return budget_.may_reset(now_) || fail(ErrorCode::kEnhanceYourCalm, "too many streams were reset");
 }
 
 bool Session::reply(FrameType type, uint8_t flags, StreamId stream, std::string_view payload) {
   output_.append_frame(type, flags, stream, payload);
   output_.mark_reply();
   if (output_.unsent_replies() <= limits_.max_unsent_replies) return true;
-  return fail(ErrorCode::kEnhanceYourCalm, "our answers are not read");
+  return fail(ErrorCode::kEnhanceYourCalm, "responses are not read");
 }
 
 }  // namespace octet::h2

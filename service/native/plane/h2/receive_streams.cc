@@ -28,7 +28,7 @@ bool Session::begin_block(const FrameHeader& header) {
     return true;
   }
   // Section 5.1.1: streams opened by a client have odd ids.
-  return header.stream % 2 == 1 || fail(ErrorCode::kProtocolError, "a client opens odd streams");
+  return header.stream % 2 == 1 || fail(ErrorCode::kProtocolError, "a client must use odd stream ids");
 }
 
 // Section 6.2.
@@ -36,7 +36,7 @@ bool Session::receive_headers(const FrameHeader& header, const uint8_t* payload)
   size_t before = (header.has(flag::kPadded) ? 1 : 0) + (header.has(flag::kPriority) ? 5 : 0);
   if (header.length < before) return fail(ErrorCode::kFrameSizeError, "HEADERS too short for their flags");
   const size_t padding = header.has(flag::kPadded) ? payload[0] : 0;
-  if (before + padding > header.length) return fail(ErrorCode::kProtocolError, "more padding than HEADERS");
+  if (before + padding > header.length) return fail(ErrorCode::kProtocolError, "the padding exceeds the HEADERS frame");
   block_stream_ = header.stream;
   block_ends_stream_ = header.has(flag::kEndStream);
   const size_t size = header.length - before - padding;
@@ -58,11 +58,11 @@ bool Session::receive_block(const uint8_t* block, size_t size) {
   const bool decoded = decoder_.decode(block, size, fields_);
   block_.clear();
   block_continuations_ = 0;
-  if (!decoded) return fail(ErrorCode::kCompressionError, "the headers do not decode");
+  if (!decoded) return fail(ErrorCode::kCompressionError, "the header block cannot be decoded");
   if (find(id) != nullptr) return receive_trailers(id, block_ends_stream_);
   if (id > last_stream_) return open_stream(id, block_ends_stream_);
   if (closed_streams_.find(id) == ClosedStreams::How::kUnknown) {
-    return fail(ErrorCode::kProtocolError, "a stream older than the last");  // section 5.1.1
+    return fail(ErrorCode::kProtocolError, "a new stream must have a higher id than all before");  // section 5.1.1
   }
   return late_frame(id);
 }
@@ -100,8 +100,12 @@ bool Session::begin_data(const FrameHeader& header) {
   data_stream_ = 0;
   data_padding_known_ = !header.has(flag::kPadded);
   data_content_ = header.length;
-  if (!data_padding_known_ && header.length == 0) return fail(ErrorCode::kFrameSizeError, "DATA without its padding");
-  if (header.length > receive_window_) return fail(ErrorCode::kFlowControlError, "more than the connection's window");
+  if (!data_padding_known_ && header.length == 0) {
+    return fail(ErrorCode::kFrameSizeError, "padded DATA without a padding length");
+  }
+  if (header.length > receive_window_) {
+    return fail(ErrorCode::kFlowControlError, "DATA exceeds the connection's window");
+  }
   receive_window_ -= header.length;
   credit_connection(header.length);
   Stream* const stream = find(header.stream);
@@ -117,7 +121,7 @@ bool Session::receive_data(const uint8_t* bytes, size_t size) {
   if (!data_padding_known_ && size > 0) {
     const size_t padding = *bytes++;
     --size;
-    if (padding > --data_content_) return fail(ErrorCode::kProtocolError, "more padding than DATA");
+    if (padding > --data_content_) return fail(ErrorCode::kProtocolError, "the padding exceeds the DATA frame");
     data_content_ -= padding;
     data_padding_known_ = true;
     if (Stream* const stream = find(data_stream_)) credit_stream(data_stream_, *stream, 1 + padding);
@@ -152,7 +156,7 @@ bool Session::late_frame(StreamId id) {
     case ClosedStreams::How::kResetByUs:
       return true;  // it was sent before the peer received the reset
     case ClosedStreams::How::kEnded:
-      return fail(ErrorCode::kStreamClosed, "a frame behind END_STREAM");
+      return fail(ErrorCode::kStreamClosed, "a frame after END_STREAM");
     default:
       return stream_error(id, ErrorCode::kStreamClosed);
   }

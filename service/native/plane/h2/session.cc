@@ -21,7 +21,7 @@ Session::Session(const Limits& limits, Budget& budget, Handler& handler)
   const bool windows = std::min(limits.stream_window_bytes, limits.connection_window_bytes) >= kDefaultWindow &&
                        std::max(limits.stream_window_bytes, limits.connection_window_bytes) <= kMaxWindow;
   const bool frames = limits.max_frame_bytes >= kSmallestMaxFrame && limits.max_frame_bytes <= kLargestMaxFrame;
-  if (!windows || !frames) throw std::invalid_argument("HTTP/2 does not allow such windows or frames");
+  if (!windows || !frames) throw std::invalid_argument("window or frame size outside the range of HTTP/2");
   std::string settings;
   append_setting(settings, Setting::kMaxConcurrentStreams, limits.max_concurrent_streams);
   append_setting(settings, Setting::kInitialWindowSize, limits.stream_window_bytes);

@@ -22,7 +22,7 @@ class ClientHandshake final : public TlsHandshake {
 
  private:
   void shaken(TlsTransport::Handshake state) override;
-  void late() override { fail("there was no TLS handshake in time"); }
+  void late() override { fail("the TLS handshake timed out"); }
   void fail(const std::string& why);
 
   const Done done_;

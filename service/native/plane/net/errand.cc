@@ -220,7 +220,7 @@ void Errand::on_response_end() {
   if (is_over_) return;
   if (!has_head_) return lose();
   ++counts().failed;
-  fail(Problem(Kind::kRestarting, "the worker was lost while it answered", "try again later"));
+  fail(Problem(Kind::kRestarting, "the connection to the worker was lost while it responded", "try again later"));
 }
 
 // Handles a connection that was lost before its response began. The computation may have been done, so a request of a
@@ -232,7 +232,8 @@ void Errand::lose() {
   bool has_others = has_other();
   if (ask_.sequence || was_sent_again_ || (!has_others && !is_stale)) {
     end_upstream();
-    return fail(Problem(Kind::kRestarting, "the worker that was to answer was lost", "try again later"));
+    return fail(
+        Problem(Kind::kRestarting, "the connection to the worker was lost before it responded", "try again later"));
   }
   if (has_others) return go_elsewhere();
   was_sent_again_ = true;

@@ -97,7 +97,9 @@ void GrpcCall::on_message(h2::Buffer message, bool is_compressed) {
   if (is_over_) return;
   guard([&] {
     if (is_compressed) {
-      if (!is_known_coding(encoding_)) throw Problem(Kind::kUnsupported, "the message's compression is not known");
+      if (!is_known_coding(encoding_)) {
+        throw Problem(Kind::kUnsupported, "the compression of the message is not supported");
+      }
       message = h2::Buffer::adopt(inflated(view(message), encoding_, plane_.limits.max_body_bytes));
       hold.messages.charge(message.size);
     }
@@ -112,7 +114,7 @@ void GrpcCall::on_half_close() {
   if (is_over_) return;
   if (is_streaming_) return next();
   guard([this] {
-    if (messages_.size() != 1) throw Problem(Kind::kInvalidInput, "the call has no message, or several");
+    if (messages_.size() != 1) throw Problem(Kind::kInvalidInput, "the call must contain exactly one message");
     begin();
   });
 }

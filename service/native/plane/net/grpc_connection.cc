@@ -133,7 +133,7 @@ void GrpcConnection::break_off_slow(double now_s) {
     if (!is_kept) slow.push_back(stream);
   }
   for (h2::CallId stream : slow) {
-    session_.break_off(stream, h2::GrpcStatus::kDeadlineExceeded, "the message did not come, or came too slowly");
+    session_.break_off(stream, h2::GrpcStatus::kDeadlineExceeded, "the message did not arrive in time");
   }
   if (!slow.empty()) flush();
 }
@@ -177,7 +177,7 @@ void GrpcConnection::on_call(h2::CallId stream, const h2::CallHead& head) {
   const auto& budget = seat_.budget();
   Holding slot = budget->hold(is_health(head.path) ? Resource::kHealthCalls : Resource::kCalls, 1);
   if (!slot) {
-    session_.finish(stream, h2::GrpcStatus::kResourceExhausted, "there are too many calls under way");
+    session_.finish(stream, h2::GrpcStatus::kResourceExhausted, "too many calls are in progress");
     return session_.refused();
   }
   CallHold hold{std::move(slot), budget->hold(Resource::kMessageBytes, 0), budget->hold(Resource::kMessageBytes, 0)};

@@ -41,7 +41,7 @@ void GrpcCall::forward(const std::string& model, const std::string& version, std
       add("traceparent", traceparent_, ask.headers);
       add("tracestate", tracestate_, ask.headers);
       if (!is_of_header(affinity_ + traceparent_ + tracestate_)) {
-        throw Problem(Kind::kInvalidInput, "a value of the metadata has a control character");
+        throw Problem(Kind::kInvalidInput, "a metadata value contains a control character");
       }
       ask.body = *message_;
       ask.sequence = sequence;

@@ -63,7 +63,11 @@ struct Zlib {
 
 const Zlib& zlib() {
   static const Zlib library;
-  if (!library.is_there) throw Problem(Kind::kUnsupportedFormat, "this server has no zlib for compressed bodies", "send it uncompressed");
+  if (!library.is_there) {
+    throw Problem(Kind::kUnsupportedFormat,
+                  "compressed bodies are not supported, because zlib is not installed on this server",
+                  "send it uncompressed");
+  }
   return library;
 }
 

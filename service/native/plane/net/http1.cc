@@ -85,15 +85,15 @@ class LineReader {
     auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), length);
     bool is_number = !value.empty() && value.size() <= kMostLengthDigits && std::all_of(value.begin(), value.end(), is_digit);
     if (!is_number || error != std::errc() || rest != value.data() + value.size()) {
-      return refuse(400, "Content-Length is no length");
+      return refuse(400, "invalid Content-Length");
     }
-    if (known && *known != length) return refuse(400, "there are two lengths");
+    if (known && *known != length) return refuse(400, "Content-Length is given twice with different values");
     known = length;
     return true;
   }
 
   bool take_coding(std::string_view value, bool& is_chunked) {
-    if (is_chunked) return refuse(400, "Transfer-Encoding is there twice");
+    if (is_chunked) return refuse(400, "Transfer-Encoding is given twice");
     if (!same_but_case(value, "chunked")) return refuse(501, "the transfer coding is not supported");
     return is_chunked = true;
   }
@@ -105,8 +105,8 @@ class LineReader {
     size_t colon = line.find(':');
     if (colon == line.npos) return refuse(400, "a header has no colon");
     std::string_view name = line.substr(0, colon), value = stripped(line.substr(colon + 1));
-    if (name.empty() || !all_of(name, kToken)) return refuse(400, "the name of a header is no token");
-    if (!all_of(value, kValue)) return refuse(400, "a header has a control character");
+    if (name.empty() || !all_of(name, kToken)) return refuse(400, "the name of a header contains an invalid character");
+    if (!all_of(value, kValue)) return refuse(400, "a header contains a control character");
     if (fields_.size() == kMostHeaders) return refuse(431, "there are too many headers");
     fields_.push_back({name, value});
     return special(name, value);
@@ -128,7 +128,7 @@ class HeadReader final : public LineReader {
     head_.method = line.substr(0, first);
     head_.target = line.substr(first + 1, last - first - 1);
     std::string_view version = line.substr(last + 1);
-    if (!is_token(head_.method)) return refuse(400, "the method is no token");
+    if (!is_token(head_.method)) return refuse(400, "the method contains an invalid character");
     if (version.size() != kVersion.size() + 1 || version.substr(0, 5) != "HTTP/") return refuse(400, "this is not HTTP");
     if (version.substr(0, kVersion.size()) != kVersion || !is_digit(version.back())) {
       return refuse(505, "the version of HTTP is not supported");
@@ -141,7 +141,7 @@ class HeadReader final : public LineReader {
   // Accepts origin-form, absolute-form (whose authority is removed), and the asterisk of OPTIONS.
   bool target() {
     std::string_view& target = head_.target;
-    if (target.empty() || !all_of(target, kTarget)) return refuse(400, "the target is no URI");
+    if (target.empty() || !all_of(target, kTarget)) return refuse(400, "the target is not a valid URI");
     if (target[0] == '/' || (target == "*" && head_.method == "OPTIONS")) return true;
     for (std::string_view scheme : {"http://", "https://"}) {
       if (!same_but_case(target.substr(0, scheme.size()), scheme)) continue;
@@ -149,7 +149,7 @@ class HeadReader final : public LineReader {
       target = path == target.npos ? "/" : target.substr(path);
       return target[0] == '/' || refuse(400, "the target has no path");
     }
-    return refuse(400, "the target is no path");
+    return refuse(400, "the target is not a path");
   }
 
   bool special(std::string_view name, std::string_view value) override {
@@ -162,8 +162,8 @@ class HeadReader final : public LineReader {
       if (!same_but_case(value, "100-continue")) return refuse(417, "the expectation is not supported");
       head_.expects_continue = head_.minor_version > 0;
     } else if (same_but_case(name, "host")) {
-      if (++hosts_ > 1) return refuse(400, "Host is there twice");
-      if (!all_of(value, kOfHost)) return refuse(400, "Host is no host");
+      if (++hosts_ > 1) return refuse(400, "Host is given twice");
+      if (!all_of(value, kOfHost)) return refuse(400, "invalid Host header");
     }
     return true;
   }
@@ -172,9 +172,9 @@ class HeadReader final : public LineReader {
     head_.fields = std::move(fields_);
     if (closes_) head_.keeps_alive = false;
     if (head_.is_chunked && (head_.content_length || head_.minor_version == 0)) {
-      return refuse(400, "the length of the body is said in two ways");
+      return refuse(400, "both Transfer-Encoding and Content-Length are given");
     }
-    if (hosts_ == 0 && head_.minor_version > 0) return refuse(400, "there is no Host");
+    if (hosts_ == 0 && head_.minor_version > 0) return refuse(400, "the Host header is missing");
     return true;
   }
 
@@ -196,8 +196,12 @@ class ResponseReader final : public LineReader {
     status = status.substr(0, kStatusDigits);
     reason.remove_prefix(status.size());
     bool is_status = status.size() == kStatusDigits && std::all_of(status.begin(), status.end(), is_digit);
-    if (!line.starts_with(kVersion) || !is_status || status[0] == '0') return refuse(502, "this is no response of HTTP/1.1");
-    if (!reason.empty() && (reason[0] != ' ' || !all_of(reason, kValue))) return refuse(502, "the reason has a control character");
+    if (!line.starts_with(kVersion) || !is_status || status[0] == '0') {
+      return refuse(502, "this is not an HTTP/1.1 response");
+    }
+    if (!reason.empty() && (reason[0] != ' ' || !all_of(reason, kValue))) {
+      return refuse(502, "the reason phrase contains a control character");
+    }
     std::from_chars(status.data(), status.data() + status.size(), head_.status);
     head_.reason = stripped(reason);
     return true;
@@ -212,7 +216,8 @@ class ResponseReader final : public LineReader {
 
   bool understood() override {
     head_.fields = std::move(fields_);
-    return !(head_.is_chunked && head_.content_length) || refuse(502, "the length of the body is said in two ways");
+    return !(head_.is_chunked && head_.content_length) ||
+           refuse(502, "both Transfer-Encoding and Content-Length are given");
   }
 
   ResponseHead& head_;
@@ -282,7 +287,8 @@ HeadState read_head(std::string_view bytes, size_t longest, RequestHead& head, B
     // feed without a carriage return.
     bool is_whole = begin + first.size() < bytes.size();
     if (!first.empty() && first[0] != '\r' && !kToken[static_cast<unsigned char>(first[0])]) {
-      bad = {400, first[0] == kTlsHandshake ? "this port does not speak TLS: ask it by http://" : "this is not HTTP"};
+      bad = {400,
+             first[0] == kTlsHandshake ? "this port does not use TLS: send requests to http://" : "this is not HTTP"};
       return HeadState::kBad;
     }
     if (!is_whole || (!first.empty() && first.back() == '\r')) return HeadState::kUnfinished;
@@ -309,7 +315,7 @@ HeadState read_response(std::string_view bytes, size_t longest, ResponseHead& he
   bool may_be_one = bytes.starts_with(kBeginning.substr(0, bytes.size()));
   if (end == bytes.npos && bytes.size() < longest && may_be_one) return HeadState::kUnfinished;
   if (end == bytes.npos) {
-    bad = {502, may_be_one ? "the head of the response is too large" : "this is no response of HTTP/1.1"};
+    bad = {502, may_be_one ? "the head of the response is too large" : "this is not an HTTP/1.1 response"};
     return HeadState::kBad;
   }
   head = {};

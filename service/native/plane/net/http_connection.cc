@@ -396,7 +396,7 @@ void HttpConnection::check_timeouts(double now_s) {
   }
   bool may_answer = !has_responded();
   if (exchange_ && may_answer) exchange_->on_gone();
-  end(may_answer && input_ == Input::kBody ? plain_response(408, "the body of the request came too slowly") : "");
+  end(may_answer && input_ == Input::kBody ? plain_response(408, "the body of the request arrived too slowly") : "");
 }
 
 void HttpConnection::give_up(const Problem& problem) {

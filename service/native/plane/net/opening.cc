@@ -19,8 +19,9 @@ constexpr std::string_view kHttp2 = "h2";
 // (curl, browsers) want more than gRPC, and only gRPC is served over HTTP/2. gRPC clients offer only h2.
 constexpr std::string_view kOfHttp = "\x08http/1.1", kOfHttpWithGrpc = "\x08http/1.1\x02h2", kOfGrpc = "\x02h2";
 constexpr std::string_view kThisIsTls =
-    "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 40\r\nconnection: close\r\n\r\n"
-    "this port speaks TLS: ask it by https://";
+    "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 45\r\nconnection: "
+    "close\r\n\r\n"
+    "this port uses TLS: send requests to https://";
 
 const std::string_view& protocols_of(Port port, bool is_with_grpc) {
   return port == Port::kGrpc ? kOfGrpc : is_with_grpc ? kOfHttpWithGrpc : kOfHttp;

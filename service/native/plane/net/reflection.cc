@@ -117,7 +117,7 @@ void list_services(MessageWriter& answer) {
 
 void extensions_of(MessageWriter& answer, std::string_view type) {
   bool is_known = std::any_of(files().begin(), files().end(), [&](const File& file) { return file.messages.count(type) > 0; });
-  if (!is_known) return refuse(answer, kStatusNotFound, "there is no message", type);
+  if (!is_known) return refuse(answer, kStatusNotFound, "unknown message", type);
   answer.bytes(kExtensionNumbers, MessageWriter().bytes(1, type).text());  // proto3 has no extensions
 }
 
@@ -143,10 +143,10 @@ std::string reflected(std::string_view request) {
   std::string_view name = asked.bytes;
   switch (asked.number) {
     case kByFilename:
-      file_that(answer, "there is no file", name, [&](const File& file) { return file.name == name; });
+      file_that(answer, "unknown file", name, [&](const File& file) { return file.name == name; });
       break;
     case kBySymbol:
-      file_that(answer, "nothing has the name", name, [&](const File& file) { return file.symbols.count(name) > 0; });
+      file_that(answer, "unknown symbol", name, [&](const File& file) { return file.symbols.count(name) > 0; });
       break;
     case kByExtension:
       refuse(answer, kStatusNotFound, "there are no extensions");
@@ -158,7 +158,7 @@ std::string reflected(std::string_view request) {
       list_services(answer);
       break;
     default:
-      refuse(answer, kStatusInvalidArgument, "the request asks for nothing");
+      refuse(answer, kStatusInvalidArgument, "the request contains no question");
   }
   return answer.take();
 }

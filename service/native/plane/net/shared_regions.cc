@@ -38,10 +38,10 @@ Registration read_registration(const std::string& name, std::string_view body) {
   if (!is_utf8(body)) json.refuse("it is not UTF-8");
   auto whole = [&](uint64_t& number) {
     int64_t its = 0;
-    if (json.peek() != '0' || !json.integer(its)) json.refuse("no size");
+    if (json.peek() != '0' || !json.integer(its)) json.refuse("expected a size");
     number = static_cast<uint64_t>(its);
   };
-  if (json.peek() != '{') json.refuse("it is no object");
+  if (json.peek() != '{') json.refuse("it is not an object");
   json.object([&](std::string_view member) {
     if (member == "key" && json.peek() == '"') {
       found.key = json.string();
@@ -77,7 +77,7 @@ std::string shared_regions_answer(SharedMemory& memory, std::string_view rpc, st
   } else if (rpc == "Unregister") {
     memory.remove(asked.name);
   } else {
-    throw Problem(Kind::kUnsupported, "there is no such method");
+    throw Problem(Kind::kUnsupported, "unknown method");
   }
   return {};
 }

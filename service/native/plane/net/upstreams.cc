@@ -70,7 +70,7 @@ void Upstreams::opened(const std::string& worker, int descriptor) {
   }
   if (!plane_.authority) {  // never falls back to plain text
     ::close(descriptor);
-    return distrust(worker, "there is no authority to know it by");
+    return distrust(worker, "no certificate authority is configured to verify it");
   }
   auto done = [this, worker, descriptor](std::unique_ptr<Transport> transport) {
     tell_trust(worker, {});

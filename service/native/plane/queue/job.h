@@ -29,7 +29,7 @@ struct Stages {
   int64_t samples = 0;   // number of samples in that call
 };
 
-inline constexpr char kNoMemory[] = "there is no memory for it";  // value of Job::fault
+inline constexpr char kNoMemory[] = "out of memory";  // value of Job::fault
 
 enum class Outcome : uint8_t { kPending, kAnswered, kFailed, kLate };
 

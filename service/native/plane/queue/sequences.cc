@@ -12,7 +12,7 @@ namespace octet::plane {
 namespace {
 
 constexpr char kHow[] =
-    "send the parameter sequence_id, and sequence_start with the first request of a sequence; one that stands alone has "
+    "send the parameter sequence_id, and sequence_start with the first request of a sequence; a single request sets "
     "sequence_end, too";
 
 std::string spoken(const decltype(Step::id)& id) {
@@ -48,8 +48,9 @@ Sequences::~Sequences() = default;
 void Sequences::refuse_unknown(const Step& step, double idle_s) {
   std::string patience = std::to_string(static_cast<int64_t>(idle_s));
   throw Problem(Kind::kUnknownSequence,
-                "the sequence " + spoken(step.id) + " is not under way: it was not started or is over, nobody asked for it "
-                "for " + patience + " s, or the model was loaded anew",
+                "the sequence " + spoken(step.id) +
+                    " is not active: it was not started, has ended, had no request for " + patience +
+                    " s, or the model was reloaded",
                 kHow);
 }
 
@@ -69,7 +70,7 @@ std::shared_ptr<Sequences::Live> Sequences::started(const Step& step) {
   auto old = live_.find(step.id);
   if (old != live_.end()) end(step.id, std::shared_ptr<Live>(old->second));
   if (live_.size() >= most_) {
-    throw Problem(Kind::kQueueFull, std::to_string(most_) + " sequences of the model are under way",
+    throw Problem(Kind::kQueueFull, std::to_string(most_) + " sequences of the model are active",
                   "end one with sequence_end");
   }
   return live_[step.id] = std::make_shared<Live>();

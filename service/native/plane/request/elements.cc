@@ -121,7 +121,7 @@ class Array {
   }
 
   [[noreturn]] void misnested(size_t axis) {
-    refuse(spec_, "is nested otherwise than its shape " + spoken(shape_) + ", in dimension " + std::to_string(axis));
+    refuse(spec_, "is not nested like its shape " + spoken(shape_) + ", in dimension " + std::to_string(axis));
   }
 
   const TensorSpec& spec_;
@@ -161,7 +161,7 @@ void fill_json(const JsonElements& elements, const TensorSpec& spec, const Shape
     case Datatype::kFp32:
       return fill<float>(elements, spec, shape, memory, read_real);
     default:
-      refuse(spec, "is of a datatype that no model takes");
+      refuse(spec, "has a datatype that no model supports");
   }
 }
 

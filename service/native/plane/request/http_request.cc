@@ -20,8 +20,8 @@ void check_json_bytes(uint64_t bytes, const Signature& signature) {
   uint64_t most = kJsonBaseBytes + kJsonElementBytes * static_cast<uint64_t>(signature.batches) * elements;
   if (bytes <= most) return;
   throw Problem(Kind::kTooLarge,
-                "the request has " + std::to_string(bytes) + " bytes of JSON; one to this model needs at most " +
-                    std::to_string(most),
+                "the request has " + std::to_string(bytes) +
+                    " bytes of JSON, but a request to this model needs at most " + std::to_string(most),
                 "send tensors as binary data: Inference-Header-Content-Length and binary_data_size");
 }
 
@@ -53,7 +53,7 @@ size_t read_request(std::string_view text, uint64_t bytes, const BodyFacts& fact
     throw Problem(Kind::kInvalidInput,
                   "the inputs declare " + std::to_string(declared) + " bytes of binary data, but " +
                       std::to_string(bytes - json_bytes) + " follow the JSON",
-                  "where raw tensors follow the JSON, the header Inference-Header-Content-Length gives the JSON's length");
+                  "if raw tensors follow the JSON, the header Inference-Header-Content-Length gives the JSON's length");
   }
   request = fitted(std::move(form), signature);
   return json_bytes;

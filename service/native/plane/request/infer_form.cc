@@ -66,7 +66,9 @@ SentInput input(std::string_view message, bool& has_contents) {
   if (auto shared = shared_place(parameters, sent.name)) {
     if (has_contents) {
       throw Problem(Kind::kInvalidTensor,
-                    "input " + brief(std::string_view(sent.name)) + " is in shared memory, and in the request too", {}, sent.name);
+                    "input " + brief(std::string_view(sent.name)) +
+                        " is in shared memory, but the request contains its elements too",
+                    {}, sent.name);
     }
     sent.elements = std::move(*shared);
   } else {

@@ -116,7 +116,8 @@ Elements elements(const Entry& entry) {
   const Value* size = entry.parameters.find("binary_data_size");
   if (auto shared = shared_place(entry.parameters, name)) {
     if (size == nullptr && !entry.data) return *shared;
-    throw Problem(Kind::kInvalidTensor, "input " + brief(name) + " is in shared memory, and in the request too", {}, name);
+    throw Problem(Kind::kInvalidTensor,
+                  "input " + brief(name) + " is in shared memory, but the request contains its elements too", {}, name);
   }
   if ((size == nullptr) == !entry.data) {
     const char* both = size == nullptr ? "neither 'data' nor" : "both 'data' and";

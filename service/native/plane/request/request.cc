@@ -62,7 +62,9 @@ GivenInput given(SentInput sent, size_t index, const Signature& signature, int64
   if (sent.datatype == "BYTES" && spec.is_image()) {
     bool is_one = !sent.shape.empty() && std::all_of(sent.shape.begin(), sent.shape.end(), [](auto n) { return n == 1; });
     if (!is_one) misfit(spec, "has shape " + brief_json(spoken(sent.shape)) + "; as BYTES it is one picture, of shape [1]");
-    if (std::holds_alternative<SharedPlace>(sent.elements)) misfit(spec, "is a picture in shared memory, where only tensors may be");
+    if (std::holds_alternative<SharedPlace>(sent.elements)) {
+      misfit(spec, "is a picture in shared memory, which may contain tensors only");
+    }
     if (std::holds_alternative<JsonElements>(sent.elements)) {
       misfit(spec, "is a picture in JSON, which cannot hold its bytes",
              "send it as binary data, with the parameter binary_data_size");
@@ -103,7 +105,7 @@ std::vector<GivenInput> inputs_of(std::vector<SentInput> sent, const Signature& 
       throw Problem(Kind::kInvalidTensor, "the model has no input " + brief(std::string_view(each.name)),
                     takes(signature.inputs));
     }
-    if (is_there[index]) misfit(signature.inputs[index], "is there twice");
+    if (is_there[index]) misfit(signature.inputs[index], "is given twice");
     is_there[index] = true;
     found.push_back(given(std::move(each), index, signature, samples));
   }

@@ -30,7 +30,7 @@ template <typename Number>
 std::function<void()> whole(JsonReader& json, Number& number) {
   return [&json, &number] {
     int64_t found = 0;
-    if (!json.integer(found)) json.refuse("no whole number");
+    if (!json.integer(found)) json.refuse("expected a whole number");
     number = static_cast<Number>(found);
   };
 }

@@ -39,12 +39,12 @@ bool is_plain(char each) { return static_cast<unsigned char>(each) >= 0x20 && ea
 void JsonReader::refuse(const char* what) const {
   throw Problem(Kind::kInvalidInput,
                 std::string("the request is not well-formed JSON: ") + what + " at byte " + std::to_string(place()),
-                "where raw tensors follow the JSON, the header Inference-Header-Content-Length gives the JSON's length");
+                "if raw tensors follow the JSON, the header Inference-Header-Content-Length gives the JSON's length");
 }
 
 void JsonReader::refuse_instead_of(char wanted) const {
   if (at_ == end_) refuse("it ends too early");
-  const char what[] = {'n', 'o', ' ', wanted, 0};
+  const char what[] = {'e', 'x', 'p', 'e', 'c', 't', 'e', 'd', ' ', wanted, 0};
   refuse(what);
 }
 
@@ -55,7 +55,7 @@ std::string JsonReader::string() {
     const char* from = at_;
     while (at_ < end_ && is_plain(*at_)) ++at_;
     text.append(from, at_);
-    if (at_ == end_) refuse("a string does not end");
+    if (at_ == end_) refuse("unterminated string");
     if (*at_ == '"') break;
     if (*at_ != '\\') refuse("a control character in a string");
     escaped(text);
@@ -66,10 +66,10 @@ std::string JsonReader::string() {
 
 void JsonReader::escaped(std::string& text) {
   constexpr std::string_view kLetters = "\"\\/bfnrt", kMeanings = "\"\\/\b\f\n\r\t";
-  if (++at_ == end_) refuse("a string does not end");
+  if (++at_ == end_) refuse("unterminated string");
   if (*at_ != 'u') {
     size_t index = kLetters.find(*at_);
-    if (index == kLetters.npos) refuse("an escape that there is not");
+    if (index == kLetters.npos) refuse("an unknown escape");
     text.push_back(kMeanings[index]);
     ++at_;
     return;
@@ -92,14 +92,14 @@ uint32_t JsonReader::unicode() {
   ++at_;  // skips the u
   uint32_t point = 0;
   auto [rest, error] = std::from_chars(at_, std::min(end_, at_ + kDigits), point, 16);
-  if (error != std::errc() || rest != at_ + kDigits || *at_ == '-') refuse("an escape that there is not");
+  if (error != std::errc() || rest != at_ + kDigits || *at_ == '-') refuse("an unknown escape");
   at_ = rest;
   return point;
 }
 
 void JsonReader::literal(std::string_view wanted) {
   if (static_cast<size_t>(end_ - at_) < wanted.size() || std::memcmp(at_, wanted.data(), wanted.size()) != 0) {
-    refuse("no value");
+    refuse("expected a value");
   }
   at_ += wanted.size();
 }
@@ -115,7 +115,7 @@ void JsonReader::refuse_number(std::string_view text) const {
   if (text.starts_with("NaN")) refuse("NaN is not JSON");
   if (text.starts_with("Infinity") || text.starts_with("-Infinity")) refuse("Infinity is not JSON");
   bool has_begun = !text.empty() && (text[0] == '-' || is_digit(text[0]));
-  refuse(has_begun ? "a number without digits" : "no value");
+  refuse(has_begun ? "a number without digits" : "expected a value");
 }
 
 std::string_view JsonReader::number_text() {
@@ -129,7 +129,7 @@ std::string_view JsonReader::number_text() {
   };
   if (at_ < end_ && *at_ == '-') ++at_;
   const char* first = digits();
-  if (*first == '0' && at_ - first > 1) refuse("a number that begins with 0");
+  if (*first == '0' && at_ - first > 1) refuse("a number with a leading zero");
   if (at_ < end_ && *at_ == '.') ++at_, digits();
   if (at_ < end_ && (*at_ == 'e' || *at_ == 'E')) {
     ++at_;
@@ -218,7 +218,7 @@ void JsonReader::skip_string() {
       ++at_;
     }
   }
-  if (at_ == end_) refuse("a string does not end");
+  if (at_ == end_) refuse("unterminated string");
   ++at_;
 }
 
@@ -243,7 +243,7 @@ void JsonReader::skip_value() {
 
 void JsonReader::finish() {
   skip_space();
-  if (at_ != end_) refuse("something follows it");
+  if (at_ != end_) refuse("unexpected text after the end");
 }
 
 namespace {

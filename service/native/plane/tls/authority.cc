@@ -25,7 +25,7 @@ Authority::Authority(std::string_view certificates) : context_(make_context(open
     // Takes a reference of its own.
     bool is_used = its.store_add_cert(its.context_get_cert_store(context_.get()), each) == 1;
     its.x509_free(each);
-    if (!is_used) refuse_pem("a certificate of an authority is of no use: " + its.what());
+    if (!is_used) refuse_pem("the certificate of an authority cannot be used: " + its.what());
   });
 }
 

@@ -47,7 +47,7 @@ void Certificate::use_chain(std::string_view pem) {
                        // Takes a reference of its own.
                        : its.context_ctrl(context_.get(), kAddChainCertificate, 1, each) == 1;
     its.x509_free(each);
-    if (!is_used) refuse_pem("a certificate is of no use: " + its.what());
+    if (!is_used) refuse_pem("a certificate cannot be used: " + its.what());
   });
 }
 
@@ -59,7 +59,7 @@ void Certificate::use_key(std::string_view pem) {
   bool is_used = its.context_use_private_key(context_.get(), key) == 1;
   its.private_key_free(key);
   if (!is_used || its.context_check_private_key(context_.get()) != 1) {
-    refuse_pem("the private key is not the certificate's: " + its.what());
+    refuse_pem("the private key does not match the certificate: " + its.what());
   }
 }
 

@@ -72,7 +72,7 @@ struct Loaded {
   template <typename Function>
   void find(const char* name, Function& function) {
     function = reinterpret_cast<Function>(::dlsym(library_, name));
-    if (function == nullptr) missing = std::string(kLibrary) + " has no " + name;
+    if (function == nullptr) missing = std::string(kLibrary) + " lacks " + name;
   }
 
   void* library_ = nullptr;
@@ -87,7 +87,7 @@ const Loaded& loaded() {
 
 std::string OpenSsl::what() const {
   const char* reason = reason_error_string(peek_last_error());
-  return reason == nullptr ? "OpenSSL does not say why" : reason;
+  return reason == nullptr ? "OpenSSL reports no reason" : reason;
 }
 
 const OpenSsl& openssl() {

@@ -12,7 +12,9 @@ octet_status find_device(int32_t index, Device*& found) {
   int count = 0;
   octet_status status = find_devices(count);
   if (status != OCTET_OK) return status;
-  if (index < 0 || index >= count) return fail(OCTET_INVALID, "there is no card %d: there are %d", index, count);
+  if (index < 0 || index >= count) {
+    return fail(OCTET_INVALID, "GPU index %d is out of range: there are %d GPUs", index, count);
+  }
   found = &device(index);
   return OCTET_OK;
 }

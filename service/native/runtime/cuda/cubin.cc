@@ -47,7 +47,7 @@ bool is_cubin(const uint8_t* data, size_t bytes) {
 
 octet_status check_cubin(const void* data, size_t bytes, const char* symbol) {
   if (is_cubin(static_cast<const uint8_t*>(data), bytes)) return OCTET_OK;
-  return fail(OCTET_CORRUPT, "the library's %.128s is no code for a card, or is cut off", symbol);
+  return fail(OCTET_CORRUPT, "the library's %.128s is not GPU code, or is truncated", symbol);
 }
 
 }  // namespace octet::cuda

@@ -58,7 +58,7 @@ octet_status find_devices(int& count) {
   if (status != OCTET_OK) return status;
   pthread_once(&describing, describe_devices);
   count = devices_found;
-  return described == OCTET_OK ? OCTET_OK : fail(described, "NVIDIA's driver does not describe its cards");
+  return described == OCTET_OK ? OCTET_OK : fail(described, "NVIDIA's driver does not report its GPUs");
 }
 
 Device& device(int index) { return devices[index]; }
@@ -76,7 +76,7 @@ octet_status Device::describe(int index) {
   name_[sizeof name_ - 1] = '\0';
   capability_ = 10 * major + minor;
   most_shared_bytes_ = static_cast<uint32_t>(shared_bytes);
-  return result == kSuccess ? OCTET_OK : fail(OCTET_SYSTEM, "card %d: %s", index, name_of(result));
+  return result == kSuccess ? OCTET_OK : fail(OCTET_SYSTEM, "GPU %d: %s", index, name_of(result));
 }
 
 octet_status Device::retain() {
@@ -93,14 +93,14 @@ octet_status Device::free_bytes(size_t& bytes) {
 }
 
 octet_status Device::fail_lost() const {
-  return fail(OCTET_FAILED, "card %d (%s) failed before, and is lost to this process", index_, name_);
+  return fail(OCTET_FAILED, "GPU %d (%s) has failed and cannot be used by this process any more", index_, name_);
 }
 
 octet_status Device::check(Result result, const char* what) {
   if (result == kSuccess) return OCTET_OK;
   if (is_sticky(result)) return lose(result, what);
   octet_status status = result == kOutOfMemory ? OCTET_NO_MEMORY : OCTET_SYSTEM;
-  return fail(status, "card %d (%s): %s: %s", index_, name_, what, name_of(result));
+  return fail(status, "GPU %d (%s): %s: %s", index_, name_, what, name_of(result));
 }
 
 octet_status Device::check_run(Result result, const char* what) {
@@ -109,7 +109,8 @@ octet_status Device::check_run(Result result, const char* what) {
 
 octet_status Device::lose(Result result, const char* what) {
   is_lost_.store(true, std::memory_order_release);
-  return fail(OCTET_FAILED, "card %d (%s) is lost to this process: %s: %s", index_, name_, what, name_of(result));
+  return fail(OCTET_FAILED, "GPU %d (%s) failed and cannot be used by this process any more: %s: %s", index_, name_,
+              what, name_of(result));
 }
 
 Current::Current(Device& device) {
@@ -135,8 +136,8 @@ octet_status DeviceMemory::allocate(Device& device, size_t bytes, const char* wh
   if (result == kOutOfMemory) {
     size_t free_bytes = 0, total = 0;
     driver().memory_info(&free_bytes, &total);
-    return fail(OCTET_NO_MEMORY, "%s takes %zu MB, and card %d (%s) has %zu of %zu MB free", what, (bytes >> 20) + 1,
-                device.index(), device.name(), free_bytes >> 20, total >> 20);
+    return fail(OCTET_NO_MEMORY, "%s requires %zu MB, but GPU %d (%s) has only %zu of %zu MB free", what,
+                (bytes >> 20) + 1, device.index(), device.name(), free_bytes >> 20, total >> 20);
   }
   if (result != kSuccess) return device.check(result, what);
   device_ = &device;

@@ -28,7 +28,7 @@ struct Named {
 bool load() {
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);  // never closed, because it has threads
   if (library == nullptr) {
-    snprintf(why, sizeof why, "there is no driver of NVIDIA's: %s", dlerror());
+    snprintf(why, sizeof why, "NVIDIA's driver is not installed: %s", dlerror());
     return false;
   }
 #define OCTET_CUDA_NAMED(member, name, arguments) {name, reinterpret_cast<void**>(&functions.member)},
@@ -37,7 +37,7 @@ bool load() {
   for (const Named& each : wanted) {
     *each.at = dlsym(library, each.name);
     if (*each.at != nullptr) continue;
-    snprintf(why, sizeof why, "NVIDIA's driver has no %s: it has to be %s or newer", each.name, kOldestDriver);
+    snprintf(why, sizeof why, "NVIDIA's driver lacks %s: version %s or newer is required", each.name, kOldestDriver);
     return false;
   }
   return true;
@@ -47,16 +47,18 @@ void start() {
   if (!load()) return;
   Result result = functions.driver_version(&functions.version);
   if (result == kSuccess && functions.version < kOldestVersion) {
-    snprintf(why, sizeof why, "NVIDIA's driver is of CUDA %d.%d, and the kernels of an artifact need %d.%d, which is driver %s "
-             "or newer", functions.version / 1000, functions.version % 1000 / 10, kOldestVersion / 1000,
-             kOldestVersion % 1000 / 10, kOldestDriver);
+    snprintf(why, sizeof why,
+             "NVIDIA's driver supports CUDA %d.%d, but the kernels of an artifact need %d.%d, which requires driver %s "
+             "or newer",
+             functions.version / 1000, functions.version % 1000 / 10, kOldestVersion / 1000, kOldestVersion % 1000 / 10,
+             kOldestDriver);
     return;
   }
   if (result == kSuccess) result = functions.init(0);
   int count = 0;
   if (result == kSuccess) result = functions.device_count(&count);
   if (result == kNoDevice || (result == kSuccess && count == 0)) {
-    snprintf(why, sizeof why, "NVIDIA's driver shows this process no card");
+    snprintf(why, sizeof why, "NVIDIA's driver shows no GPU to this process");
   } else if (result != kSuccess) {
     snprintf(why, sizeof why, "NVIDIA's driver does not start: %s", name_of(result));
   } else {

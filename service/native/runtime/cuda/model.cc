@@ -43,8 +43,10 @@ octet_status Model::fail_without_card() const {
                                             capability / 10, capability % 10));
   }
   const Device& first = device(0);
-  return fail(OCTET_UNSUPPORTED, "the artifact was built for compute capability %s, and no card here runs that: card 0 (%s) is of "
-              "%d.%d", list, first.name(), first.capability() / 10, first.capability() % 10);
+  return fail(OCTET_UNSUPPORTED,
+              "the artifact was built for compute capability %s, which no GPU here supports: GPU 0 (%s) has "
+              "%d.%d",
+              list, first.name(), first.capability() / 10, first.capability() % 10);
 }
 
 octet_status Model::find_kernels(const octet_model& model, const List<DataSymbol>& defined, Code& code) {
@@ -61,7 +63,7 @@ octet_status Model::find_kernels(const octet_model& model, const List<DataSymbol
     const DataSymbol wanted{name, nullptr, 0};
     const DataSymbol* found = std::lower_bound(defined.begin(), defined.end(), wanted, is_before);
     if (found == defined.end() || strcmp(found->name, name) != 0) {
-      return fail(OCTET_CORRUPT, "call %zu is of %s, which the library has no code of", index, name);
+      return fail(OCTET_CORRUPT, "call %zu uses the kernel %s, for which the library has no code", index, name);
     }
     uint32_t& number = numbers[static_cast<size_t>(found - defined.begin())];
     if (number == UINT32_MAX) {
@@ -163,7 +165,7 @@ octet_status LoadedModel::load_kernel(const DataSymbol& code, Kernel& kernel) {
     kernel.module = nullptr;
     octet_status status = device_.check(result, code.name);
     if (status == OCTET_FAILED) return status;
-    return fail(OCTET_UNSUPPORTED, "card %d (%s, compute capability %d.%d) with a driver of CUDA %d.%d does not take %s: %s",
+    return fail(OCTET_UNSUPPORTED, "GPU %d (%s, compute capability %d.%d) with a driver for CUDA %d.%d rejects %s: %s",
                 device_.index(), device_.name(), device_.capability() / 10, device_.capability() % 10,
                 cuda.version / 1000, cuda.version % 1000 / 10, code.name, name_of(result));
   }
@@ -186,13 +188,13 @@ octet_status LoadedModel::check_launch(const Plan& plan, size_t call) {
   if (result != kSuccess) return device_.check(result, symbol);
   uint32_t threads = launch.block[0] * launch.block[1] * launch.block[2];
   if (threads > static_cast<uint32_t>(most_threads)) {
-    return fail(OCTET_CORRUPT, "call %zu (%s) is launched with %u threads, and takes %d at most", call, symbol, threads,
-                most_threads);
+    return fail(OCTET_CORRUPT, "call %zu (%s) is launched with %u threads, but the kernel permits at most %d", call,
+                symbol, threads, most_threads);
   }
   uint32_t shared_bytes = launch.shared_bytes + static_cast<uint32_t>(static_bytes);
   if (shared_bytes > device_.most_shared_bytes()) {
-    return fail(OCTET_UNSUPPORTED, "call %zu (%s) takes %u bytes of shared memory, and card %d (%s) has %u for a block", call,
-                symbol, shared_bytes, device_.index(), device_.name(), device_.most_shared_bytes());
+    return fail(OCTET_UNSUPPORTED, "call %zu (%s) requires %u bytes of shared memory, but GPU %d (%s) has %u per block",
+                call, symbol, shared_bytes, device_.index(), device_.name(), device_.most_shared_bytes());
   }
   if (shared_bytes <= kSharedBytesOfAll || launch.shared_bytes <= kernel.shared_bytes) return OCTET_OK;
   kernel.shared_bytes = launch.shared_bytes;

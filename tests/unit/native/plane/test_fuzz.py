@@ -1,4 +1,4 @@
-"""Damaged heads, bodies, JSON and messages (tests/fuzz/native/plane.cc)."""
+"""Feeds damaged heads, bodies, JSON and protobuf messages to the data plane (tests/fuzz/native/plane.cc)."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _SOURCES = (
         "answer/outputs",
     ),
 )
-# GCC 12 warns of its own headers of AVX-512, which leave a vector unset on purpose.
+# GCC 12 warns about its own AVX-512 headers, which leave a vector uninitialized on purpose.
 _WARNINGS = ("-Wno-maybe-uninitialized", "-Wno-uninitialized")
 _SECONDS = 20
 _SANITIZED = ("g++", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *_WARNINGS)
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the sanitizers' runtime comes with a system's compiler")
-@pytest.mark.slow  # the sanitizers' build of the whole data plane takes half a minute
+@pytest.mark.slow  # building the whole data plane with sanitizers takes half a minute
 def test_damaged_requests_break_nothing_that_sanitizers_see(tmp_path: Path) -> None:
     program = compile_plane(_PROGRAM, tmp_path, _SOURCES, _SANITIZED)
     run = subprocess.run([program, str(_SECONDS), "1"], capture_output=True, text=True)

@@ -1,5 +1,5 @@
-"""The data plane's parser of HTTP/1.1 beside h11 (tests/native/plane/http1_probe.cc): what both take they read alike,
-and where one of them refuses, it is for a reason that is named here.
+"""Compares the data plane's HTTP/1.1 parser with h11 (tests/native/plane/http1_probe.cc). Requests that both accept are
+parsed equally, and if only one of them refuses a request, the reason is listed here.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from tests.support.native import compile_plane
 PROBE = Path(__file__).parents[3] / "native" / "plane" / "http1_probe.cc"
 COUNT, SEED = 20_000, 1
 
-# What h11 takes and the data plane does not, by what the data plane says; sections are of RFC 9112.
+# What h11 accepts and the data plane refuses, by the data plane's message. Sections are those of RFC 9112.
 STRICTER = {
     "a line ends without a carriage return": "h11 takes bare line feeds, which section 2.2 allows and does not demand",
     "this is not HTTP": "a bare line feed behind the request line",
-    "a header has a control character": "a bare line feed; h11 unfolds lines, section 5.2 has servers refuse or do so",
+    "a header contains a control character": "a bare line feed; h11 unfolds lines (section 5.2 permits either)",
     "a header has no colon": "the rest of a folded line",
-    "the name of a header is no token": "the rest of a folded line",
-    "the target is no path": "the data plane is an origin server, and no proxy for authorities (section 3.2)",
+    "the name of a header contains an invalid character": "the rest of a folded line",
+    "the target is not a path": "the data plane is an origin server, and no proxy for authorities (section 3.2)",
     "the version of HTTP is not supported": "h11 leaves versions to its caller",
-    "Host is no host": "h11 leaves the values of headers to its caller; section 3.2 has servers refuse this one",
-    "there is no Host": "h11 asks for it in HTTP/1.1 alone, and not in 1.2 and later (section 2.3)",
+    "invalid Host header": "h11 leaves the values of headers to its caller; section 3.2 has servers refuse this one",
+    "the Host header is missing": "h11 asks for it in HTTP/1.1 alone, and not in 1.2 and later (section 2.3)",
     "the transfer coding is not supported": "h11 unfolds a line whose value follows in the next one",
     "the expectation is not supported": "h11 leaves expectations to its caller (RFC 9110, section 10.1.1)",
-    "Content-Length is no length": "h11 takes a list of equal lengths (section 6.3)",
-    "the length of the body is said in two ways": "h11 goes by the chunks; section 6.1 has servers refuse, or close",
+    "invalid Content-Length": "h11 takes a list of equal lengths (section 6.3)",
+    "both Transfer-Encoding and Content-Length are given": "h11 uses the chunks; section 6.1 permits to refuse",
     "the body's chunks are not well formed": "h11 takes spaces behind a chunk's size",
 }
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
@@ -43,7 +43,7 @@ _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 
 @dataclass(frozen=True)
 class Read:
-    """What a parser took a request for: `refused` and why, `unfinished`, or `whole` with what is in it."""
+    """The result of a parser: `refused` with the reason, `unfinished`, or `whole` with the request's contents."""
 
     state: str
     why: str = ""
@@ -55,7 +55,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_plane(PROBE, tmp_path_factory.mktemp("probe"), ["net/http1"])
 
 
-def ours(probe: Path, requests: Sequence[bytes]) -> list[Read]:
+def parse_with_plane(probe: Path, requests: Sequence[bytes]) -> list[Read]:
     sent = b"".join(struct.pack("<I", len(each)) + each for each in requests)
     done = subprocess.run([probe], input=sent, capture_output=True, check=True)
     return [_read(line) for line in done.stdout.decode().splitlines()]
@@ -67,7 +67,7 @@ def _read(line: str) -> Read:
         return Read(state, rest)
     method, target, body, *flat = (bytes.fromhex(part[1:]) for part in rest.split(" "))
     fields: list[bytes] = []
-    for name, value in zip(flat[::2], flat[1::2], strict=True):  # as h11 tells of them
+    for name, value in zip(flat[::2], flat[1::2], strict=True):  # as h11 reports them
         is_length = name.lower() == b"content-length"
         if is_length and any(each.lower() == name.lower() for each in fields[::2]):
             continue
@@ -75,7 +75,7 @@ def _read(line: str) -> Read:
     return Read(state, "", (method, target, body, *fields))
 
 
-def theirs(request: bytes) -> Read:
+def parse_with_h11(request: bytes) -> Read:
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=64 << 10)
     connection.receive_data(request)
     parts: list[bytes] = []
@@ -139,7 +139,7 @@ _SPOILS = [
 
 
 def request_of(chance: random.Random) -> bytes:
-    """One that is mostly right, and spoiled in up to three places."""
+    """Returns a request that is mostly valid, with up to three damaged places."""
     fields = [b"Host: a", *chance.sample(_FIELDS[1:], chance.randrange(4))] if chance.random() < 0.9 else []
     request = b"\r\n".join([chance.choice(_LINES), *fields, b"", chance.choice(_BODIES)])
     for _ in range(chance.choice((0, 0, 1, 1, 2, 3))):
@@ -148,17 +148,17 @@ def request_of(chance: random.Random) -> bytes:
     return request
 
 
-def reason(request: bytes, own: Read, other: Read) -> str:
-    """Why two parsers may differ so; empty where they may not."""
-    match own.state, other.state:
+def reason(request: bytes, plane: Read, h11_read: Read) -> str:
+    """Returns why two parsers may differ in this way; empty if they may not."""
+    match plane.state, h11_read.state:
         case "refused", "refused":
             return "refused"
-        case _, "refused" if other.why.startswith("conflicting Content-Length"):
+        case _, "refused" if h11_read.why.startswith("conflicting Content-Length"):
             return "h11 compares lengths as texts: 05 is another than 5"
         case _, "refused" if request.startswith(b"\r\n"):
             return "the data plane passes over an empty line before a request (section 2.2)"
         case "refused", _:
-            return own.why if own.why in STRICTER else ""
+            return plane.why if plane.why in STRICTER else ""
         case "unfinished", _ if _BARE_LINE_FEED.search(request) or b"\r\n\r\n" not in request:
             return "the data plane waits for the end of the head, and takes no bare line feed for one"
     return ""
@@ -169,11 +169,13 @@ def test_generated_and_spoiled_requests_are_read_as_h11_reads_them(probe: Path) 
     requests = [request_of(chance) for _ in range(COUNT)]
     seen = Counter[str]()
     wrong = []
-    for request, own, other in zip(requests, ours(probe, requests), map(theirs, requests), strict=True):
-        why = own.state if own == other else reason(request, own, other)
+    for request, plane, h11_read in zip(
+        requests, parse_with_plane(probe, requests), map(parse_with_h11, requests), strict=True
+    ):
+        why = plane.state if plane == h11_read else reason(request, plane, h11_read)
         seen[why] += 1
         if not why:
-            wrong.append((request, own, other))
+            wrong.append((request, plane, h11_read))
     assert not wrong, wrong[:3]
     assert seen.keys() >= STRICTER.keys()
     assert min(seen[state] for state in ("whole", "refused", "unfinished")) > COUNT // 50

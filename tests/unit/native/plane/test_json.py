@@ -1,4 +1,4 @@
-"""JSON in the data plane, beside Python's."""
+"""Compares the data plane's JSON reader with Python's."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ def probe(program: Path) -> Iterator[Probe]:
 
 @pytest.fixture(scope="module")
 def portable(program: Path) -> Iterator[Probe]:
-    """Of every processor."""
+    """The probe without AVX-512, as on processors that lack it."""
     probe = Probe(program, "portable")
     yield probe
     probe.end()
 
 
 def _number(text: str) -> str:
-    """As C prints it in hexadecimal, or `error`."""
+    """Returns the number in C's hexadecimal format, or `error`."""
     try:
         return float.fromhex(float(json.loads(text)).hex()).hex()
     except (ValueError, OverflowError):
@@ -98,7 +98,7 @@ def test_numbers_are_those_of_python(probe: Probe, text: str) -> None:
 
 
 def _between(low: float, digits: int) -> str:
-    """Halfway from a float32 to the next, with some digits."""
+    """Returns the midpoint between a float32 and the next one, with some digits."""
     high = float(np.nextafter(np.float32(low), np.float32(np.inf)))
     return f"{(low + high) / 2:.{digits}e}"
 
@@ -125,19 +125,19 @@ def test_strings_are_those_of_python(probe: Probe, text: str, ascii_only: bool) 
 
 
 @given(_VALUES, st.sampled_from([None, 1, "\t"]))
-def test_takes_what_python_writes(probe: Probe, value: object, indent: int | str | None) -> None:
+def test_accepts_what_python_writes(probe: Probe, value: object, indent: int | str | None) -> None:
     assert probe.ask("value", json.dumps(value, indent=indent).encode().hex()) == "ok"
 
 
 @given(st.text('{}[]",:0-.eE1 tfn\\u"', min_size=1, max_size=24))
-def test_takes_no_more_than_python_does(probe: Probe, text: str) -> None:
+def test_accepts_no_more_than_python(probe: Probe, text: str) -> None:
     try:
         json.loads(text)
         is_json = "NaN" not in text
     except ValueError:
         is_json = False
     answer = probe.ask("value", text.encode().hex())
-    if "\\u" not in text:  # half of a surrogate pair is refused, which Python takes
+    if "\\u" not in text:  # half of a surrogate pair is refused, but Python accepts it
         assert answer == ("ok" if is_json else "error")
     elif not is_json:
         assert answer == "error"
@@ -157,7 +157,7 @@ def _separated(draw: Callable[[st.SearchStrategy[str]], str], elements: Sequence
 @given(st.data())
 def test_tensors_of_whole_numbers_are_those_of_python(probe: Probe, portable: Probe, data: st.DataObject) -> None:
     datatype = data.draw(st.sampled_from(sorted(_DATATYPES)))
-    rows, columns = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 90))  # blocks take more than 40 together
+    rows, columns = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 90))  # blocks contain more than 40 elements
     limits: Any = np.iinfo(_DATATYPES[datatype])
     usual = st.integers(max(-999, limits.min), min(999, limits.max)).map(str)
     lines = [[data.draw(usual) for _ in range(columns)] for _ in range(rows)]
@@ -173,7 +173,7 @@ def test_tensors_of_whole_numbers_are_those_of_python(probe: Probe, portable: Pr
 
 
 def _tensor(text: str, shape: tuple[int, int], limits: Any) -> str:
-    """As the probe prints it, or `error`."""
+    """Returns the elements as the probe prints them, or `error`."""
     try:
         values = json.loads(text, parse_float=lambda _: None, parse_constant=lambda _: None)
         array = np.array(values, object)

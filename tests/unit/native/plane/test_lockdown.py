@@ -1,4 +1,4 @@
-"""The data plane's list of system calls, call by call: an interpreter stands in for the kernel."""
+"""Tests the data plane's system call filter call by call, with an interpreter in place of the kernel."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _OWN = 4711
 ALLOW, EPERM, ENOSYS = bpf.RET_ALLOW, bpf.RET_ERRNO | errno.EPERM, bpf.RET_ERRNO | errno.ENOSYS
 
-THREAD = 0x3D0F00  # as glibc makes one
+THREAD = 0x3D0F00  # flags with which glibc creates a thread
 CLONE_NEWUSER, CLONE_NEWNET, CLONE_THREAD, CLONE_PARENT = 0x10000000, 0x40000000, 0x00010000, 0x00008000
 MSG_NOSIGNAL, MSG_FASTOPEN = 0x4000, 0x20000000
 F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETFL, F_NOTIFY, F_SETLEASE = 8, 10, 15, 4, 1026, 1024
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_SECCOMP, PR_SET_PTRACER = 1, 4, 15, 22, 0x59616D61
-ANY_PLACE = 0x7FFF_0000_0000  # an address of which the lower half is zero
+ANY_PLACE = 0x7FFF_0000_0000  # an address whose lower half is zero
 REFUSED = """
     socket connect bind listen accept sendmmsg ptrace process_vm_readv process_vm_writev pidfd_open pidfd_getfd
     pidfd_send_signal kill tkill rt_sigqueueinfo rt_tgsigqueueinfo execve execveat fork vfork mount unshare setns bpf
@@ -42,7 +42,7 @@ REFUSED = """
 
 @dataclass(frozen=True)
 class Filter:
-    """Of a data plane that was built for `machine`; and of one that uses cards."""
+    """The filter of a data plane that was built for `machine`, with and without GPUs."""
 
     machine: str
     program: bpf.Program
@@ -53,7 +53,7 @@ class Filter:
         return run_filter(program, _AUDIT[self.machine], syscall_numbers(self.machine)[name], arguments)
 
 
-# For another machine than this one C++'s library is compiled first, once: two minutes.
+# Compiling for another machine first compiles the C++ library, which takes two minutes once.
 @pytest.fixture(
     scope="module",
     params=[pytest.param(each, marks=() if each == architecture() else pytest.mark.slow) for each in _AUDIT],
@@ -78,7 +78,7 @@ def calls(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.mark.parametrize("name", REFUSED.split())
-def test_what_is_not_listed_is_refused(calls: Filter, name: str) -> None:
+def test_unlisted_calls_are_refused(calls: Filter, name: str) -> None:
     if name in syscall_numbers(calls.machine):
         assert calls.verdict(name) == EPERM
 
@@ -91,13 +91,13 @@ def test_calls_of_another_architecture_kill(calls: Filter) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "expected"),
     [
-        # Signals and limits are one's own.
+        # Signals and limits only of the process itself.
         ("tgkill", (_OWN,), ALLOW),
         ("tgkill", (_OWN + 1,), EPERM),
         ("prlimit64", (0,), ALLOW),
         ("prlimit64", (_OWN,), ALLOW),
         ("prlimit64", (_OWN + 1,), EPERM),
-        # Threads, and nothing around them.
+        # Threads, and no other use of clone.
         ("clone", (THREAD,), ALLOW),
         ("clone", (CLONE_THREAD,), EPERM),
         ("clone", (17,), EPERM),
@@ -105,16 +105,16 @@ def test_calls_of_another_architecture_kill(calls: Filter) -> None:
         ("clone", (THREAD | CLONE_NEWNET,), EPERM),
         ("clone", (THREAD | CLONE_PARENT,), EPERM),
         ("clone3", (), ENOSYS),
-        # Nothing of what was given up is taken back.
+        # Nothing that was given up can be regained.
         ("prctl", (PR_SET_NAME,), ALLOW),
         ("prctl", (PR_SET_PDEATHSIG,), EPERM),
         ("prctl", (PR_SET_DUMPABLE, 1), EPERM),
         ("prctl", (PR_SET_PTRACER,), EPERM),
         ("prctl", (PR_SET_SECCOMP,), EPERM),
-        # Descriptors signal nobody.
+        # Descriptors cannot signal other processes.
         ("fcntl", (3, F_SETFL), ALLOW),
         *(("fcntl", (3, command), EPERM) for command in (F_SETOWN, F_SETSIG, F_SETOWN_EX, F_NOTIFY, F_SETLEASE)),
-        # Nothing is sent but to whom a socket is connected.
+        # Data is only sent to the peer of a connected socket.
         ("sendmsg", (3, 1, MSG_NOSIGNAL), ALLOW),
         ("sendmsg", (3, 1, MSG_NOSIGNAL | MSG_FASTOPEN), EPERM),
         ("sendto", (3, 1, 1, MSG_NOSIGNAL, 0), ALLOW),
@@ -128,24 +128,24 @@ def test_calls_of_another_architecture_kill(calls: Filter) -> None:
         ("setsockopt", (3, socket.IPPROTO_TCP), ALLOW),
         ("setsockopt", (3, socket.SOL_SOCKET), ALLOW),
         ("setsockopt", (3, socket.IPPROTO_IP), EPERM),
-        # Files are opened, not emptied.
+        # Files can be opened, but not truncated.
         ("openat", (-100, 1, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY), ALLOW),
         ("openat", (-100, 1, os.O_RDONLY | os.O_TRUNC), EPERM),
         ("openat", (-100, 1, 3), EPERM),
         ("openat", (-100, 1, 3 | os.O_TRUNC), EPERM),
     ],
 )
-def test_arguments_decide(calls: Filter, name: str, arguments: tuple[int, ...], expected: int) -> None:
+def test_arguments_determine_the_verdict(calls: Filter, name: str, arguments: tuple[int, ...], expected: int) -> None:
     assert calls.verdict(name, *arguments) == expected
 
 
-def test_the_older_name_of_opening_files_is_no_way_around(calls: Filter) -> None:
+def test_the_older_call_for_opening_files_is_restricted_too(calls: Filter) -> None:
     if "open" in syscall_numbers(calls.machine):
         assert calls.verdict("open", 1, os.O_RDONLY) == ALLOW
         assert calls.verdict("open", 1, os.O_RDONLY | os.O_TRUNC) == EPERM
 
 
-def test_who_uses_cards_may_command_their_devices(calls: Filter) -> None:
+def test_gpu_devices_may_be_commanded(calls: Filter) -> None:
     for command in (0xC020462A, 0x3000_0001, 0x3000_0002, 27, 75):  # NV_ESC_RM_CONTROL; UVM_…
         assert calls.verdict("ioctl", 3, command, with_cards=True) == ALLOW
     for command in (0x5412, 0x5401, 0x8933):  # TIOCSTI, TCGETS, SIOCGIFINDEX
@@ -158,6 +158,6 @@ _FOR_CARDS = {"ioctl", "memfd_create", "dup"}
 
 
 @pytest.mark.parametrize("name", sorted({*REFUSED.split()} - _FOR_CARDS))
-def test_what_is_refused_is_refused_to_who_uses_cards(calls: Filter, name: str) -> None:
+def test_refused_calls_are_refused_with_gpus_too(calls: Filter, name: str) -> None:
     if name in syscall_numbers(calls.machine):
         assert calls.verdict(name, with_cards=True) == EPERM

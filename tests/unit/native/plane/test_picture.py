@@ -1,5 +1,5 @@
-"""The size of a picture as the data plane reads it from a file's header (tests/native/plane/picture_probe.cc), beside
-Pillow.
+"""Compares the size of a picture that the data plane reads from a file's header (tests/native/plane/picture_probe.cc)
+with Pillow's.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_a_picture_has_the_size_that_pillow_reads(probe: Path, file: bytes) -> N
 
 
 @pytest.mark.parametrize("file", [b"", b"\xff\xd8\xff", b"GIF89a" + bytes(40), encode("RGB", "PNG")[:20]])
-def test_the_size_of_what_has_no_header_is_unknown(probe: Path, file: bytes) -> None:
+def test_a_file_without_a_header_has_an_unknown_size(probe: Path, file: bytes) -> None:
     assert pixels(probe, [file]) == ["unknown"]
 
 

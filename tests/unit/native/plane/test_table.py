@@ -1,4 +1,6 @@
-"""A table of workers that is told by its changes is the same, on both sides, as one that is told as a whole."""
+"""Checks that a table of workers that is transferred as changes equals one that is transferred as a whole, on both
+sides.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ Step = Callable[[Table], None]
 
 pools = st.sampled_from(["p", "q"])
 names = st.sampled_from(NAMES)
-loaded = st.lists(names, max_size=3).map(tuple)  # one twice, too
+loaded = st.lists(names, max_size=3).map(tuple)  # may contain duplicates
 workers = st.builds(
     orders.Worker,
     id=st.sampled_from(["w1", "w2", "w3", "w4"]),
@@ -53,8 +55,8 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_plane(PROBE, tmp_path_factory.mktemp("table"), SOURCES)
 
 
-def ranks(probe: Path, *told: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """Who can answer for each name, after each of the lists of orders, in one process."""
+def rank_workers(probe: Path, *told: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Returns which workers can serve each model after each of the lists of orders, in one process."""
     asked = [f"rank {model} {version or '-'}" for model, version in NAMES]
     text = "\n".join(line for each in told for line in [*map(json.dumps, each), *asked]) + "\n"
     run = subprocess.run([probe], input=text, capture_output=True, text=True, check=True)
@@ -63,7 +65,7 @@ def ranks(probe: Path, *told: Sequence[dict[str, Any]]) -> list[list[str]]:
 
 
 @given(told=st.lists(st.lists(steps, max_size=3), max_size=8))
-def test_any_changes_make_the_table_that_a_whole_one_makes(probe: Path, told: list[list[Step]]) -> None:
+def test_changes_build_the_same_table_as_a_reset(probe: Path, told: list[list[Step]]) -> None:
     table, mirror, whole = Table(), WorkerTable(), WorkerTable()
     said = [table.whole()]
     for each in told:
@@ -74,12 +76,12 @@ def test_any_changes_make_the_table_that_a_whole_one_makes(probe: Path, told: li
         mirror.apply(order)
     whole.apply(table.whole())
     assert mirror == whole
-    changed, replaced = ranks(probe, said, [table.whole()])
-    (fresh,) = ranks(probe, [table.whole()])
+    changed, replaced = rank_workers(probe, said, [table.whole()])
+    (fresh,) = rank_workers(probe, [table.whole()])
     assert changed == replaced == fresh
 
 
-def test_what_has_not_changed_is_not_said() -> None:
+def test_unchanged_rows_are_not_sent() -> None:
     table = Table()
     rows = [orders.Worker(f"w{each}", "p", 1, "ready", (("m", ""),)) for each in range(3)]
     table.set_workers(rows)

@@ -1,4 +1,4 @@
-"""What liboctet_python wants of the interpreter that loads it: CPython's stable ABI of 3.11, and nothing else."""
+"""Checks that liboctet_python requires only CPython's stable ABI of 3.11 from the interpreter that loads it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DECLARATION = re.compile(r"^([\w*]+(?: [\w*]+)*?)[ ](Py\w+)\(([^;]*)\);$", re.M
 _STRUCT = re.compile(r"^struct (\w+) \{\n(.*?)^\};", re.MULTILINE | re.DOTALL)
 _MEMBER = re.compile(r"^  [^;]*?(\w+)(?:\)\([^;]*\))?;$", re.MULTILINE)
 _CONSTANT = re.compile(r"^constexpr \w+ (\w+) =", re.MULTILINE)
-_RENAMED = {"ob_refcnt", "ob_type"}  # of PyObject, whose size is what matters
+_RENAMED = {"ob_refcnt", "ob_type"}  # of PyObject, of which only the size matters
 
 
 def test_it_exports_one_function() -> None:
@@ -40,7 +40,7 @@ def test_it_wants_what_its_header_declares() -> None:
     assert wanted == {name for _, name, _ in _DECLARATION.findall(_HEADER.read_text())} | {"_Py_NoneStruct"}
 
 
-def test_this_interpreter_has_all_of_it() -> None:
+def test_this_interpreter_defines_all_required_symbols() -> None:
     for name in dynamic_symbols(_LIBRARY).wanted:
         if "Py" in name:
             assert hasattr(ctypes.pythonapi, name)
@@ -49,7 +49,9 @@ def test_this_interpreter_has_all_of_it() -> None:
 @pytest.mark.skipif(not _PYTHON_H.is_file(), reason=f"NOT TESTED against Python.h, since there is no {_PYTHON_H}")
 @pytest.mark.skipif(shutil.which("g++") is None, reason="NOT TESTED against Python.h, since there is no g++")
 def test_its_declarations_are_those_of_the_limited_api(tmp_path: Path) -> None:
-    """Types, sizes and numbers, by the compiler, from Python's own header limited to what 3.11 keeps stable."""
+    """Compares types, sizes and constants with those of Python's own header, limited to the stable ABI of 3.11, by
+    compiling them.
+    """
     header = _HEADER.read_text()
     facts = _facts(header)
     source = [
@@ -72,7 +74,7 @@ def test_its_declarations_are_those_of_the_limited_api(tmp_path: Path) -> None:
 
 
 def _facts(header: str) -> list[str]:
-    """Expressions about the types and constants that the header declares."""
+    """Returns expressions about the types and constants that the header declares."""
     facts = _CONSTANT.findall(header)
     for name, members in _STRUCT.findall(header):
         facts.append(f"sizeof({name})")
@@ -81,7 +83,7 @@ def _facts(header: str) -> list[str]:
 
 
 def _values(facts: list[str], folder: Path) -> list[tuple[str, int]]:
-    """What each is in our header."""
+    """Returns the value of each expression with our header."""
     prints = "".join(f'std::printf("%ld\\n", (long)({fact}));' for fact in facts)
     (folder / "ours.cc").write_text(f'#include <cstdio>\n#include "cpython.h"\nint main() {{ {prints} }}\n')
     program = folder / "ours"

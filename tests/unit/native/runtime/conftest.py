@@ -1,4 +1,4 @@
-"""Compiled functions and artifacts of them; and the runtime's threads, compiled once."""
+"""Fixtures: compiled functions, artifacts that contain them, and the runtime's threads, each compiled once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def constants(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path, code: Path) -> Path:
-    """The artifact `SIMPLE`, as the compiler writes it."""
+    """The artifact `SIMPLE` in the format that the compiler writes."""
     path = tmp_path / "model.octet"
     write_layout(path, canonical_json(SIMPLE), code, CONSTANTS.tobytes())
     return path
@@ -42,6 +42,6 @@ def threads(tmp_path_factory: pytest.TempPathFactory) -> RuntimeThreads:
 
 @pytest.fixture
 def elsewhere() -> Iterator[Callable[[Callable[[], Any]], Any]]:
-    """Runs a function in a new thread, always the same, whose mask may be changed."""
+    """Runs a function in a new thread, always the same one, whose affinity mask may be changed."""
     with ThreadPoolExecutor(1) as pool:
         yield lambda function: pool.submit(function).result(timeout=60)

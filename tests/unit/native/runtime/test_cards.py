@@ -1,4 +1,4 @@
-"""Artifacts for a card, on emulated ones: what an instance computes there, and how it ends when the card does."""
+"""Tests artifacts for a GPU on emulated GPUs: the results of an instance, and its behavior when the GPU fails."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SEVERAL = (75, 80, 86, 90)
 
 
 class Files(NamedTuple):
-    """What children are given."""
+    """The files that are passed to child processes."""
 
     driver: Path
     kernels: Path
@@ -33,7 +33,7 @@ class Files(NamedTuple):
     constants: Path
 
     def run(self, function: Callable[..., Any], *arguments: Any, **settings: str) -> Any:
-        """`function(library, constants, *arguments)` where cards are as `settings` say."""
+        """Calls `function(library, constants, *arguments)` in a child, with emulated GPUs according to `settings`."""
         environment = emulated_card.environment(self.driver, self.kernels, **settings)
         return emulated_card.in_a_child(function, self.library, self.constants, *arguments, environment=environment)
 
@@ -50,7 +50,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     )
 
 
-# --- What runs in children -------------------------------------------------------------------------------------------
+# --- Functions that run in children ----------------------------------------------------------------------------------
 
 
 def _model(config: Any, library: str, constants: str) -> NativeModel:
@@ -64,7 +64,7 @@ def _bound(instance: NativeInstance, value: int = 1) -> tuple[Any, Any]:
 
 
 def _attempt(function: Callable[[], Any]) -> str:
-    """What it raises: type and text."""
+    """Returns the type and message of the exception that it raises."""
     try:
         function()
     except Exception as error:
@@ -155,7 +155,7 @@ def _launches(library: str, constants: str, launch: list[int]) -> Any:
 
 
 def _launched_code(library: str, constants: str) -> int:
-    """The capability of the code that runs."""
+    """Returns the capability of the code that runs."""
     instance = _model(_for_several(), library, constants).instance()
     bound = _bound(instance)
     instance.run()
@@ -237,12 +237,12 @@ def test_a_run_reads_what_is_bound(files: Files) -> None:
     assert symbol is None
 
 
-def test_runs_behind_each_other_begin_with_the_same_states(files: Files) -> None:
+def test_resident_runs_begin_with_the_same_states(files: Files) -> None:
     seen, afterwards, seconds, said, _ = files.run(_stays)
     assert seen == [2, 2]
     assert afterwards == 2
     assert 0 <= seconds < 1
-    assert said.endswith(": 0 runs")
+    assert said.endswith(": the number of runs must be positive, not 0")
 
 
 def test_nothing_is_left_on_the_card(files: Files) -> None:
@@ -255,21 +255,21 @@ def test_state_is_kept_on_the_card_or_by_the_caller(files: Files) -> None:
     seen, callers, said, begun_again, _ = files.run(_sequence)
     assert seen == [1, 2, 3, 4]
     assert callers == [40, 41, 41]
-    assert "the caller keeps the states" in said
+    assert "the states of this instance are kept by the caller" in said
     assert begun_again == 1
 
 
 @pytest.mark.parametrize(
     "launch", [[1, 2, 3, 4, 5, 6, 0], [7, 1, 1, 1024, 1, 1, 48 << 10], [1, 1, 1, 32, 1, 1, 99 << 10]]
 )
-def test_a_call_is_launched_as_the_plan_says(launch: list[int], files: Files) -> None:
+def test_a_call_is_launched_as_the_plan_specifies(launch: list[int], files: Files) -> None:
     assert files.run(_launches, launch) == launch
 
 
 def test_more_shared_memory_than_the_card_has_is_refused(files: Files) -> None:
     config = on_card(config_of([("input", 0), ("output", 0)], [("launch", [0, 1])]), [[1, 1, 1, 1, 1, 1, 100 << 10]])
     said = files.run(_refused, config)
-    assert "Unsupported: call 0 (octet_launch) takes 102400 bytes of shared memory, and card 0" in said
+    assert "Unsupported: call 0 (octet_launch) requires 102400 bytes of shared memory, but GPU 0" in said
 
 
 def test_cards_are_those_that_the_process_may_see(files: Files) -> None:
@@ -296,7 +296,7 @@ def test_a_card_or_a_partition_is_chosen_by_its_uuid(
     cards: str, chosen: dict[str, str], memory_bytes: list[int] | None, files: Files
 ) -> None:
     if memory_bytes is None:
-        assert "NVIDIA's driver shows this process no card" in files.run(_refused, cards=cards, **chosen)
+        assert "NVIDIA's driver shows no GPU to this process" in files.run(_refused, cards=cards, **chosen)
     else:
         assert [each[2] for each in files.run(_cards, cards=cards, **chosen)[0]] == memory_bytes
 
@@ -304,47 +304,47 @@ def test_a_card_or_a_partition_is_chosen_by_its_uuid(
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"LD_LIBRARY_PATH": ""}, "Unsupported: there is no driver of NVIDIA's: libcuda.so.1: cannot open"),
-        ({"cards": ""}, "Unsupported: NVIDIA's driver shows this process no card"),
-        ({"CUDA_VISIBLE_DEVICES": ""}, "Unsupported: NVIDIA's driver shows this process no card"),
+        ({"LD_LIBRARY_PATH": ""}, "Unsupported: NVIDIA's driver is not installed: libcuda.so.1: cannot open"),
+        ({"cards": ""}, "Unsupported: NVIDIA's driver shows no GPU to this process"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, "Unsupported: NVIDIA's driver shows no GPU to this process"),
         (
             {"version": "11040"},
-            "driver is of CUDA 11.4, and the kernels of an artifact need 12.0, which is driver 525.60.13",
+            "driver supports CUDA 11.4, but the kernels of an artifact need 12.0, which requires driver 525.60.13",
         ),
         (
             {"cards": "7.5"},
-            r"built for compute capability 8.0, and no card here runs that: card 0 (Emulated 7.5) is of 7.5",
+            r"built for compute capability 8.0, which no GPU here supports: GPU 0 (Emulated 7.5) has 7.5",
         ),
-        ({"cards": "9.0"}, "no card here runs that: card 0 (Emulated 9.0) is of 9.0"),
+        ({"cards": "9.0"}, "which no GPU here supports: GPU 0 (Emulated 9.0) has 9.0"),
     ],
 )
-def test_what_is_missing_is_said(settings: dict[str, str], words: str, files: Files) -> None:
+def test_missing_gpu_support_is_reported(settings: dict[str, str], words: str, files: Files) -> None:
     assert words in files.run(_refused, **settings)
 
 
 @pytest.fixture(scope="module")
 def several(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Files:
-    """With code for each of `_SEVERAL`."""
+    """Files with code for each capability in `_SEVERAL`."""
     library = emulated_card.build_library(tmp_path_factory.mktemp("several"), files.kernels, *_SEVERAL)
     return files._replace(library=library)
 
 
 @pytest.mark.parametrize(("cards", "code"), [("7.5", 75), ("8.0", 80), ("8.9", 86), ("6.1;8.6", 86), ("9.0", 90)])
-def test_a_card_runs_the_best_code_that_there_is_for_it(cards: str, code: int, several: Files) -> None:
+def test_a_gpu_runs_the_best_code_for_it(cards: str, code: int, several: Files) -> None:
     assert several.run(_launched_code, cards=cards) == code
 
 
-def test_what_the_artifact_has_code_for_is_said(several: Files) -> None:
+def test_the_capabilities_of_the_artifact_are_reported(several: Files) -> None:
     said = several.run(_refused_several, cards="6.1")
-    words = "built for compute capability 7.5 or 8.0 or 8.6 or 9.0, and no card here runs that: card 0 (Emulated 6.1)"
+    words = "built for compute capability 7.5 or 8.0 or 8.6 or 9.0, which no GPU here supports: GPU 0 (Emulated 6.1)"
     assert words in said
     assert said.startswith("Unsupported: ")
 
 
-def test_code_that_the_driver_does_not_take_is_unsupported(files: Files, tmp_path: Path) -> None:
+def test_code_that_the_driver_rejects_is_unsupported(files: Files, tmp_path: Path) -> None:
     library = emulated_card.build_library(tmp_path / "library", tmp_path / "kernels", 86)
     said = files._replace(library=library).run(_refused, cards="8.0")
-    assert "(Emulated 8.0, compute capability 8.0) with a driver of CUDA 12.9 does not take octet_add" in said
+    assert "(Emulated 8.0, compute capability 8.0) with a driver for CUDA 12.9 rejects octet_add" in said
     assert said.startswith("Unsupported: ")
     assert said.endswith("CUDA_ERROR_NO_BINARY_FOR_GPU")
 
@@ -352,40 +352,40 @@ def test_code_that_the_driver_does_not_take_is_unsupported(files: Files, tmp_pat
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"requires": []}, "only a plan for a card has launches, and requires a capability"),
+        ({"requires": []}, "a plan for a GPU must have launches and require a capability"),
         ({"requires": ["sm_80", "sm_80"]}, 'requires "sm_80", which this release does not know'),
-        ({"requires": ["sm_80", "sm_86"]}, "call 0 is of octet_add.sm_80, which the library has no code of"),
+        ({"requires": ["sm_80", "sm_86"]}, "call 0 uses the kernel octet_add.sm_80, for which the library has no code"),
         ({"requires": ["sm_90a"]}, 'requires "sm_90a", which this release does not know'),
         ({"requires": ["sm_"]}, 'requires "sm_"'),
         ({"requires": ["no_such_feature", "sm_80"]}, "this CPU lacks no_such_feature"),
     ],
 )
-def test_a_config_says_what_it_has_code_for(change: Any, words: str, files: Files) -> None:
+def test_a_config_must_match_the_code_of_the_library(change: Any, words: str, files: Files) -> None:
     assert words in files.run(_refused, SIMPLE | change)
 
 
-def test_a_function_of_the_cpu_is_no_code_for_a_card(files: Files, code: Path) -> None:
+def test_a_cpu_function_is_not_gpu_code(files: Files, code: Path) -> None:
     config = deepcopy(SIMPLE)
     config["plan"]["calls"] = [["add", [0, 1, 2]], ["twice", [2, 3]]]
     said = files._replace(library=code).run(_refused, config)
-    assert said == "CorruptBlob: call 0 is of add, which the library has no code of"
+    assert said == "CorruptBlob: call 0 uses the kernel add, for which the library has no code"
 
 
 @pytest.mark.parametrize("damage", ["cut off", "no ELF", "section", "table"])
-def test_code_for_a_card_is_whole(damage: str, files: Files, tmp_path: Path) -> None:
+def test_gpu_code_must_be_complete(damage: str, files: Files, tmp_path: Path) -> None:
     image = bytearray(emulated_card.cubin({"octet_twice": 2}))
     if damage == "cut off":
         del image[-1]
     elif damage == "no ELF":
         image[0] = 0
-    elif damage == "section":  # the last one's size
+    elif damage == "section":  # size of the last section
         image[-32:-24] = (1 << 40).to_bytes(8, "little")
-    else:  # of sections: where it lies
+    else:  # offset of the section table
         image[40:48] = (1 << 63).to_bytes(8, "little")
     config = on_card(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
     library = _linked("octet_twice", bytes(image), tmp_path)
     said = files._replace(library=library).run(_refused, config)
-    assert said == "CorruptBlob: the library's octet_twice is no code for a card, or is cut off"
+    assert said == "CorruptBlob: the library's octet_twice is not GPU code, or is truncated"
 
 
 def test_code_without_the_kernel_is_refused(files: Files, tmp_path: Path) -> None:
@@ -396,7 +396,7 @@ def test_code_without_the_kernel_is_refused(files: Files, tmp_path: Path) -> Non
     assert said == "CorruptBlob: the code of octet_twice has no kernel of that name"
 
 
-def test_a_kernel_of_other_parameters_reads_none_that_are_not_there(files: Files, tmp_path: Path) -> None:
+def test_a_kernel_with_more_parameters_reads_no_further(files: Files, tmp_path: Path) -> None:
     image = emulated_card.cubin({"octet_twice": 3})
     emulated_card.emulate(emulated_card.KERNELS, ["octet_twice"], image, files.kernels)
     config = on_card(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
@@ -410,12 +410,12 @@ def _linked(symbol: str, image: bytes, folder: Path) -> Path:
     return folder / "library.so"
 
 
-def test_a_card_without_memory_is_an_error_with_words(files: Files) -> None:
+def test_a_gpu_without_memory_is_reported(files: Files) -> None:
     config = deepcopy(SIMPLE)
     config["plan"]["arena_bytes"] = 30 << 20
     results, said, used, is_lost = files.run(_instances, config, 4, cards="8.0:100000000")
     assert len(results) == 3
-    assert said == "MemoryError: an instance takes 31 MB, and card 0 (Emulated 8.0) has 5 of 95 MB free"
+    assert said == "MemoryError: an instance requires 31 MB, but GPU 0 (Emulated 8.0) has only 5 of 95 MB free"
     assert used[0] < 10**8
     assert not is_lost
 
@@ -433,8 +433,9 @@ def test_instances_spread_over_the_cards_that_run_the_model(files: Files) -> Non
 )
 def test_a_card_that_fails_is_lost_to_the_process(result: int, name: str, files: Files) -> None:
     (first, again, other, new), is_lost, other_is_lost, _ = files.run(_lost, fault=f"launch:3:{result}")
-    assert first == f"OctetError: card 0 (Emulated 8.6) is lost to this process: the run: CUDA_ERROR_{name}"
-    before = "OctetError: card 0 (Emulated 8.6) failed before, and is lost to this process"
+    failed = "OctetError: GPU 0 (Emulated 8.6) failed and cannot be used by this process any more"
+    assert first == f"{failed}: the run: CUDA_ERROR_{name}"
+    before = "OctetError: GPU 0 (Emulated 8.6) has failed and cannot be used by this process any more"
     assert (again, other, new) == (before, before, before)
     assert is_lost
     assert other_is_lost

@@ -1,4 +1,4 @@
-"""Turns weigh cost: who is served next, by a clock of the tests' own. Every call stands still until it is released."""
+"""Tests scheduling by cost with a clock that the tests control. Every call runs until the test releases it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.waiting import GIVE_UP_S, eventually
 
 
 class Call:
-    """A call on a thread of its own, which may be waiting."""
+    """A call on its own thread, which may be waiting."""
 
     def __init__(self, budget: Budget, flow: str, cores: int) -> None:
         self.turn, self._granted = Turn(), threading.Event()
@@ -41,7 +41,7 @@ class Call:
 
 
 class Budget:
-    """Of `cores`; flows by name."""
+    """A core budget of `cores` cores, with flows by name."""
 
     def __init__(self, threads: RuntimeThreads, cores: int) -> None:
         self.threads, self.now_s = threads, 0.0
@@ -55,7 +55,7 @@ class Budget:
         self.threads["budget_set_clock"](ctypes.c_double(self.now_s))
 
     def waits_for(self, call: Call) -> bool:
-        """Whether `call`, which began last, waits as those before it that were not granted."""
+        """Returns whether `call`, which began last, waits together with the earlier calls that were not granted."""
         waiting = sum(not each.is_granted for each in self.calls) + (call not in self.calls)
         return int(self.threads["budget_waiting"](self.handle)) == waiting
 
@@ -65,7 +65,7 @@ class Budget:
         return call
 
     def costs(self, flow: str, seconds: float) -> None:
-        """A call of `flow`, which is alone, and costs as much."""
+        """Runs a call of `flow` alone, which costs `seconds`."""
         call = self.call(flow).granted()
         self.pass_time(seconds)
         call.release()
@@ -93,7 +93,7 @@ def budget(threads: RuntimeThreads) -> Iterator[Make]:
         each.close()
 
 
-def test_a_small_call_goes_beside_large_ones(budget: Make) -> None:
+def test_a_small_call_runs_beside_large_ones(budget: Make) -> None:
     cores = budget(2)
     cores.costs("light", 0.00002)
     cores.costs("heavy", 0.025)
@@ -110,7 +110,7 @@ def test_a_small_call_goes_beside_large_ones(budget: Make) -> None:
     waiting.granted().release()
 
 
-def test_one_small_call_at_a_time_goes_beside(budget: Make) -> None:
+def test_only_one_small_call_at_a_time_runs_beside(budget: Make) -> None:
     cores = budget(1)
     cores.costs("light", 0.00002)
     cores.costs("heavy", 0.025)
@@ -133,12 +133,12 @@ def test_small_calls_that_add_up_to_more_than_their_share_wait(budget: Make) -> 
         beside += 1
         cores.pass_time(0.01)
         light.release()
-    assert beside == 10  # as much as the call beside them
+    assert beside == 10  # as much as the call that runs at the same time
     heavy.release()
     light.granted().release()
 
 
-def test_calls_of_like_cost_do_not_go_beside_each_other(budget: Make) -> None:
+def test_calls_of_similar_cost_do_not_run_beside_each_other(budget: Make) -> None:
     cores = budget(1)
     for flow in ("a", "b"):
         cores.costs(flow, 0.01)
@@ -148,7 +148,7 @@ def test_calls_of_like_cost_do_not_go_beside_each_other(budget: Make) -> None:
     second.granted().release()
 
 
-def test_nobody_knows_that_the_first_call_of_a_flow_is_small(budget: Make) -> None:
+def test_the_first_call_of_a_flow_does_not_count_as_small(budget: Make) -> None:
     cores = budget(1)
     cores.costs("heavy", 0.1)
     heavy, new = cores.call("heavy").granted(), cores.call("new")
@@ -158,7 +158,9 @@ def test_nobody_knows_that_the_first_call_of_a_flow_is_small(budget: Make) -> No
 
 
 def served(cores: Budget, calls: list[tuple[str, float]], running: Call) -> list[str]:
-    """The flows of `calls` in the order in which they are served, one after the other, each as long as it says."""
+    """Returns the flows of `calls` in the order in which they are served. They run one after the other, each for its
+    duration.
+    """
     waiting = [(flow, seconds, cores.call(flow)) for flow, seconds in calls]
     running.release()
     order = []
@@ -172,13 +174,14 @@ def served(cores: Budget, calls: list[tuple[str, float]], running: Call) -> list
     return order
 
 
-def test_who_has_had_little_is_served_before_who_has_had_much(budget: Make) -> None:
+def test_flows_with_less_usage_are_served_first(budget: Make) -> None:
     cores = budget(1)
     cores.costs("middle", 0.05)
     cores.costs("heavy", 0.1)
     calls = [("heavy", 0.1)] * 3 + [("middle", 0.05)] * 4
     order = served(cores, calls, cores.call("heavy").granted())
-    assert order == ["middle", "middle", "heavy", "middle", "middle", "heavy", "heavy"]  # equal times, not equal calls
+    # Equal times, not equal numbers of calls.
+    assert order == ["middle", "middle", "heavy", "middle", "middle", "heavy", "heavy"]
 
 
 def test_equal_flows_alternate(budget: Make) -> None:
@@ -189,7 +192,7 @@ def test_equal_flows_alternate(budget: Make) -> None:
     assert served(cores, calls, cores.call("a").granted()) == ["b", "a", "b", "a", "b", "a"]
 
 
-def test_a_flow_that_was_idle_has_saved_nothing_up(budget: Make) -> None:
+def test_an_idle_flow_accumulates_no_credit(budget: Make) -> None:
     cores = budget(1)
     cores.costs("b", 0.01)
     for _ in range(50):
@@ -197,7 +200,7 @@ def test_a_flow_that_was_idle_has_saved_nothing_up(budget: Make) -> None:
     calls = [("a", 0.01)] * 3 + [("b", 0.01)] * 3
     order = served(cores, calls, cores.call("a").granted())
     assert order[0] == "b"
-    assert "a" in order[:3]  # at the same time in virtual time either may come first
+    assert "a" in order[:3]  # calls that begin at the same virtual time may come in any order
 
 
 def test_a_small_call_beside_does_not_halve_the_next_large_one(budget: Make) -> None:

@@ -1,4 +1,6 @@
-"""What the runtime finds of an aarch64 CPU, on CPUs that qemu plays; /proc/cpuinfo is this machine's there."""
+"""Tests the runtime's detection of aarch64 CPU features on CPUs that qemu emulates; /proc/cpuinfo shows the host's
+there.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, compiled, output = _ROOT / "tests/native/runtime/cpu_probe.cc", folder / "cpu_probe.o", folder / "cpu_probe"
     zig = (sys.executable, "-m", "ziglang")
     flags = ("-fno-rtti", "-fno-exceptions", "-Wall", "-Wextra", "-Werror", f"-I{_ROOT / 'service/native'}")
-    where = ("-target", "aarch64-linux-gnu.2.28")  # musl and C++'s library would be compiled first
+    where = ("-target", "aarch64-linux-gnu.2.28")  # with musl, the C++ library would have to be compiled first
     subprocess.run([*zig, "c++", *where, "-std=c++17", *flags, "-c", str(source), "-o", str(compiled)], check=True)
     subprocess.run([*zig, "cc", *where, str(compiled), "-o", str(output)], check=True)
     return output
@@ -42,15 +44,15 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_the_features_are_those_of_the_cpu(probe: Path, cpu: str, target: str, missing: str) -> None:
-    said = _said(probe, cpu, *sorted(parse_target(target).features))
+    said = _run_probe(probe, cpu, *sorted(parse_target(target).features))
     assert said == (f"this CPU lacks {missing}, which the artifact was built for" if missing else "")
 
 
-def test_what_no_cpu_is_called_is_missing(probe: Path) -> None:
-    assert "avx2, asim, asimddp2" in _said(probe, "max", "avx2", "asim", "asimddp2", "sve", "sve2")
+def test_unknown_features_are_missing(probe: Path) -> None:
+    assert "avx2, asim, asimddp2" in _run_probe(probe, "max", "avx2", "asim", "asimddp2", "sve", "sve2")
 
 
-def _said(probe: Path, cpu: str, *features: str) -> str:
+def _run_probe(probe: Path, cpu: str, *features: str) -> str:
     command = [str(_MACHINE.emulator), "-cpu", cpu, "-L", str(emulated_models.c_library(_MACHINE)), str(probe)]
     done = subprocess.run([*command, *features], capture_output=True, text=True)
     assert done.returncode == bool(done.stdout), done.stderr

@@ -1,4 +1,4 @@
-"""Configs that were damaged at random do the runtime no harm."""
+"""Checks that randomly damaged configs do not harm the runtime."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _ROOT = Path(__file__).parents[4]
 _RUNTIME = _ROOT / "service/native/runtime"
 _HARNESS = _ROOT / "tests/fuzz/native/runtime.cc"
 
-_ON_A_CARD = changed(SIMPLE, launches=[[1, 1, 1, 32, 1, 1, 0]] * 2) | {"requires": ["sm_80"]}  # which is not there
+_ON_A_CARD = changed(SIMPLE, launches=[[1, 1, 1, 32, 1, 1, 0]] * 2) | {"requires": ["sm_80"]}  # does not exist here
 
 _LIBRARY = _RUNTIME.parent / "liboctet_runtime.so"
 
-# It has no runtime for addresses, but checks every index of a view.
+# The C library has no address sanitizer runtime, but it checks every index of a view.
 _UNDEFINED = (
     *(*PRODUCTS, "-fsanitize=undefined", "-fno-sanitize-recover=undefined"),
     "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_DEBUG",
@@ -37,7 +37,7 @@ def _fuzz(
     linked: Sequence[str] = (),
     compiler: tuple[str, ...] = PRODUCTS,
 ) -> int:
-    """How many of so many damaged configs were loaded; a sanitizer's finding, or a crash, is a failure."""
+    """Returns how many of `count` damaged configs were loaded. Fails on a crash, or if a sanitizer reports an error."""
     folder = constants.parent
     options = ["-std=c++17", "-O1", "-g", f"-I{_RUNTIME}"]
     program = build([*sources, _HARNESS], folder / "fuzz", options, ["-pthread", *linked], compiler)

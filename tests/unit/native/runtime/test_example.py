@@ -1,4 +1,4 @@
-"""The example in C, built by the plain C compiler that there is."""
+"""Tests the C example, built with the installed C compiler."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def predict(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_it_prints_the_best_class(predict: Path, tmp_path: Path, code: Path) -> None:
     config = deepcopy(SIMPLE)
-    config["signature"]["outputs"][0] |= {"datatype": "INT8", "shape": [1, BYTES]}  # whose bytes are looked at
+    config["signature"]["outputs"][0] |= {"datatype": "INT8", "shape": [1, BYTES]}  # the example reads bytes
     write_layout(tmp_path / "model.octet", canonical_json(config), code, CONSTANTS.tobytes())
     given = np.zeros(LENGTH, np.int32)
     given[5] = 10
@@ -42,13 +42,13 @@ def test_it_prints_the_best_class(predict: Path, tmp_path: Path, code: Path) -> 
     assert run.stdout == f"class {best}: {0.5 * (2 * (10 + LENGTH + 5) + 3):.3f}\n", run.stderr
 
 
-def test_it_says_what_went_wrong(predict: Path, tmp_path: Path) -> None:
+def test_errors_are_printed(predict: Path, tmp_path: Path) -> None:
     run = subprocess.run([predict, tmp_path / "nowhere", "input"], capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (1, f"{tmp_path / 'nowhere'}: No such file or directory\n")
 
 
 def test_it_takes_two_megabytes(tmp_path: Path) -> None:
-    """The C library and the dynamic loader included, which take one. Without libm, as most models."""
+    """Includes the C library and the dynamic loader, which use one. The model does not use libm, like most models."""
     without_libm = FUNCTIONS.partition("double erf")[0]
     (tmp_path / "code").mkdir()
     code = compiled(without_libm, folder=tmp_path / "code")

@@ -1,4 +1,4 @@
-"""What the shared library shows of itself, and what it needs."""
+"""Tests what the shared library exports and requires."""
 
 from __future__ import annotations
 

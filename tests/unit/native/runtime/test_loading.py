@@ -1,4 +1,4 @@
-"""From an artifact's files to a model, and back to nothing."""
+"""Tests loading an artifact's files, and unloading the model."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_constants_in_memory_have_to_be_aligned(code: Path) -> None:
         NativeModel.load_memory(canonical_json(SIMPLE), code.read_bytes(), address(tensor()) + 4, BYTES)
 
 
-def test_a_model_says_what_it_takes_and_gives(folder: Path) -> None:
+def test_a_model_describes_its_inputs_and_outputs(folder: Path) -> None:
     model = NativeModel.load(folder)
     assert model.tensors(Role.INPUT) == [Tensor("in0", "INT32", (1, LENGTH), BYTES, None)]
     assert model.tensors(Role.OUTPUT) == [Tensor("out0", "INT32", (1, LENGTH), BYTES, (0.5, -3))]
@@ -123,7 +123,7 @@ def test_a_library_that_replaced_another_is_loaded(tmp_path: Path, code: Path, c
     assert _answer(before, 1) == [2] * LENGTH
 
 
-def test_an_artifact_of_an_older_release_says_so(tmp_path: Path, code: Path) -> None:
+def test_an_artifact_of_an_older_release_is_reported(tmp_path: Path, code: Path) -> None:
     older = {"abi": {"tvm": "0.27"}, "entry": "main", "signature": {"inputs": [], "outputs": []}}
     write_layout(tmp_path / "a", b"{}", code, b"", media_type="application/vnd.octet.config.v1+json")
     (tmp_path / "empty").touch()
@@ -146,7 +146,7 @@ def test_a_damaged_blob_is_refused(which: str, folder: Path) -> None:
         NativeModel.load(folder)
 
 
-def test_a_blob_that_was_cut_off_is_refused(folder: Path) -> None:
+def test_a_truncated_blob_is_refused(folder: Path) -> None:
     blob = next(path for path in (folder / "blobs/sha256").iterdir() if path.read_bytes().startswith(b"\x7fELF"))
     blob.chmod(0o644)
     os.truncate(blob, 100)
@@ -162,28 +162,28 @@ def test_links_below_the_folder_are_not_followed(folder: Path, tmp_path: Path) -
         NativeModel.load(folder)
 
 
-def test_a_digest_is_no_path(folder: Path, tmp_path: Path) -> None:
+def test_a_digest_cannot_contain_a_path(folder: Path, tmp_path: Path) -> None:
     index = json.loads((folder / "index.json").read_text())
     index["manifests"][0]["digest"] = "sha256:../../index.json"
     (folder / "index.json").write_text(json.dumps(index))
-    with pytest.raises(CorruptBlob, match=r"index\.json, byte \d+: a descriptor has no digest of SHA-256"):
+    with pytest.raises(CorruptBlob, match=r"index\.json, byte \d+: a descriptor lacks a SHA-256 digest"):
         NativeModel.load(folder)
 
 
 def test_a_folder_with_two_artifacts_is_refused(folder: Path, code: Path) -> None:
     write_layout(folder, canonical_json(_ONE_CALL), code, b"")
-    with pytest.raises(InvalidTensor, match="holds 2 artifacts, not one"):
+    with pytest.raises(InvalidTensor, match="contains 2 artifacts; exactly one is required"):
         NativeModel.load(folder)
 
 
-def test_what_is_not_there_is_named(tmp_path: Path, code: Path, constants: Path) -> None:
+def test_missing_files_are_named(tmp_path: Path, code: Path, constants: Path) -> None:
     with pytest.raises(OSError, match="nowhere: No such file or directory"):
         NativeModel.load(tmp_path / "nowhere")
     with pytest.raises(OSError, match=r"nowhere\.so: No such file or directory"):
         _load(SIMPLE, tmp_path / "nowhere.so", constants)
 
 
-def test_a_cpu_that_lacks_what_is_required_is_told(code: Path, constants: Path) -> None:
+def test_missing_cpu_features_are_reported(code: Path, constants: Path) -> None:
     config = _ONE_CALL | {"requires": ["amx_of_tomorrow", "another"]}
     with pytest.raises(Unsupported, match="this CPU lacks amx_of_tomorrow, another"):
         _load(config, code, constants)
@@ -195,20 +195,20 @@ def test_code_for_another_machine_is_refused(tmp_path: Path, code: Path, constan
     foreign = bytearray(code.read_bytes())
     foreign[18:20] = (243).to_bytes(2, "little")  # RISC-V
     (tmp_path / "foreign.so").write_bytes(foreign)
-    with pytest.raises(Unsupported, match="code for machine 243"):
+    with pytest.raises(Unsupported, match="code for ELF machine 243"):
         _load(_ONE_CALL, tmp_path / "foreign.so", constants)
 
 
 @pytest.mark.parametrize("size", [0, 10, 64, 700])
-def test_a_library_that_was_cut_off_is_refused(size: int, tmp_path: Path, code: Path, constants: Path) -> None:
+def test_a_truncated_library_is_refused(size: int, tmp_path: Path, code: Path, constants: Path) -> None:
     (tmp_path / "cut.so").write_bytes(code.read_bytes()[:size])
-    with pytest.raises(CorruptBlob, match="the library is no shared library, or is cut off"):
+    with pytest.raises(CorruptBlob, match="the library is not a shared library, or is truncated"):
         _load(_ONE_CALL, tmp_path / "cut.so", constants)
 
 
-def test_an_unknown_wish_of_a_library_is_refused(tmp_path: Path, constants: Path) -> None:
+def test_an_unknown_requirement_of_a_library_is_refused(tmp_path: Path, constants: Path) -> None:
     wishing = compiled(FUNCTIONS + "\nvoid* __TVMBackendGetFuncFromEnv;", folder=tmp_path)
-    with pytest.raises(Unsupported, match="wants __TVMBackendGetFuncFromEnv of its runtime"):
+    with pytest.raises(Unsupported, match="requires __TVMBackendGetFuncFromEnv from its runtime"):
         _load(_ONE_CALL, wishing, constants)
 
 
@@ -225,11 +225,11 @@ def test_an_undefined_symbol_is_named(tmp_path: Path, constants: Path) -> None:
 @pytest.mark.parametrize("symbol", ["getpid", "nothing_of_that_name", "__TVMBackendParallelLaunch"])
 def test_calls_are_of_functions_that_the_library_defines(symbol: str, code: Path, constants: Path) -> None:
     config = config_of([("input", 0), ("output", 0)], [("twice", [0, 1]), (symbol, [0, 1])])
-    with pytest.raises(CorruptBlob, match=f"call 1 is of {symbol}, which the library does not define"):
+    with pytest.raises(CorruptBlob, match=f"call 1 uses the function {symbol}, which the library does not define"):
         _load(config, code, constants)
 
 
-def test_a_closed_model_answers_nothing(folder: Path) -> None:
+def test_a_closed_model_raises(folder: Path) -> None:
     model = NativeModel.load(folder)
     model.close()
     assert model.tensors(Role.INPUT) == []

@@ -1,4 +1,4 @@
-"""Tasks of a parallel region: each is computed once, by whatever threads there are."""
+"""Tests the tasks of a parallel region: each is computed exactly once, whichever threads are available."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.runtime_threads import (
 )
 
 CORES = [min(core) for core in usable_cores()]
-SHARED = [CORES[0], CORES[-1]]  # one processor twice, if there is but one
+SHARED = [CORES[0], CORES[-1]]  # the same processor twice if there is only one
 
 
 @given(iterations=st.integers(0, 100), tasks=st.integers(0, 120), cores=st.integers(1, 7), asked=st.integers(0, 8))
@@ -54,7 +54,7 @@ def test_threads_share_the_iterations(threads: RuntimeThreads) -> None:
 
 
 def test_threads_have_contiguous_parts(threads: RuntimeThreads) -> None:
-    """Also where one has helped the other, which took half of its time to wake up."""
+    """This also holds if one thread has helped another, which took half of its time to wake up."""
     loop = Loop.of(64, pause_us=500)
     with threads.team(SHARED, budget=2) as team, team.lease(2):
         threads.launch("compute", loop)
@@ -94,7 +94,7 @@ def test_the_error_of_a_task_is_that_of_the_region(threads: RuntimeThreads, core
     with threads.team(SHARED, budget=cores) as team, team.lease():
         assert threads.launch("compute", loop, tasks) == 7
         assert max(loop.computed) == 1
-        assert threads.launch("compute", Loop.of(8)) == 0  # the next is another
+        assert threads.launch("compute", Loop.of(8)) == 0  # the next region is independent
 
 
 def test_workers_that_have_nothing_to_do_sleep(threads: RuntimeThreads) -> None:
@@ -113,7 +113,7 @@ def test_workers_that_have_nothing_to_do_sleep(threads: RuntimeThreads) -> None:
 
 
 @pytest.mark.skipif(len(CORES) < 2, reason="one core")
-def test_a_worker_that_stands_still_gets_the_core_of_the_caller(
+def test_a_descheduled_worker_gets_the_core_of_the_caller(
     threads: RuntimeThreads, elsewhere: Callable[[Callable[[], Any]], Any]
 ) -> None:
     def asked() -> tuple[Nap, set[int]]:
@@ -135,14 +135,14 @@ def test_a_child_has_threads_of_its_own(threads: RuntimeThreads) -> None:
         with team.lease(3):
             threads.launch("compute", Loop.of(10))
         assert threads["launch_in_child"](team.handle, 3, threads.task("compute"), ctypes.byref(Loop.of(40))) == 0
-        with team.lease(2):  # the child has it, too
+        with team.lease(2):  # the child inherits the lease
             assert threads["launch_in_child"](team.handle, 3, threads.task("compute"), ctypes.byref(Loop.of(40))) == 0
             threads.launch("compute", loop := Loop.of(10))
         assert loop.computed == [1] * 10
         assert team.free == 3
 
 
-def test_a_child_is_not_kept_waiting_by_calls_that_it_does_not_have(threads: RuntimeThreads) -> None:
+def test_a_forked_child_does_not_wait_for_calls_of_its_parent(threads: RuntimeThreads) -> None:
     held, over = threading.Event(), threading.Event()
     with threads.team(SHARED, budget=2) as team:
 
@@ -173,14 +173,14 @@ def test_workspaces_are_aligned_and_do_not_overlap(threads: RuntimeThreads, size
         assert threads["release"](ctypes.c_void_p(address)) == 0
 
 
-def test_a_workspace_is_taken_again(threads: RuntimeThreads) -> None:
+def test_a_workspace_is_reused(threads: RuntimeThreads) -> None:
     first = threads["allocate"](ctypes.c_uint64(5000))
     threads["release"](ctypes.c_void_p(first))
     assert threads["allocate"](ctypes.c_uint64(4990)) == first
     threads["release"](ctypes.c_void_p(first))
 
 
-def test_a_workspace_larger_than_any_memory_is_none(threads: RuntimeThreads) -> None:
+def test_a_workspace_larger_than_memory_is_null(threads: RuntimeThreads) -> None:
     assert threads["allocate"](ctypes.c_uint64((1 << 64) - 1)) is None
 
 
@@ -196,7 +196,7 @@ _COMPILERS = {
 )
 def test_many_calls_at_once_do_no_harm(sanitizer: str, tmp_path: Path) -> None:
     program = str(tmp_path / "stress")
-    try:  # the locked compiler has no runtime of sanitizers
+    try:  # the pinned compiler has no sanitizer runtimes
         subprocess.run(["g++", *OPTIONS, *_COMPILERS[sanitizer], STRESS, *SOURCES, "-o", program], check=True)
     except FileNotFoundError:
         pytest.skip("there is no g++")

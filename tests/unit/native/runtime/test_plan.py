@@ -1,4 +1,4 @@
-"""Configs that are damaged, or worse."""
+"""Tests configs that are damaged or malicious."""
 
 from __future__ import annotations
 
@@ -30,37 +30,40 @@ def _signature(role: str, **members: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (_buffer(0, "input", 1, BYTES), "buffer 0 is input 1 of 1"),
+        (_buffer(0, "input", 1, BYTES), "buffer 0 refers to input 1, but the model has only 1"),
         (_buffer(0, "input", 0, BYTES - 4), "buffer 0 has 60 bytes, but input 0 has 64"),
         (_buffer(0, "input", -1, BYTES), "-1 is not between 0 and"),
-        (_buffer(0, "heap", 0, BYTES), 'buffer 0 lies in "heap"'),
+        (_buffer(0, "heap", 0, BYTES), 'buffer 0 is in the unknown space "heap"'),
         (_buffer(0, "input", 0), "buffer 0 has 2 elements"),
         (_buffer(0, "input", 0, BYTES, 0), "buffer 0 has 4 elements"),
-        (_buffer(0, "input", 0.0, BYTES), "0.0 is not an integer"),
-        (_buffer(0, "input", 0, 1 << 70), "is not an integer of 64 bits"),
-        (_buffer(0, "state", 0, BYTES), "buffer 0 is state 0 of 0"),
-        (_buffer(1, "constant", 128, BYTES), r"buffer 1 has 64 bytes at 128 of 128 \(constant\)"),
-        (_buffer(1, "constant", 60, BYTES), "buffer 1 has 64 bytes at 60 of 128"),
-        (_buffer(2, "arena", 256, BYTES), r"buffer 2 has 64 bytes at 256 of 256 \(arena\)"),
-        (_buffer(2, "arena", 0, 257), r"buffer 2 has 257 bytes at 0 of 256 \(arena\)"),
+        (_buffer(0, "input", 0.0, BYTES), "0.0 is not a 64-bit integer"),
+        (_buffer(0, "input", 0, 1 << 70), "is not a 64-bit integer"),
+        (_buffer(0, "state", 0, BYTES), "buffer 0 refers to state 0, but the model has only 0"),
+        (
+            _buffer(1, "constant", 128, BYTES),
+            r'buffer 1 has 64 bytes at offset 128, .* the 128 bytes of space "constant"',
+        ),
+        (_buffer(1, "constant", 60, BYTES), "buffer 1 has 64 bytes at offset 60, which is misaligned"),
+        (_buffer(2, "arena", 256, BYTES), r'buffer 2 has 64 bytes at offset 256, .* the 256 bytes of space "arena"'),
+        (_buffer(2, "arena", 0, 257), r'buffer 2 has 257 bytes at offset 0, .* the 256 bytes of space "arena"'),
         (_buffer(3, "arena", 0, BYTES), "no call of the plan writes output 0"),
         (changed(SIMPLE, arena_bytes=(1 << 40) + 1), "is not between 0 and"),
         (changed(SIMPLE, calls=[["add", [0, 1, 4]]]), "4 is not between 0 and 3"),
         (changed(SIMPLE, calls=[["add", [0, -1, 3]]]), "-1 is not between 0 and 3"),
         (changed(SIMPLE, calls=[["add", []]]), "call 0 has no operands"),
         (changed(SIMPLE, calls=[["add"]]), "call 0 has no operands"),
-        (changed(SIMPLE, calls=[["a b", [3]]]), 'call 0 is of "a b", which is no symbol'),
-        (changed(SIMPLE, calls=[["a" * 257, [3]]]), "which is no symbol"),
-        (changed(SIMPLE, calls=[["add", [3, 0, 1]]]), r"call 0 \(add\) writes to what is only read"),
-        (changed(SIMPLE, calls=[["add", [3, 1, 0]]]), r"call 0 \(add\) writes to what is only read"),
+        (changed(SIMPLE, calls=[["a b", [3]]]), 'call 0 has the invalid symbol "a b"'),
+        (changed(SIMPLE, calls=[["a" * 257, [3]]]), "has the invalid symbol"),
+        (changed(SIMPLE, calls=[["add", [3, 0, 1]]]), r"call 0 \(add\) writes to a read-only buffer"),
+        (changed(SIMPLE, calls=[["add", [3, 1, 0]]]), r"call 0 \(add\) writes to a read-only buffer"),
         (changed(SIMPLE, calls=[["add", [0] * 4097]]), "call 0 has more than 4096 operands"),
-        (changed(SIMPLE, copies=[[0, 2]]), "copy 0 is not into an output"),
+        (changed(SIMPLE, copies=[[0, 2]]), "the target of copy 0 is not an output"),
         (changed(SIMPLE, copies=[[0]]), "copy 0 has 1 elements"),
         (
             changed(SIMPLE, buffers=[*_BUFFERS, ["arena", 0, 32]], copies=[[4, 3]]),
-            "copy 0 is between two sizes",
+            "the buffers of copy 0 have different sizes",
         ),
-        (changed(SIMPLE, launches=[]), "the plan has 2 calls and 0 launches"),
+        (changed(SIMPLE, launches=[]), "the plan has 2 calls but 0 launches"),
         (changed(SIMPLE, launches=[[1] * 6]), "launch 0 has 6 elements"),
         (changed(SIMPLE, launches=[[1] * 8]), "launch 0 has 8 elements"),
         (changed(SIMPLE, launches=[[1 << 31, 1, 1, 1, 1, 1, 0]]), "2147483648 is not between 1 and 2147483647"),
@@ -76,14 +79,17 @@ def _signature(role: str, **members: Any) -> dict[str, Any]:
         (_signature("inputs", shape=[1 << 39]), 'tensor "in0" is too large'),
         (_signature("inputs", shape=[-1, 16]), "-1 is not between 0 and"),
         (_signature("inputs", shape=[1] * 65), "more than 64 dimensions"),
-        (_signature("inputs", name="a\0b"), "a string is damaged"),
-        (_signature("outputs", quantization={"scale": 10**400, "zero_point": 0}), "a number is missing or too long"),
+        (_signature("inputs", name="a\0b"), "a string contains an invalid escape or invalid UTF-8"),
+        (
+            _signature("outputs", quantization={"scale": 10**400, "zero_point": 0}),
+            "expected a number, or the number is too long",
+        ),
         ({name: SIMPLE[name] for name in SIMPLE if name != "plan"}, "lacks its versions"),
-        ({name: SIMPLE[name] for name in SIMPLE if name != "signature"}, "lacks its signature"),
-        ({name: SIMPLE[name] for name in SIMPLE if name != "requires"}, "lacks its signature or what it requires"),
+        ({name: SIMPLE[name] for name in SIMPLE if name != "signature"}, 'lacks the member "signature"'),
+        ({name: SIMPLE[name] for name in SIMPLE if name != "requires"}, 'lacks the member "signature" or "requires"'),
     ],
 )
-def test_a_plan_stays_within_what_there_is(config: Any, message: str, code: Path, constants: Path) -> None:
+def test_a_plan_stays_within_its_memory(config: Any, message: str, code: Path, constants: Path) -> None:
     with pytest.raises(CorruptBlob, match=message):
         NativeModel.load_files(canonical_json(config), code, constants)
 
@@ -94,10 +100,10 @@ def test_a_plan_stays_within_what_there_is(config: Any, message: str, code: Path
         (SIMPLE | {"abi_version": 2}, "is of ABI 2 and plan 1, and this release runs ABI 1 and plan 1; compile the"),
         (changed(SIMPLE, version=2, buffers="of another form"), "is of ABI 1 and plan 2"),
         (changed(SIMPLE, barriers=[]), 'plan has a member "barriers", which this release does not know; compile the'),
-        (_signature("inputs", datatype="FP64"), 'datatype is "FP64"'),
+        (_signature("inputs", datatype="FP64"), 'datatype "FP64" of a tensor is not supported'),
     ],
 )
-def test_what_another_release_wrote_is_not_guessed(config: Any, message: str, code: Path, constants: Path) -> None:
+def test_configs_of_other_releases_are_refused(config: Any, message: str, code: Path, constants: Path) -> None:
     with pytest.raises(Unsupported, match=message):
         NativeModel.load_files(canonical_json(config), code, constants)
 
@@ -108,16 +114,16 @@ _SIMPLE = canonical_json(SIMPLE)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"", "byte 0: a { is missing"),
-        (_SIMPLE[:-1], "a } is missing|a , is missing"),
-        (_SIMPLE + b"x", "it goes on after its end"),
-        (b'{"a":' + b"[" * 40 + b"]" * 40 + b"}", "nested more than 32 deep"),
-        (_SIMPLE.replace(b'"abi_version":1,', b'"abi_version":1,"abi_version":1,'), "is not in order"),
-        (_SIMPLE.replace(b'"name":"in0"', b'"name":"\xff"'), "a string is damaged"),
-        (_SIMPLE.replace(b'"name":"in0"', b'"name":"\\ud800"'), "a string is damaged"),
-        (_SIMPLE.replace(b'"name":"in0"', b'"name":"\n"'), "a string does not end"),
-        (_SIMPLE.replace(b'"numerics":"xnnpack"', b'"numerics":nil'), "a value is missing"),
-        (_SIMPLE.replace(b"[1,16]", b"[01,16]"), "a , is missing"),
+        (b"", "byte 0: expected '{'"),
+        (_SIMPLE[:-1], "expected '}'|expected ','"),
+        (_SIMPLE + b"x", "unexpected text after the end"),
+        (b'{"a":' + b"[" * 40 + b"]" * 40 + b"}", "nested more than 32 levels deep"),
+        (_SIMPLE.replace(b'"abi_version":1,', b'"abi_version":1,"abi_version":1,'), "are not sorted"),
+        (_SIMPLE.replace(b'"name":"in0"', b'"name":"\xff"'), "a string contains an invalid escape or invalid UTF-8"),
+        (_SIMPLE.replace(b'"name":"in0"', b'"name":"\\ud800"'), "a string contains an invalid escape or invalid UTF-8"),
+        (_SIMPLE.replace(b'"name":"in0"', b'"name":"\n"'), "unterminated string"),
+        (_SIMPLE.replace(b'"numerics":"xnnpack"', b'"numerics":nil'), "expected a value"),
+        (_SIMPLE.replace(b"[1,16]", b"[01,16]"), "expected ','"),
     ],
 )
 def test_a_config_is_canonical_json(text: bytes, message: str, code: Path, constants: Path) -> None:
@@ -125,11 +131,11 @@ def test_a_config_is_canonical_json(text: bytes, message: str, code: Path, const
         NativeModel.load_files(text, code, constants)
 
 
-def test_an_arena_that_the_machine_has_not_is_refused(code: Path, constants: Path) -> None:
+def test_an_arena_larger_than_memory_is_refused(code: Path, constants: Path) -> None:
     model = NativeModel.load_files(canonical_json(changed(SIMPLE, arena_bytes=1 << 40)), code, constants)
     assert model.arena_bytes == 1 << 40
     before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (1 << 39, before[1]))  # a system may promise more than it has
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 39, before[1]))  # a system may overcommit memory
     try:
         with pytest.raises(MemoryError, match="1099511627776 bytes for an instance: Cannot allocate memory"):
             model.instance()
@@ -137,7 +143,7 @@ def test_an_arena_that_the_machine_has_not_is_refused(code: Path, constants: Pat
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def test_many_calls_are_many_calls(code: Path, constants: Path) -> None:
+def test_a_plan_may_have_many_calls(code: Path, constants: Path) -> None:
     config = config_of([("input", 0), ("output", 0)], [("twice", [0, 1])] * 20_000)
     assert len(NativeModel.load_files(canonical_json(config), code, constants).calls) == 20_000
 

@@ -1,4 +1,4 @@
-"""What an instance computes, and in whose memory."""
+"""Tests the results of an instance and the memory that it uses."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_tensor_has_to_be_aligned(code: Path, constants: Path) -> None:
         instance.bind([address(tensor())], [address(got) + 4])
     with pytest.raises(InvalidTensor, match=r"input 0 \(in0\) is NULL"):
         instance.bind([0], [address(got)])
-    instance.run()  # with what was bound before
+    instance.run()  # with the pointers bound before
     assert got[0, 0] == 2 * (1 + LENGTH)
 
 
@@ -89,7 +89,7 @@ def test_a_call_that_fails_is_named(code: Path, empty: Path) -> None:
     given, got = tensor(1), tensor()
     instance.bind([address(given)], [address(got)])
     for run in (instance.run, instance.run_timed):
-        with pytest.raises(OctetError, match=r"call 1 \(broken\) failed with 7"):
+        with pytest.raises(OctetError, match=r"call 1 \(broken\) failed with code 7"):
             run()
 
 
@@ -140,7 +140,7 @@ def test_instances_keep_sequences_of_their_own(code: Path, empty: Path) -> None:
     assert [int(output[0, 0]) for output in got] == [2, 1]
 
 
-def test_state_stays_as_it_was_where_a_run_fails(code: Path, empty: Path) -> None:
+def test_state_is_unchanged_if_a_run_fails(code: Path, empty: Path) -> None:
     config = deepcopy(COUNTING)
     config["plan"]["calls"].append(["fails_at_3", [3, 3]])
     failing = FUNCTIONS + "\nint32_t fails_at_3(void* const* o) { static int n; return ++n == 3; }"
@@ -163,16 +163,16 @@ def test_the_caller_may_keep_the_state(code: Path, empty: Path) -> None:
     instance.run()
     instance.run()
     assert (before[0, 0], after[0, 0], got[0, 0]) == (40, 41, 41)
-    with pytest.raises(InvalidTensor, match="the caller keeps the states"):
+    with pytest.raises(InvalidTensor, match="the states of this instance are kept by the caller"):
         instance.reset()
     instance.bind_states(None, None)
     instance.run()
     assert got[0, 0] == 1
 
 
-def test_a_state_is_not_read_and_written_in_one_place(code: Path, empty: Path) -> None:
+def test_a_state_must_not_be_read_and_written_at_one_address(code: Path, empty: Path) -> None:
     instance, state = _instance(COUNTING, code, empty), tensor()
-    with pytest.raises(InvalidTensor, match=r"state 0 \(state0\) is read and written in one place"):
+    with pytest.raises(InvalidTensor, match=r"state 0 \(state0\) has the same address before and after the run"):
         instance.bind_states([address(state)], [address(state)])
 
 
@@ -189,7 +189,7 @@ def test_a_state_is_not_read_and_written_in_one_place(code: Path, empty: Path) -
         ("UINT8", base64.b64encode(bytes(range(LENGTH))).decode(), np.arange(LENGTH, dtype="u1")),
     ],
 )
-def test_a_state_begins_as_the_signature_says(
+def test_a_state_has_the_initial_value_of_the_signature(
     datatype: str, initial: Any, expected: Any, code: Path, empty: Path
 ) -> None:
     config = config_of([*_STRAIGHT, ("next_state", 0)], [("twice", [0, 1])], copies=[], states=1)
@@ -221,7 +221,7 @@ def test_a_function_is_called_alone(code: Path, empty: Path) -> None:
     NativeTeam.of_this_process().call(1, function, [address(given), address(got)])
     assert got[0, 0] == 42
     assert model.symbol("getpid") is None
-    with pytest.raises(OctetError, match="the function failed with 7"):
+    with pytest.raises(OctetError, match="the function failed with code 7"):
         NativeTeam.of_this_process().call(1, broken, [0])
 
 
@@ -260,7 +260,7 @@ def test_an_instance_serves_one_call_at_a_time(code: Path, empty: Path) -> None:
     instance.run()
 
 
-def test_a_closed_instance_says_so(code: Path, constants: Path) -> None:
+def test_a_closed_instance_raises(code: Path, constants: Path) -> None:
     instance = _instance(SIMPLE, code, constants)
     instance.close()
     with pytest.raises(InvalidTensor, match="the instance was closed"):

@@ -1,4 +1,6 @@
-"""Cores are lent in turn, and the threads of a call are kept apart. What is asserted is masks, never times."""
+"""Tests that cores are granted in turn, and that the threads of a call use separate cores. The tests compare affinity
+masks, never times.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,13 @@ def wait_for(team: Team, waiting: int) -> None:
 
 
 class Caller:
-    """A thread that holds at most one lease, for as long as told."""
+    """A thread that holds at most one lease, until the test releases it."""
 
     def __init__(self, team: Team) -> None:
         self._team, self._pool, self._held = team, ThreadPoolExecutor(1), ExitStack()
 
     def acquire(self, cores: int) -> int:
-        """How many it got."""
+        """Returns how many cores it got."""
 
         def acquire() -> int:
             free = self._team.free
@@ -51,7 +53,7 @@ class Caller:
 @pytest.mark.parametrize(
     ("cores", "calls"), [(1, [1, 1, 1]), (6, [3, 1])], ids=["one-after-the-other", "narrow-behind-wide"]
 )
-def test_nobody_is_overtaken(threads: RuntimeThreads, cores: int, calls: list[int]) -> None:
+def test_no_call_is_overtaken(threads: RuntimeThreads, cores: int, calls: list[int]) -> None:
     served = list[int]()
     with threads.team([0] * cores) as team:
         holder = Caller(team)
@@ -64,16 +66,16 @@ def test_nobody_is_overtaken(threads: RuntimeThreads, cores: int, calls: list[in
         callers = [threading.Thread(target=call, args=(place,)) for place in range(len(calls))]
         for waiting, caller in enumerate(callers, 1):
             caller.start()
-            wait_for(team, waiting)  # also who would be content with the one core that is free
+            wait_for(team, waiting)  # includes calls that need only the one core that is free
         assert served == []
         holder.release()
         for caller in callers:
             caller.join(timeout=GIVE_UP_S)
     assert sorted(served) == list(range(len(calls)))
-    assert cores > 1 or served == sorted(served)  # on one core each ends before the next begins
+    assert cores > 1 or served == sorted(served)  # on one core, each ends before the next begins
 
 
-def test_calls_that_meet_take_equal_parts_and_so_does_the_next(threads: RuntimeThreads) -> None:
+def test_concurrent_calls_and_the_next_one_get_equal_shares(threads: RuntimeThreads) -> None:
     with threads.team([0] * 4, window_s=600) as team:
         callers = [Caller(team) for _ in range(3)]
         assert [caller.acquire(cores) for caller, cores in zip(callers, (1, 4, 4), strict=True)] == [1, 2, 1]
@@ -98,7 +100,7 @@ def test_a_call_that_has_been_alone_for_a_while_takes_all_cores(threads: Runtime
         alone.release()
 
 
-def test_a_crowd_is_forgotten_while_two_go_on_to_meet(threads: RuntimeThreads) -> None:
+def test_concurrency_is_forgotten_while_two_calls_continue(threads: RuntimeThreads) -> None:
     with threads.team([0] * 8, window_s=2) as team:
         crowd = [Caller(team) for _ in range(4)]
         for caller in crowd:
@@ -137,7 +139,7 @@ def test_never_more_threads_compute_than_there_are_cores(threads: RuntimeThreads
 
         watcher = threading.Thread(target=watch)
         watcher.start()
-        with team.lease(3):  # alone, or none would have more than one
+        with team.lease(3):  # alone, since concurrent calls would get one core each
             threads.launch("compute", Loop.of(40, pause_us=1000))
         with ThreadPoolExecutor(6) as pool:
             list(pool.map(call, [1, 2, 3, 1, 2, 3]))
@@ -148,11 +150,11 @@ def test_never_more_threads_compute_than_there_are_cores(threads: RuntimeThreads
     assert not workers() - before
 
 
-def test_inside_calls_share_the_cores_that_are_held(threads: RuntimeThreads) -> None:
+def test_nested_calls_share_the_held_cores(threads: RuntimeThreads) -> None:
     with threads.team([0, 0]) as team:
         free = []
         with team.lease(1):
-            with team.lease(2):  # would wait for itself
+            with team.lease(2):  # would otherwise wait for itself
                 free.append(team.free)
                 threads.launch("compute", loop := Loop.of(4))
             free.append(team.free)
@@ -160,7 +162,7 @@ def test_inside_calls_share_the_cores_that_are_held(threads: RuntimeThreads) -> 
         assert loop.num_task == 1
 
 
-def test_inside_calls_of_another_team_have_its_cores(threads: RuntimeThreads) -> None:
+def test_nested_calls_of_another_team_use_its_cores(threads: RuntimeThreads) -> None:
     with threads.team([0]) as one, threads.team([0, 0]) as other, one.lease():
         with other.lease():
             assert (one.free, other.free) == (0, 0)
@@ -200,7 +202,7 @@ def test_threads_of_a_call_have_cores_of_their_own(
 def test_a_worker_makes_way_for_the_calling_thread(
     threads: RuntimeThreads, elsewhere: Callable[[Callable[[], Any]], Any]
 ) -> None:
-    """Between two calls, and between two regions of one."""
+    """Both between two calls and between two regions of one call."""
 
     def moved() -> list[set[int]]:
         masks = []
@@ -225,7 +227,7 @@ def test_workers_stay_around_the_cache_of_the_calling_thread(
 ) -> None:
     def followed() -> list[set[int]]:
         masks = []
-        cores = [CORES[0], CORES[0], CORES[1], CORES[1]]  # as if each core were two
+        cores = [CORES[0], CORES[0], CORES[1], CORES[1]]  # pretends that each core is two
         with threads.team(cores, caches=[7, 7, 9, 9]) as team:
             before = workers()
             for core in CORES[:2]:
@@ -241,7 +243,7 @@ def test_workers_stay_around_the_cache_of_the_calling_thread(
     assert elsewhere(followed) == [{CORES[0]}, {CORES[1]}, {*CORES[:2]}]
 
 
-def test_the_calling_threads_mask_is_left_alone(
+def test_the_calling_threads_mask_is_unchanged(
     threads: RuntimeThreads, elsewhere: Callable[[Callable[[], Any]], Any]
 ) -> None:
     def kept() -> bool:
@@ -265,7 +267,7 @@ def test_processors_of_one_core_are_one_share(threads: RuntimeThreads) -> None:
 @pytest.mark.parametrize(
     ("processors", "budget", "window_s"), [([], 0, 0.1), ([0], -1, 0.1), ([-1], 0, 0.1), ([0], 0, -1.0)]
 )
-def test_a_team_of_nonsense_is_refused(
+def test_an_invalid_team_is_refused(
     threads: RuntimeThreads, processors: list[int], budget: int, window_s: float
 ) -> None:
     zeros = [0] * len(processors)

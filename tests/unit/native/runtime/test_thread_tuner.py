@@ -1,4 +1,4 @@
-"""How many threads each call gets, where it is known how long each takes."""
+"""Tests how many threads the tuner assigns to each call, with known durations."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from tests.support.runtime_threads import RuntimeThreads
 
 WAKE_S = 5e-6
-MOST_RUNS = 100  # in which a tuner decides
+MOST_RUNS = 100  # enough for a tuner to decide
 
-Times = Callable[[int, int], float]  # of a call, by its number and its threads: seconds
+Times = Callable[[int, int], float]  # duration of a call in seconds, by its index and number of threads
 
 
 class Division(ctypes.Structure):
@@ -44,7 +44,7 @@ class Tuner:
         return [(division.threads, division.tasks) for division in found]
 
     def settle(self, times: Times) -> list[tuple[int, int]]:
-        """Runs that take so long, until it has decided."""
+        """Records runs with these times until the tuner has decided."""
         for _ in range(MOST_RUNS):
             if self.is_done:
                 return self.divisions
@@ -66,7 +66,7 @@ def tuner(threads: RuntimeThreads) -> Iterator[Callable[[int, int], Tuner]]:
 
 
 def scaling(work_s: float, fork_s: float) -> Times:
-    """Calls that are divided without loss, at a price for each division."""
+    """Returns times of calls that are divided perfectly, at a fixed cost per division."""
     return lambda _, threads: work_s / threads + (fork_s if threads > 1 else 0)
 
 
@@ -77,7 +77,7 @@ def test_large_calls_get_all_threads(tuner: Callable[[int, int], Tuner]) -> None
 def test_calls_that_others_would_slow_down_stay_on_one_thread(tuner: Callable[[int, int], Tuner]) -> None:
     made = tuner(10, 2)
     assert made.settle(scaling(2e-6, 2e-6)) == [(1, 0)] * 10
-    assert made.threads == 1  # the other core is for others
+    assert made.threads == 1  # the other core is left to others
 
 
 def test_each_call_gets_its_own_number(tuner: Callable[[int, int], Tuner]) -> None:
@@ -96,16 +96,16 @@ def test_the_number_may_lie_between(tuner: Callable[[int, int], Tuner]) -> None:
     assert tuner(1, 16).settle(times)[0][0] == 2
 
 
-def test_a_run_that_saves_less_than_a_wake_stays_on_one_thread(tuner: Callable[[int, int], Tuner]) -> None:
+def test_a_run_that_saves_less_than_a_wakeup_stays_on_one_thread(tuner: Callable[[int, int], Tuner]) -> None:
     saves = 0.8 * WAKE_S
     assert tuner(1, 2).settle(lambda _, threads: 12e-6 - (saves if threads > 1 else 0)) == [(1, 0)]
 
 
-def test_what_calls_save_alone_and_not_together_counts_as_a_run(tuner: Callable[[int, int], Tuner]) -> None:
+def test_a_mixture_is_measured_as_a_whole_run(tuner: Callable[[int, int], Tuner]) -> None:
     made = tuner(2, 2)
 
     def seconds() -> list[float]:
-        """The second call is slow where the first, of whose output it reads, ran on another number of threads."""
+        """The second call is slow if the first, whose output it reads, ran on another number of threads."""
         (first, _), (second, _) = made.divisions
         own = [50e-6 / first, 50e-6 if second == 1 else 60e-6]
         return [own[0], own[1] + (40e-6 if first != second else 0)]
@@ -124,15 +124,15 @@ def test_a_slow_run_among_others_changes_nothing(tuner: Callable[[int, int], Tun
     assert made.threads == 2
 
 
-def test_tasks_are_long_beside_their_claim(tuner: Callable[[int, int], Tuner]) -> None:
+def test_tasks_are_long_compared_with_claiming_them(tuner: Callable[[int, int], Tuner]) -> None:
     short, middle, long = (tuner(1, 2).settle(scaling(work_us * 1e-6, 0))[0] for work_us in (15, 25, 500))
     assert (short, middle, long) == ((2, 15), (2, 25), (2, 32))
 
 
-def test_runs_that_get_fewer_cores_count_for_nothing(tuner: Callable[[int, int], Tuner]) -> None:
+def test_runs_with_fewer_cores_are_ignored(tuner: Callable[[int, int], Tuner]) -> None:
     made = tuner(1, 2)
     for _ in range(MOST_RUNS):
-        made.run([1e-3], 1)  # others have the second core
+        made.run([1e-3], 1)  # others use the second core
     assert not made.is_done
     assert made.settle(scaling(1e-3, 1e-6))[0][0] == 2
 
@@ -150,15 +150,15 @@ def test_one_thread_is_not_measured(tuner: Callable[[int, int], Tuner]) -> None:
     assert tuner(0, 2).is_done
 
 
-def test_what_a_neighbour_made_slow_is_measured_again(tuner: Callable[[int, int], Tuner]) -> None:
+def test_measurements_under_load_are_repeated(tuner: Callable[[int, int], Tuner]) -> None:
     made = tuner(1, 2)
-    made.settle(scaling(100e-6, 1e-3))  # a neighbour has the other core
+    made.settle(scaling(100e-6, 1e-3))  # another process uses the other core
     assert made.threads == 1
     made.pass_runs(16)
     assert made.settle(scaling(100e-6, 1e-6))[0][0] == 2
 
 
-def test_a_neighbour_that_stays_is_looked_for_ever_more_rarely(tuner: Callable[[int, int], Tuner]) -> None:
+def test_lasting_load_is_measured_ever_more_rarely(tuner: Callable[[int, int], Tuner]) -> None:
     made = tuner(1, 2)
     for trust in (16, 32, 64, 128):
         made.settle(scaling(100e-6, 1e-3))
@@ -168,14 +168,14 @@ def test_a_neighbour_that_stays_is_looked_for_ever_more_rarely(tuner: Callable[[
         assert not made.is_done
 
 
-def test_a_neighbour_that_comes_later_changes_nothing(tuner: Callable[[int, int], Tuner]) -> None:
+def test_later_load_on_the_machine_changes_nothing(tuner: Callable[[int, int], Tuner]) -> None:
     made = tuner(1, 2)
     made.settle(scaling(1e-3, 1e-6))
     made.pass_runs(256)
     assert made.settle(scaling(1e-3, 1e-2))[0][0] == 2
 
 
-def test_it_measures_ever_more_rarely(tuner: Callable[[int, int], Tuner]) -> None:
+def test_measurements_become_ever_rarer(tuner: Callable[[int, int], Tuner]) -> None:
     made = tuner(1, 2)
     for trust in (256, 512, 1024):
         made.settle(scaling(1e-3, 1e-6))

@@ -1,4 +1,4 @@
-"""The runtime asks the kernel for AMX's tiles before it runs code that uses them."""
+"""Checks that the runtime requests AMX tiles from the kernel before it runs code that uses them."""
 
 from __future__ import annotations
 
@@ -47,12 +47,16 @@ def refusal_is_worded(code: Path, constants: Path) -> None:
     prctl(_NO_NEW_PRIVS, 1)
     description = struct.pack("@HP", len(program), ctypes.addressof(instructions))
     syscall("seccomp", _SET_MODE_FILTER, 0, ctypes.create_string_buffer(description, len(description)))
-    with pytest.raises(Unsupported, match=r"the kernel does not let this process use AMX.*Operation not permitted"):
+    with pytest.raises(
+        Unsupported, match=r"the kernel does not permit this process to use AMX.*Operation not permitted"
+    ):
         NativeModel.load_files(canonical_json(_CONFIG), code, constants)
 
 
 @pytest.mark.parametrize("check", [loaded_is_permitted, refusal_is_worded], ids=lambda check: check.__name__)
-def test_in_a_process_that_has_not_asked(check: Callable[[Path, Path], None], code: Path, constants: Path) -> None:
+def test_tiles_are_requested_in_a_fresh_process(
+    check: Callable[[Path, Path], None], code: Path, constants: Path
+) -> None:
     script = f"from pathlib import Path; from {__name__} import {check.__name__} as check; "
     script += f"check(Path({str(code)!r}), Path({str(constants)!r}))"
     subprocess.run([sys.executable, "-c", script], check=True, env=os.environ | {"PYTHONPATH": str(Path.cwd())})

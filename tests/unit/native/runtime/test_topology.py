@@ -1,4 +1,6 @@
-"""The runtime and Python choose the same cores, of a machine whose cores differ: this one, with other files in /sys."""
+"""Checks that the runtime and Python choose the same cores on a machine whose cores differ: this one, with other files
+in /sys.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ print(json.dumps([cores, affordable_threads(), Threads().count, confined(0).coun
 
 @pytest.fixture
 def cpus(tmp_path: Path) -> Path:
-    """A copy of what the kernel says of the processors, as far as it is read."""
+    """A copy of the kernel's files about processors, as far as they are read."""
     for core in usable_cores():
         for cpu in core:
             for name in ("topology/thread_siblings_list", "cache/index3/shared_cpu_list"):
@@ -40,8 +42,8 @@ def cpus(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("slow", "is_used"), [(1023, True), (512, True), (511, False), (100, False)])
-def test_slow_cores_are_left_alone(slow: int, is_used: bool, cpus: Path) -> None:
-    """With one fast core and one that is less than half as fast, the fast one computes alone."""
+def test_slow_cores_are_not_used(slow: int, is_used: bool, cpus: Path) -> None:
+    """If one core is fast and another is less than half as fast, the fast one computes alone."""
     cores = usable_cores()[:2]
     if len(cores) < 2:
         pytest.skip("NOT TESTED: there is but one core")

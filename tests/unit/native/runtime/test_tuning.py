@@ -1,4 +1,4 @@
-"""An instance finds out by itself how many threads each call is worth."""
+"""Checks that an instance determines by itself how many threads each call should use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from service.runtime.octet_library import NativeModel, NativeTeam
 from service.runtime.threads import team_of
 from tests.support.small_artifact import address, compiled, config_of, tensor
 
-# Calls whose time is that of waiting, so that threads share it on any number of cores. They write down how many tasks
+# Calls that spend their time sleeping, so that threads can share it on any number of cores. They record how many tasks
 # they were divided into.
 _NAPS = """
 #include <stdint.h>
@@ -43,8 +43,8 @@ static int small(int task, Group* group, void* out) {
 int32_t long_call(void* const* operands) { return __TVMBackendParallelLaunch(large, operands[1], 0); }
 int32_t short_call(void* const* operands) { return __TVMBackendParallelLaunch(small, operands[1], 0); }
 """
-# After how many runs to look: each time the tuner has just measured again, as it does after 256, 512 and 1024 runs: a
-# neighbour may have had the core during the measurements before.
+# The numbers of runs after which the test looks at the result. The tuner measures again after 256, 512 and 1024 runs,
+# since another process may have used the core during earlier measurements.
 _LOOKS = (40, 400, 1200, 2400)
 
 
@@ -55,8 +55,8 @@ def naps(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(_NAPS, folder=tmp_path_factory.mktemp("naps"))
 
 
-def _settled(naps: Path, empty: Path, calls: list[str], team: NativeTeam) -> Iterator[list[int]]:
-    """How many tasks each of `calls` has at each look."""
+def _settle(naps: Path, empty: Path, calls: list[str], team: NativeTeam) -> Iterator[list[int]]:
+    """Yields how many tasks each of `calls` has at each look."""
     buffers = [("input", 0), *(("output", index) for index in range(len(calls)))]
     config = config_of(buffers, [(call, [0, 1 + at]) for at, call in enumerate(calls)], outputs=len(calls))
     instance = NativeModel.load_files(canonical_json(config), naps, empty).instance(team, 2)
@@ -83,9 +83,9 @@ def team() -> NativeTeam:
 
 
 def test_a_short_call_stays_on_one_thread_beside_a_long_one(naps: Path, empty: Path, team: NativeTeam) -> None:
-    looks = _settled(naps, empty, ["short_call", "long_call"], team)
+    looks = _settle(naps, empty, ["short_call", "long_call"], team)
     assert any(short == 1 and long > 1 for short, long in looks)
 
 
 def test_a_run_of_short_calls_leaves_the_other_cores_alone(naps: Path, empty: Path, team: NativeTeam) -> None:
-    assert any(tasks == [1, 1, 1] for tasks in _settled(naps, empty, ["short_call"] * 3, team))
+    assert any(tasks == [1, 1, 1] for tasks in _settle(naps, empty, ["short_call"] * 3, team))
