@@ -28,27 +28,27 @@ INLINE void load(Vector& vector, const float* values) { memcpy(&vector, values, 
 
 INLINE void fill(Vector& vector, float value) { vector = value - Vector{}; }  // subtracting 0 preserves -0
 
-INLINE void load(Vector& vector, const Operand& operand, size_t place) {
+INLINE void load(Vector& vector, const Operand& operand, size_t index) {
   if (operand.step != 0) {
-    load(vector, operand.values + place);
+    load(vector, operand.values + index);
   } else {
     fill(vector, *operand.values);
   }
 }
 
 INLINE void add_elements(size_t count, const Operand& a, const Operand& b, const Operand& c, float* result) {
-  size_t place = 0;
-  for (; place + kLanes <= count; place += kLanes) {
+  size_t index = 0;
+  for (; index + kLanes <= count; index += kLanes) {
     Vector x, y, z;
-    load(x, a, place);
-    load(y, b, place);
-    load(z, c, place);
+    load(x, a, index);
+    load(y, b, index);
+    load(z, c, index);
     z = __builtin_elementwise_fma(x, y, z);
-    memcpy(result + place, &z, sizeof z);
+    memcpy(result + index, &z, sizeof z);
   }
-  for (; place < count; ++place) {
-    auto at = static_cast<ptrdiff_t>(place);
-    result[place] = __builtin_elementwise_fma(a.values[at * a.step], b.values[at * b.step], c.values[at * c.step]);
+  for (; index < count; ++index) {
+    auto at = static_cast<ptrdiff_t>(index);
+    result[index] = __builtin_elementwise_fma(a.values[at * a.step], b.values[at * b.step], c.values[at * c.step]);
   }
 }
 

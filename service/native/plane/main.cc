@@ -79,7 +79,7 @@ sigset_t ending_signals() {
 }
 
 // Returns true if the peer is a process of the same user: the socket's name may be visible to others.
-bool is_ours(int descriptor) {
+bool is_same_user(int descriptor) {
   ucred peer{};
   socklen_t bytes = sizeof peer;
   return ::getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == ::geteuid();
@@ -88,7 +88,9 @@ bool is_ours(int descriptor) {
 class Process {
  public:
   explicit Process(const std::map<std::string, int>& descriptors)
-      : reactor_(plane_.budgets), running_(descriptors.count("running") ? Running(descriptors.at("running")) : Running::own()), orders_(plane_, running_) {
+      : reactor_(plane_.budgets),
+        running_(descriptors.count("running") ? Running(descriptors.at("running")) : Running::create_private()),
+        orders_(plane_, running_) {
     plane_.with = [this](int64_t exchange, const auto& act) { reactor_.with(Plane::descriptor_of(exchange), act); };
     plane_.take_in = [this](int descriptor, auto peer) { reactor_.take_in(descriptor, std::move(peer)); };
     plane_.upstreams = std::make_shared<Upstreams>(plane_);
@@ -107,13 +109,13 @@ class Process {
       end_if_card_is_lost();
     });
     if (!descriptors.count("running")) reactor_.every(kHangLookEveryS, [this](double now_s) { look_for_hung_calls(now_s); });
-    if (descriptors.count("notify")) keep_telling_systemd(descriptors.at("notify"));
+    if (descriptors.count("notify")) notify_systemd_regularly(descriptors.at("notify"));
     if (descriptors.count("held")) reactor_.every(kBeatEveryS, [pipe = descriptors.at("held")](double) { beat(pipe); });
     if (descriptors.count("orders")) obey_first(descriptors.at("orders"));
-    if (descriptors.count("updates")) hear_updates(descriptors.at("updates"));
+    if (descriptors.count("updates")) watch_updates(descriptors.at("updates"));
     if (descriptors.count("control")) listen_for_control(descriptors.at("control"));
-    if (descriptors.count("http")) reactor_.listen(descriptors.at("http"), taking(Port::kHttp));
-    if (descriptors.count("grpc")) reactor_.listen(descriptors.at("grpc"), taking(Port::kGrpc));
+    if (descriptors.count("http")) reactor_.listen(descriptors.at("http"), connection_factory(Port::kHttp));
+    if (descriptors.count("grpc")) reactor_.listen(descriptors.at("grpc"), connection_factory(Port::kGrpc));
   }
 
   void run() {
@@ -122,7 +124,7 @@ class Process {
   }
 
  private:
-  Reactor::Make taking(Port port) {
+  Reactor::Make connection_factory(Port port) {
     return [this, port](int descriptor, const std::string& client, Holding seat) {
       return open_connection(plane_, port, descriptor, client, std::move(seat));
     };
@@ -139,7 +141,7 @@ class Process {
           continue;
         }
         if (!plane_.is_stopping && notify_ >= 0) tell(notify_, "STOPPING=1");
-        if (!plane_.is_stopping) plane_.parts_s = now_s() + kPartingS;
+        if (!plane_.is_stopping) plane_.idle_until_s = now_s() + kPartingS;
         plane_.is_stopping = true;
         plane_.not_ready = "the server is shutting down";
         reactor_.stop();
@@ -152,7 +154,7 @@ class Process {
     // If this thread did not run either, the call is not to blame for that time.
     double elapsed_s = std::min(now_s - std::exchange(looked_s_, now_s), 2 * kHangLookEveryS);
     if (is_given_up_) return;
-    std::string model = running_.hung(elapsed_s);
+    std::string model = running_.find_hung_call(elapsed_s);
     if (model.empty()) return;
     std::fprintf(stderr, "octet-plane: a call of %s hangs: the process ends\n", model.c_str());
     give_up();
@@ -160,7 +162,7 @@ class Process {
 
   // Sends keep-alive messages as sd_notify(3) does. `socket` is connected to systemd; `READY=1` was sent before this
   // program started.
-  void keep_telling_systemd(int socket) {
+  void notify_systemd_regularly(int socket) {
     const char* period_us = std::getenv("WATCHDOG_USEC");
     double every_s = period_us == nullptr ? 0 : std::atof(period_us) / 2e6;
     if (every_s > 0) reactor_.every(every_s, [socket](double) { tell(socket, "WATCHDOG=1"); });
@@ -174,9 +176,9 @@ class Process {
   // Ends the process without joining the threads, because a hung call never returns.
   void give_up() {
     plane_.not_ready = "a call of a model hangs, and the data plane is restarting";
-    reactor_.give_up(Problem(Kind::kRestarting, plane_.not_ready, "try again in a second"));
+    reactor_.give_up(Problem(ErrorType::kRestarting, plane_.not_ready, "try again in a second"));
     is_given_up_ = plane_.is_stopping = true;
-    plane_.parts_s = now_s();
+    plane_.idle_until_s = now_s();
     reactor_.stop();
     reactor_.every(kGivingUpS, [ends_s = now_s() + kGivingUpS](double now_s) {
       if (now_s >= ends_s) std::_Exit(kGivenUp);
@@ -195,10 +197,10 @@ class Process {
   // Hands finished jobs to the connections that wait for them.
   void deliver() {
     for (const JobRef& job : plane_.mailbox->take()) {
-      auto left = plane_.left.find(job->key);
-      if (left != plane_.left.end()) {
-        Left gone = std::move(left->second);
-        plane_.left.erase(left);
+      auto abandoned = plane_.abandoned.find(job->key);
+      if (abandoned != plane_.abandoned.end()) {
+        AbandonedCall gone = std::move(abandoned->second);
+        plane_.abandoned.erase(abandoned);
         try {
           gone.prediction->answer(*plane_.pool);  // advances its sequence
         } catch (const std::exception&) {    // its client has left
@@ -214,7 +216,7 @@ class Process {
     if (!is_card_lost() || plane_.is_stopping) return;
     std::fprintf(stderr, "octet-plane: a GPU failed and cannot be used by this process any more: the process ends\n");
     plane_.is_stopping = true;
-    plane_.parts_s = now_s();
+    plane_.idle_until_s = now_s();
     plane_.not_ready = "a GPU failed, and the data plane is restarting";
     reactor_.stop();
   }
@@ -257,7 +259,7 @@ class Process {
   }
 
   // Receives orders from a process that watches files. Nothing is sent back.
-  void hear_updates(int descriptor) {
+  void watch_updates(int descriptor) {
     updates_.open(descriptor);
     reactor_.watch(descriptor, [this, descriptor](uint32_t) {
       if (updates_.receive([this](const Link::Frame& frame) { obey(frame); })) return;
@@ -271,18 +273,18 @@ class Process {
     reactor_.watch(listener, [this, listener](uint32_t) {
       int descriptor = ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (descriptor < 0) return;
-      if (!is_ours(descriptor)) {
+      if (!is_same_user(descriptor)) {
         ::close(descriptor);
         return;
       }
       leave_control();
       plane_.link.open(descriptor);
-      reactor_.watch(descriptor, [this](uint32_t events) { hear_control(events); }, true);
+      reactor_.watch(descriptor, [this](uint32_t events) { handle_control(events); }, true);
       orders_.greet();
     });
   }
 
-  void hear_control(uint32_t events) {
+  void handle_control(uint32_t events) {
     if ((events & EPOLLOUT) && !plane_.link.flush()) return leave_control();
     if (!plane_.link.receive([this](const Link::Frame& frame) { obey(frame); })) leave_control();
   }
@@ -291,7 +293,7 @@ class Process {
     if (!plane_.link.is_open()) return;
     reactor_.unwatch(plane_.link.descriptor());
     plane_.link.close();
-    plane_.nobody_answers();
+    plane_.fail_questions();
   }
 
   Plane plane_;
@@ -304,7 +306,7 @@ class Process {
   int notify_ = -1;  // socket to systemd; negative: none
 };
 
-int numbered(const char* text) {
+int parse_descriptor(const char* text) {
   char* end = nullptr;
   long number = std::strtol(text, &end, 10);
   return *text != 0 && *end == 0 && number >= 0 && number < 1 << 20 ? static_cast<int>(number) : -1;
@@ -339,7 +341,7 @@ int main(int count, char** arguments) {
       driver = arguments[index + 1];
       continue;
     }
-    int descriptor = octet::plane::numbered(arguments[index + 1]);
+    int descriptor = octet::plane::parse_descriptor(arguments[index + 1]);
     if (std::strncmp(arguments[index], "--", 2) != 0 || descriptor < 0) {
       std::fprintf(stderr, "octet-plane: invalid descriptor: %s\n", arguments[index + 1]);
       return 2;

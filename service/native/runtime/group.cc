@@ -34,7 +34,7 @@ void Group::destroy() {
 
 int Group::launch(Task task, void* cdata, int32_t num_task, int32_t threads) {
   region_.begin(task, cdata, num_task > 0 ? num_task : threads * kTasksPerThread, threads);
-  place();
+  pin_workers();
   for (int32_t thread = 1; thread < threads; ++thread) workers_[thread - 1]->post(&region_, thread);
   for (int32_t thread = 1; thread < threads; ++thread) workers_[thread - 1]->wake();  // takes microseconds per worker
   is_in_region = true;
@@ -45,11 +45,11 @@ int Group::launch(Task task, void* cdata, int32_t num_task, int32_t threads) {
 }
 
 // Keeps workers off the calling thread's core; otherwise they would wait for each other.
-void Group::place() {
+void Group::pin_workers() {
   int32_t processor = sched_getcpu();
   if (processor == processor_) return;
   placement_.follow(processor, threads());
-  for (int32_t index = 0; index < count_; ++index) workers_[index]->place(placement_.share(index + 1));
+  for (int32_t index = 0; index < count_; ++index) workers_[index]->pin(placement_.share(index + 1));
   processor_ = processor;
 }
 

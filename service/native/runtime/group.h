@@ -26,7 +26,7 @@ class Group {
   int32_t threads() const { return count_ + 1; }
 
   // Keeps the workers off the core of the calling thread.
-  void place();
+  void pin_workers();
 
   // Computes the tasks on this thread and `threads` - 1 workers. Returns the first error.
   //

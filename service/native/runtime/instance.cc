@@ -10,9 +10,9 @@
 namespace {
 
 using octet::fail;
-using octet::Place;
 using octet::Plan;
 using octet::Space;
+using octet::TensorOperand;
 
 constexpr size_t kHugePageBytes = 2 << 20;
 constexpr const char* kRoles[] = {"input", "output", "state"};
@@ -136,8 +136,8 @@ octet_status octet_instance::bind(void* const* inputs, void* const* outputs) {
   }
   const Plan& plan = model_->config.plan;
   for (size_t table = 0; table < addresses_.size(); table += plan.operands()) {
-    for (const Place& place : plan.tensors()) {
-      addresses_[table + place.operand] = (place.space == Space::kInput ? inputs : outputs)[place.tensor];
+    for (const TensorOperand& each : plan.tensors()) {
+      addresses_[table + each.operand] = (each.space == Space::kInput ? inputs : outputs)[each.tensor];
     }
   }
   return OCTET_OK;
@@ -165,8 +165,8 @@ octet_status octet_instance::bind_states(void* const* before, void* const* after
     card_->bind_states(before, after);
     return OCTET_OK;
   }
-  for (const Place& place : model_->config.plan.states()) {
-    addresses_[place.operand] = (place.space == Space::kState ? before : after)[place.tensor];
+  for (const TensorOperand& each : model_->config.plan.states()) {
+    addresses_[each.operand] = (each.space == Space::kState ? before : after)[each.tensor];
   }
   return OCTET_OK;
 }
@@ -175,10 +175,10 @@ void octet_instance::keep_states() {
   const Plan& plan = model_->config.plan;
   keeps_states_ = true;
   if (card_ != nullptr) return;
-  for (const Place& place : plan.states()) {
-    int which = place.space == Space::kState ? 0 : 1;
-    addresses_[place.operand] = state(place.tensor, which);
-    addresses_[plan.operands() + place.operand] = state(place.tensor, 1 - which);
+  for (const TensorOperand& each : plan.states()) {
+    int which = each.space == Space::kState ? 0 : 1;
+    addresses_[each.operand] = state(each.tensor, which);
+    addresses_[plan.operands() + each.operand] = state(each.tensor, 1 - which);
   }
 }
 

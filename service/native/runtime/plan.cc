@@ -176,7 +176,7 @@ octet_status Plan::check(const Signature& signature, int64_t constant_bytes) {
     octet_status status = check_buffer(index, signature, constant_bytes);
     if (status != OCTET_OK) return status;
   }
-  octet_status status = find_places();
+  octet_status status = find_tensor_operands();
   return status != OCTET_OK ? status : check_writes(signature);
 }
 
@@ -202,12 +202,12 @@ octet_status Plan::check_buffer(size_t index, const Signature& signature, int64_
               buffer.bytes, name, buffer.at, bytes);
 }
 
-octet_status Plan::find_places() {
+octet_status Plan::find_tensor_operands() {
   for (size_t operand = 0; operand < operands_.size(); ++operand) {
     const Buffer& found = buffer(operand);
     if (found.space == Space::kConstant || found.space == Space::kArena) continue;
-    List<Place>& places = role_of(found.space) == OCTET_STATE ? states_ : tensors_;
-    if (!places.add({operand, static_cast<size_t>(found.at), found.space})) return OCTET_NO_MEMORY;
+    List<TensorOperand>& found_operands = role_of(found.space) == OCTET_STATE ? states_ : tensors_;
+    if (!found_operands.add({operand, static_cast<size_t>(found.at), found.space})) return OCTET_NO_MEMORY;
   }
   return OCTET_OK;
 }
@@ -215,22 +215,22 @@ octet_status Plan::find_places() {
 // Ensures that every output is written by some call.
 octet_status Plan::check_writes(const Signature& signature) const {
   List<uint8_t> written[2];  // outputs, next states
-  for (int kind = 0; kind < 2; ++kind) {
-    int32_t count = signature.count(kind == 0 ? OCTET_OUTPUT : OCTET_STATE);
+  for (int group = 0; group < 2; ++group) {
+    int32_t count = signature.count(group == 0 ? OCTET_OUTPUT : OCTET_STATE);
     for (int32_t index = 0; index < count; ++index) {
-      if (!written[kind].add(0)) return OCTET_NO_MEMORY;
+      if (!written[group].add(0)) return OCTET_NO_MEMORY;
     }
   }
-  for (const Place& place : tensors_) {
-    if (place.space == Space::kOutput) written[0][place.tensor] = 1;
+  for (const TensorOperand& each : tensors_) {
+    if (each.space == Space::kOutput) written[0][each.tensor] = 1;
   }
-  for (const Place& place : states_) {
-    if (place.space == Space::kNextState) written[1][place.tensor] = 1;
+  for (const TensorOperand& each : states_) {
+    if (each.space == Space::kNextState) written[1][each.tensor] = 1;
   }
-  for (int kind = 0; kind < 2; ++kind) {
-    for (size_t index = 0; index < written[kind].size(); ++index) {
-      if (written[kind][index] != 0) continue;
-      const char* what = kind == 0 ? "output" : "next state";
+  for (int group = 0; group < 2; ++group) {
+    for (size_t index = 0; index < written[group].size(); ++index) {
+      if (written[group][index] != 0) continue;
+      const char* what = group == 0 ? "output" : "next state";
       return fail(OCTET_CORRUPT, "the config: no call of the plan writes %s %zu", what, index);
     }
   }

@@ -44,7 +44,7 @@ struct Copy {
 };
 
 // An operand whose address is unknown until tensors are bound.
-struct Place {
+struct TensorOperand {
   size_t operand;
   size_t tensor;  // index of the input, output or state
   Space space;
@@ -64,8 +64,8 @@ class Plan {
   bool is_for_card() const { return has_launches_; }
   const List<Launch>& launches() const { return launches_; }  // by call; empty unless it is for a GPU
   const List<Copy>& copies() const { return copies_; }
-  const List<Place>& tensors() const { return tensors_; }  // operands that are inputs or outputs
-  const List<Place>& states() const { return states_; }    // operands that are states
+  const List<TensorOperand>& tensors() const { return tensors_; }  // operands that are inputs or outputs
+  const List<TensorOperand>& states() const { return states_; }    // operands that are states
 
   size_t end_of_calls() const { return end_of_calls_; }  // the operands from here on belong to the copies
   size_t operands() const { return operands_.size(); }
@@ -79,7 +79,7 @@ class Plan {
   bool add_operand(Json& json, size_t& operand);
   octet_status check_buffer(size_t index, const Signature& signature, int64_t constant_bytes) const;
   octet_status check_writes(const Signature& signature) const;
-  octet_status find_places();
+  octet_status find_tensor_operands();
 
   int64_t arena_bytes_ = 0;
   List<Buffer> buffers_;
@@ -89,7 +89,7 @@ class Plan {
   bool has_launches_ = false;
   size_t end_of_calls_ = 0;
   List<uint32_t> operands_;  // buffer index of each operand, first those of the calls, then those of the copies
-  List<Place> tensors_, states_;
+  List<TensorOperand> tensors_, states_;
 };
 
 }  // namespace octet

@@ -19,7 +19,7 @@ constexpr uint32_t kRounds[64] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-uint32_t rotated(uint32_t word, int bits) { return word >> bits | word << (32 - bits); }
+uint32_t rotate(uint32_t word, int bits) { return word >> bits | word << (32 - bits); }
 
 }  // namespace
 
@@ -63,16 +63,16 @@ void Sha256::block(const uint8_t* data) {
            static_cast<uint32_t>(data[2]) << 8 | data[3];
   }
   for (int t = 16; t < 64; ++t) {
-    uint32_t s0 = rotated(w[t - 15], 7) ^ rotated(w[t - 15], 18) ^ w[t - 15] >> 3;
-    uint32_t s1 = rotated(w[t - 2], 17) ^ rotated(w[t - 2], 19) ^ w[t - 2] >> 10;
+    uint32_t s0 = rotate(w[t - 15], 7) ^ rotate(w[t - 15], 18) ^ w[t - 15] >> 3;
+    uint32_t s1 = rotate(w[t - 2], 17) ^ rotate(w[t - 2], 19) ^ w[t - 2] >> 10;
     w[t] = w[t - 16] + s0 + w[t - 7] + s1;
   }
   uint32_t a = state_[0], b = state_[1], c = state_[2], d = state_[3];
   uint32_t e = state_[4], f = state_[5], g = state_[6], h = state_[7];
   for (int t = 0; t < 64; ++t) {
-    uint32_t s1 = rotated(e, 6) ^ rotated(e, 11) ^ rotated(e, 25);
+    uint32_t s1 = rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25);
     uint32_t first = h + s1 + ((e & f) ^ (~e & g)) + kRounds[t] + w[t];
-    uint32_t s0 = rotated(a, 2) ^ rotated(a, 13) ^ rotated(a, 22);
+    uint32_t s0 = rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22);
     uint32_t second = s0 + ((a & b) ^ (a & c) ^ (b & c));
     h = g, g = f, f = e, e = d + first;
     d = c, c = b, b = a, a = first + second;

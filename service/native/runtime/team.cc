@@ -125,8 +125,8 @@ Grant* octet_team::enter(int32_t threads, octet::Flow* flow) {
     group = outer->group;
   } else {
     turn = budget_.acquire(threads, flow);
-    if (turn.cores > 1) group = lend(turn.cores);
-    if (group != nullptr) group->place();
+    if (turn.cores > 1) group = lease_group(turn.cores);
+    if (group != nullptr) group->pin_workers();
   }
   int32_t width = group == nullptr ? 1 : std::min(threads, group->threads());
   if (outer != nullptr && outer == current_grant && outer->threads == width) {
@@ -149,12 +149,12 @@ void octet_team::leave() {
   octet::Turn turn = grant->turn;
   octet::delete_grant(grant);
   if (turn.cores == 0) return;
-  if (group != nullptr) give_back(group);  // before its cores, so that the next lease finds its workers
+  if (group != nullptr) return_group(group);  // before its cores, so that the next lease finds its workers
   budget_.release(turn);
 }
 
 // Returns null if the system has no memory or threads left.
-Group* octet_team::lend(int32_t threads) {
+Group* octet_team::lease_group(int32_t threads) {
   Lock lock(mutex_);
   Group* group = idle_groups_;
   if (group == nullptr) {
@@ -173,7 +173,7 @@ Group* octet_team::lend(int32_t threads) {
 
 // Returns the group and its workers in such an order that the next lease gets the same ones, which are awake and
 // placed.
-void octet_team::give_back(Group* group) {
+void octet_team::return_group(Group* group) {
   Lock lock(mutex_);
   while (Worker* worker = group->remove()) idle_workers_[idle_count_++] = worker;
   group->next = idle_groups_;

@@ -45,8 +45,8 @@ struct octet_team {
  private:
   octet_team(int32_t count, int32_t budget, double window_s);
   ~octet_team() = default;
-  octet::Group* lend(int32_t threads);
-  void give_back(octet::Group* group);
+  octet::Group* lease_group(int32_t threads);
+  void return_group(octet::Group* group);
 
   octet::Array<octet::Core> cores_;
   octet::CoreBudget budget_;

@@ -42,7 +42,7 @@ ThreadTuner::ThreadTuner(int32_t calls, int32_t threads)
       best_(is_done_ ? 1 : calls),
       divisions_(is_done_ ? 1 : calls) {
   for (int32_t call = 0; call < divisions_.size(); ++call) divisions_[call] = {threads_, 0};
-  for (int32_t place = 0; place < least_s_.size(); ++place) least_s_[place] = kNever;
+  for (int32_t index = 0; index < least_s_.size(); ++index) least_s_[index] = kNever;
   for (int32_t width = 1; width < most_threads_; width *= 2) variants_[uniform_++] = {width, 0, 0, kNever};
   variants_[uniform_++] = {most_threads_, 0, 0, kNever};
   variants_[uniform_] = {most_threads_, 0, 0, kNever};

@@ -59,8 +59,8 @@ Mask parse_list_of(int32_t processor, const char* what) {
 
 // Returns the capacity of a processor in the kernel's scheduler, or the maximum if it is not reported.
 int32_t capacity_of(int32_t processor) {
-  long said = strtol(Text("/sys/devices/system/cpu/cpu%d/cpu_capacity", processor).begin(), nullptr, 10);
-  return said > 0 && said < kMostCapacity ? static_cast<int32_t>(said) : kMostCapacity;
+  long reported = strtol(Text("/sys/devices/system/cpu/cpu%d/cpu_capacity", processor).begin(), nullptr, 10);
+  return reported > 0 && reported < kMostCapacity ? static_cast<int32_t>(reported) : kMostCapacity;
 }
 
 Core core_of(int32_t processor, const Mask& allowed) {

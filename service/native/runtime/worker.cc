@@ -167,7 +167,7 @@ void Worker::sleep_until_done() {
   while (state_.load(std::memory_order_acquire) == kAwaited) futex_wait(state_, kAwaited);
 }
 
-void Worker::place(const Mask& mask) {
+void Worker::pin(const Mask& mask) {
   if (mask == mask_) return;
   mask_ = mask;  // set even if a sandbox forbids the call, which would then fail again anyway
   set_affinity(handle_, mask);

@@ -30,7 +30,7 @@ class Worker {
   void join();
 
   // Restricts it to these processors, if the system permits that.
-  void place(const Mask& mask);
+  void pin(const Mask& mask);
 
   // Ends its thread and deletes it.
   void stop();

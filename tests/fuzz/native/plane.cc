@@ -51,7 +51,7 @@ void heads(std::string_view bytes) {
   RequestHead again;
   if (read_head(bytes.substr(0, head.bytes), 4096, again, bad) != HeadState::kWhole) __builtin_trap();
   if (again.fields.size() != head.fields.size() || again.content_length != head.content_length) __builtin_trap();
-  percent_decoded(head.path());
+  decode_percent(head.path());
 }
 
 // However the bytes are split, a response's head is read the same, and it never ends before its last byte.
@@ -139,7 +139,7 @@ const std::vector<std::string>& seeds(int kind) {
        R"({"name":"b","datatype":"FP32","shape":[1,2,2],"data":[1,2,3,4]},{"name":"c","datatype":"INT64","shape":[1],"data":[0]}],)"
        R"("outputs":[{"name":"y","parameters":{"shared_memory_region":"r","shared_memory_byte_size":3}}]})"},
       {std::string("\x0a\x01m\x1a\x01i", 6) + std::string("\x2a\x15\x0a\x01" "a\x12\x05UINT8\x1a\x02\x01\x04\x2a\x05\x22\x03\x01\x02\x03", 23), shared_call()},
-      {compressed("a tensor, again and again, a tensor, again and again", "gzip")},
+      {compress_bytes("a tensor, again and again, a tensor, again and again", "gzip")},
       {"HTTP/1.1 200 OK\r\ndate: x\r\ncontent-length: 3\r\noctet-hop-id: 17\r\nconnection: close\r\n\r\nabc",
        "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 99\r\nocTet-code: not_ready\r\n\r\n"
        R"({"type":"urn:x","title":"t","status":503,"detail":"d","code":"not_ready","hint":"h\u00e9","tensor":null})",
@@ -159,11 +159,11 @@ void read(int kind, const std::string& bytes) {
       case 1:
         return chunks(bytes);
       case 2:
-        return answer(fitted(read_json(bytes), signature()));
+        return answer(fit_request(read_json(bytes), signature()));
       case 3:
-        return answer(fitted(read_infer(bytes).form, signature()));
+        return answer(fit_request(read_infer(bytes).form, signature()));
       case 4:
-        inflated(bytes, "gzip", 1 << 16);
+        decompress(bytes, "gzip", 1 << 16);
         return;
       case 5:
         return responses(bytes);
@@ -171,7 +171,7 @@ void read(int kind, const std::string& bytes) {
         sequence_in(bytes);
         return;
       default:
-        reflected(bytes);
+        reflection_response(bytes);
     }
   } catch (const Problem& problem) {
     problem.document("/", "id");

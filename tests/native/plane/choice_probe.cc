@@ -34,7 +34,7 @@ std::string chosen(const Cluster& cluster, const Workers& workers, std::istrings
   try {
     return cluster.choose(address_of(model, version == "-" ? "" : version), its, tried, 10)->id;
   } catch (const Problem& problem) {
-    return std::string("none: ").append(problem.said());
+    return std::string("none: ").append(problem.message());
   }
 }
 
@@ -52,7 +52,7 @@ std::string ranked(const Cluster& cluster, std::istringstream& words) {
       tried.push_back(std::move(next));
     }
   } catch (const Problem& problem) {
-    return text.append("then: ").append(problem.said());
+    return text.append("then: ").append(problem.message());
   }
 }
 
@@ -67,7 +67,7 @@ int main() {
     if (line[0] == '{') {
       std::string gone;
       Cluster::Change change = cluster.apply(read_cluster(line));
-      for (const WorkerRef& each : change.told) workers[each->id] = each;
+      for (const WorkerRef& each : change.updated) workers[each->id] = each;
       for (const WorkerRef& each : change.gone) gone.append(" ").append(each->id);
       std::printf("gone%s\n", gone.c_str());
       continue;

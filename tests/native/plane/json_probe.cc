@@ -43,7 +43,7 @@ void print_integers(Datatype datatype, const Shape& shape, const std::string& ar
   JsonReader json(request);
   json.object([&](std::string_view member) {
     json.peek();
-    size_t first_byte = json.place();
+    size_t first_byte = json.offset();
     std::string_view value = member == "data" ? json.unchecked_array() : json.value();
     if (member == "data") elements = {value, first_byte};
   });

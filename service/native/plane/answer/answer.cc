@@ -18,23 +18,23 @@ void describe(const Output& output, JsonWriter& json) {
 }
 
 // Describes an output in shared memory: its location and size take the place of its elements.
-void describe(const SharedPlace& place, size_t bytes, JsonWriter& json) {
-  json.member("parameters").begin('{').member("shared_memory_region").string(place.region);
-  json.member("shared_memory_offset").integer(static_cast<int64_t>(place.offset));
+void describe(const SharedRange& range, size_t bytes, JsonWriter& json) {
+  json.member("parameters").begin('{').member("shared_memory_region").string(range.region);
+  json.member("shared_memory_offset").integer(static_cast<int64_t>(range.offset));
   json.member("shared_memory_byte_size").integer(static_cast<int64_t>(bytes)).end('}');
 }
 
-std::string described(const Output& output, const std::optional<SharedPlace>& place) {
+std::string output_head(const Output& output, const std::optional<SharedRange>& range) {
   constexpr uint64_t kParameters = 4, kWhole = 2, kText = 3;
   MessageWriter shape, tensor;
   for (int64_t size : output.shape) shape.varint(3, static_cast<uint64_t>(size));
   tensor.bytes(1, *output.name).bytes(2, facts(output.datatype).name);
-  if (place) {
+  if (range) {
     auto put = [&](std::string_view name, const MessageWriter& value) {
       shape.bytes(kParameters, MessageWriter().bytes(1, name).bytes(2, value.text()).text());
     };
-    put("shared_memory_region", MessageWriter().bytes(kText, place->region));
-    put("shared_memory_offset", MessageWriter().varint(kWhole, place->offset));
+    put("shared_memory_region", MessageWriter().bytes(kText, range->region));
+    put("shared_memory_offset", MessageWriter().varint(kWhole, range->offset));
     put("shared_memory_byte_size", MessageWriter().varint(kWhole, output.bytes().size()));
   }
   return tensor.take() + shape.take();
@@ -100,7 +100,7 @@ Answer infer_answer(const Identity& identity, const Signature& signature, const 
   for (size_t index = 0; index < request.outputs.size(); ++index) {
     const WantedOutput& wanted = request.outputs[index];
     Output output = output_of(signature, wanted, stored[wanted.index]);
-    message.bytes(5, described(output, wanted.shared));
+    message.bytes(5, output_head(output, wanted.shared));
     if (wanted.shared) answer.shared.emplace_back(index, std::exchange(output, {}));  // an empty output keeps the index
     answer.outputs.push_back(std::move(output));
     answer.heads.push_back(MessageWriter().head(6, answer.outputs.back().bytes().size()).take());

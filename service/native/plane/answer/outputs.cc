@@ -50,7 +50,7 @@ void append(Number number, std::string& text) {
 // Appends a number as the equivalent double, always with a point or exponent, as Python does.
 void append_real(float number, std::string& text) {
   if (!std::isfinite(number)) {
-    throw Problem(Kind::kUnsupported, "an output contains NaN or infinity, which JSON cannot express",
+    throw Problem(ErrorType::kUnsupported, "an output contains NaN or infinity, which JSON cannot express",
                   "request binary data: binary_data_output");
   }
   size_t begin = text.size();
@@ -75,14 +75,14 @@ std::string real_values(const Output& stored, const Quantization& quantization) 
 // first.
 template <typename Element>
 std::vector<size_t> greatest(const Element* elements, size_t count, size_t wanted) {
-  std::vector<size_t> places(count);
-  std::iota(places.begin(), places.end(), size_t{0});
-  std::partial_sort(places.begin(), places.begin() + static_cast<ptrdiff_t>(wanted), places.end(),
+  std::vector<size_t> indices(count);
+  std::iota(indices.begin(), indices.end(), size_t{0});
+  std::partial_sort(indices.begin(), indices.begin() + static_cast<ptrdiff_t>(wanted), indices.end(),
                     [&](size_t one, size_t other) {
                       return elements[one] != elements[other] ? elements[one] > elements[other] : one < other;
                     });
-  places.resize(wanted);
-  return places;
+  indices.resize(wanted);
+  return indices;
 }
 
 // Formats a score as NumPy does: the shortest text that reads as the same float32, without an exponent from 1e-4 up to
@@ -105,7 +105,7 @@ void classify(const Signature& signature, int64_t classes, Output& output) {
     using Number = std::conditional_t<std::is_same_v<Element, float>, float, int64_t>;
     if constexpr (std::is_same_v<Element, float>) {
       if (std::any_of(elements, elements + count, [](float each) { return std::isnan(each); })) {
-        throw Problem(Kind::kUnsupported,
+        throw Problem(ErrorType::kUnsupported,
                       "output '" + *output.name + "' contains NaN, so its greatest elements are undefined", {},
                       *output.name);
       }
@@ -114,9 +114,9 @@ void classify(const Signature& signature, int64_t classes, Output& output) {
     bool is_labeled = signature.labels.size() == each;
     for (size_t sample = 0; sample < samples; ++sample) {
       const auto* scores = elements + sample * each;
-      for (size_t place : greatest(scores, each, wanted)) {
-        std::string text = score(static_cast<Number>(scores[place])) + ":" + std::to_string(place);
-        output.texts.push_back(is_labeled ? text + ":" + signature.labels[place] : text);
+      for (size_t index : greatest(scores, each, wanted)) {
+        std::string text = score(static_cast<Number>(scores[index])) + ":" + std::to_string(index);
+        output.texts.push_back(is_labeled ? text + ":" + signature.labels[index] : text);
       }
     }
     output.shape = signature.is_batched ? Shape{static_cast<int64_t>(samples), static_cast<int64_t>(wanted)}

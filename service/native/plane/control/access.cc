@@ -88,16 +88,16 @@ bool is_local(std::string_view name) {
 
 }  // namespace
 
-void Access::set_keys(bool is_asked, std::vector<Key> keys) {
-  is_known_ = true;
-  is_asked_ = is_asked;
+void Access::set_keys(bool is_key_required, std::vector<Key> keys) {
+  has_keys_ = true;
+  is_key_required_ = is_key_required;
   std::map<std::string, Metered, std::less<>> known;
   for (Key& key : keys) {
     std::string id = key.id;
     auto old = keys_.find(id);
     Metered metered;
     if (old != keys_.end()) metered = old->second;
-    metered.own = metered.untold;  // what was reported is part of the control plane's `used`
+    metered.admitted = metered.unreported;  // what was reported is part of the control plane's `used`
     metered.key = std::move(key);
     known.emplace(std::move(id), std::move(metered));
   }
@@ -115,8 +115,8 @@ bool Access::is_of_cluster(std::string_view key) const {
 
 Caller Access::admit(std::string_view authorization, const Origin& origin,
                      std::initializer_list<std::string_view> scopes, double now_s) {
-  if (!is_known_) throw Problem(Kind::kRestarting, "the API keys have not been loaded yet", "try again later");
-  if (!is_asked_) {
+  if (!has_keys_) throw Problem(ErrorType::kRestarting, "the API keys have not been loaded yet", "try again later");
+  if (!is_key_required_) {
     check_site(origin);
     return {};
   }
@@ -125,7 +125,7 @@ Caller Access::admit(std::string_view authorization, const Origin& origin,
   bool is_allowed = its.count("admin") || std::any_of(scopes.begin(), scopes.end(), [&](auto scope) { return its.count(scope); });
   if (!is_allowed) {
     std::string scope(*scopes.begin());
-    throw Problem(Kind::kForbidden, "the key " + metered.key.id + " lacks the scope " + scope,
+    throw Problem(ErrorType::kForbidden, "the key " + metered.key.id + " lacks the scope " + scope,
                   "octet keys create NAME --scope " + scope + " creates a key with this scope");
   }
   charge(metered, now_s);
@@ -133,18 +133,19 @@ Caller Access::admit(std::string_view authorization, const Origin& origin,
 }
 
 Access::Metered& Access::find(std::string_view authorization) {
-  if (authorization.empty()) throw Problem(Kind::kUnauthorized, "an API key is required", kHowToShowKey);
+  if (authorization.empty()) throw Problem(ErrorType::kUnauthorized, "an API key is required", kHowToShowKey);
   if (!same_but_case(authorization.substr(0, kBearer.size()), kBearer)) {
-    throw Problem(Kind::kUnauthorized, "the header Authorization is not of the form Bearer KEY", kHowToShowKey);
+    throw Problem(ErrorType::kUnauthorized, "the header Authorization is not of the form Bearer KEY", kHowToShowKey);
   }
-  std::string_view text = stripped(authorization.substr(kBearer.size()));
+  std::string_view text = strip(authorization.substr(kBearer.size()));
   auto found = keys_.find(id_of(text));
   bool is_known = found != keys_.end() && found->second.key.is_valid;
   if (is_known) {
     is_known = is_same(sha256_of(text), found->second.key.sha256);
   }
   if (!is_known) {
-    throw Problem(Kind::kUnauthorized, "the API key is not known, or was revoked", "octet keys list shows the valid ones");
+    throw Problem(ErrorType::kUnauthorized, "the API key is not known, or was revoked",
+                  "octet keys list shows the valid ones");
   }
   return found->second;
 }
@@ -166,7 +167,7 @@ void Access::charge(Metered& metered, double now_s) {
       char rate[32];
       std::snprintf(rate, sizeof rate, "%g", key.per_s);
       std::string shared = key.sharers > 1 ? ", which " + std::to_string(key.sharers) + " servers share" : "";
-      Problem problem(Kind::kRateLimited, std::string("the key is for ") + rate + " requests/s" + shared);
+      Problem problem(ErrorType::kRateLimited, std::string("the key is for ") + rate + " requests/s" + shared);
       problem.retry_after_s = (1 - metered.tokens) / share;
       throw problem;
     }
@@ -174,8 +175,8 @@ void Access::charge(Metered& metered, double now_s) {
   }
   for (Metered* each : {&metered, tenant}) {
     if (each == nullptr) continue;
-    ++each->own;
-    ++each->untold;
+    ++each->admitted;
+    ++each->unreported;
   }
 }
 
@@ -185,11 +186,12 @@ void Access::check_day(Metered& metered, const std::string& whose) {
   int64_t now = seconds_of_epoch(), today = now / kSecondsOfDay;
   if (metered.day != today) {
     metered.day = today;
-    metered.own = 0;
+    metered.admitted = 0;
   }
   int64_t others = key.day == today ? key.used : 0;
-  if (metered.own + others < key.per_day) return;
-  Problem problem(Kind::kQuotaExceeded, "the " + whose + "'s " + std::to_string(key.per_day) + " requests of this day are used up",
+  if (metered.admitted + others < key.per_day) return;
+  Problem problem(ErrorType::kQuotaExceeded,
+                  "the " + whose + "'s " + std::to_string(key.per_day) + " requests of this day are used up",
                   "the next day begins at midnight, UTC");
   problem.retry_after_s = static_cast<double>((today + 1) * kSecondsOfDay - now);
   throw problem;
@@ -201,19 +203,19 @@ void Access::check_site(const Origin& origin) const {
   std::string host = lower(origin.host);
   std::string_view name = name_of(host);
   if (is_particular_ && !host.empty() && !is_local(name) && name != host_) {
-    throw Problem(Kind::kForeignHost, "this server is on " + host_ + ", and the request is for " + brief(host),
+    throw Problem(ErrorType::kForeignHost, "this server is on " + host_ + ", and the request is for " + brief(host),
                   "behind a proxy, create an API key (octet keys create), or turn keys off: OCTET_AUTH=off");
   }
   if (!origin.may_change) return;
-  bool is_own = true;
+  bool is_same_site = true;
   if (!origin.fetch_site.empty()) {
-    is_own = origin.fetch_site == "same-origin" || origin.fetch_site == "none";
+    is_same_site = origin.fetch_site == "same-origin" || origin.fetch_site == "none";
   } else if (!origin.origin.empty()) {
     size_t begin = origin.origin.find("://");
-    is_own = begin != origin.origin.npos && lower(origin.origin.substr(begin + 3)) == host;
+    is_same_site = begin != origin.origin.npos && lower(origin.origin.substr(begin + 3)) == host;
   }
-  if (!is_own) {
-    throw Problem(Kind::kCrossSite, "a page of another site sent this, and may not change anything here",
+  if (!is_same_site) {
+    throw Problem(ErrorType::kCrossSite, "a page of another site sent this, and may not change anything here",
                   "open this server's own page, or use an API key: octet keys create makes one");
   }
 }
@@ -222,8 +224,8 @@ std::map<std::string, int64_t> Access::take_used() {
   std::map<std::string, int64_t> used;
   for (auto& [id, metered] : keys_) {
     bool is_limited = metered.key.per_day > 0 || metered.key.per_s > 0;
-    if (is_limited && metered.untold > 0) used[id] = metered.untold;
-    metered.untold = 0;
+    if (is_limited && metered.unreported > 0) used[id] = metered.unreported;
+    metered.unreported = 0;
   }
   return used;
 }

@@ -50,7 +50,7 @@ struct Origin {
 // Must be used on the event loop's thread only.
 class Access {
  public:
-  void set_keys(bool is_asked, std::vector<Key> keys);
+  void set_keys(bool is_key_required, std::vector<Key> keys);
   // `host`: the name that the server listens on. `is_particular`: it only accepts requests for this machine's own
   // names.
   void set_sites(std::string host, bool is_particular);
@@ -73,7 +73,7 @@ class Access {
   struct Metered {
     Key key;
     double tokens = 0, at_s = 0;
-    int64_t day = 0, own = 0, untold = 0;
+    int64_t day = 0, admitted = 0, unreported = 0;
   };
 
   Metered& find(std::string_view authorization);
@@ -81,9 +81,9 @@ class Access {
   static void check_day(Metered& metered, const std::string& whose);
   void check_site(const Origin& origin) const;
 
-  // Until the control plane has sent the keys (`is_known_`), every request is refused as "restarting", never as
+  // Until the control plane has sent the keys (`has_keys_`), every request is refused as "restarting", never as
   // unauthorized.
-  bool is_known_ = false, is_asked_ = true;
+  bool has_keys_ = false, is_key_required_ = true;
   bool is_particular_ = true;
   std::string host_, cluster_sha256_;
   std::map<std::string, Metered, std::less<>> keys_;  // by id

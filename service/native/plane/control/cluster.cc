@@ -14,7 +14,7 @@ namespace {
 
 // Mixes the bits of an FNV-1a hash with Stafford's variant 13 of the finalizer of MurmurHash3. The result is the same
 // in every process.
-uint64_t mixed(uint64_t bits) {
+uint64_t mix_bits(uint64_t bits) {
   bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9;
   bits = (bits ^ bits >> 27) * 0x94d049bb133111eb;
   return bits ^ bits >> 31;
@@ -23,14 +23,16 @@ uint64_t mixed(uint64_t bits) {
 uint64_t hash_of(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (unsigned char each : text) hash = (hash ^ each) * 0x100000001b3;
-  return mixed(hash);
+  return mix_bits(hash);
 }
 
 // Returns a comparison for rendezvous hashing (Thaler, Ravishankar: IEEE/ACM Transactions on Networking 6(1), 1998):
 // true if the first worker comes before the second. When a worker leaves, only its own sequences move to other workers.
 auto rendezvous(std::string_view model, std::string_view sequence) {
   uint64_t its = hash_of(std::string(model).append("\n").append(sequence));
-  return [its](const WorkerRef& one, const WorkerRef& other) { return mixed(its ^ one->hash) > mixed(its ^ other->hash); };
+  return [its](const WorkerRef& one, const WorkerRef& other) {
+    return mix_bits(its ^ one->hash) > mix_bits(its ^ other->hash);
+  };
 }
 
 bool is_full(const Worker& worker) { return static_cast<double>(worker.under_way) >= worker.capacity; }
@@ -51,13 +53,13 @@ WorkerRef least_busy(const std::vector<WorkerRef>& workers, double now_s) {
   return *best;
 }
 
-std::string listed(const std::vector<std::string>& names) {
+std::string join_names(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& each : names) text.append(text.empty() ? "" : ", ").append(each);
   return text;
 }
 
-std::string none_after(const std::vector<WorkerRef>& tried) {
+std::string explain_failure(const std::vector<WorkerRef>& tried) {
   std::string text = "no other worker that could serve the request is ready";
   for (const WorkerRef& each : tried) {
     if (!each->distrusted.empty()) text.append("; worker ").append(each->id).append(" is not trusted: ").append(each->distrusted);
@@ -66,7 +68,7 @@ std::string none_after(const std::vector<WorkerRef>& tried) {
 }
 
 // Removes `worker` from a vector whose order does not matter.
-void take_out(std::vector<WorkerRef>& workers, const WorkerRef& worker) {
+void remove_unordered(std::vector<WorkerRef>& workers, const WorkerRef& worker) {
   auto found = std::find(workers.begin(), workers.end(), worker);
   if (found == workers.end()) return;
   *found = std::move(workers.back());
@@ -86,19 +88,19 @@ Cluster::Change Cluster::apply(ClusterOrder order) {
     pools_.clear();
   }
   Change change;
-  for (ToldWorker& told : order.workers) {
+  for (WorkerUpdate& update : order.workers) {
     WorkerRef worker;
-    if (auto known = workers_.find(told.id); known != workers_.end()) {
+    if (auto known = workers_.find(update.id); known != workers_.end()) {
       worker = known->second;
       remove(worker);
-    } else if (auto again = before.extract(told.id)) {
+    } else if (auto again = before.extract(update.id)) {
       worker = std::move(again.mapped());
       worker->distrusted.clear();  // a control plane that resets does not count on earlier handshakes
     } else {
       worker = std::make_shared<Worker>();
     }
-    change.told.push_back(worker);
-    put(std::move(worker), std::move(told));
+    change.updated.push_back(worker);
+    put(std::move(worker), std::move(update));
   }
   for (const std::string& id : order.gone) {
     auto found = workers_.find(id);
@@ -110,22 +112,22 @@ Cluster::Change Cluster::apply(ClusterOrder order) {
     worker->is_ready = false;
     change.gone.push_back(worker);
   }
-  for (ToldModel& told : order.models) put(std::move(told));
+  for (ModelUpdate& update : order.models) put(std::move(update));
   for (const std::string& address : order.forgotten) forget(address);
   return change;
 }
 
-void Cluster::put(WorkerRef worker, ToldWorker told) {
-  worker->hash = hash_of(told.id);
-  worker->capacity = std::max(1.0, told.capacity);
-  worker->is_ready = told.is_ready;
-  worker->pool = std::move(told.pool);
-  worker->key = std::move(told.key);
-  worker->server_name = std::move(told.server_name);
-  worker->loaded = std::move(told.loaded);
-  worker->id = told.id;
+void Cluster::put(WorkerRef worker, WorkerUpdate update) {
+  worker->hash = hash_of(update.id);
+  worker->capacity = std::max(1.0, update.capacity);
+  worker->is_ready = update.is_ready;
+  worker->pool = std::move(update.pool);
+  worker->key = std::move(update.key);
+  worker->server_name = std::move(update.server_name);
+  worker->loaded = std::move(update.loaded);
+  worker->id = update.id;
   add(worker);
-  workers_[told.id] = std::move(worker);
+  workers_[update.id] = std::move(worker);
 }
 
 void Cluster::add(const WorkerRef& worker) {
@@ -137,20 +139,20 @@ void Cluster::remove(const WorkerRef& worker) {
   for (const std::string& address : worker->loaded) {
     auto name = names_.find(address);
     if (name == names_.end()) continue;
-    take_out(name->second.loaded, worker);
-    if (name->second.loaded.empty() && !name->second.is_told) names_.erase(name);
+    remove_unordered(name->second.loaded, worker);
+    if (name->second.loaded.empty() && !name->second.is_listed) names_.erase(name);
   }
   auto pool = pools_.find(worker->pool);
   if (pool == pools_.end()) return;
-  take_out(pool->second, worker);
+  remove_unordered(pool->second, worker);
   if (pool->second.empty()) pools_.erase(pool);
 }
 
-void Cluster::put(ToldModel told) {
-  Name& name = names_[told.address];
-  name.pools = std::move(told.pools);
-  name.reason = std::move(told.reason);
-  name.is_told = true;
+void Cluster::put(ModelUpdate update) {
+  Name& name = names_[update.address];
+  name.pools = std::move(update.pools);
+  name.reason = std::move(update.reason);
+  name.is_listed = true;
 }
 
 void Cluster::forget(const std::string& address) {
@@ -162,7 +164,7 @@ void Cluster::forget(const std::string& address) {
   }
   found->second.pools.clear();
   found->second.reason.clear();
-  found->second.is_told = false;
+  found->second.is_listed = false;
 }
 
 WorkerRef Cluster::find(const std::string& id) const {
@@ -170,11 +172,12 @@ WorkerRef Cluster::find(const std::string& id) const {
   return found == workers_.end() ? nullptr : found->second;
 }
 
-bool Cluster::knows(std::string_view address) const {
+bool Cluster::is_resolved(std::string_view address) const {
   auto found = names_.find(std::string(address));
   if (found == names_.end()) return false;
   const std::vector<WorkerRef>& loaded = found->second.loaded;
-  return found->second.is_told || std::any_of(loaded.begin(), loaded.end(), [](const WorkerRef& each) { return each->is_ready; });
+  return found->second.is_listed ||
+         std::any_of(loaded.begin(), loaded.end(), [](const WorkerRef& each) { return each->is_ready; });
 }
 
 std::vector<WorkerRef> Cluster::candidates(const Name& name, const Tried& tried) const {
@@ -221,7 +224,7 @@ std::vector<WorkerRef> Cluster::more(const std::vector<WorkerRef>& full, std::st
 WorkerRef Cluster::choose(std::string_view address, const std::optional<std::string>& sequence, const Tried& tried,
                           double now_s) const {
   auto found = names_.find(std::string(address));
-  if (found == names_.end()) throw Problem(Kind::kNotReady, {}, "try again later");
+  if (found == names_.end()) throw Problem(ErrorType::kNotReady, {}, "try again later");
   const Name& name = found->second;
   std::vector<WorkerRef> workers = candidates(name, tried);
   if (!workers.empty()) {
@@ -233,12 +236,13 @@ WorkerRef Cluster::choose(std::string_view address, const std::optional<std::str
     std::vector<WorkerRef> others = more(workers, names_in(address).first, tried, now_s);
     return others.empty() ? best : least_busy(others, now_s);
   }
-  if (!tried.empty()) throw Problem(Kind::kRestarting, none_after(tried), "try again later");
+  if (!tried.empty()) throw Problem(ErrorType::kRestarting, explain_failure(tried), "try again later");
   if (!name.pools.empty()) {
-    throw Problem(Kind::kNotReady, "no worker is ready in the pools that can serve it: " + listed(name.pools), "try again later");
+    throw Problem(ErrorType::kNotReady, "no worker is ready in the pools that can serve it: " + join_names(name.pools),
+                  "try again later");
   }
-  if (!name.reason.empty()) throw Problem(Kind::kNotReady, name.reason);
-  throw Problem(Kind::kNotReady, "no worker that has loaded the model is ready", "try again later");
+  if (!name.reason.empty()) throw Problem(ErrorType::kNotReady, name.reason);
+  throw Problem(ErrorType::kNotReady, "no worker that has loaded the model is ready", "try again later");
 }
 
 ForwardCounts& Cluster::counts(const Worker& worker, std::string_view model) {

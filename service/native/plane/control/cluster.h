@@ -32,13 +32,13 @@ using WorkerRef = std::shared_ptr<Worker>;
 
 // The contents of an order of the control plane: complete rows that are new or changed, and the keys of removed
 // rows.
-struct ToldWorker {
+struct WorkerUpdate {
   std::string id, pool, key, server_name;
   double capacity = 1;
   bool is_ready = false;
   std::vector<std::string> loaded;  // addresses
 };
-struct ToldModel {
+struct ModelUpdate {
   std::string address;
   std::vector<std::string> pools;  // pools that can serve it
   std::string reason;              // why no pool can
@@ -46,9 +46,9 @@ struct ToldModel {
 struct ClusterOrder {
   bool resets = false;  // everything that is not in this order is removed
   std::string key;
-  std::vector<ToldWorker> workers;
+  std::vector<WorkerUpdate> workers;
   std::vector<std::string> gone;  // ids of removed workers
-  std::vector<ToldModel> models;
+  std::vector<ModelUpdate> models;
   std::vector<std::string> forgotten;  // addresses of removed models
 };
 
@@ -65,7 +65,7 @@ class Cluster {
   using Tried = std::vector<WorkerRef>;
 
   struct Change {
-    std::vector<WorkerRef> told, gone;
+    std::vector<WorkerRef> updated, gone;
   };
   Change apply(ClusterOrder order);
   // Returns true once an order has arrived. From then on, predictions are forwarded.
@@ -75,7 +75,7 @@ class Cluster {
 
   WorkerRef find(const std::string& id) const;  // null if no order contains it any more
   // Returns true if the workers for a model are resolved: an order contains the model, or a ready worker has it loaded.
-  bool knows(std::string_view address) const;
+  bool is_resolved(std::string_view address) const;
   // Chooses a worker among those that are ready and not in `tried`: one that has the model loaded, or otherwise one of
   // a pool that can serve it. It takes the worker with the lowest load for its capacity, at random among equals, and
   // prefers workers without recent connection failures. If all workers that have the model are full, it may choose
@@ -93,13 +93,13 @@ class Cluster {
     std::vector<WorkerRef> loaded;
     std::vector<std::string> pools;
     std::string reason;
-    bool is_told = false;  // an order lists it, rather than only a worker that has it loaded
+    bool is_listed = false;  // an order lists it, rather than only a worker that has it loaded
   };
 
-  void put(WorkerRef worker, ToldWorker told);
+  void put(WorkerRef worker, WorkerUpdate update);
   void add(const WorkerRef& worker);
   void remove(const WorkerRef& worker);
-  void put(ToldModel told);
+  void put(ModelUpdate update);
   void forget(const std::string& address);
   std::vector<WorkerRef> candidates(const Name& name, const Tried& tried) const;
   // Returns additional workers for a model whose workers are all full: at most as many as `full`, chosen by a hash of

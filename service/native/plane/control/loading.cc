@@ -37,20 +37,20 @@ void check(octet_status status, const std::string& artifact) {
   if (status == OCTET_OK) return;
   std::string why = octet_error();
   if (status == OCTET_NO_MEMORY) {
-    throw Problem(Kind::kMemoryFull, "there is not enough memory for the model: " + why,
+    throw Problem(ErrorType::kMemoryFull, "there is not enough memory for the model: " + why,
                   "give the server more memory, or this model fewer instances");
   }
-  throw Problem(Kind::kNotReady, "artifact " + artifact + " cannot be loaded: " + why);
+  throw Problem(ErrorType::kNotReady, "artifact " + artifact + " cannot be loaded: " + why);
 }
 
-std::shared_ptr<octet_model> opened(const Part& part) {
+std::shared_ptr<octet_model> open_model(const Part& part) {
   octet_model* model = nullptr;
   const char* constants = part.constants.empty() ? nullptr : part.constants.c_str();
   check(octet_load_files(part.config.data(), part.config.size(), part.library.c_str(), constants, &model), part.artifact);
   return {model, octet_unload};
 }
 
-Runner made(const LoadOrder& order, const Part& part, std::shared_ptr<octet_model> model, Running::Slot slot) {
+Runner create_runner(const LoadOrder& order, const Part& part, std::shared_ptr<octet_model> model, Running::Slot slot) {
   octet_instance* instance = nullptr;
   check(octet_instance_new(model.get(), nullptr, order.threads, &instance), part.artifact);
   std::shared_ptr<octet_instance> held(instance, octet_instance_free);
@@ -101,7 +101,7 @@ Running::Running(int descriptor) {
   memory_ = static_cast<uint8_t*>(memory);
 }
 
-Running Running::own() {
+Running Running::create_private() {
   void* memory = ::mmap(nullptr, kTableBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
   Running running;
@@ -117,19 +117,19 @@ double Running::cpu_s_of(int32_t thread) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-std::string Running::hung(double elapsed_s) {
+std::string Running::find_hung_call(double elapsed_s) {
   constexpr double kWaiting = 0.1;
-  std::map<size_t, Seen> seen;
+  std::map<size_t, Observation> observations;
   std::string found;
   for (size_t slot = 0; memory_ != nullptr && slot < used_.load(std::memory_order_acquire); ++slot) {
     if (static_cast<volatile uint8_t*>(memory_)[slot] == 0) continue;
     const auto& record = *reinterpret_cast<const CallRecord*>(memory_ + kRecordsAt + slot * sizeof(CallRecord));
     uint64_t calls = record.calls.load(std::memory_order_relaxed);
     double limit_s = record.limit_s.load(std::memory_order_relaxed);
-    Seen& its = seen[slot];
+    Observation& its = observations[slot];
     its.calls = calls;
-    auto before = seen_.find(slot);
-    if (before == seen_.end() || before->second.calls != calls) continue;
+    auto before = observations_.find(slot);
+    if (before == observations_.end() || before->second.calls != calls) continue;
     its = before->second;
     if (its.total_s < limit_s / 2) {
       its.total_s += elapsed_s;
@@ -141,16 +141,16 @@ std::string Running::hung(double elapsed_s) {
     }
     if (its.total_s > limit_s) found = record.model;
   }
-  seen_ = std::move(seen);
+  observations_ = std::move(observations);
   return found;
 }
 
 // Slots are never freed, because each belongs to one loaded instance. A server crashes, and its successor begins a new
 // table, long before all of them are used.
-Running::Slot Running::place(const std::string& artifact, const std::string& model) {
+Running::Slot Running::assign_slot(const std::string& artifact, const std::string& model) {
   std::lock_guard lock(placing);
   if (memory_ == nullptr || artifact.size() != kDigestTextBytes) return {};
-  if (used_ == kSlots) throw Problem(Kind::kNotReady, "the table of running calls is full", "restart the server");
+  if (used_ == kSlots) throw Problem(ErrorType::kNotReady, "the table of running calls is full", "restart the server");
   std::memcpy(memory_ + kDigestsAt + used_ * kDigestTextBytes, artifact.data(), kDigestTextBytes);
   auto* record = new (memory_ + kRecordsAt + used_ * sizeof(CallRecord)) CallRecord;
   model.copy(record->model, sizeof record->model - 1);
@@ -168,17 +168,18 @@ ModelRef load(const LoadOrder& order, Running& running, std::shared_ptr<Pool> po
   model->threads = order.threads;
   model->timeout_s = order.timeout_s;
   std::vector<std::shared_ptr<octet_model>> parts;
-  for (const Part& part : order.parts) parts.push_back(opened(part));
-  if (parts.empty()) throw Problem(Kind::kNotReady, "the model has no artifact");
+  for (const Part& part : order.parts) parts.push_back(open_model(part));
+  if (parts.empty()) throw Problem(ErrorType::kNotReady, "the model has no artifact");
   std::vector<Variants> instances;
   std::map<int64_t, double> call_s;
   for (int64_t index = 0; index < order.instances; ++index) {
     Variants::Runners runners;
     CallLimits limits(order, parts.front().get());
     for (size_t part = 0; part < parts.size(); ++part) {
-      Running::Slot slot = running.place(order.parts[part].artifact, order.identity.model + " " + order.identity.version);
+      Running::Slot slot =
+          running.assign_slot(order.parts[part].artifact, order.identity.model + " " + order.identity.version);
       limits.add(order.parts[part].batch, slot.record);
-      runners[order.parts[part].batch].push_back(made(order, order.parts[part], parts[part], slot));
+      runners[order.parts[part].batch].push_back(create_runner(order, order.parts[part], parts[part], slot));
     }
     Variants variants(std::move(runners), pool);
     try {
@@ -186,7 +187,7 @@ ModelRef load(const LoadOrder& order, Running& running, std::shared_ptr<Pool> po
       limits.measured(took_s);
       if (index == 0) call_s = std::move(took_s);
     } catch (const std::runtime_error& error) {
-      throw Problem(Kind::kNotReady, std::string("its first call failed: ") + error.what());
+      throw Problem(ErrorType::kNotReady, std::string("its first call failed: ") + error.what());
     }
     instances.push_back(std::move(variants));
   }

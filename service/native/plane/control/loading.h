@@ -16,7 +16,7 @@ namespace octet::plane {
 // A table of the calls that are running now, in memory shared with the supervising process. service/core/running.py
 // reads it and has the same layout. The table outlives this process.
 //
-// Slots are assigned from any thread. `hung` must be called from one thread.
+// Slots are assigned from any thread. `find_hung_call` must be called from one thread.
 class Running {
  public:
   Running() = default;
@@ -24,7 +24,7 @@ class Running {
   // Maps the table from a descriptor. Throws std::system_error.
   explicit Running(int descriptor);
   // Creates a private table, which no other process reads. Throws std::system_error.
-  static Running own();
+  static Running create_private();
 
   struct Slot {
     volatile uint8_t* mark = nullptr;  // 1 while a call of the instance runs; null: not recorded
@@ -32,15 +32,15 @@ class Running {
   };
   // Assigns a slot to a new instance. `model` is its name and version, for messages. Throws Problem if all slots are
   // used.
-  Slot place(const std::string& artifact, const std::string& model);
+  Slot assign_slot(const std::string& artifact, const std::string& model);
 
   // For a process without a supervisor: returns the name and version of a model whose call has exceeded its time limit,
   // or an empty string. `elapsed_s` is the time since the last check. It works as service/workers/watching.py, except
   // that it cannot read the states of threads: if a thread got no processor time, a tenth of the elapsed time counts.
-  std::string hung(double elapsed_s);
+  std::string find_hung_call(double elapsed_s);
 
  private:
-  struct Seen {
+  struct Observation {
     uint64_t calls = 0;
     double total_s = 0, cpu_s = 0;
   };
@@ -48,7 +48,7 @@ class Running {
 
   uint8_t* memory_ = nullptr;
   std::atomic<size_t> used_{0};
-  std::map<size_t, Seen> seen_;  // by slot
+  std::map<size_t, Observation> observations_;  // by slot
 };
 
 // One artifact of a model: its variant for one batch size.

@@ -38,7 +38,7 @@ void Model::gather() {
 
 int64_t Model::level_of(int64_t priority) const {
   if (priority > rules.levels) {
-    throw Problem(Kind::kInvalidInput, "there is no priority " + std::to_string(priority),
+    throw Problem(ErrorType::kInvalidInput, "there is no priority " + std::to_string(priority),
                   "1, which is served first, to " + std::to_string(rules.levels) + "; 0 for the one in the middle");
   }
   return priority ? priority : (rules.levels + 1) / 2;

@@ -35,15 +35,16 @@ std::pair<std::string, std::string> parse_address(std::string_view model, std::s
   size_t at = model.find('@');
   std::string_view reference = at == model.npos ? std::string_view() : model.substr(at + 1);
   if (!version.empty() && !reference.empty()) {
-    throw Problem(Kind::kInvalidInput, "the version is named twice: " + brief(reference) + " and " + brief(version),
-                  "name it once");
+    throw Problem(ErrorType::kInvalidInput,
+                  "the version is named twice: " + brief(reference) + " and " + brief(version), "name it once");
   }
   if (version.empty()) version = reference;
   std::string its(version);
   if (!version.empty() && is_number(version)) {
     its.erase(0, std::min(its.find_first_not_of('0'), its.size() - 1));
   } else if (!version.empty() && !is_alias(version)) {
-    throw Problem(Kind::kNotFound, "there is no such version", "versions are numbers, 1, 2, ..., or aliases, like stable");
+    throw Problem(ErrorType::kNotFound, "there is no such version",
+                  "versions are numbers, 1, 2, ..., or aliases, like stable");
   }
   return {std::string(model.substr(0, at)), std::move(its)};
 }

@@ -85,8 +85,8 @@ std::string read_address(JsonReader& json) {
   return address_of(names[0], names[1]);
 }
 
-ToldWorker read_worker(JsonReader& json) {
-  ToldWorker worker;
+WorkerUpdate read_worker(JsonReader& json) {
+  WorkerUpdate worker;
   std::string state;
   read_object(json, {{"id", text(json, worker.id)},
                      {"pool", text(json, worker.pool)},
@@ -99,15 +99,15 @@ ToldWorker read_worker(JsonReader& json) {
   return worker;
 }
 
-ToldModel read_told_model(JsonReader& json) {
-  ToldModel told;
+ModelUpdate read_model_update(JsonReader& json) {
+  ModelUpdate update;
   std::string model, version;
   read_object(json, {{"model", text(json, model)},
                      {"version", text(json, version)},
-                     {"pools", [&] { json.array([&] { told.pools.push_back(json.string()); }); }},
-                     {"reason", text(json, told.reason)}});
-  told.address = address_of(model, version);
-  return told;
+                     {"pools", [&] { json.array([&] { update.pools.push_back(json.string()); }); }},
+                     {"reason", text(json, update.reason)}});
+  update.address = address_of(model, version);
+  return update;
 }
 
 }  // namespace
@@ -119,7 +119,7 @@ ClusterOrder read_cluster(std::string_view its) {
                      {"cluster_key", text(json, order.key)},
                      {"workers", [&] { json.array([&] { order.workers.push_back(read_worker(json)); }); }},
                      {"gone", [&] { json.array([&] { order.gone.push_back(json.string()); }); }},
-                     {"models", [&] { json.array([&] { order.models.push_back(read_told_model(json)); }); }},
+                     {"models", [&] { json.array([&] { order.models.push_back(read_model_update(json)); }); }},
                      {"forgotten", [&] { json.array([&] { order.forgotten.push_back(read_address(json)); }); }}});
   return order;
 }
@@ -178,7 +178,7 @@ Key read_key(JsonReader& json) {
 
 Problem read_problem(JsonReader& json) {
   auto foreign = std::make_shared<ForeignFacts>();
-  Problem problem(Kind::kNotReady);
+  Problem problem(ErrorType::kNotReady);
   bool may_be_retried = false;
   int http = 503, grpc = 14;
   read_object(json, {{"code", text(json, foreign->code)},

@@ -47,8 +47,8 @@ void Orders::obey(const Link::Frame& frame) {
   if (type == "workers") return set_workers(frame.json);
   if (type == "answer") return answer(frame);
   if (type == "gather") return report(number);
-  if (type == "certificate") return certify(frame);
-  if (type == "authority") return trust(frame);
+  if (type == "certificate") return set_certificate(frame);
+  if (type == "authority") return set_authority(frame);
 }
 
 void Orders::greet() {
@@ -97,7 +97,7 @@ void Orders::configure(std::string_view its) {
 
 void Orders::load_model(std::string_view its) {
   auto order = std::make_shared<LoadOrder>(read_load(its));
-  if (auto found = models_.find(order->key); found != models_.end()) return loaded(*order, found->second, nullptr);
+  if (auto found = models_.find(order->key); found != models_.end()) return on_loaded(*order, found->second, nullptr);
   loading_.insert(order->key);
   struct Outcome {
     ModelRef model;
@@ -110,16 +110,16 @@ void Orders::load_model(std::string_view its) {
     } catch (const Problem& problem) {
       outcome->problem = problem;
     } catch (const std::exception& error) {
-      outcome->problem = Problem(Kind::kMemoryFull, error.what());
+      outcome->problem = Problem(ErrorType::kMemoryFull, error.what());
     }
   };
   plane_.loader.post(work, [this, order, outcome] {
     loading_.erase(order->key);
-    loaded(*order, outcome->model, outcome->problem ? &*outcome->problem : nullptr);
+    on_loaded(*order, outcome->model, outcome->problem ? &*outcome->problem : nullptr);
   });
 }
 
-void Orders::loaded(const LoadOrder& order, ModelRef model, const Problem* problem) {
+void Orders::on_loaded(const LoadOrder& order, ModelRef model, const Problem* problem) {
   if (problem != nullptr) return send_failure(order.key, *problem);
   Version version{order.identity.model, order.identity.version};
   if (auto counts = plane_.counts.find(version); counts != plane_.counts.end()) model->counts = counts->second;
@@ -135,7 +135,7 @@ void Orders::send_failure(int64_t key, const Problem& problem) {
   failure_ = problem.sentence();
   JsonWriter json;
   json.begin('{').member("type").string("failed").member("key").integer(key);
-  json.member("code").string(problem.facts().code).member("detail").string(problem.said());
+  json.member("code").string(problem.facts().code).member("detail").string(problem.message());
   json.member("hint").string(problem.hint).end('}');
   plane_.link.send(json.take());
 }
@@ -208,13 +208,13 @@ void Orders::route(std::string_view its) {
 
 void Orders::set_keys(std::string_view its) {
   JsonReader json(its);
-  bool is_asked = true;
+  bool is_key_required = true;
   std::string cluster_sha256;
   std::vector<Key> keys;
-  read_object(json, {{"is_asked", flag(json, is_asked)},
+  read_object(json, {{"is_asked", flag(json, is_key_required)},
                      {"cluster_sha256", text(json, cluster_sha256)},
                      {"keys", [&] { json.array([&] { keys.push_back(read_key(json)); }); }}});
-  plane_.access.set_keys(is_asked, std::move(keys));
+  plane_.access.set_keys(is_key_required, std::move(keys));
   plane_.access.set_cluster(std::move(cluster_sha256));
 }
 
@@ -230,12 +230,12 @@ void Orders::answer(const Link::Frame& frame) {
                      {"passes", flag(json, passes)},
                      {"problem", [&] { problem = read_problem(json); }}});
   int passed = passes ? plane_.link.take_passed() : -1;
-  plane_.heard(question, {problem ? &*problem : nullptr, frame.json, frame.bytes, &passed});
+  plane_.on_response(question, {problem ? &*problem : nullptr, frame.json, frame.bytes, &passed});
   if (passed >= 0) ::close(passed);  // the question was canceled
 }
 
 // Installs the certificate for new connections. An invalid one is reported and leaves the current certificate in use.
-void Orders::certify(const Link::Frame& frame) {
+void Orders::set_certificate(const Link::Frame& frame) {
   JsonReader json(frame.json);
   uint64_t chain_bytes = 0;
   read_object(json, {{"chain_bytes", whole(json, chain_bytes)}});
@@ -253,7 +253,7 @@ void Orders::certify(const Link::Frame& frame) {
 
 // Installs the authority that verifies workers. Sent only by the control planes of APIs, which have already parsed it
 // with OpenSSL. An invalid one is ignored.
-void Orders::trust(const Link::Frame& frame) {
+void Orders::set_authority(const Link::Frame& frame) {
   try {
     plane_.authority = frame.bytes.empty() ? nullptr : std::make_unique<Authority>(frame.bytes);
   } catch (const std::runtime_error& error) {

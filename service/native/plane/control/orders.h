@@ -40,15 +40,15 @@ class Orders {
  private:
   void configure(std::string_view json);
   void load_model(std::string_view json);
-  void loaded(const LoadOrder& order, ModelRef model, const Problem* problem);
+  void on_loaded(const LoadOrder& order, ModelRef model, const Problem* problem);
   void describe(std::string_view json);
   void unload(int64_t key);
   void route(std::string_view json);
   void set_keys(std::string_view json);
   void set_workers(std::string_view json);
   void answer(const Link::Frame& frame);
-  void certify(const Link::Frame& frame);
-  void trust(const Link::Frame& frame);
+  void set_certificate(const Link::Frame& frame);
+  void set_authority(const Link::Frame& frame);
   void send_failure(int64_t key, const Problem& problem);
   void prune(double now_s);
 

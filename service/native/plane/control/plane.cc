@@ -38,7 +38,7 @@ std::vector<Holding> hold_picture(PeerBudgets& budgets, PeerBudget& budget, std:
   holds.push_back(budget.hold(Resource::kPixels, bounded(Resource::kPixels, pixels.value_or(kUnknown))));
   for (const Holding& each : holds) {
     if (each) continue;
-    Problem problem(Kind::kQueueFull, "too many pictures of this client wait to be decoded",
+    Problem problem(ErrorType::kQueueFull, "too many pictures of this client wait to be decoded",
                     "send fewer or smaller pictures at a time");
     problem.retry_after_s = 1;
     throw problem;
@@ -73,58 +73,61 @@ const Route* Plane::find(std::string_view model, std::string_view version) const
   return found == routes.end() ? nullptr : &found->second;
 }
 
-int64_t Plane::ask(int64_t exchange, std::string_view kind, const std::function<void(JsonWriter&)>& members,
-                   std::string bytes, Hear hear, std::vector<Holding> holds) {
-  Asked asked{exchange, std::string(kind), std::move(hear), std::move(holds)};
+int64_t Plane::send_question(int64_t exchange, std::string_view type, const std::function<void(JsonWriter&)>& members,
+                             std::string bytes, QuestionHandler handler, std::vector<Holding> holds) {
+  PendingQuestion pending{exchange, std::string(type), std::move(handler), std::move(holds)};
   if (!link.is_open()) {
-    Problem problem = nobody(kind);
-    tell(asked, {&problem, {}, {}});
+    Problem problem = unavailable(type);
+    deliver(pending, {&problem, {}, {}});
     return 0;
   }
   JsonWriter json;
-  json.begin('{').member("type").string("question").member("question").integer(++questions_).member("kind").string(kind);
+  json.begin('{').member("type").string("question");
+  json.member("question").integer(++questions_).member("kind").string(type);
   members(json);
   json.end('}');
   int64_t question = questions_;
-  asked_[question] = std::move(asked);
+  pending_[question] = std::move(pending);
   link.send(json.take(), std::move(bytes));
   return question;
 }
 
-Problem Plane::nobody(std::string_view kind) const {
-  if (is_alone && kind == "picture") {
-    return Problem(Kind::kUnsupported, "a data plane without a control plane cannot decode pictures",
+Problem Plane::unavailable(std::string_view type) const {
+  if (is_alone && type == "picture") {
+    return Problem(ErrorType::kUnsupported, "a data plane without a control plane cannot decode pictures",
                    "send a tensor, or use octet serve");
   }
-  if (is_alone) return Problem(Kind::kNotFound, "unknown model, version or method");
-  return Problem(
-      Kind::kRestarting, "the server's control plane is starting; models that are loaded are served meanwhile",
-      "try again in a second"
-  );
+  if (is_alone) return Problem(ErrorType::kNotFound, "unknown model, version or method");
+  return Problem(ErrorType::kRestarting,
+                 "the server's control plane is starting; models that are loaded are served meanwhile",
+                 "try again in a second");
 }
 
 void Plane::resolve(int64_t exchange, const std::string& model, const std::string& version, Found found) {
   auto name = [&](JsonWriter& json) { json.member("model").string(model).member("version").string(version); };
-  ask(exchange, "resolve", name, {}, [this, model, version, found = std::move(found)](const Said& said) {
-    Problem unknown(Kind::kNotReady, {}, "try again later");
-    const Route* route = said.problem ? nullptr : find(model, version);
-    found(route, said.problem ? said.problem : &unknown);
-  });
+  send_question(exchange, "resolve", name, {},
+                [this, model, version, found = std::move(found)](const QuestionResponse& response) {
+                  Problem unknown(ErrorType::kNotReady, {}, "try again later");
+                  const Route* route = response.problem ? nullptr : find(model, version);
+                  found(route, response.problem ? response.problem : &unknown);
+                });
 }
 
 void Plane::resolve_for_workers(int64_t exchange, const std::string& model, const std::string& version,
                                 std::function<void(const Problem* problem)> then) {
-  if (cluster.knows(address_of(model, version))) return then(nullptr);
+  if (cluster.is_resolved(address_of(model, version))) return then(nullptr);
   auto name = [&](JsonWriter& json) { json.member("model").string(model).member("version").string(version); };
-  ask(exchange, "resolve", name, {}, [this, model, version, then = std::move(then)](const Said& said) {
-    Problem unknown(Kind::kNotReady, {}, "try again later");
-    bool is_known = cluster.knows(address_of(model, version));
-    then(said.problem ? said.problem : is_known ? nullptr : &unknown);
-  });
+  send_question(exchange, "resolve", name, {},
+                [this, model, version, then = std::move(then)](const QuestionResponse& response) {
+                  Problem unknown(ErrorType::kNotReady, {}, "try again later");
+                  bool is_known = cluster.is_resolved(address_of(model, version));
+                  then(response.problem ? response.problem : is_known ? nullptr : &unknown);
+                });
 }
 
 std::vector<int64_t> Plane::decode(int64_t exchange, const Prediction& prediction, const std::string& client,
-                                   PeerBudget& budget, const std::function<void(size_t index, const Said& said)>& hear) {
+                                   PeerBudget& budget,
+                                   const std::function<void(size_t index, const QuestionResponse& response)>& handler) {
   struct Picture {
     size_t index;
     std::string file;
@@ -148,8 +151,9 @@ std::vector<int64_t> Plane::decode(int64_t exchange, const Prediction& predictio
       json.member("peer").string(client);
       json.member("pixels").integer(picture.pixels ? static_cast<int64_t>(*picture.pixels) : -1);
     };
-    int64_t question = ask(exchange, "picture", members, std::move(picture.file),
-                           [hear, index](const Said& said) { hear(index, said); }, std::move(picture.holds));
+    int64_t question = send_question(
+        exchange, "picture", members, std::move(picture.file),
+        [handler, index](const QuestionResponse& response) { handler(index, response); }, std::move(picture.holds));
     if (question != 0) questions.push_back(question);
   }
   return questions;
@@ -157,30 +161,30 @@ std::vector<int64_t> Plane::decode(int64_t exchange, const Prediction& predictio
 
 void Plane::withdraw(const std::vector<int64_t>& questions) {
   for (int64_t question : questions) {
-    if (!asked_.contains(question)) continue;
+    if (!pending_.contains(question)) continue;
     JsonWriter json;
     json.begin('{').member("type").string("withdraw").member("question").integer(question).end('}');
     link.send(json.take());
   }
 }
 
-void Plane::heard(int64_t question, const Said& said) {
-  auto found = asked_.find(question);
-  if (found == asked_.end()) return;
-  Asked asked = std::move(found->second);
-  asked_.erase(found);
-  tell(asked, said);
+void Plane::on_response(int64_t question, const QuestionResponse& response) {
+  auto found = pending_.find(question);
+  if (found == pending_.end()) return;
+  PendingQuestion pending = std::move(found->second);
+  pending_.erase(found);
+  deliver(pending, response);
 }
 
-void Plane::tell(const Asked& asked, const Said& said) {
-  if (asked.exchange == 0) return asked.hear(said);
-  with(asked.exchange, [&](Peer&) { asked.hear(said); });
+void Plane::deliver(const PendingQuestion& pending, const QuestionResponse& response) {
+  if (pending.exchange == 0) return pending.handler(response);
+  with(pending.exchange, [&](Peer&) { pending.handler(response); });
 }
 
-void Plane::nobody_answers() {
-  for (auto& [question, asked] : std::exchange(asked_, {})) {
-    Problem problem = nobody(asked.kind);
-    tell(asked, {&problem, {}, {}});
+void Plane::fail_questions() {
+  for (auto& [question, pending] : std::exchange(pending_, {})) {
+    Problem problem = unavailable(pending.type);
+    deliver(pending, {&problem, {}, {}});
   }
 }
 

@@ -43,7 +43,7 @@ struct Limits {
   double stall_timeout_s = 60;
   double idle_timeout_s = 1800;  // for a gRPC connection without calls
   size_t min_body_bytes = 1;
-  double lend_after_s = 0.1;     // if the body has not arrived by then, the request's queue slot is released to others
+  double release_after_s = 0.1;  // if the body has not arrived by then, the request's queue slot is released to others
   size_t max_head_bytes = 64 << 10;
   size_t max_body_bytes = size_t{64} << 20;
 
@@ -73,18 +73,18 @@ struct CallHold {
 };
 
 // A request whose client has left, but which is still being computed.
-struct Left {
+struct AbandonedCall {
   std::shared_ptr<class Prediction> prediction;
   CallHold hold;
 };
 
 // The control plane's response to a question.
-struct Said {
+struct QuestionResponse {
   const Problem* problem = nullptr;  // set if the question failed
   std::string_view json, bytes;
   int* passed = nullptr;  // a received descriptor; whoever takes ownership sets it to -1
 };
-using Hear = std::function<void(const Said&)>;
+using QuestionHandler = std::function<void(const QuestionResponse&)>;
 
 class Plane {
  public:
@@ -112,11 +112,11 @@ class Plane {
   std::unique_ptr<Authority> authority;      // verifies the certificates of workers; null: none is trusted
   bool speaks_grpc = false;   // gRPC over HTTP/2 is accepted on the HTTP port too
   bool is_stopping = false;
-  double parts_s = kNever;    // while the server stops: the time until which idle connections stay open
+  double idle_until_s = kNever;  // while the server stops: the time until which idle connections stay open
   bool is_alone = false;      // no control plane will connect: models that are not loaded are reported as not found
   std::function<void()> gather = [] {};  // adds what the queues have done until now to the counts
   double traced = -1;  // fraction of requests to trace, if a request does not decide itself; negative: none
-  std::map<int64_t, Left> left;  // by job key
+  std::map<int64_t, AbandonedCall> abandoned;  // by job key
   int64_t hops = 0;  // number of requests sent to workers so far
 
   // Returns the number of a new exchange. `descriptor_of` extracts the connection's descriptor from it.
@@ -125,13 +125,13 @@ class Plane {
 
   const Route* find(std::string_view model, std::string_view version) const;
   // Sends a question to the control plane on behalf of an exchange. `members` writes additional members of the
-  // question's JSON. `hear` receives the response if the exchange's connection still exists, or in any case if
-  // `exchange` is 0. If the control plane is not connected, or disconnects before it responds, `hear` receives a
+  // question's JSON. `handler` receives the response if the exchange's connection still exists, or in any case if
+  // `exchange` is 0. If the control plane is not connected, or disconnects before it responds, `handler` receives a
   // Problem. `holds` are released when the question is answered.
   //
   // Returns the question's number, or 0 if it was not sent.
-  int64_t ask(int64_t exchange, std::string_view kind, const std::function<void(class JsonWriter&)>& members,
-              std::string bytes, Hear hear, std::vector<Holding> holds = {});
+  int64_t send_question(int64_t exchange, std::string_view type, const std::function<void(class JsonWriter&)>& members,
+                        std::string bytes, QuestionHandler handler, std::vector<Holding> holds = {});
   // Asks the control plane to load a model that is unknown here. `found` receives the route, or null and the reason.
   using Found = std::function<void(const Route* route, const Problem* problem)>;
   void resolve(int64_t exchange, const std::string& model, const std::string& version, Found found);
@@ -140,18 +140,19 @@ class Plane {
   void resolve_for_workers(int64_t exchange, const std::string& model, const std::string& version,
                            std::function<void(const Problem* problem)> then);
   // Sends the pictures of a request to the control plane, which decodes them. Returns the number of each question.
-  // `hear` is called with the response to each and the index of its input. `client` is the address that sent them; the
-  // control plane uses it for fair scheduling. Throws Problem if `budget`, which belongs to the client's connection,
-  // has no room for them.
+  // `handler` is called with the response to each and the index of its input. `client` is the address that sent them;
+  // the control plane uses it for fair scheduling. Throws Problem if `budget`, which belongs to the client's
+  // connection, has no room for them.
   std::vector<int64_t> decode(int64_t exchange, const class Prediction& prediction, const std::string& client,
-                              PeerBudget& budget, const std::function<void(size_t index, const Said& said)>& hear);
+                              PeerBudget& budget,
+                              const std::function<void(size_t index, const QuestionResponse& response)>& handler);
   // Withdraws these questions: their clients have left or were refused. What they hold is released when the control
   // plane has responded, since a picture may be in the middle of its decoding.
   void withdraw(const std::vector<int64_t>& questions);
-  void heard(int64_t question, const Said& said);
-  void nobody_answers();
+  void on_response(int64_t question, const QuestionResponse& response);
+  void fail_questions();
   // The response to a question while the control plane is not connected.
-  Problem nobody(std::string_view kind = {}) const;
+  Problem unavailable(std::string_view type = {}) const;
 
   std::string_view date();  // the current value of the header `Date`
 
@@ -164,16 +165,16 @@ class Plane {
 
  private:
   int64_t exchanges_ = 0, questions_ = 0;
-  struct Asked {
+  struct PendingQuestion {
     int64_t exchange;
-    std::string kind;
-    Hear hear;
+    std::string type;
+    QuestionHandler handler;
     std::vector<Holding> holds;
   };
 
-  void tell(const Asked& asked, const Said& said);
+  void deliver(const PendingQuestion& pending, const QuestionResponse& response);
 
-  std::map<int64_t, Asked> asked_;
+  std::map<int64_t, PendingQuestion> pending_;
   int64_t second_ = -1;
   std::string date_;
 };

@@ -26,26 +26,26 @@ void note_failure(const Identity& identity, const std::string& fault) {
 
 }  // namespace
 
-bool Place::take(ModelRef model) {
-  give_up();
+bool QueueSlot::admit(ModelRef model) {
+  leave();
   if (!model->queue->admit()) return false;
   model_ = std::move(model);
-  return has_place_ = true;
+  return has_slot_ = true;
 }
 
-void Place::lend() {
-  if (!has_place_) return;
-  model_->queue->lend();
-  has_place_ = false;
+void QueueSlot::release() {
+  if (!has_slot_) return;
+  model_->queue->release_slot();
+  has_slot_ = false;
 }
 
-bool Place::claim() {
-  if (!has_place_) has_place_ = model_->queue->claim();
-  return has_place_;
+bool QueueSlot::acquire() {
+  if (!has_slot_) has_slot_ = model_->queue->acquire_slot();
+  return has_slot_;
 }
 
-void Place::give_up() {
-  if (auto model = std::exchange(model_, nullptr)) model->queue->release(std::exchange(has_place_, false));
+void QueueSlot::leave() {
+  if (auto model = std::exchange(model_, nullptr)) model->queue->leave(std::exchange(has_slot_, false));
 }
 
 Prediction::Prediction(ModelRef model, Protocol protocol, int64_t id, double now_s)
@@ -54,17 +54,17 @@ Prediction::Prediction(ModelRef model, Protocol protocol, int64_t id, double now
 }
 
 Problem Prediction::queue_full() const {
-  Problem problem(Kind::kQueueFull, {}, "try again later, or use fewer connections");
+  Problem problem(ErrorType::kQueueFull, {}, "try again later, or use fewer connections");
   problem.retry_after_s = model_->queue->retry_after_s();
   return problem;
 }
 
 void Prediction::admit() {
-  if (!place_.take(model_)) throw queue_full();
+  if (!slot_.admit(model_)) throw queue_full();
 }
 
-void Prediction::claim() {
-  if (!place_.claim()) throw queue_full();
+void Prediction::acquire_slot() {
+  if (!slot_.acquire()) throw queue_full();
 }
 
 void Prediction::accept(Request request, double timeout_s, Pool& pool) {
@@ -73,7 +73,7 @@ void Prediction::accept(Request request, double timeout_s, Pool& pool) {
   double asked_s = std::min(timeout_s, request_.terms.timeout_s);
   deadline_s_ = times.began_s + (asked_s == kNever ? model_->timeout_s : asked_s);
   if (model_->sequences != nullptr && !request_.terms.step) {
-    throw Problem(Kind::kInvalidInput, "the model keeps state from one request to the next",
+    throw Problem(ErrorType::kInvalidInput, "the model keeps state from one request to the next",
                   "send the parameter sequence_id, and sequence_start with the first request of a sequence; a "
                   "single request sets sequence_end, too");
   }
@@ -92,10 +92,10 @@ void Prediction::accept(Request request, double timeout_s, Pool& pool) {
 void Prediction::find_shared(const SharedMemory& memory, std::string_view client, std::string_view tenant) {
   for (size_t index = 0; index < inputs_.size(); ++index) {
     const GivenInput& given = request_.inputs[index];
-    auto* place = std::get_if<SharedPlace>(&given.elements);
-    if (place == nullptr) continue;
+    auto* range = std::get_if<SharedRange>(&given.elements);
+    if (range == nullptr) continue;
     memory.admit(client, tenant);
-    inputs_[index].shared = memory.piece(*place, model_->signature.inputs[given.index].name);
+    inputs_[index].shared = memory.piece(*range, model_->signature.inputs[given.index].name);
   }
   for (size_t index = 0; index < request_.outputs.size(); ++index) {
     const WantedOutput& wanted = request_.outputs[index];
@@ -175,7 +175,7 @@ std::vector<std::pair<size_t, std::string_view>> Prediction::pictures() const {
 
 void Prediction::set_picture(size_t index, std::string_view tensor) {
   const GivenInput& given = request_.inputs.at(index);
-  if (tensor.size() != given.bytes) throw Problem(Kind::kInternal, "a decoded picture has the wrong size");
+  if (tensor.size() != given.bytes) throw Problem(ErrorType::kInternal, "a decoded picture has the wrong size");
   inputs_[index].tensor = Tensor(given.shape, given.bytes, std::shared_ptr<char>(
       static_cast<char*>(std::aligned_alloc(kAlignmentBytes, (given.bytes + kAlignmentBytes) / kAlignmentBytes * kAlignmentBytes)),
       [](char* memory) { std::free(memory); }));
@@ -193,7 +193,7 @@ void Prediction::submit(std::shared_ptr<Mailbox> mailbox, Pool& pool) {
   if (!signature.buckets.empty()) {
     fit_ = fit(signature, shapes);
     for (size_t index = 0; fit_->length && index < in_order_.size(); ++index) {
-      in_order_[index] = filled_up(in_order_[index], signature.buckets[fit_->bucket].inputs[index], pool);
+      in_order_[index] = pad_tensor(in_order_[index], signature.buckets[fit_->bucket].inputs[index], pool);
     }
   }
   if (model_->sequences == nullptr) return enqueue(std::move(mailbox), pool);
@@ -226,7 +226,7 @@ void Prediction::enqueue(std::shared_ptr<Mailbox> mailbox, Pool&) {
     job->inputs.insert(job->inputs.end(), state.begin(), state.end());
   }
   model_->queue->submit(job);
-  place_.is_submitted();
+  slot_.mark_submitted();
 }
 
 bool Prediction::withdraw() {
@@ -236,17 +236,17 @@ bool Prediction::withdraw() {
 
 Answer Prediction::answer(Pool& pool) {
   const Signature& signature = model_->signature;
-  place_.give_up();
-  if (job->outcome == Outcome::kLate) throw Problem(Kind::kDeadlinePassed);
+  slot_.leave();
+  if (job->outcome == Outcome::kLate) throw Problem(ErrorType::kDeadlinePassed);
   if (model_->sequences != nullptr && turn_ == nullptr) {
     Sequences::refuse_unknown(*request_.terms.step, model_->sequences->idle_s());
   }
   if (job->outcome != Outcome::kAnswered && job->fault == kNoMemory) {
-    throw Problem(Kind::kMemoryFull, {}, "try again later, or send smaller requests");
+    throw Problem(ErrorType::kMemoryFull, {}, "try again later, or send smaller requests");
   }
   if (job->outcome != Outcome::kAnswered || job->outputs.size() < signature.outputs.size()) {
     note_failure(model_->identity, job->fault);
-    throw Problem(Kind::kInternal, "The server failed in a way that it did not foresee.",
+    throw Problem(ErrorType::kInternal, "The server failed in a way that it did not foresee.",
                   "the server's log says more");
   }
   if (turn_ != nullptr) {
@@ -256,7 +256,7 @@ Answer Prediction::answer(Pool& pool) {
   outputs_.assign(job->outputs.begin(), job->outputs.begin() + static_cast<ptrdiff_t>(signature.outputs.size()));
   for (size_t index = 0; fit_ && fit_->length && index < outputs_.size(); ++index) {
     Shape shape = with_length(signature.outputs[index].shape, *fit_->length);
-    if (shape != outputs_[index].shape()) outputs_[index] = cut(outputs_[index], shape, pool);
+    if (shape != outputs_[index].shape()) outputs_[index] = cut_tensor(outputs_[index], shape, pool);
   }
   std::vector<Stored> stored;
   for (const Tensor& output : outputs_) stored.push_back({output.shape(), output.data(), output.bytes()});

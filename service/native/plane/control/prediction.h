@@ -32,22 +32,22 @@ struct Room {
 
 // A slot in a model's queue for one request, and the registration that the model has a request. Both are released when
 // this object is destroyed.
-class Place {
+class QueueSlot {
  public:
-  Place() = default;
-  ~Place() { give_up(); }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
+  QueueSlot() = default;
+  ~QueueSlot() { leave(); }
+  QueueSlot(const QueueSlot&) = delete;
+  QueueSlot& operator=(const QueueSlot&) = delete;
 
-  bool take(ModelRef model);
-  void lend();
-  bool claim();  // returns true also if the slot was not released
-  void give_up();
-  void is_submitted() { has_place_ = false; }  // from now on the queue frees the slot, when the job's turn comes
+  bool admit(ModelRef model);
+  void release();
+  bool acquire();  // returns true also if the slot was not released
+  void leave();
+  void mark_submitted() { has_slot_ = false; }  // from now on the queue frees the slot, when the job's turn comes
 
  private:
   ModelRef model_;
-  bool has_place_ = false;
+  bool has_slot_ = false;
 };
 
 // Must be used on the event loop's thread, except for `fill`.
@@ -64,8 +64,8 @@ class Prediction {
 
   // Takes a slot in the queue. Throws Problem if none is free.
   void admit();
-  void lend() { place_.lend(); }
-  void claim();
+  void release_slot() { slot_.release(); }
+  void acquire_slot();
 
   // Sets the request. Throws Problem if it is invalid for the model.
   void accept(Request request, double timeout_s, Pool& pool);
@@ -112,7 +112,7 @@ class Prediction {
   const ModelRef model_;
   const Protocol protocol_;
   const int64_t id_;
-  Place place_;
+  QueueSlot slot_;
   Request request_;
   int64_t level_ = 1;
   double deadline_s_ = std::numeric_limits<double>::infinity();

@@ -19,12 +19,12 @@ void write(JsonWriter& json, std::string_view name, const Duration& duration) {
   json.member(name).begin('{').member("count").integer(duration.count).member("ns").integer(duration.ns).end('}');
 }
 
-template <typename Kind>
-void write_if_any(JsonWriter& json, std::string_view name, Kind& histogram) {
+template <typename HistogramType>
+void write_if_any(JsonWriter& json, std::string_view name, HistogramType& histogram) {
   if (histogram.is_empty()) return;
   json.member(name);
   histogram.write(json);
-  histogram = Kind();
+  histogram = HistogramType();
 }
 
 void put(MessageWriter& message, uint64_t number, const Duration& duration) {
@@ -134,7 +134,7 @@ std::string ModelCounts::statistics_message() const {
 }
 
 void Refusals::rejected(const Problem& problem) {
-  bool is_full = problem.kind == Kind::kQueueFull, is_late = problem.kind == Kind::kDeadlinePassed;
+  bool is_full = problem.type == ErrorType::kQueueFull, is_late = problem.type == ErrorType::kDeadlinePassed;
   bool is_unavailable = problem.facts().http == 503;
   ++rejected_[is_full ? "queue_full" : is_late ? "deadline" : is_unavailable ? "no_worker" : "invalid"];
 }

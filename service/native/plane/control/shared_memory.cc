@@ -37,7 +37,7 @@ std::string file_name(std::string_view key) {
   bool is_name = !name.empty() && name.size() <= kLongestKey && name != "." && name != ".." &&
                  name.find('/') == name.npos && name.find('\0') == name.npos;
   if (!is_name) {
-    throw Problem(Kind::kInvalidInput, "the key " + brief(key) + " is not a valid name of shared memory",
+    throw Problem(ErrorType::kInvalidInput, "the key " + brief(key) + " is not a valid name of shared memory",
                   "pass the name that was given to shm_open: it contains no slashes, except for a leading one");
   }
   return std::string(name);
@@ -47,8 +47,9 @@ int open_file(std::string_view key) {
   std::string path = kFolder + file_name(key);
   int descriptor = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor >= 0) return descriptor;
-  Kind kind = errno == ENOENT ? Kind::kNotFound : Kind::kInvalidInput;
-  throw Problem(kind, "the shared memory " + brief(key) + " cannot be opened: " + std::generic_category().message(errno));
+  ErrorType type = errno == ENOENT ? ErrorType::kNotFound : ErrorType::kInvalidInput;
+  throw Problem(type,
+                "the shared memory " + brief(key) + " cannot be opened: " + std::generic_category().message(errno));
 }
 
 }  // namespace
@@ -58,18 +59,18 @@ SharedRegion::SharedRegion(std::string its_key, uint64_t its_offset, uint64_t it
 
 SharedRegion::~SharedRegion() { ::close(descriptor); }
 
-SharedPiece::SharedPiece(std::shared_ptr<const SharedRegion> region, SharedPlace place, std::string tensor)
-    : region_(std::move(region)), place_(std::move(place)), tensor_(std::move(tensor)) {}
+SharedPiece::SharedPiece(std::shared_ptr<const SharedRegion> region, SharedRange range, std::string tensor)
+    : region_(std::move(region)), range_(std::move(range)), tensor_(std::move(tensor)) {}
 
 void SharedPiece::fail(const char* what) const {
-  throw Problem(Kind::kInvalidTensor, "'" + tensor_ + "' is in the region " + brief(place_.region) + ", which " + what, {},
-                tensor_);
+  throw Problem(ErrorType::kInvalidTensor,
+                "'" + tensor_ + "' is in the region " + brief(range_.region) + ", which " + what, {}, tensor_);
 }
 
 void SharedPiece::read(char* memory) const {
-  for (size_t at = 0; at < place_.bytes;) {
-    auto from = static_cast<off_t>(region_->offset + place_.offset + at);
-    ssize_t count = ::pread(region_->descriptor, memory + at, place_.bytes - at, from);
+  for (size_t at = 0; at < range_.bytes;) {
+    auto from = static_cast<off_t>(region_->offset + range_.offset + at);
+    ssize_t count = ::pread(region_->descriptor, memory + at, range_.bytes - at, from);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) fail("cannot be read");
     if (count == 0) fail("has become shorter");
@@ -78,16 +79,16 @@ void SharedPiece::read(char* memory) const {
 }
 
 void SharedPiece::check_room(size_t bytes) const {
-  if (bytes <= place_.bytes) return;
-  throw Problem(Kind::kInvalidTensor,
+  if (bytes <= range_.bytes) return;
+  throw Problem(ErrorType::kInvalidTensor,
                 "output '" + tensor_ + "' has " + std::to_string(bytes) + " bytes, but its range in the region " +
-                    brief(place_.region) + " has only " + std::to_string(place_.bytes),
+                    brief(range_.region) + " has only " + std::to_string(range_.bytes),
                 {}, tensor_);
 }
 
 void SharedPiece::write(std::string_view elements) const {
   check_room(elements.size());
-  uint64_t begin = region_->offset + place_.offset;
+  uint64_t begin = region_->offset + range_.offset;
   struct stat status{};
   if (::fstat(region_->descriptor, &status) < 0) fail("cannot be written");
   // A write would extend the file.
@@ -102,44 +103,45 @@ void SharedPiece::write(std::string_view elements) const {
 
 void SharedMemory::admit(std::string_view client, std::string_view tenant) const {
   if (!is_on_) {
-    throw Problem(Kind::kUnsupported, "shared memory is disabled on this server",
+    throw Problem(ErrorType::kUnsupported, "shared memory is disabled on this server",
                   "OCTET_SHARED_MEMORY=true turns it on");
   }
   if (!tenant.empty()) {
-    throw Problem(Kind::kUnsupported, "tenants cannot use shared memory, because all of them could read it",
+    throw Problem(ErrorType::kUnsupported, "tenants cannot use shared memory, because all of them could read it",
                   "send tensors as binary data");
   }
   if (!is_of_this_machine(client)) {
-    throw Problem(Kind::kUnsupported, "only clients on the server's machine can share memory with it",
+    throw Problem(ErrorType::kUnsupported, "only clients on the server's machine can share memory with it",
                   "send tensors as binary data");
   }
 }
 
 void SharedMemory::add(const std::string& name, const std::string& key, uint64_t offset, uint64_t bytes) {
   if (name.empty() || name.size() > kLongestRegionName) {
-    throw Problem(Kind::kInvalidInput,
+    throw Problem(ErrorType::kInvalidInput,
                   "the name of a region must have 1 to " + std::to_string(kLongestRegionName) + " characters");
   }
   if (bytes == 0 || offset > kMostOffset || bytes > kMostOffset - offset) {
-    throw Problem(Kind::kInvalidInput,
+    throw Problem(ErrorType::kInvalidInput,
                   "invalid region: " + std::to_string(bytes) + " bytes at offset " + std::to_string(offset));
   }
   std::lock_guard lock(mutex_);
   if (regions_.count(name) > 0) {
-    throw Problem(Kind::kConflict, "the region " + brief(name) + " is already registered", "unregister it first");
+    throw Problem(ErrorType::kConflict, "the region " + brief(name) + " is already registered", "unregister it first");
   }
   if (regions_.size() >= kMostRegions) {
-    throw Problem(Kind::kMemoryFull, std::to_string(kMostRegions) + " regions are already registered",
+    throw Problem(ErrorType::kMemoryFull, std::to_string(kMostRegions) + " regions are already registered",
                   "unregister some");
   }
   auto region = std::make_shared<const SharedRegion>(key, offset, bytes, open_file(key));
   struct stat status{};
   if (::fstat(region->descriptor, &status) < 0 || !S_ISREG(status.st_mode)) {
-    throw Problem(Kind::kInvalidInput, "the key " + brief(key) + " does not refer to shared memory");
+    throw Problem(ErrorType::kInvalidInput, "the key " + brief(key) + " does not refer to shared memory");
   }
   if (static_cast<uint64_t>(status.st_size) < offset + bytes) {
-    throw Problem(Kind::kInvalidInput, "the shared memory " + brief(key) + " has " + std::to_string(status.st_size) +
-                                           " bytes, but the region ends at offset " + std::to_string(offset + bytes));
+    throw Problem(ErrorType::kInvalidInput,
+                  "the shared memory " + brief(key) + " has " + std::to_string(status.st_size) +
+                      " bytes, but the region ends at offset " + std::to_string(offset + bytes));
   }
   regions_[name] = std::move(region);
 }
@@ -155,25 +157,25 @@ std::vector<SharedMemory::Listed> SharedMemory::list(const std::string& name) co
   for (const auto& [each, region] : regions_) {
     if (name.empty() || each == name) listed.push_back({each, region});
   }
-  if (!name.empty() && listed.empty()) throw Problem(Kind::kNotFound, "unknown region " + brief(name));
+  if (!name.empty() && listed.empty()) throw Problem(ErrorType::kNotFound, "unknown region " + brief(name));
   return listed;
 }
 
-SharedPiece SharedMemory::piece(const SharedPlace& place, const std::string& tensor) const {
+SharedPiece SharedMemory::piece(const SharedRange& range, const std::string& tensor) const {
   std::lock_guard lock(mutex_);
-  auto found = regions_.find(place.region);
+  auto found = regions_.find(range.region);
   if (found == regions_.end()) {
-    throw Problem(Kind::kInvalidTensor, "'" + tensor + "' is in the region " + brief(place.region) + ", which is not registered", {},
-                  tensor);
+    throw Problem(ErrorType::kInvalidTensor,
+                  "'" + tensor + "' is in the region " + brief(range.region) + ", which is not registered", {}, tensor);
   }
   uint64_t bytes = found->second->bytes;
-  if (place.offset > bytes || place.bytes > bytes - place.offset) {
-    throw Problem(Kind::kInvalidTensor,
-                  "'" + tensor + "' ends after the region " + brief(place.region) + ", which has " +
+  if (range.offset > bytes || range.bytes > bytes - range.offset) {
+    throw Problem(ErrorType::kInvalidTensor,
+                  "'" + tensor + "' ends after the region " + brief(range.region) + ", which has " +
                       std::to_string(bytes) + " bytes",
                   {}, tensor);
   }
-  return {found->second, place, tensor};
+  return {found->second, range, tensor};
 }
 
 }  // namespace octet::plane

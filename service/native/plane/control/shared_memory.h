@@ -34,7 +34,7 @@ struct SharedRegion {
 // The range of a region that contains one tensor. May be used on any thread.
 class SharedPiece {
  public:
-  SharedPiece(std::shared_ptr<const SharedRegion> region, SharedPlace place, std::string tensor);
+  SharedPiece(std::shared_ptr<const SharedRegion> region, SharedRange range, std::string tensor);
 
   // Throws Problem if an output of `bytes` bytes does not fit.
   void check_room(size_t bytes) const;
@@ -46,7 +46,7 @@ class SharedPiece {
   [[noreturn]] void fail(const char* what) const;
 
   std::shared_ptr<const SharedRegion> region_;
-  SharedPlace place_;
+  SharedRange range_;
   std::string tensor_;
 };
 
@@ -67,7 +67,7 @@ class SharedMemory {
   void remove(const std::string& name);  // an empty name removes all of them
   // Returns the region `name`, or all of them if it is empty.
   std::vector<Listed> list(const std::string& name) const;
-  SharedPiece piece(const SharedPlace& place, const std::string& tensor) const;
+  SharedPiece piece(const SharedRange& range, const std::string& tensor) const;
 
  private:
   std::atomic<bool> is_on_ = false;

@@ -52,7 +52,7 @@ std::optional<Clock::duration> read_timeout(std::string_view text) {
   return std::chrono::duration_cast<Clock::duration>(timeout);
 }
 
-std::string percent_encoded(std::string_view message) {
+std::string encode_percent(std::string_view message) {
   constexpr char kDigits[] = "0123456789ABCDEF";
   std::string encoded;
   encoded.reserve(message.size());
@@ -75,7 +75,7 @@ const HeaderBlock& response_headers() {
 HeaderBlock response_trailers(GrpcStatus status, std::string_view message) {
   HeaderBlock block;
   block.add("grpc-status", std::to_string(static_cast<int>(status)));
-  if (!message.empty()) block.add("grpc-message", percent_encoded(message));
+  if (!message.empty()) block.add("grpc-message", encode_percent(message));
   return block;
 }
 

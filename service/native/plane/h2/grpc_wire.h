@@ -44,7 +44,7 @@ bool is_grpc(std::string_view content_type);
 std::optional<Clock::duration> read_timeout(std::string_view text);
 
 /// Encodes `grpc-message`: `%`, and bytes that are not printable ASCII, become %XX.
-std::string percent_encoded(std::string_view message);
+std::string encode_percent(std::string_view message);
 
 /// Returns the headers that begin every response.
 const HeaderBlock& response_headers();

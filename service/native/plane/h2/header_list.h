@@ -39,9 +39,9 @@ class HeaderList {
   bool overflowed() const { return overflowed_; }
 
   Field operator[](size_t index) const {
-    const Place& place = fields_[index];
+    const FieldSpan& span = fields_[index];
     const std::string_view text = text_;
-    return {text.substr(place.start, place.name), text.substr(place.start + place.name, place.value)};
+    return {text.substr(span.start, span.name), text.substr(span.start + span.name, span.value)};
   }
 
   /// Finds the first field of this name and returns true, or returns false if there is none. The view is valid as long
@@ -57,7 +57,7 @@ class HeaderList {
   }
 
  private:
-  struct Place {
+  struct FieldSpan {
     size_t start, name, value;  // offset in `text_`, and lengths in bytes
   };
 
@@ -65,7 +65,7 @@ class HeaderList {
   size_t listed_bytes_ = 0;
   bool overflowed_ = false;
   std::string text_;
-  std::vector<Place> fields_;
+  std::vector<FieldSpan> fields_;
 };
 
 }  // namespace octet::h2

@@ -85,18 +85,18 @@ bool Session::on_frame(const FrameHeader& header, const uint8_t* payload) {
 }
 
 bool Session::on_piece(const FrameHeader& header, const uint8_t* bytes, size_t size, bool last) {
-  if (header.type != FrameType::kData) return !last || nuisance();  // section 4.1: unknown types are ignored
+  if (header.type != FrameType::kData) return !last || count_nuisance();  // section 4.1: unknown types are ignored
   if (!receive_data(bytes, size)) return false;
   return !last || data_stream_ == 0 || !header.has(flag::kEndStream) || end_remote(data_stream_);
 }
 
 bool Session::receive_settings(const FrameHeader& header, const uint8_t* payload) {
   // We permit what we announce from the beginning, so the acknowledgement changes nothing.
-  if (header.has(flag::kAck)) return nuisance();
+  if (header.has(flag::kAck)) return count_nuisance();
   for (const uint8_t* entry = payload; entry != payload + header.length; entry += 6) {
     if (!apply_setting(static_cast<Setting>(read_u16(entry)), read_u32(entry + 2))) return false;
   }
-  return nuisance() && reply(FrameType::kSettings, flag::kAck, 0, "");
+  return count_nuisance() && reply(FrameType::kSettings, flag::kAck, 0, "");
 }
 
 bool Session::apply_setting(Setting setting, uint32_t value) {
@@ -134,7 +134,7 @@ bool Session::resize_send_windows(uint32_t bytes) {
 }
 
 bool Session::receive_window_update(const FrameHeader& header, const uint8_t* payload) {
-  if (!nuisance()) return false;
+  if (!count_nuisance()) return false;
   const uint32_t increment = read_u32(payload) & kMaxWindow;
   if (header.stream != 0) return receive_stream_window(header.stream, increment);
   if (increment == 0) return fail(ErrorCode::kProtocolError, "WINDOW_UPDATE with an increment of 0");
@@ -161,8 +161,8 @@ bool Session::receive_stream_window(StreamId id, uint32_t increment) {
 
 bool Session::receive_rst_stream(const FrameHeader& header, const uint8_t* payload) {
   if (is_idle(header.stream)) return fail(ErrorCode::kProtocolError, "RST_STREAM of an idle stream");
-  if (find(header.stream) == nullptr) return nuisance();
-  if (!broken_off()) return false;
+  if (find(header.stream) == nullptr) return count_nuisance();
+  if (!count_reset()) return false;
   close_stream(header.stream, ClosedStreams::How::kResetByPeer);
   handler_.on_reset(header.stream, static_cast<ErrorCode>(read_u32(payload)));
   return true;
@@ -171,10 +171,10 @@ bool Session::receive_rst_stream(const FrameHeader& header, const uint8_t* paylo
 // Section 5.3.2: priorities are deprecated, so the frame is ignored.
 bool Session::receive_priority(const FrameHeader& header) {
   if (header.length != 5) return stream_error(header.stream, ErrorCode::kFrameSizeError);
-  return nuisance();
+  return count_nuisance();
 }
 
-bool Session::nuisance() {
+bool Session::count_nuisance() {
   if (failed_) return false;
   if (earned_ > 0) {
     --earned_;
@@ -183,7 +183,7 @@ bool Session::nuisance() {
   return budget_.may_disturb(now_) || fail(ErrorCode::kEnhanceYourCalm, "too many frames that request nothing");
 }
 
-bool Session::broken_off() {
+bool Session::count_reset() {
   if (earned_ >= kEarnedByFrame) {
     earned_ -= kEarnedByFrame;
     return true;

@@ -71,7 +71,7 @@ bool Session::open_stream(StreamId id, bool ended) {
   last_stream_ = id;
   if (id > last_served_) {  // section 6.8: the peer has been told, and will retry elsewhere
     closed_streams_.add(id, ClosedStreams::How::kResetByUs);
-    return nuisance();
+    return count_nuisance();
   }
   if (streams_.size() >= limits_.max_concurrent_streams) return stream_error(id, ErrorCode::kRefusedStream);
   Request request(fields_);
@@ -114,7 +114,7 @@ bool Session::begin_data(const FrameHeader& header) {
   if (header.length > stream->receive_window) return stream_error(header.stream, ErrorCode::kFlowControlError);
   stream->receive_window -= header.length;
   data_stream_ = header.stream;
-  return header.length > 0 || header.has(flag::kEndStream) || nuisance();
+  return header.length > 0 || header.has(flag::kEndStream) || count_nuisance();
 }
 
 bool Session::receive_data(const uint8_t* bytes, size_t size) {

@@ -60,7 +60,7 @@ void Session::drain() {
 
 bool Session::receive_ping(const FrameHeader& header, const uint8_t* payload) {
   const std::string_view opaque(reinterpret_cast<const char*>(payload), header.length);
-  if (!header.has(flag::kAck)) return nuisance() && reply(FrameType::kPing, flag::kAck, 0, opaque);
+  if (!header.has(flag::kAck)) return count_nuisance() && reply(FrameType::kPing, flag::kAck, 0, opaque);
   if (draining_ && !drained_ && opaque == kDrainPing) {
     drained_ = true;
     last_served_ = last_stream_;
@@ -89,7 +89,7 @@ void Session::lose_streams(ErrorCode code) {
 
 // Section 5.4.2. A stream error is always caused by the peer, so it counts like a reset by the peer.
 bool Session::stream_error(StreamId id, ErrorCode code) {
-  if (!broken_off()) return false;
+  if (!count_reset()) return false;
   std::string payload;
   append_u32(payload, static_cast<uint32_t>(code));
   if (!reply(FrameType::kRstStream, 0, id, payload)) return false;

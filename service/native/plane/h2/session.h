@@ -88,7 +88,7 @@ class Session final : private FrameReader::Handler {
   /// learns of this are served too. `closed` becomes true when all have ended.
   void drain();
   /// Counts a stream that the handler has refused. Too many of them end the connection.
-  void refused() { nuisance(); }
+  void refused() { count_nuisance(); }
   /// The socket was closed, which ends every stream.
   void disconnect();
   /// Returns true if the connection is finished: write what `gather` still returns, then close the socket.
@@ -113,8 +113,8 @@ class Session final : private FrameReader::Handler {
   bool receive_stream_window(StreamId id, uint32_t increment);
   bool receive_rst_stream(const FrameHeader& header, const uint8_t* payload);
   bool receive_priority(const FrameHeader& header);
-  bool nuisance();
-  bool broken_off();
+  bool count_nuisance();
+  bool count_reset();
   bool reply(FrameType type, uint8_t flags, StreamId stream, std::string_view payload);
 
   // receive_streams.cc: HEADERS with CONTINUATION, and DATA.

@@ -18,7 +18,7 @@ constexpr std::array kExtensions = {"binary_tensor_data", "classification", "mod
 int64_t microseconds(double seconds) { return std::isfinite(seconds) ? std::llround(1e6 * seconds) : 0; }
 
 // Returns a tensor's shape for metadata: -1 for the number of samples of a batched model.
-Shape declared(const TensorSpec& spec, const Signature& signature) {
+Shape metadata_shape(const TensorSpec& spec, const Signature& signature) {
   Shape shape = spec.shape;
   if (signature.is_batched && !shape.empty()) shape[0] = -1;
   return shape;
@@ -35,7 +35,7 @@ void write_specs(JsonWriter& json, const std::vector<TensorSpec>& specs, const S
   json.begin('[');
   for (const TensorSpec& spec : specs) {
     json.begin('{').member("name").string(spec.name).member("datatype").string(facts(spec.datatype).name).member("shape");
-    write_shape(json, declared(spec, signature), 0);
+    write_shape(json, metadata_shape(spec, signature), 0);
     if (spec.quantization) {
       json.member("parameters").begin('{').member("scale").number(spec.quantization->scale);
       json.member("zero_point").integer(spec.quantization->zero_point).end('}');
@@ -49,7 +49,7 @@ void put_specs(MessageWriter& message, uint64_t number, const std::vector<Tensor
   for (const TensorSpec& spec : specs) {
     MessageWriter its;
     its.bytes(1, spec.name).bytes(2, facts(spec.datatype).name);
-    for (int64_t size : declared(spec, signature)) its.varint(3, static_cast<uint64_t>(size));
+    for (int64_t size : metadata_shape(spec, signature)) its.varint(3, static_cast<uint64_t>(size));
     message.bytes(number, its.text());
   }
 }

@@ -18,7 +18,7 @@ ClientHandshake::ClientHandshake(Plane& plane, int descriptor, std::unique_ptr<T
       done_(std::move(done)),
       failed_(std::move(failed)) {}
 
-void ClientHandshake::shaken(TlsTransport::Handshake state) {
+void ClientHandshake::on_handshake(TlsTransport::Handshake state) {
   if (state != TlsTransport::Handshake::kDone) return fail(transport_->failure());
   successor_ = done_(std::move(transport_));
   is_over_ = successor_ == nullptr;

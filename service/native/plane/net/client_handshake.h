@@ -18,11 +18,11 @@ class ClientHandshake final : public TlsHandshake {
   // Exactly one of the two callbacks is called, once, unless the process ends.
   ClientHandshake(Plane& plane, int descriptor, std::unique_ptr<TlsTransport> transport, Done done, Failed failed);
 
-  void begin() override { shake(); }
+  void begin() override { handshake(); }
 
  private:
-  void shaken(TlsTransport::Handshake state) override;
-  void late() override { fail("the TLS handshake timed out"); }
+  void on_handshake(TlsTransport::Handshake state) override;
+  void on_timeout() override { fail("the TLS handshake timed out"); }
   void fail(const std::string& why);
 
   const Done done_;

@@ -17,7 +17,7 @@ void compress_aside(Plane& plane, int64_t exchange, std::weak_ptr<bool> is_here,
   auto work = std::make_shared<Work>(Work{std::move(bytes), coding});
   auto compress = [work] {
     try {
-      work->bytes = compressed(work->bytes, work->coding);
+      work->bytes = compress_bytes(work->bytes, work->coding);
       work->is_compressed = true;
     // Without zlib or memory the response is sent uncompressed, which every client accepts.
     } catch (const std::exception&) {
@@ -30,7 +30,7 @@ void compress_aside(Plane& plane, int64_t exchange, std::weak_ptr<bool> is_here,
   });
 }
 
-std::string joined(const std::vector<std::string_view>& pieces) {
+std::string join_pieces(const std::vector<std::string_view>& pieces) {
   std::string whole;
   for (std::string_view piece : pieces) whole.append(piece);
   return whole;

@@ -21,6 +21,6 @@ using Compressed = std::function<void(std::string bytes, bool is_compressed)>;
 void compress_aside(Plane& plane, int64_t exchange, std::weak_ptr<bool> is_here, std::string bytes,
                     const std::string& coding, Compressed then);
 
-std::string joined(const std::vector<std::string_view>& pieces);
+std::string join_pieces(const std::vector<std::string_view>& pieces);
 
 }  // namespace octet::plane

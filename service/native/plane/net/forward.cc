@@ -41,7 +41,8 @@ void Forward::begin() {
   Plane& plane = connection_.plane();
   std::array<int, 2> ends;
   if (!plane.link.is_open() || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) < 0) {
-    return connection_.respond(plane.is_alone ? Problem(Kind::kNotFound, "there is nothing at this path") : plane.nobody());
+    return connection_.respond(plane.is_alone ? Problem(ErrorType::kNotFound, "there is nothing at this path")
+                                              : plane.unavailable());
   }
   auto upstream = std::make_unique<Upstream>(plane, ends[0], std::make_unique<PlainTransport>(ends[0]));
   upstream_ = upstream->id();
@@ -163,7 +164,7 @@ void Forward::follow(std::string_view body) {
 void Forward::on_response_end() {
   upstream_ = 0;
   if (!has_head_) {
-    return connection_.respond(connection_.plane().nobody());
+    return connection_.respond(connection_.plane().unavailable());
   }
   bool is_whole = !is_broken_ && ((left_ && *left_ == 0) || (chunks_ && chunks_->is_over()));
   connection_.finish_relay(is_whole && !is_unframed_);

@@ -13,7 +13,7 @@
 
 namespace octet::plane {
 
-class Forward final : public HttpExchange, public Asker {
+class Forward final : public HttpExchange, public UpstreamListener {
  public:
   explicit Forward(HttpConnection& connection) : HttpExchange(connection), is_asked_(!connection.head().expects_continue) {}
   ~Forward() override;
@@ -36,7 +36,8 @@ class Forward final : public HttpExchange, public Asker {
   bool read_response_head();
   void follow(std::string_view body);
 
-  const std::shared_ptr<Asker> self_{this, [](Asker*) {}};  // non-owning; valid as long as this object
+  // Does not own; valid as long as this object.
+  const std::shared_ptr<UpstreamListener> self_{this, [](UpstreamListener*) {}};
   int64_t upstream_ = 0;      // connection that the request is sent to
   std::string response_;      // received part of the response's head
   bool is_asked_;  // the control plane, or the client's missing Expect header, requests the body

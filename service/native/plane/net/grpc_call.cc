@@ -28,14 +28,14 @@ struct GrpcCall::Aside {
 
   void run() noexcept {
     try {
-      prediction->accept(fitted(std::move(form->form), prediction->model().signature), kNever, *pool);
+      prediction->accept(fit_request(std::move(form->form), prediction->model().signature), kNever, *pool);
       prediction->find_shared(shared_memory, client, tenant);
       prediction->take(form->raw);
       prediction->fill();
     } catch (const Problem& raised) {
       problem = raised;
     } catch (const std::exception&) {
-      problem = Problem(Kind::kMemoryFull, {}, "try again later, or send smaller requests");
+      problem = Problem(ErrorType::kMemoryFull, {}, "try again later, or send smaller requests");
     }
   }
 };
@@ -87,9 +87,9 @@ void GrpcCall::guard(const std::function<void()>& act) {
   try {
     act();
   } catch (const Problem& problem) {
-    is_streaming_ && has_begun_ && !is_reflection_ ? refused_in_stream(problem) : refuse(problem);
+    is_streaming_ && has_begun_ && !is_reflection_ ? refuse_in_stream(problem) : refuse(problem);
   } catch (const std::bad_alloc&) {
-    refuse(Problem(Kind::kMemoryFull, {}, "try again later, or send smaller requests"));
+    refuse(Problem(ErrorType::kMemoryFull, {}, "try again later, or send smaller requests"));
   }
 }
 
@@ -98,9 +98,9 @@ void GrpcCall::on_message(h2::Buffer message, bool is_compressed) {
   guard([&] {
     if (is_compressed) {
       if (!is_known_coding(encoding_)) {
-        throw Problem(Kind::kUnsupported, "the compression of the message is not supported");
+        throw Problem(ErrorType::kUnsupported, "the compression of the message is not supported");
       }
-      message = h2::Buffer::adopt(inflated(view(message), encoding_, plane_.limits.max_body_bytes));
+      message = h2::Buffer::adopt(decompress(view(message), encoding_, plane_.limits.max_body_bytes));
       hold.messages.charge(message.size);
     }
     messages_.push_back({std::move(message), hold.messages.split()});
@@ -114,7 +114,7 @@ void GrpcCall::on_half_close() {
   if (is_over_) return;
   if (is_streaming_) return next();
   guard([this] {
-    if (messages_.size() != 1) throw Problem(Kind::kInvalidInput, "the call must contain exactly one message");
+    if (messages_.size() != 1) throw Problem(ErrorType::kInvalidInput, "the call must contain exactly one message");
     begin();
   });
 }
@@ -153,9 +153,9 @@ void GrpcCall::next() {
 }
 
 void GrpcCall::stop() {
-  if (is_watching_) return tell_end();
+  if (is_watching_) return send_not_serving();
   if (!is_streaming_ || is_busy_ || !messages_.empty() || is_over_) return;
-  refuse(Problem(Kind::kRestarting, "the server is stopping", "try again later"));
+  refuse(Problem(ErrorType::kRestarting, "the server is stopping", "try again later"));
 }
 
 void GrpcCall::begin() {
@@ -168,8 +168,8 @@ void GrpcCall::begin() {
   if (messages_.empty() && !plane_.is_stopping) connection_.resume(call_);
   std::string_view rpc = rpc_of(path_, kService);
   if (rpc == "ModelInfer" || rpc == "ModelStreamInfer") return predict(*message_);
-  if (!is_reflection_) return answer_known();
-  send(reflected(view(*message_)));
+  if (!is_reflection_) return respond_locally();
+  send(reflection_response(view(*message_)));
   next();
 }
 
@@ -190,7 +190,7 @@ void GrpcCall::predict(h2::Buffer message) {
   is_busy_ = true;
   double now = now_s();
   form_ = std::make_shared<InferForm>(read_infer(view(message)));
-  auto [model, version] = parse_address(qualified(caller_.tenant, form_->model), form_->version);
+  auto [model, version] = parse_address(qualify_name(caller_.tenant, form_->model), form_->version);
   if (plane_.cluster.is_on()) return forward(model, version, sequence_of(form_->form.parameters));
   resolve(model, version, [this, now](const Route& route) {
     prediction_ = std::make_shared<Prediction>(route.choose(affinity_), Protocol::kGrpc, id_, is_streaming_ ? now : began_s_);
@@ -227,17 +227,18 @@ void GrpcCall::decode_pictures() {
   prediction_->limit(deadline_s_);
   if (prediction_->deadline_s() < kNever) plane_.alarms.set(prediction_->deadline_s(), id_);
   std::weak_ptr<bool> is_here = is_here_;
-  questions_ = plane_.decode(id_, *prediction_, connection_.client(), *hold.slot.budget(),
-                             [this, is_here, asked_for = std::weak_ptr(prediction_)](size_t index, const Said& said) {
-    if (is_here.expired() || is_over_ || !is_busy_) return;
-    // It belongs to an earlier message of the stream.
-    if (asked_for.expired() || asked_for.lock() != prediction_) return;
-    guard([&] {
-      if (said.problem) throw *said.problem;
-      prediction_->set_picture(index, said.bytes);
-      if (--pictures_ == 0) submit();
-    });
-  });
+  questions_ = plane_.decode(
+      id_, *prediction_, connection_.client(), *hold.slot.budget(),
+      [this, is_here, asked_for = std::weak_ptr(prediction_)](size_t index, const QuestionResponse& response) {
+        if (is_here.expired() || is_over_ || !is_busy_) return;
+        // It belongs to an earlier message of the stream.
+        if (asked_for.expired() || asked_for.lock() != prediction_) return;
+        guard([&] {
+          if (response.problem) throw *response.problem;
+          prediction_->set_picture(index, response.bytes);
+          if (--pictures_ == 0) submit();
+        });
+      });
 }
 
 void GrpcCall::submit() {
@@ -248,13 +249,13 @@ void GrpcCall::submit() {
 }
 
 void GrpcCall::on_alarm(double now_s) {
-  if (errand_ != nullptr && !is_over_) errand_->on_alarm(now_s);
+  if (proxy_request_ != nullptr && !is_over_) proxy_request_->on_alarm(now_s);
   if (is_over_ || !is_busy_ || prediction_ == nullptr) return;
   const Times& times = prediction_->times;
   bool has_begun = times.prepared_s > 0 || pictures_ > 0;
   bool is_late = has_begun && times.ran_s == 0 && prediction_->deadline_s() <= now_s;
   if (!is_late || !prediction_->withdraw()) return;
-  guard([] { throw Problem(Kind::kDeadlinePassed); });
+  guard([] { throw Problem(ErrorType::kDeadlinePassed); });
 }
 
 void GrpcCall::on_ran() {
@@ -292,20 +293,20 @@ void GrpcCall::reply(h2::Buffer message, bool is_compressed) {
   finish(server_timing(prediction_->job->stages, prediction_->times.ended_s - prediction_->times.arrived_s));
 }
 
-void GrpcCall::refused_in_stream(const Problem& problem) {
+void GrpcCall::refuse_in_stream(const Problem& problem) {
   abandon();
   std::string code(status_name(problem.facts().grpc));
   if (prediction_ && is_busy_) prediction_->count(code, false, now_s());
   prediction_.reset();
   is_busy_ = false;
-  send(MessageWriter().bytes(1, problem.said()).take());
+  send(MessageWriter().bytes(1, problem.message()).take());
   next();
 }
 
 void GrpcCall::refuse(const Problem& problem) {
   if (std::exchange(is_over_, true)) return;
   abandon();
-  const KindFacts& its = problem.facts();
+  const ErrorTypeFacts& its = problem.facts();
   if (is_busy_) {
     plane_.refusals.rejected(problem);
     if (prediction_) prediction_->count(status_name(its.grpc), false, now_s());
@@ -347,12 +348,12 @@ void GrpcCall::on_cancel() {
   bool has_run = prediction_->times.ran_s > 0;  // the response was being compressed
   if (has_run || prediction_->withdraw()) return;
   hold.messages = std::move(message_hold_);
-  plane_.left[id_] = {prediction_, std::move(hold)};
+  plane_.abandoned[id_] = {prediction_, std::move(hold)};
 }
 
 void GrpcCall::trace(std::string_view code) {
   if (plane_.traced < 0 || !is_traced(plane_, traceparent_)) return;
-  tell_trace(plane_, {Protocol::kGrpc, traceparent_, tracestate_, request_id_, path_, path_,
+  send_trace(plane_, {Protocol::kGrpc, traceparent_, tracestate_, request_id_, path_, path_,
                       connection_.is_encrypted() ? "https" : "http", code, prediction_.get()});
 }
 

@@ -14,9 +14,9 @@
 #include "control/prediction.h"
 #include "h2/grpc.h"
 #include "h2/incoming_message.h"
-#include "net/errand.h"
 #include "net/grpc_connection.h"
 #include "net/progress.h"
+#include "net/proxy_request.h"
 
 namespace octet::plane {
 
@@ -28,16 +28,16 @@ inline std::string_view rpc_of(std::string_view path, std::string_view service) 
   return path.starts_with(service) ? path.substr(service.size()) : std::string_view();
 }
 
-// `name_and_version` reads the first two fields of messages about a model. `told_of_model` builds the response to such
+// `name_and_version` reads the first two fields of messages about a model. `model_response` builds the response to such
 // a message: readiness, metadata, config or statistics.
 std::pair<std::string, std::string> name_and_version(std::string_view message);
-std::string told_of_model(const Plane& plane, const std::string& tenant, std::string_view rpc, const std::string& model,
-                          const std::string& version, const Route& route);
+std::string model_response(const Plane& plane, const std::string& tenant, std::string_view rpc,
+                           const std::string& model, const std::string& version, const Route& route);
 inline bool is_about_model(std::string_view rpc) {
   return rpc == "ModelReady" || rpc == "ModelMetadata" || rpc == "ModelConfig" || rpc == "ModelStatistics";
 }
 
-class GrpcCall final : public Sender {
+class GrpcCall final : public ProxyListener {
  public:
   GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, const h2::CallHead& head, CallHold its,
            const MinimumRate& rate, double now_s);
@@ -62,10 +62,10 @@ class GrpcCall final : public Sender {
   struct Aside;
 
   void guard(const std::function<void()>& act);
-  void tell_end();  // reports to a health watch that the server ends
+  void send_not_serving();  // reports to a health watch that the server ends
   void admit_caller();
   void begin();
-  void answer_known();
+  void respond_locally();
   void resolve(const std::string& model, const std::string& version, std::function<void(const Route&)> then,
                std::function<void(const Problem&)> otherwise = [](const Problem& problem) { throw problem; });
   void about_model(std::string_view message);
@@ -83,9 +83,9 @@ class GrpcCall final : public Sender {
   bool takes_more() const override { return true; }  // a response is sent as a whole
   void on_answered() override;
   void on_failed(const Problem& problem) override;
-  void tell_about_model(h2::Buffer message);
+  void send_model_response(h2::Buffer message);
   void abandon();
-  void refused_in_stream(const Problem& problem);
+  void refuse_in_stream(const Problem& problem);
   void next();
   void send(h2::Buffer message, bool is_compressed = false);
   void send(const std::string& message) { send(h2::Buffer::copy_of(message)); }
@@ -114,7 +114,7 @@ class GrpcCall final : public Sender {
   Holding message_hold_;
   std::shared_ptr<struct InferForm> form_;
   std::shared_ptr<Prediction> prediction_;
-  std::shared_ptr<Errand> errand_;
+  std::shared_ptr<ProxyRequest> proxy_request_;
   int worker_status_ = 0;       // HTTP status of the worker's response
   std::string worker_timing_, worker_retry_;
   h2::IncomingMessage answer_;

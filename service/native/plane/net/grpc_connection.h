@@ -28,7 +28,7 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
 
   void begin() override;
   void happened(uint32_t events) override;
-  void go_on() override { read(); }
+  void take_turn() override { read(); }
   void check_timeouts(double now_s) override;
   void stop(bool at_once) override;
   void give_up(const Problem& problem) override;

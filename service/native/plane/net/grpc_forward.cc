@@ -31,24 +31,25 @@ void GrpcCall::forward(const std::string& model, const std::string& version, std
     if (is_here.expired() || is_over_ || !is_busy_) return;
     guard([&] {
       if (problem != nullptr) return on_failed(*problem);
-      Ask ask;
-      ask.model = model;
-      ask.version = version;
-      ask.tenant = caller_.tenant;
-      ask.line = std::string("POST ").append(kService).append(is_streaming_ ? "ModelInfer" : rpc_of(path_, kService));
-      ask.headers = "content-type: application/x-protobuf\r\n";
-      add("octet-affinity", affinity_, ask.headers);
-      add("traceparent", traceparent_, ask.headers);
-      add("tracestate", tracestate_, ask.headers);
+      ForwardedRequest forwarded;
+      forwarded.model = model;
+      forwarded.version = version;
+      forwarded.tenant = caller_.tenant;
+      forwarded.line =
+          std::string("POST ").append(kService).append(is_streaming_ ? "ModelInfer" : rpc_of(path_, kService));
+      forwarded.headers = "content-type: application/x-protobuf\r\n";
+      add("octet-affinity", affinity_, forwarded.headers);
+      add("traceparent", traceparent_, forwarded.headers);
+      add("tracestate", tracestate_, forwarded.headers);
       if (!is_of_header(affinity_ + traceparent_ + tracestate_)) {
-        throw Problem(Kind::kInvalidInput, "a metadata value contains a control character");
+        throw Problem(ErrorType::kInvalidInput, "a metadata value contains a control character");
       }
-      ask.body = *message_;
-      ask.sequence = sequence;
-      ask.deadline_s = deadline_s_;
-      ask.request_id = request_id_;
-      errand_ = std::make_shared<Errand>(plane_, *this, id_, std::move(ask));
-      errand_->begin();
+      forwarded.body = *message_;
+      forwarded.sequence = sequence;
+      forwarded.deadline_s = deadline_s_;
+      forwarded.request_id = request_id_;
+      proxy_request_ = std::make_shared<ProxyRequest>(plane_, *this, id_, std::move(forwarded));
+      proxy_request_->begin();
     });
   };
   plane_.resolve_for_workers(id_, model, version, std::move(then));
@@ -73,7 +74,7 @@ void GrpcCall::on_piece(std::string_view piece) {
 
 void GrpcCall::on_answered() {
   if (is_over_) return;
-  errand_.reset();
+  proxy_request_.reset();
   h2::Buffer message = answer_.take();
   answer_hold_.release();  // `send` accounts for it
   guard([&] {
@@ -85,7 +86,7 @@ void GrpcCall::on_answered() {
       return on_failed(problem);
     }
     bool is_prediction = is_streaming_ || rpc_of(path_, kService) == "ModelInfer";
-    if (!is_prediction) return tell_about_model(std::move(message));
+    if (!is_prediction) return send_model_response(std::move(message));
     if (!is_streaming_) return deliver(std::move(message));
     std::string head = MessageWriter().head(2, message.size).take();
     h2::Buffer wrapped = h2::Buffer::allocate(head.size() + message.size);
@@ -97,19 +98,19 @@ void GrpcCall::on_answered() {
 void GrpcCall::on_failed(const Problem& problem) {
   if (is_over_) return;
   bool is_not_there = problem.facts().http == kNone || problem.facts().http == kNoneNow;
-  if (rpc_of(path_, kService) == "ModelReady" && is_not_there) return tell_about_model({});
+  if (rpc_of(path_, kService) == "ModelReady" && is_not_there) return send_model_response({});
   guard([&] { throw problem; });
 }
 
-void GrpcCall::tell_about_model(h2::Buffer message) {
+void GrpcCall::send_model_response(h2::Buffer message) {
   is_busy_ = false;
   send(std::move(message));
   finish();
 }
 
 void GrpcCall::abandon() {
-  if (errand_ != nullptr) errand_->abandon();
-  errand_.reset();
+  if (proxy_request_ != nullptr) proxy_request_->abandon();
+  proxy_request_.reset();
   plane_.withdraw(std::exchange(questions_, {}));
   pictures_ = 0;
 }

@@ -64,7 +64,7 @@ struct Zlib {
 const Zlib& zlib() {
   static const Zlib library;
   if (!library.is_there) {
-    throw Problem(Kind::kUnsupportedFormat,
+    throw Problem(ErrorType::kUnsupportedFormat,
                   "compressed bodies are not supported, because zlib is not installed on this server",
                   "send it uncompressed");
   }
@@ -74,7 +74,8 @@ const Zlib& zlib() {
 int bits_of(std::string_view coding) { return coding == "deflate" ? kWindowBits : kGzipBits; }
 
 [[noreturn]] void refuse(std::string_view coding, const char* what) {
-  throw Problem(Kind::kInvalidInput, std::string("the body is not well-formed ").append(coding).append(": ").append(what));
+  throw Problem(ErrorType::kInvalidInput,
+                std::string("the body is not well-formed ").append(coding).append(": ").append(what));
 }
 
 }  // namespace
@@ -95,7 +96,7 @@ std::string content_coding(const std::vector<HeaderField>& fields) {
     for (std::string_view rest = field.value; !rest.empty();) {
       std::string_view item = rest.substr(0, rest.find(','));
       rest.remove_prefix(std::min(rest.size(), item.size() + 1));
-      std::string coding(stripped(item));
+      std::string coding(strip(item));
       for (char& each : coding) {
         if (each >= 'A' && each <= 'Z') each = static_cast<char>(each - 'A' + 'a');
       }
@@ -110,7 +111,7 @@ bool accepts(std::string_view accepted, std::string_view wanted) {
   while (!accepted.empty()) {
     std::string_view item = accepted.substr(0, accepted.find(','));
     accepted.remove_prefix(std::min(accepted.size(), item.size() + 1));
-    std::string_view coding = stripped(item.substr(0, item.find(';')));
+    std::string_view coding = strip(item.substr(0, item.find(';')));
     std::string quality(item.substr(std::min(item.size(), item.find(';'))));
     quality.erase(std::remove(quality.begin(), quality.end(), ' '), quality.end());
     while (!quality.empty() && quality.back() == '0') quality.pop_back();
@@ -124,11 +125,11 @@ std::string preferred_coding(std::string_view accepted) {
   return accepts(accepted, "gzip") ? "gzip" : accepts(accepted, "deflate") ? "deflate" : "";
 }
 
-std::string compressed(std::string_view bytes, std::string_view coding) {
+std::string compress_bytes(std::string_view bytes, std::string_view coding) {
   const Zlib& its = zlib();
   Stream stream{};
   if (its.deflate_init(&stream, kFast, kDeflated, bits_of(coding), kMemoryLevel, 0, kVersion, sizeof stream) != kOk) {
-    throw Problem(Kind::kMemoryFull);
+    throw Problem(ErrorType::kMemoryFull);
   }
   std::string out;
   stream.next_in = reinterpret_cast<const unsigned char*>(bytes.data());
@@ -146,10 +147,10 @@ std::string compressed(std::string_view bytes, std::string_view coding) {
   return out;
 }
 
-std::string inflated(std::string_view bytes, std::string_view coding, size_t most_bytes) {
+std::string decompress(std::string_view bytes, std::string_view coding, size_t most_bytes) {
   const Zlib& its = zlib();
   Stream stream{};
-  if (its.inflate_init(&stream, bits_of(coding), kVersion, sizeof stream) != kOk) throw Problem(Kind::kMemoryFull);
+  if (its.inflate_init(&stream, bits_of(coding), kVersion, sizeof stream) != kOk) throw Problem(ErrorType::kMemoryFull);
   std::string out;
   size_t used = 0;
   stream.next_in = reinterpret_cast<const unsigned char*>(bytes.data());
@@ -171,7 +172,7 @@ std::string inflated(std::string_view bytes, std::string_view coding, size_t mos
   std::string message = stream.message ? stream.message : "it is damaged";
   its.inflate_end(&stream);
   if (is_too_long) {
-    throw Problem(Kind::kTooLarge, "the request is larger than " + std::to_string(most_bytes) + " bytes",
+    throw Problem(ErrorType::kTooLarge, "the request is larger than " + std::to_string(most_bytes) + " bytes",
                   "the server's OCTET_MAX_PREDICT_BYTES raises the limit");
   }
   if (status == kBufferError) refuse(coding, "it ends too early");

@@ -21,9 +21,9 @@ bool accepts(std::string_view accepted, std::string_view coding);
 std::string preferred_coding(std::string_view accepted);
 
 // Both throw Problem, also if zlib is not installed. May be called from any thread.
-std::string compressed(std::string_view bytes, std::string_view coding);
+std::string compress_bytes(std::string_view bytes, std::string_view coding);
 // A gzip body may have several members (RFC 1952 section 2.2); their contents are concatenated.
-std::string inflated(std::string_view bytes, std::string_view coding, size_t most_bytes);
+std::string decompress(std::string_view bytes, std::string_view coding, size_t most_bytes);
 
 // Loads zlib before the process gives up the right to open files.
 void load_zlib();

@@ -104,7 +104,7 @@ class LineReader {
   bool field(std::string_view line) {
     size_t colon = line.find(':');
     if (colon == line.npos) return refuse(400, "a header has no colon");
-    std::string_view name = line.substr(0, colon), value = stripped(line.substr(colon + 1));
+    std::string_view name = line.substr(0, colon), value = strip(line.substr(colon + 1));
     if (name.empty() || !all_of(name, kToken)) return refuse(400, "the name of a header contains an invalid character");
     if (!all_of(value, kValue)) return refuse(400, "a header contains a control character");
     if (fields_.size() == kMostHeaders) return refuse(431, "there are too many headers");
@@ -203,7 +203,7 @@ class ResponseReader final : public LineReader {
       return refuse(502, "the reason phrase contains a control character");
     }
     std::from_chars(status.data(), status.data() + status.size(), head_.status);
-    head_.reason = stripped(reason);
+    head_.reason = strip(reason);
     return true;
   }
 
@@ -238,7 +238,7 @@ bool same_but_case(std::string_view one, std::string_view other) {
 
 bool is_token(std::string_view text) { return !text.empty() && all_of(text, kToken); }
 
-std::string_view stripped(std::string_view text) {
+std::string_view strip(std::string_view text) {
   size_t begin = text.find_first_not_of(" \t");
   if (begin == text.npos) return {};
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
@@ -247,14 +247,14 @@ std::string_view stripped(std::string_view text) {
 bool lists(std::string_view value, std::string_view lower_token) {
   while (!value.empty()) {
     size_t comma = value.find(',');
-    if (same_but_case(stripped(value.substr(0, comma)), lower_token)) return true;
+    if (same_but_case(strip(value.substr(0, comma)), lower_token)) return true;
     if (comma == value.npos) break;
     value.remove_prefix(comma + 1);
   }
   return false;
 }
 
-std::optional<std::string> percent_decoded(std::string_view text) {
+std::optional<std::string> decode_percent(std::string_view text) {
   constexpr int kHexadecimal = 16;
   std::string decoded;
   for (size_t at = 0; at < text.size(); ++at) {

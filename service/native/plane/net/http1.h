@@ -87,10 +87,10 @@ class ChunkedBody {
 
 bool same_but_case(std::string_view one, std::string_view other);
 bool is_token(std::string_view text);  // RFC 9110 section 5.6.2
-std::string_view stripped(std::string_view text);
+std::string_view strip(std::string_view text);
 // Returns true if a comma-separated list of tokens contains this one, which must be in lower case.
 bool lists(std::string_view value, std::string_view lower_token);
 // Decodes percent-encoding. Returns nothing if it is malformed.
-std::optional<std::string> percent_decoded(std::string_view text);
+std::optional<std::string> decode_percent(std::string_view text);
 
 }  // namespace octet::plane

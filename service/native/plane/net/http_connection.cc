@@ -239,7 +239,7 @@ bool HttpConnection::take_body() {
     bytes.remove_prefix(content.size());
     body_left_ -= content.size();
   } else if (!chunks_->next(bytes, content)) {
-    Problem problem(Kind::kInvalidInput, "the body's chunks are not well formed");
+    Problem problem(ErrorType::kInvalidInput, "the body's chunks are not well formed");
     is_last_ = true;
     has_responded() ? end() : respond(problem);
     return false;
@@ -291,14 +291,15 @@ std::string_view HttpConnection::persistence() const {
 }
 
 void HttpConnection::respond(const Problem& problem, std::string_view headers) {
-  std::string document = problem.document(percent_decoded(head_.path()).value_or(std::string(head_.path())), request_id_);
+  std::string document =
+      problem.document(decode_percent(head_.path()).value_or(std::string(head_.path())), request_id_);
   HttpResponse response{problem.facts().http, "content-type: application/problem+json\r\n", {document}};
   if (problem.facts().may_be_retried) {
     response.headers.append("retry-after: ").append(std::to_string(problem.whole_retry_after_s())).append("\r\n");
   }
   response.headers.append(headers);
   if (is_of_cluster_) response.headers.append("octet-code: ").append(problem.facts().code).append("\r\n");
-  if (problem.kind == Kind::kUnauthorized) response.headers.append("www-authenticate: Bearer\r\n");
+  if (problem.type == ErrorType::kUnauthorized) response.headers.append("www-authenticate: Bearer\r\n");
   respond(response);
 }
 
@@ -350,7 +351,7 @@ void HttpConnection::next() {
   input_ = Input::kHead;
   output_ = Output::kNone;
   is_fresh_ = false;
-  due_s_ = std::min(now_s() + plane_.limits.keep_alive_s, plane_.parts_s);
+  due_s_ = std::min(now_s() + plane_.limits.keep_alive_s, plane_.idle_until_s);
   if (has_left_ && in_.empty()) return end();
   // Not handled recursively: a client that sends a thousand requests at once has one turn.
   wants_turn_ = !in_.empty() || may_read_;
@@ -413,7 +414,7 @@ void HttpConnection::stop(bool at_once) {
     return end();
   }
   if (is_idle()) {
-    due_s_ = std::min(due_s_, plane_.parts_s);
+    due_s_ = std::min(due_s_, plane_.idle_until_s);
   } else if (!has_responded()) {
     is_last_ = true;
   }

@@ -69,7 +69,7 @@ class HttpConnection final : public Peer {
   void begin() override { read(); }
   void happened(uint32_t events) override;
   void settled() override { finished_.reset(); }
-  void go_on() override { read(); }
+  void take_turn() override { read(); }
   void check_timeouts(double now_s) override;
   void stop(bool at_once) override;
   void give_up(const Problem& problem) override;
@@ -90,7 +90,7 @@ class HttpConnection final : public Peer {
   const std::string& client() const { return client_; }  // the client's address
   // Returns the address of the client, or an empty string if the request came through the cluster's API, whose clients
   // may be anywhere.
-  std::string asker() const { return is_of_cluster_ ? std::string() : client_; }
+  std::string local_client() const { return is_of_cluster_ ? std::string() : client_; }
   bool is_encrypted() const { return transport_->is_encrypted(); }
   bool is_for_probes() const { return seat_.is_for_probes(); }
   bool is_of_cluster() const { return is_of_cluster_; }  // the request came from the cluster's API and carries its key

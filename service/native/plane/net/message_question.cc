@@ -21,7 +21,7 @@ void MessageQuestion::on_body(std::string_view piece) {
 void MessageQuestion::on_body_end() {
   guard([this] {
     auto [name, number] = name_and_version(message_);
-    auto [model, version] = parse_address(qualified(tenant(), name), number);
+    auto [model, version] = parse_address(qualify_name(tenant(), name), number);
     if (connection_.plane().find(model, version) != nullptr) return answer(model, version);
     std::weak_ptr<bool> is_here = is_here_;
     auto found = [this, is_here, model = model, version = version](const Route* route, const Problem* problem) {
@@ -37,7 +37,7 @@ void MessageQuestion::on_body_end() {
 
 void MessageQuestion::answer(const std::string& model, const std::string& version) {
   Plane& plane = connection_.plane();
-  std::string told = told_of_model(plane, tenant(), rpc_, model, version, *plane.find(model, version));
+  std::string told = model_response(plane, tenant(), rpc_, model, version, *plane.find(model, version));
   connection_.respond({200, "content-type: application/x-protobuf\r\n", {told}});
 }
 

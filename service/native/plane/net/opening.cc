@@ -18,7 +18,7 @@ constexpr std::string_view kHttp2 = "h2";
 // Lists for ALPN, in the format of Certificate::connection. HTTP/1.1 comes first, because clients that offer both
 // (curl, browsers) want more than gRPC, and only gRPC is served over HTTP/2. gRPC clients offer only h2.
 constexpr std::string_view kOfHttp = "\x08http/1.1", kOfHttpWithGrpc = "\x08http/1.1\x02h2", kOfGrpc = "\x02h2";
-constexpr std::string_view kThisIsTls =
+constexpr std::string_view kTlsNotice =
     "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 45\r\nconnection: "
     "close\r\n\r\n"
     "this port uses TLS: send requests to https://";
@@ -49,14 +49,14 @@ Opening::Opening(Plane& plane, Port port, int descriptor, std::string client, Ho
       client_(std::move(client)),
       seat_(std::move(seat)) {}
 
-void Opening::shaken(TlsTransport::Handshake state) {
-  if (state == TlsTransport::Handshake::kDone) speak();
-  if (state == TlsTransport::Handshake::kIsPlain) say_that_it_is_tls();
+void Opening::on_handshake(TlsTransport::Handshake state) {
+  if (state == TlsTransport::Handshake::kDone) open_protocol();
+  if (state == TlsTransport::Handshake::kIsPlain) send_tls_notice();
   is_over_ = true;
 }
 
 // gRPC requires that ALPN selects HTTP/2. Without ALPN on the HTTP port, the first bytes reveal the protocol.
-void Opening::speak() {
+void Opening::open_protocol() {
   bool is_http2 = transport_->protocol() == kHttp2;
   if (port_ == Port::kGrpc && !is_http2) return transport_->finish();
   if (is_http2) {
@@ -68,8 +68,8 @@ void Opening::speak() {
   }
 }
 
-void Opening::say_that_it_is_tls() const {
-  ::send(descriptor_, kThisIsTls.data(), kThisIsTls.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+void Opening::send_tls_notice() const {
+  ::send(descriptor_, kTlsNotice.data(), kTlsNotice.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   std::array<char, 16 << 10> rest;  // closing the socket with unread input could destroy the response
   while (::recv(descriptor_, rest.data(), rest.size(), MSG_DONTWAIT) == static_cast<ssize_t>(rest.size())) {
   }

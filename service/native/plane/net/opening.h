@@ -22,9 +22,9 @@ class Opening final : public TlsHandshake {
   void begin() override {}  // nothing to do: epoll reports input that has already arrived
 
  private:
-  void shaken(TlsTransport::Handshake state) override;
-  void speak();
-  void say_that_it_is_tls() const;
+  void on_handshake(TlsTransport::Handshake state) override;
+  void open_protocol();
+  void send_tls_notice() const;
 
   const Port port_;
   const int descriptor_;

@@ -23,7 +23,7 @@ std::array<size_t, kResources> totals(const PeerLimits& limits) {
           limits.max_pictures, limits.max_picture_bytes, limits.max_pixels};
 }
 
-PeerAddress mapped(const void* ipv4) {
+PeerAddress map_ipv4(const void* ipv4) {
   PeerAddress address{};
   address[10] = address[11] = 0xff;
   std::memcpy(&address[12], ipv4, 4);
@@ -33,11 +33,11 @@ PeerAddress mapped(const void* ipv4) {
 }  // namespace
 
 PeerAddress address_of(const sockaddr_storage& socket) {
-  if (socket.ss_family == AF_INET) return mapped(&reinterpret_cast<const sockaddr_in&>(socket).sin_addr);
+  if (socket.ss_family == AF_INET) return map_ipv4(&reinterpret_cast<const sockaddr_in&>(socket).sin_addr);
   PeerAddress address{};
   if (socket.ss_family != AF_INET6) return address;
   const in6_addr& its = reinterpret_cast<const sockaddr_in6&>(socket).sin6_addr;
-  if (IN6_IS_ADDR_V4MAPPED(&its)) return mapped(&its.s6_addr[12]);
+  if (IN6_IS_ADDR_V4MAPPED(&its)) return map_ipv4(&its.s6_addr[12]);
   std::memcpy(address.data(), its.s6_addr, 8);
   return address;
 }
@@ -143,12 +143,12 @@ Holding PeerBudgets::connect(const PeerAddress& address) {
 Holding PeerBudgets::readmit(const PeerAddress& address) { return connect(address, Resource::kConnections, false); }
 
 Holding PeerBudgets::connect(const PeerAddress& address, Resource as, bool is_bounded) {
-  std::shared_ptr<PeerBudget> budget(new PeerBudget(shared_from_this(), known(address)));
+  std::shared_ptr<PeerBudget> budget(new PeerBudget(shared_from_this(), find_or_add(address)));
   if (!budget->take(as, 1, is_bounded)) return {};
   return {std::move(budget), as, 1};
 }
 
-std::shared_ptr<PeerBudget::Address> PeerBudgets::known(const PeerAddress& address) {
+std::shared_ptr<PeerBudget::Address> PeerBudgets::find_or_add(const PeerAddress& address) {
   std::lock_guard lock(mutex_);
   if (addresses_.size() >= forgets_at_) forget_some();
   auto& found = addresses_[address];

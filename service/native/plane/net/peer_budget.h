@@ -143,7 +143,7 @@ class PeerBudgets final : public std::enable_shared_from_this<PeerBudgets> {
   friend class PeerBudget;
   explicit PeerBudgets(const PeerLimits& limits);
   Holding connect(const PeerAddress& address, Resource as, bool is_bounded);
-  std::shared_ptr<PeerBudget::Address> known(const PeerAddress& address);
+  std::shared_ptr<PeerBudget::Address> find_or_add(const PeerAddress& address);
   void forget_some();
 
   mutable std::mutex mutex_;

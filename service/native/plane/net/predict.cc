@@ -30,11 +30,11 @@ struct Predict::Aside {
   void run() noexcept {
     try {
       if (!coding.empty()) {
-        body = h2::Buffer::adopt(inflated(view(body), coding, most_bytes));
+        body = h2::Buffer::adopt(decompress(view(body), coding, most_bytes));
         if (!hold.grow(body.size)) throw no_memory();
       }
       if (form != nullptr) {
-        prediction->accept(fitted(std::move(form->form), prediction->model().signature), timeout_s, *pool);
+        prediction->accept(fit_request(std::move(form->form), prediction->model().signature), timeout_s, *pool);
         prediction->find_shared(shared_memory, client, tenant);
         prediction->take(form->raw);
         return prediction->fill();
@@ -72,13 +72,13 @@ Predict::Predict(HttpConnection& connection)
 Predict::~Predict() = default;
 
 void Predict::begin() {
-  std::optional<Caller> caller = admitted(connection_, {"predict"}, true);
+  std::optional<Caller> caller = admit_or_refuse(connection_, {"predict"}, true);
   has_failed_ = !caller;
   if (has_failed_) return;
   tenant_ = std::move(caller->tenant);
   guard([this] {
     read_headers();
-    if (!has_separate_tensors()) coming_.announce(connection_.head().content_length.value_or(0));
+    if (!has_separate_tensors()) incoming_.announce(connection_.head().content_length.value_or(0));
     if (!is_message_) look_up();
   });
 }
@@ -108,7 +108,7 @@ void Predict::read_headers() {
         if (same_but_case(field.name, "inference-header-content-length")) {
           uint64_t bytes = number_of("Inference-Header-Content-Length", "length in bytes", field.value);
           if (facts_.json_bytes && *facts_.json_bytes != bytes) {
-            throw Problem(Kind::kInvalidInput,
+            throw Problem(ErrorType::kInvalidInput,
                           "the header Inference-Header-Content-Length is there twice, with different values");
           }
           facts_.json_bytes = bytes;
@@ -118,7 +118,7 @@ void Predict::read_headers() {
   }
   coding_ = content_coding(connection_.head().fields);
   if (!coding_.empty() && !is_known_coding(coding_)) {
-    throw Problem(Kind::kUnsupportedFormat,
+    throw Problem(ErrorType::kUnsupportedFormat,
                   "bodies with the content encoding " + brief(std::string_view(coding_)) + " are not supported",
                   "send it uncompressed, or with Content-Encoding gzip or deflate, once");
   }
@@ -126,7 +126,7 @@ void Predict::read_headers() {
 }
 
 void Predict::look_up() {
-  auto [model, version] = parse_address(qualified(tenant_, model_), version_);
+  auto [model, version] = parse_address(qualify_name(tenant_, model_), version_);
   if (const Route* route = plane_.find(model, version)) return admit(*route);
   std::weak_ptr<bool> is_here = is_here_;
   plane_.resolve(connection_.id(), model, version, [this, is_here](const Route* route, const Problem* problem) {
@@ -144,18 +144,18 @@ void Predict::admit(const Route& route) {
   prediction_ = std::make_shared<Prediction>(std::move(chosen), protocol(), connection_.id(), began_s_);
   prediction_->admit();
   has_model_ = true;
-  plane_.alarms.set(began_s_ + plane_.limits.lend_after_s, connection_.id());
+  plane_.alarms.set(began_s_ + plane_.limits.release_after_s, connection_.id());
 }
 
 // The memory for a body is held as long as the request exists.
 Room Predict::room() {
   Room next{nullptr, 0};
-  if (!has_failed_) guard([&] { next = is_parsed_ ? prediction_->room() : coming_.room(hold_.messages); });
+  if (!has_failed_) guard([&] { next = is_parsed_ ? prediction_->room() : incoming_.room(hold_.messages); });
   return next;
 }
 
 void Predict::filled(size_t bytes) {
-  if (!is_parsed_) return coming_.filled(bytes);
+  if (!is_parsed_) return incoming_.filled(bytes);
   prediction_->filled(bytes);
   if (!hold_.messages.grow(bytes)) refuse(no_memory());
 }
@@ -167,7 +167,7 @@ void Predict::on_body(std::string_view piece) {
       if (!hold_.messages.grow(piece.size())) throw no_memory();
       return prediction_->take({piece});
     }
-    coming_.append(piece, most_bytes(), hold_.messages);
+    incoming_.append(piece, most_bytes(), hold_.messages);
     if (may_parse()) parse();
   });
 }
@@ -182,29 +182,31 @@ bool Predict::has_separate_tensors() const {
 // Returns true if enough of such a body has arrived to parse its first part.
 bool Predict::may_parse() const {
   if (!has_separate_tensors()) return false;
-  if (facts_.is_raw()) return coming_.pieces().size() >= std::min<uint64_t>(kMagicBytes, *connection_.head().content_length);
-  return coming_.pieces().size() >= *facts_.json_bytes;
+  if (facts_.is_raw()) {
+    return incoming_.pieces().size() >= std::min<uint64_t>(kMagicBytes, *connection_.head().content_length);
+  }
+  return incoming_.pieces().size() >= *facts_.json_bytes;
 }
 
 void Predict::parse() {
   Request request;
   uint64_t bytes = *connection_.head().content_length;
-  body_ = coming_.take();
+  body_ = incoming_.take();
   size_t at = read_request(view(body_), bytes, facts_, signature(), request);
   prediction_->accept(std::move(request), timeout_s_, *plane_.pool);
-  prediction_->find_shared(plane_.shared_memory, connection_.asker(), tenant_);
+  prediction_->find_shared(plane_.shared_memory, connection_.local_client(), tenant_);
   prediction_->take({view(body_).substr(at)});
   is_parsed_ = true;
 }
 
 void Predict::on_body_end() {
   if (has_failed_) return;
-  if (!std::exchange(has_body_ended_, true) && !is_parsed_) body_ = coming_.take();
+  if (!std::exchange(has_body_ended_, true) && !is_parsed_) body_ = incoming_.take();
   if (is_message_ && form_ == nullptr) return guard([this] { read_message(); });
   if (prediction_ == nullptr) return;  // the model is not resolved yet; `look_up` continues
   guard([this] {
     prediction_->times.arrived_s = now_s();
-    prediction_->claim();
+    prediction_->acquire_slot();
     if (!is_parsed_) return fill_aside();
     prediction_->fill();
     decode_pictures();
@@ -223,7 +225,7 @@ void Predict::read_message() {
 // Parses the rest on a background thread, or at once if it is short.
 void Predict::fill_aside() {
   auto aside = std::make_shared<Aside>(Aside{prediction_, body_, plane_.pool, plane_.shared_memory,
-                                             connection_.asker(), tenant_, coding_, facts_,
+                                             connection_.local_client(), tenant_, coding_, facts_,
                                              plane_.limits.max_body_bytes, timeout_s_, form_, connection_.hold_bytes(), {}});
   auto done = [this, aside] {
     guard([&] {
@@ -255,14 +257,14 @@ void Predict::decode_pictures() {
   if (prediction_->deadline_s() < kNever) plane_.alarms.set(prediction_->deadline_s(), connection_.id());
   std::weak_ptr<bool> is_here = is_here_;
   questions_ = plane_.decode(connection_.id(), *prediction_, connection_.client(), connection_.budget(),
-                             [this, is_here](size_t index, const Said& said) {
-    if (is_here.expired() || has_failed_) return;
-    guard([&] {
-      if (said.problem) throw *said.problem;
-      prediction_->set_picture(index, said.bytes);
-      if (--pictures_ == 0) submit();
-    });
-  });
+                             [this, is_here](size_t index, const QuestionResponse& response) {
+                               if (is_here.expired() || has_failed_) return;
+                               guard([&] {
+                                 if (response.problem) throw *response.problem;
+                                 prediction_->set_picture(index, response.bytes);
+                                 if (--pictures_ == 0) submit();
+                               });
+                             });
 }
 
 void Predict::submit() {
@@ -274,10 +276,12 @@ void Predict::submit() {
 void Predict::on_alarm(double now_s) {
   if (has_failed_ || prediction_ == nullptr || connection_.has_responded()) return;
   Times& times = prediction_->times;
-  if (times.arrived_s == times.began_s && times.began_s + plane_.limits.lend_after_s <= now_s) prediction_->lend();
+  if (times.arrived_s == times.began_s && times.began_s + plane_.limits.release_after_s <= now_s) {
+    prediction_->release_slot();
+  }
   bool has_begun = times.prepared_s > 0 || pictures_ > 0;
   bool is_late = has_begun && times.ran_s == 0 && prediction_->deadline_s() <= now_s;
-  if (is_late && prediction_->withdraw()) refuse(Problem(Kind::kDeadlinePassed));
+  if (is_late && prediction_->withdraw()) refuse(Problem(ErrorType::kDeadlinePassed));
 }
 
 void Predict::on_ran() {
@@ -304,7 +308,7 @@ void Predict::answer() {
       .append("\r\n");
   answer.append_to(response.body);
   if (wanted_coding_.empty() || answer.bytes() < kWorthCompressing) return finish(std::move(response), "200", true);
-  std::string whole = joined(std::exchange(response.body, {}));
+  std::string whole = join_pieces(std::exchange(response.body, {}));
   auto then = [this, response](std::string bytes, bool is_compressed) mutable {
     if (has_failed_) return;
     if (is_compressed) response.headers.append("content-encoding: ").append(wanted_coding_).append("\r\n");
@@ -316,7 +320,7 @@ void Predict::answer() {
 }
 
 std::string Predict::code_of(const Problem& problem) const {
-  const KindFacts& its = problem.facts();
+  const ErrorTypeFacts& its = problem.facts();
   return is_message_ ? std::string(status_name(its.grpc)) : std::to_string(its.http);
 }
 
@@ -341,8 +345,10 @@ void Predict::finish(HttpResponse response, std::string_view code, bool is_succe
 void Predict::trace(std::string_view code) {
   if (plane_.traced < 0 || !is_traced(plane_, traceparent_)) return;
   std::string_view path = connection_.head().path();
-  tell_trace(plane_, {protocol(), traceparent_, tracestate_, connection_.request_id(), path,
-                      is_message_ ? path : version_.empty() ? "/v2/models/{model}/infer" : "/v2/models/{model}/versions/{version}/infer",
+  send_trace(plane_, {protocol(), traceparent_, tracestate_, connection_.request_id(), path,
+                      is_message_        ? path
+                      : version_.empty() ? "/v2/models/{model}/infer"
+                                         : "/v2/models/{model}/versions/{version}/infer",
                       connection_.is_encrypted() ? "https" : "http", code, prediction_.get()});
 }
 
@@ -356,7 +362,7 @@ void Predict::on_gone() {
   prediction_->count(kLeft, false, now_s());
   trace(kLeft);
   bool has_run = prediction_->times.ran_s > 0;  // the response was being compressed
-  if (!has_run && !prediction_->withdraw()) plane_.left[connection_.id()] = {prediction_, std::move(hold_)};
+  if (!has_run && !prediction_->withdraw()) plane_.abandoned[connection_.id()] = {prediction_, std::move(hold_)};
 }
 
 }  // namespace octet::plane

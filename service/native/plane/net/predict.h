@@ -66,8 +66,8 @@ class Predict final : public HttpExchange {
   Holding inflated_;
   double timeout_s_ = kNever;
   std::shared_ptr<Prediction> prediction_;  // shared with background work
-  Body coming_;      // the part of the body that is not received directly into the inputs
-  h2::Buffer body_;  // the complete `coming_`
+  Body incoming_;                           // the part of the body that is not received directly into the inputs
+  h2::Buffer body_;                         // the complete `incoming_`
   bool has_model_ = false, is_parsed_ = false, has_failed_ = false, has_body_ended_ = false;
   size_t pictures_ = 0;  // number of pictures that are being decoded
   std::vector<int64_t> questions_;  // the questions to the control plane about them

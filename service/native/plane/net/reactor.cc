@@ -28,7 +28,7 @@ constexpr int kGenerationShift = 32;
 
 [[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
 
-std::string spoken(const sockaddr_storage& address) {
+std::string format_address(const sockaddr_storage& address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const void* its = address.ss_family == AF_INET
                         ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in&>(address).sin_addr)
@@ -48,7 +48,7 @@ Reactor::Reactor(std::shared_ptr<PeerBudgets> budgets) : budgets_(std::move(budg
   watch(wakeup_, [this](uint32_t) {
     eventfd_t ignored;
     eventfd_read(wakeup_, &ignored);
-    heed_stops();
+    handle_stops();
   });
 }
 
@@ -67,17 +67,19 @@ void Reactor::add(int descriptor, uint32_t events, uint64_t token) const {
 }
 
 void Reactor::watch(int descriptor, std::function<void(uint32_t)> act, bool is_for_writing) {
-  attended_[descriptor] = std::move(act);
+  watched_[descriptor] = std::move(act);
   add(descriptor, is_for_writing ? kEdges : static_cast<uint32_t>(EPOLLIN), static_cast<uint64_t>(descriptor));
 }
 
 void Reactor::unwatch(int descriptor) {
   epoll_event ignored{};
   ::epoll_ctl(epoll_, EPOLL_CTL_DEL, descriptor, &ignored);
-  attended_.erase(descriptor);
+  watched_.erase(descriptor);
 }
 
-void Reactor::every(double seconds, std::function<void(double)> act) { regular_.push_back({seconds, 0, std::move(act)}); }
+void Reactor::every(double seconds, std::function<void(double)> act) {
+  timers_.push_back({seconds, 0, std::move(act)});
+}
 
 void Reactor::alarm(std::function<double()> next_s, std::function<void(double)> act) {
   next_s_ = std::move(next_s);
@@ -172,7 +174,7 @@ void Reactor::accept_some(int descriptor, Listener& listener) {
       }
       int yes = 1;
       ::setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-      take_in(client, listener.make(client, spoken(address), std::move(seat)));
+      take_in(client, listener.make(client, format_address(address), std::move(seat)));
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       listen_again(descriptor, listener, false);  // otherwise it would be reported as ready all the time
       listener.again_s = now_s() + kPauseS;
@@ -185,18 +187,18 @@ void Reactor::accept_some(int descriptor, Listener& listener) {
 
 void Reactor::act(uint64_t token, uint32_t events) {
   int descriptor = static_cast<int>(token & 0xffffffff);
-  if (auto found = attended_.find(descriptor); found != attended_.end()) return found->second(events);
+  if (auto found = watched_.find(descriptor); found != watched_.end()) return found->second(events);
   if (auto found = listeners_.find(descriptor); found != listeners_.end()) return accept_some(descriptor, found->second);
   if (slots_[static_cast<size_t>(descriptor)].generation != token >> kGenerationShift) return;
   with(descriptor, [&](Peer& peer) { peer.happened(events); });
 }
 
-int Reactor::patience_ms(double now_s) const {
+int Reactor::timeout_ms(double now_s) const {
   if (!unread_.empty()) return 0;
   double until_s = next_s_();
   for (const auto& [descriptor, listener] : listeners_) until_s = std::min(until_s, listener.again_s);
-  for (const Regular& each : regular_) until_s = std::min(until_s, each.due_s);
-  if (connections_ > 0) until_s = std::min(until_s, looks_s_);
+  for (const Timer& each : timers_) until_s = std::min(until_s, each.due_s);
+  if (connections_ > 0) until_s = std::min(until_s, checks_s_);
   if (until_s == kNever) return -1;
   return static_cast<int>(std::ceil(1e3 * std::clamp(until_s - now_s, 0.0, 1.0)));
 }
@@ -204,7 +206,7 @@ int Reactor::patience_ms(double now_s) const {
 void Reactor::run() {
   std::array<epoll_event, 256> events;
   while (!is_stopping_ || (connections_ > 0 && !is_at_once_)) {
-    int count = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), patience_ms(now_s()));
+    int count = ::epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), timeout_ms(now_s()));
     for (int index = 0; index < count; ++index) act(events[index].data.u64, events[index].events);
     check(now_s());
   }
@@ -215,9 +217,9 @@ void Reactor::run() {
 void Reactor::check(double now_s) {
   if (next_s_() <= now_s) alarm_(now_s);
   for (int descriptor : std::exchange(unread_, {})) {
-    with(descriptor, [](Peer& peer) { peer.go_on(); });
+    with(descriptor, [](Peer& peer) { peer.take_turn(); });
   }
-  for (Regular& each : regular_) {
+  for (Timer& each : timers_) {
     if (each.due_s > now_s) continue;
     each.due_s = now_s + each.every_s;
     each.act(now_s);
@@ -227,14 +229,14 @@ void Reactor::check(double now_s) {
     listener.again_s = kNever;
     if (!is_stopping_) listen_again(descriptor, listener, true);
   }
-  if (looks_s_ > now_s) return;
-  looks_s_ = now_s + kLookEveryS;
+  if (checks_s_ > now_s) return;
+  checks_s_ = now_s + kLookEveryS;
   for (size_t each = 0; each < slots_.size(); ++each) {
     with(static_cast<int>(each), [&](Peer& peer) { peer.check_timeouts(now_s); });
   }
 }
 
-void Reactor::heed_stops() {
+void Reactor::handle_stops() {
   int stops = stops_;
   if (stops > 0 && !is_stopping_) {
     for (auto& [descriptor, listener] : listeners_) {

@@ -22,7 +22,7 @@ class Peer {
 
   virtual void begin() = 0;                       // called once the descriptor is watched
   virtual void happened(uint32_t events) = 0;     // epoll reported events
-  virtual void go_on() = 0;                       // called after `wants_turn`, when others have had their turn
+  virtual void take_turn() = 0;                   // called after `wants_turn`, when others have had their turn
   virtual void check_timeouts(double now_s) = 0;  // ends what is too slow
   virtual void stop(bool at_once) = 0;            // the current requests are the last; `at_once`: end now
   // Responds to the current requests with this problem, since they will not be computed.
@@ -84,7 +84,7 @@ class Reactor {
     uint32_t generation = 0;  // distinguishes events of an earlier connection with the same descriptor
     bool was_idle = true;
   };
-  struct Regular {
+  struct Timer {
     double every_s, due_s;
     std::function<void(double)> act;
   };
@@ -94,23 +94,23 @@ class Reactor {
   void accept_some(int descriptor, Listener& listener);
   void listen_again(int descriptor, Listener& listener, bool is_listening);
   void check(double now_s);
-  void heed_stops();
+  void handle_stops();
   void stop_all(bool at_once);
-  int patience_ms(double now_s) const;
+  int timeout_ms(double now_s) const;
   void add(int descriptor, uint32_t events, uint64_t token) const;
 
   const std::shared_ptr<PeerBudgets> budgets_;
   int epoll_ = -1, wakeup_ = -1;
   std::map<int, Listener> listeners_;
-  std::map<int, std::function<void(uint32_t)>> attended_;
-  std::vector<Regular> regular_;
+  std::map<int, std::function<void(uint32_t)>> watched_;
+  std::vector<Timer> timers_;
   std::function<double()> next_s_ = [] { return kNever; };
   std::function<void(double)> alarm_ = [](double) {};
   std::vector<Slot> slots_;   // by descriptor
   std::vector<int> touched_;  // connections to examine in `settle`
   std::vector<int> unread_;   // connections that want another turn
   int depth_ = 0;
-  double looks_s_ = 0;
+  double checks_s_ = 0;
   bool is_stopping_ = false, is_at_once_ = false;
   int64_t connections_ = 0, busy_ = 0;
   std::atomic<int> stops_{0};

@@ -23,7 +23,8 @@ Caller admit_caller(HttpConnection& connection, std::initializer_list<std::strin
   }
 }
 
-std::optional<Caller> admitted(HttpConnection& connection, std::initializer_list<std::string_view> scopes, bool may_change) {
+std::optional<Caller> admit_or_refuse(HttpConnection& connection, std::initializer_list<std::string_view> scopes,
+                                      bool may_change) {
   try {
     return admit_caller(connection, scopes, may_change);
   } catch (const Problem& problem) {
@@ -42,22 +43,22 @@ uint64_t number_of(std::string_view name, std::string_view what, std::string_vie
   auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   bool is_number = !value.empty() && value.size() <= kMostDigits && error == std::errc() && rest == value.data() + value.size();
   if (!is_number) {
-    throw Problem(Kind::kInvalidInput, std::string("the header ").append(name).append(" is not a ").append(what),
+    throw Problem(ErrorType::kInvalidInput, std::string("the header ").append(name).append(" is not a ").append(what),
                   "send a decimal number");
   }
   return number;
 }
 
 std::string lower(std::string_view text) {
-  std::string its(stripped(text));
+  std::string its(strip(text));
   for (char& each : its) each = each >= 'A' && each <= 'Z' ? static_cast<char>(each + ('a' - 'A')) : each;
   return its;
 }
 
-Problem no_memory() { return Problem(Kind::kMemoryFull, {}, "try again later, or send smaller requests"); }
+Problem no_memory() { return Problem(ErrorType::kMemoryFull, {}, "try again later, or send smaller requests"); }
 
 [[noreturn]] void refuse_size(size_t most) {
-  throw Problem(Kind::kTooLarge, "the request is larger than " + std::to_string(most) + " bytes",
+  throw Problem(ErrorType::kTooLarge, "the request is larger than " + std::to_string(most) + " bytes",
                 "the server's OCTET_MAX_PREDICT_BYTES raises the limit");
 }
 

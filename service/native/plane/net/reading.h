@@ -18,7 +18,8 @@ namespace octet::plane {
 Caller admit_caller(HttpConnection& connection, std::initializer_list<std::string_view> scopes, bool may_change);
 
 // As `admit_caller`, but responds with the problem and returns nothing if the caller lacks permission.
-std::optional<Caller> admitted(HttpConnection& connection, std::initializer_list<std::string_view> scopes, bool may_change);
+std::optional<Caller> admit_or_refuse(HttpConnection& connection, std::initializer_list<std::string_view> scopes,
+                                      bool may_change);
 
 // Parses the value of a header; `what` describes it for the error message. Throws Problem.
 uint64_t number_of(std::string_view name, std::string_view what, std::string_view value);

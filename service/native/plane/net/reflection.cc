@@ -128,7 +128,7 @@ bool is_reflection(std::string_view path) {
          path == "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 }
 
-std::string reflected(std::string_view request) {
+std::string reflection_response(std::string_view request) {
   std::string_view host;
   Field asked;
   MessageReader reader(request);

@@ -10,6 +10,6 @@ namespace octet::plane {
 bool is_reflection(std::string_view path);
 
 // Returns the ServerReflectionResponse to a ServerReflectionRequest. Throws Problem if it is malformed.
-std::string reflected(std::string_view request);
+std::string reflection_response(std::string_view request);
 
 }  // namespace octet::plane

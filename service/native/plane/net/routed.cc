@@ -53,8 +53,8 @@ Routed::Routed(HttpConnection& connection, What what, std::string model, std::st
 
 void Routed::begin() {
   bool predicts = what_ == What::kPrediction;
-  std::optional<Caller> caller =
-      predicts ? admitted(connection_, {"predict"}, true) : admitted(connection_, {"predict", "read"}, false);
+  std::optional<Caller> caller = predicts ? admit_or_refuse(connection_, {"predict"}, true)
+                                          : admit_or_refuse(connection_, {"predict", "read"}, false);
   has_failed_ = !caller;
   if (has_failed_) return;
   tenant_ = std::move(caller->tenant);
@@ -63,13 +63,13 @@ void Routed::begin() {
     if (head.has("octet-timeout-ms")) deadline_s_ = began_s_ + timeout_of(head.find("octet-timeout-ms"));
     uint64_t bytes = head.content_length.value_or(0);
     if (bytes > plane_.limits.max_body_bytes) refuse_size(plane_.limits.max_body_bytes);
-    coming_.announce(bytes);
+    incoming_.announce(bytes);
     look_up();
   });
 }
 
 void Routed::look_up() {
-  std::tie(model_, version_) = parse_address(qualified(tenant_, asked_model_), asked_version_);
+  std::tie(model_, version_) = parse_address(qualify_name(tenant_, asked_model_), asked_version_);
   std::weak_ptr<bool> is_here = is_here_;
   plane_.resolve_for_workers(connection_.id(), model_, version_, [this, is_here](const Problem* problem) {
     if (is_here.expired() || has_failed_) return;
@@ -77,7 +77,7 @@ void Routed::look_up() {
       if (problem != nullptr) throw *problem;
       // Fails early, so that the body need not be received.
       plane_.cluster.choose(address_of(model_, version_), std::nullopt, {}, now_s());
-      is_known_ = true;
+      is_resolved_ = true;
       has_body_ended_ ? on_body_end() : connection_.want_body();
     });
   });
@@ -85,23 +85,23 @@ void Routed::look_up() {
 
 Room Routed::room() {
   Room next{nullptr, 0};
-  if (!has_failed_) guard([&] { next = coming_.room(hold_); });
+  if (!has_failed_) guard([&] { next = incoming_.room(hold_); });
   return next;
 }
 
-void Routed::filled(size_t bytes) { coming_.filled(bytes); }
+void Routed::filled(size_t bytes) { incoming_.filled(bytes); }
 
 void Routed::on_body(std::string_view piece) {
   if (has_failed_) return;
-  guard([&] { coming_.append(piece, plane_.limits.max_body_bytes, hold_); });
+  guard([&] { incoming_.append(piece, plane_.limits.max_body_bytes, hold_); });
 }
 
 void Routed::on_body_end() {
   if (has_failed_) return;
   has_body_ended_ = true;
-  if (!is_known_) return;  // the model is not resolved yet; `look_up` continues
+  if (!is_resolved_) return;  // the model is not resolved yet; `look_up` continues
   guard([this] {
-    body_ = coming_.take();
+    body_ = incoming_.take();
     find_sequence();
   });
 }
@@ -131,7 +131,7 @@ void Routed::find_sequence() {
       Work{body_, coding, facts.json_bytes.value_or(UINT64_MAX), plane_.limits.max_body_bytes, {}, {}});
   auto find = [work] {
     try {
-      std::string text = inflated(view(work->body), work->coding, work->most_bytes);
+      std::string text = decompress(view(work->body), work->coding, work->most_bytes);
       work->sequence = sequence_in(std::string_view(text).substr(0, work->json_bytes));
     } catch (const Problem& problem) {
       work->problem = problem;
@@ -154,18 +154,18 @@ void Routed::find_sequence() {
 
 void Routed::send() {
   const RequestHead& head = connection_.head();
-  Ask ask;
-  ask.model = model_;
-  ask.version = version_;
-  ask.tenant = tenant_;
-  ask.line = std::string(head.method).append(" ").append(head.target);
-  ask.headers = among(head.fields, kPassedOn);
-  ask.body = std::move(body_);
-  ask.sequence = std::move(sequence_);
-  ask.deadline_s = deadline_s_;
-  ask.request_id = connection_.request_id();
-  errand_ = std::make_shared<Errand>(plane_, *this, connection_.id(), std::move(ask));
-  errand_->begin();
+  ForwardedRequest forwarded;
+  forwarded.model = model_;
+  forwarded.version = version_;
+  forwarded.tenant = tenant_;
+  forwarded.line = std::string(head.method).append(" ").append(head.target);
+  forwarded.headers = among(head.fields, kPassedOn);
+  forwarded.body = std::move(body_);
+  forwarded.sequence = std::move(sequence_);
+  forwarded.deadline_s = deadline_s_;
+  forwarded.request_id = connection_.request_id();
+  proxy_request_ = std::make_shared<ProxyRequest>(plane_, *this, connection_.id(), std::move(forwarded));
+  proxy_request_->begin();
 }
 
 void Routed::on_answer(const ResponseHead& head, uint64_t bytes) {
@@ -183,7 +183,9 @@ void Routed::on_piece(std::string_view piece) {
 bool Routed::takes_more() const { return connection_.unsent_bytes() <= kMostUnsent; }
 
 void Routed::on_drained() {
-  if (!is_relaying_ && errand_ != nullptr) errand_->go_on();  // the next piece must wait for the rest of this one
+  if (!is_relaying_ && proxy_request_ != nullptr) {
+    proxy_request_->resume();  // the next piece must wait for the rest of this one
+  }
 }
 
 void Routed::on_answered() {
@@ -203,7 +205,7 @@ void Routed::refuse(const Problem& problem) {
 }
 
 void Routed::on_alarm(double now_s) {
-  if (errand_ != nullptr && !has_failed_) errand_->on_alarm(now_s);
+  if (proxy_request_ != nullptr && !has_failed_) proxy_request_->on_alarm(now_s);
 }
 
 void Routed::on_gone() {
@@ -213,8 +215,8 @@ void Routed::on_gone() {
 }
 
 void Routed::abandon() {
-  if (errand_ != nullptr) errand_->abandon();
-  errand_.reset();
+  if (proxy_request_ != nullptr) proxy_request_->abandon();
+  proxy_request_.reset();
 }
 
 }  // namespace octet::plane

@@ -10,12 +10,12 @@
 
 #include "control/plane.h"
 #include "net/body.h"
-#include "net/errand.h"
 #include "net/http_connection.h"
+#include "net/proxy_request.h"
 
 namespace octet::plane {
 
-class Routed final : public HttpExchange, public Sender {
+class Routed final : public HttpExchange, public ProxyListener {
  public:
   enum class What : uint8_t { kPrediction, kQuestion };
 
@@ -28,7 +28,7 @@ class Routed final : public HttpExchange, public Sender {
   void filled(size_t bytes) override;
   void on_body(std::string_view piece) override;
   void on_body_end() override;
-  bool wants_body() const override { return is_known_ || has_failed_; }
+  bool wants_body() const override { return is_resolved_ || has_failed_; }
   void on_drained() override;
   void on_alarm(double now_s) override;
   void on_gone() override;
@@ -54,12 +54,13 @@ class Routed final : public HttpExchange, public Sender {
   const double began_s_;
   double deadline_s_ = kNever;
   Holding hold_;                 // memory of the request
-  Body coming_;
+  Body incoming_;
   h2::Buffer body_;              // the complete body
   std::optional<std::string> sequence_;
   std::string answer_head_;      // sent with the first piece of the body
-  bool is_known_ = false, has_failed_ = false, has_body_ended_ = false, has_begun_answer_ = false, is_relaying_ = false;
-  std::shared_ptr<Errand> errand_;
+  bool is_resolved_ = false, has_failed_ = false, has_body_ended_ = false, has_begun_answer_ = false,
+       is_relaying_ = false;
+  std::shared_ptr<ProxyRequest> proxy_request_;
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 

@@ -7,7 +7,7 @@
 #include "net/forward.h"
 #include "net/grpc_call.h"
 #include "net/http_connection.h"
-#include "net/known.h"
+#include "net/info_exchange.h"
 #include "net/message_question.h"
 #include "net/predict.h"
 #include "net/routed.h"
@@ -23,7 +23,7 @@ std::vector<std::string> segments_of(std::string_view path) {
     path.remove_prefix(1);  // skips the slash
     std::string_view segment = path.substr(0, path.find('/'));
     path.remove_prefix(segment.size());
-    auto decoded = percent_decoded(segment);
+    auto decoded = decode_percent(segment);
     if (!decoded) return {};
     segments.push_back(std::move(*decoded));
   }
@@ -48,19 +48,19 @@ std::optional<ModelPath> model_path(const std::vector<std::string>& segments) {
   return path;
 }
 
-std::optional<Known::What> about_model(const ModelPath& path) {
-  if (path.verb.empty()) return Known::What::kModel;
-  if (path.verb == "ready") return Known::What::kModelReady;
-  if (path.verb == "config") return Known::What::kConfig;
-  if (path.verb == "stats") return Known::What::kStatistics;
+std::optional<InfoExchange::What> about_model(const ModelPath& path) {
+  if (path.verb.empty()) return InfoExchange::What::kModel;
+  if (path.verb == "ready") return InfoExchange::What::kModelReady;
+  if (path.verb == "config") return InfoExchange::What::kConfig;
+  if (path.verb == "stats") return InfoExchange::What::kStatistics;
   return std::nullopt;
 }
 
-std::optional<Known::What> about_server(std::string_view path) {
-  if (path == "/v2") return Known::What::kServer;
-  if (path == "/v2/health/live") return Known::What::kLive;
-  if (path == "/v2/health/ready") return Known::What::kReady;
-  if (path == "/v2/models/stats") return Known::What::kAllStatistics;
+std::optional<InfoExchange::What> about_server(std::string_view path) {
+  if (path == "/v2") return InfoExchange::What::kServer;
+  if (path == "/v2/health/live") return InfoExchange::What::kLive;
+  if (path == "/v2/health/ready") return InfoExchange::What::kReady;
+  if (path == "/v2/models/stats") return InfoExchange::What::kAllStatistics;
   return std::nullopt;
 }
 
@@ -90,7 +90,7 @@ class NotAllowed final : public HttpExchange {
   void begin() override {
     const RequestHead& head = connection_.head();
     std::string detail = std::string(head.path()) + " does not take " + std::string(head.method);
-    connection_.respond(Problem(Kind::kMethodNotAllowed, std::move(detail)), "allow: " + allowed_ + "\r\n");
+    connection_.respond(Problem(ErrorType::kMethodNotAllowed, std::move(detail)), "allow: " + allowed_ + "\r\n");
   }
   void on_body(std::string_view) override {}
   void on_body_end() override {}
@@ -100,16 +100,18 @@ class NotAllowed final : public HttpExchange {
 };
 
 // The response while there are too many connections for anything but a health check.
-class NoPlace final : public HttpExchange {
+class TooManyConnections final : public HttpExchange {
  public:
   using HttpExchange::HttpExchange;
 
-  void begin() override { connection_.respond(Problem(Kind::kQueueFull, "there are too many connections")); }
+  void begin() override { connection_.respond(Problem(ErrorType::kQueueFull, "there are too many connections")); }
   void on_body(std::string_view) override {}
   void on_body_end() override {}
 };
 
-bool is_probe(Known::What what) { return what == Known::What::kLive || what == Known::What::kReady; }
+bool is_probe(InfoExchange::What what) {
+  return what == InfoExchange::What::kLive || what == InfoExchange::What::kReady;
+}
 
 constexpr std::string_view kLooking = "GET, HEAD";
 
@@ -119,14 +121,16 @@ std::unique_ptr<HttpExchange> make_exchange(HttpConnection& connection) {
   const RequestHead& head = connection.head();
   std::string_view path = head.path();
   auto about = about_server(path);
-  if (connection.is_for_probes() && (!about || !is_probe(*about))) return std::make_unique<NoPlace>(connection);
+  if (connection.is_for_probes() && (!about || !is_probe(*about))) {
+    return std::make_unique<TooManyConnections>(connection);
+  }
   if (auto message = of_cluster(connection)) return message;
   if (path.substr(0, 3) == "/v2") {
     bool routes = connection.plane().cluster.is_on();
     bool looks = head.method == "GET" || head.method == "HEAD";
     if (about) {
       if (!looks) return std::make_unique<NotAllowed>(connection, kLooking);
-      return std::make_unique<Known>(connection, *about, "", "");
+      return std::make_unique<InfoExchange>(connection, *about, "", "");
     }
     auto segments = segments_of(path);
     if (auto regions = about_regions(connection, segments)) return regions;
@@ -145,7 +149,7 @@ std::unique_ptr<HttpExchange> make_exchange(HttpConnection& connection) {
           using enum Routed::What;
           return std::make_unique<Routed>(connection, kQuestion, std::move(model->model), std::move(model->version));
         }
-        return std::make_unique<Known>(connection, *what, std::move(model->model), std::move(model->version));
+        return std::make_unique<InfoExchange>(connection, *what, std::move(model->model), std::move(model->version));
       }
     }
   }

@@ -77,7 +77,7 @@ std::string shared_regions_answer(SharedMemory& memory, std::string_view rpc, st
   } else if (rpc == "Unregister") {
     memory.remove(asked.name);
   } else {
-    throw Problem(Kind::kUnsupported, "unknown method");
+    throw Problem(ErrorType::kUnsupported, "unknown method");
   }
   return {};
 }
@@ -107,14 +107,14 @@ void SharedRegions::begin() {
       plane.refusals.not_allowed(problem.facts().code);
       throw;
     }
-    plane.shared_memory.admit(connection_.asker(), tenant);
+    plane.shared_memory.admit(connection_.local_client(), tenant);
   });
 }
 
 void SharedRegions::on_body(std::string_view piece) {
   if (has_failed_) return;
   guard([&] {
-    if (body_.size() + piece.size() > kLongestBody) throw Problem(Kind::kTooLarge);
+    if (body_.size() + piece.size() > kLongestBody) throw Problem(ErrorType::kTooLarge);
     body_.append(piece);
   });
 }

@@ -7,7 +7,7 @@ namespace octet::plane {
 TlsHandshake::TlsHandshake(Plane& plane, int descriptor, std::unique_ptr<TlsTransport> transport, double due_s)
     : plane_(plane), transport_(std::move(transport)), id_(plane.next_exchange(descriptor)), due_s_(due_s) {}
 
-void TlsHandshake::shake() {
+void TlsHandshake::handshake() {
   if (is_over_ || successor_) return;
   if (!transport_) {
     has_more_ = true;
@@ -20,21 +20,21 @@ void TlsHandshake::shake() {
   auto step = std::make_shared<Step>(Step{std::move(transport_)});
   std::weak_ptr<bool> is_here = is_here_;
   auto work = [step, is_here] {
-    if (!is_here.expired()) step->state = step->transport->shake();
+    if (!is_here.expired()) step->state = step->transport->handshake();
   };
   plane_.handshakes.post(work, [this, &plane = plane_, id = id_, step, is_here] {
     if (is_here.expired()) return;
-    plane.with(id, [&](Peer&) { heard(std::move(step->transport), step->state); });
+    plane.with(id, [&](Peer&) { on_step(std::move(step->transport), step->state); });
   });
 }
 
-void TlsHandshake::heard(std::unique_ptr<TlsTransport> transport, TlsTransport::Handshake state) {
+void TlsHandshake::on_step(std::unique_ptr<TlsTransport> transport, TlsTransport::Handshake state) {
   transport_ = std::move(transport);
   if (is_over_) return;
   if (state != TlsTransport::Handshake::kNotYet) {
-    shaken(state);
+    on_handshake(state);
   } else if (std::exchange(has_more_, false)) {
-    shake();
+    handshake();
   }
 }
 

@@ -14,10 +14,10 @@ namespace octet::plane {
 // 2048 bits: 0.25 ms, with 4096 bits: 4 ms).
 class TlsHandshake : public Peer {
  public:
-  void happened(uint32_t) override { shake(); }
-  void go_on() override {}
+  void happened(uint32_t) override { handshake(); }
+  void take_turn() override {}
   void check_timeouts(double now_s) override {
-    if (!is_over_ && now_s > due_s_) late();
+    if (!is_over_ && now_s > due_s_) on_timeout();
   }
   void stop(bool) override { is_over_ = true; }
   bool is_over() const override { return is_over_; }
@@ -28,11 +28,11 @@ class TlsHandshake : public Peer {
  protected:
   TlsHandshake(Plane& plane, int descriptor, std::unique_ptr<TlsTransport> transport, double due_s);
 
-  void shake();
+  void handshake();
 
   // The handshake has ended; `state` is never kNotYet. Creates the successor, if there is one.
-  virtual void shaken(TlsTransport::Handshake state) = 0;
-  virtual void late() { is_over_ = true; }
+  virtual void on_handshake(TlsTransport::Handshake state) = 0;
+  virtual void on_timeout() { is_over_ = true; }
 
   Plane& plane_;
   std::unique_ptr<TlsTransport> transport_;  // null while the thread uses it
@@ -40,7 +40,7 @@ class TlsHandshake : public Peer {
   std::unique_ptr<Peer> successor_;
 
  private:
-  void heard(std::unique_ptr<TlsTransport> transport, TlsTransport::Handshake state);
+  void on_step(std::unique_ptr<TlsTransport> transport, TlsTransport::Handshake state);
 
   const int64_t id_;
   const double due_s_;

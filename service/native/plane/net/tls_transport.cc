@@ -56,7 +56,7 @@ class Records {
 
 }  // namespace
 
-TlsTransport::Handshake TlsTransport::shake() {
+TlsTransport::Handshake TlsTransport::handshake() {
   const OpenSsl& its = openssl();
   its.clear_error();
   int result = its.do_handshake(ssl_.get());

@@ -21,7 +21,7 @@ class TlsTransport final : public Transport {
 
   enum class Handshake { kDone, kNotYet, kFailed, kIsPlain };  // kIsPlain: the peer sent an unencrypted HTTP request
   // Continues the handshake as far as possible without blocking. Until it is done, nothing can be received or sent.
-  Handshake shake();
+  Handshake handshake();
   // Returns why the handshake failed.
   const std::string& failure() const { return failure_; }
   // Returns the protocol that ALPN selected; empty if the peer did not use ALPN.

@@ -22,7 +22,7 @@ bool is_traced(const Plane& plane, std::string_view traceparent) {
   return chance() < plane.traced;
 }
 
-void tell_trace(Plane& plane, const Traced& traced) {
+void send_trace(Plane& plane, const Traced& traced) {
   JsonWriter json;
   json.begin('{').member("type").string("trace");
   json.member("protocol").string(traced.protocol == Protocol::kRest ? "rest" : "grpc");

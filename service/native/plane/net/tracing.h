@@ -17,6 +17,6 @@ struct Traced {
   std::string_view traceparent, tracestate, request_id, path, route, scheme, code;
   const Prediction* prediction;  // null if the request was refused earlier
 };
-void tell_trace(Plane& plane, const Traced& traced);
+void send_trace(Plane& plane, const Traced& traced);
 
 }  // namespace octet::plane

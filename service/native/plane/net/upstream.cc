@@ -19,10 +19,10 @@ constexpr double kAfterS = 0.5;  // delay after the last client connections whos
 Upstream::Upstream(Plane& plane, int descriptor, std::unique_ptr<Transport> transport)
     : plane_(plane), id_(plane.next_exchange(descriptor)), transport_(std::move(transport)), due_s_(now_s() + kIdleS) {}
 
-void Upstream::serve(int64_t exchange, std::weak_ptr<Asker> asker, double due_s, double rest_s) {
+void Upstream::serve(int64_t exchange, std::weak_ptr<UpstreamListener> listener, double due_s, double rest_s) {
   exchange_ = exchange;
   rest_s_ = rest_s;
-  asker_ = std::move(asker);
+  listener_ = std::move(listener);
   due_s_ = due_s;
   is_announced_ = false;
 }
@@ -45,8 +45,8 @@ void Upstream::resume() {
 
 void Upstream::release() {
   exchange_ = 0;
-  asker_.reset();
-  due_s_ = std::min(now_s() + kIdleS, plane_.parts_s + kAfterS);
+  listener_.reset();
+  due_s_ = std::min(now_s() + kIdleS, plane_.idle_until_s + kAfterS);
 }
 
 void Upstream::happened(uint32_t events) {
@@ -54,8 +54,8 @@ void Upstream::happened(uint32_t events) {
   bool was_full = unsent_bytes() > kMostUnsent;
   if (!outbox_.is_empty() && (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) && !outbox_.flush(*transport_)) outbox_ = {};
   if (was_full && unsent_bytes() <= kMostUnsent) {
-    tell([](Asker& asker) {
-      asker.on_taken();
+    tell([](UpstreamListener& listener) {
+      listener.on_taken();
       return true;
     });
   }
@@ -63,13 +63,13 @@ void Upstream::happened(uint32_t events) {
 }
 
 // Calls `act` with the recipient of the exchange. Returns false if there is none any more, or if `act` does.
-bool Upstream::tell(const std::function<bool(Asker&)>& act) {
+bool Upstream::tell(const std::function<bool(UpstreamListener&)>& act) {
   bool goes_on = false;
   bool was_there = false;
   plane_.with(exchange_, [&](Peer&) {
-    auto asker = asker_.lock();
-    was_there = asker != nullptr;
-    if (was_there) goes_on = act(*asker);
+    auto listener = listener_.lock();
+    was_there = listener != nullptr;
+    if (was_there) goes_on = act(*listener);
   });
   if (!was_there) is_over_ = true;
   return goes_on;
@@ -92,9 +92,9 @@ void Upstream::read() {
     if (is_end || is_free()) is_over_ = true;  // unsolicited bytes belong to no request
     if (is_free()) return;
     due_s_ = now_s() + rest_s_;
-    bool goes_on = tell([&](Asker& asker) {
-      if (!is_end) return asker.on_response({bytes.data(), static_cast<size_t>(count)});
-      asker.on_response_end();
+    bool goes_on = tell([&](UpstreamListener& listener) {
+      if (!is_end) return listener.on_response({bytes.data(), static_cast<size_t>(count)});
+      listener.on_response_end();
       return false;
     });
     if (!goes_on && !is_free()) {
@@ -110,8 +110,8 @@ void Upstream::check_timeouts(double now_s) {
   if (now_s < due_s_) return;
   is_over_ = true;
   if (is_free()) return on_rested();
-  tell([](Asker& asker) {
-    asker.on_response_end();
+  tell([](UpstreamListener& listener) {
+    listener.on_response_end();
     return false;
   });
 }
@@ -121,15 +121,15 @@ void Upstream::leave() {
     is_over_ = true;
     return;
   }
-  tell([](Asker& asker) {
-    asker.on_leaving();
+  tell([](UpstreamListener& listener) {
+    listener.on_leaving();
     return true;
   });
 }
 
 void Upstream::stop(bool at_once) {
   is_over_ = is_over_ || at_once;
-  if (is_free()) due_s_ = std::min(due_s_, plane_.parts_s + kAfterS);
+  if (is_free()) due_s_ = std::min(due_s_, plane_.idle_until_s + kAfterS);
 }
 
 void with_upstream(Plane& plane, int64_t id, const std::function<void(Upstream&)>& act) {

@@ -19,9 +19,9 @@ inline constexpr size_t kMostUnsent = 256 << 10;    // then the sender waits for
 inline constexpr size_t kLongestAnswerHead = 64 << 10;
 
 // The recipient of a response from upstream. Its functions are called while its client's connection is being served.
-class Asker {
+class UpstreamListener {
  public:
-  virtual ~Asker() = default;
+  virtual ~UpstreamListener() = default;
 
   // Receives a part of the response. Returning false stops reading until `Upstream::resume`.
   virtual bool on_response(std::string_view bytes) = 0;
@@ -37,7 +37,7 @@ class Upstream final : public Peer {
 
   void begin() override { read(); }
   void happened(uint32_t events) override;
-  void go_on() override { read(); }
+  void take_turn() override { read(); }
   void check_timeouts(double now_s) override;
   void stop(bool at_once) override;
   bool is_over() const override { return is_over_; }
@@ -49,7 +49,7 @@ class Upstream final : public Peer {
   bool was_used() const { return was_used_; }
   // Assigns the connection to the recipient of an exchange. The connection ends if the first byte of the response does
   // not arrive by `due_s`, or if a later one takes longer than `rest_s`.
-  void serve(int64_t exchange, std::weak_ptr<Asker> asker, double due_s = kNever, double rest_s = kNever);
+  void serve(int64_t exchange, std::weak_ptr<UpstreamListener> listener, double due_s = kNever, double rest_s = kNever);
   // Returns false if the connection has ended and none of the pieces was sent.
   bool send(const std::vector<std::string_view>& pieces);
   size_t unsent_bytes() const { return outbox_.bytes(); }
@@ -67,12 +67,12 @@ class Upstream final : public Peer {
 
  private:
   void read();
-  bool tell(const std::function<bool(Asker&)>& act);
+  bool tell(const std::function<bool(UpstreamListener&)>& act);
 
   Plane& plane_;
   const int64_t id_;
   int64_t exchange_ = 0;
-  std::weak_ptr<Asker> asker_;
+  std::weak_ptr<UpstreamListener> listener_;
   const std::unique_ptr<Transport> transport_;
   Outbox outbox_;
   double due_s_, rest_s_ = kNever;

@@ -30,7 +30,7 @@ void Upstreams::changed(const Cluster::Change& change) {
       });
     }
   }
-  for (const WorkerRef& worker : change.told) {
+  for (const WorkerRef& worker : change.updated) {
     if (!worker->is_ready || !lines_.emplace(worker->id, Line{}).second) continue;
     for (size_t each = 0; each < kInAdvance; ++each) ask(worker->id);
   }
@@ -53,13 +53,13 @@ int64_t Upstreams::get(const Worker& worker, int64_t exchange, std::weak_ptr<Wai
 
 void Upstreams::ask(const std::string& worker) {
   auto members = [&](JsonWriter& json) { json.member("worker").string(worker); };
-  plane_.ask(0, "connect", members, {}, [this, worker](const Said& said) {
-    bool is_open = said.problem == nullptr && said.passed != nullptr && *said.passed >= 0;
-    is_open ? opened(worker, std::exchange(*said.passed, -1)) : refused(worker);
+  plane_.send_question(0, "connect", members, {}, [this, worker](const QuestionResponse& response) {
+    bool is_open = response.problem == nullptr && response.passed != nullptr && *response.passed >= 0;
+    is_open ? on_opened(worker, std::exchange(*response.passed, -1)) : on_refused(worker);
   });
 }
 
-void Upstreams::opened(const std::string& worker, int descriptor) {
+void Upstreams::on_opened(const std::string& worker, int descriptor) {
   WorkerRef its = plane_.cluster.find(worker);
   if (its == nullptr || lines_.count(worker) == 0) {
     ::close(descriptor);
@@ -73,7 +73,7 @@ void Upstreams::opened(const std::string& worker, int descriptor) {
     return distrust(worker, "no certificate authority is configured to verify it");
   }
   auto done = [this, worker, descriptor](std::unique_ptr<Transport> transport) {
-    tell_trust(worker, {});
+    report_trust(worker, {});
     return lines_.count(worker) == 0 ? nullptr : take(worker, descriptor, std::move(transport));
   };
   auto failed = [this, worker](const std::string& why) { distrust(worker, why); };
@@ -83,11 +83,11 @@ void Upstreams::opened(const std::string& worker, int descriptor) {
 
 // The worker is reachable but cannot prove its identity.
 void Upstreams::distrust(const std::string& worker, const std::string& why) {
-  tell_trust(worker, why);
-  refused(worker);
+  report_trust(worker, why);
+  on_refused(worker);
 }
 
-void Upstreams::tell_trust(const std::string& worker, const std::string& distrusted) {
+void Upstreams::report_trust(const std::string& worker, const std::string& distrusted) {
   WorkerRef its = plane_.cluster.find(worker);
   if (its == nullptr || its->distrusted == distrusted) return;
   its->distrusted = distrusted;
@@ -102,14 +102,14 @@ std::unique_ptr<Peer> Upstreams::take(const std::string& worker, int descriptor,
   auto upstream = std::make_unique<Upstream>(plane_, descriptor, std::move(transport));
   int64_t id = upstream->id();
   line->second.all.insert(id);
-  upstream->on_free = [this, worker, id] { is_free(worker, id); };
-  upstream->on_rested = [this, worker] { has_rested(worker); };
-  upstream->on_gone = [this, worker, id] { is_gone(worker, id); };
+  upstream->on_free = [this, worker, id] { handle_free(worker, id); };
+  upstream->on_rested = [this, worker] { handle_rested(worker); };
+  upstream->on_gone = [this, worker, id] { handle_gone(worker, id); };
   return upstream;
 }
 
 // Makes the first waiter try another worker, whichever connection it waits for.
-void Upstreams::refused(const std::string& worker) {
+void Upstreams::on_refused(const std::string& worker) {
   auto line = lines_.find(worker);
   bool was_heard = false;
   while (line != lines_.end() && !was_heard && !line->second.waiting.empty()) {
@@ -124,7 +124,7 @@ void Upstreams::refused(const std::string& worker) {
   }
 }
 
-void Upstreams::is_free(const std::string& worker, int64_t upstream) {
+void Upstreams::handle_free(const std::string& worker, int64_t upstream) {
   auto line = lines_.find(worker);
   if (line == lines_.end()) return with_upstream(plane_, upstream, [](Upstream& its) { its.end(); });
   bool is_taken = false;
@@ -142,12 +142,12 @@ void Upstreams::is_free(const std::string& worker, int64_t upstream) {
 }
 
 // Replaces the last idle connections: the control plane, which opens them, may be unavailable when they are needed.
-void Upstreams::has_rested(const std::string& worker) {
+void Upstreams::handle_rested(const std::string& worker) {
   auto line = lines_.find(worker);
   if (!plane_.is_stopping && line != lines_.end() && line->second.all.size() <= kInAdvance) ask(worker);
 }
 
-void Upstreams::is_gone(const std::string& worker, int64_t upstream) {
+void Upstreams::handle_gone(const std::string& worker, int64_t upstream) {
   auto line = lines_.find(worker);
   if (line == lines_.end()) return;
   line->second.all.erase(upstream);

@@ -50,14 +50,14 @@ class Upstreams {
   };
 
   void ask(const std::string& worker);
-  void opened(const std::string& worker, int descriptor);
+  void on_opened(const std::string& worker, int descriptor);
   std::unique_ptr<Peer> take(const std::string& worker, int descriptor, std::unique_ptr<Transport> transport);
-  void refused(const std::string& worker);
+  void on_refused(const std::string& worker);
   void distrust(const std::string& worker, const std::string& why);
-  void tell_trust(const std::string& worker, const std::string& distrusted);  // empty: the worker is trusted
-  void is_free(const std::string& worker, int64_t upstream);
-  void has_rested(const std::string& worker);
-  void is_gone(const std::string& worker, int64_t upstream);
+  void report_trust(const std::string& worker, const std::string& distrusted);  // empty: the worker is trusted
+  void handle_free(const std::string& worker, int64_t upstream);
+  void handle_rested(const std::string& worker);
+  void handle_gone(const std::string& worker, int64_t upstream);
 
   Plane& plane_;
   std::map<std::string, Line, std::less<>> lines_;  // by worker id

@@ -16,7 +16,7 @@ constexpr double kConcurrencyWindowS = 0.1;  // requests within this time of eac
 // Weight of the past in the moving average of the time per request: the last five calls count for two thirds.
 constexpr double kMemory = 0.8;
 constexpr int64_t kOldestEvery = 8;  // every so many calls, the oldest request goes first regardless of its level
-constexpr double kFewestPlaces = 8;
+constexpr double kFewestSlots = 8;
 constexpr double kSoonS = 1e-3;
 constexpr size_t kMostLogged = 1 << 20;
 
@@ -68,8 +68,8 @@ bool ModelQueue::admit() {
     std::unique_lock lock(mutex_);
     if (is_closing_) return false;
     double now = now_s();
-    if (!has_place()) hopeless = shed(now);
-    is_admitted = has_place() || await_places(lock);
+    if (!has_slot()) hopeless = shed(now);
+    is_admitted = has_slot() || await_slots(lock);
     if (is_admitted) {
       ++waiting_;
       ++admitted_;
@@ -81,23 +81,23 @@ bool ModelQueue::admit() {
   return is_admitted;
 }
 
-void ModelQueue::release(bool has_place) {
+void ModelQueue::leave(bool has_slot) {
   std::lock_guard lock(mutex_);
-  waiting_ -= has_place;
+  waiting_ -= has_slot;
   --admitted_;
   if (is_closing_) {
     for (auto& instance : instances_) wake(*instance);
   }
 }
 
-void ModelQueue::lend() {
+void ModelQueue::release_slot() {
   std::lock_guard lock(mutex_);
   --waiting_;
 }
 
-bool ModelQueue::claim() {
+bool ModelQueue::acquire_slot() {
   std::lock_guard lock(mutex_);
-  if (!has_place()) return false;
+  if (!has_slot()) return false;
   ++waiting_;
   return true;
 }
@@ -145,7 +145,7 @@ void ModelQueue::plan(std::vector<std::vector<int64_t>> calls) {
 void ModelQueue::close(bool at_once) {
   std::lock_guard lock(mutex_);
   is_closing_ = true;
-  has_places_.notify_one();
+  has_slots_.notify_one();
   if (at_once) admitted_ = 0;
   for (auto& instance : instances_) wake(*instance);
 }
@@ -204,25 +204,25 @@ void ModelQueue::wake(Instance& instance) {
 
 // The number of queue slots: as many requests as can be served within max_wait_s. Slow models get at least
 // kFewestPlaces.
-int64_t ModelQueue::places() const {
+int64_t ModelQueue::slots() const {
   // Infinite before the first call.
   double in_time = rules_.max_wait_s * static_cast<double>(instances_.size()) / request_s_;
-  return static_cast<int64_t>(std::min(static_cast<double>(rules_.queue_size), std::max(kFewestPlaces, in_time)));
+  return static_cast<int64_t>(std::min(static_cast<double>(rules_.queue_size), std::max(kFewestSlots, in_time)));
 }
 
 // For a tiny model, refusing a request takes more time of its core than answering it. Admission therefore blocks until
 // half of the slots are free; waking up for each free slot would cost too much. It does not block again until another
 // call has begun.
-bool ModelQueue::await_places(std::unique_lock<std::mutex>& lock) {
-  int64_t most = places();
+bool ModelQueue::await_slots(std::unique_lock<std::mutex>& lock) {
+  int64_t most = slots();
   double all_s = static_cast<double>(most) * request_s_ / static_cast<double>(instances_.size());
   if (is_stuck_ || request_s_ == 0 || all_s > kSoonS) return false;
   is_awaited_ = true;
-  bool is_free = has_places_.wait_for(lock, std::chrono::duration<double>(kSoonS),
-                                      [&] { return is_closing_ || waiting_ - free_ <= most / 2; });
+  bool is_free = has_slots_.wait_for(lock, std::chrono::duration<double>(kSoonS),
+                                     [&] { return is_closing_ || waiting_ - free_ <= most / 2; });
   is_awaited_ = false;
   is_stuck_ = !is_free;
-  return !is_closing_ && has_place();
+  return !is_closing_ && has_slot();
 }
 
 // Removes a job whose turn has come or whose client has left, and frees its slot.
@@ -230,7 +230,7 @@ void ModelQueue::forget(const JobRef& job, double now) {
   if (job->is_queued) line_.erase(job);
   job->is_queued = false;
   --waiting_;
-  if (is_awaited_ && waiting_ - free_ <= places() / 2) has_places_.notify_one();
+  if (is_awaited_ && waiting_ - free_ <= slots() / 2) has_slots_.notify_one();
   if (log_.waits_s.size() < kMostLogged) log_.waits_s.push_back(now - job->stages.submitted_s);
 }
 
@@ -253,8 +253,8 @@ bool ModelQueue::is_one_call(int64_t samples) const {
 
 // Returns the maximum number of samples of a call that combines several requests.
 int64_t ModelQueue::most() const {
-  int64_t planned = static_cast<int64_t>(calls_.size()) - 1;
-  return rules_.max_batch ? std::min(rules_.max_batch, planned) : planned;
+  int64_t planned_sizes = static_cast<int64_t>(calls_.size()) - 1;
+  return rules_.max_batch ? std::min(rules_.max_batch, planned_sizes) : planned_sizes;
 }
 
 // Returns how long the next call is delayed for requests that may join it. It waits for no more requests than were
@@ -348,7 +348,7 @@ void ModelQueue::wait(Instance& instance, std::unique_lock<std::mutex>& lock, do
 }
 
 // Returns the sizes of the calls that together compute the samples of all `jobs`.
-std::vector<int64_t> ModelQueue::planned(const std::vector<JobRef>& jobs) const {
+std::vector<int64_t> ModelQueue::planned_sizes(const std::vector<JobRef>& jobs) const {
   int64_t samples = 0;
   for (const JobRef& job : jobs) samples += job->samples;
   std::lock_guard lock(mutex_);
@@ -356,7 +356,7 @@ std::vector<int64_t> ModelQueue::planned(const std::vector<JobRef>& jobs) const 
 }
 
 void ModelQueue::run(Instance& instance, const std::vector<JobRef>& jobs, double taken_s) {
-  std::vector<int64_t> sizes = planned(jobs);
+  std::vector<int64_t> sizes = planned_sizes(jobs);
   std::string fault;
   double run_s = 0;
   try {

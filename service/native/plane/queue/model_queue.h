@@ -53,13 +53,13 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
 
   // Register the begin and end of a request; the queue does not end in between. `admit` returns false if the queue is
   // closing, or if requests that can still meet their deadlines occupy all slots. Otherwise the request has a slot
-  // until it is submitted, lends the slot or is released. `admit` may block for a millisecond at most, if all waiting
+  // until it is submitted, releases the slot or leaves. `admit` may block for a millisecond at most, if all waiting
   // requests will be answered sooner than they could be refused.
   bool admit();
-  void release(bool has_place);
+  void leave(bool has_slot);
   // Gives a request's slot to others, or takes one again (false: none is free).
-  void lend();
-  bool claim();
+  void release_slot();
+  bool acquire_slot();
 
   // Queues the job and puts it into its mailbox once. Its slot is freed when its turn comes.
   void submit(const JobRef& job);
@@ -98,9 +98,9 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
   double due_in_s(double now) const;
   bool is_one_call(int64_t samples) const;
   int64_t most() const;
-  int64_t places() const;
-  bool has_place() const { return waiting_ - free_ < places(); }
-  bool await_places(std::unique_lock<std::mutex>& lock);
+  int64_t slots() const;
+  bool has_slot() const { return waiting_ - free_ < slots(); }
+  bool await_slots(std::unique_lock<std::mutex>& lock);
   void forget(const JobRef& job, double now);
   std::vector<JobRef> shed(double now);
   Pace pace(double now) const;
@@ -108,11 +108,11 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
   void wake(Instance& instance);
 
   void run(Instance& instance, const std::vector<JobRef>& jobs, double taken_s);
-  std::vector<int64_t> planned(const std::vector<JobRef>& jobs) const;
+  std::vector<int64_t> planned_sizes(const std::vector<JobRef>& jobs) const;
 
   const Rules rules_;
   mutable std::mutex mutex_;
-  std::condition_variable ended_, has_places_;
+  std::condition_variable ended_, has_slots_;
   std::vector<std::unique_ptr<Instance>> instances_;
   std::vector<Instance*> idle_;  // a stack: the instance that worked last is the next, because its caches are warm
   WaitingLine<JobRef> line_;

@@ -15,7 +15,7 @@ constexpr char kHow[] =
     "send the parameter sequence_id, and sequence_start with the first request of a sequence; a single request sets "
     "sequence_end, too";
 
-std::string spoken(const decltype(Step::id)& id) {
+std::string format_id(const decltype(Step::id)& id) {
   if (auto* number = std::get_if<int64_t>(&id)) return std::to_string(*number);
   return brief(std::get<std::string>(id));
 }
@@ -47,8 +47,8 @@ Sequences::~Sequences() = default;
 
 void Sequences::refuse_unknown(const Step& step, double idle_s) {
   std::string patience = std::to_string(static_cast<int64_t>(idle_s));
-  throw Problem(Kind::kUnknownSequence,
-                "the sequence " + spoken(step.id) +
+  throw Problem(ErrorType::kUnknownSequence,
+                "the sequence " + format_id(step.id) +
                     " is not active: it was not started, has ended, had no request for " + patience +
                     " s, or the model was reloaded",
                 kHow);
@@ -56,7 +56,7 @@ void Sequences::refuse_unknown(const Step& step, double idle_s) {
 
 void Sequences::enter(const Step& step, double now_s, Begin begin) {
   drop_idle(now_s);
-  std::shared_ptr<Live> live = step.starts ? started(step) : found(step);
+  std::shared_ptr<Live> live = step.starts ? start_sequence(step) : find_sequence(step);
   live->used_s = now_s;
   if (live->is_busy) {
     live->waiting.emplace_back(step, std::move(begin));
@@ -66,17 +66,17 @@ void Sequences::enter(const Step& step, double now_s, Begin begin) {
   begin(std::unique_ptr<Turn>(new Turn(*this, live, step)));
 }
 
-std::shared_ptr<Sequences::Live> Sequences::started(const Step& step) {
+std::shared_ptr<Sequences::Live> Sequences::start_sequence(const Step& step) {
   auto old = live_.find(step.id);
   if (old != live_.end()) end(step.id, std::shared_ptr<Live>(old->second));
   if (live_.size() >= most_) {
-    throw Problem(Kind::kQueueFull, std::to_string(most_) + " sequences of the model are active",
+    throw Problem(ErrorType::kQueueFull, std::to_string(most_) + " sequences of the model are active",
                   "end one with sequence_end");
   }
   return live_[step.id] = std::make_shared<Live>();
 }
 
-std::shared_ptr<Sequences::Live> Sequences::found(const Step& step) {
+std::shared_ptr<Sequences::Live> Sequences::find_sequence(const Step& step) {
   auto its = live_.find(step.id);
   if (its == live_.end()) refuse_unknown(step, idle_s_);
   return its->second;

@@ -55,8 +55,8 @@ class Sequences {
   using Id = decltype(Step::id);
   using Live = Turn::Live;
 
-  std::shared_ptr<Live> started(const Step& step);
-  std::shared_ptr<Live> found(const Step& step);
+  std::shared_ptr<Live> start_sequence(const Step& step);
+  std::shared_ptr<Live> find_sequence(const Step& step);
   void drop_idle(double now_s);
   void end(const Id& id, const std::shared_ptr<Live>& live);
   void leave(const Step& step, const std::shared_ptr<Live>& live, bool has_advanced);

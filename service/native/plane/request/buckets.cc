@@ -40,13 +40,15 @@ std::optional<int64_t> only_length(const Signature& signature, const std::vector
 
 [[noreturn]] void refuse(const Signature& signature, const std::vector<Shape>& shapes) {
   std::string sizes, built = sizes_of(signature, 0);
-  for (const Shape& shape : shapes) sizes.append(sizes.empty() ? "" : " and ").append(spoken(shape));
+  for (const Shape& shape : shapes) sizes.append(sizes.empty() ? "" : " and ").append(format_shape(shape));
   if (shapes.size() > 1) {
-    throw Problem(Kind::kInvalidTensor, "the inputs have the shapes " + sizes + ", which do not go together", built);
+    throw Problem(ErrorType::kInvalidTensor, "the inputs have the shapes " + sizes + ", which do not go together",
+                  built);
   }
   const TensorSpec& spec = signature.inputs[0];
-  throw Problem(Kind::kInvalidTensor,
-                "input '" + spec.name + "' has shape " + sizes + ", but the model takes " + spoken(spec.shape), built, spec.name);
+  throw Problem(ErrorType::kInvalidTensor,
+                "input '" + spec.name + "' has shape " + sizes + ", but the model takes " + format_shape(spec.shape),
+                built, spec.name);
 }
 
 // Copies the region that two tensors of equal rank have in common, one row of the last axis at a time.
@@ -77,26 +79,26 @@ std::string sizes_of(const Signature& signature, size_t index) {
   std::string built;
   bool pads = false;
   for (const Bucket& bucket : signature.buckets) {
-    built.append(built.empty() ? "it is built for " : ", ").append(spoken(bucket.inputs[index]));
+    built.append(built.empty() ? "it is built for " : ", ").append(format_shape(bucket.inputs[index]));
     pads = pads || bucket.pads;
   }
   return pads ? built + ", and shorter ones are filled up" : built;
 }
 
 Fit fit(const Signature& signature, const std::vector<Shape>& shapes) {
-  for (size_t place = 0; place < signature.buckets.size(); ++place) {
-    if (signature.buckets[place].inputs == shapes) return {place, std::nullopt};
+  for (size_t index = 0; index < signature.buckets.size(); ++index) {
+    if (signature.buckets[index].inputs == shapes) return {index, std::nullopt};
   }
   std::optional<int64_t> length = only_length(signature, shapes);
-  for (size_t place = 0; length && place < signature.buckets.size(); ++place) {
-    if (*length > length_of(signature, signature.buckets[place])) continue;
-    if (signature.buckets[place].pads) return {place, length};
+  for (size_t index = 0; length && index < signature.buckets.size(); ++index) {
+    if (*length > length_of(signature, signature.buckets[index])) continue;
+    if (signature.buckets[index].pads) return {index, length};
     break;
   }
   refuse(signature, shapes);
 }
 
-Tensor filled_up(const Tensor& from, const Shape& shape, Pool& pool) {
+Tensor pad_tensor(const Tensor& from, const Shape& shape, Pool& pool) {
   size_t element = from.bytes() / std::max<size_t>(1, elements_of(from.shape()));
   Tensor to = pool.tensor(shape, element * elements_of(shape));
   std::memset(to.data(), 0, to.bytes());
@@ -104,7 +106,7 @@ Tensor filled_up(const Tensor& from, const Shape& shape, Pool& pool) {
   return to;
 }
 
-Tensor cut(const Tensor& from, const Shape& shape, Pool& pool) {
+Tensor cut_tensor(const Tensor& from, const Shape& shape, Pool& pool) {
   size_t element = from.bytes() / std::max<size_t>(1, elements_of(from.shape()));
   Tensor to = pool.tensor(shape, element * elements_of(shape));
   copy_common(from, to, element);

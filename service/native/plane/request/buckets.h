@@ -24,8 +24,8 @@ std::string sizes_of(const Signature& signature, size_t index);
 Fit fit(const Signature& signature, const std::vector<Shape>& shapes);
 
 // Return a copy of `from` padded with zeros to `shape`, or cut to it.
-Tensor filled_up(const Tensor& from, const Shape& shape, Pool& pool);
-Tensor cut(const Tensor& from, const Shape& shape, Pool& pool);
+Tensor pad_tensor(const Tensor& from, const Shape& shape, Pool& pool);
+Tensor cut_tensor(const Tensor& from, const Shape& shape, Pool& pool);
 
 // Replaces the dynamic dimensions of an output's shape by `length`.
 Shape with_length(const Shape& shape, int64_t length);

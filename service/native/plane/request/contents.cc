@@ -47,7 +47,7 @@ class Sink {
   void integer(int64_t number) {
     const DatatypeFacts& its = facts(spec_.datatype);
     if (number < its.least || number > its.greatest) {
-      throw Problem(Kind::kInvalidTensor,
+      throw Problem(ErrorType::kInvalidTensor,
                     "input '" + spec_.name + "' holds " + std::to_string(number) + ", but " + std::string(its.name) +
                         " goes from " + std::to_string(its.least) + " to " + std::to_string(its.greatest),
                     {}, spec_.name);
@@ -58,9 +58,9 @@ class Sink {
 
   void finish(const char* member) const {
     if (count_ == most_) return;
-    throw Problem(Kind::kInvalidTensor,
+    throw Problem(ErrorType::kInvalidTensor,
                   "input '" + spec_.name + "' has " + std::to_string(count_) + " " + member + ", but its shape " +
-                      spoken(shape_) + " has " + std::to_string(most_) + " elements",
+                      format_shape(shape_) + " has " + std::to_string(most_) + " elements",
                   {}, spec_.name);
   }
 
@@ -112,7 +112,7 @@ std::string_view only_content(std::string_view message, const TensorSpec& spec) 
     ++count;
   }
   if (count == 1) return found;
-  throw Problem(Kind::kInvalidTensor,
+  throw Problem(ErrorType::kInvalidTensor,
                 "input '" + spec.name + "' has " + std::to_string(count) + " bytes_contents; it takes one picture", {},
                 spec.name);
 }

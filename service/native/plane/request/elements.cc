@@ -13,11 +13,11 @@ namespace octet::plane {
 namespace {
 
 [[noreturn]] void refuse(const TensorSpec& spec, const std::string& what) {
-  throw Problem(Kind::kInvalidTensor, "input '" + spec.name + "' " + what, {}, spec.name);
+  throw Problem(ErrorType::kInvalidTensor, "input '" + spec.name + "' " + what, {}, spec.name);
 }
 
 std::string counted(size_t count, const Shape& shape) {
-  return "has " + std::to_string(count) + " elements, but its shape " + spoken(shape) + " has " +
+  return "has " + std::to_string(count) + " elements, but its shape " + format_shape(shape) + " has " +
          std::to_string(elements_of(shape));
 }
 
@@ -121,7 +121,7 @@ class Array {
   }
 
   [[noreturn]] void misnested(size_t axis) {
-    refuse(spec_, "is not nested like its shape " + spoken(shape_) + ", in dimension " + std::to_string(axis));
+    refuse(spec_, "is not nested like its shape " + format_shape(shape_) + ", in dimension " + std::to_string(axis));
   }
 
   const TensorSpec& spec_;

@@ -15,7 +15,7 @@ bool Parameters::flag(std::string_view name, bool otherwise) const {
   const Value* value = find(name);
   if (value == nullptr) return otherwise;
   if (auto* is_set = std::get_if<bool>(value)) return *is_set;
-  throw Problem(Kind::kInvalidInput,
+  throw Problem(ErrorType::kInvalidInput,
                 "the parameter " + brief(name) + " is " + brief_value(*value) + ", not true or false");
 }
 
@@ -24,7 +24,8 @@ int64_t Parameters::whole(std::string_view name) const {
   if (value == nullptr) return 0;
   auto* number = std::get_if<int64_t>(value);
   if (number != nullptr && *number >= 0) return *number;
-  throw Problem(Kind::kInvalidInput, "the parameter " + brief(name) + " is " + brief_value(*value) + ", not a whole number");
+  throw Problem(ErrorType::kInvalidInput,
+                "the parameter " + brief(name) + " is " + brief_value(*value) + ", not a whole number");
 }
 
 std::string brief_value(const Value& value) {
@@ -34,16 +35,17 @@ std::string brief_value(const Value& value) {
   return brief_json(std::get<Other>(value).json);
 }
 
-std::optional<SharedPlace> shared_place(const Parameters& parameters, const std::string& tensor) {
+std::optional<SharedRange> shared_range(const Parameters& parameters, const std::string& tensor) {
   const Value* region = parameters.find("shared_memory_region");
   if (region == nullptr) return std::nullopt;
   auto* name = std::get_if<std::string>(region);
   if (name == nullptr || parameters.find("shared_memory_byte_size") == nullptr) {
-    throw Problem(Kind::kInvalidTensor,
-                  brief(std::string_view(tensor)) + " is in shared memory without the name of a region, or a 'shared_memory_byte_size'",
+    throw Problem(ErrorType::kInvalidTensor,
+                  brief(std::string_view(tensor)) +
+                      " is in shared memory without the name of a region, or a 'shared_memory_byte_size'",
                   {}, tensor);
   }
-  return SharedPlace{*name, static_cast<uint64_t>(parameters.whole("shared_memory_offset")),
+  return SharedRange{*name, static_cast<uint64_t>(parameters.whole("shared_memory_offset")),
                      static_cast<uint64_t>(parameters.whole("shared_memory_byte_size"))};
 }
 

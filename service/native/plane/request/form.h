@@ -43,14 +43,14 @@ struct JsonElements {
 struct Contents {  // a serialized InferTensorContents
   std::string_view message;
 };
-struct SharedPlace {  // a range of memory shared by the client
+struct SharedRange {  // a range of memory shared by the client
   std::string region;
   uint64_t offset, bytes;
 };
-using Elements = std::variant<FollowingBytes, JsonElements, Contents, SharedPlace>;
+using Elements = std::variant<FollowingBytes, JsonElements, Contents, SharedRange>;
 
 // Returns the location in shared memory that the parameters of an input or output name, if they do. Throws Problem.
-std::optional<SharedPlace> shared_place(const Parameters& parameters, const std::string& tensor);
+std::optional<SharedRange> shared_range(const Parameters& parameters, const std::string& tensor);
 
 struct SentInput {
   std::string name, datatype;

@@ -19,7 +19,7 @@ void check_json_bytes(uint64_t bytes, const Signature& signature) {
   }
   uint64_t most = kJsonBaseBytes + kJsonElementBytes * static_cast<uint64_t>(signature.batches) * elements;
   if (bytes <= most) return;
-  throw Problem(Kind::kTooLarge,
+  throw Problem(ErrorType::kTooLarge,
                 "the request has " + std::to_string(bytes) +
                     " bytes of JSON, but a request to this model needs at most " + std::to_string(most),
                 "send tensors as binary data: Inference-Header-Content-Length and binary_data_size");
@@ -31,17 +31,19 @@ size_t read_request(std::string_view text, uint64_t bytes, const BodyFacts& fact
   if (facts.is_raw()) {
     bool is_picture = facts.media_type.starts_with("image/");
     if (is_picture && facts.media_type != "image/jpeg" && facts.media_type != "image/png") {
-      throw Problem(Kind::kUnsupportedFormat, "pictures of type " + brief(std::string_view(facts.media_type)) + " are not supported",
+      throw Problem(ErrorType::kUnsupportedFormat,
+                    "pictures of type " + brief(std::string_view(facts.media_type)) + " are not supported",
                     "send a JPEG or PNG");
     }
     bool looks_like_one = text.starts_with(kJpeg) || text.starts_with(kPng);
     bool is_tensor = facts.media_type == "application/octet-stream";
-    request = fitted(RawBody{static_cast<size_t>(bytes), is_picture, is_tensor, looks_like_one, facts.wants_binary}, signature);
+    request = fit_request(
+        RawBody{static_cast<size_t>(bytes), is_picture, is_tensor, looks_like_one, facts.wants_binary}, signature);
     return 0;
   }
   uint64_t json_bytes = facts.json_bytes.value_or(bytes);
   if (json_bytes > bytes) {
-    throw Problem(Kind::kInvalidInput,
+    throw Problem(ErrorType::kInvalidInput,
                   "Inference-Header-Content-Length is " + std::to_string(json_bytes) + ", but the body has " +
                       std::to_string(bytes) + " bytes",
                   "it is the length of the JSON before compression");
@@ -50,12 +52,12 @@ size_t read_request(std::string_view text, uint64_t bytes, const BodyFacts& fact
   Form form = read_json(text.substr(0, json_bytes));
   uint64_t declared = form.following_bytes();
   if (declared != bytes - json_bytes) {
-    throw Problem(Kind::kInvalidInput,
+    throw Problem(ErrorType::kInvalidInput,
                   "the inputs declare " + std::to_string(declared) + " bytes of binary data, but " +
                       std::to_string(bytes - json_bytes) + " follow the JSON",
                   "if raw tensors follow the JSON, the header Inference-Header-Content-Length gives the JSON's length");
   }
-  request = fitted(std::move(form), signature);
+  request = fit_request(std::move(form), signature);
   return json_bytes;
 }
 

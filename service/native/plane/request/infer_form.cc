@@ -63,9 +63,9 @@ SentInput input(std::string_view message, bool& has_contents) {
       has_contents = true;
     }
   }
-  if (auto shared = shared_place(parameters, sent.name)) {
+  if (auto shared = shared_range(parameters, sent.name)) {
     if (has_contents) {
-      throw Problem(Kind::kInvalidTensor,
+      throw Problem(ErrorType::kInvalidTensor,
                     "input " + brief(std::string_view(sent.name)) +
                         " is in shared memory, but the request contains its elements too",
                     {}, sent.name);
@@ -87,24 +87,26 @@ AskedOutput output(std::string_view message) {
   return asked;
 }
 
-bool is_shared(const SentInput& input) { return std::holds_alternative<SharedPlace>(input.elements); }
+bool is_shared(const SentInput& input) { return std::holds_alternative<SharedRange>(input.elements); }
 
 // Assigns the raw contents to the inputs. Either every input outside shared memory has its elements in `raw`, or none
 // has.
-void place(std::vector<SentInput>& inputs, const std::vector<bool>& has_contents, const std::vector<std::string_view>& raw) {
+void assign_raw_contents(std::vector<SentInput>& inputs, const std::vector<bool>& has_contents,
+                         const std::vector<std::string_view>& raw) {
   if (raw.empty()) return;
   auto shared = static_cast<size_t>(std::count_if(inputs.begin(), inputs.end(), is_shared));
   if (raw.size() != inputs.size() - shared) {
-    throw Problem(Kind::kInvalidInput, "the request has " + std::to_string(inputs.size() - shared) + " inputs and " +
-                                           std::to_string(raw.size()) + " raw_input_contents");
+    throw Problem(ErrorType::kInvalidInput, "the request has " + std::to_string(inputs.size() - shared) +
+                                                " inputs and " + std::to_string(raw.size()) + " raw_input_contents");
   }
   auto next = raw.begin();
   for (size_t index = 0; index < inputs.size(); ++index) {
     SentInput& input = inputs[index];
     if (is_shared(input)) continue;
     if (has_contents[index]) {
-      throw Problem(Kind::kInvalidTensor,
-                    "input " + brief(std::string_view(input.name)) + " has both contents and raw_input_contents", {}, input.name);
+      throw Problem(ErrorType::kInvalidTensor,
+                    "input " + brief(std::string_view(input.name)) + " has both contents and raw_input_contents", {},
+                    input.name);
     }
     input.elements = FollowingBytes{(next++)->size()};
   }
@@ -119,7 +121,7 @@ InferForm read_infer(std::string_view message) {
   MessageReader reader(message);
   for (Field field; reader.next(field);) {
     if (++fields > kMostFields) {
-      throw Problem(Kind::kInvalidInput, "the message has more than " + std::to_string(kMostFields) + " fields");
+      throw Problem(ErrorType::kInvalidInput, "the message has more than " + std::to_string(kMostFields) + " fields");
     }
     if (field.type != WireType::kBytes) continue;
     switch (field.number) {
@@ -149,7 +151,7 @@ InferForm read_infer(std::string_view message) {
         break;
     }
   }
-  place(found.form.inputs, has_contents, found.raw);
+  assign_raw_contents(found.form.inputs, has_contents, found.raw);
   return found;
 }
 

@@ -32,7 +32,7 @@ Parameters parameters(JsonReader& json, const std::string& whose) {
   if (json.peek() == 'n') {
     json.value();
   } else if (json.peek() != '{') {
-    throw Problem(Kind::kInvalidInput,
+    throw Problem(ErrorType::kInvalidInput,
                   "the 'parameters' of " + whose + " are " + brief_json(json.value()) + ", not an object");
   } else {
     json.object([&](std::string_view name) { found.set(std::string(name), parameter(json)); });
@@ -93,7 +93,7 @@ Entry entry(JsonReader& json) {
       found.parameters = parameters(json, whose);
     } else if (member == "data") {
       json.peek();
-      found.first_byte = json.place();
+      found.first_byte = json.offset();
       found.data = json.unchecked_array();
     } else {
       json.value();
@@ -106,22 +106,23 @@ size_t size_of(const Parameters& parameters, std::string_view name, const std::s
   const Value* value = parameters.find(name);
   auto* bytes = std::get_if<int64_t>(value);
   if (bytes != nullptr && *bytes >= 0 && *bytes <= static_cast<int64_t>(kMostBytes)) return *bytes;
-  throw Problem(Kind::kInvalidTensor,
-                "input " + brief(input) + " has " + std::string(name) + " " + brief_value(*value) + ", not a number of bytes",
-                {}, input);
+  throw Problem(
+      ErrorType::kInvalidTensor,
+      "input " + brief(input) + " has " + std::string(name) + " " + brief_value(*value) + ", not a number of bytes", {},
+      input);
 }
 
 Elements elements(const Entry& entry) {
   const std::string& name = *entry.name;
   const Value* size = entry.parameters.find("binary_data_size");
-  if (auto shared = shared_place(entry.parameters, name)) {
+  if (auto shared = shared_range(entry.parameters, name)) {
     if (size == nullptr && !entry.data) return *shared;
-    throw Problem(Kind::kInvalidTensor,
+    throw Problem(ErrorType::kInvalidTensor,
                   "input " + brief(name) + " is in shared memory, but the request contains its elements too", {}, name);
   }
   if ((size == nullptr) == !entry.data) {
     const char* both = size == nullptr ? "neither 'data' nor" : "both 'data' and";
-    throw Problem(Kind::kInvalidTensor,
+    throw Problem(ErrorType::kInvalidTensor,
                   "input " + brief(name) + " has " + both + " the parameter 'binary_data_size'", {}, name);
   }
   if (size != nullptr) return FollowingBytes{size_of(entry.parameters, "binary_data_size", name)};
@@ -135,10 +136,10 @@ SentInput input(JsonReader& json) {
   } else {
     json.value();
   }
-  if (!found.name) throw Problem(Kind::kInvalidInput, "an entry of 'inputs' is not an object with a 'name'");
+  if (!found.name) throw Problem(ErrorType::kInvalidInput, "an entry of 'inputs' is not an object with a 'name'");
   if (!found.has_shape) {
-    throw Problem(Kind::kInvalidTensor, "input " + brief(*found.name) + " lacks a 'shape', an array of whole numbers", {},
-                  *found.name);
+    throw Problem(ErrorType::kInvalidTensor,
+                  "input " + brief(*found.name) + " lacks a 'shape', an array of whole numbers", {}, *found.name);
   }
   Elements where = elements(found);
   return {std::move(*found.name), found.datatype.value_or(""), std::move(found.shape), std::move(where)};
@@ -161,13 +162,13 @@ AskedOutput output(JsonReader& json) {
       }
     });
   }
-  if (!has_name) throw Problem(Kind::kInvalidInput, "an entry of 'outputs' is not an object with a 'name'");
+  if (!has_name) throw Problem(ErrorType::kInvalidInput, "an entry of 'outputs' is not an object with a 'name'");
   return found;
 }
 
 template <typename Item>
 void list(JsonReader& json, const char* name, std::vector<Item>& items, Item (*read)(JsonReader&)) {
-  if (json.peek() != '[') throw Problem(Kind::kInvalidInput, std::string("'") + name + "' is not an array");
+  if (json.peek() != '[') throw Problem(ErrorType::kInvalidInput, std::string("'") + name + "' is not an array");
   items.clear();
   json.array([&] {
     if (items.size() == kMostEntries) json.refuse("too many entries");
@@ -181,7 +182,7 @@ Form read_json(std::string_view text) {
   JsonReader json(text);
   if (!is_utf8(text)) json.refuse("it is not UTF-8");
   if (json.peek() != '{') {
-    throw Problem(Kind::kInvalidInput, "the request is " + brief_json(json.value()) + ", not a JSON object");
+    throw Problem(ErrorType::kInvalidInput, "the request is " + brief_json(json.value()) + ", not a JSON object");
   }
   Form form;
   bool has_inputs = false;
@@ -190,7 +191,7 @@ Form read_json(std::string_view text) {
     if (member == "id" && json.peek() == '"') {
       form.id = json.string();
     } else if (member == "id" && !is_null) {
-      throw Problem(Kind::kInvalidInput, "'id' is " + brief_json(json.value()) + ", not a string");
+      throw Problem(ErrorType::kInvalidInput, "'id' is " + brief_json(json.value()) + ", not a string");
     } else if (member == "parameters") {
       form.parameters = parameters(json, "the request");
     } else if (member == "inputs") {
@@ -203,7 +204,7 @@ Form read_json(std::string_view text) {
     }
   });
   json.finish();
-  if (!has_inputs) throw Problem(Kind::kInvalidInput, "'inputs' is missing");
+  if (!has_inputs) throw Problem(ErrorType::kInvalidInput, "'inputs' is missing");
   return form;
 }
 

@@ -12,7 +12,7 @@ namespace {
 constexpr int kInvalidArgument = 3, kDeadlineExceeded = 4, kNotFound = 5, kAlreadyExists = 6, kPermissionDenied = 7,
               kResourceExhausted = 8, kUnimplemented = 12, kInternal = 13, kUnavailable = 14, kUnauthenticated = 16;
 
-constexpr KindFacts kFacts[] = {
+constexpr ErrorTypeFacts kFacts[] = {
     {"invalid_input", "The request is not well formed.", 400, kInvalidArgument, false},
     {"invalid_tensor", "A tensor does not fit the model's signature.", 400, kInvalidArgument, false},
     {"unauthorized", "The request needs an API key.", 401, kUnauthenticated, false},
@@ -59,24 +59,24 @@ std::string_view status_name(int grpc) {
   return kNames[grpc];
 }
 
-const KindFacts& facts(Kind kind) { return kFacts[static_cast<size_t>(kind)]; }
+const ErrorTypeFacts& facts(ErrorType type) { return kFacts[static_cast<size_t>(type)]; }
 
-std::string_view Problem::said() const { return detail.empty() ? facts().title : std::string_view(detail); }
+std::string_view Problem::message() const { return detail.empty() ? facts().title : std::string_view(detail); }
 
 std::string Problem::document(std::string_view path, std::string_view request_id) const {
-  const KindFacts& its = facts();
+  const ErrorTypeFacts& its = facts();
   JsonWriter json;
   json.begin('{');
   json.member("type").string(std::string("urn:octet:problem:").append(its.code));
   json.member("title").string(its.title);
   json.member("status").integer(its.http);
-  json.member("detail").string(said());
+  json.member("detail").string(message());
   json.member("instance").string(path);
   json.member("code").string(its.code);
   if (!tensor.empty()) json.member("tensor").string(tensor);
   if (!hint.empty()) json.member("hint").string(hint);
   json.member("request_id").string(request_id);
-  json.member("error").string(said());
+  json.member("error").string(message());
   json.end('}');
   return json.take();
 }
@@ -86,7 +86,7 @@ int64_t Problem::whole_retry_after_s() const {
 }
 
 std::string Problem::sentence() const {
-  std::string text(said());
+  std::string text(message());
   return hint.empty() ? text : text + " (" + hint + ")";
 }
 

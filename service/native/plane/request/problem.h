@@ -11,7 +11,7 @@
 
 namespace octet::plane {
 
-enum class Kind : uint8_t {
+enum class ErrorType : uint8_t {
   kInvalidInput,
   kInvalidTensor,
   kUnauthorized,
@@ -35,7 +35,7 @@ enum class Kind : uint8_t {
   kInternal,
 };
 
-struct KindFacts {
+struct ErrorTypeFacts {
   std::string_view code;   // stable identifier for programs: docs/reference/errors.md
   std::string_view title;
   int http;                // HTTP status
@@ -43,31 +43,31 @@ struct KindFacts {
   bool may_be_retried;     // the same request may succeed later
 };
 
-const KindFacts& facts(Kind kind);
+const ErrorTypeFacts& facts(ErrorType type);
 std::string_view status_name(int grpc);  // OK, CANCELLED, ...
 
 // An error type that only the control plane defines.
 struct ForeignFacts {
   std::string code, title;
-  KindFacts facts;  // contains views of the strings above
+  ErrorTypeFacts facts;  // contains views of the strings above
 };
 
 // An error response. Texts are sentences without a capital letter and full stop.
 struct Problem : std::exception {
-  explicit Problem(Kind its_kind) : kind(its_kind) {}
-  Problem(Kind its_kind, std::string its_detail, std::string its_hint = {}, std::string its_tensor = {})
-      : kind(its_kind), detail(std::move(its_detail)), hint(std::move(its_hint)), tensor(std::move(its_tensor)) {}
+  explicit Problem(ErrorType its_type) : type(its_type) {}
+  Problem(ErrorType its_type, std::string its_detail, std::string its_hint = {}, std::string its_tensor = {})
+      : type(its_type), detail(std::move(its_detail)), hint(std::move(its_hint)), tensor(std::move(its_tensor)) {}
 
-  Kind kind;
+  ErrorType type;
   // Set for an error type that this process does not define; `kind` is then only an approximation.
   std::shared_ptr<const ForeignFacts> foreign;
   std::string detail;  // empty: the title of its type
   std::string hint, tensor;
   double retry_after_s = 0;
 
-  const KindFacts& facts() const { return foreign ? foreign->facts : plane::facts(kind); }
+  const ErrorTypeFacts& facts() const { return foreign ? foreign->facts : plane::facts(type); }
   const char* what() const noexcept override { return detail.c_str(); }
-  std::string_view said() const;
+  std::string_view message() const;
 
   // Returns the problem document of RFC 9457.
   std::string document(std::string_view path, std::string_view request_id) const;

@@ -18,7 +18,7 @@ std::shared_ptr<const ForeignFacts> foreign(std::string code, std::string title,
   auto its = std::make_shared<ForeignFacts>();
   its->code = std::move(code);
   its->title = std::move(title);
-  int grpc = facts(status < kServerErrors ? Kind::kInvalidInput : Kind::kInternal).grpc;
+  int grpc = facts(status < kServerErrors ? ErrorType::kInvalidInput : ErrorType::kInternal).grpc;
   its->facts = {its->code, its->title, status, grpc, false};
   return its;
 }
@@ -26,7 +26,7 @@ std::shared_ptr<const ForeignFacts> foreign(std::string code, std::string title,
 }  // namespace
 
 Problem read_document(std::string_view document, int status) {
-  Problem problem(Kind::kInternal, "a worker gave an answer that makes no sense");
+  Problem problem(ErrorType::kInternal, "a worker gave an answer that makes no sense");
   if (document.size() > kLongestDocument || !is_utf8(document)) return problem;
   std::string code, title, detail, hint, tensor;
   try {
@@ -44,9 +44,9 @@ Problem read_document(std::string_view document, int status) {
   problem.detail = std::move(detail);
   problem.hint = std::move(hint);
   problem.tensor = std::move(tensor);
-  for (int each = 0; each <= static_cast<int>(Kind::kInternal); ++each) {
-    problem.kind = static_cast<Kind>(each);
-    if (facts(problem.kind).code == code) return problem;
+  for (int each = 0; each <= static_cast<int>(ErrorType::kInternal); ++each) {
+    problem.type = static_cast<ErrorType>(each);
+    if (facts(problem.type).code == code) return problem;
   }
   problem.foreign = foreign(std::move(code), std::move(title), status);
   return problem;

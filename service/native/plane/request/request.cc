@@ -16,7 +16,7 @@ constexpr size_t kLongestSequenceId = 128;  // limits the memory for ids that cl
 size_t bytes_of(const TensorSpec& spec, const Shape& shape) { return elements_of(shape) * facts(spec.datatype).bytes; }
 
 [[noreturn]] void misfit(const TensorSpec& spec, const std::string& what, std::string hint = {}) {
-  throw Problem(Kind::kInvalidTensor, "input '" + spec.name + "' " + what, std::move(hint), spec.name);
+  throw Problem(ErrorType::kInvalidTensor, "input '" + spec.name + "' " + what, std::move(hint), spec.name);
 }
 
 std::string sizes(const Signature& signature) {
@@ -25,7 +25,7 @@ std::string sizes(const Signature& signature) {
 }
 
 // Returns the shape of an input for a request with `samples` samples.
-Shape expected(const TensorSpec& spec, int64_t samples) {
+Shape expected_shape(const TensorSpec& spec, int64_t samples) {
   Shape shape = spec.shape;
   if (samples > 1 && !shape.empty()) shape[0] = samples;
   return shape;
@@ -43,7 +43,7 @@ bool suits_bucket(const TensorSpec& spec, const Shape& shape) {
 
 void check_shape(const SentInput& sent, size_t index, const Signature& signature, int64_t samples) {
   const TensorSpec& spec = signature.inputs[index];
-  Shape wanted = expected(spec, samples);
+  Shape wanted = expected_shape(spec, samples);
   bool is_right = signature.buckets.empty() ? sent.shape == wanted : suits_bucket(spec, sent.shape);
   if (is_right) return;
   std::string hint = takes({spec});
@@ -53,16 +53,19 @@ void check_shape(const SentInput& sent, size_t index, const Signature& signature
                                         Shape(wanted.begin() + (wanted.empty() ? 0 : 1), wanted.end())) {
     hint = sizes(signature);
   }
-  misfit(spec, "has shape " + brief_json(spoken(sent.shape)) + ", but the model takes " + spoken(spec.shape),
+  misfit(spec,
+         "has shape " + brief_json(format_shape(sent.shape)) + ", but the model takes " + format_shape(spec.shape),
          std::move(hint));
 }
 
-GivenInput given(SentInput sent, size_t index, const Signature& signature, int64_t samples) {
+GivenInput build_input(SentInput sent, size_t index, const Signature& signature, int64_t samples) {
   const TensorSpec& spec = signature.inputs[index];
   if (sent.datatype == "BYTES" && spec.is_image()) {
     bool is_one = !sent.shape.empty() && std::all_of(sent.shape.begin(), sent.shape.end(), [](auto n) { return n == 1; });
-    if (!is_one) misfit(spec, "has shape " + brief_json(spoken(sent.shape)) + "; as BYTES it is one picture, of shape [1]");
-    if (std::holds_alternative<SharedPlace>(sent.elements)) {
+    if (!is_one) {
+      misfit(spec, "has shape " + brief_json(format_shape(sent.shape)) + "; as BYTES it is one picture, of shape [1]");
+    }
+    if (std::holds_alternative<SharedRange>(sent.elements)) {
       misfit(spec, "is a picture in shared memory, which may contain tensors only");
     }
     if (std::holds_alternative<JsonElements>(sent.elements)) {
@@ -80,7 +83,7 @@ GivenInput given(SentInput sent, size_t index, const Signature& signature, int64
   size_t bytes = bytes_of(spec, sent.shape);
   size_t declared = bytes;
   if (auto* following = std::get_if<FollowingBytes>(&sent.elements)) declared = following->count;
-  if (auto* shared = std::get_if<SharedPlace>(&sent.elements)) declared = shared->bytes;
+  if (auto* shared = std::get_if<SharedRange>(&sent.elements)) declared = shared->bytes;
   if (declared != bytes) {
     misfit(spec, "declares " + std::to_string(declared) + " bytes of binary data, but its shape and datatype make " +
                      std::to_string(bytes));
@@ -102,12 +105,12 @@ std::vector<GivenInput> inputs_of(std::vector<SentInput> sent, const Signature& 
   for (SentInput& each : sent) {
     size_t index = index_of(signature.inputs, each.name);
     if (index == signature.inputs.size()) {
-      throw Problem(Kind::kInvalidTensor, "the model has no input " + brief(std::string_view(each.name)),
+      throw Problem(ErrorType::kInvalidTensor, "the model has no input " + brief(std::string_view(each.name)),
                     takes(signature.inputs));
     }
     if (is_there[index]) misfit(signature.inputs[index], "is given twice");
     is_there[index] = true;
-    found.push_back(given(std::move(each), index, signature, samples));
+    found.push_back(build_input(std::move(each), index, signature, samples));
   }
   for (size_t index = 0; index < is_there.size(); ++index) {
     if (!is_there[index]) misfit(signature.inputs[index], "is missing", takes({signature.inputs[index]}));
@@ -131,13 +134,15 @@ std::vector<WantedOutput> outputs_of(const Form& form, const Signature& signatur
     if (index == signature.outputs.size()) {
       std::string known;
       for (const TensorSpec& spec : signature.outputs) known.append(known.empty() ? "it has '" : ", '").append(spec.name + "'");
-      throw Problem(Kind::kInvalidInput, "the model has no output " + brief(std::string_view(each.name)), known);
+      throw Problem(ErrorType::kInvalidInput, "the model has no output " + brief(std::string_view(each.name)), known);
     }
     bool is_twice = std::any_of(found.begin(), found.end(), [&](const WantedOutput& other) { return other.index == index; });
-    if (is_twice) throw Problem(Kind::kInvalidInput, "output '" + each.name + "' is requested twice", {}, each.name);
+    if (is_twice) {
+      throw Problem(ErrorType::kInvalidInput, "output '" + each.name + "' is requested twice", {}, each.name);
+    }
     found.push_back({index, each.parameters.flag("binary_data", is_binary), each.parameters.whole("classification"),
                      each.parameters.flag("dequantize", is_real) && can_be_real(index),
-                     shared_place(each.parameters, each.name)});
+                     shared_range(each.parameters, each.name)});
   }
   return found;
 }
@@ -148,8 +153,8 @@ std::optional<Step> step_of(const Parameters& parameters) {
   Step step{int64_t{0}, parameters.flag("sequence_start", false), parameters.flag("sequence_end", false)};
   if (auto* text = std::get_if<std::string>(id)) {
     if (text->size() > kLongestSequenceId) {
-      throw Problem(Kind::kInvalidInput, "the parameter 'sequence_id' has " + std::to_string(text->size()) +
-                                             " characters, not " + std::to_string(kLongestSequenceId));
+      throw Problem(ErrorType::kInvalidInput, "the parameter 'sequence_id' has " + std::to_string(text->size()) +
+                                                  " characters, not " + std::to_string(kLongestSequenceId));
     }
     if (text->empty()) return std::nullopt;
     step.id = *text;
@@ -171,7 +176,7 @@ Terms terms_of(const Parameters& parameters) {
 
 }  // namespace
 
-Request fitted(Form form, const Signature& signature) {
+Request fit_request(Form form, const Signature& signature) {
   Request request;
   request.outputs = outputs_of(form, signature);
   request.inputs = inputs_of(std::move(form.inputs), signature, request.samples);
@@ -180,9 +185,9 @@ Request fitted(Form form, const Signature& signature) {
   return request;
 }
 
-Request fitted(const RawBody& body, const Signature& signature) {
+Request fit_request(const RawBody& body, const Signature& signature) {
   if (signature.inputs.size() != 1) {
-    throw Problem(Kind::kInvalidInput,
+    throw Problem(ErrorType::kInvalidInput,
                   "a raw body is one input, and the model takes " + std::to_string(signature.inputs.size()),
                   "send JSON, or JSON and tensors with the header Inference-Header-Content-Length");
   }
@@ -190,15 +195,18 @@ Request fitted(const RawBody& body, const Signature& signature) {
   std::vector<std::pair<Shape, int64_t>> shapes;  // possible shapes, and their number of samples
   for (const Bucket& bucket : signature.buckets) shapes.emplace_back(bucket.inputs[0], 1);
   if (signature.buckets.empty()) {
-    for (int64_t samples = 1; samples <= signature.batches; ++samples) shapes.emplace_back(expected(spec, samples), samples);
+    for (int64_t samples = 1; samples <= signature.batches; ++samples) {
+      shapes.emplace_back(expected_shape(spec, samples), samples);
+    }
   }
   auto found = std::find_if(shapes.begin(), shapes.end(), [&](const auto& each) { return bytes_of(spec, each.first) == body.bytes; });
   bool may_be_tensor = found != shapes.end() && !body.is_said_picture;
   bool may_be_picture = spec.is_image() && body.looks_like_picture;
   if (may_be_tensor && may_be_picture && !body.is_said_tensor) {
-    throw Problem(Kind::kInvalidTensor,
-                  "the body may be a picture or the " + std::to_string(body.bytes) + " bytes of input '" + spec.name + "'",
-                  "set Content-Type to image/jpeg, image/png or application/octet-stream", spec.name);
+    throw Problem(
+        ErrorType::kInvalidTensor,
+        "the body may be a picture or the " + std::to_string(body.bytes) + " bytes of input '" + spec.name + "'",
+        "set Content-Type to image/jpeg, image/png or application/octet-stream", spec.name);
   }
   Request request;
   for (size_t index = 0; index < signature.outputs.size(); ++index) request.outputs.push_back({index, body.wants_binary});
@@ -209,9 +217,9 @@ Request fitted(const RawBody& body, const Signature& signature) {
     request.inputs.push_back({0, spec.shape, true, true, FollowingBytes{body.bytes}, bytes_of(spec, spec.shape)});
   } else {
     std::string each = signature.is_batched ? " for each sample" : "", one = std::to_string(bytes_of(spec, shapes[0].first));
-    throw Problem(Kind::kInvalidTensor,
-                  "the body has " + std::to_string(body.bytes) + " bytes; input '" + spec.name + "' takes " + one + each +
-                      (spec.is_image() ? " or a JPEG or PNG" : ""),
+    throw Problem(ErrorType::kInvalidTensor,
+                  "the body has " + std::to_string(body.bytes) + " bytes; input '" + spec.name + "' takes " + one +
+                      each + (spec.is_image() ? " or a JPEG or PNG" : ""),
                   takes({spec}), spec.name);
   }
   return request;

@@ -20,7 +20,7 @@ struct WantedOutput {
   bool is_binary;
   int64_t classes = 0;   // number of greatest elements to return as text; 0: return all elements
   bool is_real = false;  // dequantized
-  std::optional<SharedPlace> shared = std::nullopt;  // destination in shared memory, instead of the response
+  std::optional<SharedRange> shared = std::nullopt;  // destination in shared memory, instead of the response
 
   bool is_stored() const { return classes == 0 && !is_real; }  // true if the bytes are sent as the model wrote them
 };
@@ -55,7 +55,7 @@ struct Request {
 };
 
 // Compares the form with the signature. Throws Problem, which names the input or output that does not fit.
-Request fitted(Form form, const Signature& signature);
+Request fit_request(Form form, const Signature& signature);
 
 // A body of `bytes` bytes that is the model's only input.
 struct RawBody {
@@ -65,6 +65,6 @@ struct RawBody {
   bool looks_like_picture;
   bool wants_binary;
 };
-Request fitted(const RawBody& body, const Signature& signature);
+Request fit_request(const RawBody& body, const Signature& signature);
 
 }  // namespace octet::plane

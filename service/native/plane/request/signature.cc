@@ -22,7 +22,7 @@ size_t elements_of(const Shape& shape) {
   return count;
 }
 
-std::string spoken(const Shape& shape) {
+std::string format_shape(const Shape& shape) {
   std::string text = "[";
   for (int64_t size : shape) text.append(text.size() > 1 ? ", " : "").append(std::to_string(size));
   return text + "]";
@@ -32,7 +32,7 @@ std::string takes(const std::vector<TensorSpec>& specs) {
   std::string text;
   for (const TensorSpec& spec : specs) {
     text.append(text.empty() ? "the model takes " : ", ");
-    text.append("'" + spec.name + "': ").append(facts(spec.datatype).name).append(" " + spoken(spec.shape));
+    text.append("'" + spec.name + "': ").append(facts(spec.datatype).name).append(" " + format_shape(spec.shape));
   }
   return text;
 }

@@ -45,7 +45,7 @@ struct Signature {
 };
 
 size_t elements_of(const Shape& shape);
-std::string spoken(const Shape& shape);            // formats a shape: [1, 224, 224, 3]
+std::string format_shape(const Shape& shape);             // formats a shape: [1, 224, 224, 3]
 std::string takes(const std::vector<TensorSpec>& specs);  // a hint that lists what to send
 
 }  // namespace octet::plane

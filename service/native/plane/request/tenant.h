@@ -11,9 +11,9 @@ namespace octet::plane {
 inline constexpr char kTenantEnd = '~';  // separator; no model name that a client may send contains it
 
 // Returns the internal name of a tenant's model. Throws Problem if `model` is not a valid name.
-inline std::string qualified(const std::string& tenant, std::string_view model) {
+inline std::string qualify_name(const std::string& tenant, std::string_view model) {
   if (tenant.empty()) return std::string(model);
-  if (model.find(kTenantEnd) != model.npos) throw Problem(Kind::kNotFound, "there is no model " + brief(model));
+  if (model.find(kTenantEnd) != model.npos) throw Problem(ErrorType::kNotFound, "there is no model " + brief(model));
   return tenant + kTenantEnd + std::string(model);
 }
 

@@ -37,8 +37,8 @@ bool is_plain(char each) { return static_cast<unsigned char>(each) >= 0x20 && ea
 }  // namespace
 
 void JsonReader::refuse(const char* what) const {
-  throw Problem(Kind::kInvalidInput,
-                std::string("the request is not well-formed JSON: ") + what + " at byte " + std::to_string(place()),
+  throw Problem(ErrorType::kInvalidInput,
+                std::string("the request is not well-formed JSON: ") + what + " at byte " + std::to_string(offset()),
                 "if raw tensors follow the JSON, the header Inference-Header-Content-Length gives the JSON's length");
 }
 

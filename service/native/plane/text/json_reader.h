@@ -85,7 +85,7 @@ class JsonReader {
   // values are read as by `value`.
   std::string_view unchecked_array();
   void finish();              // throws if anything but white space follows
-  size_t place() const { return first_byte_ + static_cast<size_t>(at_ - begin_); }  // offset of the next byte
+  size_t offset() const { return first_byte_ + static_cast<size_t>(at_ - begin_); }  // offset of the next byte
 
   [[noreturn]] void refuse(const char* what) const;
 

@@ -35,12 +35,12 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi,bmi2
   static_assert(sizeof(Number) == 1);
   constexpr size_t kBytes = 64, kMost = kBytes / 2, kGroup = 16;
   constexpr uint64_t kLasts = 0x8888888888888888;  // the last of each four bytes
-  alignas(kBytes) static constexpr auto kPlaces = [] {
-    struct { uint8_t each[kBytes], byFour[kBytes]; } places{};
-    for (size_t place = 0; place < kBytes; ++place) places.each[place] = place, places.byFour[place] = place / 4;
-    return places;
+  alignas(kBytes) static constexpr auto kIndices = [] {
+    struct { uint8_t each[kBytes], byFour[kBytes]; } positions{};
+    for (size_t index = 0; index < kBytes; ++index) positions.each[index] = index, positions.byFour[index] = index / 4;
+    return positions;
   }();
-  const __m512i each = _mm512_load_si512(kPlaces.each), by_four = _mm512_load_si512(kPlaces.byFour);
+  const __m512i each = _mm512_load_si512(kIndices.each), by_four = _mm512_load_si512(kIndices.byFour);
   // 4 to 1; 0, 100, 10, 1
   const __m512i before = _mm512_set1_epi32(0x01020304), weights = _mm512_set1_epi32(0x010a6400);
   const char* at = comma;
@@ -59,11 +59,12 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi,bmi2
                      (twice & (zeros & ~behind_digits) << 1) | (twice & twice << 2);
     if ((wrong & all) != 0) break;
     auto numbers_of_block = static_cast<size_t>(std::popcount(ends));
-    __m512i places = _mm512_maskz_compress_epi8(ends, each);
+    __m512i positions = _mm512_maskz_compress_epi8(ends, each);
     uint32_t misfits = 0;
     for (size_t done = 0; done < numbers_of_block; done += kGroup) {
       // The four bytes before the comma of each number.
-      __m512i ending = _mm512_permutexvar_epi8(_mm512_add_epi8(by_four, _mm512_set1_epi8(static_cast<char>(done))), places);
+      __m512i ending =
+          _mm512_permutexvar_epi8(_mm512_add_epi8(by_four, _mm512_set1_epi8(static_cast<char>(done))), positions);
       __m512i its = _mm512_permutexvar_epi8(_mm512_sub_epi8(ending, before), values);
       uint64_t are_digits = _mm512_cmplt_epu8_mask(its, _mm512_set1_epi8(10));
       uint64_t follow = are_digits >> 1 | kLasts;  // bytes that are followed only by digits

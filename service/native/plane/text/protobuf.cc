@@ -18,7 +18,7 @@ uint64_t take_fixed(std::string_view& bytes, size_t size) {
 
 }  // namespace
 
-void refuse_message() { throw Problem(Kind::kInvalidInput, "the message is not a well-formed one of its type"); }
+void refuse_message() { throw Problem(ErrorType::kInvalidInput, "the message is not a well-formed one of its type"); }
 
 uint64_t take_varint(std::string_view& bytes) {
   uint64_t number = 0;

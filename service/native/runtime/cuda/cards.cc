@@ -19,21 +19,21 @@ octet_status find_device(int32_t index, Device*& found) {
   return OCTET_OK;
 }
 
-octet_status fail_no_place() { return fail(OCTET_INVALID, "an argument is NULL"); }
+octet_status fail_null_argument() { return fail(OCTET_INVALID, "an argument is NULL"); }
 
 }  // namespace
 
 }  // namespace octet::cuda
 
 octet_status octet_cards(int32_t* count, int32_t* driver_version) {
-  if (count == nullptr || driver_version == nullptr) return octet::cuda::fail_no_place();
+  if (count == nullptr || driver_version == nullptr) return octet::cuda::fail_null_argument();
   octet_status status = octet::cuda::find_devices(*count);
   if (status == OCTET_OK) *driver_version = octet::cuda::driver().version;
   return status;
 }
 
 octet_status octet_card_describe(int32_t index, octet_card* card) {
-  if (card == nullptr) return octet::cuda::fail_no_place();
+  if (card == nullptr) return octet::cuda::fail_null_argument();
   octet::cuda::Device* device = nullptr;
   octet_status status = octet::cuda::find_device(index, device);
   if (status != OCTET_OK) return status;
@@ -46,7 +46,7 @@ octet_status octet_card_describe(int32_t index, octet_card* card) {
 }
 
 octet_status octet_card_free_bytes(int32_t index, int64_t* free_bytes) {
-  if (free_bytes == nullptr) return octet::cuda::fail_no_place();
+  if (free_bytes == nullptr) return octet::cuda::fail_null_argument();
   octet::cuda::Device* device = nullptr;
   octet_status status = octet::cuda::find_device(index, device);
   size_t found = 0;

@@ -17,7 +17,7 @@ constexpr octet_role kRoles[] = {OCTET_INPUT, OCTET_OUTPUT, OCTET_STATE, OCTET_S
 
 }  // namespace
 
-bool Places::add(int64_t bytes) {
+bool TensorOffsets::add(int64_t bytes) {
   if (!at_.add(bytes_)) return false;
   if (!__builtin_add_overflow(bytes_, static_cast<size_t>(bytes), &bytes_) && round_up(bytes_)) return true;
   fail_memory(SIZE_MAX);
@@ -26,7 +26,7 @@ bool Places::add(int64_t bytes) {
 
 octet_status Instance::make(octet_model& model, Instance*& made) {
   octet_status status = OCTET_FAILED;
-  for (int place = 0; Device* device = model.card->candidate(place); ++place) {
+  for (int rank = 0; Device* device = model.card->candidate(rank); ++rank) {
     Current current(*device);
     status = current.status();
     LoadedModel* loaded = nullptr;
@@ -74,12 +74,14 @@ octet_status Instance::allocate_memory() {
     octet_role role = kRoles[which];
     auto count = static_cast<size_t>(signature.count(role));
     for (size_t index = 0; index < count; ++index) {
-      if (!places_[which].add(signature.tensor(role, index).bytes) || !bound_[which].add(nullptr)) return OCTET_NO_MEMORY;
+      if (!offsets_[which].add(signature.tensor(role, index).bytes) || !bound_[which].add(nullptr)) {
+        return OCTET_NO_MEMORY;
+      }
     }
     on_card_[which] = bytes;
     staged_[which] = staged;
-    if (__builtin_add_overflow(bytes, places_[which].bytes(), &bytes)) return fail_memory(SIZE_MAX);
-    staged += places_[which].bytes();
+    if (__builtin_add_overflow(bytes, offsets_[which].bytes(), &bytes)) return fail_memory(SIZE_MAX);
+    staged += offsets_[which].bytes();
   }
   octet_status status = memory_.allocate(device_, bytes, "an instance");
   if (status == OCTET_OK) status = staging_.allocate(device_, staged);
@@ -105,13 +107,13 @@ Address Instance::address(const Buffer& buffer, bool is_exchanged) const {
     case Space::kArena:
       return memory_.begin() + at;
     case Space::kInput:
-      return on_card_[kInputs] + places_[kInputs][at];
+      return on_card_[kInputs] + offsets_[kInputs][at];
     case Space::kOutput:
-      return on_card_[kOutputs] + places_[kOutputs][at];
+      return on_card_[kOutputs] + offsets_[kOutputs][at];
     case Space::kState:
-      return on_card_[is_exchanged ? kAfter : kBefore] + places_[kBefore][at];
+      return on_card_[is_exchanged ? kAfter : kBefore] + offsets_[kBefore][at];
     case Space::kNextState:
-      return on_card_[is_exchanged ? kBefore : kAfter] + places_[kAfter][at];
+      return on_card_[is_exchanged ? kBefore : kAfter] + offsets_[kAfter][at];
   }
   return 0;
 }
@@ -126,18 +128,18 @@ void Instance::bind_states(void* const* before, void* const* after) {
     bound_[kBefore][index] = before[index];
     bound_[kAfter][index] = after[index];
   }
-  kind_ = kCallers;
+  run_type_ = kCallers;
 }
 
 octet_status Instance::begin_sequence() {
-  kind_ = kFirst;
+  run_type_ = kFirst;
   if (!has_states()) return OCTET_OK;
   Current current(device_);
   if (current.status() != OCTET_OK) return current.status();
   for (size_t index = 0; index < bound_[kBefore].size(); ++index) {
-    model_.config.signature.initialize(index, staged(kBefore) + places_[kBefore][index]);
+    model_.config.signature.initialize(index, staged(kBefore) + offsets_[kBefore][index]);
   }
-  Result result = driver().upload_async(on_card_[kBefore], staged(kBefore), places_[kBefore].bytes(), stream_);
+  Result result = driver().upload_async(on_card_[kBefore], staged(kBefore), offsets_[kBefore].bytes(), stream_);
   octet_status status = device_.check_run(result, "a copy of the states");
   return status == OCTET_OK ? wait("a copy of the states") : status;
 }
@@ -146,23 +148,23 @@ octet_status Instance::run(double* seconds) {
   Current current(device_);
   if (current.status() != OCTET_OK) return current.status();
   // One event before the first call, and one after each.
-  octet_status status = seconds == nullptr ? prepare(kind_) : make_events(model_.config.plan.calls().size() + 1);
+  octet_status status = seconds == nullptr ? prepare(run_type_) : make_events(model_.config.plan.calls().size() + 1);
   if (status != OCTET_OK) return status;
   gather(kInputs, bound_[kInputs]);
-  if (kind_ == kCallers) gather(kBefore, bound_[kBefore]);
+  if (run_type_ == kCallers) gather(kBefore, bound_[kBefore]);
   if (seconds == nullptr) {
-    status = device_.check_run(driver().graph_launch(graphs_[kind_], stream_), "the run");
+    status = device_.check_run(driver().graph_launch(graphs_[run_type_], stream_), "the run");
   } else {
-    status = enqueue(kind_, events_.begin());
+    status = enqueue(run_type_, events_.begin());
   }
   if (status == OCTET_OK) status = wait("the run");
   if (status == OCTET_OK && seconds != nullptr) status = read_times(seconds);
   if (status != OCTET_OK) return status;
   scatter(kOutputs, bound_[kOutputs]);
-  if (kind_ == kCallers) {
+  if (run_type_ == kCallers) {
     scatter(kAfter, bound_[kAfter]);
   } else if (has_states()) {
-    kind_ = kind_ == kFirst ? kSecond : kFirst;
+    run_type_ = run_type_ == kFirst ? kSecond : kFirst;
   }
   return OCTET_OK;
 }
@@ -173,10 +175,10 @@ octet_status Instance::run_resident(int32_t runs, double* seconds) {
   if (current.status() != OCTET_OK) return current.status();
   GraphExec graph = nullptr;
   octet_status status = make_events(2);
-  if (status == OCTET_OK) status = capture(graph, [&] { return enqueue_computing(kind_, nullptr); });
+  if (status == OCTET_OK) status = capture(graph, [&] { return enqueue_computing(run_type_, nullptr); });
   if (status != OCTET_OK) return status;
   gather(kInputs, bound_[kInputs]);
-  if (kind_ == kCallers) gather(kBefore, bound_[kBefore]);
+  if (run_type_ == kCallers) gather(kBefore, bound_[kBefore]);
   status = time_graph(graph, runs);
   if (status == OCTET_OK) status = wait("the runs");
   driver().graph_exec_destroy(graph);
@@ -192,7 +194,7 @@ octet_status Instance::run_resident(int32_t runs, double* seconds) {
 octet_status Instance::time_graph(GraphExec graph, int32_t runs) {
   const Driver& cuda = driver();
   octet_status status = upload(kInputs);
-  if (status == OCTET_OK && kind_ == kCallers) status = upload(kBefore);
+  if (status == OCTET_OK && run_type_ == kCallers) status = upload(kBefore);
   for (int32_t run = -1; run < runs && status == OCTET_OK; ++run) {
     if (run == 0) status = device_.check_run(cuda.event_record(events_[0], stream_), "an event");
     if (status == OCTET_OK) status = device_.check_run(cuda.graph_launch(graph, stream_), "the runs");
@@ -214,8 +216,9 @@ octet_status Instance::make_events(size_t count) {
 }
 
 // Captures the graph for a type of run, once.
-octet_status Instance::prepare(Kind kind) {
-  return graphs_[kind] != nullptr ? OCTET_OK : capture(graphs_[kind], [&] { return enqueue(kind, nullptr); });
+octet_status Instance::prepare(RunType run_type) {
+  return graphs_[run_type] != nullptr ? OCTET_OK
+                                      : capture(graphs_[run_type], [&] { return enqueue(run_type, nullptr); });
 }
 
 // Captures what `enqueue` adds to the stream as a graph.
@@ -233,30 +236,30 @@ octet_status Instance::capture(GraphExec& made, Enqueue enqueue) {
   return status;
 }
 
-octet_status Instance::enqueue(Kind kind, Event* events) {
+octet_status Instance::enqueue(RunType run_type, Event* events) {
   octet_status status = upload(kInputs);
-  if (status == OCTET_OK && kind == kCallers) status = upload(kBefore);
-  if (status == OCTET_OK) status = enqueue_computing(kind, events);
+  if (status == OCTET_OK && run_type == kCallers) status = upload(kBefore);
+  if (status == OCTET_OK) status = enqueue_computing(run_type, events);
   if (status == OCTET_OK) status = download(kOutputs);
-  if (status == OCTET_OK && kind == kCallers) status = download(kAfter);
+  if (status == OCTET_OK && run_type == kCallers) status = download(kAfter);
   return status;
 }
 
 octet_status Instance::upload(Tensors which) {
-  size_t bytes = places_[which].bytes();
+  size_t bytes = offsets_[which].bytes();
   if (bytes == 0) return OCTET_OK;
   return device_.check(driver().upload_async(on_card_[which], staged(which), bytes, stream_), "a copy");
 }
 
 octet_status Instance::download(Tensors which) {
-  size_t bytes = places_[which].bytes();
+  size_t bytes = offsets_[which].bytes();
   if (bytes == 0) return OCTET_OK;
   return device_.check(driver().download_async(staged(which), on_card_[which], bytes, stream_), "a copy");
 }
 
-octet_status Instance::enqueue_computing(Kind kind, Event* events) {
+octet_status Instance::enqueue_computing(RunType run_type, Event* events) {
   const Plan& plan = model_.config.plan;
-  const Address* addresses = addresses_.begin() + (kind == kSecond ? plan.operands() : 0);
+  const Address* addresses = addresses_.begin() + (run_type == kSecond ? plan.operands() : 0);
   octet_status status = enqueue_calls(addresses, events);
   for (const Copy& copy : plan.copies()) {
     if (status != OCTET_OK || copy.bytes == 0) continue;
@@ -306,14 +309,14 @@ octet_status Instance::read_times(double* seconds) {
 void Instance::gather(Tensors which, const List<void*>& from) {
   for (size_t index = 0; index < from.size(); ++index) {
     auto bytes = static_cast<size_t>(model_.config.signature.tensor(kRoles[which], index).bytes);
-    if (bytes != 0) memcpy(staged(which) + places_[which][index], from[index], bytes);
+    if (bytes != 0) memcpy(staged(which) + offsets_[which][index], from[index], bytes);
   }
 }
 
 void Instance::scatter(Tensors which, const List<void*>& to) const {
   for (size_t index = 0; index < to.size(); ++index) {
     auto bytes = static_cast<size_t>(model_.config.signature.tensor(kRoles[which], index).bytes);
-    if (bytes != 0) memcpy(to[index], staged(which) + places_[which][index], bytes);
+    if (bytes != 0) memcpy(to[index], staged(which) + offsets_[which][index], bytes);
   }
 }
 

@@ -16,7 +16,7 @@ namespace octet::cuda {
 
 // Offsets of the tensors of a role, which are stored one after the other in the same way on the GPU and on the host.
 // Each is at a multiple of 256 bytes.
-class Places {
+class TensorOffsets {
  public:
   bool add(int64_t bytes);  // returns false if memory runs out, or if they are too large
   size_t bytes() const { return bytes_; }
@@ -48,7 +48,7 @@ class Instance {
  private:
   // The type of a run by the states that it uses. kFirst and kSecond use the pair of buffers on the GPU, and read the
   // first or the second one, respectively. kCallers uses memory of the caller.
-  enum Kind { kFirst, kSecond, kCallers, kKinds };
+  enum RunType { kFirst, kSecond, kCallers, kRunTypes };
   enum Tensors { kInputs, kOutputs, kBefore, kAfter, kTensors };
 
   octet_status allocate();
@@ -56,21 +56,21 @@ class Instance {
   bool resolve();
   Address address(const Buffer& buffer, bool is_exchanged) const;
   octet_status make_events(size_t count);
-  octet_status prepare(Kind kind);
+  octet_status prepare(RunType run_type);
   template <class Enqueue>
   octet_status capture(GraphExec& made, Enqueue enqueue);
   octet_status time_graph(GraphExec graph, int32_t runs);
-  octet_status enqueue(Kind kind, Event* events);
+  octet_status enqueue(RunType run_type, Event* events);
   octet_status upload(Tensors which);
   octet_status download(Tensors which);
-  octet_status enqueue_computing(Kind kind, Event* events);
+  octet_status enqueue_computing(RunType run_type, Event* events);
   octet_status enqueue_calls(const Address* addresses, Event* events);
   octet_status wait(const char* what);
   octet_status read_times(double* seconds);
   void gather(Tensors which, const List<void*>& from);
   void scatter(Tensors which, const List<void*>& to) const;
   uint8_t* staged(Tensors which) const { return staging_.begin() + staged_[which]; }
-  bool has_states() const { return places_[kBefore].bytes() != 0; }
+  bool has_states() const { return offsets_[kBefore].bytes() != 0; }
 
   octet_model& model_;
   LoadedModel& loaded_;
@@ -78,15 +78,15 @@ class Instance {
   Stream stream_ = nullptr;
   Event done_ = nullptr;
   List<Event> events_;  // events around timed calls; empty until times are requested
-  GraphExec graphs_[kKinds] = {};
+  GraphExec graphs_[kRunTypes] = {};
   DeviceMemory memory_;  // the arena, followed by the tensors at `on_card_`
   PinnedMemory staging_;
-  Places places_[kTensors];
+  TensorOffsets offsets_[kTensors];
   Address on_card_[kTensors] = {};  // the buffers of the states before and after a run are exchanged after each run
   size_t staged_[kTensors] = {};
   List<Address> addresses_;  // addresses of all operands in the plan's order, and a second copy with exchanged states
   List<void*> bound_[kTensors];
-  Kind kind_ = kFirst;
+  RunType run_type_ = kFirst;
 };
 
 }  // namespace octet::cuda

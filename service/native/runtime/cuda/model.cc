@@ -86,7 +86,7 @@ const Model::Code* Model::code_for(const Device& device) const {
   return found;
 }
 
-Device* Model::candidate(int place) const {
+Device* Model::candidate(int rank) const {
   Device* found[kMostDevices];
   int count = 0;
   for (int index = 0; index < devices_; ++index) {
@@ -98,7 +98,7 @@ Device* Model::candidate(int place) const {
     int64_t first = used_bytes[one->index()], second = used_bytes[other->index()];
     return first != second ? first < second : one->index() < other->index();
   });
-  return place < count ? found[place] : nullptr;
+  return rank < count ? found[rank] : nullptr;
 }
 
 octet_status Model::on(Device& device, const octet_model& model, LoadedModel*& found) {

@@ -57,9 +57,9 @@ class Model {
   // Finds the kernels of the plan's calls in the library, and GPUs that can run them. Loads nothing onto a GPU yet.
   octet_status find(const octet_model& model);
 
-  // Returns the GPU at index `place` (0, 1, ...) among those that can run the model, sorted by how much this process
+  // Returns the GPU at index `rank` (0, 1, ...) among those that can run the model, sorted by how much this process
   // has allocated there, least first. Returns null if there are no more.
-  Device* candidate(int place) const;
+  Device* candidate(int rank) const;
 
   // Returns the model's state on `device`, loading it on first use. `device` must be current.
   octet_status on(Device& device, const octet_model& model, LoadedModel*& found);

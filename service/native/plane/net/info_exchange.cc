@@ -1,4 +1,4 @@
-#include "net/known.h"
+#include "net/info_exchange.h"
 
 #include <utility>
 
@@ -15,7 +15,7 @@ namespace {
 template <typename Visit>
 void each_counted(const Plane& plane, const std::string& tenant, std::string_view model, std::string_view version,
                   Visit visit) {
-  std::string prefix = qualified(tenant, {});
+  std::string prefix = qualify_name(tenant, {});
   for (const auto& [identity, counts] : plane.counts) {
     bool is_meant = (model.empty() || identity.first == model) && (version.empty() || identity.second == version);
     if (!is_meant || !identity.first.starts_with(prefix)) continue;
@@ -53,14 +53,14 @@ std::string statistics_message(const Plane& plane, const std::string& tenant, st
   return message.take();
 }
 
-Known::Known(HttpConnection& connection, What what, std::string model, std::string version)
+InfoExchange::InfoExchange(HttpConnection& connection, What what, std::string model, std::string version)
     : HttpExchange(connection), what_(what), model_(std::move(model)), version_(std::move(version)) {}
 
-void Known::json(std::string_view document) {
+void InfoExchange::json(std::string_view document) {
   connection_.respond({200, "content-type: application/json\r\n", {document}});
 }
 
-void Known::begin() {
+void InfoExchange::begin() {
   guard([this] {
     // Probes and load balancers have no key, and learn only one bit.
     if (what_ != What::kLive && what_ != What::kReady) {
@@ -70,16 +70,16 @@ void Known::begin() {
   });
 }
 
-void Known::answer() {
+void InfoExchange::answer() {
   Plane& plane = connection_.plane();
   if (what_ == What::kLive) return json(R"({"live":true})");
   if (what_ == What::kServer) return json(about_server(plane).json);
   if (what_ == What::kAllStatistics) return json(statistics_json(plane, tenant_, {}, {}));
   if (what_ == What::kReady) {
-    if (!plane.not_ready.empty()) throw Problem(Kind::kNotReady, plane.not_ready);
+    if (!plane.not_ready.empty()) throw Problem(ErrorType::kNotReady, plane.not_ready);
     return json(R"({"ready":true})");
   }
-  auto [model, version] = parse_address(qualified(tenant_, model_), version_);
+  auto [model, version] = parse_address(qualify_name(tenant_, model_), version_);
   if (plane.find(model, version) != nullptr) return about_model(model, version);
   std::weak_ptr<bool> is_here = is_here_;  // otherwise a later connection with the same number could get the response
   auto found = [this, is_here, model = model, version = version](const Route* route, const Problem* problem) {
@@ -92,7 +92,7 @@ void Known::answer() {
   plane.resolve(connection_.id(), model, version, std::move(found));
 }
 
-void Known::about_model(const std::string& model, const std::string& version) {
+void InfoExchange::about_model(const std::string& model, const std::string& version) {
   Plane& plane = connection_.plane();
   const Route& route = *plane.find(model, version);
   std::string shown = tenant_.empty() ? model : std::string(without_tenant(model));

@@ -9,11 +9,11 @@
 
 namespace octet::plane {
 
-class Known final : public HttpExchange {
+class InfoExchange final : public HttpExchange {
  public:
   enum class What : uint8_t { kServer, kLive, kReady, kModel, kModelReady, kConfig, kStatistics, kAllStatistics };
 
-  Known(HttpConnection& connection, What what, std::string model, std::string version);
+  InfoExchange(HttpConnection& connection, What what, std::string model, std::string version);
 
   void begin() override;
   void on_body(std::string_view) override {}

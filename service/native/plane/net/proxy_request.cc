@@ -1,4 +1,4 @@
-#include "net/errand.h"
+#include "net/proxy_request.h"
 
 #include <algorithm>
 #include <cmath>
@@ -34,29 +34,33 @@ double total_s(std::string_view timing) {
 
 }  // namespace
 
-Errand::Errand(Plane& plane, Sender& sender, int64_t exchange, Ask ask)
-    : plane_(plane), sender_(sender), exchange_(exchange), ask_(std::move(ask)), address_(address_of(ask_.model, ask_.version)) {}
+ProxyRequest::ProxyRequest(Plane& plane, ProxyListener& listener, int64_t exchange, ForwardedRequest request)
+    : plane_(plane),
+      listener_(listener),
+      exchange_(exchange),
+      request_(std::move(request)),
+      address_(address_of(request_.model, request_.version)) {}
 
-Errand::~Errand() { abandon(); }
+ProxyRequest::~ProxyRequest() { abandon(); }
 
-void Errand::abandon() {
+void ProxyRequest::abandon() {
   is_over_ = true;
   is_waiting_ = false;
   end_upstream();
   leave_worker();
 }
 
-void Errand::begin() {
+void ProxyRequest::begin() {
   auto self = shared_from_this();  // keeps this object alive if its sender drops it
   try_next();
 }
 
-void Errand::try_next() {
+void ProxyRequest::try_next() {
   while (true) {
     double now = now_s();
-    if (ask_.deadline_s <= now) return fail(Problem(Kind::kDeadlinePassed));
+    if (request_.deadline_s <= now) return fail(Problem(ErrorType::kDeadlinePassed));
     try {
-      worker_ = plane_.cluster.choose(address_, ask_.sequence, tried_, now);
+      worker_ = plane_.cluster.choose(address_, request_.sequence, tried_, now);
     } catch (const Problem& problem) {
       return fail(problem);
     }
@@ -65,7 +69,7 @@ void Errand::try_next() {
     if (upstream == Upstreams::kLater) {
       is_waiting_ = true;
       waits_until_s_ = now + kConnectS;
-      return plane_.alarms.set(std::min(waits_until_s_, ask_.deadline_s), exchange_);
+      return plane_.alarms.set(std::min(waits_until_s_, request_.deadline_s), exchange_);
     }
     if (upstream != Upstreams::kNone && send(upstream)) return;
     if (upstream == Upstreams::kNone) tried_.push_back(worker_);
@@ -74,13 +78,13 @@ void Errand::try_next() {
 }
 
 // Sends the request. Returns false if the connection has ended and nothing was sent.
-bool Errand::send(int64_t upstream) {
+bool ProxyRequest::send(int64_t upstream) {
   double now = now_s();
   hop_id_ = std::to_string(++plane_.hops);
   std::string text = head(now);
-  std::string_view body(reinterpret_cast<const char*>(ask_.body.data), ask_.body.size);
+  std::string_view body(reinterpret_cast<const char*>(request_.body.data), request_.body.size);
   double stall_s = plane_.limits.stall_timeout_s;
-  double due_s = ask_.deadline_s == kNever ? now + kAnswerStalls * stall_s : ask_.deadline_s + stall_s;
+  double due_s = request_.deadline_s == kNever ? now + kAnswerStalls * stall_s : request_.deadline_s + stall_s;
   bool was_taken = false;
   with_upstream(plane_, upstream, [&](Upstream& its) {
     is_reused_ = its.was_used();
@@ -95,30 +99,33 @@ bool Errand::send(int64_t upstream) {
   return true;
 }
 
-std::string Errand::head(double now_s) const {
+std::string ProxyRequest::head(double now_s) const {
   constexpr double kMilliseconds = 1e3;
-  std::string text(ask_.line);
-  text.append(" HTTP/1.1\r\nhost: worker\r\n").append(ask_.headers);
-  text.append("content-length: ").append(std::to_string(ask_.body.size)).append("\r\nx-request-id: ").append(ask_.request_id);
-  if (!ask_.tenant.empty()) text.append("\r\n").append(kTenantHeader).append(": ").append(ask_.tenant);
-  if (ask_.deadline_s < kNever) {
-    auto left_ms = static_cast<int64_t>(std::ceil(kMilliseconds * std::min(ask_.deadline_s - now_s, 1e9)));
+  std::string text(request_.line);
+  text.append(" HTTP/1.1\r\nhost: worker\r\n").append(request_.headers);
+  text.append("content-length: ")
+      .append(std::to_string(request_.body.size))
+      .append("\r\nx-request-id: ")
+      .append(request_.request_id);
+  if (!request_.tenant.empty()) text.append("\r\n").append(kTenantHeader).append(": ").append(request_.tenant);
+  if (request_.deadline_s < kNever) {
+    auto left_ms = static_cast<int64_t>(std::ceil(kMilliseconds * std::min(request_.deadline_s - now_s, 1e9)));
     text.append("\r\noctet-timeout-ms: ").append(std::to_string(left_ms));
   }
   text.append("\r\n").append(kHopId).append(": ").append(hop_id_).append("\r\n").append(kClusterKey).append(": ");
   return text.append(plane_.cluster.key_for(*worker_)).append("\r\n\r\n");
 }
 
-void Errand::leave_worker() {
+void ProxyRequest::leave_worker() {
   if (worker_ != nullptr) --worker_->under_way;
   worker_.reset();
 }
 
-void Errand::end_upstream() {
+void ProxyRequest::end_upstream() {
   with_upstream(plane_, std::exchange(upstream_, 0), [](Upstream& its) { its.end(); });
 }
 
-bool Errand::on_connection(int64_t upstream) {
+bool ProxyRequest::on_connection(int64_t upstream) {
   if (!std::exchange(is_waiting_, false)) return false;
   if (send(upstream)) return true;
   leave_worker();
@@ -127,7 +134,7 @@ bool Errand::on_connection(int64_t upstream) {
 }
 
 // Nothing was sent, so any other worker may be tried.
-void Errand::on_no_connection() {
+void ProxyRequest::on_no_connection() {
   if (!std::exchange(is_waiting_, false)) return;
   worker_->avoided_until_s = now_s() + kAvoidedS;
   ++counts().failed;
@@ -136,22 +143,22 @@ void Errand::on_no_connection() {
   try_next();
 }
 
-void Errand::on_alarm(double now_s) {
+void ProxyRequest::on_alarm(double now_s) {
   if (!is_waiting_) return;
   auto self = shared_from_this();
-  if (ask_.deadline_s <= now_s) {
+  if (request_.deadline_s <= now_s) {
     is_waiting_ = false;
-    return fail(Problem(Kind::kDeadlinePassed));
+    return fail(Problem(ErrorType::kDeadlinePassed));
   }
   if (waits_until_s_ <= now_s) on_no_connection();
 }
 
-void Errand::go_on() {
+void ProxyRequest::resume() {
   auto self = shared_from_this();
   with_upstream(plane_, upstream_, [](Upstream& its) { its.resume(); });
 }
 
-bool Errand::on_response(std::string_view bytes) {
+bool ProxyRequest::on_response(std::string_view bytes) {
   if (is_over_) return false;
   if (has_head_) {
     follow(bytes);
@@ -159,30 +166,30 @@ bool Errand::on_response(std::string_view bytes) {
     text_.append(bytes);
     read_head();
   }
-  return !is_over_ && sender_.takes_more();
+  return !is_over_ && listener_.takes_more();
 }
 
-void Errand::read_head() {
+void ProxyRequest::read_head() {
   ResponseHead head;
   BadHead bad{};
   HeadState state = read_response(text_, kLongestAnswerHead, head, bad);
   if (state == HeadState::kUnfinished) return;
   bool makes_sense = state == HeadState::kWhole && head.status >= kLeastFinal && head.content_length && head.find(kHopId) == hop_id_;
-  if (!makes_sense) return lose();
-  if (is_refusal(head) && !ask_.sequence && !was_sent_again_ && has_other()) return go_elsewhere();
+  if (!makes_sense) return handle_loss();
+  if (is_refusal(head) && !request_.sequence && !was_retried_ && has_other_worker()) return retry_elsewhere();
   has_head_ = true;
   keeps_alive_ = head.keeps_alive;
-  left_ = ask_.line.starts_with("HEAD ") ? 0 : *head.content_length;
+  left_ = request_.line.starts_with("HEAD ") ? 0 : *head.content_length;
   counts().hop.observe(std::max(0.0, now_s() - sent_s_ - total_s(head.find("server-timing"))));
   std::string text = std::exchange(text_, {});  // the head's views refer to it
-  sender_.on_answer(head, *head.content_length);
+  listener_.on_answer(head, *head.content_length);
   follow(std::string_view(text).substr(head.bytes));
 }
 
-void Errand::follow(std::string_view bytes) {
+void ProxyRequest::follow(std::string_view bytes) {
   std::string_view piece = bytes.substr(0, std::min<uint64_t>(left_, bytes.size()));
   left_ -= piece.size();
-  if (!piece.empty()) sender_.on_piece(piece);
+  if (!piece.empty()) listener_.on_piece(piece);
   if (left_ > 0 || is_over_) return;
   is_over_ = true;
   bool has_more = bytes.size() > piece.size();  // unexpected bytes: the connection cannot be reused
@@ -190,23 +197,23 @@ void Errand::follow(std::string_view bytes) {
     keeps_alive_ && !has_more && its.unsent_bytes() == 0 ? its.release() : its.end();
   });
   leave_worker();
-  sender_.on_answered();
+  listener_.on_answered();
 }
 
 // Returns true if another worker can serve the request.
-bool Errand::has_other() const {
+bool ProxyRequest::has_other_worker() const {
   Cluster::Tried tried = tried_;
   tried.push_back(worker_);
   try {
-    plane_.cluster.choose(address_, ask_.sequence, tried, now_s());
+    plane_.cluster.choose(address_, request_.sequence, tried, now_s());
     return true;
   } catch (const Problem&) {
     return false;
   }
 }
 
-void Errand::go_elsewhere() {
-  was_sent_again_ = true;
+void ProxyRequest::retry_elsewhere() {
+  was_retried_ = true;
   ++counts().retried;
   end_upstream();
   text_.clear();
@@ -215,42 +222,42 @@ void Errand::go_elsewhere() {
   try_next();
 }
 
-void Errand::on_response_end() {
+void ProxyRequest::on_response_end() {
   upstream_ = 0;
   if (is_over_) return;
-  if (!has_head_) return lose();
+  if (!has_head_) return handle_loss();
   ++counts().failed;
-  fail(Problem(Kind::kRestarting, "the connection to the worker was lost while it responded", "try again later"));
+  fail(Problem(ErrorType::kRestarting, "the connection to the worker was lost while it responded", "try again later"));
 }
 
 // Handles a connection that was lost before its response began. The computation may have been done, so a request of a
 // sequence is not repeated.
-void Errand::lose() {
+void ProxyRequest::handle_loss() {
   ++counts().failed;
   worker_->avoided_until_s = now_s() + kAvoidedS;
   bool is_stale = is_reused_ && text_.empty();  // probably the worker closed an idle connection
-  bool has_others = has_other();
-  if (ask_.sequence || was_sent_again_ || (!has_others && !is_stale)) {
+  bool has_others = has_other_worker();
+  if (request_.sequence || was_retried_ || (!has_others && !is_stale)) {
     end_upstream();
-    return fail(
-        Problem(Kind::kRestarting, "the connection to the worker was lost before it responded", "try again later"));
+    return fail(Problem(ErrorType::kRestarting, "the connection to the worker was lost before it responded",
+                        "try again later"));
   }
-  if (has_others) return go_elsewhere();
-  was_sent_again_ = true;
+  if (has_others) return retry_elsewhere();
+  was_retried_ = true;
   ++counts().retried;
   end_upstream();
   leave_worker();
   try_next();
 }
 
-void Errand::on_leaving() {
-  if (!is_over_ && !has_head_ && !ask_.sequence && !was_sent_again_ && has_other()) lose();
+void ProxyRequest::on_leaving() {
+  if (!is_over_ && !has_head_ && !request_.sequence && !was_retried_ && has_other_worker()) handle_loss();
 }
 
-void Errand::fail(const Problem& problem) {
+void ProxyRequest::fail(const Problem& problem) {
   if (std::exchange(is_over_, true)) return;
   leave_worker();
-  sender_.on_failed(problem);
+  listener_.on_failed(problem);
 }
 
 }  // namespace octet::plane

@@ -20,7 +20,7 @@
 namespace octet::plane {
 
 // The request to forward.
-struct Ask {
+struct ForwardedRequest {
   std::string model, version, tenant;  // tenant whose model names the request uses
   std::string line;     // METHOD and TARGET of HTTP
   std::string headers;  // header lines, each with its line end
@@ -31,26 +31,28 @@ struct Ask {
 };
 
 // The recipient of a response. Its functions are called while the client's connection is being served.
-class Sender {
+class ProxyListener {
  public:
-  virtual ~Sender() = default;
+  virtual ~ProxyListener() = default;
 
   virtual void on_answer(const ResponseHead& head, uint64_t bytes) = 0;  // `bytes`: length of the body that follows
   virtual void on_piece(std::string_view piece) = 0;
-  virtual bool takes_more() const = 0;  // if false, the sender calls `go_on` later
+  virtual bool takes_more() const = 0;  // if false, the listener calls `resume` later
   virtual void on_answered() = 0;       // the response is complete
   // There will be no response, or no more of one.
   virtual void on_failed(const Problem& problem) = 0;
 };
 
-class Errand final : public Asker, public Upstreams::Waiter, public std::enable_shared_from_this<Errand> {
+class ProxyRequest final : public UpstreamListener,
+                           public Upstreams::Waiter,
+                           public std::enable_shared_from_this<ProxyRequest> {
  public:
   // `exchange`: the number by which the sender's connection is found.
-  Errand(Plane& plane, Sender& sender, int64_t exchange, Ask ask);
-  ~Errand() override;
+  ProxyRequest(Plane& plane, ProxyListener& listener, int64_t exchange, ForwardedRequest request);
+  ~ProxyRequest() override;
 
   void begin();
-  void go_on();
+  void resume();
   void abandon();  // after this, the sender is not called any more
   void on_alarm(double now_s);  // handles an alarm that it set for its exchange
 
@@ -66,18 +68,18 @@ class Errand final : public Asker, public Upstreams::Waiter, public std::enable_
   std::string head(double now_s) const;
   void leave_worker();
   void end_upstream();
-  void lose();
-  bool has_other() const;
+  void handle_loss();
+  bool has_other_worker() const;
   void read_head();
-  void go_elsewhere();
+  void retry_elsewhere();
   void follow(std::string_view bytes);
   void fail(const Problem& problem);
-  ForwardCounts& counts() { return plane_.cluster.counts(*worker_, ask_.model); }
+  ForwardCounts& counts() { return plane_.cluster.counts(*worker_, request_.model); }
 
   Plane& plane_;
-  Sender& sender_;
+  ProxyListener& listener_;
   const int64_t exchange_;
-  const Ask ask_;
+  const ForwardedRequest request_;
   const std::string address_;
   WorkerRef worker_;            // the worker that the request was assigned to
   Cluster::Tried tried_;
@@ -85,7 +87,7 @@ class Errand final : public Asker, public Upstreams::Waiter, public std::enable_
   std::string hop_id_;          // must be repeated by the response
   bool is_waiting_ = false;     // for a connection
   bool is_reused_ = false;      // the connection served a request before
-  bool was_sent_again_ = false, is_over_ = false;
+  bool was_retried_ = false, is_over_ = false;
   std::string text_;            // received part of the response's head
   bool has_head_ = false, keeps_alive_ = false;
   uint64_t left_ = 0;           // remaining bytes of the body

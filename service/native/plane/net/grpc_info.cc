@@ -4,7 +4,7 @@
 
 #include "net/about.h"
 #include "net/grpc_call.h"
-#include "net/known.h"
+#include "net/info_exchange.h"
 #include "net/shared_regions.h"
 #include "request/tenant.h"
 #include "text/json_writer.h"
@@ -29,8 +29,8 @@ std::pair<std::string, std::string> name_and_version(std::string_view message) {
   return found;
 }
 
-std::string told_of_model(const Plane& plane, const std::string& tenant, std::string_view rpc, const std::string& model,
-                          const std::string& version, const Route& route) {
+std::string model_response(const Plane& plane, const std::string& tenant, std::string_view rpc,
+                           const std::string& model, const std::string& version, const Route& route) {
   std::string shown = tenant.empty() ? model : std::string(without_tenant(model));
   if (rpc == "ModelMetadata") return plane::about_model(shown, route).message;
   if (rpc == "ModelConfig") return model_config(shown, *route.main).message;
@@ -40,7 +40,7 @@ std::string told_of_model(const Plane& plane, const std::string& tenant, std::st
   return MessageWriter().varint(1, 1).take();
 }
 
-void GrpcCall::answer_known() {
+void GrpcCall::respond_locally() {
   std::string_view rpc = rpc_of(path_, kService), message = view(*message_);
   auto reply = [&](const std::string& text) {
     send(text);
@@ -53,7 +53,7 @@ void GrpcCall::answer_known() {
   if (rpc_of(path_, kHealth) == "Check") {
     std::string service = name_and_version(message).first;
     if (!service.empty() && service != kService.substr(1, kService.size() - 2)) {
-      throw Problem(Kind::kNotFound, "there is no service " + brief(std::string_view(service)));
+      throw Problem(ErrorType::kNotFound, "there is no service " + brief(std::string_view(service)));
     }
     return reply(MessageWriter().varint(1, plane_.is_stopping ? kNotServing : kServing).take());
   }
@@ -77,11 +77,11 @@ void GrpcCall::answer_known() {
     json.member("path").string(path_).member("request_id").string(request_id_).member("caller").string(caller_.id);
   };
   std::weak_ptr<bool> is_here = is_here_;
-  plane_.ask(id_, "call", members, std::string(message), [this, is_here](const Said& said) {
+  plane_.send_question(id_, "call", members, std::string(message), [this, is_here](const QuestionResponse& response) {
     if (is_here.expired() || is_over_) return;
     guard([&] {
-      if (said.problem) throw *said.problem;
-      send(std::string(said.bytes));
+      if (response.problem) throw *response.problem;
+      send(std::string(response.bytes));
       finish();
     });
   });
@@ -89,10 +89,10 @@ void GrpcCall::answer_known() {
 
 void GrpcCall::about_model(std::string_view message) {
   auto [name, number] = name_and_version(message);
-  auto [model, version] = parse_address(qualified(caller_.tenant, name), number);
+  auto [model, version] = parse_address(qualify_name(caller_.tenant, name), number);
   if (plane_.cluster.is_on()) return forward(model, version, std::nullopt);
   auto tell = [this, model = model, version = version](const Route& route) {
-    send(told_of_model(plane_, caller_.tenant, rpc_of(path_, kService), model, version, route));
+    send(model_response(plane_, caller_.tenant, rpc_of(path_, kService), model, version, route));
     finish();
   };
   resolve(model, version, std::move(tell), [this](const Problem& problem) {
@@ -103,7 +103,7 @@ void GrpcCall::about_model(std::string_view message) {
   });
 }
 
-void GrpcCall::tell_end() {
+void GrpcCall::send_not_serving() {
   if (is_over_) return;
   send(MessageWriter().varint(1, kNotServing).take());
   finish();
