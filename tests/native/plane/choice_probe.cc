@@ -39,7 +39,7 @@ std::string chosen(const Cluster& cluster, const Workers& workers, std::istrings
 }
 
 // Returns all workers that can serve a model, in the order in which one sequence would try them, with their properties,
-// followed by the reason why there are no others.
+// then the reason why no more workers follow.
 std::string ranked(const Cluster& cluster, std::istringstream& words) {
   std::string model, version, text;
   words >> model >> version;

@@ -21,22 +21,22 @@ from tests.support.native import compile_plane
 PROBE = Path(__file__).parents[3] / "native" / "plane" / "http1_probe.cc"
 COUNT, SEED = 20_000, 1
 
-# What h11 accepts and the data plane refuses, by the data plane's message. Sections are those of RFC 9112.
+# Requests that h11 accepts and the data plane refuses, by the data plane's message. Section numbers are of RFC 9112.
 STRICTER = {
-    "a line ends without a carriage return": "h11 takes bare line feeds, which section 2.2 allows and does not demand",
-    "this is not HTTP": "a bare line feed behind the request line",
+    "a line ends without a carriage return": "h11 accepts bare line feeds, which section 2.2 allows, not requires",
+    "this is not HTTP": "a bare line feed after the request line",
     "a header contains a control character": "a bare line feed; h11 unfolds lines (section 5.2 permits either)",
     "a header has no colon": "the rest of a folded line",
     "the name of a header contains an invalid character": "the rest of a folded line",
-    "the target is not a path": "the data plane is an origin server, and no proxy for authorities (section 3.2)",
-    "the version of HTTP is not supported": "h11 leaves versions to its caller",
-    "invalid Host header": "h11 leaves the values of headers to its caller; section 3.2 has servers refuse this one",
-    "the Host header is missing": "h11 asks for it in HTTP/1.1 alone, and not in 1.2 and later (section 2.3)",
+    "the target is not a path": "the data plane is an origin server, not a proxy (section 3.2)",
+    "the version of HTTP is not supported": "h11 lets its caller check versions",
+    "invalid Host header": "h11 lets its caller check header values; section 3.2 requires servers to refuse this one",
+    "the Host header is missing": "h11 requires it only in HTTP/1.1, not in 1.2 and later (section 2.3)",
     "the transfer coding is not supported": "h11 unfolds a line whose value follows in the next one",
-    "the expectation is not supported": "h11 leaves expectations to its caller (RFC 9110, section 10.1.1)",
-    "invalid Content-Length": "h11 takes a list of equal lengths (section 6.3)",
-    "both Transfer-Encoding and Content-Length are given": "h11 uses the chunks; section 6.1 permits to refuse",
-    "the body's chunks are not well formed": "h11 takes spaces behind a chunk's size",
+    "the expectation is not supported": "h11 lets its caller check expectations (RFC 9110, section 10.1.1)",
+    "invalid Content-Length": "h11 accepts a list of equal lengths (section 6.3)",
+    "both Transfer-Encoding and Content-Length are given": "h11 uses the chunks; section 6.1 permits a refusal",
+    "the body's chunks are not well formed": "h11 accepts spaces after a chunk's size",
 }
 _BARE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 

@@ -116,7 +116,7 @@ def test_workers_that_have_nothing_to_do_sleep(threads: RuntimeThreads) -> None:
 def test_a_descheduled_worker_gets_the_core_of_the_caller(
     threads: RuntimeThreads, elsewhere: Callable[[Callable[[], Any]], Any]
 ) -> None:
-    def asked() -> tuple[Nap, set[int]]:
+    def run_call() -> tuple[Nap, set[int]]:
         before = workers()
         os.sched_setaffinity(0, CORES[:1])
         with threads.team(CORES[:2], budget=2) as team, team.lease():
@@ -125,7 +125,7 @@ def test_a_descheduled_worker_gets_the_core_of_the_caller(
             (worker,) = workers() - before
             return nap, allowed(worker)
 
-    nap, afterwards = elsewhere(asked)
+    nap, afterwards = elsewhere(run_call)
     assert (mask(nap.before), mask(nap.after)) == ({CORES[1]}, {CORES[0]})
     assert afterwards == {CORES[1]}
 

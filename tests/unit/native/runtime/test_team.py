@@ -204,7 +204,7 @@ def test_a_worker_makes_way_for_the_calling_thread(
 ) -> None:
     """Both between two calls and between two regions of one call."""
 
-    def moved() -> list[set[int]]:
+    def worker_masks() -> list[set[int]]:
         masks = []
         with threads.team(CORES[:2]) as team:
             before = workers()
@@ -218,14 +218,14 @@ def test_a_worker_makes_way_for_the_calling_thread(
         return masks
 
     first, second = {CORES[0]}, {CORES[1]}
-    assert elsewhere(moved) == [second, first, first, second, first, second, second, first]
+    assert elsewhere(worker_masks) == [second, first, first, second, first, second, second, first]
 
 
 @two_cores
 def test_workers_stay_around_the_cache_of_the_calling_thread(
     threads: RuntimeThreads, elsewhere: Callable[[Callable[[], Any]], Any]
 ) -> None:
-    def followed() -> list[set[int]]:
+    def worker_masks() -> list[set[int]]:
         masks = []
         cores = [CORES[0], CORES[0], CORES[1], CORES[1]]  # pretends that each core is two
         with threads.team(cores, caches=[7, 7, 9, 9]) as team:
@@ -240,20 +240,20 @@ def test_workers_stay_around_the_cache_of_the_calling_thread(
                 masks.append(set().union(*(allowed(worker) for worker in workers() - before)))
         return masks
 
-    assert elsewhere(followed) == [{CORES[0]}, {CORES[1]}, {*CORES[:2]}]
+    assert elsewhere(worker_masks) == [{CORES[0]}, {CORES[1]}, {*CORES[:2]}]
 
 
 def test_the_calling_threads_mask_is_unchanged(
     threads: RuntimeThreads, elsewhere: Callable[[Callable[[], Any]], Any]
 ) -> None:
-    def kept() -> bool:
+    def is_mask_unchanged() -> bool:
         mask = os.sched_getaffinity(0)
         with threads.team([*CORES, *CORES], budget=2) as team, team.lease():
             threads.launch("compute", Loop.of(10))
             during = os.sched_getaffinity(0)
         return mask == during == os.sched_getaffinity(0)
 
-    assert elsewhere(kept)
+    assert elsewhere(is_mask_unchanged)
 
 
 def test_processors_of_one_core_are_one_share(threads: RuntimeThreads) -> None:
