@@ -125,8 +125,8 @@ class Process {
 
  private:
   Reactor::Make connection_factory(Port port) {
-    return [this, port](int descriptor, const std::string& client, Holding seat) {
-      return open_connection(plane_, port, descriptor, client, std::move(seat));
+    return [this, port](int descriptor, const std::string& client, Reservation connection_slot) {
+      return open_connection(plane_, port, descriptor, client, std::move(connection_slot));
     };
   }
 

@@ -31,8 +31,8 @@ double now_s() {
 octet_status allocate_pages(size_t bytes, octet::Mapping& memory) {
   if (bytes == 0) return OCTET_OK;
   bool is_large = bytes >= kHugePageBytes;
-  size_t asked = is_large ? bytes + kHugePageBytes : bytes;
-  void* mapped = mmap(nullptr, asked, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  size_t mapped_bytes = is_large ? bytes + kHugePageBytes : bytes;
+  void* mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return octet::fail_system(errno, "%zu bytes for an instance", bytes);
   auto begin = static_cast<uint8_t*>(mapped);
   if (is_large) {
@@ -41,7 +41,7 @@ octet_status allocate_pages(size_t bytes, octet::Mapping& memory) {
     begin += unused;
     madvise(begin, bytes, MADV_HUGEPAGE);
   }
-  memory.reset(begin, asked - static_cast<size_t>(begin - static_cast<uint8_t*>(mapped)));
+  memory.reset(begin, mapped_bytes - static_cast<size_t>(begin - static_cast<uint8_t*>(mapped)));
   return OCTET_OK;
 }
 
@@ -71,17 +71,17 @@ octet_instance::octet_instance(octet_model* model, octet_team* team, int32_t thr
     : model_(model),
       team_(team),
       tuner_(static_cast<int32_t>(model->config.plan.calls().size()),
-             model->card != nullptr ? 1 : octet::most_threads(team, threads)) {
+             model->gpu != nullptr ? 1 : octet::most_threads(team, threads)) {
   model_->hold();
 }
 
 octet_instance::~octet_instance() {
-  octet::destroy(card_);
+  octet::destroy(gpu_);
   model_->release();
 }
 
 octet_status octet_instance::allocate() {
-  return model_->card == nullptr ? allocate_here() : octet::cuda::Instance::make(*model_, card_);
+  return model_->gpu == nullptr ? allocate_here() : octet::cuda::Instance::make(*model_, gpu_);
 }
 
 octet_status octet_instance::allocate_here() {
@@ -130,8 +130,8 @@ octet_status octet_instance::bind(void* const* inputs, void* const* outputs) {
   if (status == OCTET_OK) status = check(OCTET_OUTPUT, outputs);
   if (status != OCTET_OK) return status;
   is_bound_ = true;
-  if (card_ != nullptr) {
-    card_->bind(inputs, outputs);
+  if (gpu_ != nullptr) {
+    gpu_->bind(inputs, outputs);
     return OCTET_OK;
   }
   const Plan& plan = model_->config.plan;
@@ -161,8 +161,8 @@ octet_status octet_instance::bind_states(void* const* before, void* const* after
   }
   keeps_states_ = false;
   table_ = 0;
-  if (card_ != nullptr) {
-    card_->bind_states(before, after);
+  if (gpu_ != nullptr) {
+    gpu_->bind_states(before, after);
     return OCTET_OK;
   }
   for (const TensorOperand& each : model_->config.plan.states()) {
@@ -174,7 +174,7 @@ octet_status octet_instance::bind_states(void* const* before, void* const* after
 void octet_instance::keep_states() {
   const Plan& plan = model_->config.plan;
   keeps_states_ = true;
-  if (card_ != nullptr) return;
+  if (gpu_ != nullptr) return;
   for (const TensorOperand& each : plan.states()) {
     int which = each.space == Space::kState ? 0 : 1;
     addresses_[each.operand] = state(each.tensor, which);
@@ -192,7 +192,7 @@ octet_status octet_instance::begin_sequence() {
     return fail(OCTET_INVALID,
                 "the states of this instance are kept by the caller: call octet_bind_states with NULL first");
   }
-  if (card_ != nullptr) return card_->begin_sequence();
+  if (gpu_ != nullptr) return gpu_->begin_sequence();
   table_ = 0;
   for (size_t index = 0; index < state_at_.size() / 2; ++index) {
     model_->config.signature.initialize(index, state(index, 0));
@@ -224,28 +224,28 @@ octet_status octet_instance::compute(octet::Lease& lease, double* seconds) {
 }
 
 template <class Run>
-octet_status octet_instance::run_on_card(Run run) {
-  if (card_->is_lost()) return run();  // returns the error
+octet_status octet_instance::run_on_gpu(Run run) {
+  if (gpu_->is_lost()) return run();  // returns the error
   *mark_ = 1;
   octet_status status = run();
-  if (!card_->is_lost()) *mark_ = 0;
+  if (!gpu_->is_lost()) *mark_ = 0;
   return status;
 }
 
 octet_status octet_instance::run_resident(int32_t runs, double* seconds) {
   Use use(this);
   if (!use.is_alone()) return use.fail();
-  if (card_ == nullptr) return fail(OCTET_UNSUPPORTED, "octet_run_resident requires a model for a GPU");
+  if (gpu_ == nullptr) return fail(OCTET_UNSUPPORTED, "octet_run_resident requires a model for a GPU");
   if (runs < 1) return fail(OCTET_INVALID, "the number of runs must be positive, not %d", runs);
   if (!is_bound_) return fail(OCTET_INVALID, "nothing is bound to the instance: call octet_bind");
-  return run_on_card([&] { return card_->run_resident(runs, seconds); });
+  return run_on_gpu([&] { return gpu_->run_resident(runs, seconds); });
 }
 
 octet_status octet_instance::run(double* seconds) {
   Use use(this);
   if (!use.is_alone()) return use.fail();
   if (!is_bound_) return fail(OCTET_INVALID, "nothing is bound to the instance: call octet_bind");
-  if (card_ != nullptr) return run_on_card([&] { return card_->run(seconds); });
+  if (gpu_ != nullptr) return run_on_gpu([&] { return gpu_->run(seconds); });
   octet::Lease lease(team_, tuner_.threads(), &model_->flow);
   if (seconds == nullptr && !tuner_.is_done()) seconds = seconds_.begin();
   *mark_ = 1;

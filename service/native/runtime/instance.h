@@ -37,7 +37,7 @@ struct octet_instance {
 
   octet_status allocate_here();
   template <class Run>
-  octet_status run_on_card(Run run);
+  octet_status run_on_gpu(Run run);
   octet_status check(octet_role role, void* const* pointers) const;
   void* state(size_t index, int which) const { return memory_.begin() + state_at_[2 * index + static_cast<size_t>(which)]; }
   void keep_states();
@@ -48,7 +48,7 @@ struct octet_instance {
   octet_model* const model_;
   octet_team* const team_;
   // Set if the model runs on a GPU; then, of the following members, only the flags are used.
-  octet::cuda::Instance* card_ = nullptr;
+  octet::cuda::Instance* gpu_ = nullptr;
   octet::ThreadTuner tuner_;
   octet::List<double> seconds_;    // duration of each call, while the tuner measures
   octet::Mapping memory_;          // the arena, followed by two buffers for each state that this instance keeps

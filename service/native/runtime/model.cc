@@ -14,8 +14,8 @@ octet_status octet_model::link() {
   octet_status status = config.plan.check(config.signature, constant_bytes);
   if (status != OCTET_OK) return status;
   if (!config.plan.is_for_card()) return link_functions();
-  card = octet::create<octet::cuda::Model>();
-  return card == nullptr ? OCTET_NO_MEMORY : card->find(*this);
+  gpu = octet::create<octet::cuda::Model>();
+  return gpu == nullptr ? OCTET_NO_MEMORY : gpu->find(*this);
 }
 
 octet_status octet_model::link_functions() {
@@ -192,10 +192,10 @@ const char* octet_call_symbol(const octet_model* model, int32_t call) {
   return call < 0 || call >= octet_calls(model) ? nullptr : model->config.plan.calls()[static_cast<size_t>(call)].symbol;
 }
 
-int32_t octet_is_for_card(const octet_model* model) { return model != nullptr && model->card != nullptr ? 1 : 0; }
+int32_t octet_is_for_card(const octet_model* model) { return model != nullptr && model->gpu != nullptr ? 1 : 0; }
 
 int32_t octet_is_lost(const octet_model* model) {
-  return model != nullptr && model->card != nullptr && model->card->is_lost() ? 1 : 0;
+  return model != nullptr && model->gpu != nullptr && model->gpu->is_lost() ? 1 : 0;
 }
 
 octet_function octet_symbol(const octet_model* model, const char* name) {

@@ -11,7 +11,7 @@
 #include "octet.h"
 
 struct octet_model {
-  ~octet_model() { octet::destroy(card); }
+  ~octet_model() { octet::destroy(gpu); }
 
   octet::Config config;
   octet::Library library;
@@ -19,7 +19,7 @@ struct octet_model {
   const uint8_t* constants = nullptr;  // aligned
   int64_t constant_bytes = 0;
   octet::Flow flow;                    // the flow of its instances' calls in the core budget
-  octet::cuda::Model* card = nullptr;  // set if it runs on a GPU
+  octet::cuda::Model* gpu = nullptr;   // set if it runs on a GPU
 
   // Binds the plan to the library's functions, or to a GPU. `config`, `constants` and `library` must be set.
   octet_status link();

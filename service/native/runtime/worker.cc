@@ -43,7 +43,7 @@ std::atomic<int64_t> least_wake_ns{5'000};
 void block_signals(sigset_t* before) {
   sigset_t blocked;
   sigfillset(&blocked);
-  for (int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) sigdelset(&blocked, own);
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) sigdelset(&blocked, signal);
   pthread_sigmask(SIG_SETMASK, &blocked, before);
 }
 

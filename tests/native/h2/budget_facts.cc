@@ -23,9 +23,9 @@ PeerAddress address(uint8_t last) {
   return one;
 }
 
-size_t take_all(PeerBudget& budget, Resource what, std::vector<Holding>& leases) {
+size_t take_all(PeerBudget& budget, Resource what, std::vector<Reservation>& leases) {
   size_t count = 0;
-  for (; Holding one = budget.hold(what, 1); ++count) leases.push_back(std::move(one));
+  for (; Reservation one = budget.reserve(what, 1); ++count) leases.push_back(std::move(one));
   return count;
 }
 
@@ -33,10 +33,10 @@ void calls_are_shared() {
   PeerLimits limits;
   limits.max_calls = 1000;
   auto budgets = PeerBudgets::of(limits);
-  std::vector<Holding> seats, leases;
+  std::vector<Reservation> connection_slots, leases;
   auto connect = [&](uint8_t from) -> PeerBudget& {
-    seats.push_back(budgets->connect(address(from)));
-    return *seats.back().budget();
+    connection_slots.push_back(budgets->connect(address(from)));
+    return *connection_slots.back().budget();
   };
   REQUIRE(take_all(connect(1), Resource::kCalls, leases) == budgets->most(Resource::kCalls));
   REQUIRE(leases.size() == 562);
@@ -52,35 +52,35 @@ void calls_are_shared() {
 
 void health_is_exempt() {
   auto budgets = PeerBudgets::of({});
-  Holding seat = budgets->connect(address(1));
-  std::vector<Holding> leases;
-  take_all(*seat.budget(), Resource::kCalls, leases);
-  REQUIRE(take_all(*seat.budget(), Resource::kHealthCalls, leases) == 8);
+  Reservation connection_slot = budgets->connect(address(1));
+  std::vector<Reservation> leases;
+  take_all(*connection_slot.budget(), Resource::kCalls, leases);
+  REQUIRE(take_all(*connection_slot.budget(), Resource::kHealthCalls, leases) == 8);
 }
 
 void all_of_it_where_the_share_is_one() {
   PeerLimits limits;
   limits.share = 1;
   limits.max_calls = 10;
-  Holding seat = PeerBudgets::of(limits)->connect(address(1));
-  std::vector<Holding> leases;
-  REQUIRE(take_all(*seat.budget(), Resource::kCalls, leases) == 10);
+  Reservation connection_slot = PeerBudgets::of(limits)->connect(address(1));
+  std::vector<Reservation> leases;
+  REQUIRE(take_all(*connection_slot.budget(), Resource::kCalls, leases) == 10);
 }
 
 void connections_are_shared() {
   PeerLimits limits;
   limits.max_connections = 40;
   auto budgets = PeerBudgets::of(limits);
-  std::vector<Holding> seats;
+  std::vector<Reservation> connection_slots;
   auto connect = [&](uint8_t from) {
-    Holding seat = budgets->connect(address(from));
-    return seat && !seat.is_for_probes() ? std::move(seat) : Holding();
+    Reservation connection_slot = budgets->connect(address(from));
+    return connection_slot && !connection_slot.is_for_probes() ? std::move(connection_slot) : Reservation();
   };
-  while (Holding seat = connect(1)) seats.push_back(std::move(seat));
-  REQUIRE(seats.size() == 30);
+  while (Reservation connection_slot = connect(1)) connection_slots.push_back(std::move(connection_slot));
+  REQUIRE(connection_slots.size() == 30);
   REQUIRE(connect(2));
   REQUIRE(budgets->readmit(address(1)));
-  seats.pop_back();
+  connection_slots.pop_back();
   REQUIRE(connect(1));
 }
 
@@ -89,28 +89,29 @@ void probes_are_let_in_where_there_are_too_many_connections() {
   limits.max_connections = 1;
   limits.share = 1;
   auto budgets = PeerBudgets::of(limits);
-  Holding seat = budgets->connect(address(1)), probe = budgets->connect(address(1));
-  REQUIRE(seat && !seat.is_for_probes());
+  Reservation connection_slot = budgets->connect(address(1)), probe = budgets->connect(address(1));
+  REQUIRE(connection_slot && !connection_slot.is_for_probes());
   REQUIRE(probe.is_for_probes());
-  REQUIRE(probe.budget()->hold(Resource::kHealthCalls, 1));
-  REQUIRE(!probe.budget()->hold(Resource::kCalls, 1));
-  REQUIRE(!probe.budget()->hold(Resource::kMessageBytes, 1));
-  std::vector<Holding> probes;
-  while (Holding more = budgets->connect(address(2))) probes.push_back(std::move(more));
+  REQUIRE(probe.budget()->reserve(Resource::kHealthCalls, 1));
+  REQUIRE(!probe.budget()->reserve(Resource::kCalls, 1));
+  REQUIRE(!probe.budget()->reserve(Resource::kMessageBytes, 1));
+  std::vector<Reservation> probes;
+  while (Reservation more = budgets->connect(address(2))) probes.push_back(std::move(more));
   REQUIRE(probes.size() == 63);
-  seat.release();
-  seat = budgets->connect(address(1));
-  REQUIRE(seat && !seat.is_for_probes());
+  connection_slot.release();
+  connection_slot = budgets->connect(address(1));
+  REQUIRE(connection_slot && !connection_slot.is_for_probes());
 }
 
 void leases_outlive_their_connection() {
   auto budgets = PeerBudgets::of({});
-  Holding seat = budgets->connect(address(1));
-  Holding call = seat.budget()->hold(Resource::kCalls, 1), bytes = seat.budget()->hold(Resource::kMessageBytes, 10);
-  seat = {};
+  Reservation connection_slot = budgets->connect(address(1));
+  Reservation call = connection_slot.budget()->reserve(Resource::kCalls, 1);
+  Reservation bytes = connection_slot.budget()->reserve(Resource::kMessageBytes, 10);
+  connection_slot = {};
   REQUIRE(budgets->held(Resource::kConnections) == 0 && budgets->held(Resource::kCalls) == 1);
   REQUIRE(bytes.grow(5) && budgets->held(Resource::kMessageBytes) == 15);
-  Holding split = bytes.split();
+  Reservation split = bytes.split();
   bytes.charge(1);
   split.release();
   REQUIRE(budgets->held(Resource::kMessageBytes) == 1);
@@ -119,7 +120,7 @@ void leases_outlive_their_connection() {
   REQUIRE(budgets->held(Resource::kMessageBytes) == 10);
   bytes.keep(3);
   REQUIRE(budgets->held(Resource::kMessageBytes) == 3);
-  Holding moved = std::move(bytes);
+  Reservation moved = std::move(bytes);
   REQUIRE(!bytes && moved);
   moved = {};
   REQUIRE(budgets->held(Resource::kMessageBytes) == 0);
@@ -131,9 +132,9 @@ void a_budget_outlives_connections_and_is_the_addresss() {
   limits.process_rates = 2;
   auto budgets = PeerBudgets::of(limits);
   auto resets = [&](uint8_t from) {
-    Holding seat = budgets->connect(address(from));
+    Reservation connection_slot = budgets->connect(address(from));
     int count = 0;
-    while (seat.budget()->may_reset(h2::Clock::time_point{})) ++count;
+    while (connection_slot.budget()->may_reset(h2::Clock::time_point{})) ++count;
     return count;
   };
   REQUIRE(resets(1) == 100);
@@ -147,14 +148,14 @@ void a_budget_outlives_connections_and_is_the_addresss() {
 // exceeding their own.
 void who_resets_little_pays_for_nobody_else() {
   auto budgets = PeerBudgets::of({});
-  std::vector<Holding> attackers;
+  std::vector<Reservation> attackers;
   for (uint8_t from = 1; from <= 40; ++from) attackers.push_back(budgets->connect(address(from)));
-  Holding bystander = budgets->connect(address(99));
+  Reservation bystander = budgets->connect(address(99));
   auto now = h2::Clock::time_point{} + std::chrono::hours(1);
   int refused = 0, allowed = 0;
   for (int tick = 0; tick < 6000; ++tick) {  // a minute in which each address resets 90 times per second
     now += std::chrono::milliseconds(10);
-    for (Holding& each : attackers) {
+    for (Reservation& each : attackers) {
       if (tick % 10 == 0) continue;
       each.budget()->may_reset(now) ? ++allowed : ++refused;
     }
@@ -169,11 +170,11 @@ void the_worst_of_unequal_ones_is_refused() {
   PeerLimits limits;
   limits.process_rates = 1;  // the process's rate equals that of one address
   auto budgets = PeerBudgets::of(limits);
-  Holding worst = budgets->connect(address(1));
+  Reservation worst = budgets->connect(address(1));
   auto now = h2::Clock::time_point{} + std::chrono::hours(1);
   for (int count = 0; count < 900; ++count) REQUIRE(worst.budget()->may_reset(now));
   for (uint8_t from = 2; from < 22; ++from) {
-    Holding other = budgets->connect(address(from));
+    Reservation other = budgets->connect(address(from));
     for (int count = 0; count < 10; ++count) REQUIRE(other.budget()->may_reset(now));
   }
   REQUIRE(!worst.budget()->may_reset(now));

@@ -76,19 +76,19 @@ class Service final : public GrpcHandler {
   Service(Dice& dice, octet::PeerBudget& budget) : dice_(dice), budget_(budget) {}
   GrpcSession* session = nullptr;
   std::set<CallId> calls;
-  std::map<CallId, octet::Holding> slots, messages;  // of calls, including those whose responses are being sent
+  std::map<CallId, octet::Reservation> slots, messages;  // of calls, including those whose responses are being sent
 
   void on_call(CallId id, const CallHead& head) override {
     require(calls.insert(id).second, "a call begins once");
     require(!head.path.empty() && head.metadata.size() > 0, "a call has a head");
-    slots[id] = budget_.hold(dice_.one_in(9) ? octet::Resource::kHealthCalls : octet::Resource::kCalls, 1);
+    slots[id] = budget_.reserve(dice_.one_in(9) ? octet::Resource::kHealthCalls : octet::Resource::kCalls, 1);
     if (!slots[id]) {
       calls.erase(id);
       slots.erase(id);
       session->finish(id, GrpcStatus::kResourceExhausted);
       return session->refused();
     }
-    messages[id] = budget_.hold(octet::Resource::kMessageBytes, 0);
+    messages[id] = budget_.reserve(octet::Resource::kMessageBytes, 0);
     act(id, 6);
   }
   bool reserve(CallId id, size_t size) override {
@@ -286,9 +286,9 @@ class Connection {
   explicit Connection(uint32_t seed)
       : dice_(seed),
         budgets_(octet::PeerBudgets::of(peer_limits(dice_))),
-        seat_(budgets_->connect({})),
-        service_(dice_, *seat_.budget()),
-        session_(limits(dice_), {8192 + dice_.size(14), dice_.size(16)}, *seat_.budget(), service_) {
+        connection_slot_(budgets_->connect({})),
+        service_(dice_, *connection_slot_.budget()),
+        session_(limits(dice_), {8192 + dice_.size(14), dice_.size(16)}, *connection_slot_.budget(), service_) {
     service_.session = &session_;
   }
 
@@ -330,7 +330,7 @@ class Connection {
 
   Dice dice_;
   std::shared_ptr<octet::PeerBudgets> budgets_;
-  octet::Holding seat_;
+  octet::Reservation connection_slot_;
   Service service_;
   GrpcSession session_;
   Reader checker_;

@@ -16,7 +16,7 @@ namespace octet::plane {
 
 // Size in bytes of JSON, or of a message without raw tensors, from which parsing takes longer than handing it to
 // another thread and back.
-inline constexpr size_t kWorthAside = 64 << 10;
+inline constexpr size_t kMinBackgroundBytes = 64 << 10;
 
 class Background {
  public:

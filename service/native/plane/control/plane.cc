@@ -24,26 +24,27 @@ constexpr int kDescriptorBits = 32;
 constexpr int64_t kMostExchanges = (int64_t{1} << 31) - 1;  // then numbering restarts at 1
 constexpr size_t kLongestId = 128;
 
-// Reserves room for a picture until it is decoded. A picture larger than any connection may hold is charged the
+// Reserves memory for a picture until it is decoded. A picture larger than any connection may hold is charged the
 // connection's whole limit, so that it reaches the control plane, which refuses it with a better message than "queue
 // full".
-std::vector<Holding> hold_picture(PeerBudgets& budgets, PeerBudget& budget, std::string_view file, std::optional<uint64_t> pixels) {
+std::vector<Reservation> reserve_picture(PeerBudgets& budgets, PeerBudget& budget, std::string_view file,
+                                         std::optional<uint64_t> pixels) {
   auto bounded = [&](Resource what, uint64_t amount) {
     return static_cast<size_t>(std::min<uint64_t>(amount, budgets.most(what)));
   };
   const uint64_t kUnknown = budgets.most(Resource::kPixels);
-  std::vector<Holding> holds;
-  holds.push_back(budget.hold(Resource::kPictures, 1));
-  holds.push_back(budget.hold(Resource::kPictureBytes, bounded(Resource::kPictureBytes, file.size())));
-  holds.push_back(budget.hold(Resource::kPixels, bounded(Resource::kPixels, pixels.value_or(kUnknown))));
-  for (const Holding& each : holds) {
+  std::vector<Reservation> reservations;
+  reservations.push_back(budget.reserve(Resource::kPictures, 1));
+  reservations.push_back(budget.reserve(Resource::kPictureBytes, bounded(Resource::kPictureBytes, file.size())));
+  reservations.push_back(budget.reserve(Resource::kPixels, bounded(Resource::kPixels, pixels.value_or(kUnknown))));
+  for (const Reservation& each : reservations) {
     if (each) continue;
     Problem problem(ErrorType::kQueueFull, "too many pictures of this client wait to be decoded",
                     "send fewer or smaller pictures at a time");
     problem.retry_after_s = 1;
     throw problem;
   }
-  return holds;
+  return reservations;
 }
 
 }  // namespace
@@ -74,8 +75,8 @@ const Route* Plane::find(std::string_view model, std::string_view version) const
 }
 
 int64_t Plane::send_question(int64_t exchange, std::string_view type, const std::function<void(JsonWriter&)>& members,
-                             std::string bytes, QuestionHandler handler, std::vector<Holding> holds) {
-  PendingQuestion pending{exchange, std::string(type), std::move(handler), std::move(holds)};
+                             std::string bytes, QuestionHandler handler, std::vector<Reservation> reservations) {
+  PendingQuestion pending{exchange, std::string(type), std::move(handler), std::move(reservations)};
   if (!link.is_open()) {
     Problem problem = unavailable(type);
     deliver(pending, {&problem, {}, {}});
@@ -132,12 +133,12 @@ std::vector<int64_t> Plane::decode(int64_t exchange, const Prediction& predictio
     size_t index;
     std::string file;
     std::optional<uint64_t> pixels;
-    std::vector<Holding> holds;
+    std::vector<Reservation> reservations;
   };
   std::vector<Picture> pictures;  // either all are admitted, or none is sent
   for (const auto& [index, file] : prediction.pictures()) {
     std::optional<uint64_t> pixels = pixels_of(file);
-    pictures.push_back({index, std::string(file), pixels, hold_picture(*budgets, budget, file, pixels)});
+    pictures.push_back({index, std::string(file), pixels, reserve_picture(*budgets, budget, file, pixels)});
   }
   int64_t key = prediction.model().key;
   std::vector<std::pair<size_t, size_t>> inputs;  // copied, since the response to one may destroy `prediction`
@@ -153,7 +154,8 @@ std::vector<int64_t> Plane::decode(int64_t exchange, const Prediction& predictio
     };
     int64_t question = send_question(
         exchange, "picture", members, std::move(picture.file),
-        [handler, index](const QuestionResponse& response) { handler(index, response); }, std::move(picture.holds));
+        [handler, index](const QuestionResponse& response) { handler(index, response); },
+        std::move(picture.reservations));
     if (question != 0) questions.push_back(question);
   }
   return questions;

@@ -47,9 +47,9 @@ struct Limits {
   size_t max_head_bytes = 64 << 10;
   size_t max_body_bytes = size_t{64} << 20;
 
-  // Returns the time limit for the head of a request on a connection with this seat.
-  double head_timeout_of(const Holding& seat) const {
-    return seat.is_for_probes() ? std::min(head_timeout_s, kProbeS) : head_timeout_s;
+  // Returns the time limit for the head of a request on a connection with this reservation.
+  double head_timeout_of(const Reservation& connection_slot) const {
+    return connection_slot.is_for_probes() ? std::min(head_timeout_s, kProbeS) : head_timeout_s;
   }
 };
 
@@ -67,15 +67,15 @@ class Alarms {
 
 // The resources of a gRPC call. They are held until no thread works on the call and its response has been sent, which
 // may be after its client has stopped waiting.
-struct CallHold {
-  Holding slot;
-  Holding messages, answers;  // in bytes
+struct CallReservations {
+  Reservation slot;
+  Reservation messages, answers;  // in bytes
 };
 
 // A request whose client has left, but which is still being computed.
 struct AbandonedCall {
   std::shared_ptr<class Prediction> prediction;
-  CallHold hold;
+  CallReservations reservations;
 };
 
 // The control plane's response to a question.
@@ -127,11 +127,11 @@ class Plane {
   // Sends a question to the control plane on behalf of an exchange. `members` writes additional members of the
   // question's JSON. `handler` receives the response if the exchange's connection still exists, or in any case if
   // `exchange` is 0. If the control plane is not connected, or disconnects before it responds, `handler` receives a
-  // Problem. `holds` are released when the question is answered.
+  // Problem. `reservations` are released when the question is answered.
   //
   // Returns the question's number, or 0 if it was not sent.
   int64_t send_question(int64_t exchange, std::string_view type, const std::function<void(class JsonWriter&)>& members,
-                        std::string bytes, QuestionHandler handler, std::vector<Holding> holds = {});
+                        std::string bytes, QuestionHandler handler, std::vector<Reservation> reservations = {});
   // Asks the control plane to load a model that is unknown here. `found` receives the route, or null and the reason.
   using Found = std::function<void(const Route* route, const Problem* problem)>;
   void resolve(int64_t exchange, const std::string& model, const std::string& version, Found found);
@@ -142,7 +142,7 @@ class Plane {
   // Sends the pictures of a request to the control plane, which decodes them. Returns the number of each question.
   // `handler` is called with the response to each and the index of its input. `client` is the address that sent them;
   // the control plane uses it for fair scheduling. Throws Problem if `budget`, which belongs to the client's
-  // connection, has no room for them.
+  // connection, has not enough left for them.
   std::vector<int64_t> decode(int64_t exchange, const class Prediction& prediction, const std::string& client,
                               PeerBudget& budget,
                               const std::function<void(size_t index, const QuestionResponse& response)>& handler);
@@ -169,7 +169,7 @@ class Plane {
     int64_t exchange;
     std::string type;
     QuestionHandler handler;
-    std::vector<Holding> holds;
+    std::vector<Reservation> reservations;
   };
 
   void deliver(const PendingQuestion& pending, const QuestionResponse& response);

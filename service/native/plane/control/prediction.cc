@@ -70,8 +70,8 @@ void Prediction::acquire_slot() {
 void Prediction::accept(Request request, double timeout_s, Pool& pool) {
   request_ = std::move(request);
   level_ = model_->level_of(request_.terms.priority);
-  double asked_s = std::min(timeout_s, request_.terms.timeout_s);
-  deadline_s_ = times.began_s + (asked_s == kNever ? model_->timeout_s : asked_s);
+  double requested_s = std::min(timeout_s, request_.terms.timeout_s);
+  deadline_s_ = times.began_s + (requested_s == kNever ? model_->timeout_s : requested_s);
   if (model_->sequences != nullptr && !request_.terms.step) {
     throw Problem(ErrorType::kInvalidInput, "the model keeps state from one request to the next",
                   "send the parameter sequence_id, and sequence_start with the first request of a sequence; a "
@@ -105,13 +105,14 @@ void Prediction::find_shared(const SharedMemory& memory, std::string_view client
     SharedPiece piece = memory.piece(*wanted.shared, spec.name);
     // Otherwise the size is only known once the output is computed.
     if (wanted.is_stored() && model_->signature.buckets.empty()) {
-      piece.check_room(elements_of(spec.shape) * static_cast<size_t>(request_.samples) * facts(spec.datatype).bytes);
+      piece.check_capacity(elements_of(spec.shape) * static_cast<size_t>(request_.samples) *
+                           facts(spec.datatype).bytes);
     }
     shared_outputs_.emplace(index, std::move(piece));
   }
 }
 
-Room Prediction::room() {
+ReceiveSpace Prediction::receive_space() {
   if (input_ == inputs_.size()) return {nullptr, 0};
   Input& input = inputs_[input_];
   char* data = request_.inputs[input_].is_picture ? input.file.data() : input.tensor.data();
@@ -129,7 +130,7 @@ void Prediction::filled(size_t bytes) {
 void Prediction::take(const std::vector<std::string_view>& following) {
   for (std::string_view piece : following) {
     while (!piece.empty()) {
-      Room next = room();
+      ReceiveSpace next = receive_space();
       size_t count = std::min(next.bytes, piece.size());
       if (count == 0) return;
       std::memcpy(next.data, piece.data(), count);

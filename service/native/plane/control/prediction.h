@@ -25,7 +25,7 @@
 
 namespace octet::plane {
 
-struct Room {
+struct ReceiveSpace {
   char* data;
   size_t bytes;
 };
@@ -72,7 +72,7 @@ class Prediction {
   // Resolves the inputs and outputs that are in memory shared with the client. Throws Problem.
   void find_shared(const SharedMemory& memory, std::string_view client, std::string_view tenant);
   // Returns where to write the next bytes of the inputs that follow the head; 0 bytes if all have arrived.
-  Room room();
+  ReceiveSpace receive_space();
   void filled(size_t bytes);
   void take(const std::vector<std::string_view>& following);
 

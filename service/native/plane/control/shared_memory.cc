@@ -78,7 +78,7 @@ void SharedPiece::read(char* memory) const {
   }
 }
 
-void SharedPiece::check_room(size_t bytes) const {
+void SharedPiece::check_capacity(size_t bytes) const {
   if (bytes <= range_.bytes) return;
   throw Problem(ErrorType::kInvalidTensor,
                 "output '" + tensor_ + "' has " + std::to_string(bytes) + " bytes, but its range in the region " +
@@ -87,7 +87,7 @@ void SharedPiece::check_room(size_t bytes) const {
 }
 
 void SharedPiece::write(std::string_view elements) const {
-  check_room(elements.size());
+  check_capacity(elements.size());
   uint64_t begin = region_->offset + range_.offset;
   struct stat status{};
   if (::fstat(region_->descriptor, &status) < 0) fail("cannot be written");

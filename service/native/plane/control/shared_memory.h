@@ -37,7 +37,7 @@ class SharedPiece {
   SharedPiece(std::shared_ptr<const SharedRegion> region, SharedRange range, std::string tensor);
 
   // Throws Problem if an output of `bytes` bytes does not fit.
-  void check_room(size_t bytes) const;
+  void check_capacity(size_t bytes) const;
   // Both throw Problem if the file has become too short, or cannot be read or written.
   void read(char* memory) const;
   void write(std::string_view elements) const;

@@ -24,19 +24,19 @@ class Body {
 
   // Returns where to write the next bytes; 0 bytes if the length is unknown, or if all have arrived. Throws Problem if
   // memory runs out.
-  Room room(Holding& hold) {
+  ReceiveSpace receive_space(Reservation& reservation) {
     if (known_.is_whole()) return {nullptr, 0};
-    if (known_.is_full() && (!hold.grow(known_.wanted()) || !known_.grow())) throw no_memory();
+    if (known_.is_full() && (!reservation.grow(known_.wanted()) || !known_.grow())) throw no_memory();
     return {reinterpret_cast<char*>(known_.room()), known_.room_bytes()};
   }
   void filled(size_t bytes) { known_.filled(bytes); }
 
   // Throws Problem if memory runs out, or if the body exceeds `most_bytes`.
-  void append(std::string_view piece, size_t most_bytes, Holding& hold) {
-    while (!piece.empty() && room(hold).bytes > 0) {
+  void append(std::string_view piece, size_t most_bytes, Reservation& reservation) {
+    while (!piece.empty() && receive_space(reservation).bytes > 0) {
       piece.remove_prefix(known_.append(reinterpret_cast<const uint8_t*>(piece.data()), piece.size()));
     }
-    if (!hold.grow(piece.size())) throw no_memory();
+    if (!reservation.grow(piece.size())) throw no_memory();
     if (pieces_.size() + piece.size() > most_bytes) refuse_size(most_bytes);
     pieces_.append(piece);
   }

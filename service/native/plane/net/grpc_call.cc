@@ -18,7 +18,7 @@
 namespace octet::plane {
 
 // Work on another thread, during which no other thread uses the prediction.
-struct GrpcCall::Aside {
+struct GrpcCall::BackgroundWork {
   std::shared_ptr<Prediction> prediction;
   std::shared_ptr<InferForm> form;
   std::shared_ptr<Pool> pool;
@@ -40,9 +40,9 @@ struct GrpcCall::Aside {
   }
 };
 
-GrpcCall::GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, const h2::CallHead& head, CallHold its,
-                   const MinimumRate& rate, double now_s)
-    : hold(std::move(its)),
+GrpcCall::GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, const h2::CallHead& head,
+                   CallReservations its, const MinimumRate& rate, double now_s)
+    : reservations(std::move(its)),
       arriving(now_s, rate),
       connection_(connection),
       plane_(connection.plane()),
@@ -101,9 +101,9 @@ void GrpcCall::on_message(h2::Buffer message, bool is_compressed) {
         throw Problem(ErrorType::kUnsupported, "the compression of the message is not supported");
       }
       message = h2::Buffer::adopt(decompress(view(message), encoding_, plane_.limits.max_body_bytes));
-      hold.messages.charge(message.size);
+      reservations.messages.charge(message.size);
     }
-    messages_.push_back({std::move(message), hold.messages.split()});
+    messages_.push_back({std::move(message), reservations.messages.split()});
     connection_.pause(call_);  // the next message waits until this one is processed
     if (is_streaming_) next();
   });
@@ -162,7 +162,7 @@ void GrpcCall::begin() {
   admit_caller();
   has_begun_ = true;
   *message_ = std::move(messages_.front().message);
-  message_hold_ = std::move(messages_.front().hold);
+  message_reservation_ = std::move(messages_.front().reservation);
   messages_.pop_front();
   // If the window were given back while messages wait, ever more of them could accumulate.
   if (messages_.empty() && !plane_.is_stopping) connection_.resume(call_);
@@ -201,24 +201,25 @@ void GrpcCall::predict(h2::Buffer message) {
 }
 
 void GrpcCall::take(const Route&) {
-  auto aside = std::make_shared<Aside>(Aside{prediction_, form_, plane_.pool, plane_.shared_memory, connection_.client(),
-                                             caller_.tenant, {}});
-  auto done = [this, aside] {
+  auto background = std::make_shared<BackgroundWork>(
+      BackgroundWork{prediction_, form_, plane_.pool, plane_.shared_memory, connection_.client(), caller_.tenant, {}});
+  auto done = [this, background] {
     guard([&] {
-      if (aside->problem) throw *aside->problem;
+      if (background->problem) throw *background->problem;
       decode_pictures();
     });
   };
-  if (!form_->raw.empty() || message_->size < kWorthAside) {
-    aside->run();
+  if (!form_->raw.empty() || message_->size < kMinBackgroundBytes) {
+    background->run();
     return done();
   }
   std::weak_ptr<bool> is_here = is_here_;
-  plane_.background.post([aside, message = *message_] { aside->run(); }, [plane = &plane_, id = id_, is_here, done] {
-    plane->with(id, [&](Peer&) {
-      if (!is_here.expired()) done();
-    });
-  });
+  plane_.background.post([background, message = *message_] { background->run(); },
+                         [plane = &plane_, id = id_, is_here, done] {
+                           plane->with(id, [&](Peer&) {
+                             if (!is_here.expired()) done();
+                           });
+                         });
 }
 
 void GrpcCall::decode_pictures() {
@@ -228,11 +229,11 @@ void GrpcCall::decode_pictures() {
   if (prediction_->deadline_s() < kNever) plane_.alarms.set(prediction_->deadline_s(), id_);
   std::weak_ptr<bool> is_here = is_here_;
   questions_ = plane_.decode(
-      id_, *prediction_, connection_.client(), *hold.slot.budget(),
-      [this, is_here, asked_for = std::weak_ptr(prediction_)](size_t index, const QuestionResponse& response) {
+      id_, *prediction_, connection_.client(), *reservations.slot.budget(),
+      [this, is_here, weak_prediction = std::weak_ptr(prediction_)](size_t index, const QuestionResponse& response) {
         if (is_here.expired() || is_over_ || !is_busy_) return;
         // It belongs to an earlier message of the stream.
-        if (asked_for.expired() || asked_for.lock() != prediction_) return;
+        if (weak_prediction.expired() || weak_prediction.lock() != prediction_) return;
         guard([&] {
           if (response.problem) throw *response.problem;
           prediction_->set_picture(index, response.bytes);
@@ -323,8 +324,8 @@ void GrpcCall::refuse(const Problem& problem) {
 void GrpcCall::send(h2::Buffer message, bool is_compressed) {
   largest_answer_ = std::max(largest_answer_, message.size);
   // A message sent in part still occupies its whole memory.
-  hold.answers.keep(connection_.unsent_bytes(call_) + largest_answer_);
-  hold.answers.charge(message.size);
+  reservations.answers.keep(connection_.unsent_bytes(call_) + largest_answer_);
+  reservations.answers.charge(message.size);
   if (!wanted_coding_.empty()) connection_.send_metadata(call_, h2::HeaderBlock().add("grpc-encoding", wanted_coding_));
   connection_.send(call_, std::move(message), is_compressed);
 }
@@ -347,8 +348,8 @@ void GrpcCall::on_cancel() {
   trace("CANCELLED");
   bool has_run = prediction_->times.ran_s > 0;  // the response was being compressed
   if (has_run || prediction_->withdraw()) return;
-  hold.messages = std::move(message_hold_);
-  plane_.abandoned[id_] = {prediction_, std::move(hold)};
+  reservations.messages = std::move(message_reservation_);
+  plane_.abandoned[id_] = {prediction_, std::move(reservations)};
 }
 
 void GrpcCall::trace(std::string_view code) {

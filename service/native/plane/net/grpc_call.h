@@ -39,7 +39,7 @@ inline bool is_about_model(std::string_view rpc) {
 
 class GrpcCall final : public ProxyListener {
  public:
-  GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, const h2::CallHead& head, CallHold its,
+  GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, const h2::CallHead& head, CallReservations its,
            const MinimumRate& rate, double now_s);
   ~GrpcCall() override;
 
@@ -55,11 +55,11 @@ class GrpcCall final : public ProxyListener {
   void on_drained() { next(); }  // the client has read what was sent
   bool has_waiting() const { return !messages_.empty(); }
   int64_t id() const { return id_; }
-  CallHold hold;
+  CallReservations reservations;
   Progress arriving;  // progress of receiving its messages
 
  private:
-  struct Aside;
+  struct BackgroundWork;
 
   void guard(const std::function<void()>& act);
   void send_not_serving();  // reports to a health watch that the server ends
@@ -107,18 +107,18 @@ class GrpcCall final : public ProxyListener {
   bool is_advancing_ = false;  // `next` is running
   struct Waiting {
     h2::Buffer message;
-    Holding hold;
+    Reservation reservation;
   };
   std::deque<Waiting> messages_;  // received but not processed
   std::shared_ptr<h2::Buffer> message_ = std::make_shared<h2::Buffer>();  // being processed
-  Holding message_hold_;
+  Reservation message_reservation_;
   std::shared_ptr<struct InferForm> form_;
   std::shared_ptr<Prediction> prediction_;
   std::shared_ptr<ProxyRequest> proxy_request_;
   int worker_status_ = 0;       // HTTP status of the worker's response
   std::string worker_timing_, worker_retry_;
   h2::IncomingMessage answer_;
-  Holding answer_hold_;
+  Reservation answer_reservation_;
   size_t largest_answer_ = 0;  // bytes of the largest response sent
   size_t pictures_ = 0;  // number of pictures that are being decoded
   std::vector<int64_t> questions_;  // the questions to the control plane about them

@@ -37,16 +37,16 @@ h2::GrpcLimits call_limits(const Limits& limits) {
 }  // namespace
 
 GrpcConnection::GrpcConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client,
-                               Holding seat, double now_s, std::string received)
+                               Reservation connection_slot, double now_s, std::string received)
     : plane_(plane),
       descriptor_(descriptor),
       transport_(std::move(transport)),
       client_(std::move(client)),
-      seat_(std::move(seat)),
-      session_(http_limits(*plane.budgets), call_limits(plane.limits), *seat_.budget(), *this),
+      connection_slot_(std::move(connection_slot)),
+      session_(http_limits(*plane.budgets), call_limits(plane.limits), *connection_slot_.budget(), *this),
       read_s_(now_s),
       head_s_(now_s),
-      due_s_(seat_.is_for_probes() ? now_s + kProbeS : kNever),
+      due_s_(connection_slot_.is_for_probes() ? now_s + kProbeS : kNever),
       taken_(now_s, minimum_rate(plane.limits)),
       received_(std::move(received)) {}
 
@@ -174,20 +174,23 @@ void GrpcConnection::on_alarm(int64_t id, double now_s) {
 }
 
 void GrpcConnection::on_call(h2::CallId stream, const h2::CallHead& head) {
-  const auto& budget = seat_.budget();
-  Holding slot = budget->hold(is_health(head.path) ? Resource::kHealthCalls : Resource::kCalls, 1);
+  const auto& budget = connection_slot_.budget();
+  Reservation slot = budget->reserve(is_health(head.path) ? Resource::kHealthCalls : Resource::kCalls, 1);
   if (!slot) {
     session_.finish(stream, h2::GrpcStatus::kResourceExhausted, "too many calls are in progress");
     return session_.refused();
   }
-  CallHold hold{std::move(slot), budget->hold(Resource::kMessageBytes, 0), budget->hold(Resource::kMessageBytes, 0)};
+  CallReservations reservations{std::move(slot), budget->reserve(Resource::kMessageBytes, 0),
+                                budget->reserve(Resource::kMessageBytes, 0)};
   int64_t id = plane_.next_exchange(descriptor_);
   streams_[id] = stream;
-  calls_[stream] =
-      std::make_unique<GrpcCall>(*this, stream, id, head, std::move(hold), minimum_rate(plane_.limits), now_s());
+  calls_[stream] = std::make_unique<GrpcCall>(*this, stream, id, head, std::move(reservations),
+                                              minimum_rate(plane_.limits), now_s());
 }
 
-bool GrpcConnection::reserve(h2::CallId stream, size_t bytes) { return calls_.at(stream)->hold.messages.grow(bytes); }
+bool GrpcConnection::reserve(h2::CallId stream, size_t bytes) {
+  return calls_.at(stream)->reservations.messages.grow(bytes);
+}
 
 void GrpcConnection::on_message(h2::CallId stream, h2::Buffer message, bool is_compressed) {
   calls_.at(stream)->on_message(std::move(message), is_compressed);
@@ -198,7 +201,7 @@ bool GrpcConnection::is_clogged(h2::CallId stream) const { return unsent_bytes(s
 void GrpcConnection::on_drained(h2::CallId stream) {
   auto found = calls_.find(stream);
   if (found == calls_.end()) return;
-  found->second->hold.answers.release();
+  found->second->reservations.answers.release();
   if (found->second->has_waiting()) drained_.push_back(stream);
 }
 
@@ -219,8 +222,8 @@ void GrpcConnection::send(h2::CallId stream, h2::Buffer message, bool is_compres
 void GrpcConnection::finish(h2::CallId stream, h2::GrpcStatus status, std::string_view details,
                             const h2::HeaderBlock& trailers) {
   wants_flush_ = true;
-  CallHold hold = std::move(calls_.at(stream)->hold);
-  if (session_.finish(stream, status, details, trailers)) sending_[stream] = std::move(hold);
+  CallReservations reservations = std::move(calls_.at(stream)->reservations);
+  if (session_.finish(stream, status, details, trailers)) sending_[stream] = std::move(reservations);
   forget(stream);
 }
 

@@ -22,8 +22,8 @@ class GrpcCall;
 class GrpcConnection final : public Peer, private h2::GrpcHandler {
  public:
   // `received`: bytes that were read before the protocol was determined.
-  GrpcConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client, Holding seat,
-                 double now_s, std::string received = {});
+  GrpcConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client,
+                 Reservation connection_slot, double now_s, std::string received = {});
   ~GrpcConnection() override;
 
   void begin() override;
@@ -71,13 +71,13 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   const int descriptor_;
   std::unique_ptr<Transport> transport_;
   const std::string client_;
-  const Holding seat_;
+  const Reservation connection_slot_;
   h2::GrpcSession session_;
   std::unordered_map<h2::CallId, std::unique_ptr<GrpcCall>> calls_;
   std::unordered_map<int64_t, h2::CallId> streams_;  // stream of each call, by exchange
   std::vector<std::unique_ptr<GrpcCall>> finished_;  // ended calls, deleted later because they may be the callers
   std::vector<h2::CallId> drained_;  // calls that may process their next message
-  std::unordered_map<h2::CallId, CallHold> sending_;  // finished calls whose responses are not sent completely
+  std::unordered_map<h2::CallId, CallReservations> sending_;  // finished calls whose responses are not sent completely
   double read_s_;              // when the peer last sent something
   double head_s_;              // when the peer was last not within a head
   const double due_s_;         // the connection is closed at this time

@@ -59,13 +59,13 @@ void GrpcCall::on_answer(const ResponseHead& head, uint64_t bytes) {
   worker_status_ = head.status;
   worker_timing_ = head.find("server-timing");
   worker_retry_ = head.find("retry-after");
-  answer_hold_ = hold.answers.budget()->hold(Resource::kMessageBytes, 0);
+  answer_reservation_ = reservations.answers.budget()->reserve(Resource::kMessageBytes, 0);
   answer_.begin(bytes);
 }
 
 void GrpcCall::on_piece(std::string_view piece) {
   while (!piece.empty()) {
-    if (answer_.is_full() && (!answer_hold_.grow(answer_.wanted()) || !answer_.grow())) {
+    if (answer_.is_full() && (!answer_reservation_.grow(answer_.wanted()) || !answer_.grow())) {
       return guard([] { throw no_memory(); });
     }
     piece.remove_prefix(answer_.append(reinterpret_cast<const uint8_t*>(piece.data()), piece.size()));
@@ -76,7 +76,7 @@ void GrpcCall::on_answered() {
   if (is_over_) return;
   proxy_request_.reset();
   h2::Buffer message = answer_.take();
-  answer_hold_.release();  // `send` accounts for it
+  answer_reservation_.release();  // `send` accounts for it
   guard([&] {
     if (worker_status_ != kFound) {
       Problem problem = read_document(view(message), worker_status_);

@@ -31,9 +31,9 @@ std::pair<std::string, std::string> name_and_version(std::string_view message) {
 
 std::string model_response(const Plane& plane, const std::string& tenant, std::string_view rpc,
                            const std::string& model, const std::string& version, const Route& route) {
-  std::string shown = tenant.empty() ? model : std::string(without_tenant(model));
-  if (rpc == "ModelMetadata") return plane::about_model(shown, route).message;
-  if (rpc == "ModelConfig") return model_config(shown, *route.main).message;
+  std::string local_name = tenant.empty() ? model : std::string(without_tenant(model));
+  if (rpc == "ModelMetadata") return plane::about_model(local_name, route).message;
+  if (rpc == "ModelConfig") return model_config(local_name, *route.main).message;
   if (rpc == "ModelStatistics") {
     return statistics_message(plane, tenant, model, version.empty() ? "" : route.main->identity.version);
   }

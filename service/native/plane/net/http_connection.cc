@@ -70,13 +70,13 @@ void HttpExchange::guard(const std::function<void()>& act) {
 void HttpExchange::refuse(const Problem& problem) { connection_.respond(problem); }
 
 HttpConnection::HttpConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client,
-                               Holding seat, double now_s)
+                               Reservation connection_slot, double now_s)
     : plane_(plane),
       descriptor_(descriptor),
       transport_(std::move(transport)),
       client_(std::move(client)),
-      seat_(std::move(seat)),
-      due_s_(now_s + plane.limits.head_timeout_of(seat_)) {}
+      connection_slot_(std::move(connection_slot)),
+      due_s_(now_s + plane.limits.head_timeout_of(connection_slot_)) {}
 
 HttpConnection::~HttpConnection() { exchange_.reset(); }
 
@@ -100,11 +100,13 @@ void HttpConnection::read() {
   if (!in_.empty()) proceed();
   ask_for_body();
   while (may_read_ && is_reading()) {
-    Room room{nullptr, 0};
-    if (input_ == Input::kBody && !chunks_ && in_.empty() && !has_responded()) room = exchange_->room();
+    ReceiveSpace receive_space{nullptr, 0};
+    if (input_ == Input::kBody && !chunks_ && in_.empty() && !has_responded()) {
+      receive_space = exchange_->receive_space();
+    }
     size_t count = 0;
-    if (room.bytes > 0) {
-      count = receive(room.data, std::min<uint64_t>({room.bytes, body_left_, budget}));
+    if (receive_space.bytes > 0) {
+      count = receive(receive_space.data, std::min<uint64_t>({receive_space.bytes, body_left_, budget}));
       body_left_ -= count;
       if (count > 0) exchange_->filled(count);
       if (count > 0 && body_left_ == 0) end_body();
@@ -122,7 +124,7 @@ void HttpConnection::read() {
   }
   // A response in progress is written to its end: a client that sends no more may still read.
   if (is_over_ || has_responded()) return;
-  if (has_left_) return gone();
+  if (has_left_) return on_lost();
   if (is_half_closed_ && input_ == Input::kNothing) wait_for_half_closed();
 }
 
@@ -145,7 +147,7 @@ size_t HttpConnection::receive(char* data, size_t bytes) {
   may_read_ = false;
   if (count == Transport::kOver) {
     has_left_ = true;
-    if (input_ != Input::kNothing) gone();
+    if (input_ != Input::kNothing) on_lost();
   }
   return 0;
 }
@@ -172,7 +174,7 @@ void HttpConnection::proceed() {
 bool HttpConnection::is_http2() {
   if (!is_fresh_ || !plane_.speaks_grpc || !in_.starts_with(kHttp2Preface)) return false;
   successor_ = std::make_unique<GrpcConnection>(plane_, descriptor_, std::move(transport_), std::move(client_),
-                                                std::move(seat_), now_s(), std::exchange(in_, {}));
+                                                std::move(connection_slot_), now_s(), std::exchange(in_, {}));
   is_over_ = true;
   return true;
 }
@@ -319,7 +321,7 @@ void HttpConnection::finish_relay(bool keeps_alive) {
 }
 
 void HttpConnection::send(const std::vector<std::string_view>& pieces) {
-  if (!outbox_.send(*transport_, pieces)) return gone();
+  if (!outbox_.send(*transport_, pieces)) return on_lost();
   if (input_ == Input::kNothing && !outbox_.is_empty()) due_s_ = now_s() + plane_.limits.stall_timeout_s;
   if (!outbox_.is_empty()) return;
   if (is_relayed_ && exchange_) return exchange_->on_drained();
@@ -366,7 +368,7 @@ void HttpConnection::on_alarm(int64_t id, double now_s) {
 }
 
 // The client has disconnected.
-void HttpConnection::gone() {
+void HttpConnection::on_lost() {
   if (exchange_ && !has_responded()) exchange_->on_gone();
   end();
 }

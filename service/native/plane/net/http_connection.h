@@ -32,9 +32,9 @@ class HttpExchange {
   virtual ~HttpExchange() = default;
 
   virtual void begin() = 0;  // its head has arrived
-  // Returns memory for the next bytes of the body, if it is of known length and contiguous. If the room is empty, the
+  // Returns memory for the next bytes of the body, if it is of known length and contiguous. If the space is empty, the
   // body goes to `on_body`.
-  virtual Room room() { return {nullptr, 0}; }
+  virtual ReceiveSpace receive_space() { return {nullptr, 0}; }
   virtual void filled(size_t) {}
   virtual void on_body(std::string_view) = 0;
   virtual void on_body_end() = 0;
@@ -62,8 +62,8 @@ struct HttpResponse {
 
 class HttpConnection final : public Peer {
  public:
-  HttpConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client, Holding seat,
-                 double now_s);
+  HttpConnection(Plane& plane, int descriptor, std::unique_ptr<Transport> transport, std::string client,
+                 Reservation connection_slot, double now_s);
   ~HttpConnection() override;
 
   void begin() override { read(); }
@@ -92,7 +92,7 @@ class HttpConnection final : public Peer {
   // may be anywhere.
   std::string local_client() const { return is_of_cluster_ ? std::string() : client_; }
   bool is_encrypted() const { return transport_->is_encrypted(); }
-  bool is_for_probes() const { return seat_.is_for_probes(); }
+  bool is_for_probes() const { return connection_slot_.is_for_probes(); }
   bool is_of_cluster() const { return is_of_cluster_; }  // the request came from the cluster's API and carries its key
   void respond(const HttpResponse& response);
   // `headers`: additional lines, each with its line end
@@ -105,9 +105,9 @@ class HttpConnection final : public Peer {
   void finish_relay(bool keeps_alive);
   size_t unsent_bytes() const { return outbox_.bytes(); }
   bool has_responded() const { return output_ != Output::kNone; }
-  // Returns a holding for the memory of the current request, which the request grows as needed.
-  Holding hold_bytes() { return seat_.budget()->hold(Resource::kMessageBytes, 0); }
-  PeerBudget& budget() { return *seat_.budget(); }
+  // Returns a reservation for the memory of the current request, which the request grows as needed.
+  Reservation reserve_bytes() { return connection_slot_.budget()->reserve(Resource::kMessageBytes, 0); }
+  PeerBudget& budget() { return *connection_slot_.budget(); }
   void want_body() { wants_turn_ = true; }  // the result of `wants_body` has changed
   // Returns the header line that indicates whether the connection persists, with its line end; empty if the version of
   // HTTP implies it.
@@ -134,7 +134,7 @@ class HttpConnection final : public Peer {
   void next();
   void linger();
   void wait_for_half_closed();
-  void gone();
+  void on_lost();
   void end(std::string_view farewell = {});
   bool has_long_rest() const;
 
@@ -142,7 +142,7 @@ class HttpConnection final : public Peer {
   const int descriptor_;
   std::unique_ptr<Transport> transport_;
   std::string client_;
-  Holding seat_;
+  Reservation connection_slot_;
   Input input_ = Input::kHead;
   Output output_ = Output::kNone;
   bool may_read_ = true;     // epoll reported data that has not been read (edge-triggered)

@@ -95,17 +95,17 @@ void InfoExchange::answer() {
 void InfoExchange::about_model(const std::string& model, const std::string& version) {
   Plane& plane = connection_.plane();
   const Route& route = *plane.find(model, version);
-  std::string shown = tenant_.empty() ? model : std::string(without_tenant(model));
+  std::string local_name = tenant_.empty() ? model : std::string(without_tenant(model));
   switch (what_) {
     case What::kModel:
-      return json(plane::about_model(shown, route).json);
+      return json(plane::about_model(local_name, route).json);
     case What::kConfig:
-      return json(model_config(shown, *route.main).json);
+      return json(model_config(local_name, *route.main).json);
     case What::kStatistics:
       return json(statistics_json(plane, tenant_, model, version.empty() ? "" : route.main->identity.version));
     default: {
       JsonWriter ready;
-      ready.begin('{').member("name").string(shown).member("ready").boolean(true).end('}');
+      ready.begin('{').member("name").string(local_name).member("ready").boolean(true).end('}');
       return json(ready.take());
     }
   }

@@ -37,8 +37,8 @@ void MessageQuestion::on_body_end() {
 
 void MessageQuestion::answer(const std::string& model, const std::string& version) {
   Plane& plane = connection_.plane();
-  std::string told = model_response(plane, tenant(), rpc_, model, version, *plane.find(model, version));
-  connection_.respond({200, "content-type: application/x-protobuf\r\n", {told}});
+  std::string message = model_response(plane, tenant(), rpc_, model, version, *plane.find(model, version));
+  connection_.respond({200, "content-type: application/x-protobuf\r\n", {message}});
 }
 
 }  // namespace octet::plane

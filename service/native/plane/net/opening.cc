@@ -29,46 +29,51 @@ const std::string_view& protocols_of(Port port, bool is_with_grpc) {
 
 }  // namespace
 
-std::unique_ptr<Peer> open_connection(Plane& plane, Port port, int descriptor, std::string client, Holding seat) {
-  if (plane.certificate) return std::make_unique<Opening>(plane, port, descriptor, std::move(client), std::move(seat));
+std::unique_ptr<Peer> open_connection(Plane& plane, Port port, int descriptor, std::string client,
+                                      Reservation connection_slot) {
+  if (plane.certificate) {
+    return std::make_unique<PendingConnection>(plane, port, descriptor, std::move(client), std::move(connection_slot));
+  }
   auto transport = std::make_unique<PlainTransport>(descriptor);
   if (port == Port::kHttp) {
-    return std::make_unique<HttpConnection>(plane, descriptor, std::move(transport), std::move(client), std::move(seat),
-                                            now_s());
+    return std::make_unique<HttpConnection>(plane, descriptor, std::move(transport), std::move(client),
+                                            std::move(connection_slot), now_s());
   }
-  return std::make_unique<GrpcConnection>(plane, descriptor, std::move(transport), std::move(client), std::move(seat),
-                                          now_s());
+  return std::make_unique<GrpcConnection>(plane, descriptor, std::move(transport), std::move(client),
+                                          std::move(connection_slot), now_s());
 }
 
-Opening::Opening(Plane& plane, Port port, int descriptor, std::string client, Holding seat)
-    : TlsHandshake(plane, descriptor,
-                   std::make_unique<TlsTransport>(descriptor, *plane.certificate, protocols_of(port, plane.speaks_grpc)),
-                   now_s() + plane.limits.head_timeout_of(seat)),
+PendingConnection::PendingConnection(Plane& plane, Port port, int descriptor, std::string client,
+                                     Reservation connection_slot)
+    : TlsHandshake(
+          plane, descriptor,
+          std::make_unique<TlsTransport>(descriptor, *plane.certificate, protocols_of(port, plane.speaks_grpc)),
+          now_s() + plane.limits.head_timeout_of(connection_slot)),
       port_(port),
       descriptor_(descriptor),
       client_(std::move(client)),
-      seat_(std::move(seat)) {}
+      connection_slot_(std::move(connection_slot)) {}
 
-void Opening::on_handshake(TlsTransport::Handshake state) {
+void PendingConnection::on_handshake(TlsTransport::Handshake state) {
   if (state == TlsTransport::Handshake::kDone) open_protocol();
   if (state == TlsTransport::Handshake::kIsPlain) send_tls_notice();
   is_over_ = true;
 }
 
 // gRPC requires that ALPN selects HTTP/2. Without ALPN on the HTTP port, the first bytes reveal the protocol.
-void Opening::open_protocol() {
+void PendingConnection::open_protocol() {
   bool is_http2 = transport_->protocol() == kHttp2;
   if (port_ == Port::kGrpc && !is_http2) return transport_->finish();
   if (is_http2) {
     successor_ = std::make_unique<GrpcConnection>(plane_, descriptor_, std::move(transport_), std::move(client_),
-                                                  std::move(seat_), now_s());
+                                                  std::move(connection_slot_), now_s());
   } else {
     successor_ = std::make_unique<HttpConnection>(plane_, descriptor_, std::move(transport_), std::move(client_),
-                                                  std::move(seat_), now_s());
+                                                  std::move(connection_slot_), now_s());
   }
 }
 
-void Opening::send_tls_notice() const {
+void PendingConnection::send_tls_notice() const {
   ::send(descriptor_, kTlsNotice.data(), kTlsNotice.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   std::array<char, 16 << 10> rest;  // closing the socket with unread input could destroy the response
   while (::recv(descriptor_, rest.data(), rest.size(), MSG_DONTWAIT) == static_cast<ssize_t>(rest.size())) {

@@ -12,12 +12,13 @@ namespace octet::plane {
 enum class Port { kHttp, kGrpc };
 
 // Creates the connection for a socket that a port has accepted.
-std::unique_ptr<Peer> open_connection(Plane& plane, Port port, int descriptor, std::string client, Holding seat);
+std::unique_ptr<Peer> open_connection(Plane& plane, Port port, int descriptor, std::string client,
+                                      Reservation connection_slot);
 
 // A client's connection during its TLS handshake.
-class Opening final : public TlsHandshake {
+class PendingConnection final : public TlsHandshake {
  public:
-  Opening(Plane& plane, Port port, int descriptor, std::string client, Holding seat);
+  PendingConnection(Plane& plane, Port port, int descriptor, std::string client, Reservation connection_slot);
 
   void begin() override {}  // nothing to do: epoll reports input that has already arrived
 
@@ -29,7 +30,7 @@ class Opening final : public TlsHandshake {
   const Port port_;
   const int descriptor_;
   std::string client_;
-  Holding seat_;
+  Reservation connection_slot_;
 };
 
 }  // namespace octet::plane

@@ -49,7 +49,7 @@ PeerAddress address_of_peer(int descriptor) {
   return address_of(socket);
 }
 
-Holding PeerBudget::hold(Resource what, size_t amount) {
+Reservation PeerBudget::reserve(Resource what, size_t amount) {
   if (!take(what, amount, true)) return {};
   return {shared_from_this(), what, amount};
 }
@@ -57,7 +57,7 @@ Holding PeerBudget::hold(Resource what, size_t amount) {
 bool PeerBudget::take(Resource what, size_t amount, bool is_bounded) {
   if (amount == 0) return true;
   std::lock_guard lock(all_->mutex_);
-  if (is_bounded && room(what) < static_cast<double>(amount)) return false;
+  if (is_bounded && available(what) < static_cast<double>(amount)) return false;
   for (auto* each : {&held_, &address_->held, &all_->held_}) (*each)[index_of(what)] += amount;
   return true;
 }
@@ -70,14 +70,14 @@ void PeerBudget::give_back(Resource what, size_t amount) {
 // Returns how much more may be held. Let s be the share, h what a part holds, and f what is free above it. A part may
 // hold at most s / (1 - s) of the amount that it leaves to others, so it may hold n more if h + n <= s / (1 - s) (f -
 // n).
-double PeerBudget::room(Resource what) const {
+double PeerBudget::available(Resource what) const {
   auto amount = [&](const std::array<size_t, kResources>& of) { return static_cast<double>(of[index_of(what)]); };
   if (what == Resource::kHealthCalls) return static_cast<double>(kHealthCallsOfConnection) - amount(held_);
   bool is_connection = what == Resource::kConnections || what == Resource::kProbes;
   if (!is_connection && held_[index_of(Resource::kProbes)] > 0) return 0;
   double share = all_->limits_.share;
-  double room = share * (amount(all_->total_) - amount(all_->held_)) - (1 - share) * amount(address_->held);
-  return is_connection ? room : share * room - (1 - share) * amount(held_);
+  double available = share * (amount(all_->total_) - amount(all_->held_)) - (1 - share) * amount(address_->held);
+  return is_connection ? available : share * available - (1 - share) * amount(held_);
 }
 
 bool PeerBudget::may_reset(h2::Clock::time_point now) {
@@ -90,7 +90,7 @@ bool PeerBudget::may_disturb(h2::Clock::time_point now) {
   return all_->nuisances_.take(address_->nuisances, now);
 }
 
-Holding& Holding::operator=(Holding&& other) noexcept {
+Reservation& Reservation::operator=(Reservation&& other) noexcept {
   if (this == &other) return *this;
   release();
   budget_ = std::move(other.budget_);
@@ -99,22 +99,22 @@ Holding& Holding::operator=(Holding&& other) noexcept {
   return *this;
 }
 
-bool Holding::grow(size_t amount) {
+bool Reservation::grow(size_t amount) {
   if (!budget_->take(what_, amount, true)) return false;
   amount_ += amount;
   return true;
 }
 
-void Holding::charge(size_t amount) {
+void Reservation::charge(size_t amount) {
   budget_->take(what_, amount, false);
   amount_ += amount;
 }
 
-void Holding::keep(size_t amount) {
+void Reservation::keep(size_t amount) {
   if (amount_ > amount) budget_->give_back(what_, std::exchange(amount_, amount) - amount);
 }
 
-void Holding::release() {
+void Reservation::release() {
   if (amount_ > 0) budget_->give_back(what_, std::exchange(amount_, 0));
 }
 
@@ -135,14 +135,14 @@ void PeerBudgets::limit(const PeerLimits& limits) {
   total_ = totals(limits);
 }
 
-Holding PeerBudgets::connect(const PeerAddress& address) {
-  Holding seat = connect(address, Resource::kConnections, true);
-  return seat ? std::move(seat) : connect(address, Resource::kProbes, true);
+Reservation PeerBudgets::connect(const PeerAddress& address) {
+  Reservation connection_slot = connect(address, Resource::kConnections, true);
+  return connection_slot ? std::move(connection_slot) : connect(address, Resource::kProbes, true);
 }
 
-Holding PeerBudgets::readmit(const PeerAddress& address) { return connect(address, Resource::kConnections, false); }
+Reservation PeerBudgets::readmit(const PeerAddress& address) { return connect(address, Resource::kConnections, false); }
 
-Holding PeerBudgets::connect(const PeerAddress& address, Resource as, bool is_bounded) {
+Reservation PeerBudgets::connect(const PeerAddress& address, Resource as, bool is_bounded) {
   std::shared_ptr<PeerBudget> budget(new PeerBudget(shared_from_this(), find_or_add(address)));
   if (!budget->take(as, 1, is_bounded)) return {};
   return {std::move(budget), as, 1};

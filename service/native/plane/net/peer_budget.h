@@ -52,7 +52,7 @@ using PeerAddress = std::array<uint8_t, 16>;
 PeerAddress address_of(const sockaddr_storage& socket);
 PeerAddress address_of_peer(int descriptor);
 
-class Holding;
+class Reservation;
 class PeerBudgets;
 
 // The budget of one connection. May be used from any thread. An address may hold at most `share` of what other
@@ -61,13 +61,13 @@ class PeerBudgets;
 // Networking 6(2), 1998).
 class PeerBudget final : public h2::Budget, public std::enable_shared_from_this<PeerBudget> {
  public:
-  // Returns an empty holding if the amount exceeds the room.
-  Holding hold(Resource what, size_t amount);
+  // Returns an empty reservation if less than the amount is available.
+  Reservation reserve(Resource what, size_t amount);
   bool may_reset(h2::Clock::time_point now) override;
   bool may_disturb(h2::Clock::time_point now) override;
 
  private:
-  friend class Holding;
+  friend class Reservation;
   friend class PeerBudgets;
 
   // The state of an address. It outlives its connections; otherwise a client could reset its rates by reconnecting.
@@ -82,7 +82,7 @@ class PeerBudget final : public h2::Budget, public std::enable_shared_from_this<
 
   bool take(Resource what, size_t amount, bool is_bounded);
   void give_back(Resource what, size_t amount);
-  double room(Resource what) const;  // requires the lock of `all_`
+  double available(Resource what) const;  // requires the lock of `all_`
 
   const std::shared_ptr<PeerBudgets> all_;
   const std::shared_ptr<Address> address_;
@@ -90,30 +90,30 @@ class PeerBudget final : public h2::Budget, public std::enable_shared_from_this<
 };
 
 // An amount of a resource that is released when this object is destroyed.
-class Holding {
+class Reservation {
  public:
-  Holding() = default;
-  Holding(Holding&& other) noexcept { *this = std::move(other); }
-  Holding& operator=(Holding&& other) noexcept;
-  ~Holding() { release(); }
+  Reservation() = default;
+  Reservation(Reservation&& other) noexcept { *this = std::move(other); }
+  Reservation& operator=(Reservation&& other) noexcept;
+  ~Reservation() { release(); }
 
   explicit operator bool() const { return budget_ != nullptr; }
   const std::shared_ptr<PeerBudget>& budget() const { return budget_; }
   bool is_for_probes() const { return what_ == Resource::kProbes; }
-  // Returns false if the amount exceeds the room.
+  // Returns false if less than the amount is available.
   bool grow(size_t amount);
-  // Adds an amount without checking for room.
+  // Adds an amount, even if less is available.
   void charge(size_t amount);
   // Releases what exceeds `amount`.
   void keep(size_t amount);
-  // Moves the amount to a new holding. This one becomes empty, but may grow again.
-  Holding split() { return {budget_, what_, std::exchange(amount_, 0)}; }
+  // Moves the amount to a new reservation. This one becomes empty, but may grow again.
+  Reservation split() { return {budget_, what_, std::exchange(amount_, 0)}; }
   void release();  // releases the whole amount; this one may grow again
 
  private:
   friend class PeerBudget;
   friend class PeerBudgets;
-  Holding(std::shared_ptr<PeerBudget> budget, Resource what, size_t amount)
+  Reservation(std::shared_ptr<PeerBudget> budget, Resource what, size_t amount)
       : budget_(std::move(budget)), what_(what), amount_(amount) {}
 
   std::shared_ptr<PeerBudget> budget_;
@@ -130,9 +130,9 @@ class PeerBudgets final : public std::enable_shared_from_this<PeerBudgets> {
 
   // Registers a connection and returns its budget: for probes only if there are too many connections, and empty if
   // there are too many of these as well.
-  Holding connect(const PeerAddress& address);
-  // Registers a connection that was admitted before, without checking for room.
-  Holding readmit(const PeerAddress& address);
+  Reservation connect(const PeerAddress& address);
+  // Registers a connection that was admitted before, even if there are too many connections.
+  Reservation readmit(const PeerAddress& address);
 
   // Returns how much a connection may hold while it is the only one.
   size_t most(Resource what) const;
@@ -142,7 +142,7 @@ class PeerBudgets final : public std::enable_shared_from_this<PeerBudgets> {
  private:
   friend class PeerBudget;
   explicit PeerBudgets(const PeerLimits& limits);
-  Holding connect(const PeerAddress& address, Resource as, bool is_bounded);
+  Reservation connect(const PeerAddress& address, Resource as, bool is_bounded);
   std::shared_ptr<PeerBudget::Address> find_or_add(const PeerAddress& address);
   void forget_some();
 

@@ -14,7 +14,7 @@
 namespace octet::plane {
 
 // Work on another thread, during which no other thread uses the prediction.
-struct Predict::Aside {
+struct Predict::BackgroundWork {
   std::shared_ptr<Prediction> prediction;
   h2::Buffer body;
   std::shared_ptr<Pool> pool;
@@ -24,14 +24,14 @@ struct Predict::Aside {
   size_t most_bytes;
   double timeout_s;
   std::shared_ptr<InferForm> form;
-  Holding hold;
+  Reservation reservation;
   std::optional<Problem> problem;
 
   void run() noexcept {
     try {
       if (!coding.empty()) {
         body = h2::Buffer::adopt(decompress(view(body), coding, most_bytes));
-        if (!hold.grow(body.size)) throw no_memory();
+        if (!reservation.grow(body.size)) throw no_memory();
       }
       if (form != nullptr) {
         prediction->accept(fit_request(std::move(form->form), prediction->model().signature), timeout_s, *pool);
@@ -60,14 +60,14 @@ Predict::Predict(HttpConnection& connection, std::string model, std::string vers
       model_(std::move(model)),
       version_(std::move(version)),
       began_s_(now_s()),
-      hold_{{}, connection.hold_bytes(), connection.hold_bytes()} {}
+      reservations_{{}, connection.reserve_bytes(), connection.reserve_bytes()} {}
 
 Predict::Predict(HttpConnection& connection)
     : HttpExchange(connection),
       plane_(connection.plane()),
       is_message_(true),
       began_s_(now_s()),
-      hold_{{}, connection.hold_bytes(), connection.hold_bytes()} {}
+      reservations_{{}, connection.reserve_bytes(), connection.reserve_bytes()} {}
 
 Predict::~Predict() = default;
 
@@ -148,26 +148,28 @@ void Predict::admit(const Route& route) {
 }
 
 // The memory for a body is held as long as the request exists.
-Room Predict::room() {
-  Room next{nullptr, 0};
-  if (!has_failed_) guard([&] { next = is_parsed_ ? prediction_->room() : incoming_.room(hold_.messages); });
+ReceiveSpace Predict::receive_space() {
+  ReceiveSpace next{nullptr, 0};
+  if (!has_failed_) {
+    guard([&] { next = is_parsed_ ? prediction_->receive_space() : incoming_.receive_space(reservations_.messages); });
+  }
   return next;
 }
 
 void Predict::filled(size_t bytes) {
   if (!is_parsed_) return incoming_.filled(bytes);
   prediction_->filled(bytes);
-  if (!hold_.messages.grow(bytes)) refuse(no_memory());
+  if (!reservations_.messages.grow(bytes)) refuse(no_memory());
 }
 
 void Predict::on_body(std::string_view piece) {
   if (has_failed_) return;
   guard([&] {
     if (is_parsed_) {
-      if (!hold_.messages.grow(piece.size())) throw no_memory();
+      if (!reservations_.messages.grow(piece.size())) throw no_memory();
       return prediction_->take({piece});
     }
-    incoming_.append(piece, most_bytes(), hold_.messages);
+    incoming_.append(piece, most_bytes(), reservations_.messages);
     if (may_parse()) parse();
   });
 }
@@ -224,31 +226,32 @@ void Predict::read_message() {
 
 // Parses the rest on a background thread, or at once if it is short.
 void Predict::fill_aside() {
-  auto aside = std::make_shared<Aside>(Aside{prediction_, body_, plane_.pool, plane_.shared_memory,
-                                             connection_.local_client(), tenant_, coding_, facts_,
-                                             plane_.limits.max_body_bytes, timeout_s_, form_, connection_.hold_bytes(), {}});
-  auto done = [this, aside] {
+  auto background = std::make_shared<BackgroundWork>(
+      BackgroundWork{prediction_, body_, plane_.pool, plane_.shared_memory, connection_.local_client(), tenant_,
+                     coding_, facts_, plane_.limits.max_body_bytes, timeout_s_, form_, connection_.reserve_bytes(), {}});
+  auto done = [this, background] {
     guard([&] {
-      if (aside->problem) throw *aside->problem;
+      if (background->problem) throw *background->problem;
       is_parsed_ = true;
-      body_ = std::move(aside->body);
-      inflated_ = std::move(aside->hold);
+      body_ = std::move(background->body);
+      inflated_reservation_ = std::move(background->reservation);
       decode_pictures();
     });
   };
   bool is_raw = form_ != nullptr && !form_->raw.empty();
-  if (coding_.empty() && (body_.size < kWorthAside || is_raw)) {
-    aside->run();
+  if (coding_.empty() && (body_.size < kMinBackgroundBytes || is_raw)) {
+    background->run();
     return done();
   }
   std::weak_ptr<bool> is_here = is_here_;
   int64_t id = connection_.id();
   Plane& plane = plane_;
-  plane_.background.post([aside] { aside->run(); }, [&plane, id, is_here, done] {
-    plane.with(id, [&](Peer&) {
-      if (!is_here.expired()) done();
-    });
-  });
+  plane_.background.post([background] { background->run(); },
+                         [&plane, id, is_here, done] {
+                           plane.with(id, [&](Peer&) {
+                             if (!is_here.expired()) done();
+                           });
+                         });
 }
 
 void Predict::decode_pictures() {
@@ -338,7 +341,7 @@ void Predict::finish(HttpResponse response, std::string_view code, bool is_succe
   if (is_message_) code = "OK";
   prediction_->count(code, is_success, now_s());
   trace(code);
-  for (std::string_view piece : response.body) hold_.answers.charge(piece.size());
+  for (std::string_view piece : response.body) reservations_.answers.charge(piece.size());
   connection_.respond(response);
 }
 
@@ -362,7 +365,9 @@ void Predict::on_gone() {
   prediction_->count(kLeft, false, now_s());
   trace(kLeft);
   bool has_run = prediction_->times.ran_s > 0;  // the response was being compressed
-  if (!has_run && !prediction_->withdraw()) plane_.abandoned[connection_.id()] = {prediction_, std::move(hold_)};
+  if (!has_run && !prediction_->withdraw()) {
+    plane_.abandoned[connection_.id()] = {prediction_, std::move(reservations_)};
+  }
 }
 
 }  // namespace octet::plane

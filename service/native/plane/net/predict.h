@@ -23,7 +23,7 @@ class Predict final : public HttpExchange {
   ~Predict() override;
 
   void begin() override;
-  Room room() override;
+  ReceiveSpace receive_space() override;
   void filled(size_t bytes) override;
   void on_body(std::string_view piece) override;
   void on_body_end() override;
@@ -33,7 +33,7 @@ class Predict final : public HttpExchange {
   void on_gone() override;
 
  private:
-  struct Aside;
+  struct BackgroundWork;
 
   void read_headers();
   void look_up();
@@ -62,8 +62,8 @@ class Predict final : public HttpExchange {
   std::string coding_, wanted_coding_;
   std::string traceparent_, tracestate_;
   std::shared_ptr<InferForm> form_;  // set for a message
-  CallHold hold_;  // memory of the request
-  Holding inflated_;
+  CallReservations reservations_;    // memory of the request
+  Reservation inflated_reservation_;
   double timeout_s_ = kNever;
   std::shared_ptr<Prediction> prediction_;  // shared with background work
   Body incoming_;                           // the part of the body that is not received directly into the inputs

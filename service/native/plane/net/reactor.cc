@@ -167,14 +167,14 @@ void Reactor::accept_some(int descriptor, Listener& listener) {
     socklen_t bytes = sizeof address;
     int client = ::accept4(descriptor, reinterpret_cast<sockaddr*>(&address), &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (client >= 0) {
-      Holding seat = budgets_->connect(octet::address_of(address));
-      if (!seat) {
+      Reservation connection_slot = budgets_->connect(octet::address_of(address));
+      if (!connection_slot) {
         ::close(client);
         continue;
       }
       int yes = 1;
       ::setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-      take_in(client, listener.make(client, format_address(address), std::move(seat)));
+      take_in(client, listener.make(client, format_address(address), std::move(connection_slot)));
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       listen_again(descriptor, listener, false);  // otherwise it would be reported as ready all the time
       listener.again_s = now_s() + kPauseS;

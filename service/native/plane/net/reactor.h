@@ -41,8 +41,9 @@ class Peer {
 // Must be used on one thread, except for `wake` and `stop`.
 class Reactor {
  public:
-  // Creates the connection object for a client. `seat` is its registration in the budgets.
-  using Make = std::function<std::unique_ptr<Peer>(int descriptor, const std::string& client, Holding seat)>;
+  // Creates the connection object for a client. `connection_slot` is its registration in the budgets.
+  using Make =
+      std::function<std::unique_ptr<Peer>(int descriptor, const std::string& client, Reservation connection_slot)>;
 
   explicit Reactor(std::shared_ptr<PeerBudgets> budgets);
   ~Reactor();

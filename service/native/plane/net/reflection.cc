@@ -130,18 +130,18 @@ bool is_reflection(std::string_view path) {
 
 std::string reflection_response(std::string_view request) {
   std::string_view host;
-  Field asked;
+  Field request_field;
   MessageReader reader(request);
   for (Field field; reader.next(field);) {
     if (field.type != WireType::kBytes) continue;
     if (!is_utf8(field.bytes)) refuse_message();  // it is sent back
     if (field.number == kHost) host = field.bytes;
-    if (field.number >= kByFilename && field.number <= kListServices) asked = field;
+    if (field.number >= kByFilename && field.number <= kListServices) request_field = field;
   }
   MessageWriter answer;
   answer.bytes(kHost, host).bytes(kOriginal, request);
-  std::string_view name = asked.bytes;
-  switch (asked.number) {
+  std::string_view name = request_field.bytes;
+  switch (request_field.number) {
     case kByFilename:
       file_that(answer, "unknown file", name, [&](const File& file) { return file.name == name; });
       break;

@@ -46,10 +46,10 @@ Routed::Routed(HttpConnection& connection, What what, std::string model, std::st
     : HttpExchange(connection),
       plane_(connection.plane()),
       what_(what),
-      asked_model_(std::move(model)),
-      asked_version_(std::move(version)),
+      requested_model_(std::move(model)),
+      requested_version_(std::move(version)),
       began_s_(now_s()),
-      hold_(connection.hold_bytes()) {}
+      reservation_(connection.reserve_bytes()) {}
 
 void Routed::begin() {
   bool predicts = what_ == What::kPrediction;
@@ -69,7 +69,7 @@ void Routed::begin() {
 }
 
 void Routed::look_up() {
-  std::tie(model_, version_) = parse_address(qualify_name(tenant_, asked_model_), asked_version_);
+  std::tie(model_, version_) = parse_address(qualify_name(tenant_, requested_model_), requested_version_);
   std::weak_ptr<bool> is_here = is_here_;
   plane_.resolve_for_workers(connection_.id(), model_, version_, [this, is_here](const Problem* problem) {
     if (is_here.expired() || has_failed_) return;
@@ -83,9 +83,9 @@ void Routed::look_up() {
   });
 }
 
-Room Routed::room() {
-  Room next{nullptr, 0};
-  if (!has_failed_) guard([&] { next = incoming_.room(hold_); });
+ReceiveSpace Routed::receive_space() {
+  ReceiveSpace next{nullptr, 0};
+  if (!has_failed_) guard([&] { next = incoming_.receive_space(reservation_); });
   return next;
 }
 
@@ -93,7 +93,7 @@ void Routed::filled(size_t bytes) { incoming_.filled(bytes); }
 
 void Routed::on_body(std::string_view piece) {
   if (has_failed_) return;
-  guard([&] { incoming_.append(piece, plane_.limits.max_body_bytes, hold_); });
+  guard([&] { incoming_.append(piece, plane_.limits.max_body_bytes, reservation_); });
 }
 
 void Routed::on_body_end() {

@@ -24,7 +24,7 @@ class Routed final : public HttpExchange, public ProxyListener {
   ~Routed() override { abandon(); }
 
   void begin() override;
-  Room room() override;
+  ReceiveSpace receive_space() override;
   void filled(size_t bytes) override;
   void on_body(std::string_view piece) override;
   void on_body_end() override;
@@ -48,12 +48,12 @@ class Routed final : public HttpExchange, public ProxyListener {
 
   Plane& plane_;
   const What what_;
-  const std::string asked_model_, asked_version_;
+  const std::string requested_model_, requested_version_;
   std::string tenant_;
   std::string model_, version_;
   const double began_s_;
   double deadline_s_ = kNever;
-  Holding hold_;                 // memory of the request
+  Reservation reservation_;  // memory of the request
   Body incoming_;
   h2::Buffer body_;              // the complete body
   std::optional<std::string> sequence_;

@@ -70,12 +70,12 @@ std::string status_message(const SharedMemory& memory, const std::string& name) 
 }  // namespace
 
 std::string shared_regions_answer(SharedMemory& memory, std::string_view rpc, std::string_view message) {
-  Registration asked = read_registration(message);
-  if (rpc == "Status") return status_message(memory, asked.name);
+  Registration registration = read_registration(message);
+  if (rpc == "Status") return status_message(memory, registration.name);
   if (rpc == "Register") {
-    memory.add(asked.name, asked.key, asked.offset, asked.bytes);
+    memory.add(registration.name, registration.key, registration.offset, registration.bytes);
   } else if (rpc == "Unregister") {
-    memory.remove(asked.name);
+    memory.remove(registration.name);
   } else {
     throw Problem(ErrorType::kUnsupported, "unknown method");
   }
@@ -128,8 +128,8 @@ void SharedRegions::on_body_end() {
       return connection_.respond({200, "content-type: application/json\r\n", {document}});
     }
     if (what_ == What::kRegister) {
-      Registration asked = read_registration(name_, body_);
-      memory.add(asked.name, asked.key, asked.offset, asked.bytes);
+      Registration registration = read_registration(name_, body_);
+      memory.add(registration.name, registration.key, registration.offset, registration.bytes);
     } else {
       memory.remove(name_);
     }

@@ -8,47 +8,48 @@ namespace octet::plane {
 
 namespace {
 
-size_t room_for(size_t bytes) {
+size_t rounded_size(size_t bytes) {
   return std::max((bytes + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes, kAlignmentBytes);
 }
 
 }  // namespace
 
 Tensor Pool::tensor(std::vector<int64_t> shape, size_t bytes) {
-  size_t room = room_for(bytes);
-  std::shared_ptr<char> memory(take(room), [pool = shared_from_this(), room](char* its) { pool->give_back(its, room); });
+  size_t capacity = rounded_size(bytes);
+  std::shared_ptr<char> memory(take(capacity),
+                               [pool = shared_from_this(), capacity](char* its) { pool->give_back(its, capacity); });
   return {std::move(shape), bytes, std::move(memory)};
 }
 
-char* Pool::take(size_t room) {
+char* Pool::take(size_t capacity) {
   {
     std::lock_guard lock(mutex_);
-    auto found = free_.find(room);
+    auto found = free_.find(capacity);
     if (found != free_.end() && !found->second.empty()) {
       char* memory = found->second.back();
       found->second.pop_back();
-      free_bytes_ -= room;
+      free_bytes_ -= capacity;
       return memory;
     }
   }
-  void* memory = std::aligned_alloc(kAlignmentBytes, room);
+  void* memory = std::aligned_alloc(kAlignmentBytes, capacity);
   if (memory == nullptr) throw std::bad_alloc();
   return static_cast<char*>(memory);
 }
 
-void Pool::give_back(char* memory, size_t room) {
+void Pool::give_back(char* memory, size_t capacity) {
   std::lock_guard lock(mutex_);
-  if (room > most_bytes_) {
+  if (capacity > most_bytes_) {
     std::free(memory);
     return;
   }
-  if (free_bytes_ + room > most_bytes_) clear();  // frees buffers of sizes that may never be used again
-  free_[room].push_back(memory);
-  free_bytes_ += room;
+  if (free_bytes_ + capacity > most_bytes_) clear();  // frees buffers of sizes that may never be used again
+  free_[capacity].push_back(memory);
+  free_bytes_ += capacity;
 }
 
 void Pool::clear() {
-  for (auto& [room, pieces] : free_) {
+  for (auto& [capacity, pieces] : free_) {
     for (char* memory : pieces) std::free(memory);
   }
   free_.clear();

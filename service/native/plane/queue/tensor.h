@@ -46,8 +46,8 @@ class Pool : public std::enable_shared_from_this<Pool> {
   Tensor tensor(std::vector<int64_t> shape, size_t bytes);
 
  private:
-  char* take(size_t room);
-  void give_back(char* memory, size_t room);
+  char* take(size_t capacity);
+  void give_back(char* memory, size_t capacity);
   void clear();
 
   const size_t most_bytes_;  // maximum of free memory that is retained

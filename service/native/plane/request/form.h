@@ -58,7 +58,7 @@ struct SentInput {
   Elements elements;
 };
 
-struct AskedOutput {
+struct RequestedOutput {
   std::string name;
   Parameters parameters;
 };
@@ -68,7 +68,7 @@ struct Form {
   std::optional<std::string> id;
   Parameters parameters;
   std::vector<SentInput> inputs;
-  std::vector<AskedOutput> outputs;  // empty: all outputs of the model
+  std::vector<RequestedOutput> outputs;  // empty: all outputs of the model
 
   size_t following_bytes() const;
 };

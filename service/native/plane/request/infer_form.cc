@@ -77,14 +77,14 @@ SentInput input(std::string_view message, bool& has_contents) {
   return sent;
 }
 
-AskedOutput output(std::string_view message) {
-  AskedOutput asked;
+RequestedOutput output(std::string_view message) {
+  RequestedOutput output;
   MessageReader reader(message);
   for (Field field; reader.next(field);) {
-    if (field.is(1, WireType::kBytes)) asked.name = text_of(field);
-    if (field.is(2, WireType::kBytes)) parameter(field.bytes, asked.parameters);
+    if (field.is(1, WireType::kBytes)) output.name = text_of(field);
+    if (field.is(2, WireType::kBytes)) parameter(field.bytes, output.parameters);
   }
-  return asked;
+  return output;
 }
 
 bool is_shared(const SentInput& input) { return std::holds_alternative<SharedRange>(input.elements); }

@@ -145,8 +145,8 @@ SentInput input(JsonReader& json) {
   return {std::move(*found.name), found.datatype.value_or(""), std::move(found.shape), std::move(where)};
 }
 
-AskedOutput output(JsonReader& json) {
-  AskedOutput found;
+RequestedOutput output(JsonReader& json) {
+  RequestedOutput found;
   bool has_name = false;
   std::string_view text = json.value();
   JsonReader again(text);

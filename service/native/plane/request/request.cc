@@ -15,7 +15,7 @@ constexpr size_t kLongestSequenceId = 128;  // limits the memory for ids that cl
 
 size_t bytes_of(const TensorSpec& spec, const Shape& shape) { return elements_of(shape) * facts(spec.datatype).bytes; }
 
-[[noreturn]] void misfit(const TensorSpec& spec, const std::string& what, std::string hint = {}) {
+[[noreturn]] void refuse_input(const TensorSpec& spec, const std::string& what, std::string hint = {}) {
   throw Problem(ErrorType::kInvalidTensor, "input '" + spec.name + "' " + what, std::move(hint), spec.name);
 }
 
@@ -53,9 +53,9 @@ void check_shape(const SentInput& sent, size_t index, const Signature& signature
                                         Shape(wanted.begin() + (wanted.empty() ? 0 : 1), wanted.end())) {
     hint = sizes(signature);
   }
-  misfit(spec,
-         "has shape " + brief_json(format_shape(sent.shape)) + ", but the model takes " + format_shape(spec.shape),
-         std::move(hint));
+  refuse_input(
+      spec, "has shape " + brief_json(format_shape(sent.shape)) + ", but the model takes " + format_shape(spec.shape),
+      std::move(hint));
 }
 
 GivenInput build_input(SentInput sent, size_t index, const Signature& signature, int64_t samples) {
@@ -63,21 +63,22 @@ GivenInput build_input(SentInput sent, size_t index, const Signature& signature,
   if (sent.datatype == "BYTES" && spec.is_image()) {
     bool is_one = !sent.shape.empty() && std::all_of(sent.shape.begin(), sent.shape.end(), [](auto n) { return n == 1; });
     if (!is_one) {
-      misfit(spec, "has shape " + brief_json(format_shape(sent.shape)) + "; as BYTES it is one picture, of shape [1]");
+      refuse_input(spec,
+                   "has shape " + brief_json(format_shape(sent.shape)) + "; as BYTES it is one picture, of shape [1]");
     }
     if (std::holds_alternative<SharedRange>(sent.elements)) {
-      misfit(spec, "is a picture in shared memory, which may contain tensors only");
+      refuse_input(spec, "is a picture in shared memory, which may contain tensors only");
     }
     if (std::holds_alternative<JsonElements>(sent.elements)) {
-      misfit(spec, "is a picture in JSON, which cannot hold its bytes",
-             "send it as binary data, with the parameter binary_data_size");
+      refuse_input(spec, "is a picture in JSON, which cannot hold its bytes",
+                   "send it as binary data, with the parameter binary_data_size");
     }
     return {index, spec.shape, true, false, std::move(sent.elements), bytes_of(spec, spec.shape)};
   }
   if (datatype_of(sent.datatype) != spec.datatype) {
     std::string known(facts(spec.datatype).name);
     std::string how = sent.datatype.empty() ? "without a 'datatype'" : "as " + brief(std::string_view(sent.datatype));
-    misfit(spec, "is sent " + how + ", but the model takes " + known, takes({spec}));
+    refuse_input(spec, "is sent " + how + ", but the model takes " + known, takes({spec}));
   }
   check_shape(sent, index, signature, samples);
   size_t bytes = bytes_of(spec, sent.shape);
@@ -85,8 +86,8 @@ GivenInput build_input(SentInput sent, size_t index, const Signature& signature,
   if (auto* following = std::get_if<FollowingBytes>(&sent.elements)) declared = following->count;
   if (auto* shared = std::get_if<SharedRange>(&sent.elements)) declared = shared->bytes;
   if (declared != bytes) {
-    misfit(spec, "declares " + std::to_string(declared) + " bytes of binary data, but its shape and datatype make " +
-                     std::to_string(bytes));
+    refuse_input(spec, "declares " + std::to_string(declared) +
+                           " bytes of binary data, but its shape and datatype make " + std::to_string(bytes));
   }
   return {index, std::move(sent.shape), false, false, std::move(sent.elements), bytes};
 }
@@ -108,12 +109,12 @@ std::vector<GivenInput> inputs_of(std::vector<SentInput> sent, const Signature& 
       throw Problem(ErrorType::kInvalidTensor, "the model has no input " + brief(std::string_view(each.name)),
                     takes(signature.inputs));
     }
-    if (is_there[index]) misfit(signature.inputs[index], "is given twice");
+    if (is_there[index]) refuse_input(signature.inputs[index], "is given twice");
     is_there[index] = true;
     found.push_back(build_input(std::move(each), index, signature, samples));
   }
   for (size_t index = 0; index < is_there.size(); ++index) {
-    if (!is_there[index]) misfit(signature.inputs[index], "is missing", takes({signature.inputs[index]}));
+    if (!is_there[index]) refuse_input(signature.inputs[index], "is missing", takes({signature.inputs[index]}));
   }
   return found;
 }
@@ -129,7 +130,7 @@ std::vector<WantedOutput> outputs_of(const Form& form, const Signature& signatur
     }
     return found;
   }
-  for (const AskedOutput& each : form.outputs) {
+  for (const RequestedOutput& each : form.outputs) {
     size_t index = index_of(signature.outputs, each.name);
     if (index == signature.outputs.size()) {
       std::string known;

@@ -16,11 +16,11 @@ constexpr int kChosen = 0, kFatal = 2;
 int choose_protocol(Ssl* ssl, const unsigned char** out, unsigned char* out_bytes, const unsigned char* in,
                     unsigned in_bytes, void*) {
   std::string_view ours = *static_cast<const std::string_view*>(openssl().get_ex_data(ssl, kProtocols));
-  std::string_view theirs(reinterpret_cast<const char*>(in), in_bytes);
+  std::string_view offered(reinterpret_cast<const char*>(in), in_bytes);
   for (size_t our = 0; our < ours.size(); our += 1 + static_cast<unsigned char>(ours[our])) {
     std::string_view wanted = ours.substr(our, 1 + static_cast<unsigned char>(ours[our]));
-    for (size_t at = 0; at < theirs.size(); at += 1 + static_cast<unsigned char>(theirs[at])) {
-      if (theirs.substr(at, wanted.size()) != wanted) continue;
+    for (size_t at = 0; at < offered.size(); at += 1 + static_cast<unsigned char>(offered[at])) {
+      if (offered.substr(at, wanted.size()) != wanted) continue;
       *out = in + at + 1;
       *out_bytes = static_cast<unsigned char>(wanted.size() - 1);
       return kChosen;

@@ -26,11 +26,11 @@ bool TensorOffsets::add(int64_t bytes) {
 
 octet_status Instance::make(octet_model& model, Instance*& made) {
   octet_status status = OCTET_FAILED;
-  for (int rank = 0; Device* device = model.card->candidate(rank); ++rank) {
+  for (int rank = 0; Device* device = model.gpu->candidate(rank); ++rank) {
     Current current(*device);
     status = current.status();
     LoadedModel* loaded = nullptr;
-    if (status == OCTET_OK) status = model.card->on(*device, model, loaded);
+    if (status == OCTET_OK) status = model.gpu->on(*device, model, loaded);
     Instance* instance = status == OCTET_OK ? create<Instance>(model, *loaded) : nullptr;
     if (status == OCTET_OK) status = instance == nullptr ? OCTET_NO_MEMORY : instance->allocate();
     if (status == OCTET_OK) made = instance;
@@ -78,14 +78,14 @@ octet_status Instance::allocate_memory() {
         return OCTET_NO_MEMORY;
       }
     }
-    on_card_[which] = bytes;
+    on_gpu_[which] = bytes;
     staged_[which] = staged;
     if (__builtin_add_overflow(bytes, offsets_[which].bytes(), &bytes)) return fail_memory(SIZE_MAX);
     staged += offsets_[which].bytes();
   }
   octet_status status = memory_.allocate(device_, bytes, "an instance");
   if (status == OCTET_OK) status = staging_.allocate(device_, staged);
-  for (Address& each : on_card_) each += memory_.begin();
+  for (Address& each : on_gpu_) each += memory_.begin();
   return status;
 }
 
@@ -107,13 +107,13 @@ Address Instance::address(const Buffer& buffer, bool is_exchanged) const {
     case Space::kArena:
       return memory_.begin() + at;
     case Space::kInput:
-      return on_card_[kInputs] + offsets_[kInputs][at];
+      return on_gpu_[kInputs] + offsets_[kInputs][at];
     case Space::kOutput:
-      return on_card_[kOutputs] + offsets_[kOutputs][at];
+      return on_gpu_[kOutputs] + offsets_[kOutputs][at];
     case Space::kState:
-      return on_card_[is_exchanged ? kAfter : kBefore] + offsets_[kBefore][at];
+      return on_gpu_[is_exchanged ? kAfter : kBefore] + offsets_[kBefore][at];
     case Space::kNextState:
-      return on_card_[is_exchanged ? kBefore : kAfter] + offsets_[kAfter][at];
+      return on_gpu_[is_exchanged ? kBefore : kAfter] + offsets_[kAfter][at];
   }
   return 0;
 }
@@ -139,7 +139,7 @@ octet_status Instance::begin_sequence() {
   for (size_t index = 0; index < bound_[kBefore].size(); ++index) {
     model_.config.signature.initialize(index, staged(kBefore) + offsets_[kBefore][index]);
   }
-  Result result = driver().upload_async(on_card_[kBefore], staged(kBefore), offsets_[kBefore].bytes(), stream_);
+  Result result = driver().upload_async(on_gpu_[kBefore], staged(kBefore), offsets_[kBefore].bytes(), stream_);
   octet_status status = device_.check_run(result, "a copy of the states");
   return status == OCTET_OK ? wait("a copy of the states") : status;
 }
@@ -248,13 +248,13 @@ octet_status Instance::enqueue(RunType run_type, Event* events) {
 octet_status Instance::upload(Tensors which) {
   size_t bytes = offsets_[which].bytes();
   if (bytes == 0) return OCTET_OK;
-  return device_.check(driver().upload_async(on_card_[which], staged(which), bytes, stream_), "a copy");
+  return device_.check(driver().upload_async(on_gpu_[which], staged(which), bytes, stream_), "a copy");
 }
 
 octet_status Instance::download(Tensors which) {
   size_t bytes = offsets_[which].bytes();
   if (bytes == 0) return OCTET_OK;
-  return device_.check(driver().download_async(staged(which), on_card_[which], bytes, stream_), "a copy");
+  return device_.check(driver().download_async(staged(which), on_gpu_[which], bytes, stream_), "a copy");
 }
 
 octet_status Instance::enqueue_computing(RunType run_type, Event* events) {

@@ -79,10 +79,10 @@ class Instance {
   Event done_ = nullptr;
   List<Event> events_;  // events around timed calls; empty until times are requested
   GraphExec graphs_[kRunTypes] = {};
-  DeviceMemory memory_;  // the arena, followed by the tensors at `on_card_`
+  DeviceMemory memory_;  // the arena, followed by the tensors at `on_gpu_`
   PinnedMemory staging_;
   TensorOffsets offsets_[kTensors];
-  Address on_card_[kTensors] = {};  // the buffers of the states before and after a run are exchanged after each run
+  Address on_gpu_[kTensors] = {};  // the buffers of the states before and after a run are exchanged after each run
   size_t staged_[kTensors] = {};
   List<Address> addresses_;  // addresses of all operands in the plan's order, and a second copy with exchanged states
   List<void*> bound_[kTensors];
