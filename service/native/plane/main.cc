@@ -67,7 +67,7 @@ constexpr double kGivingUpS = 0.1;  // time for sending responses before the pro
 constexpr int kGivenUp = 4;  // exit status after a hung call
 // A client that sends requests more often than this gets one more response before its connection is closed.
 constexpr double kPartingS = 1;
-constexpr int kCardLost = 3;  // exit status after a GPU failure
+constexpr int kGpuLost = 3;  // exit status after a GPU failure
 
 sigset_t ending_signals() {
   sigset_t ends;
@@ -106,12 +106,12 @@ class Process {
     plane_.speaks_grpc = descriptors.count("grpc") == 1;
     reactor_.every(kReportEveryS, [this](double) {
       plane_.link.is_open() ? orders_.report(0) : orders_.gather();
-      end_if_card_is_lost();
+      end_if_gpu_is_lost();
     });
     if (!descriptors.count("running")) reactor_.every(kHangLookEveryS, [this](double now_s) { look_for_hung_calls(now_s); });
     if (descriptors.count("notify")) notify_systemd_regularly(descriptors.at("notify"));
     if (descriptors.count("held")) reactor_.every(kBeatEveryS, [pipe = descriptors.at("held")](double) { beat(pipe); });
-    if (descriptors.count("orders")) obey_first(descriptors.at("orders"));
+    if (descriptors.count("orders")) execute_first(descriptors.at("orders"));
     if (descriptors.count("updates")) watch_updates(descriptors.at("updates"));
     if (descriptors.count("control")) listen_for_control(descriptors.at("control"));
     if (descriptors.count("http")) reactor_.listen(descriptors.at("http"), connection_factory(Port::kHttp));
@@ -140,7 +140,7 @@ class Process {
           give_up();
           continue;
         }
-        if (!plane_.is_stopping && notify_ >= 0) tell(notify_, "STOPPING=1");
+        if (!plane_.is_stopping && notify_ >= 0) notify_systemd(notify_, "STOPPING=1");
         if (!plane_.is_stopping) plane_.idle_until_s = now_s() + kPartingS;
         plane_.is_stopping = true;
         plane_.not_ready = "the server is shutting down";
@@ -165,11 +165,11 @@ class Process {
   void notify_systemd_regularly(int socket) {
     const char* period_us = std::getenv("WATCHDOG_USEC");
     double every_s = period_us == nullptr ? 0 : std::atof(period_us) / 2e6;
-    if (every_s > 0) reactor_.every(every_s, [socket](double) { tell(socket, "WATCHDOG=1"); });
+    if (every_s > 0) reactor_.every(every_s, [socket](double) { notify_systemd(socket, "WATCHDOG=1"); });
     notify_ = socket;
   }
 
-  static void tell(int socket, std::string_view message) {
+  static void notify_systemd(int socket, std::string_view message) {
     [[maybe_unused]] ssize_t count = ::write(socket, message.data(), message.size());
   }
 
@@ -209,11 +209,11 @@ class Process {
       }
       plane_.with(job->key, [&](Peer& peer) { peer.on_job(job->key); });
     }
-    end_if_card_is_lost();
+    end_if_gpu_is_lost();
   }
 
-  void end_if_card_is_lost() {
-    if (!is_card_lost() || plane_.is_stopping) return;
+  void end_if_gpu_is_lost() {
+    if (!is_gpu_lost() || plane_.is_stopping) return;
     std::fprintf(stderr, "octet-plane: a GPU failed and cannot be used by this process any more: the process ends\n");
     plane_.is_stopping = true;
     plane_.idle_until_s = now_s();
@@ -227,9 +227,9 @@ class Process {
     }
   }
 
-  void obey(const Link::Frame& frame) {
+  void execute(const Link::Frame& frame) {
     try {
-      orders_.obey(frame);
+      orders_.execute(frame);
     } catch (const std::exception& error) {
       std::fprintf(stderr, "octet-plane: invalid order: %s\n", error.what());
     }
@@ -237,7 +237,7 @@ class Process {
 
   // Executes the frames in a file or pipe, and loads the models in them, before the server listens. Throws
   // std::runtime_error if a model cannot be loaded.
-  void obey_first(int descriptor) {
+  void execute_first(int descriptor) {
     std::string text;
     char piece[64 << 10];
     for (ssize_t count = 0; (count = ::read(descriptor, piece, sizeof piece)) > 0;) text.append(piece, static_cast<size_t>(count));
@@ -248,7 +248,7 @@ class Process {
       std::memcpy(&bytes, text.data() + at + 4, sizeof bytes);
       if (text.size() - at - 8 < size_t{json} + bytes) break;
       std::string_view whole(text);
-      obey({whole.substr(at + 8, json), whole.substr(at + 8 + json, bytes)});
+      execute({whole.substr(at + 8, json), whole.substr(at + 8 + json, bytes)});
       at += 8 + size_t{json} + bytes;
       while (orders_.is_loading()) {
         ::usleep(500);
@@ -262,7 +262,7 @@ class Process {
   void watch_updates(int descriptor) {
     updates_.open(descriptor);
     reactor_.watch(descriptor, [this, descriptor](uint32_t) {
-      if (updates_.receive([this](const Link::Frame& frame) { obey(frame); })) return;
+      if (updates_.receive([this](const Link::Frame& frame) { execute(frame); })) return;
       reactor_.unwatch(descriptor);
       updates_.close();
     });
@@ -280,13 +280,13 @@ class Process {
       leave_control();
       plane_.link.open(descriptor);
       reactor_.watch(descriptor, [this](uint32_t events) { handle_control(events); }, true);
-      orders_.greet();
+      orders_.send_hello();
     });
   }
 
   void handle_control(uint32_t events) {
     if ((events & EPOLLOUT) && !plane_.link.flush()) return leave_control();
-    if (!plane_.link.receive([this](const Link::Frame& frame) { obey(frame); })) leave_control();
+    if (!plane_.link.receive([this](const Link::Frame& frame) { execute(frame); })) leave_control();
   }
 
   void leave_control() {
@@ -313,7 +313,7 @@ int parse_descriptor(const char* text) {
 }
 
 // Initializes the GPUs. If that fails, the error is reported again for the first model that needs a GPU.
-void start_cards() {
+void start_gpus() {
   int32_t count = 0, version = 0;
   if (octet_cards(&count, &version) != OCTET_OK) {
     std::fprintf(stderr, "octet-plane: no GPU is available: %s\n", octet_error());
@@ -358,7 +358,7 @@ int main(int count, char** arguments) {
     octet::plane::load_zlib();  // while the process may still open files
     octet::plane::load_openssl();
     if (!readable.empty()) {
-      std::string missing = octet::plane::lock_in(readable, writable, driver, octet::plane::start_cards);
+      std::string missing = octet::plane::restrict_process(readable, writable, driver, octet::plane::start_gpus);
       if (!missing.empty()) {
         std::fprintf(stderr, "octet-plane: this kernel does not support %s, so artifacts are not fully confined\n",
                      missing.c_str());
@@ -370,5 +370,5 @@ int main(int count, char** arguments) {
     std::fprintf(stderr, "octet-plane: %s\n", error.what());
     return 1;
   }
-  return octet::plane::is_card_lost() ? octet::plane::kCardLost : 0;
+  return octet::plane::is_gpu_lost() ? octet::plane::kGpuLost : 0;
 }

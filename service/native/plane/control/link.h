@@ -19,7 +19,7 @@ namespace octet::plane {
 inline constexpr int kProtocolVersion = 2;
 
 // Must be used on one thread. Frames that are sent while the link is closed are lost: a control plane that connects
-// receives the complete state anew (see Orders::greet).
+// receives the complete state anew (see Orders::send_hello).
 class Link {
  public:
   struct Frame {

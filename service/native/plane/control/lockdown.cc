@@ -306,8 +306,8 @@ void keep_only(const std::set<int>& descriptors) {
   ::syscall(kCloseRange, first, ~0u, 0);
 }
 
-std::string lock_in(const std::vector<std::string>& readable, const std::vector<std::string>& writable,
-                    const std::string& driver, const std::function<void()>& start_driver) {
+std::string restrict_process(const std::vector<std::string>& readable, const std::vector<std::string>& writable,
+                             const std::string& driver, const std::function<void()>& start_driver) {
   leave_namespaces();
   drop_capabilities();
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) fail("no_new_privs");

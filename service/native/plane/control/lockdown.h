@@ -22,8 +22,8 @@ namespace octet::plane {
 //
 // `driver`: the folder of NVIDIA's driver, empty if there is none. Its devices, and the system files that it reads,
 // stay accessible. `start_driver` is called before the files are restricted, so it can load and open anything.
-std::string lock_in(const std::vector<std::string>& readable, const std::vector<std::string>& writable = {},
-                    const std::string& driver = {}, const std::function<void()>& start_driver = {});
+std::string restrict_process(const std::vector<std::string>& readable, const std::vector<std::string>& writable = {},
+                             const std::string& driver = {}, const std::function<void()>& start_driver = {});
 
 // Returns the seccomp program for `process`, its own id. Calls that are allowed only for the process itself, or only in
 // part, are filtered by their arguments.

@@ -24,7 +24,7 @@ constexpr size_t kMostCountsKept = 64;   // of models that are not loaded
 void write_cards(JsonWriter& json) {
   json.member("cards").begin('[');
   octet_card card;
-  for (int32_t index = 0; is_card_used() && octet_card_describe(index, &card) == OCTET_OK; ++index) {
+  for (int32_t index = 0; is_gpu_used() && octet_card_describe(index, &card) == OCTET_OK; ++index) {
     json.begin('{').member("card").integer(index).member("name").string(card.name);
     json.member("memory_bytes").integer(card.memory_bytes).member("used_bytes").integer(card.used_bytes).end('}');
   }
@@ -33,7 +33,7 @@ void write_cards(JsonWriter& json) {
 
 }  // namespace
 
-void Orders::obey(const Link::Frame& frame) {
+void Orders::execute(const Link::Frame& frame) {
   std::string type;
   int64_t number = 0;
   JsonReader json(frame.json);
@@ -51,7 +51,7 @@ void Orders::obey(const Link::Frame& frame) {
   if (type == "authority") return set_authority(frame);
 }
 
-void Orders::greet() {
+void Orders::send_hello() {
   JsonWriter json;
   json.begin('{').member("type").string("hello").member("protocol").integer(kProtocolVersion);
   json.member("pid").integer(::getpid());
@@ -271,7 +271,7 @@ void Orders::report(int64_t gather) {
   this->gather();
   JsonWriter json;
   json.begin('{').member("type").string("report").member("gather").integer(gather).member("models").begin('[');
-  auto tell = [&](const ModelRef& model) {
+  auto report_model = [&](const ModelRef& model) {
     json.begin('{').member("key").integer(model->key).member("model").string(model->identity.model);
     json.member("version").string(model->identity.version).member("target").string(model->target);
     json.member("admitted").integer(model->queue->admitted()).member("queued").integer(model->queue->queued());
@@ -279,8 +279,8 @@ void Orders::report(int64_t gather) {
     model->counts->write_changes(json);
     json.end('}');
   };
-  for (const auto& [key, model] : models_) tell(model);
-  for (const ModelRef& model : leaving_) tell(model);
+  for (const auto& [key, model] : models_) report_model(model);
+  for (const ModelRef& model : leaving_) report_model(model);
   json.end(']');
   plane_.refusals.write_changes(json);
   plane_.cluster.write_changes(json);

@@ -25,9 +25,9 @@ class Orders {
   Orders(Plane& plane, Running& running) : plane_(plane), running_(running) {}
 
   // Executes one frame. Throws Problem if it is invalid.
-  void obey(const Link::Frame& frame);
+  void execute(const Link::Frame& frame);
   // Sends the complete state to a control plane that has just connected.
-  void greet();
+  void send_hello();
   // Adds what the queues have done until now to the counts.
   void gather();
   // Sends the counts since the last report. `gather` is the number of the request that this responds to, or 0.

@@ -86,7 +86,7 @@ void Prediction::accept(Request request, double timeout_s, Pool& pool) {
       input.tensor = pool.tensor(given.shape, given.bytes);
     }
   }
-  filled(0);
+  on_received(0);
 }
 
 void Prediction::find_shared(const SharedMemory& memory, std::string_view client, std::string_view tenant) {
@@ -119,7 +119,7 @@ ReceiveSpace Prediction::receive_space() {
   return {data + filled_, input.bytes - filled_};
 }
 
-void Prediction::filled(size_t bytes) {
+void Prediction::on_received(size_t bytes) {
   filled_ += bytes;
   while (input_ < inputs_.size() && filled_ == inputs_[input_].bytes) {
     ++input_;
@@ -134,7 +134,7 @@ void Prediction::take(const std::vector<std::string_view>& following) {
       size_t count = std::min(next.bytes, piece.size());
       if (count == 0) return;
       std::memcpy(next.data, piece.data(), count);
-      filled(count);
+      on_received(count);
       piece.remove_prefix(count);
     }
   }

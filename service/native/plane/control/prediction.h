@@ -73,7 +73,7 @@ class Prediction {
   void find_shared(const SharedMemory& memory, std::string_view client, std::string_view tenant);
   // Returns where to write the next bytes of the inputs that follow the head; 0 bytes if all have arrived.
   ReceiveSpace receive_space();
-  void filled(size_t bytes);
+  void on_received(size_t bytes);
   void take(const std::vector<std::string_view>& following);
 
   // Converts the inputs from JSON or protobuf to tensors and validates their elements. Throws Problem. May run on any

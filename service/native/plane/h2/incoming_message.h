@@ -39,10 +39,10 @@ class IncomingMessage {
     return true;
   }
 
-  /// Returns where to write the next bytes, within the allocated memory. `filled` reports how many were written.
+  /// Returns where to write the next bytes, within the allocated memory. `on_received` reports how many were written.
   uint8_t* room() { return memory_.get() + came_; }
   size_t room_bytes() const { return capacity_ - came_; }
-  void filled(size_t bytes) { came_ += bytes; }
+  void on_received(size_t bytes) { came_ += bytes; }
 
   /// Appends as many bytes as fit into the allocated memory; returns their count.
   size_t append(const uint8_t* bytes, size_t size) {

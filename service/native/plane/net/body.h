@@ -29,7 +29,7 @@ class Body {
     if (known_.is_full() && (!reservation.grow(known_.wanted()) || !known_.grow())) throw no_memory();
     return {reinterpret_cast<char*>(known_.room()), known_.room_bytes()};
   }
-  void filled(size_t bytes) { known_.filled(bytes); }
+  void on_received(size_t bytes) { known_.on_received(bytes); }
 
   // Throws Problem if memory runs out, or if the body exceeds `most_bytes`.
   void append(std::string_view piece, size_t most_bytes, Reservation& reservation) {

@@ -8,8 +8,8 @@
 
 namespace octet::plane {
 
-void compress_aside(Plane& plane, int64_t exchange, std::weak_ptr<bool> is_here, std::string bytes,
-                    const std::string& coding, Compressed then) {
+void compress_in_background(Plane& plane, int64_t exchange, std::weak_ptr<bool> is_here, std::string bytes,
+                            const std::string& coding, Compressed then) {
   struct Work {
     std::string bytes, coding;
     bool is_compressed = false;

@@ -18,8 +18,8 @@ inline constexpr size_t kWorthCompressing = 4096;  // compressing a shorter resp
 // `then` receives the bytes on the event loop, if the exchange's connection and `is_here` still exist. They are
 // uncompressed if zlib is not installed.
 using Compressed = std::function<void(std::string bytes, bool is_compressed)>;
-void compress_aside(Plane& plane, int64_t exchange, std::weak_ptr<bool> is_here, std::string bytes,
-                    const std::string& coding, Compressed then);
+void compress_in_background(Plane& plane, int64_t exchange, std::weak_ptr<bool> is_here, std::string bytes,
+                            const std::string& coding, Compressed then);
 
 std::string join_pieces(const std::vector<std::string_view>& pieces);
 

@@ -87,13 +87,13 @@ bool Forward::wants_body() const {
 }
 
 bool Forward::on_response(std::string_view bytes) {
-  is_hearing_ = true;
-  bool goes_on = hear(bytes);
-  is_hearing_ = false;
+  is_handling_response_ = true;
+  bool goes_on = handle_response(bytes);
+  is_handling_response_ = false;
   return goes_on;
 }
 
-bool Forward::hear(std::string_view bytes) {
+bool Forward::handle_response(std::string_view bytes) {
   if (has_head_) {
     follow(bytes);
   } else {
@@ -171,7 +171,7 @@ void Forward::on_response_end() {
 }
 
 void Forward::on_drained() {
-  if (is_hearing_) return;  // the next piece must wait for the rest of this one
+  if (is_handling_response_) return;  // the next piece must wait for the rest of this one
   with_upstream([](Upstream& upstream) { upstream.resume(); });
 }
 

@@ -28,7 +28,7 @@ class Forward final : public HttpExchange, public UpstreamListener {
   bool on_response(std::string_view bytes) override;
   void on_response_end() override;
   void on_taken() override { connection_.want_body(); }
-  bool hear(std::string_view bytes);
+  bool handle_response(std::string_view bytes);
   void with_upstream(const std::function<void(Upstream&)>& act) const;
   void send(std::string_view bytes);
   std::string request_head() const;
@@ -41,7 +41,7 @@ class Forward final : public HttpExchange, public UpstreamListener {
   int64_t upstream_ = 0;      // connection that the request is sent to
   std::string response_;      // received part of the response's head
   bool is_asked_;  // the control plane, or the client's missing Expect header, requests the body
-  bool has_head_ = false, is_broken_ = false, is_hearing_ = false;
+  bool has_head_ = false, is_broken_ = false, is_handling_response_ = false;
   bool is_unframed_ = false;  // the chunks are relayed without their framing, because the client uses HTTP/1.0
   std::optional<uint64_t> left_;          // remaining bytes of the response's body
   std::optional<ChunkedBody> chunks_;

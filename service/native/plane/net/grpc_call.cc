@@ -279,9 +279,10 @@ void GrpcCall::answer() {
 
 void GrpcCall::deliver(h2::Buffer message) {
   if (wanted_coding_.empty() || message.size < kWorthCompressing) return reply(std::move(message), false);
-  compress_aside(plane_, id_, is_here_, std::string(view(message)), wanted_coding_, [this](std::string bytes, bool is_compressed) {
-    if (!is_over_) reply(h2::Buffer::copy_of(bytes), is_compressed);
-  });
+  compress_in_background(plane_, id_, is_here_, std::string(view(message)), wanted_coding_,
+                         [this](std::string bytes, bool is_compressed) {
+                           if (!is_over_) reply(h2::Buffer::copy_of(bytes), is_compressed);
+                         });
 }
 
 void GrpcCall::reply(h2::Buffer message, bool is_compressed) {

@@ -60,7 +60,7 @@ void GrpcConnection::begin() {
   read();
 }
 
-void GrpcConnection::happened(uint32_t) {
+void GrpcConnection::on_event(uint32_t) {
   if (is_over_) return;
   may_read_ = true;  // also for an error or a closed connection
   flush();

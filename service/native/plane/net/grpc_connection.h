@@ -27,7 +27,7 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   ~GrpcConnection() override;
 
   void begin() override;
-  void happened(uint32_t events) override;
+  void on_event(uint32_t events) override;
   void take_turn() override { read(); }
   void check_timeouts(double now_s) override;
   void stop(bool at_once) override;

@@ -91,11 +91,11 @@ void GrpcCall::about_model(std::string_view message) {
   auto [name, number] = name_and_version(message);
   auto [model, version] = parse_address(qualify_name(caller_.tenant, name), number);
   if (plane_.cluster.is_on()) return forward(model, version, std::nullopt);
-  auto tell = [this, model = model, version = version](const Route& route) {
+  auto respond = [this, model = model, version = version](const Route& route) {
     send(model_response(plane_, caller_.tenant, rpc_of(path_, kService), model, version, route));
     finish();
   };
-  resolve(model, version, std::move(tell), [this](const Problem& problem) {
+  resolve(model, version, std::move(respond), [this](const Problem& problem) {
     bool is_not_there = problem.facts().http == kNotFound || problem.facts().http == kUnavailable;
     if (rpc_of(path_, kService) != "ModelReady" || !is_not_there) throw problem;
     send("");  // an empty message means "not ready"

@@ -80,7 +80,7 @@ HttpConnection::HttpConnection(Plane& plane, int descriptor, std::unique_ptr<Tra
 
 HttpConnection::~HttpConnection() { exchange_.reset(); }
 
-void HttpConnection::happened(uint32_t events) {
+void HttpConnection::on_event(uint32_t events) {
   if (is_over_) return;
   may_read_ = true;  // also for an error or a closed connection
   if (events & (EPOLLHUP | EPOLLERR)) has_left_ = true;
@@ -108,7 +108,7 @@ void HttpConnection::read() {
     if (receive_space.bytes > 0) {
       count = receive(receive_space.data, std::min<uint64_t>({receive_space.bytes, body_left_, budget}));
       body_left_ -= count;
-      if (count > 0) exchange_->filled(count);
+      if (count > 0) exchange_->on_received(count);
       if (count > 0 && body_left_ == 0) end_body();
     } else {
       bool is_head = input_ == Input::kHead;

@@ -35,7 +35,7 @@ class HttpExchange {
   // Returns memory for the next bytes of the body, if it is of known length and contiguous. If the space is empty, the
   // body goes to `on_body`.
   virtual ReceiveSpace receive_space() { return {nullptr, 0}; }
-  virtual void filled(size_t) {}
+  virtual void on_received(size_t) {}
   virtual void on_body(std::string_view) = 0;
   virtual void on_body_end() = 0;
   virtual bool wants_body() const { return true; }  // false: the body is read later
@@ -67,8 +67,8 @@ class HttpConnection final : public Peer {
   ~HttpConnection() override;
 
   void begin() override { read(); }
-  void happened(uint32_t events) override;
-  void settled() override { finished_.reset(); }
+  void on_event(uint32_t events) override;
+  void on_settled() override { finished_.reset(); }
   void take_turn() override { read(); }
   void check_timeouts(double now_s) override;
   void stop(bool at_once) override;

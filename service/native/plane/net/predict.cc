@@ -156,9 +156,9 @@ ReceiveSpace Predict::receive_space() {
   return next;
 }
 
-void Predict::filled(size_t bytes) {
-  if (!is_parsed_) return incoming_.filled(bytes);
-  prediction_->filled(bytes);
+void Predict::on_received(size_t bytes) {
+  if (!is_parsed_) return incoming_.on_received(bytes);
+  prediction_->on_received(bytes);
   if (!reservations_.messages.grow(bytes)) refuse(no_memory());
 }
 
@@ -209,7 +209,7 @@ void Predict::on_body_end() {
   guard([this] {
     prediction_->times.arrived_s = now_s();
     prediction_->acquire_slot();
-    if (!is_parsed_) return fill_aside();
+    if (!is_parsed_) return fill_in_background();
     prediction_->fill();
     decode_pictures();
   });
@@ -225,7 +225,7 @@ void Predict::read_message() {
 }
 
 // Parses the rest on a background thread, or at once if it is short.
-void Predict::fill_aside() {
+void Predict::fill_in_background() {
   auto background = std::make_shared<BackgroundWork>(
       BackgroundWork{prediction_, body_, plane_.pool, plane_.shared_memory, connection_.local_client(), tenant_,
                      coding_, facts_, plane_.limits.max_body_bytes, timeout_s_, form_, connection_.reserve_bytes(), {}});
@@ -319,7 +319,7 @@ void Predict::answer() {
     response.body = {bytes};
     finish(std::move(response), "200", true);
   };
-  compress_aside(plane_, connection_.id(), is_here_, std::move(whole), wanted_coding_, then);
+  compress_in_background(plane_, connection_.id(), is_here_, std::move(whole), wanted_coding_, then);
 }
 
 std::string Predict::code_of(const Problem& problem) const {

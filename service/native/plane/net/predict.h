@@ -24,7 +24,7 @@ class Predict final : public HttpExchange {
 
   void begin() override;
   ReceiveSpace receive_space() override;
-  void filled(size_t bytes) override;
+  void on_received(size_t bytes) override;
   void on_body(std::string_view piece) override;
   void on_body_end() override;
   bool wants_body() const override { return has_model_ || has_failed_ || is_message_; }
@@ -46,7 +46,7 @@ class Predict final : public HttpExchange {
   void read_message();
   std::string code_of(const Problem& problem) const;
   void parse();
-  void fill_aside();
+  void fill_in_background();
   void decode_pictures();
   void submit();
   void answer();

@@ -144,7 +144,7 @@ void Reactor::settle() {
       continue;
     }
     ++depth_;  // this loop also handles what it touches
-    slot.peer->settled();
+    slot.peer->on_settled();
     --depth_;
     bool is_over = slot.peer->is_over(), is_idle = is_over || slot.peer->is_idle();
     busy_ += static_cast<int64_t>(slot.was_idle) - static_cast<int64_t>(is_idle);
@@ -190,7 +190,7 @@ void Reactor::act(uint64_t token, uint32_t events) {
   if (auto found = watched_.find(descriptor); found != watched_.end()) return found->second(events);
   if (auto found = listeners_.find(descriptor); found != listeners_.end()) return accept_some(descriptor, found->second);
   if (slots_[static_cast<size_t>(descriptor)].generation != token >> kGenerationShift) return;
-  with(descriptor, [&](Peer& peer) { peer.happened(events); });
+  with(descriptor, [&](Peer& peer) { peer.on_event(events); });
 }
 
 int Reactor::timeout_ms(double now_s) const {

@@ -21,13 +21,13 @@ class Peer {
   virtual ~Peer() = default;
 
   virtual void begin() = 0;                       // called once the descriptor is watched
-  virtual void happened(uint32_t events) = 0;     // epoll reported events
+  virtual void on_event(uint32_t events) = 0;     // epoll reported events
   virtual void take_turn() = 0;                   // called after `wants_turn`, when others have had their turn
   virtual void check_timeouts(double now_s) = 0;  // ends what is too slow
   virtual void stop(bool at_once) = 0;            // the current requests are the last; `at_once`: end now
   // Responds to the current requests with this problem, since they will not be computed.
   virtual void give_up(const Problem&) {}
-  virtual void settled() {}                       // all nested calls have returned
+  virtual void on_settled() {}                    // all nested calls have returned
   virtual void on_job(int64_t) {}                 // a job of one of its exchanges is done
   virtual void on_alarm(int64_t, double) {}       // an alarm of one of its exchanges is due
 

@@ -89,7 +89,7 @@ ReceiveSpace Routed::receive_space() {
   return next;
 }
 
-void Routed::filled(size_t bytes) { incoming_.filled(bytes); }
+void Routed::on_received(size_t bytes) { incoming_.on_received(bytes); }
 
 void Routed::on_body(std::string_view piece) {
   if (has_failed_) return;

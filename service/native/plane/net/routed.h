@@ -25,7 +25,7 @@ class Routed final : public HttpExchange, public ProxyListener {
 
   void begin() override;
   ReceiveSpace receive_space() override;
-  void filled(size_t bytes) override;
+  void on_received(size_t bytes) override;
   void on_body(std::string_view piece) override;
   void on_body_end() override;
   bool wants_body() const override { return is_resolved_ || has_failed_; }

@@ -14,7 +14,7 @@ namespace octet::plane {
 // 2048 bits: 0.25 ms, with 4096 bits: 4 ms).
 class TlsHandshake : public Peer {
  public:
-  void happened(uint32_t) override { handshake(); }
+  void on_event(uint32_t) override { handshake(); }
   void take_turn() override {}
   void check_timeouts(double now_s) override {
     if (!is_over_ && now_s > due_s_) on_timeout();

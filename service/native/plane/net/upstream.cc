@@ -49,12 +49,12 @@ void Upstream::release() {
   due_s_ = std::min(now_s() + kIdleS, plane_.idle_until_s + kAfterS);
 }
 
-void Upstream::happened(uint32_t events) {
+void Upstream::on_event(uint32_t events) {
   may_read_ = true;
   bool was_full = unsent_bytes() > kMostUnsent;
   if (!outbox_.is_empty() && (events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) && !outbox_.flush(*transport_)) outbox_ = {};
   if (was_full && unsent_bytes() <= kMostUnsent) {
-    tell([](UpstreamListener& listener) {
+    notify_listener([](UpstreamListener& listener) {
       listener.on_taken();
       return true;
     });
@@ -63,7 +63,7 @@ void Upstream::happened(uint32_t events) {
 }
 
 // Calls `act` with the recipient of the exchange. Returns false if there is none any more, or if `act` does.
-bool Upstream::tell(const std::function<bool(UpstreamListener&)>& act) {
+bool Upstream::notify_listener(const std::function<bool(UpstreamListener&)>& act) {
   bool goes_on = false;
   bool was_there = false;
   plane_.with(exchange_, [&](Peer&) {
@@ -92,7 +92,7 @@ void Upstream::read() {
     if (is_end || is_free()) is_over_ = true;  // unsolicited bytes belong to no request
     if (is_free()) return;
     due_s_ = now_s() + rest_s_;
-    bool goes_on = tell([&](UpstreamListener& listener) {
+    bool goes_on = notify_listener([&](UpstreamListener& listener) {
       if (!is_end) return listener.on_response({bytes.data(), static_cast<size_t>(count)});
       listener.on_response_end();
       return false;
@@ -110,7 +110,7 @@ void Upstream::check_timeouts(double now_s) {
   if (now_s < due_s_) return;
   is_over_ = true;
   if (is_free()) return on_rested();
-  tell([](UpstreamListener& listener) {
+  notify_listener([](UpstreamListener& listener) {
     listener.on_response_end();
     return false;
   });
@@ -121,7 +121,7 @@ void Upstream::leave() {
     is_over_ = true;
     return;
   }
-  tell([](UpstreamListener& listener) {
+  notify_listener([](UpstreamListener& listener) {
     listener.on_leaving();
     return true;
   });

@@ -36,7 +36,7 @@ class Upstream final : public Peer {
   ~Upstream() override { on_gone(); }
 
   void begin() override { read(); }
-  void happened(uint32_t events) override;
+  void on_event(uint32_t events) override;
   void take_turn() override { read(); }
   void check_timeouts(double now_s) override;
   void stop(bool at_once) override;
@@ -67,7 +67,7 @@ class Upstream final : public Peer {
 
  private:
   void read();
-  bool tell(const std::function<bool(UpstreamListener&)>& act);
+  bool notify_listener(const std::function<bool(UpstreamListener&)>& act);
 
   Plane& plane_;
   const int64_t id_;

@@ -32,7 +32,7 @@ void Upstreams::changed(const Cluster::Change& change) {
   }
   for (const WorkerRef& worker : change.updated) {
     if (!worker->is_ready || !lines_.emplace(worker->id, Line{}).second) continue;
-    for (size_t each = 0; each < kInAdvance; ++each) ask(worker->id);
+    for (size_t each = 0; each < kInAdvance; ++each) request_connection(worker->id);
   }
 }
 
@@ -47,11 +47,11 @@ int64_t Upstreams::get(const Worker& worker, int64_t exchange, std::weak_ptr<Wai
   }
   if (!plane_.link.is_open()) return kNone;
   line.waiting.push_back({exchange, std::move(waiter)});
-  ask(worker.id);
+  request_connection(worker.id);
   return kLater;
 }
 
-void Upstreams::ask(const std::string& worker) {
+void Upstreams::request_connection(const std::string& worker) {
   auto members = [&](JsonWriter& json) { json.member("worker").string(worker); };
   plane_.send_question(0, "connect", members, {}, [this, worker](const QuestionResponse& response) {
     bool is_open = response.problem == nullptr && response.passed != nullptr && *response.passed >= 0;
@@ -70,19 +70,19 @@ void Upstreams::on_opened(const std::string& worker, int descriptor) {
   }
   if (!plane_.authority) {  // never falls back to plain text
     ::close(descriptor);
-    return distrust(worker, "no certificate authority is configured to verify it");
+    return report_distrust(worker, "no certificate authority is configured to verify it");
   }
   auto done = [this, worker, descriptor](std::unique_ptr<Transport> transport) {
     report_trust(worker, {});
     return lines_.count(worker) == 0 ? nullptr : take(worker, descriptor, std::move(transport));
   };
-  auto failed = [this, worker](const std::string& why) { distrust(worker, why); };
+  auto failed = [this, worker](const std::string& why) { report_distrust(worker, why); };
   auto transport = std::make_unique<TlsTransport>(descriptor, *plane_.authority, its->server_name);
   plane_.take_in(descriptor, std::make_unique<ClientHandshake>(plane_, descriptor, std::move(transport), done, failed));
 }
 
 // The worker is reachable but cannot prove its identity.
-void Upstreams::distrust(const std::string& worker, const std::string& why) {
+void Upstreams::report_distrust(const std::string& worker, const std::string& why) {
   report_trust(worker, why);
   on_refused(worker);
 }
@@ -144,7 +144,7 @@ void Upstreams::handle_free(const std::string& worker, int64_t upstream) {
 // Replaces the last idle connections: the control plane, which opens them, may be unavailable when they are needed.
 void Upstreams::handle_rested(const std::string& worker) {
   auto line = lines_.find(worker);
-  if (!plane_.is_stopping && line != lines_.end() && line->second.all.size() <= kInAdvance) ask(worker);
+  if (!plane_.is_stopping && line != lines_.end() && line->second.all.size() <= kInAdvance) request_connection(worker);
 }
 
 void Upstreams::handle_gone(const std::string& worker, int64_t upstream) {

@@ -49,11 +49,11 @@ class Upstreams {
     std::deque<Waiting> waiting;  // for requested connections
   };
 
-  void ask(const std::string& worker);
+  void request_connection(const std::string& worker);
   void on_opened(const std::string& worker, int descriptor);
   std::unique_ptr<Peer> take(const std::string& worker, int descriptor, std::unique_ptr<Transport> transport);
   void on_refused(const std::string& worker);
-  void distrust(const std::string& worker, const std::string& why);
+  void report_distrust(const std::string& worker, const std::string& why);
   void report_trust(const std::string& worker, const std::string& distrusted);  // empty: the worker is trusted
   void handle_free(const std::string& worker, int64_t upstream);
   void handle_rested(const std::string& worker);

@@ -20,7 +20,7 @@ constexpr int kWarmUps = 4;     // the first call has page faults; the shortest 
 // Batching must save a tenth of the time, because batched requests wait for the last of them.
 constexpr double kWorth = 0.9;
 
-std::atomic<bool> card_is_lost{false}, card_is_used{false};
+std::atomic<bool> gpu_is_lost{false}, gpu_is_used{false};
 
 void check(octet_status status) {
   if (status != OCTET_OK) throw std::runtime_error(octet_error());
@@ -66,9 +66,9 @@ void fill(const Tensor& buffer, const std::vector<JobRef>& jobs, size_t index, i
 
 }  // namespace
 
-bool is_card_lost() { return card_is_lost.load(std::memory_order_relaxed); }
+bool is_gpu_lost() { return gpu_is_lost.load(std::memory_order_relaxed); }
 
-bool is_card_used() { return card_is_used.load(std::memory_order_relaxed); }
+bool is_gpu_used() { return gpu_is_used.load(std::memory_order_relaxed); }
 
 Runner::Runner(std::shared_ptr<octet_model> model, std::shared_ptr<octet_instance> instance, std::mutex* alone,
                CallRecord* record)
@@ -79,7 +79,7 @@ Runner::Runner(std::shared_ptr<octet_model> model, std::shared_ptr<octet_instanc
       states_(specs(model_.get(), OCTET_STATE)),
       alone_(alone),
       record_(record) {
-  if (octet_is_for_card(model_.get()) == 1) card_is_used.store(true, std::memory_order_relaxed);
+  if (octet_is_for_card(model_.get()) == 1) gpu_is_used.store(true, std::memory_order_relaxed);
 }
 
 std::vector<Runner::Spec> Runner::specs(const octet_model* model, octet_role role) {
@@ -108,7 +108,7 @@ std::vector<Tensor> Runner::run(const std::vector<Tensor>& inputs, Pool& pool) c
   if (alone_ != nullptr) lock = std::unique_lock(*alone_);
   if (record_ != nullptr) note_call(*record_);
   octet_status status = octet_run(instance_.get());
-  if (status == OCTET_FAILED && octet_is_lost(model_.get()) == 1) card_is_lost.store(true, std::memory_order_relaxed);
+  if (status == OCTET_FAILED && octet_is_lost(model_.get()) == 1) gpu_is_lost.store(true, std::memory_order_relaxed);
   check(status);
   return outputs;
 }
@@ -141,13 +141,13 @@ void Variants::answer(const std::vector<JobRef>& jobs, const std::vector<int64_t
   }
   int64_t begin = 0;
   for (int64_t size : sizes) {
-    std::vector<Tensor> outputs = call(runners_.at(size).front(), filled(jobs, size, begin), run_s);
+    std::vector<Tensor> outputs = call(runners_.at(size).front(), fill_buffers(jobs, size, begin), run_s);
     for (size_t index = 0; index < outputs.size(); ++index) spread(outputs[index], jobs, index, begin);
     begin += size;
   }
 }
 
-const std::vector<Tensor>& Variants::filled(const std::vector<JobRef>& jobs, int64_t size, int64_t begin) {
+const std::vector<Tensor>& Variants::fill_buffers(const std::vector<JobRef>& jobs, int64_t size, int64_t begin) {
   auto& buffers = buffers_[size];
   for (size_t index = buffers.size(); index < jobs[0]->inputs.size(); ++index) {
     const Tensor& sample = jobs[0]->inputs[index];

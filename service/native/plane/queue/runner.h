@@ -16,9 +16,9 @@
 namespace octet::plane {
 
 // Returns true if a GPU that a model of this process used has failed. May be called from any thread.
-bool is_card_lost();
+bool is_gpu_lost();
 // Returns true if a model for a GPU was ever loaded.
-bool is_card_used();
+bool is_gpu_used();
 
 // The record of one instance's calls in shared memory, which the supervising process reads. service/core/running.py has
 // the same layout. While the instance's mark is set, call number `calls` runs on `thread`.
@@ -75,7 +75,7 @@ class Variants {
   std::map<int64_t, double> warm();
 
  private:
-  const std::vector<Tensor>& filled(const std::vector<JobRef>& jobs, int64_t size, int64_t begin);
+  const std::vector<Tensor>& fill_buffers(const std::vector<JobRef>& jobs, int64_t size, int64_t begin);
   std::vector<Tensor> call(const Runner& runner, const std::vector<Tensor>& inputs, double& run_s) const;
   void spread(const Tensor& output, const std::vector<JobRef>& jobs, size_t index, int64_t begin);
 

@@ -25,7 +25,7 @@ octet_status Model::find(const octet_model& model) {
   for (int capability : model.config.capabilities) codes_[count_++].capability = capability;
   octet_status status = find_devices(devices_);
   if (status != OCTET_OK) return status;
-  if (candidate(0) == nullptr) return fail_without_card();
+  if (candidate(0) == nullptr) return fail_without_gpu();
   List<DataSymbol> defined;
   status = model.library.data_symbols(defined);
   if (status != OCTET_OK) return status;
@@ -34,7 +34,7 @@ octet_status Model::find(const octet_model& model) {
   return status;
 }
 
-octet_status Model::fail_without_card() const {
+octet_status Model::fail_without_gpu() const {
   char list[kMostCapabilities * 16];
   size_t written = 0;
   for (size_t index = 0; index < count_; ++index) {

@@ -76,7 +76,7 @@ class Model {
   octet_status find_kernels(const octet_model& model, const List<DataSymbol>& defined, Code& code);
   // The code for the highest capability that the device supports, or null.
   const Code* code_for(const Device& device) const;
-  octet_status fail_without_card() const;
+  octet_status fail_without_gpu() const;
 
   Code codes_[kMostCapabilities];
   size_t count_ = 0;
