@@ -127,14 +127,20 @@ def strided(data: bytes, dtype: np.dtype[Any], offset: int, size: Any, stride: A
 
     Raises:
         MalformedModel: the tensor does not lie within `data`.
+        Unsupported: the tensor has more elements than `data`.
     """
     if not (_are_sizes(size) and _are_sizes(stride) and len(size) == len(stride) and isinstance(offset, int)):
         raise MalformedModel("the archive has a tensor whose shape is not a list of sizes")
     flat = np.frombuffer(data, dtype)
     reach = offset + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
-    # With a stride of 0, a small file could describe a large tensor.
-    if offset < 0 or math.prod(size) > max(len(flat), 1) or (math.prod(size) and reach >= len(flat)):
+    if offset < 0 or (math.prod(size) and reach >= len(flat)):
         raise MalformedModel("the archive has a tensor that extends beyond its elements")
+    # With a stride of 0, a small file could describe a large tensor.
+    if math.prod(size) > max(len(flat), 1):
+        raise Unsupported(
+            f"a constant of {list(size)[:8]} repeats the {len(flat)} elements that the file has of it",
+            hint="store the small tensor, and expand it in the model's code",
+        )
     array = np.lib.stride_tricks.as_strided(
         flat[offset:], size, [step * flat.itemsize for step in stride], writeable=False
     )

@@ -15,7 +15,7 @@ import numpy as np
 from service.compiler.importers.torch.exported.program import DEQUANTIZE, QUANTIZE, Call, Operand, Program
 from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
-from service.core.errors import InvalidInput, MalformedModel
+from service.core.errors import InvalidInput, MalformedModel, Unsupported
 
 _STORAGES = ("int8", "uint8", "int16", "int32")
 # The operators' parameters after the operand, by position, as in their schemas.
@@ -30,7 +30,8 @@ def typed(program: Program) -> list[Call]:
     """Returns the calls of `program`, with `QUANTIZE` and `DEQUANTIZE` for all conversions of known types.
 
     Raises:
-        MalformedModel: a type violates a rule of quantized types.
+        MalformedModel: the arguments of a conversion do not fit together.
+        Unsupported: a type violates a rule of quantized types.
     """
     return [_typed(program, call) for call in program.calls]
 
@@ -46,9 +47,11 @@ def _typed(program: Program, call: Call) -> Call:
         return call
     try:
         quantized = type_of(known, program.shapes.get(call.inputs[0], ()))
-    except (ArithmeticError, InvalidInput, LookupError, TypeError, ValueError) as exc:
-        what = exc.message if isinstance(exc, InvalidInput) else "its arguments do not fit together"
-        raise MalformedModel(f"{call.label}: {what}", op=call.label, tensor=call.outputs[0]) from exc
+    except InvalidInput as exc:  # PyTorch computes it: a scale of 0 gives infinities, for example
+        raise Unsupported(f"{call.label}: {exc.message}", op=call.label, tensor=call.outputs[0]) from exc
+    except (ArithmeticError, LookupError, TypeError, ValueError) as exc:
+        what = f"{call.label}: its arguments do not fit together"
+        raise MalformedModel(what, op=call.label, tensor=call.outputs[0]) from exc
     if quantized is None:
         return call
     op_type = DEQUANTIZE if "dequantize" in call.op_type else QUANTIZE

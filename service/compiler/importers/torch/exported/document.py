@@ -7,7 +7,7 @@ import math
 from typing import Any, NoReturn, TypeVar
 
 from service.compiler.importers.archive import Archive
-from service.core.errors import MalformedModel
+from service.core.errors import MalformedModel, Unsupported
 
 T = TypeVar("T")
 
@@ -37,10 +37,13 @@ def load(archive: Archive, record: str) -> dict[str, Any]:
 
     Raises:
         MalformedModel: the record is not a JSON object.
+        Unsupported: the record has more bytes than can be read.
     """
     data = archive.read(record)
     if len(data) > _LARGEST_BYTES:
-        malformed(f"has {len(data)} bytes of JSON in {quoted(record)}; the limit is {_LARGEST_BYTES}")
+        raise Unsupported(
+            f"the exported program has {len(data)} bytes of JSON in {quoted(record)}; the limit is {_LARGEST_BYTES}"
+        )
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as exc:
@@ -66,7 +69,7 @@ def union(value: Any) -> tuple[str, Any]:
 
 
 def integer(value: Any) -> int:
-    if type(value) is not int or abs(value) >= _LARGEST_INTEGER:
+    if type(value) is not int or not -_LARGEST_INTEGER <= value < _LARGEST_INTEGER:
         malformed("has a value that is not a 64-bit integer")
     return value
 
@@ -74,9 +77,12 @@ def integer(value: Any) -> int:
 def real(value: Any) -> float:
     if isinstance(value, str) and value in _UNUSUAL:
         return _UNUSUAL[value]
-    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e308:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         malformed("has a value that is not a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        malformed("has a value that exceeds 64-bit floating point")
 
 
 def dtype(value: Any) -> str:

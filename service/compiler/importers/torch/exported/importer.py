@@ -21,7 +21,7 @@ from service.compiler.importers.torch.signature import Shapes, output_specs, spe
 from service.compiler.importers.torch.tensors import Spec
 from service.compiler.importers.torch.values import Value
 from service.core.build import Stage
-from service.core.errors import InvalidInput, MalformedModel, OctetError, Unsupported
+from service.core.errors import InvalidInput, OctetError, Unsupported
 from service.core.signature import ModelSignature, TensorSpec
 
 At = Callable[[str, str], None]
@@ -83,7 +83,11 @@ def _convert(graph: Graph, call: Call, values: dict[str, Any]) -> None:
     several = isinstance(result, list | tuple) and len(call.outputs) > 1
     results = list(result) if several else [result] * len(call.outputs)
     if several and len(results) != len(call.outputs):
-        raise MalformedModel(f"{call.label} returns {len(results)} tensors, not {len(call.outputs)}", op=call.label)
+        raise Unsupported(
+            f"{call.label} has {len(call.outputs)} results, of which {len(results)} can be compiled",
+            op=call.label,
+            tensor=call.outputs[0],
+        )
     values |= dict(zip(call.outputs, results, strict=True))
 
 

@@ -39,7 +39,7 @@ class Payloads:
 
         Raises:
             MalformedModel: it does not exist, or its elements are not those of its record.
-            Unsupported: NumPy does not have its element type, or it is a pickle.
+            Unsupported: NumPy does not have its element type, it is a pickle, or constants repeat elements too often.
         """
         try:
             return self._tensor(name)
@@ -67,7 +67,10 @@ class Payloads:
         elements = strided(data, dtype, -1 if offset is None else offset, size, stride)
         self._budget_bytes -= elements.nbytes
         if self._budget_bytes < 0:
-            document.malformed("has constants that add up to far more than the file's size")
+            raise Unsupported(
+                f"{document.quoted(name)} and the constants before it, which share records of the file, need far more "
+                "bytes than the file has"
+            )
         return Tensor(elements)
 
 

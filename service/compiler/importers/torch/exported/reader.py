@@ -12,7 +12,7 @@ from service.compiler.importers.torch.exported.document import field, union
 from service.compiler.importers.torch.exported.payloads import Payloads
 from service.compiler.importers.torch.exported.program import Call, End, Operand, Program
 from service.compiler.importers.torch.tensors import Tensor
-from service.core.errors import MalformedModel, Unsupported
+from service.core.errors import Unsupported
 
 _MOST_CALLS = 50_000
 _MOST_OPERANDS = 1 << 16  # of one call
@@ -145,7 +145,9 @@ class _Reader:
             if not name or name in self._known:
                 document.malformed(f"computes {document.quoted(name)} twice, or without a name")
         if not outputs:
-            raise MalformedModel(f"{op_type} #{index} computes nothing", op=op_type)
+            raise Unsupported(
+                f"{op_type} #{index} has no result, and an operator with an effect cannot be compiled", op=op_type
+            )
         self._known |= set(outputs)
         op_type = self._in_place(op_type, operands, outputs[0])
         return Call(index, op_type, tuple(operands), outputs, {}, arguments=tuple(arguments), named=named)
@@ -205,7 +207,11 @@ class _Reader:
             document.malformed(f"reads {document.quoted(name)} before any operator computes it")
         operands.append(name)
         if len(operands) > _MOST_OPERANDS:
-            document.malformed(f"has an operator with more than {_MOST_OPERANDS} operands")
+            raise Unsupported(
+                f"the exported program has an operator with more than {_MOST_OPERANDS} operands, the last of which is "
+                f"{document.quoted(name)}",
+                tensor=document.quoted(name),
+            )
         return Operand(len(operands) - 1)
 
 

@@ -102,7 +102,7 @@ def _slice(node: Node, input: Any, dim: Any = 0, start: Any = None, end: Any = N
 
 def _index(node: Node, value: Any) -> int:
     """Returns a bound of a slice; the largest integer means the end."""
-    return value if type(value) is int and abs(value) < 1 << 63 else node.integer(value)
+    return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else node.integer(value)
 
 
 def _select(node: Node, input: Any, dim: Any, index: Any) -> Value:

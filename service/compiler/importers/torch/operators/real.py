@@ -50,7 +50,8 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _number(value: float, dtype: str = "float32") -> relax.Expr:
-    return relax.const(np.array(value, dtype), dtype)
+    with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite, as in PyTorch
+        return relax.const(np.array(value, dtype), dtype)
 
 
 def _between(node: Node, x: relax.Expr, low: float, high: float) -> relax.Expr:

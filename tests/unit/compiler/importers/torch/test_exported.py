@@ -226,8 +226,40 @@ def test_documents_that_pytorch_never_writes_are_refused() -> None:
     assert "twice" in str(refused(document(twice, "q")))
     assert "before any operator computes" in str(refused(document([node(RELU, "y", tensor("z"))])))
     assert "no operator computes it" in str(refused(document(STEPS, "nobody")))
-    assert "scale" in str(refused(document([quantize("x", "y", scale=-1.0)])))
-    assert "int8" in str(refused(document([quantize("x", "y", zero_point=300)])))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ([quantize("x", "y", scale=-1.0)], "every scale must be positive"),
+        ([quantize("x", "y", scale=0.0)], "every scale must be positive"),
+        ([quantize("x", "y", zero_point=300)], "a zero point is outside the range of int8"),
+        ([{**node("torch.ops.aten._print.default", "y", {"as_string": "a"}), "outputs": []}], "has no result"),
+    ],
+)
+def test_what_pytorch_runs_is_not_called_damaged(nodes: list[dict[str, Any]], message: str) -> None:
+    error = refused(document(nodes))
+    assert isinstance(error, Unsupported)
+    assert not isinstance(error, MalformedModel)
+    assert message in str(error)
+    assert error.op
+
+
+def test_the_least_integer_and_the_largest_numbers_are_read() -> None:
+    nodes = [
+        node("torch.ops.aten.slice.Tensor", "a", tensor("x"), {"as_int": 2}, {"as_int": -(1 << 63)}),
+        node("torch.ops.aten.clamp.default", "y", tensor("a"), {"as_float": -1.7976931348623157e308}),
+    ]
+    x = np.array([[[-2, 0, 3]]], np.float32)
+    np.testing.assert_array_equal(result(nodes, x), x)
+
+
+def test_a_constant_that_repeats_one_element_is_not_called_damaged() -> None:
+    repeated = meta("float32", 1 << 12, 1 << 12) | {"strides": [{"as_int": 0}, {"as_int": 0}]}
+    error = with_weights({"tensor_meta": repeated}, {"data/weights/weight_0": bytes(4)})
+    assert isinstance(error, Unsupported)
+    assert error.tensor == "weight"
+    assert "[4096, 4096] repeats the 1 elements" in str(error)
 
 
 def test_a_program_that_changes_its_own_state_is_refused() -> None:
@@ -263,7 +295,7 @@ def test_weights_must_lie_within_their_record() -> None:
     assert "extends beyond" in str(with_weights({}, {"data/weights/weight_0": bytes(5)}))
     assert "not a list of sizes" in str(with_weights({"tensor_meta": meta("int8", 1 << 40)}, fits))
     repeated = meta("int8", 1 << 30) | {"strides": [{"as_int": 0}]}
-    assert "extends beyond" in str(with_weights({"tensor_meta": repeated}, fits))
+    assert "repeats the 6 elements" in str(with_weights({"tensor_meta": repeated}, fits))
     assert "a layout that is not strided" in str(
         with_weights({"tensor_meta": meta("int8", 2, 3) | {"layout": 1}}, fits)
     )
