@@ -36,7 +36,7 @@ def input_shape(end: End, said: Sequence[int] | None = None) -> Shape:
     if any(axis > 0 for axis in open_ended):
         shown = [size if isinstance(size, int) else size or "?" for size in end.shape]
         raise Unsupported(
-            f"the input {label} has the shape {shown}: besides the batch, every dimension needs a number",
+            f"the input {label} has the shape {shown}: every dimension except the batch needs a number",
             tensor=label,
             hint=f"give the shape: --input-shape {label}=1,…",
         )

@@ -59,7 +59,7 @@ class AveragePool:
 
 
 class MaxPool:
-    """Returns the largest stored value of each window; the padding never wins."""
+    """Returns the largest stored value of each window; padding is never the largest."""
 
     summary = "max of stored values"
 

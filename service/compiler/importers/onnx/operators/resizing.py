@@ -163,7 +163,7 @@ def _bicubic(node: Node, places: Sequence[Array]) -> Value:
 
 
 def _cubic_weights(s: Array, a: np.float32) -> list[Array]:
-    """`GetCubicCoeffs` of distances from 0 to 1, each step in float32."""
+    """Returns `GetCubicCoeffs` for distances from 0 to 1, with each step in float32."""
     one, two, three, four, five, eight = map(np.float32, (1, 2, 3, 4, 5, 8))
 
     def far(x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Operators that select, repeat and pad elements: of stored values like of others, and of values that are known while
+"""Operators that select, repeat and pad elements: stored values, real values, and values that are known while
 importing.
 """
 

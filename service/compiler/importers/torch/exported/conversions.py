@@ -1,8 +1,9 @@
 """Quantizations and dequantizations in a common form: one operand, and the type of the stored values.
 
-PyTorch's own are `quantized_decomposed::(de)quantize_per_tensor` and `…_per_channel` (torch/ao/quantization/fx/
-_decomposed.py), torchao's `torchao::(de)quantize_affine` (torchao/quantization/quant_primitives.py). Scales and zero
-points are arguments or constants; a conversion that computes them, as in dynamic quantization, is not changed.
+PyTorch's own are `quantized_decomposed::(de)quantize_per_tensor` and `…_per_channel`
+(torch/ao/quantization/fx/_decomposed.py), torchao's `torchao::(de)quantize_affine`
+(torchao/quantization/quant_primitives.py). Scales and zero points are arguments or constants; a conversion that
+computes them, as in dynamic quantization, is not changed.
 """
 
 from __future__ import annotations

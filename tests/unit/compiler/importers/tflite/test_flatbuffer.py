@@ -61,7 +61,7 @@ def test_a_root_offset_outside_the_file_is_refused(offset: int) -> None:
 @pytest.mark.parametrize("offset", [0, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
 def test_a_field_offset_outside_the_file_is_named(offset: int) -> None:
     subgraphs = field_position(MODEL, table_position(MODEL), 2)
-    with pytest.raises(MalformedModel, match=r"at Model\.subgraphs, an offset"):
+    with pytest.raises(MalformedModel, match=r"at Model\.subgraphs, the offset"):
         verify(patched(subgraphs, offset))
 
 
