@@ -114,7 +114,7 @@ def test_compiled_it_answers_what_the_oracle_does(kind: str, tmp_path: Any) -> N
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"steps": 257}, "has 257 steps; 256 can be compiled"),
+        ({"steps": 257}, "has 257 steps; at most 256 can be compiled"),
         ({"clip": 1.0}, "the attribute clip"),
         ({"layout": 1}, "the attribute layout"),
         ({"direction": "sideways"}, "has the unknown direction sideways"),
