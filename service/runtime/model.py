@@ -86,7 +86,7 @@ class Model:
         outputs = self.instance.call(*inputs)
         if outputs is None:  # they have to be converted, or do not fit
             outputs = self.instance.call(*self._check_and_align(inputs))
-            assert outputs is not None, "arrays that were checked fit"
+            assert outputs is not None, "checked arrays must fit"
         return outputs
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:

@@ -162,7 +162,7 @@ def test_the_curve_is_drawn(model: Path, tmp_path: Path, name: str, magic: bytes
     if name.endswith("svg"):
         curve = told["sensitivity"]["curve"]
         assert {bool(point["wide"]) for point in curve} == {True, False}
-        assert drawn.count(b"<circle") == len(curve) + 2, "and in the legend float and 16x8"
+        assert drawn.count(b"<circle") == len(curve) + 2, "two more for float and 16x8 in the legend"
 
 
 def test_a_curve_in_an_unknown_format_is_rejected(model: Path, tmp_path: Path) -> None:
@@ -192,9 +192,9 @@ def test_some_of_the_raised_layers_use_bfloat16(model: Path, tmp_path: Path) -> 
     assert told["bfloat16"]
     chosen = next(each for each in told["sensitivity"]["curve"] if each["bfloat16"] == told["bfloat16"])
     assert chosen["kept"] == told["kept"]
-    assert told["outputs_db"]["scores"] == pytest.approx(chosen["output_db"], abs=1e-3), "as it was measured"
+    assert told["outputs_db"]["scores"] == pytest.approx(chosen["output_db"], abs=1e-3), "as the search measured it"
     casts = [node for node in Document((tmp_path / "q.onnx").read_bytes()).nodes if node.op_type == "Cast"]
-    assert len(casts) >= 3 * len(told["bfloat16"]), "of what each reads, down and up, and of its weights"
+    assert len(casts) >= 3 * len(told["bfloat16"]), "two casts of the input and one of the weights of each"
     assert "in bfloat16" in (tmp_path / "curve.svg").read_text()
 
 

@@ -27,7 +27,7 @@ def test_a_kill_during_a_write_leaves_no_blob_and_the_rest_is_swept(tmp_path: Pa
     with start_process(PROCESS, "write_half", tmp_path) as process:
         assert read_line(process) == "halfway"
         LocalBlobStore(tmp_path)
-        assert len(names(tmp_path / "uploads")) == 1, "what a living process writes must be spared"
+        assert len(names(tmp_path / "uploads")) == 1, "the file of a running process must be kept"
         kill_process(process)
     assert names(tmp_path / "blobs" / "sha256") == []
     assert len(names(tmp_path / "uploads")) == 1

@@ -33,7 +33,7 @@ def persistent_connection(address: str) -> Iterator[http.client.HTTPConnection]:
 
 def ask(connection: http.client.HTTPConnection, model: str, body: bytes) -> tuple[int, str | None]:
     """Returns the status and the `Connection` header of the response."""
-    assert connection.sock is not None, "it was closed, and would be opened anew"
+    assert connection.sock is not None, "the connection was closed, and would be reopened"
     connection.request("POST", f"/v2/models/{model}/infer", body)
     answer = connection.getresponse()
     answer.read()

@@ -89,7 +89,7 @@ def test_a_picture_is_normalized_according_to_the_file(served: Served, tmp_path:
         served.client.get("/api/v1/models/dim").json()["versions"][0]["facts"]["signature"]["inputs"][0]
     )
     tensor = decode(PICTURE, spec, ModelMetadata(mean=(90 / 255,), std=(0.5,)))
-    assert not np.array_equal(tensor, decode(PICTURE, spec)), "or the test would show nothing"
+    assert not np.array_equal(tensor, decode(PICTURE, spec)), "otherwise the test would show nothing"
     entry = {"datatype": spec.datatype, "shape": list(spec.shape)}
     assert of_picture(served, "dim") == answer(served, "dim", entry, {}, tensor.tobytes())
 
@@ -99,7 +99,7 @@ def test_pushed_metadata_overrides_the_file(served: Served, tmp_path: Path) -> N
     labels.write_text("".join(f"mine: {digit}\n" for digit in range(10)))
     push(served, labelled(tmp_path, "mine"), "--labels", labels)
     assert best(served, "mine")[0] == "mine: 7"
-    assert described(served, "mine")["parameters"]["mean"] == [0.5], "of which nothing was said"
+    assert described(served, "mine")["parameters"]["mean"] == [0.5], "not set by the push, so it is the one of the file"
 
 
 def test_a_file_with_damaged_labels_is_served_without_them(served: Served, tmp_path: Path) -> None:

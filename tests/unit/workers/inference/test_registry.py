@@ -145,7 +145,7 @@ async def test_if_a_table_cannot_be_read_loaded_models_stay_in_use(
         await eventually_async(lambda: tables.asked > 2)
         assert is_switched(plane, build)
     is_said = "cannot look for a newer build" in caplog.text
-    assert is_said != isinstance(error, DatabaseUnreachable), "the database's own log says once that it is away"
+    assert is_said != isinstance(error, DatabaseUnreachable), "the database module itself logs an outage, once"
 
 
 @pytest.mark.parametrize("error", [CorruptBlob, NotFound])
