@@ -89,8 +89,8 @@ class Client:
 
     def request_builds(self, name: str, version: int, targets: Sequence[str], options: Document) -> list[Document]:
         """Requests builds of a version for these targets, with options in the API's form. Returns them."""
-        asked = {"targets": list(targets), "version": version, "options": options}
-        builds: list[Document] = self._document("POST", f"/api/v1/models/{name}/builds", json=asked)["builds"]
+        request = {"targets": list(targets), "version": version, "options": options}
+        builds: list[Document] = self._document("POST", f"/api/v1/models/{name}/builds", json=request)["builds"]
         return builds
 
     def push_artifact(
@@ -160,19 +160,19 @@ class Client:
         return self._document("DELETE", path, params={"force": "true"} if force else {})
 
     def promote(self, model: str, version: int, alias: str, percent: int) -> Document:
-        asked = {"version": version, "alias": alias, "percent": percent}
-        return self._document("POST", f"/api/v1/models/{model}/promote", json=asked)
+        request = {"version": version, "alias": alias, "percent": percent}
+        return self._document("POST", f"/api/v1/models/{model}/promote", json=request)
 
     def rollback(self, model: str, alias: str, away_from: int) -> Document:
-        asked = {"alias": alias, "away_from": away_from}
-        return self._document("POST", f"/api/v1/models/{model}/rollback", json=asked)
+        request = {"alias": alias, "away_from": away_from}
+        return self._document("POST", f"/api/v1/models/{model}/rollback", json=request)
 
     def keys(self) -> list[Document]:
         keys: list[Document] = self._document("GET", "/api/v1/keys")["keys"]
         return keys
 
-    def create_key(self, asked: Document) -> Document:
-        return self._document("POST", "/api/v1/keys", json=asked)
+    def create_key(self, request: Document) -> Document:
+        return self._document("POST", "/api/v1/keys", json=request)
 
     def revoke_key(self, identifier: str) -> Document:
         return self._document("DELETE", f"/api/v1/keys/{identifier}")

@@ -52,8 +52,8 @@ _COMMANDS: Mapping[str, tuple[str, str, str]] = {
 
 def main() -> None:
     """Runs the command line. Imports only the requested command's module: a server keeps all that it imports."""
-    asked = sys.argv[1] if len(sys.argv) > 1 else None
-    app = command_line(asked if asked in _COMMANDS else None)
+    command = sys.argv[1] if len(sys.argv) > 1 else None
+    app = command_line(command if command in _COMMANDS else None)
     if "--json" in sys.argv:
         sys.exit(_in_json(app))
     app(prog_name="octet")

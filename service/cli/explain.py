@@ -160,9 +160,9 @@ def _measured_by(explanation: Explanation) -> str:
     profile, peak = explanation.profile, explanation.peak_macs_per_s
     if profile is None:
         return "not measured: it is for another type of machine"
-    told = [profile["machine"] or "this machine", _counted(profile["threads"], "thread")]
-    told += [f"peak {peak / 1e9:.0f} GMAC/s"] if peak else []
-    return ", ".join([*told, _counted(profile["rounds"], "round")])
+    parts = [profile["machine"] or "this machine", _counted(profile["threads"], "thread")]
+    parts += [f"peak {peak / 1e9:.0f} GMAC/s"] if peak else []
+    return ", ".join([*parts, _counted(profile["rounds"], "round")])
 
 
 def _table(*columns: str) -> Table:
@@ -208,13 +208,13 @@ def _numbers(explanation: Explanation, macs: int, seconds: float) -> tuple[str, 
 
 def _facts(layer: Layer) -> str:
     """Formats a layer's facts: `1x14 pixels, 2 blocks, 3 excess groups`. Numbers have names; zeros are left out."""
-    told = []
+    parts = []
     for name, fact in layer.facts.items():
         if isinstance(fact, str):
-            told.append(fact)
+            parts.append(fact)
         elif fact:
-            told.append(f"{fact} {name.replace('_', ' ')}")
-    return ", ".join(told)
+            parts.append(f"{fact} {name.replace('_', ' ')}")
+    return ", ".join(parts)
 
 
 def _totals(explanation: Explanation, what: str, totals: Mapping[str, Mapping[str, Any]]) -> Table:

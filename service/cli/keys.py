@@ -71,10 +71,10 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Create an API key. It is shown once."""
-    asked: Document = {"name": name, "scopes": scope or [Scope.PREDICT], "tenant": tenant}
-    asked |= {"requests_per_s": requests_per_s, "requests_per_day": requests_per_day}
+    request: Document = {"name": name, "scopes": scope or [Scope.PREDICT], "tenant": tenant}
+    request |= {"requests_per_s": requests_per_s, "requests_per_day": requests_per_day}
     with reporting(as_json) as output, _records(server, key, data_dir) as records:
-        made = records.create_key(asked)
+        made = records.create_key(request)
         if as_json:
             output.document(made)
             return
@@ -137,7 +137,7 @@ class Records(Protocol):
     """The keys and the audit log, local or on a server. Documents have the API's form."""
 
     def keys(self) -> list[Document]: ...
-    def create_key(self, asked: Document) -> Document: ...
+    def create_key(self, request: Document) -> Document: ...
     def revoke_key(self, identifier: str) -> Document: ...
     def audit(self, limit: int) -> list[Document]: ...
 
@@ -151,9 +151,9 @@ class Stored:
     def keys(self) -> list[Document]:
         return [_to_document(key) for key in self._keys.read().values()]
 
-    def create_key(self, asked: Document) -> Document:
-        limits = Limits(asked["requests_per_s"], asked["requests_per_day"])
-        key, text = self._keys.create(asked["name"], asked["scopes"], limits, asked["tenant"])
+    def create_key(self, request: Document) -> Document:
+        limits = Limits(request["requests_per_s"], request["requests_per_day"])
+        key, text = self._keys.create(request["name"], request["scopes"], limits, request["tenant"])
         return {**_to_document(key), "key": text}
 
     def revoke_key(self, identifier: str) -> Document:

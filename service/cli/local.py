@@ -81,13 +81,15 @@ def compile(
         took_s, (digest, reports) = time.monotonic() - started_s, made[0]
         if as_json:
             document = {"artifact": digest, "directory": str(output_dir), "reports": reports, "seconds": took_s}
-            buckets = [{"artifact": artifact, "reports": told} for artifact, told in made]
+            buckets = [{"artifact": artifact, "reports": found_reports} for artifact, found_reports in made]
             output.document(document | ({"buckets": buckets} if len(made) > 1 else {}))
-        for artifact, told in made:
+        for artifact, found_reports in made:
             if not as_json:
-                output.show(Text.assemble(f"{artifact} in {took_s:.2f} s, ", label(told)), summary(told))
-        for _, told in made:
-            if (different := different_from(told.get("numerics", {}))) is not None:
+                output.show(
+                    Text.assemble(f"{artifact} in {took_s:.2f} s, ", label(found_reports)), summary(found_reports)
+                )
+        for _, found_reports in made:
+            if (different := different_from(found_reports.get("numerics", {}))) is not None:
                 output.refuse(different)
         if as_json:
             return
@@ -168,8 +170,8 @@ def run(
             names = ", ".join(spec.name for spec in specs)
             raise InvalidInput(f"the model has {len(specs)} inputs, but {len(inputs)} were given", hint=names)
         given = (read_input(path) for path in inputs)
-        said = metadata_from(labels, mean, std, resize, layout)
-        metadata = said.over(metadata_of(stored, model.digest))
+        chosen = metadata_from(labels, mean, std, resize, layout)
+        metadata = chosen.over(metadata_of(stored, model.digest))
         tensors = [
             decode(value, spec, metadata) if isinstance(value, bytes) else value
             for value, spec in zip(given, specs, strict=True)

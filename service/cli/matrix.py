@@ -91,7 +91,7 @@ def _figures(row: dict[str, Any]) -> Iterator[str]:
 
 def _notes(rows: list[dict[str, Any]]) -> Iterator[Text]:
     """Yields the comparison, the machine of the measurement, and why builds failed; each distinct line once."""
-    told: set[str] = set()
+    shown: set[str] = set()
     for row in rows:
         notes = [row["checked"]] if row["checked"] else []
         if row["p50_s"] is not None:
@@ -102,5 +102,5 @@ def _notes(rows: list[dict[str, Any]]) -> Iterator[Text]:
         if row["measuring"]:
             notes.append("a worker is about to measure it")
         lines = [f"{row['target']}  {note}" for note in notes]
-        yield from (Text(line, style="dim") for line in lines if line not in told)
-        told.update(lines)
+        yield from (Text(line, style="dim") for line in lines if line not in shown)
+        shown.update(lines)

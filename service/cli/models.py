@@ -138,8 +138,8 @@ def _builds(listed: list[dict[str, Any]]) -> Table | Text:
         return Text("No builds yet.")
     table = _table("build", "model", "target", "numerics", "state", "took", "requested")
     for build in listed:
-        asked = f"{build['model']}:{build['version']}", _target(build), build["numerics"]
-        table.add_row(short_id(build["id"]), *asked, _state(build), _took(build), _ago(build["created_at"]))
+        columns = f"{build['model']}:{build['version']}", _target(build), build["numerics"]
+        table.add_row(short_id(build["id"]), *columns, _state(build), _took(build), _ago(build["created_at"]))
     return table
 
 
@@ -168,11 +168,11 @@ def _target(build: dict[str, Any]) -> str:
     """Returns a build's target, and the options that distinguish it from the version's other builds for that target."""
     options = build["options"]
     batch, tune_s = batch_of(options), tune_s_of(options)
-    told = ["quantization"] if is_quantization(options) else []
-    told += [f"batch {batch}"] if batch > 1 else []
-    told += [f"tuned for {tune_s:g} s"] if tune_s else []
-    told += ["differences accepted"] if accepts_differences(options) else []
-    return ", ".join([build["target"], *told])
+    parts = ["quantization"] if is_quantization(options) else []
+    parts += [f"batch {batch}"] if batch > 1 else []
+    parts += [f"tuned for {tune_s:g} s"] if tune_s else []
+    parts += ["differences accepted"] if accepts_differences(options) else []
+    return ", ".join([build["target"], *parts])
 
 
 def _state(build: dict[str, Any]) -> Text:

@@ -60,8 +60,8 @@ def ask(client: Client, name: str, inputs: Sequence[Array | bytes], version: int
     header, outputs = client.infer(name, names, inputs, version)
     took_s = time.perf_counter() - started_s
     labels = metadata.get("parameters", {}).get("labels", ())
-    asked = f"{header['model_name']} version {header['model_version']}"
-    return Answer(asked, outputs, [_spec(described) for described in metadata["outputs"]], took_s, labels)
+    title = f"{header['model_name']} version {header['model_version']}"
+    return Answer(title, outputs, [_spec(described) for described in metadata["outputs"]], took_s, labels)
 
 
 def _spec(described: dict[str, Any]) -> TensorSpec:

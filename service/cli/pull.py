@@ -84,8 +84,8 @@ def _artifact(client: Client, name: str, version: int | None, target: str | None
         what = name if version is None else f"version {version} of {name}"
         suited = f" for {target}" if target else ""
         raise NotReady(f"there is no artifact of {what}{suited}", hint=f"octet models {name}")
-    (said,) = (each["metadata"] for each in versions if each["version"] == found["version"])
-    return parse_digest(found["artifact"]), ModelMetadata.from_json(said or {})
+    (metadata,) = (each["metadata"] for each in versions if each["version"] == found["version"])
+    return parse_digest(found["artifact"]), ModelMetadata.from_json(metadata or {})
 
 
 def _is_built(build: dict[str, Any], versions: list[int], target: str) -> bool:

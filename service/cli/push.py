@@ -209,9 +209,9 @@ def _follow_other_targets(
         options: the options that the builds have in common, in the API's form.
     """
     started_s = time.monotonic()
-    asked = client.request_builds(name, _version_of(first, name), [ALL], options)
+    requested = client.request_builds(name, _version_of(first, name), [ALL], options)
     found: list[dict[str, Any]] = []
-    for build in {each["target"]: each for each in reversed(asked)}.values():
+    for build in {each["target"]: each for each in reversed(requested)}.values():
         if build["id"] == first["id"]:
             continue
         cached = build["state"] in _BUILT

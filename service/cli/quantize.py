@@ -233,7 +233,7 @@ def quantize(
         limit = parse_share(budget) if budget else None
         bound = LatencyBudget.parse(latency_budget) if latency_budget else None
         ranked = sensitivity or curve_file is not None
-        asked = QuantizationOptions(
+        options = QuantizationOptions(
             method=method,
             activations=storage,
             keep=tuple(keep or ()),
@@ -253,10 +253,10 @@ def quantize(
             weights=weight_bits,
             block=block,
         )
-        asked.check(data is not None)
+        options.check(data is not None)
         settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None, "build_nice": 0})
         stem = file.stem if file.suffix in _SUFFIXES else file.name
-        target = output_file or file.with_name(f"{stem}{asked.suffix}")
+        target = output_file or file.with_name(f"{stem}{options.suffix}")
         shapes = shapes_of(with_sizes([1], parse_open_shapes(input_shape))[0])
         if curve_file is not None and curve_file.suffix not in _CURVES:
             raise InvalidInput(
@@ -271,11 +271,11 @@ def quantize(
             raise InvalidInput("--labels needs the inputs that the labels belong to", hint="pass --data too")
         with upload_of(file) as upload:
             if on_server and push:
-                document = _on_server(upload, push, data, labels, asked, input_shape, target, output, server, key)
+                document = _on_server(upload, push, data, labels, options, input_shape, target, output, server, key)
             else:
                 inputs, right = data and data.absolute(), labels and labels.absolute()
                 name = "inputs" if data is None else data.name
-                request = Request(upload.absolute(), inputs, asked, right, name, shapes)
+                request = Request(upload.absolute(), inputs, options, right, name, shapes)
                 document = _quantize_here(request, target, output, settings)
         if curve_file is not None:
             _write_curve(curve_file, document["sensitivity"]["curve"])
@@ -317,7 +317,7 @@ def _on_server(
     name: str,
     data: Path | None,
     labels: Path | None,
-    asked: QuantizationOptions,
+    options: QuantizationOptions,
     input_shape: str,
     target: Path,
     output: Output,
@@ -329,7 +329,7 @@ def _on_server(
     from service.cli.reports import summary
 
     with Client(server_url(server), key) as client:
-        document = quantize_on_server(client, upload, name, data, labels, asked, input_shape, target, output)
+        document = quantize_on_server(client, upload, name, data, labels, options, input_shape, target, output)
     if not output.as_json:
         output.show(f"{name} version {document['version']}", summary(document["reports"]))
     return document
@@ -406,11 +406,11 @@ def _sensitivity(costs: dict[str, Any], what: str) -> tuple[Table, Table]:
     return layers, curve
 
 
-def _latency_notes(said: dict[str, Any]) -> list[str]:
-    limit = f"{said['asked']} ({duration(said['limit_ms'] / 1e3)})"
-    if not said["met"]:
+def _latency_notes(latency: dict[str, Any]) -> list[str]:
+    limit = f"{latency['asked']} ({duration(latency['limit_ms'] / 1e3)})"
+    if not latency["met"]:
         return [f"No mixture of layers is within {limit}: all layers that can be are in integers."]
-    lost = "" if said["budget_met"] else " No such mixture meets --budget; this one loses the fewest answers."
+    lost = "" if latency["budget_met"] else " No such mixture meets --budget; this one loses the fewest answers."
     return [f"This mixture of layers is within {limit}.{lost}"]
 
 

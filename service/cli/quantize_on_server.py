@@ -26,7 +26,7 @@ def quantize_on_server(
     name: str,
     data: Path | None,
     labels: Path | None,
-    asked: QuantizationOptions,
+    options: QuantizationOptions,
     input_shape: str,
     target: Path,
     output: Output,
@@ -38,13 +38,15 @@ def quantize_on_server(
         OctetError: the server refused one of the files, or a build failed.
     """
     shape = {"input_shape": input_shape} if input_shape else {}
-    pushed = push_model(client, model, name, "host", None, output, shape, detach=True, metadata=asked.metadata)["build"]
+    pushed = push_model(client, model, name, "host", None, output, shape, detach=True, metadata=options.metadata)[
+        "build"
+    ]
     version = next(each["version"] for each in pushed["models"] if each["name"] == name)
-    query = {"version": version, **_query(asked), **shape}
+    query = {"version": version, **_query(options), **shape}
     if data is None:
         build = client.quantize(name, query, None, lambda sent: None)
     else:
-        with _pack_inputs(data, labels, asked.samples) as file:
+        with _pack_inputs(data, labels, options.samples) as file:
             build = upload_with_progress(file, lambda on_sent: client.quantize(name, query, file, on_sent), output)
     if build["state"] != "succeeded":
         build = follow(client, build, output)
@@ -56,9 +58,9 @@ def quantize_on_server(
     return {"output": str(target), **result["report"], "version": result["version"], "build": built, "reports": reports}
 
 
-def _query(asked: QuantizationOptions) -> dict[str, Any]:
+def _query(options: QuantizationOptions) -> dict[str, Any]:
     """Returns the options as a query, without what the server already has: the metadata and the calibration set."""
-    members = {name: value for name, value in asked.to_json().items() if value is not None}
+    members = {name: value for name, value in options.to_json().items() if value is not None}
     del members["metadata"]
     return {name: str(value).lower() if isinstance(value, bool) else value for name, value in members.items()}
 

@@ -39,41 +39,41 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
     """Quantizes a float model, with a calibration set if the options need one. Writes the quantized file and the report
     to the working directory.
     """
-    asked = QuantizationOptions.from_json(request["options"])
+    requested = QuantizationOptions.from_json(request["options"])
     progress = _ProgressLog(report)
     source = Path(request["model"]).read_bytes()
     model = as_onnx(source, request["shapes"], lambda op, tensor: report.at(stage=Stage.IMPORT, op=op, tensor=tensor))
-    if not asked.takes_inputs:
+    if not requested.takes_inputs:
         progress.enter(Stage.IMPORT)
-        _write(source, model, *_without_inputs(model, asked))
+        _write(source, model, *_without_inputs(model, requested))
         return {}
     progress.enter(Stage.CALIBRATE)
-    data = Data(Path(request["data"]), asked.metadata.over(_preprocessing_of(model)), asked.samples)
+    data = Data(Path(request["data"]), requested.metadata.over(_preprocessing_of(model)), requested.samples)
     labels = labels_of(Path(request["labels"]), data) if request["labels"] else data.labels()
     _WORK.mkdir()
     session = CalibrationSession(_WORK, _ParentMachine(Path(request["made"]), progress, data), tick=progress.tick)
-    fit = Fit(asked.correct_bias, asked.adaround)
+    fit = Fit(requested.correct_bias, requested.adaround)
     options = Options(
-        asked.method.value,
-        asked.activations.value,
-        asked.keep,
-        asked.wide,
-        asked.bfloat16,
+        requested.method.value,
+        requested.activations.value,
+        requested.keep,
+        requested.wide,
+        requested.bfloat16,
         fit=fit,
-        equalize=asked.equalize,
-        rounds=asked.rounds,
+        equalize=requested.equalize,
+        rounds=requested.rounds,
     )
     calibration = Calibration(model, session, data, options)
     costs: dict[str, Any] = {}
-    if asked.sensitivity or asked.budget is not None or asked.latency_budget is not None:
+    if requested.sensitivity or requested.budget is not None or requested.latency_budget is not None:
         progress.enter(Stage.RANK)
-        options, costs = _choose_mixture(calibration, session, options, asked, labels)
+        options, costs = _choose_mixture(calibration, session, options, requested, labels)
     progress.enter(Stage.MEASURE)
     quantized = calibration.quantize(options)
     measured = calibration.measure(quantized, labels).to_json()
     document = {
-        "method": asked.method,
-        "activations": asked.activations,
+        "method": requested.method,
+        "activations": requested.activations,
         "kept": list(options.kept),
         "wide": list(options.wide),
         "bfloat16": list(options.bfloat16),
@@ -98,35 +98,35 @@ def _choose_mixture(
     calibration: Calibration,
     session: CalibrationSession,
     options: Options,
-    asked: QuantizationOptions,
+    requested: QuantizationOptions,
     labels: Sequence[int | None],
 ) -> tuple[Options, dict[str, Any]]:
     """Chooses the layers to raise. Returns `options` with them, and the report's members about mixtures."""
     ranked = calibration.sensitivity(options)
     enough: Point | None = None
-    curve = ranked.curve(labels, asked.raise_to)
-    if asked.budget is not None:
-        if asked.raise_to is Raised.BFLOAT16:
+    curve = ranked.curve(labels, requested.raise_to)
+    if requested.budget is not None:
+        if requested.raise_to is Raised.BFLOAT16:
             mixture = budgeting.in_bfloat16(calibration, ranked, options, labels)
         else:
             mixture = partial(ranked.mixture, labels=labels)
-        enough, curve = budgeting.within(asked.budget, curve, mixture)
+        enough, curve = budgeting.within(requested.budget, curve, mixture)
 
     def raised(point: Point) -> Options:
         return options.raising(point.kept, point.wide, point.bfloat16)
 
     costs = {}
-    if asked.latency_budget is not None:
+    if requested.latency_budget is not None:
         watch = Stopwatch(session, lambda point: calibration.quantize(raised(point)).file, curve[0])
-        found = within(ranked, watch, curve, asked.latency_budget, asked.budget, labels)
-        enough, curve, costs = found.point, found.tried, {"latency_budget": found.to_json(asked.latency_budget)}
+        found = within(ranked, watch, curve, requested.latency_budget, requested.budget, labels)
+        enough, curve, costs = found.point, found.tried, {"latency_budget": found.to_json(requested.latency_budget)}
     return options if enough is None else raised(enough), {"sensitivity": {**ranked.to_json(curve), **costs}}
 
 
-def _without_inputs(model: bytes, asked: QuantizationOptions) -> tuple[bytes, dict[str, Any]]:
+def _without_inputs(model: bytes, requested: QuantizationOptions) -> tuple[bytes, dict[str, Any]]:
     """Returns the quantized file, and the report's members about its layers."""
-    made = dynamic(model) if asked.weights is None else blocked(model, asked.weights, asked.block)
-    return made.file, {"weights": asked.weights, "layers": list(made.layers)}
+    made = dynamic(model) if requested.weights is None else blocked(model, requested.weights, requested.block)
+    return made.file, {"weights": requested.weights, "layers": list(made.layers)}
 
 
 def _write(source: bytes, model: bytes, quantized: bytes, document: Mapping[str, Any]) -> None:

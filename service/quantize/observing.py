@@ -53,8 +53,8 @@ class Columns:
         return [(groups, self.size), *([(groups, wide, wide)] if self.products else [])]
 
     def to_json(self) -> dict[str, Any]:
-        asked = {"tensor": self.tensor, "rounding": list(self.rounding), "products": self.products}
-        return {**asked, "windows": self.windows.to_json()}
+        members = {"tensor": self.tensor, "rounding": list(self.rounding), "products": self.products}
+        return {**members, "windows": self.windows.to_json()}
 
 
 @dataclass(frozen=True)
@@ -156,9 +156,9 @@ class CalibrationSession:
         if not histograms:
             return found
         counts = np.zeros((len(names), BINS), np.int64)
-        asked = {"model": built.to_json(), "bins": BINS, "ranges": [[each.low, each.high] for each in found]}
+        request = {"model": built.to_json(), "bins": BINS, "ranges": [[each.low, each.high] for each in found]}
         for directory, _ in self._parts("histograms", data, built.signature):
-            self._run("histograms", asked, directory, built.files)
+            self._run("histograms", request, directory, built.files)
             counts += _read_array(directory, counts.shape, np.int64)
         return [Statistics(each.name, each.lows, each.highs, row) for each, row in zip(found, counts, strict=True)]
 
@@ -170,9 +170,9 @@ class CalibrationSession:
         """
         outputs = {spec.name: (place, spec.shape[1]) for place, spec in enumerate(built.signature.outputs)}
         places, sizes = zip(*(outputs[name] for name in names), strict=True)
-        asked, found = {"model": built.to_json(), "outputs": places}, []
+        request, found = {"model": built.to_json(), "outputs": places}, []
         for directory, _ in self._parts("channels", data, built.signature):
-            self._run("channels", asked, directory, built.files)
+            self._run("channels", request, directory, built.files)
             found.append(_read_array(directory, (sum(sizes), 2), np.float32))
         whole = np.stack(
             [np.min([row[:, 0] for row in found], axis=0), np.max([row[:, 1] for row in found], axis=0)], 1
@@ -191,10 +191,10 @@ class CalibrationSession:
         """
         sums, count = np.zeros((len(first.signature.outputs), 2)), 0
         size = math.prod(first.signature.outputs[0].shape)
-        asked = {"models": [first.to_json(), second.to_json()]}
+        request = {"models": [first.to_json(), second.to_json()]}
         paths = [self._directory() / "answers.bin" for _ in range(2)]
         for directory, number in self._parts("compare", data, first.signature):
-            self._run("compare", asked, directory, [*first.files, *second.files])
+            self._run("compare", request, directory, [*first.files, *second.files])
             sums += _read_array(directory, sums.shape, np.float64)
             for place, path in enumerate(paths):
                 with path.open("ab") as file:
@@ -211,9 +211,9 @@ class CalibrationSession:
         """
         sums, classes = np.zeros((len(rows), 2)), []
         own = replace(built.signature, inputs=built.signature.inputs[:-1])
-        asked = {"model": built.to_json(), "switches": [list(map(float, row)) for row in rows]}
+        request = {"model": built.to_json(), "switches": [list(map(float, row)) for row in rows]}
         for directory, number in self._parts("switched", data, own):
-            self._run("switched", asked, directory, built.files)
+            self._run("switched", request, directory, built.files)
             sums += _read_array(directory, sums.shape, np.float64)
             classes.append(_read_array(directory, (number, len(rows)), np.int64, CLASSES_FILE))
         return sums, np.concatenate(classes)
@@ -230,10 +230,10 @@ class CalibrationSession:
         """Deletes a built model."""
         self.machine.discard(built)
 
-    def moments(self, built: Built, data: Data, asked: Sequence[Columns]) -> list[Moments]:
-        """Returns the moments of each of `asked`, in one pass over `data` for every `_MOST_SUMMED_BYTES` of sums."""
+    def moments(self, built: Built, data: Data, groups: Sequence[Columns]) -> list[Moments]:
+        """Returns the moments of each of `groups`, in one pass over `data` for every `_MOST_SUMMED_BYTES` of sums."""
         found: list[Moments] = []
-        for some in _batches(asked):
+        for some in _batches(groups):
             shapes = [shape for each in some for shape in each.shapes]
             total = np.zeros(sum(math.prod(shape) for shape in shapes))
             request, count = {"model": built.to_json(), "layers": [each.to_json() for each in some]}, 0
@@ -268,8 +268,8 @@ class CalibrationSession:
 
     def _run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
         inputs = directory / "inputs.bin"
-        asked = {**request, "inputs": str(inputs), "threads": self.threads}
-        self.machine.run(role, asked, directory, (*files, inputs))
+        arguments = {**request, "inputs": str(inputs), "threads": self.threads}
+        self.machine.run(role, arguments, directory, (*files, inputs))
 
     def _directory(self) -> Path:
         self._count += 1
@@ -278,11 +278,11 @@ class CalibrationSession:
         return directory
 
 
-def _batches(asked: Sequence[Columns]) -> Iterator[list[Columns]]:
+def _batches(groups: Sequence[Columns]) -> Iterator[list[Columns]]:
     """Groups columns so that one child can sum up each group."""
     some: list[Columns] = []
     size = 0
-    for each in asked:
+    for each in groups:
         own = 8 * sum(math.prod(shape) for shape in each.shapes)
         if some and size + own > _MOST_SUMMED_BYTES:
             yield some

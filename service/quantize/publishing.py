@@ -40,9 +40,9 @@ def quantize_stored(
         raise ValueError("the build's options have no quantization")
     options.check(options.data is not None)
     data = None if options.data is None else _calibration_set(layout, options.data)
-    asked = Request(request.source.absolute(), data, options, name=_NAME, shapes=shapes_of(request.options))
+    own_request = Request(request.source.absolute(), data, options, name=_NAME, shapes=shapes_of(request.options))
     try:
-        result = quantize(asked, scratch.absolute(), progress, settings, _limits(settings))
+        result = quantize(own_request, scratch.absolute(), progress, settings, _limits(settings))
     except BuildTimedOut as error:
         error.hint = "use fewer samples, or raise OCTET_QUANTIZE_TIME_LIMIT_S"
         raise

@@ -71,8 +71,8 @@ class Within:
     met: bool
     enough: bool
 
-    def to_json(self, asked: LatencyBudget) -> dict[str, Any]:
-        return {"asked": str(asked), "limit_ms": 1e3 * self.limit_s, "met": self.met, "budget_met": self.enough}
+    def to_json(self, budget: LatencyBudget) -> dict[str, Any]:
+        return {"asked": str(budget), "limit_ms": 1e3 * self.limit_s, "met": self.met, "budget_met": self.enough}
 
 
 def within(

@@ -185,11 +185,11 @@ class Meters:
         }  # may grow meanwhile
         for id in news:
             meters[id].reported_s = now_s
-        asked = {id for id, meter in meters.items() if meter.has_quota or now_s - meter.reported_s <= SHARING_S}
-        if not asked:
+        sharing = {id for id, meter in meters.items() if meter.has_quota or now_s - meter.reported_s <= SHARING_S}
+        if not sharing:
             return
         try:
-            found = self._store.exchange(today, self._replica, news, asked)
+            found = self._store.exchange(today, self._replica, news, sharing)
         except (OSError, OctetError) as error:
             log_trouble(_logger, error, "cannot report the use of API keys' quotas; it is reported later")
             return
@@ -226,8 +226,8 @@ class Meters:
 
     def _count_reported(self, id: str) -> Callable[[date], int]:
         def count_on(day: date) -> int:
-            told, totals = self._known
-            return totals.get(id, 0) if day == told else 0
+            reported_day, totals = self._known
+            return totals.get(id, 0) if day == reported_day else 0
 
         return count_on
 

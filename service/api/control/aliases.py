@@ -29,28 +29,28 @@ _UNREADY: dict[int | str, dict[str, Any]] = {
 
 
 @router.post("/{name}/promote", summary="Promote a version", response_model=wire.Alias, responses=_UNREADY)
-async def promote(name: wire.PathName, asked: wire.Promotion, services: ServicesOf) -> wire.Alias:
+async def promote(name: wire.PathName, promotion: wire.Promotion, services: ServicesOf) -> wire.Alias:
     """Sets the alias to the version, for all requests or for `percent` of them.
 
     The version is loaded and warmed up before the first request is switched to it. Requests that are running are
     completed by the version that they started with.
 
     """
-    check_alias(asked.alias)
+    check_alias(promotion.alias)
 
     def change() -> Alias:
-        return services.aliases.promote(name, asked.alias, asked.version, asked.percent)
+        return services.aliases.promote(name, promotion.alias, promotion.version, promotion.percent)
 
-    return views.alias(await _switch(services, "promote", name, asked.version, change))
+    return views.alias(await _switch(services, "promote", name, promotion.version, change))
 
 
 @router.post(
     "/{name}/rollback", summary="Roll back to the previous version", response_model=wire.Alias, responses=_UNREADY
 )
-async def rollback(name: wire.PathName, services: ServicesOf, asked: wire.Rollback | None = None) -> wire.Alias:
+async def rollback(name: wire.PathName, services: ServicesOf, request: wire.Rollback | None = None) -> wire.Alias:
     """Ends a canary, or returns to the version before the most recent promotion."""
-    asked = asked or wire.Rollback(alias=wire.DEFAULT_ALIAS, away_from=None)
-    alias, away_from = asked.alias, asked.away_from
+    request = request or wire.Rollback(alias=wire.DEFAULT_ALIAS, away_from=None)
+    alias, away_from = request.alias, request.away_from
     known = await run_in_threadpool(_find, services, name, alias)
     back = known.rolled_back(away_from, known.changed_at)
 

@@ -59,11 +59,11 @@ def _compare(
 ) -> wire.Comparison:
     found = services.version(name, version)
     settings = services.settings
-    asked = _one_of_each_pool(services, name, str(found.number))
-    if not asked:
+    workers = _one_of_each_pool(services, name, str(found.number))
+    if not workers:
         raise NotReady("no worker is running", hint="octet worker starts one")
     path = f"/v2/models/{name}/versions/{found.number}/infer"
-    answers = ask_all(asked, path, headers, body, security_of(settings), settings.max_predict_bytes)
+    answers = ask_all(workers, path, headers, body, security_of(settings), settings.max_predict_bytes)
     answered = [each for each in answers if each.outputs is not None]
     shown = [_to_wire(each, answered[0] if answered else each) for each in answers]
     return wire.Comparison(

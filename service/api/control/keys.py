@@ -26,16 +26,16 @@ def list_keys(services: ServicesOf) -> wire.Keys:
 
 
 @router.post("", summary="Create an API key", status_code=201, response_model=wire.NewKey)
-async def create_key(asked: wire.KeyRequest, services: ServicesOf) -> wire.NewKey:
+async def create_key(request: wire.KeyRequest, services: ServicesOf) -> wire.NewKey:
     """Creates a key. The key itself is only in this response. If you lose it, create another.
 
     The first key of a server that requires none must have the scope `admin`.
     """
-    limits = Limits(asked.requests_per_s, asked.requests_per_day)
-    whose = tenant.get() or asked.tenant
-    if whose != asked.tenant and asked.tenant:
+    limits = Limits(request.requests_per_s, request.requests_per_day)
+    whose = tenant.get() or request.tenant
+    if whose != request.tenant and request.tenant:
         raise Forbidden("a tenant's key can create keys only for the same tenant", hint="leave out the tenant")
-    key, text = await run_in_threadpool(services.access.create, asked.name, asked.scopes, limits, whose)
+    key, text = await run_in_threadpool(services.access.create, request.name, request.scopes, limits, whose)
     await apply_key_change(services)
     return wire.NewKey(key=text, **views.key(key).model_dump())
 

@@ -285,7 +285,7 @@ def _read(path: Path) -> dict[str, Origin]:
     """Reads the record of origins. If it cannot be read, it counts as empty, so that no version is deleted."""
     try:
         document: Mapping[str, Mapping[str, object]] = json.loads(path.read_bytes())
-        return {name: _origin(said) for name, said in document.items()}
+        return {name: _origin(entry) for name, entry in document.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -293,8 +293,8 @@ def _read(path: Path) -> dict[str, Origin]:
         return {}
 
 
-def _origin(said: Mapping[str, object]) -> Origin:
-    versions = said["versions"]
+def _origin(entry: Mapping[str, object]) -> Origin:
+    versions = entry["versions"]
     if not isinstance(versions, list):
         raise ValueError("the versions are not a list")
-    return Origin(Path(str(said["path"])), tuple(map(int, versions)))
+    return Origin(Path(str(entry["path"])), tuple(map(int, versions)))

@@ -130,8 +130,8 @@ async def push(
         version = submission.add_version(services, name, digest, format, size_bytes)
         if metadata:
             submission.describe(services, name, version.number, metadata)
-        asked = numerics, batches, tune_s, shapes, accept_differences
-        build = submission.request_builds(services, version, resolved, *asked)[0]
+        arguments = numerics, batches, tune_s, shapes, accept_differences
+        build = submission.request_builds(services, version, resolved, *arguments)[0]
         services.audit.note("push", model=name, version=version.number, source=digest, build=build.id)
         return build
 
@@ -184,10 +184,10 @@ def get_version(name: wire.PathName, version: wire.PathVersion, services: Servic
 
 @router.patch("/{name}/versions/{version}", summary="Describe a version of a model", response_model=wire.ModelVersion)
 def describe_version(
-    name: wire.PathName, version: wire.PathVersion, said: wire.Metadata, services: ServicesOf
+    name: wire.PathName, version: wire.PathVersion, metadata: wire.Metadata, services: ServicesOf
 ) -> wire.ModelVersion:
     """Sets labels and preprocessing. Members that the body leaves out keep their values."""
-    submission.describe(services, name, version, ModelMetadata.from_json(said.model_dump(exclude_none=True)))
+    submission.describe(services, name, version, ModelMetadata.from_json(metadata.model_dump(exclude_none=True)))
     return get_version(name, version, services)
 
 
@@ -202,16 +202,16 @@ def describe_version(
     },
 )
 def request_builds(
-    name: wire.PathName, asked: wire.BuildRequest, response: Response, services: ServicesOf
+    name: wire.PathName, request: wire.BuildRequest, response: Response, services: ServicesOf
 ) -> wire.Builds:
     """Identical requests share a build: if it is queued, running or has succeeded, no new build is started."""
-    named = (submission.resolve_targets(services, target) for target in asked.targets)
+    named = (submission.resolve_targets(services, target) for target in request.targets)
     targets = list(dict.fromkeys(chain.from_iterable(named)))
-    version = services.version(name, asked.version)
-    batches = check_batches(asked.options.batch)
-    tune_s = None if asked.options.tune_s is None else check_tune(asked.options.tune_s)
-    shapes, numerics = asked.options.input_shapes, asked.options.numerics
-    accepts = asked.options.accept_differences
+    version = services.version(name, request.version)
+    batches = check_batches(request.options.batch)
+    tune_s = None if request.options.tune_s is None else check_tune(request.options.tune_s)
+    shapes, numerics = request.options.input_shapes, request.options.numerics
+    accepts = request.options.accept_differences
     builds = submission.request_builds(services, version, targets, numerics, batches, tune_s, shapes, accepts)
     services.audit.note("build", model=name, version=version.number, builds=[build.id for build in builds])
     return views.answer_with_builds(response, name, builds, services.builds)
@@ -219,8 +219,8 @@ def request_builds(
 
 def _version_statuses(services: Services, versions: Sequence[ModelVersion]) -> dict[tuple[str, int], VersionStatus]:
     wanted = services.builds.requested_by({each.name for each in versions})
-    asked = [(each.name, each.number) for each in versions]
-    return version_statuses(asked, wanted, services.registry, services.crashes.quarantined())
+    pairs = [(each.name, each.number) for each in versions]
+    return version_statuses(pairs, wanted, services.registry, services.crashes.quarantined())
 
 
 def facts_of(services: Services, name: str, number: int | None) -> dict[int, Any]:

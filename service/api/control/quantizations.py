@@ -220,8 +220,8 @@ async def quantize(
             )  # protects it from garbage collection until the build uses it
             check_room(services, owner_of(name), digest, size_bytes, found.size_bytes)
         metadata = replace(found.metadata.over(_file_preprocessing(services, found)), labels=())
-        asked = replace(options, metadata=metadata, data=digest)
-        build = submission.request_quantization(services, found, resolved, asked, shapes)
+        full_options = replace(options, metadata=metadata, data=digest)
+        build = submission.request_quantization(services, found, resolved, full_options, shapes)
         services.audit.note("quantize", model=name, version=found.number, data=digest, build=build.id)
         return views.answer_with_build(response, build, services.builds)
 

@@ -50,11 +50,11 @@ def files_of(services: Services, tenant: str) -> dict[Digest, int]:
     """
     found = services.models.file_sizes(tenant)
     for build in services.builds.quantizations_of(tenant):
-        asked = quantization_of(build.options)
+        options = quantization_of(build.options)
         with suppress(NotFound, CorruptBlob, InvalidInput):  # a lost file takes no space
             if build.artifact is not None:
                 layers = services.layout.manifest(build.artifact).layers
                 found |= {layer.digest: layer.size_bytes for layer in layers}
-            elif asked is not None and asked.data is not None and asked.data not in found:
-                found[asked.data] = services.layout.blobs.size_bytes(asked.data)
+            elif options is not None and options.data is not None and options.data not in found:
+                found[options.data] = services.layout.blobs.size_bytes(options.data)
     return found

@@ -104,7 +104,7 @@ def request_builds(
 
 
 def request_quantization(
-    services: Services, version: ModelVersion, target: Target, asked: QuantizationOptions, shapes: Shapes
+    services: Services, version: ModelVersion, target: Target, quantization: QuantizationOptions, shapes: Shapes
 ) -> Build:
     """Returns the build that quantizes a version: a new one, a running one, or one that succeeded before. In the last
     case its result also becomes a version of this model.
@@ -116,7 +116,7 @@ def request_quantization(
     Raises the errors of `request_builds`.
     """
     require_compiler()
-    options = {**with_shapes(shapes), QUANTIZE: asked.to_json()}
+    options = {**with_shapes(shapes), QUANTIZE: quantization.to_json()}
     inputs = stored.build_inputs(version.source, target, RESULT_NUMERICS, options)
     tenant = owner_of(version.name)
     services.access.check_builds(tenant, QUANTIZATION_BUILDS)

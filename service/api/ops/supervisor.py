@@ -219,17 +219,17 @@ class _Supervisor:
     def _be_data_plane(self, ready: Ready) -> None:
         settings = self._settings
         raise_descriptors()
-        said = [(orders.configure(settings, "the server is starting"), b"")]
+        messages = [(orders.configure(settings, "the server is starting"), b"")]
         if self._certificate is not None:
             pair = self._certificate.pair()
-            said.append(orders.certificate(pair.cert_pem, pair.key_pem))
+            messages.append(orders.certificate(pair.cert_pem, pair.key_pem))
         readable = folder_of_front(settings) if settings.plane_per_tenant else settings.store_dir
         readable.mkdir(parents=True, exist_ok=True)
         ready()
         inherited = {name: listener.fileno() for name, listener in self._listeners.items()}
         inherited |= {"control": self._control.fileno(), "running": self._running.descriptor, "held": ready.descriptor}
         uses_cards = self._has_cards and not settings.plane_per_tenant  # otherwise the tenants' planes load the models
-        program.become(inherited, [readable], program.writable(settings), said, uses_cards=uses_cards)
+        program.become(inherited, [readable], program.writable(settings), messages, uses_cards=uses_cards)
 
     def _be_control_plane(self, ready: Ready) -> None:
         gc.disable()  # imports create no garbage, and looking for it takes a fifth of their time
