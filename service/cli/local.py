@@ -40,7 +40,7 @@ from service.cli.reports import REPORTS, label, summary
 from service.cli.stages import StageView
 from service.cli.tensors import read_input
 from service.compiler.importers.uploads import upload_of
-from service.core.agreement import different_from
+from service.core.agreement import different_from, is_different
 from service.core.build import Progress
 from service.core.digest import Digest, digest_of_file, parse_digest
 from service.core.errors import InvalidInput
@@ -159,6 +159,7 @@ def run(
         from service.cache import OciLayout
         from service.cache.metadata import metadata_of
         from service.compiler.children.locked import LockedModel
+        from service.core.artifact import Report
         from service.runtime.image import decode
 
         stored = OciLayout.open(directory)
@@ -176,6 +177,9 @@ def run(
             decode(value, spec, metadata) if isinstance(value, bytes) else value
             for value, spec in zip(given, specs, strict=True)
         ]
+        report = json.loads(stored.attached(model.digest, Report.NUMERICS) or b"{}")
+        if is_different(report):
+            output.note(f"this build differs from its reference runtime: {report.get('summary', '')}")
         outputs, took_s = model.run(tensors, threads)
         values = {spec.name: value for spec, value in zip(model.signature.outputs, outputs, strict=True)}
         answer = Answer(str(directory), values, model.signature.outputs, took_s, metadata.labels)

@@ -52,6 +52,10 @@ class Output:
     def next_command(self, command: str) -> None:
         self.answers.print(f"\nNext: [bold]{escape(command)}[/bold]")
 
+    def note(self, text: str) -> None:
+        """Writes a sentence beside the result, to stderr."""
+        self.progress.print(f"[bold yellow]note[/bold yellow]: {escape(printable(text))}")
+
     def refuse(self, different: Different) -> NoReturn:
         """Ends the command after it has shown its result, because that result differs from its reference.
 

@@ -84,6 +84,20 @@ def test_verifying_the_folder_has_the_same_exit_status(octet: Any, compiled: tup
     assert (status, document["outcome"], document["accepted"]) == (0, "different", True)
 
 
+def test_running_the_folder_prints_a_note(python: Path, compiled: tuple[Path, int, Any], tmp_path: Path) -> None:
+    command = [python, "-m", "service.cli", "run", compiled[0], EXAMPLES / "digits" / "2.png", "--json"]
+    ended = subprocess.run(
+        [*map(str, command)],
+        capture_output=True,
+        text=True,
+        env=environment(data_dir=tmp_path),
+        timeout=WORK_TIMEOUT_S,
+        check=True,
+    )
+    assert json.loads(ended.stdout)["outputs"]
+    assert "note: this build differs from its reference runtime: " in " ".join(ended.stderr.split())
+
+
 def test_an_accepted_difference_is_recorded_in_the_artifact(octet: Any, tmp_path: Path) -> None:
     status, document = octet("compile", DIGITS, "-o", tmp_path / "out", "--accept-differences")
     report = document["reports"]["numerics"]
