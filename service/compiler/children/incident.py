@@ -12,7 +12,7 @@ import platform
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -43,11 +43,13 @@ class _Subject:
         request: target, numerics mode or format.
         module: the module that is being compiled.
         again: repeats the work on another module.
+        imported: types of the operators that an importer has begun to convert, in order.
     """
 
     request: Mapping[str, str]
     module: tvm.IRModule | None = None
     again: Again | None = None
+    imported: list[str] = field(default_factory=list)
 
 
 _subjects: list[_Subject] = []
@@ -64,6 +66,12 @@ def about(request: Mapping[str, str], module: tvm.IRModule | None = None, again:
     _subjects[:] = [_Subject(dict(request), module, again)]
 
 
+def importing(op: str) -> None:
+    """Adds an operator to those that the report of a failed import lists; `op` is its type, a space and a number."""
+    if _subjects:
+        _subjects[0].imported.append(op.partition(" ")[0])
+
+
 def report(role: str, error: BaseException) -> dict[str, Any]:
     """Returns the report of `error`, as JSON."""
     error = _cause(error)
@@ -77,6 +85,9 @@ def report(role: str, error: BaseException) -> dict[str, Any]:
         "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
     }
     if subject.module is None:
+        if subject.imported:  # no module exists before the import ends
+            found["imported"] = subject.imported[-_MOST_OPERATORS:]
+            found["imported_count"] = len(subject.imported)
         return found
     failing, complete = _smallest(subject, type(error)), subject.module
     found["minimized"] = failing is not None

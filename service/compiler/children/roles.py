@@ -99,6 +99,7 @@ def passes_role(request: Request, report: Report) -> Result:
 def _imported(data: bytes, request: Request, report: Report) -> ImportedModel:
     def at(op: str, tensor: str) -> None:
         report.at(stage=Stage.IMPORT, op=op, tensor=tensor)
+        incident.importing(op)
 
     imported = import_model(data, at, request.get("shapes"))
     return replace(imported, signature=bounded(imported.signature, imported.module))

@@ -80,6 +80,16 @@ def test_it_says_where_and_with_what(digits: tvm.IRModule) -> None:
     assert report["versions"]["numpy"]  # type: ignore[index]
 
 
+def test_a_failed_import_lists_the_operators_up_to_it() -> None:
+    incident.about({"format": "tflite"})
+    import_model((EXAMPLES / "digits_int8.tflite").read_bytes(), lambda op, tensor: incident.importing(op))
+    report = incident.report("import", ValueError("too many values to unpack"))
+    imported = report["imported"]
+    assert "CONV_2D" in imported
+    assert report["imported_count"] == len(imported)
+    assert not [each for each in imported if "#" in each]
+
+
 def test_without_a_module_there_are_no_operators() -> None:
     incident.about({"format": "tflite"})
     report = incident.report("import", ValueError("too many values to unpack"))
