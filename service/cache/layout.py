@@ -154,7 +154,7 @@ class OciLayout:
             StorageFull: no space is left.
         """
         with self._index.change() as entries:
-            return self._put(entries, manifest, _told(index_annotations or {}))
+            return self._put(entries, manifest, _resolve_annotations(index_annotations or {}))
 
     def manifest(self, digest: Digest) -> Manifest:
         """Returns the manifest with this digest, even if the index does not list it.
@@ -177,8 +177,8 @@ class OciLayout:
             NotFound: there are annotations, but the manifest is not listed.
         """
         with self._index.change() as entries:
-            if found := _told(annotations):
-                _annotate(_listed(entries, digest), found)
+            if found := _resolve_annotations(annotations):
+                _annotate(_find_listed(entries, digest), found)
 
     def rewrite(self, change: Callable[[IndexAnnotations], None]) -> None:
         """Changes the annotations of the index and of all its entries in one atomic write.
@@ -246,7 +246,7 @@ class OciLayout:
         config = self.put_blob_descriptor(EMPTY_MEDIA_TYPE, EMPTY_BYTES)
         layer = self.put_blob_descriptor(media_type or artifact_type, data)
         with self._index.change() as entries:
-            about = _listed(entries, subject)
+            about = _find_listed(entries, subject)
             reference = Descriptor(about["mediaType"], subject, about["size"])
             referrer = Manifest(artifact_type, config, (layer,), annotations or {}, reference)
             entries[:] = [entry for entry in entries if not self._is_about(entry, {subject}, artifact_type)]
@@ -333,14 +333,14 @@ def check_version(data: bytes, marker: str) -> None:
         raise InvalidInput(f"{marker}: image layout version {version!r}, but only {_LAYOUT_VERSION} is known")
 
 
-def _listed(entries: list[Entry], digest: Digest) -> Entry:
+def _find_listed(entries: list[Entry], digest: Digest) -> Entry:
     entry = entry_of(entries, digest)
     if entry is None:
         raise NotFound(f"there is no manifest {digest} in the index")
     return entry
 
 
-def _told(annotations: Annotations) -> Mapping[str, str]:
+def _resolve_annotations(annotations: Annotations) -> Mapping[str, str]:
     return annotations() if callable(annotations) else annotations
 
 

@@ -52,9 +52,11 @@ class ModelMetadata:
         """Raises `InvalidInput` if a member has an invalid value."""
         for name, values in (("mean", self.mean), ("std", self.std)):
             if len(values) not in (0, 1, 3) or not all(map(math.isfinite, values)):
-                raise InvalidInput(f"{name} is {_listed(values)}", hint="one number for each channel, or one for all")
+                raise InvalidInput(
+                    f"{name} is {_comma_separated(values)}", hint="one number for each channel, or one for all"
+                )
         if any(value <= 0 for value in self.std):
-            raise InvalidInput(f"std is {_listed(self.std)}, but each number has to be above 0")
+            raise InvalidInput(f"std is {_comma_separated(self.std)}, but each number has to be above 0")
         if len(self.labels) > MAX_LABELS or sum(map(len, self.labels)) > MAX_LABELS_CHARACTERS:
             raise InvalidInput(
                 f"there are more than {MAX_LABELS} labels, or {MAX_LABELS_CHARACTERS} characters of them"
@@ -68,8 +70,8 @@ class ModelMetadata:
         """Returns a summary such as `10 labels, mean 0.5, std 0.25, crop`."""
         parts = [
             f"{len(self.labels)} label{'s' if len(self.labels) > 1 else ''}" if self.labels else "",
-            f"mean {_listed(self.mean)}" if self.mean else "",
-            f"std {_listed(self.std)}" if self.std else "",
+            f"mean {_comma_separated(self.mean)}" if self.mean else "",
+            f"std {_comma_separated(self.std)}" if self.std else "",
             *(str(each) for each in (self.resize, self.layout) if each),
         ]
         return ", ".join(filter(None, parts))
@@ -147,7 +149,7 @@ def parse_numbers(text: str) -> tuple[float, ...]:
         raise InvalidInput(f"{text!r} is not a list of numbers", hint="write it like 0.485,0.456,0.406") from error
 
 
-def _listed(values: Sequence[float]) -> str:
+def _comma_separated(values: Sequence[float]) -> str:
     return ", ".join(f"{value:g}" for value in values)
 
 

@@ -90,17 +90,17 @@ def test_http_2(peer: Peer, case: http2_cases.Case) -> None:
     peer.send(case.sent)
     match case.ends:
         case Ends.CONNECTION:
-            assert peer.lost() == case.error
+            assert peer.closing_error() == case.error
             return
         case Ends.STREAM:
             assert peer.expect(RST_STREAM, 1).error == case.error
         case Ends.NOTHING:
-            assert RST_STREAM not in {received.type for received in peer.settled()}
-    assert peer.alive()
+            assert RST_STREAM not in {received.type for received in peer.read_responses()}
+    assert peer.is_alive()
 
 
 @pytest.mark.parametrize("case", http2_cases.prefaces(), ids=str)
 def test_http_2_begins_with_its_preface(served: PlaneProcess, case: http2_cases.Case) -> None:
     with Peer(int(served.grpc.rpartition(":")[2]), greet=False, source=next(_sources)) as peer:
         peer.send(case.sent)
-        assert peer.lost() == case.error
+        assert peer.closing_error() == case.error

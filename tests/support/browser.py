@@ -38,24 +38,24 @@ class _ConsoleErrors:
     def __init__(self, page: Page, url: str, may_fail: bool) -> None:
         self.found: list[str] = []
         self._url, self._may_fail = url, may_fail
-        page.on("console", self._said)
-        page.on("pageerror", self._threw)
-        page.on("dialog", self._opened)
-        page.on("request", self._asked)
+        page.on("console", self._record_message)
+        page.on("pageerror", self._record_exception)
+        page.on("dialog", self._record_dialog)
+        page.on("request", self._record_request)
 
-    def _said(self, message: ConsoleMessage) -> None:
+    def _record_message(self, message: ConsoleMessage) -> None:
         is_of_answer = message.text.startswith("Failed to load resource")
         if message.type in ("error", "warning") and not (self._may_fail and is_of_answer):
             self.found.append(message.text)
 
-    def _threw(self, error: Error) -> None:
+    def _record_exception(self, error: Error) -> None:
         self.found.append(f"exception: {error}")
 
-    def _opened(self, dialog: Dialog) -> None:
+    def _record_dialog(self, dialog: Dialog) -> None:
         self.found.append(f"a script said {dialog.message!r}")
         dialog.dismiss()
 
-    def _asked(self, request: Request) -> None:
+    def _record_request(self, request: Request) -> None:
         if not request.url.startswith((f"{self._url}/", f"blob:{self._url}/")):
             self.found.append(f"asked {request.url}")
 

@@ -88,7 +88,7 @@ def commands_of(text: str, page: str) -> Iterator[Command]:
             elif key.endswith(" stands for"):
                 yield Command(page, first, value, stands_for=key.removesuffix(" stands for"))
             continue
-        for number, line in _joined(first, lines):
+        for number, line in _join_lines(first, lines):
             if kind == "commands":
                 yield Command(page, number, line, reason)
             elif line.startswith("$ "):
@@ -143,7 +143,7 @@ def _dense(model: OnnxBuilder, x: str, weights: str) -> bytes:
     return model.build()
 
 
-def _joined(first: int, lines: list[str]) -> Iterator[tuple[int, str]]:
+def _join_lines(first: int, lines: list[str]) -> Iterator[tuple[int, str]]:
     """Yields the non-empty lines with their numbers. Lines that end in a backslash are joined to the next line."""
     begin, whole = first, ""
     for number, line in enumerate(lines, first):

@@ -167,7 +167,7 @@ def trap(root: Path, crash: str = "") -> Iterator[Trap]:
     for word, text in words.items():
         source = source.replace(word, text)
     with listener:
-        yield Trap(store, _written(store, _linked(root, source)), traces, victim, listener)
+        yield Trap(store, _write_artifact(store, _linked(root, source)), traces, victim, listener)
 
 
 def _linked(folder: Path, source: str) -> Path:
@@ -184,7 +184,7 @@ def _linked(folder: Path, source: str) -> Path:
     return library
 
 
-def _written(store: Path, library: Path) -> Digest:
+def _write_artifact(store: Path, library: Path) -> Digest:
     layout, host = OciLayout(store), detect_host()
     assert host.best is not None
     config = {

@@ -85,7 +85,7 @@ class Case(NamedTuple):
 def cases(service: Service, unanswered: bytes) -> list[Case]:
     """Returns the cases for a server of `service`. `unanswered` is a complete call on stream 1 that takes long."""
     its = _Cases(service, unanswered)
-    return [*its.of_connection(), *its.of_stream(), *its.malformed(), *its.taken(), *its.compressed()]
+    return [*its.of_connection(), *its.of_stream(), *its.malformed(), *its.acceptable(), *its.compressed()]
 
 
 def prefaces() -> list[Case]:
@@ -289,7 +289,7 @@ class _Cases:
         sent = frame(HEADERS, END_HEADERS | END_STREAM, 1, block(head(content_length="4")))
         yield Case("8.1.1", "no content where some was announced", sent, Ends.STREAM, PROTOCOL_ERROR)
 
-    def taken(self) -> Iterator[Case]:
+    def acceptable(self) -> Iterator[Case]:
         head, opened = self.head, self.open
         parts = frame(HEADERS, 0, 1, head[:7]) + frame(CONTINUATION, 0, 1) + frame(CONTINUATION, 4, 1, head[7:])
         twice = settings((INITIAL_WINDOW_SIZE, 100), (INITIAL_WINDOW_SIZE, 65_535))

@@ -160,7 +160,7 @@ class Peer:
             assert received.type != GOAWAY, received
         raise AssertionError(f"the server hung up before frame {kind} of stream {stream}")
 
-    def settled(self) -> list[Frame]:
+    def read_responses(self) -> list[Frame]:
         """Returns all frames in response to what was sent.
 
         It waits for two PINGs, because content may follow the response to the first one.
@@ -175,13 +175,13 @@ class Peer:
             yield received
         raise AssertionError("the server hung up")
 
-    def lost(self) -> int:
+    def closing_error(self) -> int:
         """Returns the error code of the GOAWAY frame with which the server closed the connection."""
         *_, last = self.frames()
         assert last.type == GOAWAY, last
         return last.error
 
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Returns true if a call still succeeds."""
         stream = 2**31 - 1  # the highest stream number
         self.headers(stream, self.service.head())

@@ -352,7 +352,7 @@ def average_pool(model: OnnxBuilder, rng: Rng) -> None:
     leave(model, model.node("AveragePool", [real(model, "x", shape, x)], **attributes), y)
 
 
-def moved(model: OnnxBuilder, rng: Rng) -> None:
+def write_movements(model: OnnxBuilder, rng: Rng) -> None:
     """Writes operators that move elements, between conversions of one type or of two."""
     shape, dtype = image(rng), storage(rng)
     x = Quantized(model, rng, dtype)
@@ -407,7 +407,7 @@ QDQ: dict[str, Write] = {
     "Sigmoid": _between("Sigmoid"),
     "Softmax": softmax,
     "left in float": left_in_float,
-    "moved": moved,
+    "moved": write_movements,
 }
 
 

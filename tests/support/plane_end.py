@@ -28,7 +28,7 @@ class PlaneEnd:
         self._listener.bind(self.address)
         self._listener.listen()
         self._listener.setblocking(False)
-        self._frames, self._heard = Frames(), deque[tuple[Members, bytes]]()
+        self._frames, self._received = Frames(), deque[tuple[Members, bytes]]()
         self._connection: socket.socket | None = None
 
     async def accept(self, models: Sequence[int] = (), routes: Sequence[Members] = ()) -> None:
@@ -37,30 +37,30 @@ class PlaneEnd:
         connection.setblocking(False)
         self._connection = connection
         self._frames = Frames()
-        self._heard.clear()
-        self.say({"type": "hello", "protocol": PROTOCOL, "models": list(models), "routes": list(routes)})
+        self._received.clear()
+        self.send({"type": "hello", "protocol": PROTOCOL, "models": list(models), "routes": list(routes)})
 
-    def say(self, members: Members, data: bytes = b"", descriptors: Sequence[int] = ()) -> None:
-        self.say_bytes(frame(members, data), descriptors)
+    def send(self, members: Members, data: bytes = b"", descriptors: Sequence[int] = ()) -> None:
+        self.send_bytes(frame(members, data), descriptors)
 
-    def say_bytes(self, raw: bytes, descriptors: Sequence[int] = ()) -> None:
+    def send_bytes(self, raw: bytes, descriptors: Sequence[int] = ()) -> None:
         assert self._connection is not None
         sent = socket.send_fds(self._connection, [raw], descriptors)
         assert sent == len(raw)
 
-    async def hear(self) -> tuple[Members, bytes]:
+    async def read_frame(self) -> tuple[Members, bytes]:
         """Returns the next frame."""
         assert self._connection is not None
-        while not self._heard:
+        while not self._received:
             async with asyncio.timeout(GIVE_UP_S):
                 received = await asyncio.get_running_loop().sock_recv(self._connection, 1 << 16)
             assert received, "the control plane has closed the connection"
-            self._heard += self._frames.feed(received)
-        return self._heard.popleft()
+            self._received += self._frames.feed(received)
+        return self._received.popleft()
 
-    async def heard(self, kind: str) -> Members:
+    async def expect(self, kind: str) -> Members:
         """Returns the next frame, which must be of type `kind` and without bytes."""
-        members, data = await self.hear()
+        members, data = await self.read_frame()
         assert (members["type"], data) == (kind, b"")
         return members
 

@@ -19,7 +19,7 @@ def tflite_residual_network() -> bytes:
     """Returns the network: `image` `[1, 16, 16, 3]` -> `scores` `[1, 10]`."""
     document = Document(residual_network())
     tidy(document)
-    return _Writer(document).written()
+    return _Writer(document).build()
 
 
 class _Writer:
@@ -28,7 +28,7 @@ class _Writer:
         self._shapes: dict[str, tuple[int, ...]] = {"image": (1, SIZE, SIZE, 3)}
         self._places = {"image": self._builder.tensor("image", self._shapes["image"], np.float32)}
 
-    def written(self) -> bytes:
+    def build(self) -> bytes:
         readers = self._document.readers()
         fused: set[str] = set()
         for node in self._document.nodes:

@@ -174,7 +174,7 @@ def test_http2_is_recognized_in_pieces_of_any_size(plain: PlaneProcess, step: in
         for at in range(0, len(greeting), step):
             peer.send(greeting[at : at + step])
             time.sleep(0.001)
-        assert peer.settled()[0].type == SETTINGS
+        assert peer.read_responses()[0].type == SETTINGS
         peer.headers(1, head(content_type="application/json"), END_HEADERS | END_STREAM)
         refused = peer.expect(HEADERS, 1)
         assert b"415" in refused.payload

@@ -120,7 +120,7 @@ def test_silent_streams_block_no_other_client_and_have_a_deadline(port: int, oth
     with Peer(port, source=address) as attacker:
         opened = (frame(HEADERS, END_HEADERS, stream, block(head("ModelInfer"))) for stream in range(1, 2001, 2))
         attacker.send(b"".join(opened))
-        attacker.settled()
+        attacker.read_responses()
         for _ in range(5):
             other.ask()
         assert other.failures == []
@@ -171,7 +171,7 @@ def test_announced_messages_occupy_no_memory(port: int, other: Other) -> None:
         for stream in range(1, 401, 2):
             attacker.headers(stream, head("ModelInfer"))
             attacker.send(frame(DATA, 0, stream, announced))
-        attacker.settled()
+        attacker.read_responses()
         for _ in range(5):
             other.ask()
         assert other.failures == []
@@ -184,7 +184,7 @@ def test_a_message_that_arrives_too_slowly_is_abandoned(port: int, other: Other)
         until, over = time.monotonic() + GIVE_UP_S, list[Frame]()
         while not over and time.monotonic() < until:
             attacker.send(frame(DATA, 0, 1, b"x") + frame(PING, payload=bytes(8)))
-            over = [each for each in attacker.settled() if (each.type, each.stream) == (HEADERS, 1)]
+            over = [each for each in attacker.read_responses() if (each.type, each.stream) == (HEADERS, 1)]
             time.sleep(0.1)
         assert literal("grpc-status", "4") in over[0].payload
     other.ask()

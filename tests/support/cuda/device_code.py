@@ -54,7 +54,7 @@ class DeviceCode:
 
     @cached_property
     def usage(self) -> Usage:
-        found = _USAGE.findall(_asked("cuobjdump", self._cubin, "--dump-resource-usage"))
+        found = _USAGE.findall(_run_tool("cuobjdump", self._cubin, "--dump-resource-usage"))
         assert len(found) == 1, f"a cubin of the functions {[each[0] for each in found]}"
         return Usage(*map(int, found[0][1:]))
 
@@ -95,7 +95,7 @@ class DeviceCode:
     @cached_property
     def _lines(self) -> Sequence[Instruction | str]:
         """The instructions, each with its labels before it."""
-        return tuple(_read(_asked("nvdisasm", self._cubin, "--print-code")))
+        return tuple(_read(_run_tool("nvdisasm", self._cubin, "--print-code")))
 
 
 def count(instructions: Sequence[Instruction], *opcodes: str) -> int:
@@ -111,7 +111,7 @@ def _read(text: str) -> Iterator[Instruction | str]:
             yield Instruction(int(found[1], 16), found[3], found[4].strip(), found[2])
 
 
-def _asked(tool: str, cubin: bytes, option: str) -> str:
+def _run_tool(tool: str, cubin: bytes, option: str) -> str:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()

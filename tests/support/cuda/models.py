@@ -52,7 +52,7 @@ class CardModel:
             self._constants = np.frombuffer(path.read_bytes(), np.uint8)
         launches = {symbol: kernel.launch for symbol, kernel in self.kernels.items() if kernel.launch is not None}
         self.plan = call_plan(self.module, slots, self.context.activations, 0, launches)
-        self._sources = _joined({call.symbol: self.kernels[call.symbol] for call in self.plan.calls})
+        self._sources = _join_sources({call.symbol: self.kernels[call.symbol] for call in self.plan.calls})
         self._capability, self._sanitize = capability, sanitize
 
     @property
@@ -92,7 +92,7 @@ class CardModel:
         return outputs
 
 
-def _joined(kernels: Mapping[str, Kernel]) -> dict[str, str]:
+def _join_sources(kernels: Mapping[str, Kernel]) -> dict[str, str]:
     """Returns symbol -> source. Kernels with the same headers share one source, which is compiled once."""
     parts: dict[str, list[tuple[str, str]]] = {}
     for symbol, kernel in kernels.items():

@@ -161,7 +161,7 @@ def test_a_damaged_blob_is_reported_once_and_then_absent(store: BlobStore, damag
 
 
 def test_damaged_blobs_are_kept_for_a_while(store: BlobStore, damage: Damage) -> None:
-    def kept() -> int:
+    def count_quarantined() -> int:
         if isinstance(store, BucketBlobStore):
             return len(list(store.bucket.list("quarantine/")))
         return len(store.quarantine) if isinstance(store, MemoryBlobStore) else _files(store, "quarantine")
@@ -171,9 +171,9 @@ def test_damaged_blobs_are_kept_for_a_while(store: BlobStore, damage: Damage) ->
     with pytest.raises(CorruptBlob):
         store.read(digest)
     store.discard_damaged(60)
-    assert kept() == 1
+    assert count_quarantined() == 1
     store.discard_damaged(0)
-    assert kept() == 0
+    assert count_quarantined() == 0
     store.discard_damaged(0)
 
 

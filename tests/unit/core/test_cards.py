@@ -28,13 +28,13 @@ def _detected() -> Any:
     return listed, found.cuda, found.problem, features, is_loaded
 
 
-def _asked(driver: Path, **settings: str) -> Any:
+def _detect_in_child(driver: Path, **settings: str) -> Any:
     environment = emulated_card.environment(driver, driver, **settings)
     return emulated_card.in_a_child(_detected, environment=environment)
 
 
 def test_the_gpus_of_a_machine_are_detected(driver: Path) -> None:
-    listed, cuda, problem, features, is_loaded = _asked(driver, cards="8.9;7.5", version="12040")
+    listed, cuda, problem, features, is_loaded = _detect_in_child(driver, cards="8.9;7.5", version="12040")
     assert (listed, cuda, problem) == ([["Emulated 8.9", 89], ["Emulated 7.5", 75]], "12.4", "")
     assert set(features) >= {"sm_75", "sm_80", "sm_86", "sm_89"}
     assert not {"sm_61", "sm_90"} & set(features)
@@ -42,20 +42,20 @@ def test_the_gpus_of_a_machine_are_detected(driver: Path) -> None:
 
 
 def test_a_driver_without_gpus_is_reported(driver: Path) -> None:
-    listed, cuda, problem, features, _ = _asked(driver, CUDA_VISIBLE_DEVICES="")
+    listed, cuda, problem, features, _ = _detect_in_child(driver, CUDA_VISIBLE_DEVICES="")
     assert (listed, cuda, features) == ([], "", [])
     assert problem == "NVIDIA's driver shows no GPU to this process"
 
 
 def test_a_partition_counts_as_a_gpu(driver: Path) -> None:
     partitions = "9.0:10000000000:232448:MIG-1a2b3c4d;8.0:20000000000:166912:MIG-5e6f7a8b"
-    listed, _, _, features, _ = _asked(driver, cards=partitions, CUDA_VISIBLE_DEVICES="MIG-5e6f7a8b")
+    listed, _, _, features, _ = _detect_in_child(driver, cards=partitions, CUDA_VISIBLE_DEVICES="MIG-5e6f7a8b")
     assert (listed, features) == ([["Emulated 8.0", 80]], ["sm_80"])
 
 
 def test_an_invalid_driver_is_reported(tmp_path: Path) -> None:
     (tmp_path / "libcuda.so.1").write_bytes(b"no library")
-    listed, _, problem, _, _ = _asked(tmp_path)
+    listed, _, problem, _, _ = _detect_in_child(tmp_path)
     assert listed == []
     assert "NVIDIA's driver is not installed" in problem
 

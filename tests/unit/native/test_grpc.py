@@ -192,7 +192,7 @@ def test_a_call_answered_early_is_asked_to_stop(peer: Peer) -> None:
     assert _status(peer.expect(HEADERS, 1, END_STREAM)) == 0
     assert peer.expect(RST_STREAM, 1).error == NO_ERROR
     peer.send(frame(DATA, END_STREAM, 1, message(b"on its way")))
-    assert peer.alive()
+    assert peer.is_alive()
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_broken_messages_end_their_call(peer: Peer, sent: bytes, status: int, st
         peer.send(frame(DATA, 0, 1, sent[at : at + step]))
     peer.send(frame(DATA, END_STREAM, 1))
     assert _status(peer.expect(HEADERS, 1, END_STREAM)) == status
-    assert peer.alive()
+    assert peer.is_alive()
 
 
 @pytest.mark.parametrize(
@@ -241,9 +241,9 @@ def test_a_paused_call_blocks_its_client(echo_program: Path) -> None:
     with echo_server(echo_program, stream_window=65_536) as port, Peer(port) as peer:
         peer.headers(1, head("Paused"))
         peer.send(frame(DATA, 0, 1, message(bytes(60_000))))
-        assert _windows(peer.settled(), 1) == []
+        assert _windows(peer.read_responses(), 1) == []
         peer.call(3, "Resume")
-        assert _windows(peer.settled(), 1) == [60_005]
+        assert _windows(peer.read_responses(), 1) == [60_005]
 
 
 def test_unread_responses_stop_further_requests(echo_program: Path) -> None:
@@ -252,9 +252,9 @@ def test_unread_responses_stop_further_requests(echo_program: Path) -> None:
         peer.headers(1, head("Stream"))
         for _ in range(6):
             peer.send(frame(DATA, 0, 1, message(bytes(99_995))))
-        assert _windows(peer.settled(), 1) == []
+        assert _windows(peer.read_responses(), 1) == []
         peer.send(b"".join(frame(WINDOW_UPDATE, 0, stream, (10**6).to_bytes(4)) for stream in (0, 1)))
-        assert _windows(peer.settled(), 1) == [600_000]
+        assert _windows(peer.read_responses(), 1) == [600_000]
 
 
 def test_threads_and_channels_do_not_disturb_each_other(port: int) -> None:

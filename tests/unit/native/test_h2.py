@@ -68,35 +68,35 @@ def _u32(value: int) -> bytes:
 def test_an_error_of_the_connection_ends_it(request: pytest.FixtureRequest, server: str, case: Case) -> None:
     with Peer(request.getfixturevalue(server)) as peer:
         peer.send(case.sent)
-        assert peer.lost() == case.error
+        assert peer.closing_error() == case.error
 
 
 @pytest.mark.parametrize("case", prefaces(), ids=str)
 def test_a_connection_begins_with_the_preface_and_settings(port: int, case: Case) -> None:
     with Peer(port, greet=False) as peer:
         peer.send(case.sent)
-        assert peer.lost() == case.error
+        assert peer.closing_error() == case.error
 
 
 @pytest.mark.parametrize("case", CASES[Ends.STREAM], ids=str)
 def test_an_error_of_a_stream_ends_it_alone(peer: Peer, case: Case) -> None:
     peer.send(case.sent)
     assert peer.expect(RST_STREAM, 1).error == case.error
-    assert peer.alive()
+    assert peer.is_alive()
 
 
 def test_frames_behind_the_end_of_both_sides_end_the_connection(peer: Peer) -> None:
     peer.call(1)
     peer.expect(HEADERS, 1, END_STREAM)
     peer.send(frame(DATA, 0, 1, b"x"))
-    assert peer.lost() == STREAM_CLOSED
+    assert peer.closing_error() == STREAM_CLOSED
 
 
 @pytest.mark.parametrize("case", CASES[Ends.NOTHING], ids=str)
 def test_permitted_frames_are_accepted(peer: Peer, case: Case) -> None:
     peer.send(case.sent)
-    assert RST_STREAM not in {received.type for received in peer.settled()}
-    assert peer.alive()
+    assert RST_STREAM not in {received.type for received in peer.read_responses()}
+    assert peer.is_alive()
 
 
 def test_padding_is_not_content(peer: Peer) -> None:
@@ -137,7 +137,7 @@ def test_streams_beyond_the_limit_are_refused(echo_program: Path) -> None:
             peer.headers(stream, head("Hang"))
         assert peer.expect(RST_STREAM, 5).error == REFUSED_STREAM
         peer.send(frame(DATA, END_STREAM, 5, b"on its way") + _RESET)
-        assert peer.alive()
+        assert peer.is_alive()
 
 
 # Flow control
@@ -152,16 +152,16 @@ def test_responses_respect_the_windows(peer: Peer) -> None:
     content = bytes(range(256)) * 400
     peer.send(settings((INITIAL_WINDOW_SIZE, 10)))
     peer.call(1, content=content)
-    received = _content(peer.settled())
+    received = _content(peer.read_responses())
     assert len(received) == 10
     peer.send(settings((INITIAL_WINDOW_SIZE, 4)))  # leaves -6
     peer.send(frame(WINDOW_UPDATE, 0, 1, _u32(6)))
-    assert _content(peer.settled()) == b""
+    assert _content(peer.read_responses()) == b""
     peer.send(frame(WINDOW_UPDATE, 0, 1, _u32(1)))
-    received += _content(peer.settled())
+    received += _content(peer.read_responses())
     assert len(received) == 11
     peer.send(frame(WINDOW_UPDATE, 0, 1, _u32(200_000)))
-    received += _content(peer.settled())
+    received += _content(peer.read_responses())
     assert len(received) == 65_535  # the connection's window
     peer.send(frame(WINDOW_UPDATE, 0, 0, _u32(200_000)))
     assert received + _content(list(_to_the_end(peer, 1))) == message(content)
@@ -176,7 +176,7 @@ def _to_the_end(peer: Peer, stream: int) -> Iterator[Frame]:
 
 def test_a_connection_without_window_still_ends_other_calls(peer: Peer) -> None:
     peer.call(1, content=bytes(100_000))
-    assert len(_content(peer.settled())) == 65_535
+    assert len(_content(peer.read_responses())) == 65_535
     peer.headers(3, head("Early"), END_HEADERS | END_STREAM)
     peer.expect(HEADERS, 3, END_STREAM)
 
@@ -195,17 +195,17 @@ def test_a_tensor_waits_for_no_window(peer: Peer) -> None:
     assert entries[INITIAL_WINDOW_SIZE] == WINDOW
     assert peer.expect(WINDOW_UPDATE).payload == _u32((16 << 20) - 65_535)
     peer.call(1, content=bytes(150_000))
-    assert [received.type for received in peer.settled() if received.type == WINDOW_UPDATE] == []
+    assert [received.type for received in peer.read_responses() if received.type == WINDOW_UPDATE] == []
 
 
 def test_exceeding_a_streams_window_is_a_stream_error(echo_program: Path) -> None:
     with echo_server(echo_program, stream_window=65_535) as port, Peer(port) as peer:
         peer.headers(1, head("Paused"))
         peer.send(frame(DATA, 0, 1, message(bytes(65_530))))
-        assert RST_STREAM not in {received.type for received in peer.settled()}
+        assert RST_STREAM not in {received.type for received in peer.read_responses()}
         peer.send(frame(DATA, 0, 1, b"x"))
         assert peer.expect(RST_STREAM, 1).error == FLOW_CONTROL_ERROR
-        assert peer.alive()
+        assert peer.is_alive()
 
 
 def test_a_window_is_given_back_as_content_is_consumed(peer: Peer) -> None:
@@ -220,7 +220,7 @@ def test_the_window_of_the_connection_is_given_back_for_streams_that_are_gone(pe
     peer.expect(RST_STREAM, 1)
     for _ in range(20):
         peer.send(frame(DATA, 0, 1, bytes(WINDOW)))
-    assert peer.alive()
+    assert peer.is_alive()
 
 
 # Hostile clients
@@ -240,9 +240,9 @@ def test_the_window_of_the_connection_is_given_back_for_streams_that_are_gone(pe
 def test_a_flood_of_useless_frames_ends_the_connection(echo_program: Path, sent: bytes) -> None:
     with echo_server(echo_program, nuisances=500) as port, Peer(port) as peer:
         peer.send(_OPEN + sent * 400)
-        peer.settled()
+        peer.read_responses()
         peer.send(sent * 100)
-        assert peer.lost() == ENHANCE_YOUR_CALM
+        assert peer.closing_error() == ENHANCE_YOUR_CALM
 
 
 @pytest.mark.parametrize("flags", [END_HEADERS, END_HEADERS | END_STREAM])
@@ -254,9 +254,9 @@ def test_a_rapid_reset_ends_the_connection(echo_program: Path, flags: int) -> No
     ]
     with echo_server(echo_program, resets=100) as port, Peer(port) as peer:
         peer.send(b"".join(pairs[:100]))
-        peer.settled()
+        peer.read_responses()
         peer.send(pairs[100])
-        assert peer.lost() == ENHANCE_YOUR_CALM
+        assert peer.closing_error() == ENHANCE_YOUR_CALM
 
 
 def test_a_client_that_makes_the_server_reset_is_counted_too(echo_program: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_client_that_makes_the_server_reset_is_counted_too(echo_program: Path)
     ]
     with echo_server(echo_program, resets=100) as port, Peer(port) as peer:
         peer.send(b"".join(errors))
-        assert peer.lost() == ENHANCE_YOUR_CALM
+        assert peer.closing_error() == ENHANCE_YOUR_CALM
 
 
 def test_a_client_that_does_not_read_replies_is_disconnected(echo_program: Path) -> None:
@@ -319,7 +319,7 @@ def test_a_client_that_goes_away_cancels_its_calls(echo_program: Path) -> None:
     with echo_server(echo_program) as port:
         with Peer(port) as peer:
             peer.send(_HANG)
-            peer.settled()
+            peer.read_responses()
         deadline = time.monotonic() + GIVE_UP_S
         cancelled = b""
         while cancelled != message(b"1") and time.monotonic() < deadline:

@@ -83,9 +83,9 @@ def listener(plane: DataPlane) -> Listener:
 async def loaded(plane: DataPlane, end: PlaneEnd, order: Members = ORDER) -> int:
     """Loads a model, and returns its key."""
     loading = asyncio.create_task(plane.load(order))
-    members = await end.heard("load")
+    members = await end.expect("load")
     assert {**members, "key": 0} == {**order, "key": 0}
-    end.say({"type": "loaded", "key": members["key"]})
+    end.send({"type": "loaded", "key": members["key"]})
     assert await loading == members["key"]
     return int(members["key"])
 
@@ -95,7 +95,7 @@ async def test_each_data_plane_gets_the_latest_standing_orders(plane: DataPlane,
         plane.order(order)
     for _ in range(2):
         await end.accept()
-        assert [await end.heard("configure"), await end.heard("keys")] == [{**CONFIGURE, "not_ready": "soon"}, KEYS]
+        assert [await end.expect("configure"), await end.expect("keys")] == [{**CONFIGURE, "not_ready": "soon"}, KEYS]
         end.leave()
 
 
@@ -104,7 +104,7 @@ async def test_an_unchanged_order_is_not_sent_again(plane: DataPlane, end: Plane
     await plane.reached()
     for order in (KEYS, KEYS, CONFIGURE):
         plane.order(order)
-    assert [await end.heard("keys"), await end.heard("configure")] == [KEYS, CONFIGURE]
+    assert [await end.expect("keys"), await end.expect("configure")] == [KEYS, CONFIGURE]
 
 
 async def test_routes_are_not_sent_to_another_data_plane_which_has_no_models(plane: DataPlane, end: PlaneEnd) -> None:
@@ -112,12 +112,12 @@ async def test_routes_are_not_sent_to_another_data_plane_which_has_no_models(pla
     await plane.reached()
     plane.order(ROUTES)
     plane.order(KEYS)
-    await end.heard("routes")
+    await end.expect("routes")
     end.leave()
     await end.accept()
-    await end.heard("keys")
+    await end.expect("keys")
     plane.order(ROUTES)
-    await end.heard("routes")
+    await end.expect("routes")
 
 
 async def test_the_loaded_models_are_reported(plane: DataPlane, end: PlaneEnd) -> None:
@@ -150,19 +150,19 @@ async def test_the_key_of_a_model_that_is_being_unloaded_is_not_reused(plane: Da
     first = await loaded(plane, end)
     second = await loaded(plane, end)
     leaving = asyncio.create_task(plane.unload(first))
-    assert (await end.heard("unload"))["key"] == first
+    assert (await end.expect("unload"))["key"] == first
     third = await loaded(plane, end)
     assert len({first, second, third}) == 3
     assert not leaving.done()
-    end.say({"type": "unloaded", "key": first})
+    end.send({"type": "unloaded", "key": first})
     await leaving
 
 
 async def test_concurrent_callers_share_a_load(plane: DataPlane, end: PlaneEnd) -> None:
     await end.accept()
     loads = [asyncio.create_task(plane.load(ORDER)) for _ in range(2)]
-    key = (await end.heard("load"))["key"]
-    end.say({"type": "loaded", "key": key})
+    key = (await end.expect("load"))["key"]
+    end.send({"type": "loaded", "key": key})
     assert await asyncio.gather(*loads) == [key, key]
 
 
@@ -170,8 +170,8 @@ async def test_a_failed_load_has_a_reason(plane: DataPlane, end: PlaneEnd) -> No
     await end.accept()
     for code, kind in (("not_ready", NotReady), ("memory_full", NotReady), ("unheard_of", NotReady)):
         loading = asyncio.create_task(plane.load(ORDER))
-        key = (await end.heard("load"))["key"]
-        end.say({"type": "failed", "key": key, "code": code, "detail": "no room", "hint": "buy some"})
+        key = (await end.expect("load"))["key"]
+        end.send({"type": "failed", "key": key, "code": code, "detail": "no room", "hint": "buy some"})
         with pytest.raises(kind, match="no room") as caught:
             await loading
         assert caught.value.hint == "buy some"
@@ -187,7 +187,7 @@ async def test_a_lost_data_plane_ends_all_waits(plane: DataPlane, end: PlaneEnd)
         asyncio.create_task(plane.gather()),
     ]
     for kind in ("load", "unload", "gather"):
-        await end.heard(kind)
+        await end.expect(kind)
     end.leave()
     with pytest.raises(Restarting, match="ended meanwhile"):
         await waiting[0]
@@ -201,8 +201,8 @@ async def test_a_load_waits_for_a_data_plane_that_is_starting(plane: DataPlane, 
     loading = asyncio.create_task(plane.load(ORDER))
     await asyncio.sleep(0.05)
     await end.accept()
-    key = (await end.heard("load"))["key"]
-    end.say({"type": "loaded", "key": key})
+    key = (await end.expect("load"))["key"]
+    end.send({"type": "loaded", "key": key})
     assert await loading == key
 
 
@@ -216,9 +216,9 @@ async def test_a_requested_report_is_counted_before_gather_returns(plane: DataPl
     await end.accept()
     await plane.reached()
     gathering = asyncio.create_task(plane.gather())
-    number = (await end.heard("gather"))["gather"]
-    end.say({"type": "report", "gather": 0, "models": []})
-    end.say({"type": "report", "gather": number, "models": [1]})
+    number = (await end.expect("gather"))["gather"]
+    end.send({"type": "report", "gather": 0, "models": []})
+    end.send({"type": "report", "gather": number, "models": [1]})
     await gathering
     assert [report["models"] for report in listener(plane).reports] == [[], [1]]
 
@@ -227,11 +227,11 @@ async def test_questions_are_answered_concurrently(plane: DataPlane, end: PlaneE
     await end.accept()
     listener(plane).may_answer.clear()
     for number, kind in enumerate(("resolve", "broken", "picture")):
-        end.say({"type": "question", "question": number, "kind": kind}, kind.encode())
-    end.say({"type": "trace"})
+        end.send({"type": "question", "question": number, "kind": kind}, kind.encode())
+    end.send({"type": "trace"})
     await eventually_async(lambda: bool(listener(plane).traces))
     listener(plane).may_answer.set()
-    answers = [await end.hear() for _ in range(2)]
+    answers = [await end.read_frame() for _ in range(2)]
     assert answers == [
         ({"type": "answer", "question": 0, "echo": "resolve"}, b"resolve"),
         ({"type": "answer", "question": 2, "echo": "picture"}, b"picture"),
@@ -241,20 +241,20 @@ async def test_questions_are_answered_concurrently(plane: DataPlane, end: PlaneE
 async def test_the_answer_for_a_lost_data_plane_is_not_sent_to_another(plane: DataPlane, end: PlaneEnd) -> None:
     await end.accept()
     listener(plane).may_answer.clear()
-    end.say({"type": "question", "question": 1, "kind": "resolve"})
+    end.send({"type": "question", "question": 1, "kind": "resolve"})
     await asyncio.sleep(0.05)
     end.leave()
     await end.accept()
     listener(plane).may_answer.set()
     await asyncio.sleep(0.05)
     plane.order(KEYS)
-    await end.heard("keys")
+    await end.expect("keys")
 
 
 async def test_connections_are_passed_on(plane: DataPlane, end: PlaneEnd) -> None:
     await end.accept()
     read, write = os.pipe()
-    end.say({"type": "connection"}, descriptors=[read])
+    end.send({"type": "connection"}, descriptors=[read])
     await eventually_async(lambda: bool(listener(plane).descriptors))
     (descriptor,) = listener(plane).descriptors
     os.write(write, b"x")

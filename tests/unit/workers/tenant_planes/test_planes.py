@@ -95,11 +95,11 @@ class Scene:
         await end.accept()
         order = await self.next_order(end, "load")
         assert Path(order["parts"][0]["library"]).read_bytes() == b"code"
-        end.say({"type": "loaded", "key": order["key"]})
+        end.send({"type": "loaded", "key": order["key"]})
         return await loading
 
     async def next_order(self, end: PlaneEnd, kind: str) -> Members:
-        while (members := (await end.hear())[0])["type"] != kind:
+        while (members := (await end.read_frame())[0])["type"] != kind:
             pass
         return members
 
@@ -190,7 +190,7 @@ async def test_a_data_plane_without_models_is_ended(scene: Scene, monkeypatch: p
     assert scene.supervisor.asked == [("acme", True)]
     unloading = asyncio.create_task(scene.planes.unload(key))
     await scene.next_order(scene.places.end("acme"), "unload")
-    scene.places.end("acme").say({"type": "unloaded", "key": key})
+    scene.places.end("acme").send({"type": "unloaded", "key": key})
     await unloading
     await eventually_async(lambda: scene.supervisor.asked[-1] == ("acme", False))
 
@@ -202,7 +202,7 @@ async def test_a_gather_does_not_wait_for_a_data_plane_that_hangs(
     await scene.loaded("acme~digits")
     gathering = asyncio.create_task(scene.planes.gather())
     gather = (await scene.next_order(scene.front, "gather"))["gather"]
-    scene.front.say({"type": "report", "gather": gather, "models": [], "rejected": {}, "not_allowed": {}, "used": {}})
+    scene.front.send({"type": "report", "gather": gather, "models": [], "rejected": {}, "not_allowed": {}, "used": {}})
     await gathering
 
 
@@ -215,7 +215,7 @@ async def test_reports_of_a_tenant_count_only_for_its_own_models(scene: Scene) -
     ]
     report = {"type": "report", "gather": 0, "models": models, "rejected": {"queue_full": 2, "made up": 1}}
     scene.listener.reports.clear()
-    scene.places.end("acme").say({**report, "not_allowed": {"x": 1}, "forwards": [1], "used": {"a key": 100}})
+    scene.places.end("acme").send({**report, "not_allowed": {"x": 1}, "forwards": [1], "used": {"a key": 100}})
     await eventually_async(lambda: bool(scene.listener.reports))
     (heard,) = scene.listener.reports
     assert [(each["key"], each["model"], each["version"], each["target"]) for each in heard["models"]] == [
@@ -233,7 +233,7 @@ async def test_a_report_of_one_contains_the_last_reports_of_the_others(scene: Sc
     keys = await both(scene)
     for tenant, key in zip(("acme", "beta"), keys, strict=True):
         use = {"key": key, "admitted": 1, "queued": 0, "used_s": 2.0, "changes": dict(NOTHING)}
-        scene.places.end(tenant).say({"type": "report", "gather": 0, "models": [use], "rejected": {}})
+        scene.places.end(tenant).send({"type": "report", "gather": 0, "models": [use], "rejected": {}})
     await eventually_async(lambda: bool(scene.listener.reports) and len(scene.listener.reports[-1]["models"]) == 2)
     assert sorted(map(_key, scene.listener.reports[-1]["models"])) == sorted(keys)
 
@@ -255,7 +255,7 @@ def _key(model: Members) -> int:
 async def test_questions_about_other_tenants_models_get_not_found(scene: Scene, question: Members) -> None:
     await both(scene)
     end = scene.places.end("acme")
-    end.say({"type": "question", "question": 1, **question})
+    end.send({"type": "question", "question": 1, **question})
     assert (await scene.next_order(end, "answer"))["problem"]["http"] == 404
     assert scene.listener.questions == []
 
@@ -268,7 +268,7 @@ async def test_questions_of_a_tenant_about_its_models_are_answered(scene: Scene)
         {"kind": "picture", "key": acme, "input": 0},
     ]
     for number, asked in enumerate(questions):
-        end.say({"type": "question", "question": number, **asked})
+        end.send({"type": "question", "question": number, **asked})
         assert "problem" not in await scene.next_order(end, "answer")
     assert len(scene.listener.questions) == 2
 
@@ -282,10 +282,10 @@ async def test_only_the_public_data_plane_gets_keys_and_certificates(scene: Scen
     assert (await scene.next_order(end, "configure"))["not_ready"] == ""  # the public data plane checks this
     assert (await scene.next_order(scene.front, "configure"))["not_ready"] == "not yet"
     await scene.next_order(scene.front, "keys")
-    while (await scene.front.hear())[0]["type"] != "certificate":
+    while (await scene.front.read_frame())[0]["type"] != "certificate":
         pass
-    end.say({"type": "question", "question": 1, "kind": "call"})
-    assert (await end.hear())[0]["type"] == "answer"  # nothing was sent in between
+    end.send({"type": "question", "question": 1, "kind": "call"})
+    assert (await end.read_frame())[0]["type"] == "answer"  # nothing was sent in between
 
 
 async def test_an_order_has_the_same_key_for_the_next_control_plane(scene: Scene, tmp_path: Path) -> None:
