@@ -374,7 +374,7 @@ def _show(output: Output, document: dict[str, Any]) -> None:
         if bound := costs.get("latency_budget"):
             output.show(*_latency_notes(bound))
     for each in document["float"]:
-        output.show(f"  float        {each['operators']} {each['op_type']}: {each['reason']}")
+        output.show(f"  in float     {each['operators']} {each['op_type']}: {each['reason']}")
 
 
 def _size(sizes: dict[str, int]) -> str:

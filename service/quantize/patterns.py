@@ -205,7 +205,7 @@ def plan(
             continue  # it only moves float values
         reason = _obstacle(document, node, pattern, kept, given)
         if pattern is None or reason is not None:
-            real[node.label] = reason or "it has no pattern"
+            real[node.label] = reason or "quantizing this operator is not supported"
             continue
         if pattern.follows:
             followers[node] = pattern

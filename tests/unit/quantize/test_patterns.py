@@ -37,7 +37,7 @@ def test_a_network_is_quantized_except_for_its_softmax() -> None:
         "Flatten": 1,
         "Gemm": 1,
     }
-    assert planned.real == {"Softmax → scores": "it has no pattern"}
+    assert planned.real == {"Softmax → scores": "quantizing this operator is not supported"}
 
 
 def test_activations_are_part_of_the_convolutions_range() -> None:

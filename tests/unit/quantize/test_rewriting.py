@@ -52,7 +52,7 @@ def test_the_graph_before_and_after() -> None:
         "%6 = nn.relu(%5)",
     ]
     planned = plan(document)
-    assert planned.real == {"Softmax → scores": "it has no pattern"}
+    assert planned.real == {"Softmax → scores": "quantizing this operator is not supported"}
     types = dict.fromkeys(planned.observed, QuantizedType("uint8", (0.25,)))
     rewrite(document, planned, Form({**types, "x": QuantizedType("uint8", (0.5,), (128,))}))
     lines = text_of(import_model(document.serialize()).module).splitlines()
