@@ -76,7 +76,7 @@ def test_the_faster_artifact_is_promoted(
     tiles = provenance.tiles
     assert bool(tiles) is promoted
     assert (provenance.tuning_log == digest_of_json(tiles)) is promoted
-    known = TileStore(tmp_path / "data" / "tiles", detect_host().model_name).known(tiles)
+    known = TileStore(tmp_path / "data" / "tiles", detect_host().model_name).measured(tiles)
     assert {key: list(tile) for key, tile in known.items()} == tiles
     model, reference = runtime.load(layout, digest), runtime.load(plain_layout, plain)
     x = np.random.default_rng(0).integers(-128, 128, model.signature.inputs[0].shape).astype(np.int8)

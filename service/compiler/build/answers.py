@@ -42,14 +42,14 @@ def answering(
     Yields:
         A function that waits for both and returns their answers. The children end with the block.
     """
-    asking = _Asking(steps, signature, source_format, probes)
+    asking = _ExpectedOutputs(steps, signature, source_format, probes)
     with in_background(2) as start:
         oracle = start(asking.oracle)
         reference = start(partial(asking.reference, oracle))
         yield lambda: asking.answers(oracle, reference)
 
 
-class _Asking:
+class _ExpectedOutputs:
     def __init__(self, steps: Steps, signature: ModelSignature, source_format: str, probes: int) -> None:
         self._steps, self._format = steps, source_format
         self._batch = batch_of(steps.request.options)
@@ -83,11 +83,11 @@ class _Asking:
         if reference is None:
             return []
         witnesses = reference.witnesses(steps.request.numerics)
-        if reason := self._not_asked(reference):
+        if reason := self._reason_to_skip(reference):
             return [Expected(witness, reason=reason) for witness in witnesses]
         files = [reference_file(place) for place in range(len(witnesses))]
         chosen = [reference_probes_file(place) for place in range(len(witnesses))]
-        probes = self._chosen_by(oracle, poll)
+        probes = self._wait_for_probes(oracle, poll)
         try:
             said = steps.ask(
                 "reference",
@@ -112,7 +112,7 @@ class _Asking:
         except BuildFailed as error:
             return [Expected(witness, reason=f"could not run the model: {error.message}") for witness in witnesses]
 
-    def _chosen_by(self, oracle: Future[tuple[Expected, dict[str, Any]]], poll: Poll) -> Path | None:
+    def _wait_for_probes(self, oracle: Future[tuple[Expected, dict[str, Any]]], poll: Poll) -> Path | None:
         """Waits for the oracle and returns the file of the inputs that it chose. None if it chooses none."""
         if not self._probes:
             return None
@@ -131,7 +131,7 @@ class _Asking:
         kinds = input_kinds(self._samples, self._samples + self._probes)
         return Answers(kinds, [own, *asked[:1]], asked[1:], no_witness, reached)
 
-    def _not_asked(self, reference: Reference) -> str:
+    def _reason_to_skip(self, reference: Reference) -> str:
         if reference.version is None:
             return "is not installed here"
         if self._batch > 1:

@@ -66,25 +66,25 @@ def padding_of(steps: Steps, signature: ModelSignature) -> Padding | None:
         return Padding(False, "only integer inputs that vary in one length are padded")
     if any(spec.dtype.kind in "iu" and spec.bounds is None for spec in signature.inputs):
         return Padding(False, "the file does not state which values its inputs may have")
-    lengths = sorted({_before(signature, buckets, place, varying) + 1, length - 1} - {0, length})
+    lengths = sorted({_previous_length(signature, buckets, place, varying) + 1, length - 1} - {0, length})
     if not lengths:
         return Padding(False, "there is no length between the previous bucket and this one")
     try:
-        return _asked(steps, signature, varying, [each for each in lengths if each < length])
+        return _compare_padded(steps, signature, varying, [each for each in lengths if each < length])
     except BuildTimedOut:
         raise
     except OctetError as error:  # the model may not be valid at another length
         return Padding(False, f"the model could not be computed at other lengths: {error.message}")
 
 
-def _asked(
+def _compare_padded(
     steps: Steps, signature: ModelSignature, varying: Sequence[tuple[int, int]], lengths: Sequence[int]
 ) -> Padding:
     shapes = shapes_of(steps.request.options)
     modules, signatures = [], []
     for length in lengths:
         within = f"import-{length}"
-        said = steps.imported_at(_at(signature, shapes, varying, length), within)
+        said = steps.imported_at(_shapes_at(signature, shapes, varying, length), within)
         modules.append(steps.output(within, MODULE_FILE))
         signatures.append(said["signature"])
     own = steps.output("import", MODULE_FILE)
@@ -114,23 +114,23 @@ def _varying(signature: ModelSignature, buckets: Sequence[Shapes]) -> list[tuple
         (index, axis)
         for index, spec in enumerate(signature.inputs)
         for axis in range(len(spec.shape))
-        if len({_said(each, spec)[axis] for each in buckets}) > 1
+        if len({_bucket_shape(each, spec)[axis] for each in buckets}) > 1
     ]
 
 
-def _said(shapes: Mapping[str, Sequence[int]], spec: TensorSpec) -> Sequence[int]:
+def _bucket_shape(shapes: Mapping[str, Sequence[int]], spec: TensorSpec) -> Sequence[int]:
     return shapes.get(spec.name, shapes.get("", spec.shape))
 
 
-def _before(
+def _previous_length(
     signature: ModelSignature, buckets: Sequence[Shapes], place: int, varying: Sequence[tuple[int, int]]
 ) -> int:
     """Returns the length of the previous bucket, or 0 for the first bucket."""
     index, axis = varying[0]
-    return int(_said(buckets[place - 1], signature.inputs[index])[axis]) if place else 0
+    return int(_bucket_shape(buckets[place - 1], signature.inputs[index])[axis]) if place else 0
 
 
-def _at(
+def _shapes_at(
     signature: ModelSignature, shapes: Shapes, varying: Sequence[tuple[int, int]], length: int
 ) -> dict[str, list[int]]:
     changed = {name: list(shape) for name, shape in shapes.items()}

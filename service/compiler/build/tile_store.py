@@ -29,7 +29,7 @@ class TileStore:
     def __init__(self, directory: Path, machine: str) -> None:
         self._directory, self._machine = directory, machine
 
-    def known(self, keys: Iterable[str]) -> dict[str, Tile]:
+    def measured(self, keys: Iterable[str]) -> dict[str, Tile]:
         """Returns the measured tiles of those layers in `keys` that have been measured."""
         found: dict[str, Tile] = {}
         for key in keys:

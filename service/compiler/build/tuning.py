@@ -58,7 +58,7 @@ class _Layer:
     symbol: str
 
 
-class _Told:
+class _TuningProgress:
     """A `Progress` for the builds inside a tuned build, which reports all their stages as `Stage.TUNE`."""
 
     def __init__(self, progress: Progress) -> None:
@@ -71,7 +71,7 @@ class _Told:
         self._progress.log(line)
 
 
-class _Silent(_Told):
+class _SilentProgress(_TuningProgress):
     def log(self, line: str) -> None:
         pass
 
@@ -83,7 +83,7 @@ class _Tuning:
         self._request = replace(request, source=request.source.absolute())
         self._plain = replace(self._request, options=without_tuning(request.options))
         self._layout, self._scratch, self._settings = layout, scratch, settings
-        self._progress, self._inner = _Told(progress), _Silent(progress)
+        self._progress, self._inner = _TuningProgress(progress), _SilentProgress(progress)
         self._budget_s = tune_s_of(request.options) or 0.0
         self._store = TileStore(settings.tiles_dir, detect_host().model_name)
 
@@ -101,7 +101,7 @@ class _Tuning:
         tuned = compile_model(
             self._request, self._layout, self._directory("tuned"), self._inner, self._settings, tiles=table
         )
-        self._told(0.9)
+        self._report_fraction(0.9)
         outcome = self._race(plain, tuned)
         times = float(outcome["times_as_fast"])
         milliseconds = f"{1e3 * outcome['first_s']:.3f} ms before, {1e3 * outcome['second_s']:.3f} ms after"
@@ -116,7 +116,7 @@ class _Tuning:
         """Returns the tiles of the layers for which another tile is faster than the cost model's."""
         first = self._round(0, {})
         default = {layer.key: layer.tile for layer in first.layers}
-        known = self._store.known(default)
+        known = self._store.measured(default)
         self._progress.log(f"{len(default)} kinds of layers, {len(known)} of them measured before")
         if known.keys() < default.keys():
             known |= self._search(first, known)
@@ -130,7 +130,7 @@ class _Tuning:
             if rounds[-1].tiles == rounds[-2].tiles:
                 rounds.pop()  # every layer has run out of candidates
                 break
-            self._told(0.6 * len(rounds) / _MOST_ROUNDS)
+            self._report_fraction(0.6 * len(rounds) / _MOST_ROUNDS)
         times = self._times(rounds)
         found: dict[str, Tile] = {}
         for key in first.tiles.keys() - known.keys():
@@ -182,7 +182,7 @@ class _Tuning:
         path.mkdir()
         return path
 
-    def _told(self, fraction: float) -> None:
+    def _report_fraction(self, fraction: float) -> None:
         self._progress.fraction = self._inner.fraction = fraction
         self._progress.stage(Stage.TUNE)
 

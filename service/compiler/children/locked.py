@@ -40,7 +40,7 @@ Poll = Callable[[], None]
 _ELSEWHERE = "use Linux 5.13 or newer with landlock in /sys/kernel/security/lsm"
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """The default `poll`, which does nothing."""
 
 
@@ -107,9 +107,9 @@ class LockedArtifact:
             said = self._ask("run", asked, keep=[shared.descriptor], shared_bytes=bytes_of(self.signature))
         finally:
             os.close(shared.descriptor)
-        return list(shared.outputs), _understood("run", lambda: _number(said["seconds"]))
+        return list(shared.outputs), _parse_result("run", lambda: _number(said["seconds"]))
 
-    def compare(self, vectors: Path, probes: Path | None = None, poll: Poll = _nothing) -> Comparison:
+    def compare(self, vectors: Path, probes: Path | None = None, poll: Poll = _do_nothing) -> Comparison:
         """Compares the outputs with the expected outputs in the file `vectors` (`runtime.compare`).
 
         Args:
@@ -119,18 +119,18 @@ class LockedArtifact:
         chosen = [] if probes is None else [probes]
         asked = {"vectors": [str(vectors.absolute())], "probes": [str(file.absolute()) for file in chosen]}
         said = self._ask("verify", asked, readable=[vectors, *chosen], poll=poll)
-        return _understood("verify", lambda: Comparison.from_json(said["comparisons"][0]))
+        return _parse_result("verify", lambda: Comparison.from_json(said["comparisons"][0]))
 
     def bench(self, threads: int, seconds: float, poll: Poll) -> dict[str, Any]:
         """Measures `runtime.latency.Latency` with `threads` threads, each on its own core, and reports the cores."""
         said = self._ask("bench", {"threads": threads, "seconds": seconds}, poll=poll)
-        return _understood("bench", lambda: _latency(said))
+        return _parse_result("bench", lambda: _latency(said))
 
-    def explain(self, threads: int, seconds: float, peak: object, poll: Poll = _nothing) -> dict[str, Any]:
+    def explain(self, threads: int, seconds: float, peak: object, poll: Poll = _do_nothing) -> dict[str, Any]:
         """Measures `runtime.profile.Profile` with `threads` threads, each on its own core."""
         said = self._ask("explain", {"threads": threads, "seconds": seconds, "peak": peak}, poll=poll)
         symbols = [call.symbol for call in self.stored.config.plan.calls]
-        return _understood("explain", lambda: _profile(said, symbols, machine_name(self.target)))
+        return _parse_result("explain", lambda: _profile(said, symbols, machine_name(self.target)))
 
     def _ask(
         self,
@@ -140,7 +140,7 @@ class LockedArtifact:
         readable: Sequence[Path] = (),
         keep: Collection[int] = (),
         shared_bytes: int = 0,
-        poll: Poll = _nothing,
+        poll: Poll = _do_nothing,
     ) -> dict[str, Any]:
         library, constants = self.stored.library.absolute(), self.stored.constants.absolute()
         limits = self.limits or unlimited(shared_bytes)
@@ -203,7 +203,7 @@ class LockedModel:
         return request.cut(self.signature, outputs), took_s
 
 
-def _understood(role: str, read: Callable[[], T]) -> T:
+def _parse_result(role: str, read: Callable[[], T]) -> T:
     try:
         return read()
     except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -61,7 +61,7 @@ def import_role(request: Request, report: Report) -> Result:
     report.stage(Stage.IMPORT)
     data = Path(request["source"]).read_bytes()
     incident.about({"format": detect_format(data[:HEAD_BYTES]) or ""})
-    imported = _imported(data, request, report)
+    imported = _import_model(data, request, report)
     Path(MODULE_FILE).write_text(tvm.ir.save_json(imported.module))
     return {
         "source": digest_of(data),
@@ -79,7 +79,7 @@ def inspect_role(request: Request, report: Report) -> Result:
     """
     data = Path(request["source"]).read_bytes()
     try:
-        imported = _imported(data, request, report)
+        imported = _import_model(data, request, report)
     except Unsupported as error:
         return {"outline": outline_of(data, error).to_json()}
     Path(GRAPH_FILE).write_text(printer.text_of(move_transposes(imported.module)))
@@ -89,14 +89,14 @@ def inspect_role(request: Request, report: Report) -> Result:
 def passes_role(request: Request, report: Report) -> Result:
     """Runs the passes on a model file, and writes the module after each pass to a numbered text file."""
     name, mode = parse_target(request["target"]), get_mode(request["numerics"])
-    imported = _imported(Path(request["source"]).read_bytes(), request, report)
+    imported = _import_model(Path(request["source"]).read_bytes(), request, report)
     context = Context(mode, codegen_target(name), library_for(name, mode))
     dump = Dump(Path.cwd(), imported.module)
-    PIPELINE.run(imported.module, context, before=_reporting(report), after=dump)
+    PIPELINE.run(imported.module, context, before=_report_stages(report), after=dump)
     return {"pipeline": str(PIPELINE)}
 
 
-def _imported(data: bytes, request: Request, report: Report) -> ImportedModel:
+def _import_model(data: bytes, request: Request, report: Report) -> ImportedModel:
     def at(op: str, tensor: str) -> None:
         report.at(stage=Stage.IMPORT, op=op, tensor=tensor)
         incident.importing(op)
@@ -119,8 +119,8 @@ def oracle_role(request: Request, report: Report) -> Result:
     report.at(stage=Stage.VERIFY)
     batch, signature = request["batch"], ModelSignature.from_json(request["signature"])
     samples = sample_inputs(signature, request["samples"])
-    ones = [_part(sample, place, batch) for sample in samples for place in range(batch)]
-    module, mode = _loaded(request), get_mode(request["numerics"])
+    ones = [_select_sample(sample, place, batch) for sample in samples for place in range(batch)]
+    module, mode = _load_module(request), get_mode(request["numerics"])
     incident.about({"numerics": mode.name}, module)
     observer = probing.Observer(news=[0] * len(ones))
     if signature.states:
@@ -130,7 +130,7 @@ def oracle_role(request: Request, report: Report) -> Result:
     count = request["probes"]
     probes = probing.probe(module, mode, signature, count, ones, observer) if count else ([], [])
     np.savez_compressed(PROBES_FILE, **dict[str, Any](probing.arrays_of(*probes)))
-    whole = [_joined(answers[first : first + batch]) for first in range(0, len(answers), batch)]
+    whole = [_concatenate(answers[first : first + batch]) for first in range(0, len(answers), batch)]
     write_answers(dict(enumerate(whole)), EXPECTED_FILE)
     return {"reached": {} if signature.states else observer.report()}
 
@@ -142,13 +142,13 @@ def padding_role(request: Request, report: Report) -> Result:
     values there are, and how many of them stay equal.
     """
     report.at(stage=Stage.VERIFY)
-    module, mode = _loaded(request), get_mode(request["numerics"])
+    module, mode = _load_module(request), get_mode(request["numerics"])
     longest, values, equal = ModelSignature.from_json(request["signature"]), 0, 0
     if ranges := _ranges(module):
         return {"values": 0, "equal": 0, "reason": f"{ranges} takes a range that includes the padding"}
     for path, signature in zip(request["modules"], map(ModelSignature.from_json, request["signatures"]), strict=True):
         samples = masked_samples(signature)
-        answers = oracle.run_all(_loaded({"module": path}), mode, samples)
+        answers = oracle.run_all(_load_module({"module": path}), mode, samples)
         filled = oracle.run_all(module, mode, [pad_inputs(each, longest) for each in samples])
         for short, long in ((a, b) for pair in zip(answers, filled, strict=True) for a, b in zip(*pair, strict=True)):
             values += short.size
@@ -185,10 +185,10 @@ def build_role(request: Request, report: Report) -> Result:
     target = codegen_target(name)
     choices = Choices(request["tiles"], request["rank"])
     context = Context(mode, target, library_for(name, mode, choices), request["batch"])
-    reporting = _reporting(report)
-    imported = _loaded(request)
+    reporting = _report_stages(report)
+    imported = _load_module(request)
     asked = {"target": name.name, "numerics": mode.name}
-    incident.about(asked, imported, lambda module: _lowered(module, request))
+    incident.about(asked, imported, lambda module: _run_passes(module, request))
     lowered = PIPELINE.run(imported, context, before=reporting)
     model, selection = context.model, context.selection
     assert model is not None
@@ -217,7 +217,7 @@ def build_role(request: Request, report: Report) -> Result:
     }
 
 
-def _lowered(module: tvm.IRModule, request: Request) -> object:
+def _run_passes(module: tvm.IRModule, request: Request) -> object:
     """Runs the passes on `module` with the settings of the build."""
     name, mode = parse_target(request["target"]), get_mode(request["numerics"])
     library = library_for(name, mode, Choices(request["tiles"], request["rank"]))
@@ -232,7 +232,7 @@ def kernel_role(request: Request, report: Report) -> Result:
     return {}
 
 
-def _reporting(report: Report) -> Callable[[Pass], None]:
+def _report_stages(report: Report) -> Callable[[Pass], None]:
     """Reports the first stage, and returns a function that reports each new stage when its first pass begins."""
     stage = Stage.SELECT
     report.stage(stage)
@@ -247,19 +247,19 @@ def _reporting(report: Report) -> Callable[[Pass], None]:
     return begin
 
 
-def _loaded(request: Request) -> tvm.IRModule:
+def _load_module(request: Request) -> tvm.IRModule:
     """Rebuilds the module of an import child call by call, so that type inference checks every operator again."""
     # Not `tvm.ir.load_json`, which also checks for formats of older versions, and takes longer for that than to read.
     module = from_json_graph_str(Path(request["module"]).read_text())
     return graph.rewrite(module, lambda builder, call, args, operation: graph.with_args(call, args))
 
 
-def _part(sample: Sequence[Array], place: int, batch: int) -> list[Array]:
+def _select_sample(sample: Sequence[Array], place: int, batch: int) -> list[Array]:
     """Returns one sample of a batch. If the batch is 1, returns all of it: inputs may lack a batch dimension."""
     return [value[place : place + 1] for value in sample] if batch > 1 else list(sample)
 
 
-def _joined(parts: Sequence[Sequence[Array]]) -> list[Array]:
+def _concatenate(parts: Sequence[Sequence[Array]]) -> list[Array]:
     return [np.concatenate(outputs) if len(outputs) > 1 else outputs[0] for outputs in zip(*parts, strict=True)]
 
 

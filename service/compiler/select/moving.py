@@ -24,7 +24,7 @@ class Layouts(Protocol):
     def is_image(self, var: relax.Var) -> bool:
         """Returns true if `var` is a view of an image that a kernel writes, or of some of its blocks."""
 
-    def shown(self, var: relax.Var) -> Image:
+    def view_of(self, var: relax.Var) -> Image:
         """Returns the image that `var` is a view of, with the halo that is known so far."""
 
 
@@ -109,7 +109,7 @@ class Moving:
     def sources(self, movement: Movement, *, images: bool) -> tuple[Memory, ...]:
         """Returns the memory of the parts of a movement. If not `images`, all of them are contiguous tensors."""
         return tuple(
-            Memory.of_image(self._layouts.shown(part.source), str(part.source.ty.dtype))
+            Memory.of_image(self._layouts.view_of(part.source), str(part.source.ty.dtype))
             if images and self.is_image(part)
             else Memory.contiguous(shape_of(part.source), str(part.source.ty.dtype))
             for part in movement.parts

@@ -230,7 +230,7 @@ class Plan:
         root, padding, _ = self.root(var)
         return not padding and str(var.ty.dtype) in BIAS and self._produced(root)
 
-    def shown(self, var: relax.Var) -> Image:
+    def view_of(self, var: relax.Var) -> Image:
         return self.part(self.image(self.root(var)[0], packed=False), var)
 
     def matrices(self, var: relax.Var, view: Strided, *, written: bool = False) -> Matrices | None:

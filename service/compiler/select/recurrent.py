@@ -137,7 +137,7 @@ def _sequence(chain: list[Step], values: Mapping[relax.Var, relax.Expr], uses: C
     if any(uses[step.cell] != 2 for step in chain[:-1]):
         return None
     inside = slices | {var for step in chain for var in (step.sums, step.gates, step.cell)}
-    joined, reshaped = _joined(chain, values, uses)
+    joined, reshaped = _find_concatenation(chain, values, uses)
     return Recurrent(tuple(chain), whole, frozenset(inside | reshaped), joined)
 
 
@@ -154,7 +154,7 @@ def _rows(value: relax.Expr | None, first: int, end: int) -> bool:
     return [[int(field.value) for field in arg.fields] for arg in value.args[1:]] == [[0], [first], [end]]
 
 
-def _joined(
+def _find_concatenation(
     chain: list[Step], values: Mapping[relax.Var, relax.Expr], uses: Counter[relax.Var]
 ) -> tuple[relax.Var | None, set[relax.Var]]:
     """Returns the concatenation of the hidden states in the order in which the kernel writes them, and its parts."""
@@ -164,14 +164,14 @@ def _joined(
         if not isinstance(value, relax.Call) or getattr(value.op, "name", "") != "relax.concat":
             continue
         views = list(value.args[0].fields) if isinstance(value.args[0], relax.Tuple) else []
-        order = [owners.get(_reshaped(values.get(view))) for view in views]
+        order = [owners.get(_operand_of_reshape(values.get(view))) for view in views]
         axis = 1 if batch == 1 and int(value.attrs.axis) == 1 else 0
         if order == list(range(len(chain))) and int(value.attrs.axis) == axis and shape_of(views[0])[axis] == 1:
             return var, {view for view in views if uses[view] == 1}
     return None, set()
 
 
-def _reshaped(value: relax.Expr | None) -> relax.Expr | None:
+def _operand_of_reshape(value: relax.Expr | None) -> relax.Expr | None:
     """Returns the operand of a reshape, or None if `value` is not a reshape."""
     is_reshape = isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.reshape"
     return value.args[0] if value is not None and is_reshape else None

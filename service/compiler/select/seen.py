@@ -33,7 +33,7 @@ def seen_by(bindings: Bindings) -> dict[relax.Var, Seen]:
     """Returns each variable that is a view of another one -> the view of the first tensor in the chain."""
     found: dict[relax.Var, Seen] = {}
     for var, value in bindings:
-        source = _moved(value)
+        source = _moved_tensor(value)
         if source is None:
             continue
         for before in (found.get(source), Seen.whole(source)):
@@ -64,7 +64,7 @@ def put_into(
     last = var
     while uses[last] == 1 and len(readers.get(last, ())) == 1:
         after, value = readers[last][0]
-        if _moved(value) is None or _name(value) == "relax.strided_slice":
+        if _moved_tensor(value) is None or _name(value) == "relax.strided_slice":
             break
         steps.append((after, value))
         last = after
@@ -88,7 +88,7 @@ def readers_of(bindings: Bindings) -> dict[relax.Var, list[tuple[relax.Var, rela
     """Returns variable -> the bindings of calls whose only operand it is."""
     found: dict[relax.Var, list[tuple[relax.Var, relax.Expr]]] = {}
     for var, value in bindings:
-        source = _moved(value)
+        source = _moved_tensor(value)
         if source is not None:
             found.setdefault(source, []).append((var, value))
     return found
@@ -98,7 +98,7 @@ def _name(value: relax.Expr) -> str:
     return str(getattr(value.op, "name", "")) if isinstance(value, relax.Call) else ""
 
 
-def _moved(value: relax.Expr) -> relax.Var | None:
+def _moved_tensor(value: relax.Expr) -> relax.Var | None:
     """Returns the 8-bit or real tensor whose elements `value` only moves; None if it does something else."""
     if _name(value) not in ("relax.reshape", "relax.permute_dims", "relax.strided_slice"):
         return None

@@ -323,12 +323,12 @@ class _Emission:
         if not self.plan.moving.moves_image(root):
             return
         to, fill = Memory.of_image(self.plan.image(root, packed=False), str(root.ty.dtype)), self._fill(root)
-        made = self._moved(root, to, fill)
+        made = self._move_kernel(root, to, fill)
         if made is not None:
             kernel, operands, operators = made
             self._write(root, kernel, operands, str(root.name), operators)
 
-    def _moved(self, var: relax.Var, to: Memory, fill: int = 0) -> tuple[Kernel, list[relax.Expr], str] | None:
+    def _move_kernel(self, var: relax.Var, to: Memory, fill: int = 0) -> tuple[Kernel, list[relax.Expr], str] | None:
         """Returns the kernel that copies the elements of `var` to the memory `to`, its operands, and its operators."""
         movement, moving = self.plan.moving.movement(var), self.plan.moving
         if movement is None or (movement.moves_nothing and to.image is None):
@@ -363,7 +363,7 @@ class _Emission:
                 self._plain[var] = self._unpacked(self.plan.root(var)[0], var)
             elif (
                 not self._unpacks(var)
-                and (made := self._moved(var, Memory.contiguous(shape_of(var), str(var.ty.dtype)))) is not None
+                and (made := self._move_kernel(var, Memory.contiguous(shape_of(var), str(var.ty.dtype)))) is not None
             ):
                 kernel, operands, operators = made
                 out_type = _shaped(var, str(var.ty.dtype))

@@ -104,20 +104,20 @@ class Neon:
         return intrinsic(f"int32x{LANES}", "llvm.aarch64.neon.fcvtns", value)
 
     def pack(self, pixels: tuple[Expr, Expr, Expr, Expr], zero_point: Expr | None) -> Expr:
-        return self._joined("uint8", "llvm.aarch64.neon.sqxtun", self._words(pixels, zero_point))
+        return self._narrow("uint8", "llvm.aarch64.neon.sqxtun", self._words(pixels, zero_point))
 
     def pack_centred(self, pixels: tuple[Expr, Expr, Expr, Expr]) -> Expr:
-        packed = self._joined("int8", "llvm.aarch64.neon.sqxtn", self._words(pixels, None))
+        packed = self._narrow("int8", "llvm.aarch64.neon.sqxtn", self._words(pixels, None))
         return bits(VECTOR, packed) ^ splat(tirx.const(0x80, "uint8"), BYTES)
 
     def _words(self, pixels: tuple[Expr, Expr, Expr, Expr], zero_point: Expr | None) -> list[Expr]:
         name, dtype = "llvm.aarch64.neon.sqxtn", f"int16x{2 * LANES}"
-        words = [self._joined("int16", name, pixels[first : first + 2]) for first in (0, 2)]
+        words = [self._narrow("int16", name, pixels[first : first + 2]) for first in (0, 2)]
         if zero_point is None:
             return words
         return [intrinsic(dtype, "llvm.sadd.sat", word, splat(zero_point, 2 * LANES)) for word in words]
 
-    def _joined(self, dtype: str, name: str, halves: tuple[Expr, ...] | list[Expr]) -> Expr:
+    def _narrow(self, dtype: str, name: str, halves: tuple[Expr, ...] | list[Expr]) -> Expr:
         """Narrows two vectors to one."""
         lanes = 16 if dtype.endswith("int8") else 8
         narrow = [intrinsic(f"{dtype}x{lanes // 2}", name, half) for half in halves]

@@ -50,9 +50,9 @@ class MatrixPairs:
     def started(self, start: Expr) -> tuple[Expr, Expr]:
         return shuffle(start, (0, 1, 0, 1)), shuffle(start, (2, 3, 2, 3))
 
-    def settled(self, first: Expr, second: Expr) -> tuple[Expr, Expr]:
-        return _joined(first, second, (0, 1, 4, 5)), _joined(first, second, (2, 3, 6, 7))
+    def separate(self, first: Expr, second: Expr) -> tuple[Expr, Expr]:
+        return _shuffle_pair(first, second, (0, 1, 4, 5)), _shuffle_pair(first, second, (2, 3, 6, 7))
 
 
-def _joined(first: Expr, second: Expr, lanes: Sequence[int]) -> Expr:
+def _shuffle_pair(first: Expr, second: Expr, lanes: Sequence[int]) -> Expr:
     return tirx.Shuffle([first, second], [tirx.const(lane, "int32") for lane in lanes])

@@ -52,7 +52,7 @@ def concat(
     check_sizes(*sources, destination)
     copied = [place for place in range(len(sources)) if place not in placed]
     firsts, tables = first_channels(operation), _tables(mode, operation, copied)
-    to, written = Blocks.of(destination).filled, _written(sources, firsts, copied)
+    to, written = Blocks.of(destination).filled, _written_blocks(sources, firsts, copied)
     to = replace(to, blocks=len(written))
     parts = []
     for place, (first, source) in enumerate(zip(firsts, sources, strict=True)):
@@ -86,7 +86,7 @@ def _tables(mode: Mode, operation: Operation, copied: Sequence[int]) -> dict[int
     return {place: tables[place] for place in copied if not is_identity(tables[place])}
 
 
-def _written(sources: Sequence[Image], firsts: Sequence[int], copied: Sequence[int]) -> list[int]:
+def _written_blocks(sources: Sequence[Image], firsts: Sequence[int], copied: Sequence[int]) -> list[int]:
     """Returns the blocks of the destination that contain a channel of a copied part."""
     found = {
         block

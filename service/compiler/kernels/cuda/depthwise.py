@@ -90,10 +90,10 @@ def depthwise(layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, 
     of_sums = (layer.steps[0], below, tile.rows, tile.columns, kernel_rows if tile.unrolled else 1)
     grid = (destination.batch, destination.blocks, destination.height, destination.width, _THREADS)
     body = [
-        f"using Shifts = octet::Shifts<{_joined(taps.shifts)}>;",
-        f"using Taps = octet::Taps<{_joined(of_taps)}, Shifts>;",
-        f"using Sums = octet::DepthwiseSums<Taps, {_joined(of_sums)}>;",
-        f"using Grid = octet::DepthwiseGrid<{_joined(grid)}>;",
+        f"using Shifts = octet::Shifts<{_join_numbers(taps.shifts)}>;",
+        f"using Taps = octet::Taps<{_join_numbers(of_taps)}, Shifts>;",
+        f"using Sums = octet::DepthwiseSums<Taps, {_join_numbers(of_sums)}>;",
+        f"using Grid = octet::DepthwiseGrid<{_join_numbers(grid)}>;",
         f"using Window = {images.windows(layer)};",
         *output.statements,
         f"octet::depthwise<Taps, Sums, Grid, Window, {source.plane}>({read}, output);",
@@ -206,7 +206,7 @@ def _fits(layer: Layer, tile: DepthwiseTile) -> bool:
     return products <= _MOST_UNROLLED and _registers(layer, tile) <= _MOST_REGISTERS
 
 
-def _joined(numbers: Iterable[int]) -> str:
+def _join_numbers(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
 

@@ -44,11 +44,11 @@ def move(made: Move) -> Kernel:
     if max(firsts[-1], made.destination.size) >= _MOST_ADDRESSES:
         raise Declined("its tensors are too large")
     own = CHUNK_BYTES // np.dtype(made.destination.dtype).itemsize
-    origins, offsets = _alike(_wanted(made, firsts, own))
+    origins, offsets = _alike(_wanted_addresses(made, firsts, own))
     return _kernel(made, origins, offsets, [int(first) for first in firsts[:-1]])
 
 
-def _wanted(made: Move, firsts: Integers, own: int) -> Integers:
+def _wanted_addresses(made: Move, firsts: Integers, own: int) -> Integers:
     """Returns the addresses in the sources for each group of `own` elements of the destination's memory.
 
     The result is `[vectors, own]`, with negative numbers for filler.
@@ -113,13 +113,13 @@ def _tables(made: Move) -> dict[int, Array]:
         return {}
     tables = {}
     for place, (source, table) in enumerate(zip(made.sources, made.tables, strict=True)):
-        stored = np.arange(ENTRIES) ^ _turned(source)
-        moved = (stored if table is None else table[stored]) ^ _turned(made.destination)
+        stored = np.arange(ENTRIES) ^ _flipped_bit(source)
+        moved = (stored if table is None else table[stored]) ^ _flipped_bit(made.destination)
         if not is_identity(moved):
             tables[place] = moved.astype(np.uint8)
     return tables
 
 
-def _turned(memory: Memory) -> int:
+def _flipped_bit(memory: Memory) -> int:
     """Returns the bit in which the bytes in memory differ from bytes as kernels store them."""
     return BIAS[memory.dtype] if memory.image is None else 0

@@ -49,8 +49,10 @@ def cubin(source: str, architecture: str, name: str) -> bytes:
     options = [option.encode() for option in (*chosen, *_OPTIONS)]
     try:
         status = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
-        _check(status, name, lambda: _told(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode())
-        return _told(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+        _check(
+            status, name, lambda: _read_text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program).decode()
+        )
+        return _read_text(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -75,7 +77,7 @@ def _library() -> ctypes.CDLL:
     return library
 
 
-def _told(ask_size: Callable[..., int], ask: Callable[..., int], program: ctypes.c_void_p) -> bytes:
+def _read_text(ask_size: Callable[..., int], ask: Callable[..., int], program: ctypes.c_void_p) -> bytes:
     size = ctypes.c_size_t()
     _check(ask_size(program, ctypes.byref(size)), "its answer")
     answer = ctypes.create_string_buffer(size.value)

@@ -224,11 +224,11 @@ class _Lstm:
             kept = self._divided(self._half(forget, half) * self._half(cell, half), 15)
             entered = self._divided(self._half(entry, half) * self._half(candidate, half), 15 + r.cell_bits)
             made.append(self._clamped(kept + entered, low, high, "int16"))
-        new = self._joined(made)
+        new = self._concatenate(made)
         program.store(self.cell, at + after * cells, new, self.unit)
         opened, shown = self.words.logistic(output), self.words.tanh(new, r.cell_bits)
         for half in range(_HALVES):
-            value = self._shown(self._half(opened, half) * self._half(shown, half))
+            value = self._to_hidden_state(self._half(opened, half) * self._half(shown, half))
             first = start + half * lanes
             to_state = program.bind((after * r.batch + row) * r.row_bytes + first)
             program.store(self.hidden, to_state, self._stored(value), lanes)
@@ -264,10 +264,10 @@ class _Lstm:
                 added = tirx.Cast(f"int32x{lanes}", load(self.seen, at, lanes))
                 bounded = tirx.max(tirx.min(scaled, self.lanes.const(1 << 17)), self.lanes.const(-(1 << 17)))
                 halves.append(self._clamped(bounded + added, -(1 << 15), (1 << 15) - 1, "int16"))
-            gates.append(self._joined(halves))
+            gates.append(self._concatenate(halves))
         return gates
 
-    def _shown(self, product: Expr) -> Expr:
+    def _to_hidden_state(self, product: Expr) -> Expr:
         """Converts a product in Q0.30 to a hidden state, int32."""
         significand, shift = (np.array([value], np.int32) for value in self.r.multiplier)
         scale = DoubleRounding(significand, shift, bounded=True)
@@ -287,7 +287,7 @@ class _Lstm:
         held = tirx.max(tirx.min(value, self.lanes.const(high)), self.lanes.const(low))
         return tirx.Cast(f"{dtype}x{self.isa.lanes}", held)
 
-    def _joined(self, halves: list[Expr]) -> Expr:
+    def _concatenate(self, halves: list[Expr]) -> Expr:
         order = [tirx.const(lane, "int32") for lane in range(self.unit)]
         register = self.program.register("int16", self.unit)
         register.value = tirx.Shuffle(halves, order)

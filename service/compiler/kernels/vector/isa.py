@@ -91,7 +91,7 @@ class Matrix(Protocol):
 class Pairs(Protocol):
     """Instructions that multiply two neighboring pixels by the weights of two output channels: vectors of four sums.
 
-    The totals of four channels of two pixels are two such vectors, until `settled` separates the pixels.
+    The totals of four channels of two pixels are two such vectors, until `separate` is called.
     """
 
     @property
@@ -121,7 +121,7 @@ class Pairs(Protocol):
     def started(self, start: Expr) -> tuple[Expr, Expr]:
         """Returns the totals of two pixels, both initialized with a block's int32 values."""
 
-    def settled(self, first: Expr, second: Expr) -> tuple[Expr, Expr]:
+    def separate(self, first: Expr, second: Expr) -> tuple[Expr, Expr]:
         """Converts the totals of two pixels of a block to one vector for each pixel, with one lane for each channel."""
 
 

@@ -133,7 +133,7 @@ class PortableIsa:
 
     def pack(self, pixels: tuple[Expr, Expr, Expr, Expr], zero_point: Expr | None) -> Expr:
         moved = splat(tirx.const(0, "int32") if zero_point is None else tirx.Cast("int32", zero_point), self.lanes)
-        return self._joined([self._byte(pixel, moved) for pixel in pixels])
+        return self._concatenate([self._byte(pixel, moved) for pixel in pixels])
 
     def pack_centred(self, pixels: tuple[Expr, Expr, Expr, Expr]) -> Expr:
         return self.pack(pixels, tirx.const(128, "int16"))
@@ -145,7 +145,7 @@ class PortableIsa:
         near = tirx.max(tirx.min(value, bound(32767)), bound(-32768)) + zero_point
         return tirx.Cast(f"uint8x{self.lanes}", tirx.max(tirx.min(near, bound(255)), bound(0)))
 
-    def _joined(self, vectors: list[Expr]) -> Expr:
+    def _concatenate(self, vectors: list[Expr]) -> Expr:
         return tirx.Shuffle(vectors, [tirx.const(place, "int32") for place in range(len(vectors) * self.lanes)])
 
     @property

@@ -59,7 +59,7 @@ def lower(module: tvm.IRModule) -> Lowered:
 
     def program(name: str) -> _Program:
         if name not in programs:
-            programs[name] = _made(name, module[name], lowered)
+            programs[name] = _lower_program(name, module[name], lowered)
         return programs[name]
 
     def call(
@@ -67,13 +67,13 @@ def lower(module: tvm.IRModule) -> Lowered:
     ) -> relax.Expr:
         if getattr(call.op, "name", "") != _CALL:
             return graph.with_args(call, args)
-        return _called(builder, program(str(args[0].name_hint)), list(args[1].fields), call.ty_args[0])
+        return _emit_calls(builder, program(str(args[0].name_hint)), list(args[1].fields), call.ty_args[0])
 
     lowered.module = graph.rewrite(module, call)
     return lowered
 
 
-def _made(name: str, function: tirx.PrimFunc, lowered: Lowered) -> _Program:
+def _lower_program(name: str, function: tirx.PrimFunc, lowered: Lowered) -> _Program:
     try:
         function = inlined(function)
         nests = stages_of(function)
@@ -91,7 +91,7 @@ def _made(name: str, function: tirx.PrimFunc, lowered: Lowered) -> _Program:
     return _Program(function, launches)
 
 
-def _called(
+def _emit_calls(
     builder: relax.BlockBuilder, program: _Program, operands: list[relax.Expr], result: relax.Type
 ) -> relax.Expr:
     """Emits the calls of the kernels of `program`. Returns the results, which are the last parameters."""

@@ -134,7 +134,7 @@ class Printer:
 
     def _store(self, stmt: tirx.BufferStore) -> None:
         value = self.value(stmt.value)
-        held = self._held(stmt.buffer, stmt.indices)
+        held = self._held_variable(stmt.buffer, stmt.indices)
         self.line(f"{held or self._element(stmt.buffer, stmt.indices, self.stored)} = {value};")
         self._forget()
 
@@ -215,7 +215,9 @@ class Printer:
         if form is not None:
             return form.format(self.value(expr.a), self.value(expr.b))
         if isinstance(expr, tvm.ir.TensorLoad):
-            return self._held(expr.source, expr.indices) or self._element(expr.source, expr.indices, self.loaded)
+            return self._held_variable(expr.source, expr.indices) or self._element(
+                expr.source, expr.indices, self.loaded
+            )
         if isinstance(expr, tirx.Select):
             parts = (expr.condition, expr.true_value, expr.false_value)
             return "{} ? {} : {}".format(*map(self.value, parts))
@@ -290,7 +292,7 @@ class Printer:
         self._made.append(index)
         return f"{self.buffer_name(buffer)}[{self.value(index)}]"
 
-    def _held(self, buffer: tirx.Var, indices: Sequence[tvm.ir.Expr]) -> str | None:
+    def _held_variable(self, buffer: tirx.Var, indices: Sequence[tvm.ir.Expr]) -> str | None:
         if _address(buffer) not in self._places:
             return None
         store, name = self._places[_address(buffer)]

@@ -43,7 +43,7 @@ def test_a_table_decides_for_its_layers_alone() -> None:
 
 
 def test_a_table_cannot_make_a_tile_of_its_own() -> None:
-    with pytest.raises(InvalidInput, match="no tile for layer"):
+    with pytest.raises(InvalidInput, match="not a valid tile for layer"):
         Choices({"layer": [28, 28, 8]}).choose("layer", RANKED)
 
 

@@ -117,7 +117,7 @@ def test_an_object_with_a_constructor_is_refused(tmp_path: Path) -> None:
 def test_what_is_linked_is_checked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.compiler.lowering.link.check_object", lambda *arguments: None)
     text = function() + pointer(".init_array", kind="%init_array")
-    with pytest.raises(BuildFailed, match="the linked library cannot be used: it has initializers"):
+    with pytest.raises(BuildFailed, match="the linked library is not valid: it has initializers"):
         link([assemble(tmp_path, text)], tmp_path / "lib.so", X86)
     assert not (tmp_path / "lib.so").exists()
 

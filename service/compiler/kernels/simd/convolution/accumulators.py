@@ -46,12 +46,12 @@ class Accumulators:
         for place in range(tile.blocks):
             start = lanes.keep(load(bias, (block + place) * self._isa.lanes, self._isa.lanes))
             starts = [start] if pairs is None else [lanes.keep(value) for value in pairs.started(start)]
-            for row, column in self._held:
+            for row, column in self._accumulated_pixels:
                 register = self._registers[(row, column), place] = lanes.program.register("int32", self._isa.lanes)
                 register.value = starts[column % len(starts)]
 
     @property
-    def _held(self) -> list[tuple[int, int]]:
+    def _accumulated_pixels(self) -> list[tuple[int, int]]:
         """Returns the pixels that have accumulators. With pairs, it is an even number in each row."""
         columns = self._tile.columns + (self._tile.columns % 2 if self._pairs else 0)
         return [(row, column) for row in range(self._tile.rows) for column in range(columns)]
@@ -78,9 +78,9 @@ class Accumulators:
         if self._pairs is None:
             return
         for place in range(self._tile.blocks):
-            for row, column in self._held[::2]:
+            for row, column in self._accumulated_pixels[::2]:
                 both = [self._registers[(row, at), place] for at in (column, column + 1)]
-                values = [lanes.keep(value) for value in self._pairs.settled(both[0].value, both[1].value)]
+                values = [lanes.keep(value) for value in self._pairs.separate(both[0].value, both[1].value)]
                 for register, value in zip(both, values, strict=True):
                     register.value = value
 

@@ -203,11 +203,11 @@ class _Grouped:
         self.isa, self.layer, self.grouping, self.epilogue = isa, layer, grouping, epilogue
         self.scheme, self.tile, self.parallel = scheme, scheme.tile, parallel
         self.starts = scheme.starts(layer)
-        self.constants: list[Array] = [*self._listed(weights), epilogue.requantization.started(bias)]
+        self.constants: list[Array] = [*self._product_tables(weights), epilogue.requantization.started(bias)]
         self.constants += epilogue.constants
         self.constants = [array for array in self.constants if array.size]
 
-    def _listed(self, weights: Array) -> tuple[Array, Array, Array, Array]:
+    def _product_tables(self, weights: Array) -> tuple[Array, Array, Array, Array]:
         """Returns tables of every product of the layer, in the order of computation.
 
         The part of a weight that is beyond the range of `dot` is an additional read, so no other loop is needed.

@@ -243,10 +243,11 @@ class _Interleave:
     def _transposed(self, at: Expr, to: Expr) -> None:
         """Transposes four pixels of four blocks, as a square of parts of 16 bytes."""
         vectors = [
-            self._kept(bits(_DWORDS, load(self.source, at + block * self.plane, _QUAD_BYTES))) for block in range(4)
+            self._bind_vector(bits(_DWORDS, load(self.source, at + block * self.plane, _QUAD_BYTES)))
+            for block in range(4)
         ]
         halves = [
-            [self._kept(_parts(vectors[block], vectors[block + 1], first)) for block in (0, 2)]
+            [self._bind_vector(_parts(vectors[block], vectors[block + 1], first)) for block in (0, 2)]
             for first in ((0, 1, 4, 5), (2, 3, 6, 7))
         ]
         for pixel in range(_QUAD):
@@ -254,7 +255,7 @@ class _Interleave:
             square = bits(f"uint8x{_QUAD_BYTES}", _parts(first, second, which))
             self.program.store(self.memory, to + pixel * self.pixel_bytes, square, _QUAD_BYTES)
 
-    def _kept(self, value: Expr) -> Expr:
+    def _bind_vector(self, value: Expr) -> Expr:
         return self.program.bind(value, _DWORDS)
 
 

@@ -95,7 +95,7 @@ def _matrices(group: Group) -> tuple[Geometry, Operands]:
         Strided.of(out),
     )
     depth, columns = right.shape[-2:]
-    outer, rows = _joined(
+    outer, rows = _join_dimensions(
         [
             Outer(extent, *steps)
             for extent, *steps in zip(out[:-2], *(each.strides for each in (left, right, made)), strict=False)
@@ -124,7 +124,7 @@ def _matrices(group: Group) -> tuple[Geometry, Operands]:
     return geometry, Operands(sizes[0], 0 if steps is None else sizes[1], sizes[-1], panels, biases, None, factors)
 
 
-def _joined(batch: Sequence[Outer], rows: Outer) -> tuple[tuple[Outer, ...], Outer]:
+def _join_dimensions(batch: Sequence[Outer], rows: Outer) -> tuple[tuple[Outer, ...], Outer]:
     """Joins dimensions that are contiguous in all operands, and the rows of matrices with the same right operand."""
     found: list[Outer] = []
     for each in (*(each for each in batch if each.extent > 1), rows):

@@ -74,7 +74,7 @@ class _Product:
             self.panels = BlockPanels(operands.weights, own, isa.lanes)
             self.constants += self.panels.constants
         elif operands.weights is not None:
-            self.constants.append(self._laid_out_before(operands.weights, own))
+            self.constants.append(self._pack_weights(operands.weights, own))
         self.laid_out = operands.weights is not None and self.panels is None
         if operands.bias is not None:
             width = max(isa.lanes, geometry.columns)
@@ -92,7 +92,7 @@ class _Product:
         rows_bytes = geometry.element_bytes * geometry.grid[1] * geometry.run
         self.prefetched = geometry.lhs_steps == (0, geometry.run) and rows_bytes > FAR_BYTES
 
-    def _laid_out_before(self, weights: Array, parts: list[list[int]]) -> Array:
+    def _pack_weights(self, weights: Array, parts: list[list[int]]) -> Array:
         """Returns the weights as `[panel, part, step, vector, lane]`. The last part and the last vector overlap."""
         lanes, packed = self.isa.lanes, self.factors.packed(weights, self.geometry.run)
         filled = np.zeros((*packed.shape[:2], max(lanes, packed.shape[2])), packed.dtype)
@@ -214,9 +214,9 @@ class _Product:
                 if self.rhs_steps[1] == 1:
                     self._copied(rhs + column, memory, to)
                 elif whole:
-                    self._turned(program.bind(rhs + column * self.rhs_steps[1]), memory, to)
+                    self._transpose_squares(program.bind(rhs + column * self.rhs_steps[1]), memory, to)
                 else:
-                    self._picked(rhs + column * self.rhs_steps[1], memory, to)
+                    self._copy_single_columns(rhs + column * self.rhs_steps[1], memory, to)
         return self._from_panel(memory, 0)
 
     def _copied(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
@@ -230,7 +230,7 @@ class _Product:
                 )
                 program.store(memory, to + (first + step) * row, vector, width)
 
-    def _picked(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
+    def _copy_single_columns(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
         """Copies columns group by group, if they are fewer than the lanes of a vector."""
         program, row = self.program, self.tile.blocks * self.isa.lanes
         for first, count, size in self._steps():
@@ -247,7 +247,7 @@ class _Product:
         whole, rest = divmod(self.geometry.run, self.factors.size)
         return [each for each in ((0, whole, self.factors.size), (whole, 1, rest)) if each[1] and each[2]]
 
-    def _turned(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
+    def _transpose_squares(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
         """Transposes squares of as many columns as a vector has lanes, by exchanging halves, quarters … between pairs
         of vectors (Eklundh 1972)."""
         program, lanes, row = self.program, self.isa.lanes, self.tile.blocks * self.isa.lanes

@@ -102,7 +102,7 @@ class _Concat:
         def shared(before: Expr, own: Expr, lanes: int) -> Expr:
             return self._merged(before, look(own, lanes), lanes, lane, 0)
 
-        def moved(one: Expr, following: Expr, lanes: int) -> Expr:
+        def shift(one: Expr, following: Expr, lanes: int) -> Expr:
             return look(self._merged(one, following, lanes, lane, self.isa.lanes - lane), lanes)
 
         self._blocks(
@@ -110,10 +110,10 @@ class _Concat:
         )
         pairs = source.blocks - 1
         if pairs:
-            self._blocks(block + 1, pairs, [(read, View.of(source)), (read, View.of(source).from_block(1))], moved)
+            self._blocks(block + 1, pairs, [(read, View.of(source)), (read, View.of(source).from_block(1))], shift)
         if lane + source.channels > (pairs + 1) * self.isa.lanes:  # the last channels are at the beginning of a block
             last = read, View.of(source).from_block(pairs)
-            self._blocks(block + 1 + pairs, 1, [last, last], moved)
+            self._blocks(block + 1 + pairs, 1, [last, last], shift)
 
     def _blocks(self, first: int, count: int, sources: Sequence[tuple[Buffer, View]], function: Vector) -> None:
         """Writes `count` blocks of the destination, beginning with block `first`."""

@@ -102,7 +102,7 @@ class ChannelsFirst:
         """Stores the pixels, with the channels of each pixel contiguous."""
         program, lanes, stride = self.program, self.isa.lanes, self.image.pixel
         if channels == stride <= _IN_A_WORD:
-            program.store_first(self.memory, target, *_joined(rows, pixels))
+            program.store_first(self.memory, target, *_interleave_rows(rows, pixels))
             return
         nothing = splat(tirx.const(0, "uint8"), lanes)
         filled = [row if pixels == lanes else _repeated(row, pixels, lanes) for row in rows]
@@ -117,7 +117,7 @@ def _parts(channels: int, most: int) -> list[tuple[int, int]]:
     return [(first, min(most, channels - first)) for first in range(0, channels, most)]
 
 
-def _joined(rows: Sequence[Expr], pixels: int) -> tuple[Expr, int, int]:
+def _interleave_rows(rows: Sequence[Expr], pixels: int) -> tuple[Expr, int, int]:
     """Interleaves the bytes of up to four rows. Returns the vector, its lanes, and the number of lanes in use."""
     words = _vector("int32", pixels)
     total = tirx.Cast(words, rows[0])

@@ -126,7 +126,7 @@ class _Move:
             else:
                 lanes = self.lanes * width
                 loaded = [load(self.read[part], at, lanes) for part, at in zip(pattern.parts, places, strict=True)]
-                program.store(self.written, to, self._moved(pattern, loaded, width), lanes)
+                program.store(self.written, to, self._shuffle(pattern, loaded, width), lanes)
 
     def _transposed(self, square: Square, to: Expr, start: Expr) -> None:
         """Transposes a square of vectors, by interleaving the first half with the second half log2(size) times."""
@@ -138,28 +138,28 @@ class _Move:
             at = start + min(column, square.columns - 1) * square.step
             inside = source.image is not None or square.rows == lanes  # an image has slack after its end
             loaded = load(read, at, lanes) if inside else load_first(read, at, lanes, square.rows)
-            vectors.append(self._kept(self._converted(square.part, loaded, lanes), dtype))
+            vectors.append(self._bind_vector(self._converted(square.part, loaded, lanes), dtype))
         half = lanes // 2
         for _ in range(lanes.bit_length() - 1):
             vectors = [
-                self._kept(interleaved(vectors[place], vectors[place + half], lanes, upper=upper), dtype)
+                self._bind_vector(interleaved(vectors[place], vectors[place + half], lanes, upper=upper), dtype)
                 for place in range(half)
                 for upper in (False, True)
             ]
         for row in range(square.rows):
-            program.store(self.written, to + row * square.to, self._shown(vectors[row], lanes), lanes)
+            program.store(self.written, to + row * square.to, self._to_destination(vectors[row], lanes), lanes)
 
-    def _kept(self, vector: Expr, dtype: str) -> Expr:
+    def _bind_vector(self, vector: Expr, dtype: str) -> Expr:
         register = self.program.register(dtype, self.lanes)
         register.value = vector
         return register.value
 
-    def _shown(self, vector: Expr, lanes: int) -> Expr:
+    def _to_destination(self, vector: Expr, lanes: int) -> Expr:
         """Converts bytes as kernels store them to those of the destination."""
         shown = self.as_stored and self.made.destination.image is None
         return as_shown(self.made.destination.dtype, vector, lanes) if shown else vector
 
-    def _moved(self, pattern: Pattern, loaded: Sequence[Expr], width: int) -> Expr:
+    def _shuffle(self, pattern: Pattern, loaded: Sequence[Expr], width: int) -> Expr:
         lanes = self.lanes * width
         if len({self._conversion(part) for part in pattern.parts}) == 1:
             made = self._converted(pattern.parts[0], self._merged(pattern, loaded, width), lanes)
@@ -168,7 +168,7 @@ class _Move:
                 self._converted(part, vector, lanes) for part, vector in zip(pattern.parts, loaded, strict=True)
             ]
             made = self._merged(pattern, converted, width)
-        return self._shown(made, lanes)
+        return self._to_destination(made, lanes)
 
     def _conversion(self, part: int) -> tuple[str, int]:
         """Returns a key of the conversion in `_converted`, which is equal for sources with the same conversion."""

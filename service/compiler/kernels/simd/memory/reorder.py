@@ -232,15 +232,15 @@ def _facts(image: Image, *, channels_first: bool) -> dict[str, str]:
 
 def as_stored(dtype: str, vector: Expr, lanes: int) -> Expr:
     """Converts bytes of the contiguous tensor to bytes as kernels store them. Adding 128 flips the highest bit."""
-    return vector if dtype == "uint8" else _turned(bits(_vector("uint8", lanes), vector), lanes)
+    return vector if dtype == "uint8" else _flip_sign(bits(_vector("uint8", lanes), vector), lanes)
 
 
 def as_shown(dtype: str, vector: Expr, lanes: int) -> Expr:
     """Converts bytes as kernels store them to bytes of the contiguous tensor."""
-    return vector if dtype == "uint8" else bits(_vector("int8", lanes), _turned(vector, lanes))
+    return vector if dtype == "uint8" else bits(_vector("int8", lanes), _flip_sign(vector, lanes))
 
 
-def _turned(vector: Expr, lanes: int) -> Expr:
+def _flip_sign(vector: Expr, lanes: int) -> Expr:
     highest = tirx.const(128, "uint8")
     return vector ^ (splat(highest, lanes) if lanes > 1 else highest)
 

@@ -129,7 +129,7 @@ class ColumnLayout:
         program, isa = self.program, self.isa
         vector = bits(self._vector, vector)
         if source.dtype == "uint8":
-            vector = turned(vector, isa.bytes)
+            vector = flip_sign(vector, isa.bytes)
         if valid is not None and valid < isa.group:
             mask = splat(tirx.const((1 << 8 * valid) - 1, "int32"), isa.lanes)
             vector = bits(self._vector, bits(f"int32x{isa.lanes}", vector) & mask)
@@ -146,7 +146,7 @@ class ColumnLayout:
         return registers
 
 
-def turned(vector: Expr, lanes: int) -> Expr:
+def flip_sign(vector: Expr, lanes: int) -> Expr:
     """Converts between bytes as kernels store them and signed bytes, by flipping the highest bit of each."""
     highest = tirx.const(128, "uint8")
     return vector ^ (splat(highest, lanes) if lanes > 1 else highest)

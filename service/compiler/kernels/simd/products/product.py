@@ -26,7 +26,7 @@ from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.matrices import Matrices
 from service.compiler.kernels.program import Buffer, Expr, Program, Register, at_most, bits, load, shuffle, splat
-from service.compiler.kernels.simd.products.layout import ColumnLayout, Source, turned
+from service.compiler.kernels.simd.products.layout import ColumnLayout, Source, flip_sign
 from service.compiler.kernels.vector.isa import PIXELS, Isa, worth_sharing
 from service.compiler.kernels.vector.lanes import Lanes
 from service.compiler.kernels.walk import map_bytes
@@ -317,7 +317,7 @@ class _Product:
         whole, rest = self.width // lanes, self.width % lanes if self.out.image is None else 0
         scale = self.epilogue.requantization
         values = [scale.apply(self.lanes, total.value, self.channels) for total in totals]
-        shown = partial(_shown, self.out.dtype)
+        shown = partial(_to_tensor_bytes, self.out.dtype)
 
         def store(line: int, row: Expr) -> None:
             to, row = at + line * self.out.row, program.bind(shown(row, lanes), f"{self.out.dtype}x{lanes}")
@@ -355,9 +355,9 @@ class _Product:
 
 def _unsigned(dtype: str, vector: Expr, lanes: int) -> Expr:
     """Converts bytes of a tensor to unsigned bytes as kernels store them."""
-    return turned(bits(f"uint8x{lanes}" if lanes > 1 else "uint8", vector), lanes) if BIAS[dtype] else vector
+    return flip_sign(bits(f"uint8x{lanes}" if lanes > 1 else "uint8", vector), lanes) if BIAS[dtype] else vector
 
 
-def _shown(dtype: str, vector: Expr, lanes: int) -> Expr:
+def _to_tensor_bytes(dtype: str, vector: Expr, lanes: int) -> Expr:
     """Converts unsigned bytes as kernels store them to those of a tensor."""
-    return bits(f"int8x{lanes}", turned(vector, lanes)) if BIAS.get(dtype) else vector
+    return bits(f"int8x{lanes}", flip_sign(vector, lanes)) if BIAS.get(dtype) else vector

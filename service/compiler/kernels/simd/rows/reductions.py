@@ -80,7 +80,7 @@ class RowReduction:
             register.value = splat(tirx.const(value, kind), lanes)
         return registers
 
-    def _joined(self, registers: Sequence[Register], count: int, kind: str) -> Expr:
+    def _concatenate(self, registers: Sequence[Register], count: int, kind: str) -> Expr:
         """Concatenates the `count` lanes of registers."""
         values = [register.value for register in registers]
         return self.program.bind(_shuffled(values, range(count)), f"{kind}x{count}")
@@ -105,7 +105,7 @@ class _Lanes(RowReduction):
 
     def folded(self) -> Expr:
         kind, half = self._form.kind, PARTIAL_SUMS // 2
-        whole = self._joined(self._sums, PARTIAL_SUMS, kind)
+        whole = self._concatenate(self._sums, PARTIAL_SUMS, kind)
         vector = self._join(half, _part(whole, range(half)), _part(whole, range(half, 2 * half)))
         for distance in FOLDS[1:]:
             assert distance == PARTIAL_SUMS // 2 // half
@@ -143,11 +143,11 @@ class _Eights(RowReduction):
             part = _part(element, range(first, first + self._width)) if self._width < self.lanes else element
             number = place % EIGHTS // self._width
             if place // EIGHTS * EIGHTS + EIGHTS <= columns:
-                self._sums[number].value = self._taken(self._sums[number].value, part)
+                self._sums[number].value = self._combine(self._sums[number].value, part)
             else:
                 self._rest[number].value = part
 
-    def _taken(self, total: Expr, part: Expr) -> Expr:
+    def _combine(self, total: Expr, part: Expr) -> Expr:
         raise NotImplementedError
 
     def _halved(self, vector: Expr, lanes: int) -> Expr:
@@ -160,15 +160,15 @@ class _Eights(RowReduction):
 class _Squares(_Eights):
     """`ops.real_squares`."""
 
-    def _taken(self, total: Expr, part: Expr) -> Expr:
+    def _combine(self, total: Expr, part: Expr) -> Expr:
         return lowered_fma(part, part, total, self._width)
 
     def folded(self) -> Expr:
-        total = self._joined(self._sums, EIGHTS, "float32")
+        total = self._concatenate(self._sums, EIGHTS, "float32")
         for lanes in (8, 4, 2):
             total = self._halved(total, lanes)
         one, rest = Vectors(self.program, 1), self.columns % EIGHTS
-        elements = self._joined(self._rest, EIGHTS, "float32") if rest else None
+        elements = self._concatenate(self._rest, EIGHTS, "float32") if rest else None
         for place in range(rest):
             element = self.program.bind(_part(elements, [place]), "float32")
             if place < rounded_squares(self.columns):
@@ -182,13 +182,13 @@ class _Squares(_Eights):
 class _Packets(_Eights):
     """`PACKETS`, for rows that all begin at aligned addresses. After pairs of packets, one more packet may be left."""
 
-    def _taken(self, total: Expr, part: Expr) -> Expr:
+    def _combine(self, total: Expr, part: Expr) -> Expr:
         return total + part
 
     def folded(self) -> Expr:
-        total = self._halved(self._joined(self._sums, EIGHTS, "float32"), EIGHTS)
+        total = self._halved(self._concatenate(self._sums, EIGHTS, "float32"), EIGHTS)
         if self._rest:
-            packet = _part(self._joined(self._rest, EIGHTS, "float32"), range(EIGHTS // 2))
+            packet = _part(self._concatenate(self._rest, EIGHTS, "float32"), range(EIGHTS // 2))
             total = self.program.bind(total + packet, f"float32x{EIGHTS // 2}")
         for lanes in (4, 2):
             total = self._halved(total, lanes)

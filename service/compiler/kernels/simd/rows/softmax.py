@@ -133,13 +133,13 @@ class _Softmax:
             total.value = tirx.const(0.0, "float32")
         with program.loop(self.columns, "column") as column:
             for row, (start, most, total) in enumerate(zip(starts, largest, totals, strict=True)):
-                distance = most - tirx.Cast("int32", self._moved(load(self.source, start + column, 1), 1))
+                distance = most - tirx.Cast("int32", self._to_unsigned(load(self.source, start + column, 1), 1))
                 exponential = program.bind(load(self.table, distance, 1), "float32")
                 program.store(self.exponentials, row * self.columns + column, exponential, 1)
                 total.value = total.value + exponential
         return [total.value for total in totals]
 
-    def _moved(self, vector: Expr, width: int) -> Expr:
+    def _to_unsigned(self, vector: Expr, width: int) -> Expr:
         """Converts bytes to unsigned bytes in the same order."""
         if not self.biased[0]:
             return vector
@@ -151,11 +151,11 @@ class _Softmax:
         while width > self.columns:
             width //= 2
         most = program.register("uint8", width)
-        most.value = self._moved(load(self.source, start, width), width)
+        most.value = self._to_unsigned(load(self.source, start, width), width)
         if width < self.columns:
             with program.loop(-(-self.columns // width), "vector") as vector:
                 at = program.bind(start + at_most(vector * width, self.columns - width))
-                most.value = tirx.max(most.value, self._moved(load(self.source, at, width), width))
+                most.value = tirx.max(most.value, self._to_unsigned(load(self.source, at, width), width))
         value = most.value
         while width > 1:
             value = program.bind(value, f"uint8x{width}")

@@ -108,5 +108,5 @@ def test_an_expression_that_is_too_deep_is_refused() -> None:
     def body(emit: Emit, x: list[relax.Var]) -> relax.Var:
         return emit(relax.BlockBuilder.current().call_te(compute, x[0], primfunc_name_hint="deep"))
 
-    with pytest.raises(Unsupported, match=r"^deep: its expressions are too deep"):
+    with pytest.raises(Unsupported, match=r"^deep: its expressions are nested too deep"):
         lowered(module_of([((4,), "int32")], body))
