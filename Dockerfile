@@ -5,7 +5,7 @@
 #   docker build --target worker-cuda .   the same on NVIDIA's cards, whose driver the container runtime brings
 #
 # What is released is built on a base that its digest names, looked up for each release, so that it has the latest fixes:
-#   docker build --build-arg BASE=python:3.11-slim@sha256:... --build-arg VERSION=0.1.0 \
+#   docker build --build-arg BASE=python:3.11-slim@sha256:... --build-arg VERSION=0.2.0 \
 #     --build-arg REVISION=$(git rev-parse HEAD) --build-arg CREATED=$(date --utc +%FT%TZ) --target worker .
 #
 # `--build-arg WITNESSES=no` leaves out of `compiler` and `api` the runtimes that builds are compared with.
@@ -61,7 +61,7 @@ RUN groupadd --gid 10001 octet \
  && useradd --uid 10001 --gid octet --no-create-home --home-dir /data octet \
  && install --directory --owner octet --group octet /data
 ENV PATH=/opt/octet/bin:$PATH PYTHONUNBUFFERED=1 OCTET_DATA_DIR=/data OCTET_HOST=0.0.0.0 OCTET_PORT=8080
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=""
 ARG CREATED=""
 LABEL org.opencontainers.image.licenses="Apache-2.0" \
