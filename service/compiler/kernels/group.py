@@ -148,7 +148,7 @@ class KernelLibrary(Protocol):
             produced: for each input, true if it is the output of a kernel and therefore in blocks.
 
         Raises:
-            Declined: there is no kernel for this group.
+            Declined: no kernel computes this group.
         """
 
     def places(self, group: Group) -> list[int | None]:
@@ -174,7 +174,7 @@ class KernelLibrary(Protocol):
         """Returns the kernel for a group whose inputs are not stored in 8 bits.
 
         Raises:
-            Declined: there is no kernel for it.
+            Declined: no kernel computes it.
         """
 
     def check_product(self, group: Group) -> None:
@@ -195,7 +195,7 @@ class KernelLibrary(Protocol):
         """Returns the kernel for `steps` steps of an LSTM.
 
         Raises:
-            Declined: there is no kernel for it.
+            Declined: no kernel computes it.
         """
 
     def check_row_operator(self, name: str, call: relax.Expr, operation: Operation | None) -> None:

@@ -29,7 +29,7 @@ class View:
     """The positions of a tensor's pixels, in bytes.
 
     Attributes:
-        origin: the first pixel of the first block of channels of the first image.
+        origin: the first pixel in the first block of the first image.
         strides: from one image, block of channels, row and column to the next.
     """
 

@@ -1,4 +1,4 @@
-// The offsets of pixels of images in blocks of channels, with a halo (`kernels/layout.py`), as constants of the code.
+// The offsets of pixels in images with blocks of channels and a halo (`kernels/layout.py`), as constants of the code.
 #pragma once
 
 #include "prelude.cuh"
@@ -20,7 +20,7 @@ struct Places {
   }
 };
 
-// The offsets of blocks of channels of an image's pixels.
+// The offsets of the blocks in an image's pixels.
 template <class Places, int kPlane>
 struct Blocks {
   __device__ static int at(int image, int block, int row, int column) {

@@ -1,4 +1,4 @@
-"""The accumulators of a tile of pixels by blocks of channels, which stay in registers from the bias to the epilogue."""
+"""The accumulators of a tile (pixels by blocks of channels), which stay in registers from the bias to the epilogue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions and dense layers with tile instructions (`Isa.matrix`): groups of tiles of pixels by tiles of channels.
+"""Convolutions and dense layers with tile instructions (`Isa.matrix`), which multiply pixel tiles by channel tiles.
 
 An item of the parallel loop computes a panel of output pixels for a part of the output channels. It lays the panel out
 (`panel`), and then loops over its blocks of channels. For a few blocks at a time it multiplies the whole panel into

@@ -77,8 +77,8 @@ class Panel:
         """
         Args:
             depth: the number of bytes of a pixel in a tile.
-            separate: true if each kernel column has its own planes. Then more is copied, but there are no unused pixels
-                between rows.
+            separate: true if each kernel column has its own planes. Then more is copied, but no pixels between rows are
+                unused.
         """
         self.layer, self.rows, self.columns, self.depth = layer, rows, columns, depth
         if layer.source.packed:
@@ -260,5 +260,5 @@ class _Interleave:
 
 
 def _parts(first: Expr, second: Expr, parts: tuple[int, ...]) -> Expr:
-    """Returns a vector that consists of four of the eight parts of two vectors."""
+    """Returns a vector with four of the eight parts in two vectors."""
     return tirx.Shuffle([first, second], [tirx.const(4 * part + word, "int32") for part in parts for word in range(4)])

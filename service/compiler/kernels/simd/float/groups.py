@@ -38,7 +38,7 @@ def float_kernel(isa: Isa, group: Group, choices: Choices) -> PlainKernel:
     so that one half of each pair would be unused. Such a convolution is computed as products in groups.
 
     Raises:
-        Declined: there is no kernel for it.
+        Declined: no kernel computes it.
     """
     core = group.core
     if core.name == "qnn.real_conv2d" and not is_bfloat16(core) and (layer := _depthwise(core)) is not None:
