@@ -6,7 +6,7 @@ __all__ = ["__version__"]
 
 
 def __getattr__(name: str) -> str:
-    """Finds `__version__` when it is asked for: that takes longer than importing all that runs models."""
+    """Returns `__version__`, read on first use: reading it takes longer than importing the runtime."""
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib.metadata import PackageNotFoundError, version
