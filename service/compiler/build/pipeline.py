@@ -58,7 +58,7 @@ def compile_model(
     """Compiles, links, verifies and publishes one model.
 
     Args:
-        layout: where the artifact and its reports go.
+        layout: the store to which the artifact and its reports are written.
         scratch: an empty directory on the store's file system; the caller removes it.
         tiles: the tile sizes of layers that shall not use the cost model's choice (`kernels.choices`).
 

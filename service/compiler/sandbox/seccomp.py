@@ -93,7 +93,7 @@ def build(
     """Returns the filter for `machine` (`x86_64` or `aarch64`).
 
     Args:
-        machine: as `uname -m` prints it.
+        machine: the output of `uname -m`.
         pid: the filtered process, which is the only one that it may signal.
         threads: true if it may start threads.
         execute: true if it may exec another program; Landlock restricts which one.

@@ -40,7 +40,7 @@ class Words:
         return self._keep(tirx.Select(tirx.EQ(x, self._const(0)), self._const(1 << 14), result))
 
     def tanh(self, x: Expr, integer_bits: int) -> Expr:
-        """tanh(x) in Q0.15, of numbers with `integer_bits`."""
+        """tanh(x) in Q0.15, for x with `integer_bits` integer bits."""
         x, zero = self._keep(x), self._const(0)
         above_one = self._keep(self._over_one_plus(self._exp_of_negative(x, integer_bits + 1)) - self._const(ONE_Q2))
         doubled = self._keep(self._sum(above_one, above_one))
@@ -49,7 +49,7 @@ class Words:
         return self._keep(tirx.Select(tirx.EQ(x, zero), zero, signed))
 
     def _exp_of_negative(self, x: Expr, integer_bits: int) -> Expr:
-        """exp(-|x|) in Q0.15 of numbers with `integer_bits` that are not 0."""
+        """exp(-|x|) in Q0.15, for nonzero x with `integer_bits` integer bits."""
         a = self._keep(tirx.min(x, self._const(0) - x))
         fraction_bits = 15 - integer_bits
         quarter = 1 << (fraction_bits - 2)

@@ -130,8 +130,8 @@ class Slope(Arithmetic):
     """`PRelu`.
 
     Attributes:
-        above: of the first operand, from zero on.
-        below: of the product of both.
+        above: the rounding for a first operand of at least zero.
+        below: the rounding for the product of both operands.
     """
 
     above: DoubleRounding
@@ -159,8 +159,8 @@ class Square(Arithmetic):
     """`SquaredDifference`.
 
     Attributes:
-        scalings: of both operands, and of the square of their difference.
-        left_shift: of both operands.
+        scalings: the scalings of both operands and of the square of their difference.
+        left_shift: the left shift of both operands.
     """
 
     scalings: tuple[DoubleRounding, DoubleRounding, DoubleRounding]

@@ -9,7 +9,7 @@ from tvm.s_tir import Schedule
 
 from service.compiler.lowering.schedule import inline_producers
 
-# A loop variable and its extent.
+# (loop variable, extent)
 Loop = tuple[tirx.Var, int]
 
 
