@@ -15,11 +15,11 @@
 
 #include "answer/answer.h"
 #include "net/gzip.h"
-#include "net/http1.h"
+#include "text/http1.h"
 #include "net/reflection.h"
 #include "request/elements.h"
 #include "request/infer_form.h"
-#include "request/problem.h"
+#include "text/problem.h"
 #include "request/problem_reader.h"
 #include "request/request.h"
 #include "request/sequence.h"

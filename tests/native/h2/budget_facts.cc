@@ -1,5 +1,5 @@
 // Checks the promises of `peer_budget.h`, one per line. Calls abort() if one does not hold.
-#include "net/peer_budget.cc"
+#include "limits/peer_budget.cc"
 
 #include <cstdio>
 #include <cstdlib>

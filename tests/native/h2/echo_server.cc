@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "h2/grpc.h"
-#include "net/token_bucket.h"
+#include "limits/token_bucket.h"
 
 using namespace octet::h2;
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "h2/grpc.h"
-#include "net/peer_budget.cc"
+#include "limits/peer_budget.cc"
 
 using namespace octet::h2;
 

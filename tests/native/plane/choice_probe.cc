@@ -11,7 +11,7 @@
 #include "control/cluster.h"
 #include "control/names.h"
 #include "control/order_reader.h"
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "net/http1.h"
+#include "text/http1.h"
 
 namespace {
 

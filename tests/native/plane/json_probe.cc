@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "request/elements.h"
-#include "request/problem.h"
+#include "text/problem.h"
 #include "text/json_reader.h"
 #include "text/json_writer.h"
 #include "text/utf8.h"

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "text/json_writer.h"
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <ctime>
 
-#include "net/http1.h"
-#include "request/problem.h"
+#include "text/http1.h"
+#include "text/problem.h"
 #include "request/tenant.h"
 #include "runtime/sha256.h"
 

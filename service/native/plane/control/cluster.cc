@@ -6,7 +6,7 @@
 
 #include "control/chance.h"
 #include "control/names.h"
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

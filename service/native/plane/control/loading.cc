@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "queue/sequences.h"
-#include "request/problem.h"
+#include "text/problem.h"
 #include "runtime/octet.h"
 
 namespace octet::plane {

@@ -4,7 +4,7 @@
 
 #include "control/chance.h"
 #include "queue/sequences.h"
-#include "request/problem.h"
+#include "text/problem.h"
 #include "runtime/sha256.h"
 
 namespace octet::plane {

@@ -15,7 +15,7 @@
 #include "control/names.h"
 #include "control/report.h"
 #include "queue/model_queue.h"
-#include "queue/tensor.h"
+#include "request/tensor.h"
 #include "request/signature.h"
 
 namespace octet::plane {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

@@ -7,8 +7,8 @@
 #include "control/access.h"
 #include "control/cluster.h"
 #include "control/loading.h"
-#include "net/peer_budget.h"
-#include "request/problem.h"
+#include "limits/peer_budget.h"
+#include "text/problem.h"
 #include "text/json_reader.h"
 
 namespace octet::plane {

@@ -8,7 +8,7 @@
 
 #include "queue/clock.h"
 #include "request/elements.h"
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

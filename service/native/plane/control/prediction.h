@@ -20,7 +20,7 @@
 #include "queue/job.h"
 #include "queue/sequences.h"
 #include "request/buckets.h"
-#include "request/problem.h"
+#include "text/problem.h"
 #include "request/request.h"
 
 namespace octet::plane {

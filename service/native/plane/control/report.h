@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "queue/job.h"
-#include "request/problem.h"
+#include "text/problem.h"
 #include "text/json_writer.h"
 
 namespace octet::plane {

@@ -11,7 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

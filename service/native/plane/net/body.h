@@ -11,7 +11,7 @@
 #include "control/prediction.h"
 #include "h2/buffer.h"
 #include "h2/incoming_message.h"
-#include "net/peer_budget.h"
+#include "limits/peer_budget.h"
 #include "net/reading.h"
 
 namespace octet::plane {

@@ -12,7 +12,7 @@
 #include "h2/grpc.h"
 #include "net/reactor.h"
 #include "net/transport.h"
-#include "net/peer_budget.h"
+#include "limits/peer_budget.h"
 #include "net/progress.h"
 
 namespace octet::plane {

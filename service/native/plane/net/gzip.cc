@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "net/http1.h"
-#include "request/problem.h"
+#include "text/http1.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

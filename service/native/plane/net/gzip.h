@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "net/http1.h"
+#include "text/http1.h"
 
 namespace octet::plane {
 

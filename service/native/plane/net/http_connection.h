@@ -15,7 +15,7 @@
 
 #include "control/plane.h"
 #include "control/prediction.h"
-#include "net/http1.h"
+#include "text/http1.h"
 #include "net/outbox.h"
 #include "net/reactor.h"
 #include "net/transport.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "net/peer_budget.h"
+#include "limits/peer_budget.h"
 #include "net/tls_handshake.h"
 
 namespace octet::plane {

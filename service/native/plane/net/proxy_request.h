@@ -13,7 +13,7 @@
 
 #include "control/plane.h"
 #include "h2/buffer.h"
-#include "net/http1.h"
+#include "text/http1.h"
 #include "net/upstream.h"
 #include "net/upstreams.h"
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "net/peer_budget.h"
+#include "limits/peer_budget.h"
 #include "queue/clock.h"
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

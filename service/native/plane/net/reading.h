@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "net/http_connection.h"
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

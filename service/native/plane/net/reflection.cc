@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "net/descriptors.h"
-#include "request/problem.h"
+#include "text/problem.h"
 #include "text/protobuf.h"
 #include "text/utf8.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "queue/event_queue.h"
-#include "queue/tensor.h"
+#include "request/tensor.h"
 
 namespace octet::plane {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "queue/job.h"
-#include "queue/tensor.h"
+#include "request/tensor.h"
 #include "runtime/octet.h"
 
 namespace octet::plane {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "queue/clock.h"
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

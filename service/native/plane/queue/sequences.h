@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "queue/tensor.h"
+#include "request/tensor.h"
 #include "request/request.h"
 
 namespace octet::plane {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

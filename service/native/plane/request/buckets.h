@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "queue/tensor.h"
+#include "request/tensor.h"
 #include "request/signature.h"
 
 namespace octet::plane {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "request/elements.h"
-#include "request/problem.h"
+#include "text/problem.h"
 #include "text/protobuf.h"
 
 namespace octet::plane {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "text/json_reader.h"
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

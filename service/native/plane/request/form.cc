@@ -1,6 +1,6 @@
 #include "request/form.h"
 
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

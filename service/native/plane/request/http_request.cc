@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "request/problem.h"
+#include "text/problem.h"
 #include "text/protobuf.h"
 #include "text/utf8.h"
 

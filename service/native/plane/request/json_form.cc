@@ -2,7 +2,7 @@
 
 #include "request/form.h"
 #include "text/json_reader.h"
-#include "request/problem.h"
+#include "text/problem.h"
 #include "text/utf8.h"
 
 namespace octet::plane {

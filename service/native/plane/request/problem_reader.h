@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

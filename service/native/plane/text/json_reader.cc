@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "request/problem.h"
+#include "text/problem.h"
 #include "text/utf8.h"
 
 namespace octet::plane {

@@ -1,6 +1,6 @@
 #include "text/protobuf.h"
 
-#include "request/problem.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

@@ -16,7 +16,7 @@ from tests.support.native import compile_plane
 PROBE = Path(__file__).parents[3] / "native" / "plane" / "choice_probe.cc"
 SOURCES = (
     *("control/cluster", "control/names", "control/order_reader"),
-    *("request/problem", "request/signature", "text/json_reader", "text/json_writer"),
+    *("text/problem", "request/signature", "text/json_reader", "text/json_writer"),
 )
 
 

@@ -12,7 +12,7 @@ from tests.support.native import compile_plane
 
 _PROGRAM = Path(__file__).parents[3] / "fuzz" / "native" / "plane.cc"
 _SOURCES = (
-    *("text/json_reader", "text/json_writer", "text/protobuf", "net/http1", "net/gzip", "net/reflection"),
+    *("text/json_reader", "text/json_writer", "text/protobuf", "text/http1", "net/gzip", "net/reflection"),
     *(
         "request/buckets",
         "request/contents",
@@ -22,12 +22,12 @@ _SOURCES = (
         "request/json_form",
     ),
     *(
-        "request/problem",
+        "text/problem",
         "request/problem_reader",
         "request/sequence",
         "request/request",
         "request/signature",
-        "queue/tensor",
+        "request/tensor",
         "answer/answer",
         "answer/outputs",
     ),

@@ -52,7 +52,7 @@ class Read:
 
 @pytest.fixture(scope="module")
 def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_plane(PROBE, tmp_path_factory.mktemp("probe"), ["net/http1"])
+    return compile_plane(PROBE, tmp_path_factory.mktemp("probe"), ["text/http1"])
 
 
 def parse_with_plane(probe: Path, requests: Sequence[bytes]) -> list[Read]:

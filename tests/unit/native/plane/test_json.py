@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.support.native import compile_plane
 
 _PROGRAM = Path(__file__).parents[3] / "native" / "plane" / "json_probe.cc"
-_SOURCES = ("text/json_reader", "text/json_writer", "request/problem", "request/elements", "request/signature")
+_SOURCES = ("text/json_reader", "text/json_writer", "text/problem", "request/elements", "request/signature")
 
 _DIGITS = st.text("0123456789", min_size=1, max_size=40)
 _NUMBERS = st.one_of(

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "h2/budget.h"
-#include "net/shared_rate.h"
+#include "limits/shared_rate.h"
 
 namespace octet {
 

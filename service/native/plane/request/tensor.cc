@@ -1,4 +1,4 @@
-#include "queue/tensor.h"
+#include "request/tensor.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-#include "request/problem.h"
+#include "text/problem.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "net/http1.h"
+#include "text/http1.h"
 #include "text/ascii.h"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cmath>
 
-#include "net/token_bucket.h"
+#include "limits/token_bucket.h"
 
 namespace octet {
 

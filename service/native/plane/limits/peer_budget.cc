@@ -1,4 +1,4 @@
-#include "net/peer_budget.h"
+#include "limits/peer_budget.h"
 
 #include <netinet/in.h>
 
