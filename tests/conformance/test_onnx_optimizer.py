@@ -301,6 +301,9 @@ BETWEEN: dict[str, Callable[[OnnxBuilder, str], str]] = {
     "Relu and Transpose": lambda model, x: model.node("Transpose", [model.node("Relu", [x])], perm=[0, 1, 3, 2]),
     "Transpose": lambda model, x: model.node("Transpose", [x], perm=[0, 1, 3, 2]),
     "Transpose and Relu": lambda model, x: model.node("Relu", [model.node("Transpose", [x], perm=[0, 1, 3, 2])]),
+    "Reshape and Relu": lambda model, x: model.node(
+        "Relu", [model.node("Reshape", [x, model.constant([1, 8, 6, 4], "int64")])]
+    ),
     "Transpose and Clip": lambda model, x: model.node(
         "Clip",
         [model.node("Transpose", [x], perm=[0, 1, 3, 2]), *(model.constant(each, "float32") for each in (0, 20))],
@@ -340,6 +343,7 @@ MOVED: dict[str, Write] = {
     "Softmax, Relu that changes nothing": around("Softmax", "Relu", False, point=0),
     "Softmax, Relu that changes nothing, Transpose": around("Softmax", "Relu and Transpose", False, point=0),
     "Softmax, Transpose, Relu that changes nothing": around("Softmax", "Transpose and Relu", False, point=0),
+    "Softmax, Reshape, Relu that changes nothing": around("Softmax", "Reshape and Relu", False, point=0),
     "Softmax, Transpose, Clip that changes nothing": around("Softmax", "Transpose and Clip", False, point=0),
     **{f"{op_type}, Relu that leaves one value": around(op_type, "Relu", False, point=255) for op_type in AROUND},
     "Relu that leaves one value": around("Identity", "Relu", False, point=255),

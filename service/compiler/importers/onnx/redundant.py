@@ -17,6 +17,7 @@ from service.compiler.importers.onnx.qdq import moves_conversions
 from service.compiler.importers.onnx.rewriting import BYTES, QUANTIZE, OnnxGraph, bounds_of, parameters
 from service.compiler.importers.qdq import Operator
 
+_MOVED_LATER = ("Identity", "Transpose")
 _OPERANDS = 3  # number for a QuantizeLinear with an explicit zero point
 _EPSILON = float(np.finfo(np.float32).eps)
 
@@ -27,7 +28,9 @@ def drop_redundant_activations(model: Model) -> Model:
     A Relu changes nothing if the zero point is the smallest value of its type (`ReluQuantFusion` in
     optimizer/qdq_transformer/relu_quantizelinear.cc). A Clip changes nothing if its bounds include those of
     the type, and all of them are constants without axes (`ClipQuantFusion` in clip_quantizelinear.cc). Operators
-    through which the optimizer moves conversions may be between the two: it applies its rules repeatedly.
+    through which the optimizer moves conversions may be between the two, because it moves conversions first. It does
+    not do so again, so an activation stays here if such an operator is before it: without the activation, the
+    conversion would move through. Transposes are an exception: a later rule moves them behind the conversion.
 
     Requires: a graph that `graph.check_graph` has accepted.
     Ensures: a graph that it would accept, with the same inputs and outputs.
@@ -40,13 +43,17 @@ def drop_redundant_activations(model: Model) -> Model:
     for conversion in model.operators:
         if conversion.op_type != QUANTIZE or len(conversion.inputs) != _OPERANDS:
             continue
-        name = conversion.inputs[0]
+        name, found = conversion.inputs[0], dict[str, str]()
         while readers[name] == 1 and (operator := makers.get(name)) is not None and operator.inputs:
             if operator.op_type in ("Relu", "Clip") and _is_redundant(graph, operator, conversion):
-                dropped[name] = operator.inputs[0]
+                found[name] = operator.inputs[0]
             elif not moves_conversions(graph, operator):
                 break
+            elif found and operator.op_type not in _MOVED_LATER:
+                found.clear()
+                break
             name = operator.inputs[0]
+        dropped |= found
     if not dropped:
         return model
     kept = (operator for operator in model.operators if operator.outputs[0] not in dropped)
