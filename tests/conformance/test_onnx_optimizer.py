@@ -177,6 +177,12 @@ def pairs_around_a_dropout(model: OnnxBuilder, rng: Rng) -> None:
     model.output(pair(model, model.node("Dropout", [x]), 0.031, 100), "float32")
 
 
+def pairs_around_a_relu(model: OnnxBuilder, rng: Rng) -> None:
+    """The optimizer merges two pairs before it removes what stands between them, and not after that."""
+    x = pair(model, model.input("x", "float32", (3, 50)), 0.05, 77)
+    model.output(pair(model, model.node("Relu", [x]), 0.031, 0), "float32")
+
+
 def pairs_around_a_product(model: OnnxBuilder, rng: Rng) -> None:
     x = pair(model, pair(model, model.input("x", "float32", (4, 16)), 0.05, 128), 0.031, 100)
     y = model.node("MatMul", [x, filters(model, rng, (16, 20), 1, "")])
@@ -355,6 +361,7 @@ MOVED: dict[str, Write] = {
     **{f"{between}, Conv": around("Conv, real weights", between, True) for between in ("Relu", "Gather", "Transpose")},
     **{f"Conv, {between}": around("Conv, real weights", between, False) for between in ("Gather", "Tile")},
     "two pairs around a Dropout": pairs_around_a_dropout,
+    "two pairs around a Relu that changes nothing": pairs_around_a_relu,
 }
 OPSET_21: dict[str, Write] = {
     f"{dtype}, {axis} {block}": several_scales(axis, block, dtype)

@@ -52,7 +52,7 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
         params = [_param(end, place, shapes or {}) for place, end in enumerate(_named(read.inputs, shapes or {}))]
         merged, notices = merge_pads(resolved(read, params))
         model = fuse(
-            merge_pairs(drop_redundant_activations(without_zero_scales(fold_constants(round_products(merged)))))
+            drop_redundant_activations(merge_pairs(without_zero_scales(fold_constants(round_products(merged)))))
         )
         check_support(model)
         imported = _imported(model, at, params)
