@@ -170,7 +170,7 @@ def test_the_repository(client: triton.InferenceServerClient) -> None:
     assert not client.is_model_ready("bool")
     client.load_model("bool")
     assert client.is_model_ready("bool")
-    with pytest.raises(InferenceServerException, match="takes no parameter 'config'"):
+    with pytest.raises(InferenceServerException, match="has no parameter 'config'"):
         client.load_model("bool", config="{}")
 
 

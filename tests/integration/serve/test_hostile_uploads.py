@@ -162,7 +162,7 @@ def large_mxnet() -> bytes:
 LARGER: dict[str, tuple[Callable[[], bytes], str, str | None]] = {
     "tflite": (large_tflite, "at Model.subgraphs[0].tensors, the vector of 2147483648 items lies outside", None),
     "onnx": (large_onnx, "Relu #1 computes a tensor of shape [2147483648, 4]", "t4_stored"),
-    "torchscript": (large_script, "'constants/0' holds 2147483648 elements of float32", None),
+    "torchscript": (large_script, "2147483648 elements of float32 in 'constants/0'", None),
     "pt2": (large_program, "a tensor that extends beyond its elements", "weight"),
     "mxnet": (large_mxnet, "the parameters end in the middle", "params[0]"),
 }

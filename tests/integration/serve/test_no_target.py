@@ -73,4 +73,4 @@ def test_the_text_output_reports_it_too(tmp_path: Path) -> None:
         process.terminate()
         assert process.wait(WORK_TIMEOUT_S) == 0
     assert f"can run none of the targets: for x86-64-v3, the closest, it lacks {LACKS}" in line
-    assert "this server cannot run predictions" in line
+    assert "this machine cannot run predictions" in line
