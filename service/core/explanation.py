@@ -95,7 +95,7 @@ class Explanation:
     def rates(self, macs: int, seconds: float) -> dict[str, float | None]:
         """Returns the time, the multiplication rate and its percentage of the peak, for `macs` done in `seconds`.
 
-        A value that was not measured is None; so are the rate and the percentage if `macs` is 0.
+        A value that was not measured is None. If `macs` is 0, the rate and the percentage are None too.
         """
         rate = macs / seconds if macs and seconds else None
         percent = 100.0 * rate / self.peak_macs_per_s if rate and self.peak_macs_per_s else None

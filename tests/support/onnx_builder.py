@@ -76,7 +76,7 @@ def attribute(name: str, value: Any) -> bytes:
 
 
 def value_info(name: str, dtype: str, shape: Dims | None) -> bytes:
-    """Returns the ValueInfoProto of a tensor. None stands for an unknown dimension or an unknown shape."""
+    """Returns the ValueInfoProto of a tensor. None means an unknown dimension or an unknown shape."""
     content = number(1, DTYPES[dtype])
     if shape is not None:
         dims = [

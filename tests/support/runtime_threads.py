@@ -84,7 +84,7 @@ class RuntimeThreads:
         """Creates a team of threads.
 
         Args:
-            cores: one processor for each core. It may stand for several.
+            cores: one processor for each core of the team. A processor may occur several times.
         """
         made = self.new_team(cores, range(len(cores)), caches or [0] * len(cores), budget, window_s)
         assert made is not None, self._library.octet_error()

@@ -179,7 +179,7 @@ class ModelBuilder:
     ) -> None:
         """Adds an operator by its builtin name, such as `CONV_2D`. `options` is the schema's `…OptionsT` object.
 
-        -1 in `inputs` stands for an optional input that is left out.
+        -1 in `inputs` means an optional input that is left out.
         """
         types = {self.graph.tensors[index].type for index in inputs if index >= 0}
         if version is None:

@@ -1,4 +1,4 @@
-"""Which process loads what. The floors themselves are held by import-linter; these run the imports."""
+"""Checks which modules each process loads, by running the imports. import-linter checks the layers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.waiting import WORK_TIMEOUT_S
 
-# What the API may ask: which format a file has, what an archive of an artifact holds, which build answers it, whether
-# the kernel can lock a compiler in.
+# Modules that the API may load. They find the format of a file, the contents of an artifact's archive, the key of a
+# build, and whether the kernel can sandbox a compiler.
 _LIGHT_COMPILER = (
     "service.compiler.build.artifact_archive",
     "service.compiler.importers.detect",
@@ -50,12 +50,12 @@ def test_what_only_starts_others_loads_no_tvm(module: str) -> None:
 
 
 def test_the_command_line_is_quick_to_start() -> None:
-    """What a command does not need it does not load: `octet models` is no place for a web framework."""
+    """A command loads only what it needs: `octet models`, for example, does not load a web framework."""
     loaded, _ = _after_importing("service.cli.app")
     assert not {"fastapi", "uvicorn", "sqlalchemy", "service.api", "service.db"} & loaded
 
 
-# What a server without a migration, a picture, a trace, PostgreSQL or gRPC about the repository has no use for.
+# Modules that a server needs only for a migration, a picture, a trace, PostgreSQL or the gRPC repository service.
 _NEEDED_LATER = (
     "alembic",
     "PIL",
@@ -72,7 +72,7 @@ _NEEDED_LATER = (
 
 @pytest.fixture(scope="module")
 def serving() -> set[str]:
-    """What `octet serve` loads, and its control plane."""
+    """Returns the names of all modules that `octet serve` and its control plane load."""
     loaded, _ = _after_importing("service.cli.serve, service.api.ops.supervisor, service.api.ops.server")
     return loaded
 
@@ -88,7 +88,7 @@ def test_the_supervisor_listens_before_it_loads_the_server() -> None:
 
 
 def _after_importing(module: str) -> tuple[set[str], str]:
-    """The names of all modules that a fresh process has after importing `module`, and the libraries it has mapped."""
+    """Returns the modules that a new process has loaded after importing `module`, and its list of mapped files."""
     code = f"import sys, {module}; print(*sys.modules); print(open('/proc/self/maps').read())"
     process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=WORK_TIMEOUT_S
@@ -98,7 +98,7 @@ def _after_importing(module: str) -> tuple[set[str], str]:
 
 
 def test_no_module_imports_itself_by_way_of_others() -> None:
-    """Imports within functions and for type checkers count: a circle of those is a circle of concepts, too."""
+    """Imports in functions and for type checkers count too, because they also make two modules depend on each other."""
     graph = grimp.build_graph("service", cache_dir=None)
     circles = [
         f"{module} -> {' -> '.join(way)}"

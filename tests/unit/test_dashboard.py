@@ -1,4 +1,4 @@
-"""The dashboard and the alerts ask for nothing that `/metrics` does not have."""
+"""Checks that the dashboard and the alerts use only metrics and labels that `/metrics` has."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Page = dict[str, list[dict[str, str]]]
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
-    """The labels of each sample of a server that has seen all that a server sees: of two, with half of it each."""
+    """Returns the labels of all samples by name, from two servers that together have every metric."""
     return samples(asyncio.run(predictions()) + builds(tmp_path_factory.mktemp("data")))
 
 
@@ -69,7 +69,7 @@ def samples(text: str) -> Page:
 
 
 def check(text: str, page: Page, legend: str = "") -> None:
-    """Each selector selects something, and each label that is grouped by or shown is there."""
+    """Checks that each selector of the query matches a sample, and that each label in its groups or legend exists."""
     for variable, value in _GRAFANA.items():
         text = text.replace(variable, value)
     query = parse(text)

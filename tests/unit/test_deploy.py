@@ -1,4 +1,4 @@
-"""deploy/compose.yaml says nothing that the Dockerfile, the settings and the command line do not know."""
+"""Checks that deploy/compose.yaml agrees with the Dockerfile, the settings and the command line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_every_command_is_one(service: dict[str, Any]) -> None:
     while hasattr(command, "commands"):
         name = arguments.pop(0)
         command = command.commands[name]
-    command.make_context(name, arguments)  # raises on what it does not know
+    command.make_context(name, arguments)  # raises if an argument is not known
 
 
 def test_who_has_a_port_is_asked_for_its_health_by_a_command() -> None:
@@ -48,7 +48,7 @@ def test_every_variable_is_a_setting(service: dict[str, Any], monkeypatch: pytes
     assert set(service.get("environment", {})) <= ours.keys()
     for name, value in ours.items():
         monkeypatch.setenv(name, value)
-    load_settings()  # raises on a value that is not of its type
+    load_settings()  # raises if a value has the wrong type
 
 
 def test_all_write_to_one_volume_alone(service: dict[str, Any]) -> None:
@@ -89,4 +89,4 @@ def test_a_server_is_left_the_time_to_drain(service: dict[str, Any]) -> None:
 
 def test_a_container_that_ends_is_started_again(service: dict[str, Any]) -> None:
     assert service["restart"] == "unless-stopped"
-    assert service["init"] is True  # what is left of a container whose main process was killed ends with it
+    assert service["init"] is True  # if the main process is killed, all other processes end with it

@@ -1,4 +1,4 @@
-"""The pages for developers name files and link to pages that exist."""
+"""Checks that the files and links in the pages for developers exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs" / "developers").glob("*.md"))
-# Paths from the root of the checkout. Names in capitals, such as FORMAT, and one-letter names stand for others.
+# Paths from the root of the checkout. Names in capitals, such as FORMAT, and one-letter names are placeholders.
 _PATH = re.compile(r"`((?:service|tests|docs|scripts|benchmarks)/[\w./+-]+)`")
 _PLACEHOLDER = re.compile(r"\b[A-Z]{3,}\b(?!\.md)|/[a-z]/")
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")

@@ -1,4 +1,4 @@
-"""docs/how-to/faults.md names tests that there are, and each test of a fault is named there."""
+"""Checks that docs/how-to/faults.md names only tests that exist, and at least one of each file in tests/e2e/faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""deploy/octet.service starts again what ends, however it ended, and leaves the sandbox what it needs."""
+"""Checks that deploy/octet.service restarts a server that ended, and does not forbid what the sandbox needs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_its_command_is_one(unit: configparser.ConfigParser) -> None:
     program, name, *arguments = shlex.split(unit["Service"]["ExecStart"])
     command: Any = typer.main.get_command(app)
     assert Path(program).name == "octet"
-    command.commands[name].make_context(name, arguments)  # raises on what it does not know
+    command.commands[name].make_context(name, arguments)  # raises if an argument is not known
 
 
 def test_its_variables_are_settings(unit: configparser.ConfigParser) -> None:
@@ -49,7 +49,7 @@ def test_it_is_started_again_without_end_unless_a_setting_is_wrong(unit: configp
 
 def test_what_a_killed_one_leaves_is_killed_and_who_is_told_to_stop_may_drain(unit: configparser.ConfigParser) -> None:
     assert unit["Service"]["KillMode"] == "mixed"
-    assert int(unit["Service"]["TimeoutStopSec"]) > load_settings().grace_s + 10  # the supervisor's own patience
+    assert int(unit["Service"]["TimeoutStopSec"]) > load_settings().grace_s + 10  # the supervisor waits so long
 
 
 def test_systemd_watches_it_as_long_as_it_may_be_without_a_sign_of_life(unit: configparser.ConfigParser) -> None:
@@ -63,7 +63,7 @@ def test_it_writes_where_its_data_lies(unit: configparser.ConfigParser) -> None:
 
 
 def test_the_sandbox_is_left_what_it_needs(unit: configparser.ConfigParser) -> None:
-    """systemd would filter landlock(7) and unshare(2) away, and compiled code needs memory that becomes executable."""
+    """The options would forbid landlock(7) and unshare(2), and memory that becomes executable, for compiled code."""
     assert not {"SystemCallFilter", "RestrictNamespaces", "MemoryDenyWriteExecute"} & unit["Service"].keys()
 
 

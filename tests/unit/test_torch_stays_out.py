@@ -1,4 +1,4 @@
-"""PyTorch is installed for the child that asks it; no other process imports it, though tvm_ffi would."""
+"""Checks that only the child that runs PyTorch models imports PyTorch, although `tvm_ffi` imports it if it can."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def {role}(request, report):
 
 @pytest.fixture
 def torch(tmp_path: Path) -> Path:
-    """A folder for PYTHONPATH with a package `torch`, which leaves a file beside it where it is imported."""
+    """Returns a folder for PYTHONPATH with a package `torch`, which creates a file when it is imported."""
     package = tmp_path / "path" / "torch"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("open(__file__ + '.imported', 'w').close()\n__version__ = '2.13.0'\n")
@@ -43,7 +43,7 @@ def environment(torch: Path) -> dict[str, str]:
 
 
 def test_tvm_ffi_by_itself_imports_it(torch: Path) -> None:
-    """Once this fails, nothing has to be kept out any more."""
+    """If this fails, `tvm_ffi` no longer imports PyTorch, and the other tests are not needed any more."""
     subprocess.run([sys.executable, "-c", "import tvm_ffi"], env=environment(torch), check=False)
     assert was_imported(torch)
 

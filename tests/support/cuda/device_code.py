@@ -121,7 +121,7 @@ def _run_tool(tool: str, cubin: bytes, option: str) -> str:
 
 @cache
 def _tool(name: str) -> Path:
-    """Returns the path of a tool in the package `nvidia`, where it is in a folder for the toolkit's version."""
+    """Returns the path of a tool in the package `nvidia`, which has a folder for each version of the toolkit."""
     spec = importlib.util.find_spec("nvidia")
     places = [] if spec is None else list(spec.submodule_search_locations or [])
     found = [path for place in places for path in Path(place).glob(f"*/bin/{name}")]

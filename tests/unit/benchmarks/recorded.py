@@ -1,4 +1,4 @@
-"""Records of a contest that was never held."""
+"""Made-up records of a contest, for tests of the figures and the report."""
 
 from benchmarks.contest.records import Entry, Model, Run, Slice
 from benchmarks.contest.turn import Turn
@@ -23,7 +23,7 @@ def turn(median_ms: float, other_cpus: float = 0.0) -> Turn:
 
 
 def results_of(medians_ms: dict[tuple[str, str, int], float], macs: int = 1_000_000) -> Results:
-    """A run of one round; the peak's loop has as many multiply-accumulates as each model."""
+    """Returns the results of one round. A call of the peak's loop has `macs` multiply-accumulates, like each model."""
     results = Results()
     results.add(RUN)
     for model in dict.fromkeys(model for model, _, _ in medians_ms):

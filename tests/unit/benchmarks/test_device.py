@@ -1,4 +1,4 @@
-"""What `benchmarks/device.sh` measures and writes, on this machine."""
+"""Runs the benchmark of `benchmarks/device.sh` on this machine, and checks the table that it writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DIGITS = _ROOT / "examples" / "digits_int8.tflite"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model and its artifact, and a second artifact that is no folder of one."""
+    """Returns a folder with a model, its artifact, and the empty folder `broken.octet`, which is not an artifact."""
     models = tmp_path / "models"
     models.mkdir()
     shutil.copy(_DIGITS, models / "digits.tflite")
@@ -45,6 +45,6 @@ def test_the_table_is_written_with_what_was_measured(
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
     measured = {row[0]: row for row in rows[2:]}
     assert measured["broken"][1:] == ["does not run here", measured["broken"][2], "-", "-", "-"]
-    assert all(float(cell) > 0 for cell in measured["digits"][3:5])  # Octet's and LiteRT's
-    assert measured["digits"][5] == "-"  # of which there is no ONNX file
+    assert all(float(cell) > 0 for cell in measured["digits"][3:5])  # the times of Octet and LiteRT
+    assert measured["digits"][5] == "-"  # ONNX Runtime: the model has no ONNX file
     assert "octet on broken.octet:" in capsys.readouterr().err

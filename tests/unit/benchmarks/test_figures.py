@@ -11,9 +11,9 @@ from tests.unit.benchmarks.recorded import results_of, turn
     ("rounds", "median_ms", "disturbed"),
     [
         ([[turn(1)], [turn(3)], [turn(2)]], 2, 0),
-        ([[turn(1)], [turn(9, 0.5), turn(2)], [turn(3)]], 2, 0),  # the attempt that was quiet
-        ([[turn(1)], [turn(9, 0.5), turn(8, 0.4)]], 1, 1),  # the round that was quiet
-        ([[turn(9, 0.5), turn(8, 0.4)], [turn(4, 0.3)]], 6, 2),  # nothing was: the least disturbed of each
+        ([[turn(1)], [turn(9, 0.5), turn(2)], [turn(3)]], 2, 0),  # uses the quiet attempt
+        ([[turn(1)], [turn(9, 0.5), turn(8, 0.4)]], 1, 1),  # uses the quiet round
+        ([[turn(9, 0.5), turn(8, 0.4)], [turn(4, 0.3)]], 6, 2),  # uses the least disturbed of each round
     ],
 )
 def test_a_figure_is_of_what_nobody_disturbed(

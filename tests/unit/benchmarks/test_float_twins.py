@@ -1,4 +1,4 @@
-"""The float32 forms of quantized TFLite files answer as these do."""
+"""Checks that the float32 form of a quantized TFLite file gives nearly the same results as the quantized file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ NAMES = ["mobilenet_v1_0.25_128_quant", "tf2_mobilenet_v2_1.0_224_ptq", "pretrai
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_float_form_gives_like_shares(name: str) -> None:
-    """Of smooth inputs of low contrast, which no layer of the quantized network clips. Shares differ by what 8 bits
-    cost: a wrong stride, pad or axis makes others altogether."""
+    """Compares the class probabilities for smooth inputs of low contrast, which no quantized layer clips.
+
+    They may differ by the quantization error of 8 bits. A wrong stride, padding or axis gives entirely different ones.
+    """
     file = (require_shared_data() / "models" / "tflite" / f"{name}.tflite").read_bytes()
     quantized, real = (Interpreter(model_content=each) for each in (file, with_real_weights(file)))
     for interpreter in (quantized, real):

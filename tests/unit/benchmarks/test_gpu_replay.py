@@ -1,4 +1,4 @@
-"""Launches of kernels' tests, of which some end or hang: each of these is said once, and the others are made."""
+"""Tests of the replay of kernel launches. A launch that ends its process or hangs is reported once; all others run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def made(numbers: Sequence[int], said: str = "") -> list[dict[str, Any]]:
 
 
 def process(fails_at: Callable[[int, list[int]], Told | None]) -> Callable[[list[str], float], Told]:
-    """A process that makes all launches up to the one at which `fails_at` says how it ends."""
+    """Returns a fake of `Process`: it completes the launches before the first for which `fails_at` returns its end."""
 
     def run(command: list[str], limit_s: float) -> Told:
         numbers = [int(each) for each in command[command.index("benchmarks.gpu.kernels") + 2 :]]

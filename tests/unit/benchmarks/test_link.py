@@ -1,4 +1,4 @@
-"""Both kinds of client get the same answers."""
+"""Tests of clients that sleep and of clients that poll until the response arrives."""
 
 import os
 import socket

@@ -6,7 +6,7 @@ from benchmarks.measure import COLUMNS, Timings, call_repeatedly, differences_ms
 
 
 class Scripted:
-    """Takes a turn without taking time, and writes down that it did."""
+    """A contender whose turns take no time. Each turn appends its name to `turns`."""
 
     def __init__(self, name: str, turns: list[str], milliseconds: float) -> None:
         self.name, self.turns, self.milliseconds = name, turns, milliseconds

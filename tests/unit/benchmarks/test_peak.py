@@ -17,7 +17,7 @@ TILES_HERE = [it for it in available(detect_host().features) if it.register == "
 AVX2 = {"avx2", "fma"}
 AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512vl"}
 VNNI = AVX512 | {"avx512_vnni"}
-# LLVM's tuning differs among them: what it unrolls, which encodings it prefers.
+# LLVM unrolls loops and selects encodings differently for each of these CPUs.
 CPUS = {
     "haswell": AVX2,
     "alderlake": AVX2 | {"avx_vnni"},
@@ -64,7 +64,7 @@ def test_macs_are_the_products_of_a_register() -> None:
 
 @pytest.mark.parametrize(("cpu", "name"), [(cpu, it.name) for cpu in CPUS for it in available(CPUS[cpu])])
 def test_the_code_of_a_loop_has_every_product_on_every_cpu(cpu: str, name: str) -> None:
-    """Compiled, and not run: `compile_loop` checks the code."""
+    """Compiles the loop without running it. `compile_loop` checks the code."""
     compile_loop(named(name), 1, cpu)
 
 
@@ -90,7 +90,7 @@ def test_a_loop_computes_what_it_should_and_no_faster_than_it_can(name: str) -> 
 @pytest.mark.skipif(not TILES_HERE, reason="this CPU has no tiles")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_loop_of_tiles_computes_what_it_should(threads: int) -> None:
-    """The loop checks its own code and result; see `TileLoop`. In a process that asked for the tiles itself."""
+    """The loop checks its own code and result; see `TileLoop`. It runs in a new process, which requests the tiles."""
     code = "from benchmarks.peak.loops import prepare_threads; from benchmarks.peak.tiles import TileLoop\n"
     code += "from benchmarks.peak.instructions import named\n"
     code += f"prepare_threads({threads}); print(TileLoop(named('tdpbusd tmm'), {threads}).macs)"

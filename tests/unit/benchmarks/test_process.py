@@ -22,7 +22,7 @@ def start(log: Path, job: Job, python: Path = Path(sys.executable)) -> Contestan
 
 
 def state(pid: int) -> str:
-    """`T` for a stopped process."""
+    """Returns the state of a process: `T` if it is stopped."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 

@@ -1,4 +1,4 @@
-"""The cost of quantization: counting, pictures whose content is known by construction, and the page."""
+"""Tests of the measurement of quantization's cost: statistics, generated pictures of known content, and the page."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_lines_are_what_hangs_together() -> None:
 
 
 def test_the_face_s_box_holds_the_brightest_of_the_portrait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A portrait that is black but for the face, which is white."""
+    """The portrait is black except for the face, which is white."""
     require_shared_data()
     portrait = Image.new("RGB", (512, 600))
     portrait.paste((255, 255, 255), faces._FACE)

@@ -12,7 +12,7 @@ def render(results: Results, part: str = CONTEST) -> str:
 
 
 def row(text: str, heading: str, first_cell: str) -> list[str]:
-    """The cells of the row that begins so, in the section with that heading."""
+    """Returns the cells of the row that begins with `first_cell`, in the section with that heading."""
     section = text.partition(f"### {heading}\n")[2].partition("\n### ")[0]
     (found,) = [line for line in section.splitlines() if line.startswith(f"| {first_cell} |")]
     return [cell.strip() for cell in found.strip("|").split("|")]
@@ -66,7 +66,7 @@ def test_a_second_threads_gain_or_loss_is_shown() -> None:
 def test_the_peak_is_in_instructions_of_a_cycle_too() -> None:
     results = results_of({("peak", "vpdpbusd zmm", 1): 1 / 230.4}, macs=1_000_000)
     cells = row(render(results), "The peak", "vpdpbusd zmm")
-    assert cells[1:] == ["1", "256.0", "1.00"]  # 256 GMAC/s of 64 each, at 4 GHz
+    assert cells[1:] == ["1", "256.0", "1.00"]  # 256 GMAC/s, 64 MACs per instruction, 4 GHz
 
 
 def test_who_could_not_take_part_is_said_once() -> None:
@@ -96,7 +96,7 @@ def test_a_network_of_the_zoo_says_what_its_time_goes_to() -> None:
     cells = row(text, heading, "BERT, ort-static")
     assert cells[4:] == ["3.00", "", "", "**1.50 ×**", "50%", "0%", "12%", "38%", "exp 25%, sum 12%"]  # noqa: RUF001
     assert "Faster by 1.50 in the geometric mean, 1.50 at least." in text
-    assert "BERT" not in text.partition(f"### {heading}")[0]  # in a table of its own
+    assert "BERT" not in text.partition(f"### {heading}")[0]  # only in the table of the zoo
 
 
 @pytest.mark.parametrize("error", ["", "unsupported: no such operator\nand a trace"])

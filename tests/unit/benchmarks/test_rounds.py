@@ -6,7 +6,11 @@ RULES = Rules(rounds=3, seconds=0.1, quiet_cpus=0.1, repeats=2, pause_s=0.5)
 
 
 class Scripted:
-    """Takes its turns without taking time; `loads` is what others do meanwhile, turn by turn, then nothing."""
+    """A contestant whose turns take no time, and which fails at the turn `fails_at`.
+
+    Args:
+        loads: the number of CPUs that other processes use during each turn; 0 in later turns.
+    """
 
     def __init__(self, *loads: float, fails_at: int = -1) -> None:
         self._loads, self._fails_at, self._turns = list(loads), fails_at, 0
@@ -19,7 +23,7 @@ class Scripted:
 
 
 def played(contestants: dict[Key, Scripted]) -> tuple[list[tuple[Key, int, int]], list[Key], list[float]]:
-    """(turns: who, round, attempt), who failed, the pauses."""
+    """Returns the turns as (contestant, round, attempt), the contestants that failed, and the pauses in seconds."""
     failed: list[Key] = []
     pauses: list[float] = []
     turns = take_turns(contestants, RULES, lambda key, error: failed.append(key), pauses.append)

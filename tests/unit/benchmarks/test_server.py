@@ -13,7 +13,7 @@ CORE = min(os.sched_getaffinity(0))
 
 @contextmanager
 def answering(*pieces: bytes) -> Iterator[tuple[Server, list[bytes]]]:
-    """A server that answers one request with `pieces`, a segment each, and what it received."""
+    """Runs a server that answers one request with `pieces`, one segment each. Yields it and the bytes received."""
     received: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 

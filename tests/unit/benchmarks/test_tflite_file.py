@@ -69,7 +69,7 @@ def run(data: bytes, image: Array) -> Array:
 
 
 def zero_points(data: bytes) -> set[int]:
-    """Of the constant tensors with more than one axis: the weights."""
+    """Returns the zero points of the weights: the uint8 constants of more than one axis and more than one element."""
     model = tflite.Model.GetRootAsModel(data, 0)
     graph = model.Subgraphs(0)
     tensors = [graph.Tensors(index) for index in range(graph.TensorsLength())]

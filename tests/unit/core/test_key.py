@@ -1,4 +1,4 @@
-"""Tests of the form of API keys and of what is stored of them."""
+"""Tests of the format of API keys and of their stored form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fuzzing itself stands on: damage keeps the structure, and what goes wrong is noticed and made small."""
+"""Tests of the fuzzing itself: damage keeps a file's structure, and inputs that fail are detected and minimized."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def test_a_protobuf_is_the_same_when_nothing_was_changed() -> None:
 
 @pytest.mark.parametrize("kind", SEEDS)
 def test_some_damage_leaves_a_model_and_some_does_not(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else nothing behind the reader would be reached, or nothing be damaged; of none anything but a refusal comes."""
+    """Every damaged file is either imported or refused with an `OctetError`.
+
+    If all were refused, the code after the reader would not be tested. If none were, the damage would be too small.
+    """
     monkeypatch.setattr(findings, "facts_of", noted := Noted())
     judge, generator = Judge(kind, SHAPES.get(kind, {})), random.Random(0)
     seeds, count = [seed for seed in SEEDS[kind]() if len(seed) < 40_000], 60
@@ -40,7 +43,7 @@ def test_some_damage_leaves_a_model_and_some_does_not(kind: str, monkeypatch: py
 
 
 class Noted:
-    """In the place of `facts_of`: how many models there were."""
+    """A stand-in for `facts_of` that counts the imported models."""
 
     count = 0
 

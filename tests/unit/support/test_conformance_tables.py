@@ -1,4 +1,4 @@
-"""`make tables`: the run of the conformance tests that writes docs/reference/conformance.md."""
+"""Tests of `make tables`, the run of the conformance tests that writes docs/reference/conformance.md."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_two() -> None:
 
 
 def ran(folder: Path, skip: bool) -> subprocess.CompletedProcess[str]:
-    """A run of the real conftest.py on two tests, of which one may be skipped."""
+    """Runs pytest with the real conftest.py on two tests, of which the second is skipped if `skip` is true."""
     tests = folder / "conformance"
     tests.mkdir(exist_ok=True)
     shutil.copy(_ROOT / "tests" / "conformance" / "conftest.py", tests)

@@ -1,4 +1,4 @@
-"""Every model that the test builders write loads and runs in LiteRT, with its reference kernels and by default."""
+"""Checks that every model of the test builders runs in LiteRT, with its reference and its default kernels."""
 
 from __future__ import annotations
 

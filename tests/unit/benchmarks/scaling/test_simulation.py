@@ -1,4 +1,4 @@
-"""The simulated cluster does what its description says, in small."""
+"""Tests of the simulation of a cluster, on a small one."""
 
 from __future__ import annotations
 

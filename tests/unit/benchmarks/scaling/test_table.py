@@ -1,4 +1,4 @@
-"""The measurement of what a router is told, on a small cluster."""
+"""Runs the measurement of the messages that a router receives, on a small cluster."""
 
 from __future__ import annotations
 

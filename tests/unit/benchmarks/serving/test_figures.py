@@ -1,4 +1,4 @@
-"""What is computed from answers: percentiles, arrivals, recovery, slopes, and the report."""
+"""Tests of the figures that are computed from responses: percentiles, arrivals, recovery, slopes; and of the report."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Both generators against a server that takes its time, on sockets of this process."""
+"""Runs both load generators against a slow server in this process."""
 
 import socket
 import threading
@@ -28,9 +28,12 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 class OneAtATime:
-    """Answers one request after the other, each after `SERVICE_S`; `answers` are the bodies, in turn.
+    """A server that handles one request after the other and takes `SERVICE_S` for each.
 
-    The first answer waits until there are `together` requests.
+    Args:
+        answers: the bodies of the responses, used in turn.
+        keep: False to close each connection after its first response.
+        together: the number of connections that must have sent a request before the first response.
     """
 
     def __init__(self, *answers: bytes, status: str = "200 OK", keep: bool = True, together: int = 1) -> None:
@@ -68,14 +71,14 @@ class OneAtATime:
 
 @contextmanager
 def serving(server: OneAtATime, folder: Path) -> Iterator[dict[str, str | int]]:
-    """The members of a load on that server."""
+    """Runs the server, and yields the arguments of a `Load` for it."""
     thread = threading.Thread(target=server.accept, daemon=True)
     thread.start()
     request, expected = folder / "request", folder / "expected"
     request.write_bytes(request_bytes("127.0.0.1", server.port, "/", {}, b"body"))
     expected.write_bytes(b"right")
     yield {"host": "127.0.0.1", "port": server.port, "request": str(request), "expected": str(expected)}
-    server.listener.shutdown(socket.SHUT_RDWR)  # which ends an accept, as closing does not
+    server.listener.shutdown(socket.SHUT_RDWR)  # ends a pending accept, which closing alone does not
     server.listener.close()
 
 
@@ -86,7 +89,7 @@ def test_a_closed_loop_carries_what_the_server_can(run: Run, tmp_path: Path, pol
     with serving(server, tmp_path) as at:
         outcome = run(Load(**at, connections=clients, seconds=1.0, polls=polls, warm_up_s=0.0))  # type: ignore[arg-type]
     assert outcome.wrong == 0
-    assert server.count - clients <= len(outcome.good) <= server.count  # what each had under way at the end is left out
+    assert server.count - clients <= len(outcome.good) <= server.count  # without those in flight at the end
     assert outcome.elapsed_s <= 1.0
     assert outcome.per_s <= 1.05 / SERVICE_S
     assert outcome.latencies_ms()[0] >= 1e3 * SERVICE_S
@@ -94,7 +97,7 @@ def test_a_closed_loop_carries_what_the_server_can(run: Run, tmp_path: Path, pol
 
 @pytest.mark.parametrize("polls", [True, False])
 def test_what_waits_in_an_open_loop_is_charged_to_the_server(run: Run, tmp_path: Path, polls: bool) -> None:
-    """Twice what it can do: the n-th request waits n times half of what one takes."""
+    """Sends twice as many requests as the server can handle: the n-th request waits for n / 2 service times."""
     with serving(OneAtATime(b"right"), tmp_path) as at:
         outcome = run(Load(**at, phases=[Phase(2 / SERVICE_S, 0.4)], polls=polls))  # type: ignore[arg-type]
     assert len(outcome.good) == 40
@@ -105,17 +108,15 @@ def test_what_waits_in_an_open_loop_is_charged_to_the_server(run: Run, tmp_path:
 
 def test_what_the_generator_is_late_with_is_not_sent_but_counted(run: Run, tmp_path: Path) -> None:
     with serving(OneAtATime(b"right"), tmp_path) as at:
-        pass  # connections are refused: none of them waits for another
-    asked = (
-        200_000  # all of them due at once: more than anybody can send in the fifth of a second that they may be late
-    )
+        pass  # the server has ended: connections are refused, and no request waits for another
+    asked = 200_000  # all are due at once: more than a client can send within `latest_s`
     outcome = run(Load(**at, phases=[Phase(1e9, asked / 1e9)], latest_s=0.2))  # type: ignore[arg-type]
     assert outcome.unsent > 0
     assert len(outcome.answers) + outcome.unsent == asked
 
 
 def test_what_was_sent_late_is_waited_for(run: Run, tmp_path: Path) -> None:
-    """A generator that is behind its schedule has sent some requests just now."""
+    """A generator that is late with its schedule sends the last requests late, and still waits for their responses."""
     with serving(OneAtATime(b"right"), tmp_path) as at:
         outcome = run(Load(**at, phases=[Phase(1e6, 1e-4)], patience_s=GIVE_UP_S))  # type: ignore[arg-type]
     assert outcome.statuses == {"200": 100}

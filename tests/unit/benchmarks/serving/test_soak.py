@@ -1,4 +1,4 @@
-"""The soak notices what it is there for."""
+"""Checks that the soak test reports wrong responses, errors and cut connections."""
 
 import threading
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tests.support.waiting import GIVE_UP_S
 
 
 def counted(act: Callable[[], str], times: int = 1) -> tuple[dict[str, int], Problems]:
-    """What came of an act that is done so often."""
+    """Runs `act` at least `times` times, and returns how often each outcome occurred, and the problems."""
     problems, enough, left = Problems(), threading.Event(), [times]
 
     def once() -> str:

@@ -1,4 +1,4 @@
-"""Graphs of the fuzzer: how they are drawn, written, and made small."""
+"""Tests of the fuzzer's graphs: how they are drawn, written and minimized."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORMATS = {"onnx": "onnxruntime", "tflite": "litert-reference"}
 
 
 def chain(*types: str) -> Graph:
-    """Operators one after the other, from the tensor `t0` on."""
+    """Returns a chain of operators of these types, which begins at the tensor `t0`."""
     tensors = {f"t{index}": Tensor((2,), "float32") for index in range(len(types) + 1)}
     operators = tuple(Operator(kind, (f"t{index}",), (f"t{index + 1}",)) for index, kind in enumerate(types))
     return Graph("onnx", tensors, operators, ("t0",), (f"t{len(types)}",))

@@ -1,4 +1,4 @@
-"""cp.async: what is copied, and that nothing is before the wait."""
+"""Tests of cp.async: the bytes that it copies, and that they are not there before the wait."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_copies_and_fills_with_zeros(size: int, valid: int) -> None:
 
 
 def _staged(after: str, sanitize: bool) -> NDArray[np.uint32]:
-    """Two groups of one word for each lane, `after` them; then each lane's words as it reads them."""
+    """Copies two groups of one word per lane, runs `after`, and returns the words `[group, lane]` as read."""
     data, out = np.arange(1, 65, dtype=np.uint32).reshape(2, 32), np.zeros((2, 32), np.uint32)
     body = f"""
       __shared__ uint32_t tile[2][32];

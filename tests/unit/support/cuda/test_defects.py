@@ -1,4 +1,4 @@
-"""Kernels with one defect each, which the emulation finds; and their right twins, of which it finds nothing."""
+"""Tests of kernels with one defect each, which the emulation reports, and of correct ones, which it accepts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Words = NDArray[np.uint32]
 
 
 def _launch(body: str, threads: int = 64, blocks: int = 1, shared_bytes: int = 0, seed: int = 0) -> Words:
-    """`in` is 0, 1, …; `out` is what it gives: 256 words each."""
+    """Runs `body` and returns `out`. Both `in`, which is 0, 1, …, and `out`, which is zeros, have 256 words."""
     out: Words = np.zeros(256, np.uint32)
     operands = (np.arange(256, dtype=np.uint32), out)
     parameters = "const uint32_t* in, uint32_t* out"
@@ -176,7 +176,7 @@ def test_blocks_may_write_the_same_value_twice() -> None:
 
 
 def test_the_seed_changes_the_order() -> None:
-    """Of threads that take numbers in turn: what a kernel must not depend on."""
+    """Each thread takes the next number, so the result is the order of the threads. No kernel may depend on it."""
     orders = [tuple(_launch("out[at] = atomicAdd(&out[255], 1u);", seed=seed)[:64]) for seed in (0, 1, 2)]
     assert orders[0] == tuple(range(64))
     assert len(set(orders)) == 3

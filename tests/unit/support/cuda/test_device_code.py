@@ -1,4 +1,4 @@
-"""Machine code of NVRTC, read: what a kernel that we know holds."""
+"""Tests of the reader of NVRTC's machine code, on kernels whose loops and resources are known."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def test_reads_loops_and_usage(architecture: str) -> None:
     code = DeviceCode(cubin(SUM, architecture, "octet_sum"))
     loop = code.hottest("IDP")
     assert 4 <= count(loop, "IDP.4A") <= 64
-    assert len(loop) < max(map(len, code.loops))  # the inner of the two
+    assert len(loop) < max(map(len, code.loops))  # the inner loop
     assert loop in code.innermost
     assert count(code.instructions, "IDP") == count(loop, "IDP")
     assert count(code.instructions, *SPILLS) == 0
-    assert code.usage.shared_bytes == 256 + (1024 if architecture == "sm_90" else 0)  # which it reserves
+    assert code.usage.shared_bytes == 256 + (1024 if architecture == "sm_90" else 0)  # reserved by the system
     assert code.usage.stack_bytes == 0
     assert 8 <= code.usage.registers <= 255
 
@@ -51,7 +51,7 @@ def test_spills_are_seen() -> None:
     code = DeviceCode(cubin(SPILLING, "sm_80", "octet_spilling"))
     assert count(code.instructions, *SPILLS) > 0
     assert code.usage.stack_bytes > 0
-    assert code.usage.registers <= 64  # all that 1024 threads leave each
+    assert code.usage.registers <= 64  # the limit with 1024 threads: 65536 / 1024
 
 
 def test_an_opcode_is_not_the_beginning_of_another() -> None:

@@ -1,7 +1,7 @@
-"""Fragments of mma and ldmatrix: products of matrices that are laid out by the formulas of the PTX ISA.
+"""Tests of the fragments of mma and ldmatrix, with products of matrices in the layouts of the PTX ISA.
 
-The formulas are written here for one element at a time, as the documentation gives them; the emulation gathers by
-register. Agreement of both with NumPy's product is the proof.
+The functions here compute the position of one element at a time, as in the documentation. The emulation gathers whole
+registers. Both must agree with NumPy's product.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def column_of_c(lane: int, element: int) -> int:
 
 
 def mma(rows: int, depth: int, signs: tuple[str, str], a: NDArray, b: NDArray, c: NDArray) -> NDArray:  # type: ignore[type-arg]
-    """`a b + c` through registers: one warp reads fragments `[lane, register]`, and writes one."""
+    """Returns `a b + c`, computed by mma: one warp reads its operands and writes the result as `[lane, register]`."""
     of_a, of_b, of_c = SHAPES[rows, depth]
     fragment_a = np.empty((32, 4 * of_a), np.uint8)
     fragment_b = np.empty((32, 4 * of_b), np.uint8)
@@ -112,7 +112,7 @@ def test_ldmatrix_gives_each_lane_two_neighbours(count: int, transposed: bool) -
 
 
 def test_ldmatrix_and_mma_share_their_layout() -> None:
-    """Rows of k-contiguous bytes, loaded by ldmatrix, are fragments of mma: what every GEMM of ours rests on."""
+    """Rows whose bytes are contiguous in k, loaded by ldmatrix, are fragments of mma. The GEMM kernels need this."""
     random = np.random.default_rng(3)
     a = random.integers(0, 256, (16, 32)).astype(np.uint8)
     b = random.integers(-128, 128, (8, 32)).astype(np.int8)  # column by column

@@ -1,4 +1,4 @@
-"""wgmma: products of operands in shared memory, laid out as the PTX ISA says, and what it asks of a kernel."""
+"""Tests of wgmma: products of operands in shared memory, in the PTX ISA's layout, and its fences and waits."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ COMMIT, WAIT = 'asm volatile("wgmma.commit_group.sync.aligned;");', 'asm volatil
 def product(
     a: NDArray[np.uint8], b: NDArray[np.int8], publish: str = PUBLISH, before_wait: str = "", after_wait: str = ""
 ) -> NDArray[np.int32]:
-    """`a b`, of a whose rows are 64, and b whose columns are `COLUMNS`, as rows."""
+    """Returns `a bᵀ + 5`, `[64, COLUMNS]`, of `a` `[64, 32]` and `b` `[COLUMNS, 32]`, computed by wgmma."""
     rows = np.concatenate([a, b.view(np.uint8)])
     chunks = rows.reshape(len(rows), 2, 16)
-    turned = np.arange(len(rows)) // 4 % 2 == 1  # 32-byte swizzle: bit 4 of an address is turned where bit 7 is set
+    turned = np.arange(len(rows)) // 4 % 2 == 1  # 32-byte swizzle: bit 4 of an address is inverted if bit 7 is set
     laid_out = np.where(turned[:, None, None], chunks[:, ::-1], chunks).reshape(-1)
     sums = np.full((THREADS, COLUMNS // 2), 5, np.int32)
     body = f"""

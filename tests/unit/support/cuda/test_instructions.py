@@ -1,4 +1,4 @@
-"""Intrinsics of CUDA and instructions of PTX, against what their documentation says in NumPy and Python."""
+"""Compares CUDA intrinsics and PTX instructions with their documentation, written in NumPy and Python."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ FLOATS = np.concatenate([FLOATS, RANDOM.uniform(-400, 400, COUNT - len(FLOATS)).
 
 
 def computed(expression: str, *, asm: str = "", before: str = "") -> Words:
-    """`expression` of `a`, `b`, `c` (words) and `x` (a float), for each of COUNT; or `asm`, whose result is `%0`."""
+    """Returns the result for each of COUNT inputs `a`, `b`, `c` (words) and `x` (a float).
+
+    It is `expression` of these names, or `%0` of the instruction `asm`, which reads them as `%1` to `%4`.
+    """
     statement = f'asm("{asm}" : "=r"(result) : "r"(a), "r"(b), "r"(c), "f"(x));' if asm else f"result = {expression};"
     body = f"""
       const uint32_t at = threadIdx.x, a = in[at], b = in[{COUNT} + at], c = in[{2 * COUNT} + at];
@@ -61,7 +64,7 @@ def _permuted(word: int, other: int, selector: int, *, replicates: bool) -> int:
 
 
 def _saturated(values: NDArray[Any], low: int, high: int) -> Words:
-    """Rounded to even, NaN to 0."""
+    """Returns the values rounded to the nearest integer, ties to even, and clipped to [low, high]; 0 for NaN."""
     near = np.rint(values.astype(np.float64))
     return np.where(np.isnan(near), 0, np.clip(near, low, high)).astype(np.int64).astype(np.uint32)
 
@@ -145,7 +148,7 @@ def test_computes_what_is_documented(name: str) -> None:
     arguments, expected = CASES[name]
     with np.errstate(all="ignore"):
         right = expected()
-    nan = np.isnan(FLOATS) & ("fused" in name)  # of which NaN nothing is said
+    nan = np.isnan(FLOATS) & ("fused" in name)  # the bits of a NaN are not specified
     np.testing.assert_array_equal(computed(arguments.get("expression", ""), **_without(arguments))[~nan], right[~nan])
 
 
@@ -154,7 +157,7 @@ def _without(arguments: dict[str, str]) -> dict[str, str]:
 
 
 def _lanes(kind: str, other: int, width: int) -> list[int]:
-    """Which lane each lane gets its value from."""
+    """Returns, for each lane, the lane from which it gets its value."""
     found = []
     for lane in range(32):
         first = lane - lane % width
