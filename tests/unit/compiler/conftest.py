@@ -1,7 +1,7 @@
-"""What the targets of this machine share: the cases of a test.
+"""Distributes the cases of each test over the targets.
 
-A case is tried for one target, in turn, and the first case of each test for all of them; the others are marked `slow`.
-So every size and every target is met on each run, and each size with each target by `make test-all`.
+The first case of a test runs for all targets. Every other case runs for one target, in turn; for the other targets it
+is marked `slow`. So each run covers every case and every target, and `make test-all` covers every case on every target.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-_TARGETS = ("target", "isa")  # parameters whose values are targets, or the instruction sets of some
+_TARGETS = ("target", "isa")  # parameters whose values are targets or instruction sets
 _HERE = Path(__file__).parent
 
 
-@pytest.hookimpl(tryfirst=True)  # before the items are chosen by their marks
+@pytest.hookimpl(tryfirst=True)  # before pytest selects items by their marks
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     tests = defaultdict(list)
     for item in items:
@@ -37,7 +37,8 @@ def _share(test: Sequence[pytest.Function]) -> None:
         target = targets.setdefault(str(item.callspec.params[own]), len(targets))
         cases[others].append((item, target))
     for number, (first, *more) in enumerate(cases.values()):
-        # In each round of cases with another one: what else varies as often as targets do meets all of them.
+        # Each round begins with the next target. Otherwise, a parameter that repeats as often as the targets do would
+        # always get the same target.
         turn = (number + number // len(targets)) % len(targets)
         for item, target in (first, *more):
             if number > 0 and len(more) + 1 == len(targets) and target != turn:

@@ -1,4 +1,4 @@
-"""Answers kept by what was asked."""
+"""The cache of children's results returns a result only for the inputs that it was stored for."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_least_recently_used_make_room(tmp_path: Path, file: Path, into: Pat
         results.keep(question, {}, [file])
     for place, entry in enumerate(sorted((tmp_path / "results").iterdir())):
         os.utime(entry, (place, place))
-    assert results.take(questions[0], into) is not None  # used last, whichever came first
+    assert results.take(questions[0], into) is not None  # stored first, but now the most recently used
     results.keep(questions[2], {}, [file])
     assert [results.take(question, into) is not None for question in questions] == [True, False, True]
 

@@ -1,4 +1,4 @@
-"""The tests of kernels run on emulated CPUs too (`tests.support.emulated`): this says that the emulation can fail."""
+"""The emulated CPUs on which kernels are also tested (`tests.support.emulated`) detect defects of a kernel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SIZE = 64
 
 
 def added(target: str, *, beyond: int = 0) -> Kernel:
-    """Adds to each total the dot product of four bytes, from `beyond` on, and the first four."""
+    """Builds a kernel that adds to each total the dot product of the four bytes at `beyond` and four other bytes."""
     isa, program = ISAS[target], Program()
     source = program.parameter("source", "uint8", _SIZE + beyond)
     destination = program.parameter("destination", "int32", isa.lanes)
@@ -69,7 +69,8 @@ def test_a_kernel_that_reads_beyond_an_operand_dies() -> None:
     ("channels", "filters", "kernel", "size"), [(256, 64, 1, 28), (64, 64, 3, 28), (512, 512, 1, 7)]
 )
 def test_a_convolution_s_hot_loop_multiplies(target: str, channels: int, filters: int, kernel: int, size: int) -> None:
-    """By elements of vectors: nothing is spread, spilled or computed one by one, and few instructions do else."""
+    """It multiplies by elements of vectors: nothing is broadcast, spilled or computed in scalars, and most instructions
+    are products."""
     isa, edge = ISAS[target], kernel // 2
     source = Image(1, size, size, channels, isa.lanes, Halo(*[edge] * 4))
     destination = Image(1, size, size, filters, isa.lanes)
@@ -79,7 +80,7 @@ def test_a_convolution_s_hot_loop_multiplies(target: str, channels: int, filters
     tile = tiles.choose(isa, layer, 2.0)
     loop = hot_loop(target, conv(isa, layer, weights, bias, epilogue, tile, parallel=False))
     assert loop.spills == 0
-    usdots = 2 if isa.pairs else 1  # that one `usmmla` stands for
+    usdots = 2 if isa.pairs else 1  # the number of `usdot` that one `usmmla` replaces
     assert usdots * loop.products >= 4 * loop.loads
     assert loop.products >= 7 * loop.vectors
     assert loop.scalars < 10

@@ -24,12 +24,12 @@ NOTE_BUILD_ID = struct.pack("<I", 3) + b"GNU\0"
 
 
 def make_object(directory: Path, architecture: str, content: bytes = b"constants", name: str = "data") -> Path:
-    """An object that holds `content` as the symbol `octet_<name>`."""
+    """Assembles an object that contains `content` as the symbol `octet_<name>`."""
     return assemble(directory, data(name, content), architecture, f"{name}.o")
 
 
 def program_headers(data: bytes) -> dict[int, tuple[int, int, int]]:
-    """Type to (flags, offset, size) of an ELF64 file's segments."""
+    """Returns the segments of an ELF64 file: type -> (flags, offset, size)."""
     start, size, count = struct.unpack_from("<Q", data, 32)[0], *struct.unpack_from("<HH", data, 54)
     headers = (struct.unpack_from("<IIQQQQ", data, start + size * n) for n in range(count))
     return {kind: (flags, offset, length) for kind, flags, offset, _, _, length in headers}
@@ -106,7 +106,7 @@ def test_an_object_for_another_architecture_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_object_with_a_constructor_is_refused(tmp_path: Path) -> None:
-    """What an object could otherwise do: run when the library is loaded."""
+    """A constructor would run when the library is loaded."""
     text = function() + pointer(".init_array", kind="%init_array")
     with pytest.raises(BuildFailed, match=r"code\.o cannot be linked: it has a section \.init_array") as caught:
         link([assemble(tmp_path, text)], tmp_path / "lib.so", X86)
@@ -166,4 +166,4 @@ def test_damaged_objects_do_no_harm(tmp_path: Path) -> None:
             link([tmp_path / "damaged.o"], tmp_path / "lib.so", X86)
         except BuildFailed:
             failed += 1
-    assert failed  # or the damage was none
+    assert failed  # otherwise the damage had no effect

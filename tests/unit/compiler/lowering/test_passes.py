@@ -1,6 +1,6 @@
-"""What each pass makes of a small model: the text before it and after it is in `passes/NAME.txt`.
+"""The effect of each pass on a small model: `passes/NAME.txt` contains the text before and after the pass.
 
-`python -m tests.unit.compiler.lowering.test_passes` writes the files anew; read the difference before it is kept.
+`python -m tests.unit.compiler.lowering.test_passes` rewrites the files. Review the difference before you commit it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Body = Callable[[Emit, relax.Expr], relax.Var]
 
 
 def conv(emit: Emit, x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType, stride: int = 1) -> relax.Var:
-    """A convolution of 1x1 with two filters of ones."""
+    """Emits a 1x1 convolution with two filters of ones."""
     weight = relax.const(np.ones((2, 1, 1, int(x.ty.shape[3])), np.int8))
     accumulators = emit(ops.conv2d(x, weight, None, in_type, W, strides=(stride, stride)))
     return emit(ops.requantize(accumulators, accumulator_type(in_type, W, axis=3), out_type))
@@ -70,12 +70,12 @@ def casts(emit: Emit, x: relax.Expr) -> relax.Var:
 
 
 def halved(emit: Emit, x: relax.Expr) -> relax.Var:
-    """Of real values between two quantized tensors."""
+    """Halves real values between two quantized tensors."""
     return emit(ops.quantize(emit(relax.op.multiply(emit(ops.dequantize(x, X)), relax.const(0.5, "float32"))), Y))
 
 
 def reshaped(emit: Emit, x: relax.Expr) -> relax.Var:
-    """Requantized behind a split of its channels, of which a half is cut out."""
+    """Splits the channels, cuts out a half of them, and requantizes it."""
     split = emit(relax.op.reshape(x, (1, 2, 2, 2)))
     part = emit(relax.op.strided_slice(split, [2], [1], [2], [1]))
     return emit(ops.requantize(emit(relax.op.reshape(part, (1, 2, 2, 1))), X, Y))
@@ -104,7 +104,7 @@ def padded(emit: Emit, x: relax.Var) -> relax.Var:
     return emit(ops.quantize(real, X))
 
 
-# Pass -> the shape and dtype of a model's input, and the model.
+# Pass -> the shape and dtype of the model's input, and a function that emits the model.
 MODELS: dict[str, tuple[tuple[tuple[int, ...], str], Body]] = {
     "choose-kernels": ((ROW, "int8"), lambda emit, x: emit(with_builtin(ops.requantize(x, X, Y), GEMM, elements=4))),
     "batch": ((ROW, "int8"), lambda emit, x: emit(ops.requantize(x, X, Y))),
@@ -130,7 +130,10 @@ MODELS: dict[str, tuple[tuple[tuple[int, ...], str], Body]] = {
 
 
 def context_of(name: str) -> Context:
-    """Without kernels for what legalize is to see; with two samples where that is the point."""
+    """Returns the context of a pass.
+
+    `legalize` has no library of kernels, so that operators are left for it. `batch` has two samples.
+    """
     library = None if name == "legalize" else library_for(TARGET, MODE)
     return Context(MODE, codegen_target(TARGET), library, BATCH if name == "batch" else 1)
 
@@ -141,8 +144,10 @@ def model_of(name: str) -> tvm.IRModule:
 
 
 def text_of(name: str) -> str:
-    """What `name` gets, after the passes before it, and what it makes of that. Kernels have no digests here, which say
-    nothing of the pass."""
+    """Returns the text of the model before and after the pass `name`; the passes before it have run.
+
+    Digests are removed from the names of kernels, because they do not show what the pass does.
+    """
     model = model_of(name)
     texts = [printer.text_of(model)]
     PIPELINE.until(name).run(model, context_of(name), after=lambda each, module: texts.append(each.text_of(module)))

@@ -1,5 +1,8 @@
-"""With the default schedule, products of matrices of any size are NumPy's: also where no tile divides them; and
-functions between conversions are the oracle's."""
+"""The default schedule computes exact results.
+
+Matrix products of any size equal NumPy's, even if no tile divides them. Functions between conversions equal the
+oracle's.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ RECTANGLES = [
 
 
 def equal(m: int, k: int, n: int, target: CodegenTarget, *, batch: int = 1, epilogue: bool = True) -> bool:
-    """Whether `[batch, m, k] @ [batch, k, n]`, with a requantization as its epilogue or without one, is as expected."""
+    """Returns true if `[batch, m, k] @ [batch, k, n]` is exact, with or without a requantization as its epilogue."""
     rng = np.random.default_rng(m * LARGEST + n)
     a, b = (rng.integers(-128, 128, (batch, *shape), np.int8) for shape in ((m, k), (k, n)))
     expected = (a.astype(np.int64) - LHS.zero_point) @ (b.astype(np.int64) - RHS.zero_point)
@@ -78,7 +81,7 @@ def test_products_of_several_matrices_are_exact(m: int, k: int, n: int, epilogue
 @pytest.mark.parametrize("dtype", ["int8", "uint16"])
 @pytest.mark.parametrize("function", ["erf", "exp", "logistic", "tanh"])
 def test_a_function_between_two_conversions_is_exact(function: str, dtype: str) -> None:
-    """It binds variables in an expression, in which values are rounded before it and after."""
+    """The function binds variables in an expression that rounds values before and after it."""
     stored = QuantizedType(dtype, (2.0**-6,), (0,))
     x = np.random.default_rng(0).normal(0, 2, (3, 64)).astype(np.float32)
 

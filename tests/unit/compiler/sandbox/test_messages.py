@@ -203,7 +203,7 @@ def test_a_child_says_what_it_may_besides() -> None:
 
 
 def report_of(report: Any) -> Any:
-    """What arrives of an internal error's report."""
+    """Returns the report of an internal error as it is received."""
     conversation = Conversation()
     error = {"code": "internal_error", "message": "it failed", "report": report}
     feed(conversation, {"locked": True}, {"error": error})

@@ -1,4 +1,4 @@
-"""The filter's verdicts, call by call, on both architectures: an interpreter stands in for the kernel."""
+"""The filter's verdict for each call, on both architectures. An interpreter runs the filter instead of the kernel."""
 
 import errno
 import os
@@ -57,7 +57,8 @@ def test_only_listed_calls_pass(machine: str) -> None:
         for name, number in syscall_numbers(machine).items()
         if run_filter(program, AUDIT[machine], number) == ALLOW
     }
-    # kill(0), for one, is refused, and read is allowed whatever its arguments are; these pass with zeros.
+    # All arguments are zeros here. The calls in `ALLOWED` pass with any arguments. Of the calls whose arguments are
+    # checked, these pass with zeros; others, such as `kill`, do not.
     assert passed - set(seccomp.ALLOWED) == {"open", "openat", "prlimit64", "sched_setaffinity", "fcntl"} & set(
         syscall_numbers(machine)
     )
@@ -110,7 +111,7 @@ def test_threads_may_be_started(machine: str) -> None:
         GLIBC_THREAD | CLONE_VFORK,
         GLIBC_THREAD & ~CLONE_THREAD,
         GLIBC_THREAD & ~CLONE_VM,
-        17 | (GLIBC_THREAD << 32),  # the kernel looks at the low half only, and so do we
+        17 | (GLIBC_THREAD << 32),  # the kernel and the filter read only the low half
     ],
 )
 def test_processes_may_not_be_started(machine: str, flags: int) -> None:
@@ -181,7 +182,7 @@ def test_nothing_is_truncated_that_may_not_be_written(machine: str, flags: int, 
         ("prctl", (50,), EPERM),  # PR_SVE_SET_VL
         ("prctl", (64,), ALLOW),  # PR_SME_GET_VL
         ("prctl", (63,), EPERM),  # PR_SME_SET_VL
-        ("prctl", (1,), EPERM),  # PR_SET_PDEATHSIG: it must die with its parent
+        ("prctl", (1,), EPERM),  # PR_SET_PDEATHSIG: the process must end with its parent
         ("prctl", (4,), EPERM),  # PR_SET_DUMPABLE
         ("prctl", (24,), EPERM),  # PR_CAPBSET_DROP
         ("fcntl", (3, 1030), ALLOW),  # F_DUPFD_CLOEXEC
@@ -189,7 +190,7 @@ def test_nothing_is_truncated_that_may_not_be_written(machine: str, flags: int, 
         ("fcntl", (3, 15), EPERM),  # F_SETOWN_EX
         ("fcntl", (3, 1031), EPERM),  # F_SETPIPE_SZ
         ("ioctl", (0, 0x5401), ALLOW),  # TCGETS: isatty
-        ("ioctl", (0, 0x5412), ENOTTY),  # TIOCSTI: typing into somebody's terminal
+        ("ioctl", (0, 0x5412), ENOTTY),  # TIOCSTI: inserts input into a terminal
         ("ioctl", (0, 0x541C), ENOTTY),  # TIOCLINUX
     ],
 )

@@ -1,4 +1,4 @@
-"""What a kernel cannot compute is computed by generated code, whenever that is noticed."""
+"""If a kernel declines an operator, at whichever step, generated code computes it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TARGET, MODE = RUNNING[-1], get_mode(ONNXRUNTIME)
 
 
 def layers() -> tuple[tvm.IRModule, list[np.ndarray]]:
-    """Two dense layers, one after the other."""
+    """Returns a module with two dense layers, one after the other, and its inputs."""
     rng = np.random.default_rng(0)
     act = QuantizedType("uint8", (float32(0.05),), (120,))
     kind = QuantizedType("int8", (float32(0.02),))
@@ -44,7 +44,7 @@ def layers() -> tuple[tvm.IRModule, list[np.ndarray]]:
 
 
 def failing(error: Exception, method: str, calls: int) -> Callable[..., Any]:
-    """A library whose `method` raises `error` on its first `calls` calls."""
+    """Returns a function that returns a library whose `method` raises `error` on its first `calls` calls."""
     library = library_for(TARGET, MODE)
     assert library is not None
     inner, left = getattr(library, method), [calls]

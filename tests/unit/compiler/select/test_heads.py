@@ -1,5 +1,7 @@
-"""Attention between kernels: heads are split off and joined without moving anything where they are whole blocks of
-channels, and what is computed equals the oracle, bit for bit, whatever their size."""
+"""Attention between kernels equals the oracle, bit for bit, with heads of any size.
+
+Heads that are whole blocks of channels are split and joined without copies.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from tests.support.selected import RUNNING, run_selected
 import tvm  # isort: skip
 
 HERE = RUNNING
-# Batch, tokens, heads, channels of a head.
+# Batch, tokens, heads, and channels of a head.
 WHOLE = [(1, 37, 3, 32), (2, 16, 2, 16), (1, 5, 1, 48)]
 OTHERS = [(1, 19, 2, 24), (2, 21, 4, 5)]
 
@@ -29,7 +31,8 @@ OTHERS = [(1, 19, 2, 24), (2, 21, 4, 5)]
 def attention(
     batch: int, tokens: int, heads: int, size: int, *, together: bool, storage: str = "uint8", scaled: bool = False
 ) -> tuple[tvm.IRModule, list[np.ndarray]]:
-    """Dense layers for query, key and value, or one for all; two products; a dense layer."""
+    """Returns a module and its inputs: dense layers for query, key and value, or one layer for all three if they are
+    `together`; two products; and a dense layer."""
     rng = np.random.default_rng(7)
     channels = heads * size
     middle = 0 if storage == "int8" else 128
@@ -127,7 +130,7 @@ def test_scaling_behind_the_split_is_a_look_up_of_tokens(target: Target, tmp_pat
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
 def test_a_look_up_behind_a_softmax_is_no_generated_code(target: Target, tmp_path: Path) -> None:
-    """As where an exporter writes that a row of masked scores is no number."""
+    """Some exporters emit such a look-up to replace NaN in rows whose scores are all masked."""
     kind, share = QuantizedType("uint8", (float32(0.02),), (133,)), QuantizedType("uint8", (float32(1 / 256),))
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:

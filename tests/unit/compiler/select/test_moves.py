@@ -1,4 +1,4 @@
-"""What is only moved is moved by a kernel, once, and not written on its way."""
+"""Operators that only move elements become one kernel, which writes no intermediate tensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ X, WIDER = u8(0.05, 128), u8(0.08, 100)
 
 
 def checked(module: tvm.IRModule, scratch: Path) -> Selection:
-    """What was selected for `module`, which computes what the oracle does."""
+    """Checks that `module` computes what the oracle does, and returns the selection of its kernels."""
     rng = np.random.default_rng(0)
     shapes = [tuple(int(dim) for dim in param.ty.shape) for param in module["main"].params]
     inputs = [rng.integers(0, 256, shape).astype(np.uint8) for shape in shapes]
@@ -43,7 +43,7 @@ def layer(emit: Emit, x: relax.Var, filters: int, out_type: QuantizedType = X) -
 
 
 def test_channels_are_joined_rescaled_shuffled_and_split_in_one_pass(tmp_path: Path) -> None:
-    """A unit of ShuffleNetV2, and the beginning of the next: half of the channels go around it."""
+    """A unit of ShuffleNetV2, which half of the channels bypass, and the beginning of the next one."""
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         stays, taken = layer(emit, inputs[0], 29), layer(emit, inputs[0], 29, WIDER)
@@ -63,7 +63,7 @@ def test_channels_are_joined_rescaled_shuffled_and_split_in_one_pass(tmp_path: P
 
 
 def test_pixels_of_several_images_are_joined_and_rescaled(tmp_path: Path) -> None:
-    """The head of a detector: what is said of each anchor of two resolutions, in a row."""
+    """The head of a detector: the predictions for the anchors of two resolutions are concatenated."""
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         parts = [layer(emit, inputs[0], 3 * 21), layer(emit, inputs[1], 3 * 21, WIDER)]
@@ -102,7 +102,7 @@ def test_tokens_and_channels_change_places(tmp_path: Path) -> None:
 
 
 def test_a_view_of_what_is_written_anyway_stays_one(tmp_path: Path) -> None:
-    """YOLO's halves of channels: a concatenation takes them where they lie."""
+    """A concatenation reads the halves of the channels in place, as in YOLO."""
 
     def body(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
         whole = layer(emit, inputs[0], 32)

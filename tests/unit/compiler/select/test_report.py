@@ -1,4 +1,7 @@
-"""What select reports: every operator once, on a kernel or with the reason why not, in order, and no product lost."""
+"""The report of select lists every operator once, in order, with its kernel or the reason why it has none.
+
+It counts every product.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,10 @@ WEIGHT = QuantizedType("int8", (0.01,), (0,))
 
 @pytest.fixture(scope="module")
 def module() -> Any:
-    """Two convolutions with a negation between them, which has no kernel, and a dense layer that accumulates in 64
-    bits, which no kernel does."""
+    """Builds two convolutions with a negation between them, and a dense layer that accumulates in int64.
+
+    No kernel computes the negation or such a dense layer.
+    """
 
     def conv(emit: Emit, x: relax.Var, channels: int) -> relax.Var:
         weights = relax.const(np.ones((16, 3, 3, channels), np.int8))

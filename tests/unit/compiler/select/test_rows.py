@@ -1,4 +1,4 @@
-"""Regions of rows compute what the oracle does, bit for bit, whatever their shapes and however they lie in memory."""
+"""Regions of rows compute what the oracle does, bit for bit, for any shape and memory layout."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_moves_by_the_largest(shape: tuple[int, ...], target: Target, tmp_path: 
 
 
 def test_bytes_and_channels(target: Target, tmp_path: Path) -> None:
-    """Dequantized, scaled by channel, masked, and quantized."""
+    """Dequantizes, scales each channel, masks, and quantizes."""
     rng = np.random.default_rng(5)
     scale, moved = (rng.normal(1, 0.3, 37).astype(np.float32) for _ in range(2))
 
@@ -83,7 +83,7 @@ def test_bytes_and_channels(target: Target, tmp_path: Path) -> None:
 
 
 def test_products_are_rounded(target: Target, tmp_path: Path) -> None:
-    """Before they are added: those by a scale too."""
+    """Products are rounded before they are added, including products with a scale."""
 
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         x, y = inputs
@@ -94,7 +94,7 @@ def test_products_are_rounded(target: Target, tmp_path: Path) -> None:
 
 
 def test_several_results(target: Target, tmp_path: Path) -> None:
-    """Of each element and of each row."""
+    """The results have one value for each element, or one for each row."""
 
     def network(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
         x, y = inputs
@@ -107,7 +107,7 @@ def test_several_results(target: Target, tmp_path: Path) -> None:
 
 
 def test_what_leaves_and_returns_is_no_region(target: Target, tmp_path: Path) -> None:
-    """A sum of the whole tensor stands between its operators."""
+    """A maximum over the whole tensor separates the operators, so they become two regions."""
 
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         (x,) = inputs
@@ -131,7 +131,7 @@ def test_softmax(columns: int, target: Target, tmp_path: Path) -> None:
 
 
 def test_rows_that_are_masked_as_a_whole(target: Target, tmp_path: Path) -> None:
-    """Their softmax is no number, for which exporters have an operator."""
+    """The softmax of such a row is NaN, which exporters replace with zero."""
 
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         (x,) = inputs
@@ -167,7 +167,7 @@ def test_layer_norm_of_bytes(columns: int, target: Target, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("columns", [4, 7, 8, 12, 16, 29, 31, 64, 192])
 def test_layer_norm(columns: int, target: Target, tmp_path: Path) -> None:
-    """Of a mean in float64 and of fused squares, whose last ones are added apart."""
+    """The mean is computed in float64. Squares are added by fused multiply-adds; the last ones are added separately."""
     rng = np.random.default_rng(columns)
     scale, addend = (rng.normal(1, 0.3, columns).astype(np.float32) for _ in range(2))
 
@@ -184,7 +184,7 @@ def test_layer_norm(columns: int, target: Target, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("columns", [4, 8, 12, 20, 64])
 def test_sums_in_packets(columns: int, target: Target, tmp_path: Path) -> None:
-    """Of rows that all begin at aligned addresses."""
+    """All rows begin at aligned addresses."""
 
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         (x,) = inputs

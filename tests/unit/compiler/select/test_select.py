@@ -1,4 +1,4 @@
-"""Whatever select hands to kernels, the model computes what the oracle computes, bit for bit."""
+"""A model computes what the oracle does, bit for bit, whichever kernels are selected for its operators."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ NETWORKS = settings(
 
 
 def in_turns(*modes: str) -> list[tuple[Any, str]]:
-    """Each target with one of the modes: the kernels' own tests have all pairs."""
+    """Returns each target with one of the modes, in turn. The kernels' own tests cover all pairs."""
     return list(zip(HERE, itertools.cycle(modes), strict=False))
 
 
 def on_vectors(family: str) -> str:
-    """`family`, or what computes the same where there are no instructions for tiles."""
+    """Returns `family`, or `conv` instead of `matrix`: targets without tile instructions use `conv`."""
     return "conv" if family == "matrix" else family
 
 
@@ -58,7 +58,7 @@ class Network:
 
     def __init__(self, emit: Emit, rng: np.random.Generator, storage: str) -> None:
         self.emit, self.rng, self.storage = emit, rng, storage
-        self.shared: QuantizedType | None = None  # the type of every tensor, where it is given
+        self.shared: QuantizedType | None = None  # the type of every tensor; if None, each gets a random one
 
     def type(self) -> QuantizedType:
         if self.shared is not None:
@@ -135,7 +135,7 @@ class Network:
         return Tensor(result, tuple(int(dim) for dim in result.ty.shape), out_type)
 
     def flat(self, x: Tensor) -> Tensor:
-        """The rows of images of one pixel."""
+        """Returns images of one pixel as the rows of a matrix."""
         shape = (x.shape[0], x.shape[-1])
         return Tensor(self.emit(relax.op.reshape(x.var, shape)), shape, x.type)
 
@@ -163,7 +163,7 @@ def residual_network(net: Network, x: Tensor) -> Tensor:
 
 
 def branching_network(net: Network, x: Tensor) -> Tensor:
-    """Branches of different kernels, joined: what Inception does."""
+    """Branches with kernels of different sizes, concatenated as in Inception."""
     y = net.max_pool(net.conv(x, 16, (3, 3)), padding=(1, 1, 1, 1))
     parts = [net.conv(y, 16, (1, 1)), net.conv(net.conv(y, 24, (1, 1)), 32, (1, 7)), net.conv(y, 20, (5, 5))]
     z = net.concatenate(parts)
@@ -171,7 +171,7 @@ def branching_network(net: Network, x: Tensor) -> Tensor:
 
 
 def grouped_network(net: Network, x: Tensor) -> Tensor:
-    """Bottlenecks of ResNeXt, activations of their own, a multiplier of each channel, a classifier by convolution."""
+    """Bottlenecks of ResNeXt, activations as separate operators, two filters for each channel, a 1x1 classifier."""
     groups = int(net.rng.choice([2, 3, 8]))
     width = groups * int(net.rng.choice([1, 4, 5, 16]))
     y = net.activated(net.conv(x, width, (1, 1)), str(net.rng.choice(["hard_swish", "logistic", "relu"])))
@@ -181,7 +181,10 @@ def grouped_network(net: Network, x: Tensor) -> Tensor:
 
 
 def constant_network(net: Network, x: Tensor) -> Tensor:
-    """Sums and products with constants: of one value, one for each channel or pixel, on either side; joined to one."""
+    """Sums and products with constants, on either side, and a concatenation with a constant.
+
+    The constants have one value, or one for each channel, pixel or element.
+    """
     rng, (low, high) = net.rng, STORAGE_RANGES[net.storage]
     y = net.conv(x, 20, (3, 3))
     for shape in [(), (20,), (1, 1, 1, 20), (1, *y.shape[1:3], 1), y.shape]:
@@ -197,7 +200,7 @@ def constant_network(net: Network, x: Tensor) -> Tensor:
 
 
 def bottleneck_network(net: Network, x: Tensor) -> Tensor:
-    """The first ResNet's blocks, whose strides are in 1x1 convolutions, so that the layers before them skip pixels."""
+    """Blocks of the first ResNet. Their strides are in 1x1 convolutions, so the layers before these skip pixels."""
     y = net.conv(x, 20, (1, 1))
     y = net.add(y, net.conv(net.conv(net.conv(y, 12, (1, 1)), 12, (3, 3)), 20, (1, 1)))
     z = net.conv(net.conv(net.conv(y, 12, (1, 1), 2), 12, (3, 3)), 24, (1, 1))
@@ -205,10 +208,10 @@ def bottleneck_network(net: Network, x: Tensor) -> Tensor:
 
 
 def joined_network(net: Network, x: Tensor) -> Tensor:
-    """A dense block: every layer reads all that came before it, so that joins are parts of joins.
+    """A dense block: every layer reads all earlier outputs, so concatenations are parts of concatenations.
 
-    Parts begin in a block or inside one, are read by others with halos of their own, are pooled, appear twice, or have
-    another type.
+    Parts begin at the start of a block or inside one, are also read by layers that need other halos, are pooled, occur
+    twice, or have another type.
     """
     rng = net.rng
     net.shared = net.type()
@@ -224,10 +227,10 @@ def joined_network(net: Network, x: Tensor) -> Tensor:
 
 
 def holds(net_of: Callable[[Network, Tensor], Tensor], target: Any, seed: int, scratch: Path, **how: Any) -> None:
-    """That a network computes what the oracle says.
+    """Checks that a network computes what the oracle does.
 
     Args:
-        how: `mode`, `storage`, `batch`; and `library_of`, where the kernels are not the target's.
+        how: `mode`, `storage` and `batch`; also `library_of`, if the kernels are not those of the target.
     """
     rng, mode, storage = np.random.default_rng(seed), how["mode"], how["storage"]
     shape = (how["batch"], int(rng.integers(9, 15)), int(rng.integers(9, 15)), int(rng.choice([1, 3, 16, 20])))
@@ -247,7 +250,7 @@ def holds(net_of: Callable[[Network, Tensor], Tensor], target: Any, seed: int, s
 
 
 def defines(mode: Mode, module: tvm.IRModule) -> bool:
-    """Whether `mode` says what each operator of `module` computes."""
+    """Returns true if `mode` has a formula for each operator of `module`."""
     found = graph.operations(graph.main_of(module))
     return all(operation is None or mode.key(operation) in mode.formulas for _, _, operation in found)
 
@@ -332,7 +335,8 @@ def test_the_classifier_of_a_batch_reads_means_where_they_are_written(target: An
 
 @pytest.mark.parametrize(("target", "mode"), in_turns("onnxruntime", "litert-reference"), ids=str)
 def test_sums_and_real_values_come_from_kernels(target: Any, mode: str, tmp_path: Path) -> None:
-    """Of convolutions in all three kernels, and of a dense layer; sums that two read are written once."""
+    """The sums are those of convolutions in all three kernels, and of a dense layer. Sums with two readers are written
+    once."""
     rng = np.random.default_rng(1)
     kind = QuantizedType("int8", (0.1,), (3,))
 
@@ -348,7 +352,7 @@ def test_sums_and_real_values_come_from_kernels(target: Any, mode: str, tmp_path
         twice = layer(net, inputs[0], 1, 33)
         flat = emit(ops.mean(inputs[0], kind, kind, axes=[1, 2], keepdims=False))
         weight, weight_type = net.weights(1001, (1001, 20))
-        bias = relax.const(np.full(1001, 2**31 - 9, np.int32))  # sums of more bits than float32 has, which wrap
+        bias = relax.const(np.full(1001, 2**31 - 9, np.int32))  # sums that wrap and have more bits than float32
         logits = emit(ops.dense(flat, relax.const(weight), bias, kind, weight_type))
         ends = [ops.dequantize(logits, accumulator_type(kind, weight_type, axis=1)), ops.dequantize(*twice)]
         return [twice[0], *(emit(end) for end in (*reals, *ends))]
@@ -413,7 +417,7 @@ def test_real_values_are_converted_on_the_way_in_and_out(target: Any, mode: str,
 @pytest.mark.parametrize(("target", "mode"), in_turns(FBGEMM, "onnxruntime"), ids=str)
 @pytest.mark.parametrize("quantized_first", [True, False])
 def test_channels_move_in_the_pass_that_converts(target: Any, mode: str, quantized_first: bool, tmp_path: Path) -> None:
-    """As at the ends of what ONNX and PyTorch made: `[N, C, H, W]` of real values, or of bytes."""
+    """Inputs and outputs are `[N, C, H, W]` of real values or bytes, as in models from ONNX and PyTorch."""
     rng, kind = np.random.default_rng(3), QuantizedType("uint8", (0.1,), (7,))
 
     def body(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
@@ -450,7 +454,7 @@ def test_channels_move_in_the_pass_that_converts(target: Any, mode: str, quantiz
 
 @pytest.mark.parametrize(("target", "mode"), in_turns("litert-reference", "xnnpack"), ids=str)
 def test_images_are_resized_between_kernels(target: Any, mode: str, tmp_path: Path) -> None:
-    """As segmentations do it: branches of several sizes, joined."""
+    """Concatenates branches of several sizes, as segmentation models do."""
     rng, kind = np.random.default_rng(4), QuantizedType("uint8", (0.1,), (7,))
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -530,7 +534,7 @@ def test_arithmetic_has_a_table_for_one_constant_and_a_kernel_for_many(
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
 def test_parts_of_one_type_are_written_in_their_places(target: Any) -> None:
-    """Three of four begin a block; the last is copied beside the third. No copy is left where all do."""
+    """Three of four parts begin a block; the last is copied beside the third. If all parts do, nothing is copied."""
     rng = np.random.default_rng(1)
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:

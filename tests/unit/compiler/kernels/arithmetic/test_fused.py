@@ -1,4 +1,4 @@
-"""Requantization by one fused multiplication and addition equals TFLite's for every accumulator, or is not used."""
+"""Requantization by one fused multiply-add equals TFLite's for every accumulator, or is not used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RELU, SIGNED = Bounds(0), Bounds(100)
 
 
 class Channels:
-    """Channels of one layer with multipliers and accumulators of their own."""
+    """The channels of one layer, each with its own multiplier and range of accumulators."""
 
     def __init__(self, multipliers: Array, shifts: Array, reach: int, out: Bounds, *, twice: bool) -> None:
         self.significands, self.shifts, self.out, self.twice = multipliers, shifts, out, twice
@@ -44,14 +44,14 @@ class Channels:
         rng = np.random.default_rng(seed)
         significands = rng.integers(1 << 30, 1 << 31, 16)
         if not twice:
-            significands[::4] &= -1 << 27  # which make halves
+            significands[::4] &= -1 << 27  # so that some results are halfway between two integers
         return cls(significands, rng.integers(*shifts, 16, endpoint=True), reach, out, twice=twice)
 
     def fused(self, *, stored: bool = True) -> FusedScale | None:
         return fused_scale(self.fixed, self.smallest, self.largest, self.out, stored=stored)
 
     def expected(self, channel: int, accumulators: Array) -> Array:
-        """As stored, by the oracle."""
+        """Returns the oracle's results for accumulators, as they are stored."""
         significand, shift = int(self.significands[channel]), int(self.shifts[channel])
         if self.twice:
             scaled = fixed_point.multiply_by_quantized_multiplier(accumulators, significand, shift)
@@ -60,7 +60,7 @@ class Channels:
         return np.asarray(np.clip(scaled + self.out.zero_point, self.out.low, self.out.high))
 
     def telling(self, channel: int) -> Array:
-        """Accumulators around every boundary, at both ends, and any."""
+        """Returns accumulators around every boundary, at both ends of the range, and random ones."""
         scale = float(self.fixed.scales[channel])
         results = np.arange(self.out.low - 2, self.out.high + 2) + 0.5 - self.out.zero_point
         around = np.rint(results / scale)[:, None] + np.arange(-4, 5)
@@ -72,14 +72,14 @@ class Channels:
 
 
 def float32_of(exact: Fraction) -> np.float32:
-    """Rounded once, halves to even."""
+    """Returns the nearest float32; of two, the even one."""
     near = np.float32(float(exact))
     candidates = [near, *(np.nextafter(near, np.float32(towards)) for towards in (-np.inf, np.inf))]
     return min(candidates, key=lambda each: (abs(Fraction(float(each)) - exact), int(each.view(np.int32)) & 1))
 
 
 def computed(fused: FusedScale, channel: int, accumulator: int, out: Bounds) -> int:
-    """What the instructions make of one accumulator, in exact arithmetic that is rounded where they round."""
+    """Returns the result for one accumulator, computed exactly and rounded where the instructions round."""
     x = accumulator + int(fused.starts[channel])
     for wrong, right in fused.exceptions:
         if accumulator + int(fused.starts[channel]) == wrong[channel]:
@@ -111,7 +111,7 @@ def test_every_accumulator_that_could_tell(seed: int, shift: int, out: Bounds, r
 
 
 def kinds() -> dict[tuple[bool, bool, int], tuple[Channels, FusedScale]]:
-    """A layer for each kind of code: whether it is mirrored and centred, and how many exceptions it has."""
+    """Returns a layer for each variant of the code: mirrored or not, centred or not, and each number of exceptions."""
     found: dict[tuple[bool, bool, int], tuple[Channels, FusedScale]] = {}
     for seed in range(8):
         for shift in (-5, -8, -10):
@@ -163,14 +163,14 @@ def test_so_do_those_for_layers_without_one(isa: Isa, kind: str) -> None:
 
 
 def told(channels: Channels) -> tuple[Array, Array]:
-    """Channels and accumulators of them."""
+    """Returns pairs of a channel and one of its accumulators, as two arrays."""
     pairs = [(channel, each) for channel in (0, 5, 11) for each in channels.telling(channel)]
     of, accumulators = np.array(pairs).T
     return of, accumulators
 
 
 def holds(isa: Isa, epilogue: Epilogue, channels: Channels, pixels: int) -> None:
-    """A kernel whose accumulators are biases, of channels as `told` says, gives what the oracle does in each pixel."""
+    """Checks a kernel against the oracle in each pixel. The accumulators are its biases, and come from `told`."""
     of, accumulators = told(channels)
     destination = Image(1, 1, pixels, len(of), isa.lanes)
     layer = Layer(Image(1, 1, pixels, 4, isa.lanes), destination, Window((1, 1)))
@@ -188,12 +188,12 @@ def test_most_layers_that_end_in_relu_have_a_fused_scale(shift: int, least: int)
 
 
 def test_large_sums_have_none() -> None:
-    """Float32 has 24 bits, and a result every 2**14 accumulators takes more."""
+    """If each result has 2**14 accumulators, more than the 24 bits of float32 are needed."""
     assert all(Channels.drawn(seed, (-14, -14), SIGNED, reach=1 << 22).fused() is None for seed in range(5))
 
 
 def test_powers_of_two_have_none_where_results_have_two_signs() -> None:
-    """Their sums lie half way between results: the first rounding takes those upwards, on either side of zero."""
+    """Some sums are halfway between two results. The first rounding rounds these up, on either side of zero."""
     powers = np.full(16, 1 << 30), np.full(16, -4)
     assert Channels(*powers, 1 << 16, SIGNED, twice=True).fused() is None
     assert Channels(*powers, 1 << 16, RELU, twice=True).fused() is not None

@@ -1,4 +1,4 @@
-"""Each barrier and wait of the convolution is needed, and the emulation notices where one is missing."""
+"""Each barrier and wait of the convolution is needed, and the emulation reports a fault if one is missing."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.support.cuda.layers import SquareConvolution
 from tests.support.images import laid_out
 
 LAYER = SquareConvolution(images=3, size=5, channels=40, filters=70)
-TEAMS = CardTile(64, 32, 32, 16, 2, 3, 2, Unit.MATRIX)  # two, so that sums are exchanged
-# A residual is added, and products go on beside what the threads do.
+TEAMS = CardTile(64, 32, 32, 16, 2, 3, 2, Unit.MATRIX)  # two slices, which exchange sums
+# Adds a residual, and multiplies asynchronously with `wgmma`.
 ADDING, ALONE = replace(LAYER, adds=True), CardTile(64, 32, 64, 32, 2, 4, 1, Unit.GROUP)
 CASES = [(LAYER, TEAMS), (ADDING, ALONE)]
 
@@ -53,13 +53,13 @@ def test_the_kernel_as_it_is_has_no_fault(case: tuple[SquareConvolution, CardTil
 
 
 _BARRIER = re.compile(r"__syncthreads\(\);")
-# Before those that only cards without copies beside all else have.
+# The text before the barriers that are compiled only for GPUs without asynchronous copies.
 _WAITING = ("wait_for_copies<0>();\n        ", "if (!Layer::kContinues && goes_on) {\n      ")
-_SUMS = "if (slice_ > 0) sums"  # shortly before that of the teams
+_SUMS = "if (slice_ > 0) sums"  # shortly before the barrier that is compiled only for several slices
 
 
 def barriers_of(layer: SquareConvolution, tile: CardTile) -> Iterator[tuple[int, int]]:
-    """Where the barriers stand that are compiled for this layer."""
+    """Yields the start and end, in the source, of each barrier that is compiled for this layer."""
     source = source_of(layer, tile)
     for match in _BARRIER.finditer(source):
         before = source[: match.start()]
@@ -69,7 +69,7 @@ def barriers_of(layer: SquareConvolution, tile: CardTile) -> Iterator[tuple[int,
 
 @pytest.mark.parametrize(("case", "barrier"), [(case, each) for case in CASES for each in barriers_of(*case)])
 def test_without_a_barrier_there_is_a_fault(case: tuple[SquareConvolution, CardTile], barrier: tuple[int, int]) -> None:
-    """A race, or an offset that is not there yet: shared memory holds rubbish at first."""
+    """The fault is a race, or a read of an offset that is not written yet: shared memory initially contains rubbish."""
     source, (start, end) = source_of(*case), barrier
     with pytest.raises(DeviceFault, match=r"a race|in flight|not aligned|at an address of nothing|fence.proxy"):
         launch(*case, f"{source[:start]};{source[end:]}")
@@ -78,9 +78,9 @@ def test_without_a_barrier_there_is_a_fault(case: tuple[SquareConvolution, CardT
 @pytest.mark.parametrize(
     ("case", "right", "wrong"),
     [
-        (CASES[0], "wait_for_copies<kAhead - 1>();", "wait_for_copies<kAhead>();"),  # a group too few
-        (CASES[0], "ahead % kStages", "(ahead + 1) % kStages"),  # into the stage that is being read
-        (CASES[1], "kStages - 1 - Math::kInFlight", "kStages - 1"),  # into one whose products are not done
+        (CASES[0], "wait_for_copies<kAhead - 1>();", "wait_for_copies<kAhead>();"),  # waits for one group too few
+        (CASES[0], "ahead % kStages", "(ahead + 1) % kStages"),  # copies into the stage that is being read
+        (CASES[1], "kStages - 1 - Math::kInFlight", "kStages - 1"),  # copies into one that products still read
         (CASES[1], "void publish() const { publish_operands(); }", "void publish() const {}"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What NVRTC makes of convolutions: the promised instructions, nothing spilled, no more registers than assumed."""
+"""NVRTC compiles convolutions to the expected instructions, without spills, with no more registers than assumed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.support.cuda.device_code import SPILLS, DeviceCode, count
 from tests.support.cuda.layers import SquareConvolution
 
 LAYER = SquareConvolution(images=8)
-# One of each generation; their minor versions differ in numbers only.
+# One of each generation: its other minor versions differ only in numbers.
 CAPABILITIES = ("sm_75", "sm_80", "sm_90")
-REGISTERS = 65536  # of a multiprocessor, given out by eight
+REGISTERS = 65536  # of a multiprocessor; each thread gets a multiple of eight
 
 
 def tiles(capability: str) -> list[CardTile]:
-    """Of each size that the cost model knows, the one that it likes best."""
+    """Returns the fastest tile of each size according to the cost model."""
     best: dict[tuple[int, ...], CardTile] = {}
     for unit in promising(CARDS[capability]):
         for tile in ranked(CARDS[capability], LAYER.layer, 72, [unit]):
@@ -34,7 +34,7 @@ def code(capability: str, tile: CardTile) -> DeviceCode:
 
 
 def fits(made: DeviceCode, capability: str, tile: CardTile) -> bool:
-    """Whether a multiprocessor holds as many blocks as the cost model thinks."""
+    """Returns true if a multiprocessor has enough registers for as many blocks as the cost model assumes."""
     taken = -(-made.usage.registers // 8) * 8 * tile.threads
     return taken * min(tile.resident, CARDS[capability].threads // tile.threads) <= REGISTERS
 
@@ -57,13 +57,13 @@ def test_convolution(capability: str, tile: CardTile) -> None:
     assert made.usage.stack_bytes == 0
     assert fits(made, capability, tile)
     if tile.unit is Unit.GROUP:
-        # 128 columns at a time; one wait for them, when the next ones are under way.
+        # An instruction computes 128 columns. One wait for them comes after the next ones have started.
         assert count(loop, "IGMMA") == -(-tile.columns // 128) * tile.steps
         assert count(loop, "WARPGROUP.DEPBAR") == 1
     elif tile.unit is Unit.MATRIX:
         products = tile.own_rows // 16 * (tile.own_columns // 8) * tile.steps
         assert count(loop, "IMMA") == products * (4 if capability == "sm_75" else 1)
-        # Fragments come by ldmatrix, four registers at a time; nothing is shuffled or permuted.
+        # `ldmatrix` loads fragments, four registers at a time; nothing is shuffled or permuted.
         assert count(loop, "LDSM") == (tile.own_rows + tile.own_columns) // 16 * tile.steps
         assert count(loop, "PRMT", "SHFL") == 0
     else:
@@ -74,7 +74,7 @@ def test_convolution(capability: str, tile: CardTile) -> None:
 
 
 def test_dot_products_of_older_cards() -> None:
-    """Of whose instructions the disassembler knows nothing."""
+    """The disassembler does not support their instructions, so only resources are checked."""
     for tile in tiles("sm_61"):
         made = code("sm_61", tile)
         assert made.usage.stack_bytes == 0

@@ -1,4 +1,4 @@
-"""A move on cards puts every element where it belongs, wherever sources and destination lie."""
+"""A move on GPUs copies every element to its place, for any layout of the sources and the destination."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_transposed(pixels: int, channels: int, dtype: str) -> None:
 
 
 def test_a_channel_shuffle_is_made_in_few_ways() -> None:
-    """Each sixteen channels are half of one part and half of the other, as far as they lie in a block."""
+    """A vector of 16 output channels takes 8 from each part. The last vector has only four channels."""
     elements = np.arange(2 * 28 * 28 * 58).reshape(2, 28, 28, 58).transpose(1, 2, 3, 0).reshape(-1)
     part = Memory.of_image(Image(1, 28, 28, 58, BLOCK), "uint8")
     whole = Memory.of_image(Image(1, 28, 28, 116, BLOCK), "uint8")

@@ -1,4 +1,4 @@
-"""Small networks of kernels that join, move and reorder what others wrote: a card gives the oracle's bytes."""
+"""Small networks of kernels that concatenate, move and reorder tensors: a GPU computes the oracle's bytes."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def layer(emit: Emit, x: relax.Var, filters: int, out_type: QuantizedType = X, s
 
 
 def joined_in_place(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
-    """Parts that fill no block are written where they belong, and the next ones beside them; with a halo."""
+    """Writes a part in place that does not fill its block, and copies the others beside it. The result has a halo."""
     first, second, third = layer(emit, inputs[0], 20), layer(emit, inputs[0], 44), layer(emit, inputs[0], 5, WIDER)
     joined = emit(ops.concatenate([first, second, third], [X, X, WIDER], X, 3))
     return layer(emit, joined, 16, size=3)
 
 
 def joined_twice(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
-    """One of both lies in its place, from which the other is copied."""
+    """Writes one part in place, and copies the other, which is the same tensor, from it."""
     part = layer(emit, inputs[0], 20)
     joined = emit(ops.concatenate([part, part], [X, X], X, 3))
     return layer(emit, joined, 16)
@@ -54,7 +54,7 @@ def shuffled(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
 
 
 def excited(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
-    """Each channel is multiplied by what is said of all its pixels, and comes out first."""
+    """Multiplies each channel by a function of the mean of its pixels. The result is channels-first."""
     whole = layer(emit, inputs[0], 33)
     mean = emit(ops.mean(whole, X, WIDER, axes=(1, 2), keepdims=True))
     weights = emit(ops.table(mean, WIDER, X, list(range(256))[::-1]))

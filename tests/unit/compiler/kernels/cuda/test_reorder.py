@@ -1,4 +1,4 @@
-"""What cards pack into an image is where the layout says, and is unpacked as it was."""
+"""On GPUs, packing puts every element where the image's layout has it, and unpacking restores the tensor."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.support.real_values import around
 CARD = as_isa("sm_80")
 ZERO_POINT = 9
 REALS = relax.Var("reals", relax.TensorType([1], "float32"))
-# An example compiles kernels, so a failing one is not shrunk.
+# Failing examples are not shrunk, because each example compiles kernels.
 EXAMPLES = settings(max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 RAGGED = [
     Image(2, 3, 5, 1, BLOCK, Halo(1, 0, 2, 1)),
@@ -56,8 +56,10 @@ RAGGED = [
 
 
 def come_back(image: Image, values: Array, channels_first: bool) -> None:
-    """`values` are packed where the layout says, and unpacked as they were; the emulation sees to it that nothing is
-    touched behind the caller's tensor."""
+    """Checks that packing puts `values` where the layout has them, and that unpacking restores them.
+
+    The emulation reports any access after the end of the caller's tensor.
+    """
     dtype, outside = str(values.dtype), values.transpose(0, 3, 1, 2) if channels_first else values
     reordered = run(CARD, pack(image, dtype, ZERO_POINT, channels_first=channels_first), outside.reshape(-1))
     found = read_back(image, reordered)
@@ -68,7 +70,7 @@ def come_back(image: Image, values: Array, channels_first: bool) -> None:
 
 
 def inside(image: Image, found: Array) -> Array:
-    """Without the halo."""
+    """Returns `found` without the halo."""
     top, left = image.halo.top, image.halo.left
     return found[:, top : top + image.height, left : left + image.width]
 

@@ -1,5 +1,7 @@
-"""Every size of a tile that the cost model may choose, emulated under detection of races: pixels, filters and channels
-that fill none of them."""
+"""Every tile size that the cost model may choose, emulated with detection of races.
+
+The pixels, filters and channels do not fill the last tile.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ from tests.support.cuda.cards import as_isa
 from tests.support.cuda.layers import SquareConvolution
 from tests.support.images import laid_out, read_back, run
 
-# 75 pixels, 9 taps of 2 blocks of channels, 5 blocks of filters.
+# 75 pixels; 9 kernel taps, each with 2 blocks of channels; 5 blocks of filters.
 LAYER = SquareConvolution(images=3, size=5, channels=40, filters=140, adds=True)
 
 
 def each_once() -> list[tuple[str, CardTile]]:
-    """For each size one of its tiles, and each number of steps, stages and slices with some size."""
+    """Returns one tile of each size. Each number of steps, stages and slices occurs with some size."""
     found = []
     for capability in ("sm_61", "sm_75", "sm_80", "sm_90"):
         of_size: dict[tuple[int, ...], list[CardTile]] = {}
@@ -30,7 +32,7 @@ def each_once() -> list[tuple[str, CardTile]]:
 
 
 def _newest(capability: str) -> list[Unit]:
-    """What the older ones among them do not have."""
+    """Returns a list with the newest of the GPU's units that multiply."""
     return promising(CARDS[capability])[:1]
 
 

@@ -1,4 +1,4 @@
-"""Layers without rows and columns: classifiers of one image or of many, and matrix products of any size."""
+"""Layers without rows and columns: classifiers for one image or many, and matrix products of any size."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here
 def kernel_and_output(
     isa: Isa, mode: Mode, group: Group, values: list[Array], expected: Array, *, produced: bool
 ) -> tuple[Kernel, Array]:
-    """The library's kernel for a group, and what it makes of `values`, in the shape of `expected`."""
+    """Returns the library's kernel for a group, and its output for `values`, in the shape of `expected`."""
     library = SimdLibrary(isa, mode)
     demands = library.demands(group, [produced] * len(values))
     of_shapes = [image_shape(array.shape) for array in (*values, expected)]
@@ -54,13 +54,13 @@ def test_images_of_one_pixel(data: st.DataObject, mode_name: str, storage: str) 
     expected = stored(oracle.run(module, mode, values)[0])
     try:
         _, written = kernel_and_output(isa, mode, group_of(module), values, expected, produced=draw(st.booleans()))
-    except Declined:  # a scale that the mode's formula has no kernel for
+    except Declined:  # no kernel computes the mode's formula for this scale
         return
     np.testing.assert_array_equal(written, expected)
 
 
 def test_only_images_of_one_pixel_are_stacked() -> None:
-    """Those with a border or more pixels keep to themselves, whatever their window."""
+    """Layers with one image, or with images that have a halo or several pixels, stay as they are, with any window."""
     pixels, image, bordered = Image(8, 1, 1, 32, 16), Image(8, 2, 1, 32, 16), Image(8, 1, 1, 32, 16, Halo(1, 1, 1, 1))
     alone = Window((1, 1))
     assert Layer(pixels, pixels, Window((1, 1), (2, 2))).stacked == Layer(Stack.of(pixels), Stack.of(pixels), alone)
@@ -85,7 +85,7 @@ def test_a_stack_is_the_same_memory() -> None:
 @pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
 @pytest.mark.parametrize(("rows", "depth", "filters"), [(1, 4096, 1000), (64, 1024, 1024), (7, 2049, 129), (1, 1, 1)])
 def test_products_of_large_matrices(isa: Isa, rows: int, depth: int, filters: int) -> None:
-    """From one row to many, and sums as long as they come; half of the values lie at the ends of their range."""
+    """Products of one row or many, with sums of up to 4096 terms. Half of the values are at the ends of their range."""
     rng, mode = np.random.default_rng(rows * depth), get_mode("xnnpack")
     values, weights = (
         np.where(rng.random(shape) < 0.5, rng.choice([-128, 127], shape), rng.integers(-128, 128, shape))

@@ -1,4 +1,4 @@
-"""What a function becomes for a card: a launch for each stage, and tensors of the model between them."""
+"""The lowering of functions for GPUs: each stage is a launch, and tensors of the model are passed between launches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = [((2, 10), "float32")]
 
 
 def lowered(module: tvm.IRModule) -> tuple[list[str], tvm.IRModule]:
-    """The symbols that `main` calls, in order."""
+    """Returns the symbols that `main` calls, in order, and the lowered module."""
     made = lower(tvm.transform.Sequential(list(FUSE))(module))
     values = (value for _, value in graph.bindings(graph.main_of(made.module)))
     called = [value for value in values if getattr(getattr(value, "op", None), "name", "") == "relax.call_dps_packed"]
@@ -43,15 +43,15 @@ def test_a_chain_of_elementwise_operators_is_one_launch() -> None:
 
 def test_each_reduction_is_a_launch_and_what_is_between_them_a_tensor() -> None:
     symbols, module = lowered(module_of(ROWS, lambda emit, x: emit(relax.op.nn.softmax(x[0], axis=1))))
-    assert len(symbols) == 3  # the largest, the sum, the quotient; the exponentials are computed where they are read
+    assert len(symbols) == 3  # largest, sum and quotient; the launches that read exponentials compute them
     shapes = [graph.shape_of(var) for var, _ in graph.bindings(graph.main_of(module))]
     assert shapes[:3] == [(2,), (2,), (2, 10)]
 
 
 def test_several_sums_of_one_pass_are_one_launch() -> None:
-    """The place of the largest: the number and its value together."""
+    """For argmax, one launch finds the index and the value of the largest element together."""
     symbols, _ = lowered(module_of(ROWS, lambda emit, x: emit(relax.op.argmax(x[0], axis=1))))
-    assert len(symbols) == 2  # and the copy of the places alone
+    assert len(symbols) == 2  # the second one copies only the indices
 
 
 def test_other_names_of_a_tensor_stay_so() -> None:

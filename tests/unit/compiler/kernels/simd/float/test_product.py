@@ -35,7 +35,7 @@ def real(*shape: int) -> Real:
 def check(
     target: Target, shapes: list[Shape], call: Emit, scratch: Path, library: Callable[..., SimdLibrary] | None = None
 ) -> list[str]:
-    """The kernels that computed it."""
+    """Checks a call against the oracle, and returns the kernels that computed it."""
     module = module_of([(shape, "float32") for shape in shapes], lambda emit, inputs: emit(call(inputs)))
     inputs = [real(*shape) for shape in shapes]
     selection, (actual,) = run_selected(module, target, MODE, inputs, scratch, library)
@@ -44,7 +44,7 @@ def check(
     return [str(layer["kernel"]) for layer in selection.layers]
 
 
-# Rows and columns that fill tiles and that do not, fewer than a vector, one of either, one product.
+# Shape of the rows, and number of columns: sizes that fill tiles, that do not, that are less than a vector, and one.
 DENSE: list[tuple[Shape, int]] = [
     ((1, 128, 40), 96),
     ((197, 33), 50),
@@ -66,7 +66,7 @@ def test_rows_times_constant_weights(target: Target, biased: bool, rows: Shape, 
     check(target, [rows], lambda inputs: ops.real_matmul(inputs[0], weights, bias), tmp_path)
 
 
-# Rows and columns; the size of a block, of which the last may be a part, and which may end within a word; bits.
+# Shape of the rows; columns; block size: the last block may be partial, and blocks may end within a word; bits.
 BLOCKED: list[tuple[Shape, int, int, int]] = [
     ((1, 128), 96, 32, 4),
     ((2, 37, 64), 40, 16, 4),
@@ -96,7 +96,7 @@ def test_rows_times_weights_in_blocks(
     assert check(target, [rows], call, tmp_path) == ["float_product"]
 
 
-# A batch; one that is repeated on the left, or on the right, or on both; a matrix for all; one tile of rows.
+# A batch; batches that broadcast on one side or on both; one matrix for all; one tile of rows.
 COMPUTED: list[tuple[Shape, Shape]] = [
     ((2, 3, 31, 20), (2, 3, 20, 37)),
     ((4, 1, 19, 8), (1, 5, 8, 16)),
@@ -121,7 +121,7 @@ def test_constant_matrices_of_a_batch(target: Target, tmp_path: Path) -> None:
     check(target, [(2, 1, 19, 8)], lambda inputs: ops.real_matmul(inputs[0], weights, bias), tmp_path)
 
 
-# Source, filters; strides, padding, dilation, groups: windows at borders, wide steps, single pixels, groups.
+# Source, filters, strides, padding, dilation, groups. With windows at borders, large strides, single pixels, groups.
 CONVOLUTIONS: list[tuple[Shape, Shape, Shape, Shape, Shape, int]] = [
     ((1, 14, 13, 16), (40, 3, 3, 16), (1, 1), (1, 1, 1, 1), (1, 1), 1),
     ((2, 9, 10, 3), (20, 3, 3, 3), (2, 2), (0, 1, 2, 0), (1, 1), 1),
@@ -147,7 +147,8 @@ def test_convolutions(target: Target, case: tuple[Shape, Shape, Shape, Shape, Sh
     check(target, [shape], call, tmp_path)
 
 
-# Source, kernel, strides, padding, dilation: channels that fill vectors and that do not, few pixels, many taps.
+# Source, kernel size, strides, padding, dilation, selected kernel.
+# With channels that fill vectors and that do not, few pixels, and many kernel taps.
 DEPTHWISE: list[tuple[Shape, Shape, Shape, Shape, Shape, str]] = [
     ((1, 14, 13, 32), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), "float_depthwise"),
     ((2, 9, 33, 19), (5, 5), (2, 2), (2, 1, 2, 2), (1, 1), "float_depthwise"),
@@ -220,13 +221,13 @@ def test_infinities_and_what_is_no_number_stay_where_they_are(target: Target, tm
 
 
 def heads(emit: Callable[[relax.Expr], relax.Var], x: relax.Var, count: int, axes: tuple[int, ...]) -> relax.Var:
-    """`[N, T, C]` -> `[N, heads, T, C / heads]`, or its like by other axes."""
+    """Splits `[N, T, C]` into heads: `[N, heads, T, C / heads]` if `axes` is (0, 2, 1, 3)."""
     n, tokens, channels = (int(dim) for dim in x.ty.shape)
     apart = emit(relax.op.reshape(x, (n, tokens, count, channels // count)))
     return emit(relax.op.permute_dims(apart, axes))
 
 
-# Tokens, channels and heads: sizes that fill vectors and that do not, fewer than a vector of either.
+# Tokens, channels and heads: sizes that fill vectors, that do not, and that are less than a vector.
 ATTENTION = [(24, 64, 2), (37, 40, 2), (50, 96, 3), (5, 24, 2), (70, 12, 4)]
 
 
@@ -263,7 +264,7 @@ def test_slices_of_one_tensor_are_multiplied(target: Target, tmp_path: Path) -> 
     assert selection.plain == []
 
 
-# --- bfloat16: where the instruction is, where it is not on vectors of 256 bits, and on ARM's.
+# --- bfloat16: on a target with the instruction, and without it on vectors of 256 bits and on other architectures.
 
 _WITHOUT = [target for target in HERE if target.name == "x86-64-v3" or target.architecture != "x86_64"]
 _SKIPPED = pytest.mark.skipif(
@@ -274,7 +275,7 @@ PAIRED = [pytest.param(BFLOAT16, marks=_SKIPPED), *_WITHOUT]
 
 
 def rough(*shape: int) -> Real:
-    """Values of all magnitudes, so that some sums are subnormal on their way, and some operands."""
+    """Returns values of all magnitudes, so that some operands and some partial sums are subnormal."""
     return (real(*shape) * np.exp2(RNG.integers(-72, 8, shape))).astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""A move puts every element where it belongs, wherever sources and destination lie."""
+"""A move copies every element to its place, for any layout of the sources and the destination."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_squares_are_transposed(isa: Isa, pixels: int, channels: int, dtype: str
 
 
 def test_a_channel_shuffle_takes_two_loads_for_a_vector() -> None:
-    """Of two parts of 58 channels: each block is half of one and half of the other, as far as it lies in a block."""
+    """A block of 16 output channels takes 8 from each of two parts of 58. The last block has only four channels."""
     image = Image(1, 28, 28, 58, 16)
     elements = np.arange(2 * 28 * 28 * 58).reshape(2, 28, 28, 58).transpose(1, 2, 3, 0).reshape(-1)
     whole = Memory.of_image(Image(1, 28, 28, 116, 16), "uint8")

@@ -1,4 +1,4 @@
-"""What is packed into an image is where the layout says, and is unpacked as it was."""
+"""Packing puts every element where the image's layout has it, and unpacking restores the tensor."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ import tvm  # isort: skip
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
 ZERO_POINT = 9
 REALS = relax.Var("reals", relax.TensorType([1], "float32"))
-# Sizes are multiples of 64, for the wall. Copied are rows, whole blocks, blocks with fillers, and parts.
+# Sizes are multiples of 64, as `at_a_wall` requires.
+# The kernels copy rows, whole blocks, blocks with filler, or parts of blocks.
 UP_TO_THE_WALL = [
     ((1, 8, 8, 3), False, Halo(1, 2, 1, 3)),
     ((1, 8, 8, 3), False, Halo()),
@@ -129,7 +130,7 @@ def test_missing_channels_are_zero(isa: Isa, channels: int) -> None:
 def test_nothing_is_touched_behind_the_callers_tensor(
     isa: Isa, shape: tuple[int, int, int, int], blocked: bool, halo: Halo, channels_first: bool
 ) -> None:
-    """A kernel that does dies of it, and the test run with it."""
+    """A kernel that accesses memory after the tensor's end crashes the test run."""
     image = Image(*shape, isa.lanes if blocked else 0, halo)
     inside, walled = tvm.runtime.tensor(np.zeros(image.size_bytes, np.uint8)), at_a_wall(math.prod(shape), "int8")
     walled[:] = 1
