@@ -15,12 +15,12 @@ def move_elements(draw: st.DrawFn, parts: list[Array]) -> Array:
     whole = np.concatenate(parts, axis)
     match draw(st.sampled_from(["channels", "shuffle", "pixels", "patches", "rows", "transposed", "planes"])):
         case "channels":
-            first = draw(st.integers(0, 5))
+            first = draw(st.integers(0, min(5, whole.shape[3] - 1)))
             return whole[..., first:]
         case "shuffle" if whole.shape[3] % 2 == 0:
             *outer, channels = whole.shape
             shuffled = whole.reshape(*outer, 2, channels // 2).swapaxes(-1, -2).reshape(whole.shape)
-            return shuffled[..., : draw(st.sampled_from([channels, channels // 2]))]
+            return shuffled[..., : draw(st.sampled_from([channels, max(1, channels // 2)]))]
         case "pixels":
             return whole[:, ::2, ::-1]
         case "transposed":

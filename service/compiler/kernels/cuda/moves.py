@@ -32,12 +32,14 @@ def move(made: Move) -> Kernel:
     """Returns the kernel of a move.
 
     Raises:
-        Declined: as for `addresses_of`; the elements do not have 8 or 32 bits; or there are too many or too large
-            sources.
+        Declined: as for `addresses_of`; the elements do not have 8 or 32 bits; there are no elements, or too many or
+            too large sources.
     """
     dtypes = {memory.dtype for memory in (*made.sources, made.destination)}
     if not dtypes <= {*BIAS, *_WIDE} or (len(dtypes) > 1 and not dtypes <= BIAS.keys()):
         raise Declined(f"it copies elements of type {', '.join(sorted(dtypes))}")
+    if not made.elements.size:
+        raise Declined("it copies no elements")  # a launch has at least one block
     if len(made.sources) > _MOST_PARTS:
         raise Declined(f"it copies elements of {len(made.sources)} tensors, more than {_MOST_PARTS}")
     firsts = np.cumsum([0, *(source.size for source in made.sources)])

@@ -32,7 +32,7 @@ def test_other_text_than_a_number_or_alias_is_not_a_version(version: str) -> Non
 
 
 def test_a_version_that_is_named_twice_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="twice"):
+    with pytest.raises(InvalidInput, match="has two versions: 'stable' and '2'"):
         parse_address("digits@stable", "2")
 
 

@@ -130,7 +130,7 @@ def test_layers_that_differ_in_numbers_share_one_program(name: str, mode: str) -
     [
         (Image(1, 8, 8, 1, BLOCK), "channels are broadcast"),
         (Image(1, 8, 8, 16, 0), "not in blocks"),
-        (Image(1, 4, 8, 16, BLOCK), "not repeated"),
+        (Image(1, 4, 8, 16, BLOCK), "cannot be repeated"),
         (Image(1 << 16, 1 << 15, 1, 16, BLOCK), "2 GiB"),
     ],
 )

@@ -99,6 +99,7 @@ def test_others_are_declined() -> None:
         ((wide,), np.zeros(64, np.int64), "int64"),
         ((memory,) * 65, np.zeros(64, np.int64), "65 tensors"),
         ((memory,), np.zeros(MOST_ELEMENTS + 1, np.int64), "elements"),
+        ((memory,), np.zeros(0, np.int64), "no elements"),
     ):
         with pytest.raises(Declined, match=reason):
             move(Move(sources, (None,) * len(sources), memory, elements))
