@@ -29,7 +29,8 @@ class Quantize:
     """Quantizes float32 to storage, in float32 arithmetic.
 
     TFLite (reference/quantize.h, AffineQuantize) divides and rounds halves away from zero; XNNPACK (f32-qs8-vcvt)
-    multiplies by the reciprocal and rounds halves to even.
+    multiplies by the reciprocal and rounds halves to even. Its kernels for x86 first take the minimum with the largest
+    value by MINPS, which returns its second operand for NaN, so NaN becomes the largest value.
     """
 
     def __init__(self, *, reciprocal: bool, overflows: bool = False) -> None:
@@ -53,6 +54,7 @@ class Quantize:
             rounded = self._rounded(np.where(fits, ratio, 0)).astype(np.int64)
             total = np.where(fits, rounded, -_INT32) + zero_points
             return store(total.astype(np.int32), out_type)  # in 32 bits, which wrap
+        ratio = np.where(np.isnan(ratio), np.float32(np.inf), ratio)
         # Beyond 2**40 every storage type saturates; clipping first keeps infinities away from the conversion.
         return store(self._rounded(np.clip(ratio, -(2.0**40), 2.0**40)).astype(np.int64) + zero_points, out_type)
 
@@ -67,7 +69,7 @@ class Quantize:
 
         def quantize(value: Scalar, factor: Scalar, zero_point: Scalar) -> Scalar:
             ratio = value * factor if self.reciprocal else value / factor
-            bounded = tirx.max(tirx.min(ratio, limit), -limit)
+            bounded = tirx.max(tirx.min(ratio, limit), -limit)  # a comparison and a choice: NaN becomes the limit
             rounded = tirx.nearbyint(bounded) if self.reciprocal else rounded_away(bounded)
             value = clamped(rounded.astype("int32") + zero_point, out_type)
             if not self.overflows:
