@@ -6,7 +6,6 @@ quantized operator.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -30,21 +29,19 @@ def drop_redundant_activations(model: Model) -> Model:
     the type, and all of them are constants without axes (`ClipQuantFusion` in clip_quantizelinear.cc). Operators
     through which the optimizer moves conversions may be between the two, because it moves conversions first. It does
     not do so again, so an activation stays here if such an operator is before it: without the activation, the
-    conversion would move through. Transposes are an exception: a later rule moves them behind the conversion.
+    conversion would move through. Transposes are an exception: a later rule swaps them with the conversion.
 
     Requires: a graph that `graph.check_graph` has accepted.
     Ensures: a graph that it would accept, with the same inputs and outputs.
     """
     graph = OnnxGraph(model)
-    readers = Counter(name for operator in model.operators for name in operator.inputs if name)
-    readers.update(end.name for end in model.outputs)
-    makers = {name: operator for operator in model.operators for name in operator.outputs if name}
+    graph.replace_all(model.operators)
     dropped: dict[str, str] = {}  # an activation's output -> its input
     for conversion in model.operators:
         if conversion.op_type != QUANTIZE or len(conversion.inputs) != _OPERANDS:
             continue
         name, found = conversion.inputs[0], dict[str, str]()
-        while readers[name] == 1 and (operator := makers.get(name)) is not None and operator.inputs:
+        while graph.only_reader(name) and (operator := graph.producers.get(name)) is not None and operator.inputs:
             if operator.op_type in ("Relu", "Clip") and _is_redundant(graph, operator, conversion):
                 found[name] = operator.inputs[0]
             elif not moves_conversions(graph, operator):
