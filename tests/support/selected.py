@@ -16,7 +16,6 @@ from service.compiler.select.select import select
 from service.compiler.select.selection import Selection
 from service.compiler.targets import codegen_target
 from service.core.arrays import Array
-from service.core.digest import canonical_json
 from service.core.target import TARGETS, Target, detect_host, parse_target
 from service.runtime import load_files
 from tests.support import emulated, emulated_models
@@ -80,13 +79,11 @@ def build_selected(
     """
     lowered = lower(module, target, numerics, inputs, scratch, library_of)
     selection, config, library, layer = lowered.selection, lowered.config, lowered.library, lowered.constants
-    signature = config.signature
     if target.name in emulated.CPUS:
-        described = scratch / "config.json"
-        described.write_bytes(canonical_json(config.to_json()))
+        paths = lowered.write_config()
 
         def on_emulated_cpu(values: Sequence[Array]) -> list[Array]:
-            (made,) = emulated_models.run(target.name, [described, library, layer], signature, [list(values)])
+            (made,) = emulated_models.run(target.name, paths, config.signature, [list(values)])
             return made
 
         return selection, on_emulated_cpu

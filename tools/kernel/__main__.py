@@ -26,7 +26,6 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.targets import codegen_target
 from service.core.arrays import Array
-from service.core.digest import canonical_json
 from service.core.errors import OctetError
 from service.core.numerics import LITERT_REFERENCE, MODES
 from service.core.target import Target, detect_host, parse_target
@@ -69,7 +68,7 @@ def _build_and_check(options: argparse.Namespace, parameters: Parameters, target
     peak = peak_for(target)
     lowered = lower(module, target, options.mode, inputs, scratch, extra=[] if peak is None else [peak])
     _print_kernels(options, lowered, target)
-    outputs = _run(lowered, target, inputs, scratch)
+    outputs = _run(lowered, target, inputs)
     if outputs is None:
         print("not run: no machine or emulator for this target")
         return 0
@@ -92,16 +91,13 @@ def _print_kernels(options: argparse.Namespace, lowered: Lowered, target: Target
         print("no kernel of the library: the code is generated")
 
 
-def _run(lowered: Lowered, target: Target, inputs: Sequence[Array], scratch: Path) -> list[Array] | None:
+def _run(lowered: Lowered, target: Target, inputs: Sequence[Array]) -> list[Array] | None:
     """Returns the outputs, or None if neither this machine nor an emulator runs the target."""
     if target.name in emulated.CPUS:
         if reason := emulated_models.missing(target.name):
             print(reason)
             return None
-        config = scratch / "config.json"
-        config.write_bytes(canonical_json(lowered.config.to_json()))
-        files = [config, lowered.library, lowered.constants]
-        return emulated_models.run(target.name, files, lowered.config.signature, [list(inputs)])[0]
+        return emulated_models.run(target.name, lowered.write_config(), lowered.config.signature, [list(inputs)])[0]
     if target.device != "cpu" or not target.runs_on(detect_host()):
         return None
     return load_files(lowered.config, lowered.library, lowered.constants).run(inputs)

@@ -27,6 +27,7 @@ from service.compiler.targets import CodegenTarget, codegen_target
 from service.core.arrays import Array
 from service.core.artifact import ArtifactConfig
 from service.core.buffers import aligned_empty
+from service.core.digest import canonical_json
 from service.core.signature import ModelSignature, TensorSpec, datatype_of
 from service.core.target import Target
 
@@ -44,6 +45,12 @@ class Lowered:
     config: ArtifactConfig
     library: Path
     constants: Path
+
+    def write_config(self) -> list[Path]:
+        """Writes the configuration beside the library. Returns the paths of all three, for an emulated CPU."""
+        path = self.library.with_name("config.json")
+        path.write_bytes(canonical_json(self.config.to_json()))
+        return [path, self.library, self.constants]
 
 
 def lower(
