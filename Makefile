@@ -30,11 +30,16 @@ serve: $(VENV)/.native ## start the service on port 8080 (SERVE_ARGS)
 test: $(VENV)/.develop ## every test but those that take minutes; or T=tests/unit/core/test_target.py alone
 	$(BIN)/python -m pytest $(if $(T),$(T),-m "not slow" $(PARALLEL)) $(PYTEST_ARGS)
 
+# What both of the next targets check.
+define STYLE
+$(BIN)/ruff check .
+$(BIN)/ruff format --check .
+$(BIN)/mypy
+$(BIN)/lint-imports
+endef
+
 check: $(VENV)/.develop ## in a minute: style, types, and one model of each format compiled, verified and served
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(STYLE)
 	$(BIN)/python -m pytest tests/smoke
 
 test-all: $(VENV)/.develop ## every test, property tests on new examples, and every model of conformance tests compiled
@@ -96,10 +101,7 @@ messages: $(VENV)/.develop ## rewrite the gRPC messages from service/api/grpc/in
 	$(BIN)/python -m scripts.messages
 
 lint: $(VENV)/.develop ## check style, types, import layers, the Dockerfile and the reference
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(STYLE)
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/python -m scripts.reference --check
 	$(BIN)/python -m scripts.chart --check

@@ -163,7 +163,7 @@ def _markdown_lines(source: str) -> Iterator[tuple[int, str]]:
             yield number, line.strip("# -*")
 
 
-def _blocks(lines: Iterator[tuple[int, str]] | Iterator[tuple[int, str | None]]) -> Iterator[Text]:
+def _blocks(lines: Iterator[tuple[int, str]]) -> Iterator[Text]:
     """Joins consecutive lines into one text."""
     block: list[str] = []
     last = 0
@@ -171,7 +171,7 @@ def _blocks(lines: Iterator[tuple[int, str]] | Iterator[tuple[int, str | None]])
         if block and number != last + 1:
             yield Text(last - len(block) + 1, last, " ".join(block))
             block = []
-        block.append(line or "")
+        block.append(line)
         last = number
     if block:
         yield Text(last - len(block) + 1, last, " ".join(block))

@@ -130,7 +130,7 @@ class BuildQueue:
         A canceled build that was requested again meanwhile is queued again instead.
 
         Args:
-            is_verified: True if the artifact was verified where it was built. If false, a verification is queued.
+            is_verified: True if the machine that built the artifact verified it. If false, a verification is queued.
             different: the reason why the artifact is not served, if it differs from its reference
                 (`core.agreement.is_different`). No verification is queued then.
 

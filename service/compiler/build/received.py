@@ -2,9 +2,9 @@
 
 No part of such an artifact is trusted. Its blobs are hashed, and its library runs in the sandbox on inputs that are
 generated here. The artifact is published only if the outputs equal the expected outputs. Because the expected outputs
-came with the artifact, this shows that the artifact computes here what it computed where it was compiled. It does not
-show who compiled it; a signature does. If trusted keys are configured, an artifact without a trusted signature is
-rejected before anything of it is loaded.
+came with the artifact, this shows that the artifact gives the same results on this machine as on the one that
+compiled it. It does not show who compiled it; a signature does. If trusted keys are configured, an artifact without a
+trusted signature is rejected before anything of it is loaded.
 """
 
 from __future__ import annotations

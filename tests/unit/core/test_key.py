@@ -1,4 +1,4 @@
-"""Tests of the format of API keys and of their stored form."""
+"""API keys have a fixed format, and are stored as digests."""
 
 from __future__ import annotations
 

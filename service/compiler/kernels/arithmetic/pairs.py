@@ -159,7 +159,7 @@ class Square(Arithmetic):
     """`SquaredDifference`.
 
     Attributes:
-        scalings: the scalings of both operands and of the square of their difference.
+        scalings: those of the first operand, the second operand, and the squared difference.
         left_shift: the left shift of both operands.
     """
 
