@@ -1,13 +1,14 @@
-"""Canonicalize: replaces every QNN operator that no kernel took by plain Relax, using its formula in the numerics mode.
+"""Canonicalize: replaces every QNN operator that no kernel computes by plain Relax, using its formula in the numerics
+mode.
 
 Requires: a model of `qnn.*` operators and operators that only move elements.
 Ensures: no `qnn.*` operator is left; the outputs are those of the oracle, bit for bit.
 
-- Each float sum is a function of its own. Fused with the product of an operator before it, LLVM would contract the two
-  and round once less.
-- A value that is widened to float64 only to be summed is widened inside the sum.
-- The position of an extreme is that of its first occurrence, even if all elements are the smallest value of their type,
-  for which TVM's own argmax returns no position.
+- Each float sum is a separate function. If it were fused with the product that it adds, LLVM would contract the two to
+  a fused multiply-add, which rounds once less.
+- A value that is converted to float64 only for a sum is converted inside the sum.
+- The argmax of an operator returns the first occurrence, even if all elements are the smallest value of their type.
+  TVM's own argmax returns no position in that case.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SUMS = {"relax.add": operator.add, "relax.subtract": operator.sub}
 
 def canonicalize(module: tvm.IRModule, mode: Mode) -> tvm.IRModule:
     """Returns `module` in terms of plain Relax, independent of the target."""
-    widened: dict[relax.Expr, relax.Expr] = {}  # float64 value -> the float32 value that it was widened from
+    widened: dict[relax.Expr, relax.Expr] = {}  # float64 value -> the float32 value that it was converted from
 
     def lower(
         builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found
@@ -93,7 +94,7 @@ def _place(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> rela
 
 
 def _is_nan(value: Scalar, dtype: str) -> Scalar:
-    """Tests for NaN by the bits, because vectors of `tirx.isnan` are miscompiled."""
+    """Tests the bits for NaN, because LLVM miscompiles `tirx.isnan` on vectors."""
     bits, infinity = _INFINITY[dtype]
     return (tirx.reinterpret(bits, value) & tirx.const(np.iinfo(bits).max, bits)) > tirx.const(infinity, bits)
 

@@ -13,7 +13,7 @@ from service.compiler.qnn import graph
 from service.compiler.qnn.numerics.bfloat16 import is_bfloat16
 from service.compiler.qnn.operation import Operation
 
-# Part of the name of a value inside an operator of the model, whose result is reported instead.
+# This part of a name marks a value inside an operator of the model. The report names the operator's result instead.
 INSIDE = "_inside"
 
 # The reason for all operators of a model without quantized values.
@@ -25,8 +25,8 @@ MOVEMENT = ("relax.concat", "relax.nn.pad", "relax.permute_dims", "relax.reshape
 
 
 def report(module: tvm.IRModule, tables: Collection[str] = ()) -> dict[str, Any]:
-    """Returns, for a model of QNN operators, its MACs in total and in integers, and every operator that computes in
-    float; a single entry for all of them, with their number, if nothing in the model is quantized.
+    """Returns a report on a model of QNN operators: its multiply-accumulates in total and in integers, and every
+    operator that computes in float. If nothing in the model is quantized, one entry gives the number of its operators.
 
     Args:
         tables: names of the results that are read from tables (`qnn.passes.tables`). Operators that only compute such
@@ -95,11 +95,11 @@ def bits_of(storage: str) -> int:
 
 
 def _computed_by(main: relax.Function, tables: Collection[str]) -> set[relax.Var]:
-    """Returns the results that tables replace: those of `tables`, and results that only these read."""
+    """Returns the results that tables replace: those named in `tables`, and results that only these use."""
     if not tables:
         return set()
     found: set[relax.Var] = set()
-    read = set(graph.results_of(main))  # by operators that tables do not replace
+    read = set(graph.results_of(main))  # variables that are read by operators that no table replaces
     for var, value in reversed([*graph.bindings(main)]):
         if str(var.name) in tables or var not in read:
             found.add(var)
@@ -113,8 +113,9 @@ def _is_movement(value: relax.Expr) -> bool:
 
 
 def _computes_in_float(value: relax.Expr) -> bool:
-    """Returns true if a plain operator computes real values that differ from its operands. Values in float64 are inside
-    an operator of the model, which rounds them to float32 at its end; among these, only sums of products count.
+    """Returns true if a plain operator computes real values that differ from its operands. Float64 values exist only
+    inside an operator of the model, which rounds them to float32 at its end. Of the operators on them, only sums of
+    products count.
     """
     name = value.op.name if isinstance(value, relax.Call) and hasattr(value.op, "name") else ""
     inside = str(value.ty.dtype) == "float64" and not _products(value)
@@ -139,6 +140,6 @@ def _macs(operation: Operation) -> int:
     if operation.name not in ("qnn.conv2d", "qnn.conv2d_transpose", "qnn.dense", "qnn.real_conv2d"):
         return 0
     filters = graph.shape_of(operation.call.args[1])
-    if operation.name == "qnn.conv2d_transpose":  # every element of the input is multiplied by every tap
+    if operation.name == "qnn.conv2d_transpose":  # every element of the input is multiplied by every kernel tap
         return math.prod(graph.shape_of(operation.call.args[0])) * math.prod(filters[:-1])
     return math.prod(graph.shape_of(operation.call)) * math.prod(filters[1:])

@@ -1,9 +1,10 @@
-"""Decompose: turns transposed convolutions into ordinary ones, whose phases are interleaved (`numerics.transposed`).
+"""Decompose: turns each transposed convolution into an ordinary one, and interleaves its phases
+(`numerics.transposed`).
 
 Requires: a model of `qnn.*` operators.
-Ensures: no `qnn.conv2d_transpose` is left except simulated ones, and every output is unchanged. If accumulators are
-requantized, that happens before the phases are interleaved: a quarter of the bytes move, and one kernel may compute
-both.
+Ensures: no `qnn.conv2d_transpose` is left except simulated ones, and every output is unchanged. Accumulators are
+    requantized before the phases are interleaved. This copies a quarter of the bytes, and one kernel may compute the
+    convolution and the requantization.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from service.compiler.qnn.numerics.transposed import Phases
 
 def decompose(module: tvm.IRModule) -> tvm.IRModule:
     """Returns `module` without transposed convolutions."""
-    phased: dict[relax.Expr, tuple[Phases, relax.Var]] = {}  # interleaved result -> its phases
+    # interleaved result -> its phases, and the variable that holds them
+    phased: dict[relax.Expr, tuple[Phases, relax.Var]] = {}
 
     def decompose_call(
         builder: relax.BlockBuilder, call: relax.Call, args: list[relax.Expr], operation: graph.Found

@@ -48,7 +48,7 @@ def bindings(function: relax.Function) -> Iterator[tuple[relax.Var, relax.Expr]]
 def operations(function: relax.Function) -> Iterator[tuple[relax.Var, relax.Expr, Found]]:
     """Iterates over `bindings`, each with its QNN operation (None for other operators).
 
-    An operation is linked to the operation that computed its first operand.
+    Each operation has a link to the operation that computed its first operand.
     """
     found: dict[relax.Var, Operation] = {}
     for var, value in bindings(function):
@@ -56,7 +56,7 @@ def operations(function: relax.Function) -> Iterator[tuple[relax.Var, relax.Expr
         if ops.name_of(value) is not None:
             first = value.args[0] if value.args else None
             operation = Operation(value, found.get(first) if isinstance(first, relax.Var) else None)
-            is_passed_on = operation.name == "qnn.simulated_accumulate"  # returns the sums, in another type
+            is_passed_on = operation.name == "qnn.simulated_accumulate"  # returns the accumulators, in another type
             if made := operation.producer if is_passed_on else operation:
                 found[var] = made
         yield var, value, operation

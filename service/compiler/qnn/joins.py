@@ -1,12 +1,13 @@
 """Joins: replaces several successive reshapes and permutations by one permutation between two reshapes.
 
-Frameworks regroup an image in steps that are cheap in their own layout: MobileViT's patches are two reshapes and two
-permutations of `[N, C, H, W]`, and an importer adds a permutation on both sides, because kernels have channels last.
-All steps together move whole pixels. The pass tracks the source's axes, divided as finely as any step divides them, so
-that the steps between need not be computed.
+Frameworks regroup an image in steps that are cheap in their own layout. MobileViT's patches are two reshapes and two
+permutations of `[N, C, H, W]`. The importer adds a permutation before and after, because kernels have channels last.
+Together, the steps only move whole pixels. The pass divides the source's axes as finely as any step divides them and
+tracks these parts, so that the intermediate steps need not be computed.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs. Moves with fewer than two permutations, or without a reshape between them, are unchanged.
+Ensures: the same outputs. Reshapes and permutations are unchanged if they contain fewer than two permutations, or no
+    reshape between two permutations.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ Factor = tuple[int, int]  # a factor of an axis: its extent, and its stride in t
 
 @dataclass(frozen=True)
 class _Move:
-    """A tensor that results from moves (reshapes and permutations) of another one.
+    """A tensor that results from reshapes and permutations ("moves") of another tensor.
 
     Attributes:
         source: the other tensor, an expression of the new function.
         axes: the factors of each axis, outermost first; factors of 1 are left out.
-        permuted: true if a move is a permutation.
+        permuted: true if there is a permutation.
         regrouped: true if a reshape follows a permutation.
         worthwhile: true if another permutation follows that reshape.
     """
@@ -53,8 +54,8 @@ class _Move:
         return replace(self, axes=axes, permuted=True, worthwhile=self.worthwhile or self.regrouped)
 
     def reshape(self, shape: Sequence[int]) -> _Move | None:
-        """Returns the tensor after a reshape, or None if a new axis would need a part of a factor that does not divide
-        it evenly.
+        """Returns the tensor after a reshape, or None if a new axis would need a fraction of a factor that cannot be
+        split evenly.
         """
         left = [factor for axis in self.axes for factor in axis]
         axes = []
@@ -78,7 +79,7 @@ class _Move:
 
     @property
     def factors(self) -> list[Factor]:
-        """All factors in order. Neighbours that are neighbours in the source too are merged into one."""
+        """All factors in order. Two adjacent factors that are adjacent in the source too are merged into one."""
         joined: list[Factor] = []
         for size, stride in (factor for axis in self.axes for factor in axis):
             if joined and joined[-1][1] == size * stride:
@@ -96,12 +97,16 @@ def _after(moved: _Move, value: relax.Call) -> _Move | None:
 
 
 def join_moves(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns `module` with one permutation in place of several that regrouped axes."""
+    """Returns `module` with each group of reshapes and permutations replaced by one permutation between two
+    reshapes.
+    """
     return _Joiner(graph.main_of(module)).run()
 
 
 class _Joiner:
-    """Rewrites the function binding by binding. A move is written only when an operator other than a move reads it."""
+    """Rewrites the function binding by binding. A reshape or permutation is emitted only when another type of operator
+    reads it.
+    """
 
     def __init__(self, function: relax.Function) -> None:
         self.function = function

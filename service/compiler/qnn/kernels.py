@@ -1,12 +1,12 @@
-"""Choose kernels: removes the names of LiteRT kernels that the numerics mode has no formula for.
+"""Choose kernels: removes the names of those LiteRT kernels for which the numerics mode has no formula.
 
-An operation that LiteRT's default delegate does not take carries the name of the kernel that computes it. Modes that
-have a formula for that kernel keep the name; the others lose it.
+If LiteRT's default delegate does not compute an operation, the operation has an attribute with the name of the LiteRT
+kernel that does. Modes that have a formula for that kernel keep the name; other modes lose it.
 
-Some of those kernels round by the position of an element. Their operations become `qnn.vector_requantize`, an operator
-that no later pass moves, splits or tabulates.
+Some of those kernels round differently depending on an element's position. Their operations become
+`qnn.vector_requantize`. No later pass moves or splits that operator or replaces it by a table.
 
-Requires: a model as it was imported.
+Requires: a model as an importer returns it.
 Ensures: the same outputs, in `mode`.
 """
 

@@ -5,11 +5,11 @@ Ensures: every `qnn.conv2d` and `qnn.dense` of 8-bit operands has the target's o
 Simulated operators are unchanged.
 
 Three conventions cover the targets (Jain et al. 2020, section 4.3):
-- u8 x s8, for x86 VNNI: a signed activation and its zero point are moved up by 128; legacy unsigned weights are moved
-  down.
+- u8 x s8, for x86 VNNI: 128 is added to a signed activation and its zero point, and subtracted from legacy unsigned
+  weights.
 - s8 x s8, for ARM's dot product.
-- s16 x s16, for targets on which 8-bit multiplication is not faster than 16-bit: both operands are stored less their
-  zero points, so that padding is zero and three of the four terms of the expansion vanish.
+- s16 x s16, for targets on which 8-bit multiplication is not faster than 16-bit. The zero point is subtracted from both
+  operands before they are stored. Padding is then zero, and three of the four terms of the expansion are zero.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from service.compiler.targets import OperandTypes
 
 def legalize(module: tvm.IRModule, operands: OperandTypes) -> tvm.IRModule:
     """Returns `module` with the operands of its convolutions and dense layers stored as `operands`."""
-    # (tensor, new type) -> shifted tensor; one shift serves every reader
+    # (tensor, new type) -> shifted tensor, which all readers share
     moved: dict[tuple[relax.Var, str], relax.Var] = {}
 
     def legalize_call(
@@ -54,7 +54,7 @@ def legalize(module: tvm.IRModule, operands: OperandTypes) -> tvm.IRModule:
 def _stored_as(quantized: QuantizedType, storage: str) -> QuantizedType:
     """Returns the type of the same real values stored as `storage`. For 16-bit storage, its zero point is 0.
 
-    Storage bounds are dropped: shifting a tensor must not clamp values that exceed the tensor's own bounds.
+    Storage bounds are dropped: the shift must not clamp values that exceed the tensor's own bounds.
     """
     if quantized.storage not in ("int8", "uint8") or quantized.storage == storage:
         return quantized

@@ -17,7 +17,8 @@ from service.core.errors import InvalidInput, UnsupportedOperator
 T = TypeVar("T")
 
 BUILTIN = "builtin"  # the attribute that names the kernel of an operation; see `qnn.ops.builtin`
-VECTORIZED = "qnn.vector_requantize"  # a `qnn.requantize` whose rounding depends on the position of an element
+# a `qnn.requantize` that rounds differently depending on the position of an element
+VECTORIZED = "qnn.vector_requantize"
 
 
 class IllTyped(InvalidInput):
@@ -36,8 +37,8 @@ class Operation:
         self._made: dict[str, Any] = {}
 
     def once(self, name: str, make: Callable[[], T]) -> T:
-        """Returns `make()`, which is called once and cached as `name`: a value that a formula derives from its
-        constants while the operation is evaluated.
+        """Returns the result of `make()`. It is called once, and its result is cached under `name`. Formulas use this
+        for values that they derive from constants.
         """
         if name not in self._made:
             self._made[name] = make()
@@ -52,7 +53,8 @@ class Operation:
             self.fail(what)
 
     def require_defined(self, condition: bool, what: str) -> None:
-        """Checks, for a formula, that the numerics mode defines an operation whose operands do fit together.
+        """Checks, for a formula, that the numerics mode defines the operation. The operands are already known to fit
+        together.
 
         Raises:
             UnsupportedOperator: `condition` is false.
@@ -87,7 +89,7 @@ class Operation:
 
     @property
     def storages(self) -> set[str]:
-        """The storage types of the operands and the result that the attributes name."""
+        """The storage types of the operands and the result, from the attributes."""
         present = set(() if self.call.attrs is None else self.call.attrs.keys())
         return {self.quantized(name).storage for name in present & {"in_type", "lhs_type", "rhs_type", "out_type"}}
 
@@ -118,7 +120,7 @@ class Operation:
 
     @property
     def is_simulated(self) -> bool:
-        """True if the operands are stored integers that are held as float32."""
+        """True if the operands are stored integers in float32 tensors."""
         is_real = self.call.attrs is not None and str(dict(self.call.attrs.items()).get("accum_dtype")) == "float32"
         return is_real and self.tensor(0)[1] == "float32"
 
@@ -129,7 +131,7 @@ class Operation:
         shape, dtype = self.tensor(index, rank)
         if dtype != (
             "float32" if self.is_simulated else quantized.dtype
-        ):  # not `require`: formatting a type with a thousand scales is slow
+        ):  # not `require`, because formatting a type with a thousand scales is slow
             self.fail(f"operand {index} is {dtype}, but its type is {quantized}")
         self.fits(shape, quantized)
         return shape
@@ -160,7 +162,7 @@ class Operation:
 
     @property
     def is_adaptive(self) -> bool:
-        """True for a pooling whose output size is given."""
+        """True if a pooling has a given output size."""
         return self.call.attrs is not None and "adaptive" in self.call.attrs.keys() and self.flag("adaptive")  # noqa: SIM118
 
     def flag(self, name: str) -> bool:

@@ -31,7 +31,7 @@ class Observe(Protocol):
             sample: the index of the sample that is computed.
             operand: the operator's first operand.
             result: the operator's result.
-            ties: how many values exactly between two integers the operator rounded.
+            ties: how many of the values that the operator rounded were exactly halfway between two integers.
         """
 
 
@@ -47,7 +47,8 @@ def run(module: tvm.IRModule, mode: Mode, inputs: Sequence[Array]) -> list[Array
 def run_all(
     module: tvm.IRModule, mode: Mode, samples: Sequence[Sequence[Array]], observe: Observe | None = None
 ) -> list[list[Array]]:
-    """Runs `run` for each of `samples`, operator by operator, so that values derived from weights serve all of them.
+    """Calls `run` for each of `samples`, operator by operator, so that values derived from weights are computed only
+    once.
 
     Args:
         observe: called for each QNN operator and sample.
@@ -109,7 +110,7 @@ def knows(call: relax.Call) -> bool:
 
 
 def evaluate(expr: relax.Expr, operation: Operation | None, mode: Mode, values: Values) -> Any:
-    """Returns the value of one binding, given the values of the variables that it reads.
+    """Returns the value of one binding. `values` contains the variables that it reads.
 
     Raises:
         UnsupportedOperator: as for `run`.

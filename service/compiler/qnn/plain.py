@@ -1,8 +1,8 @@
-"""NumPy implementations of the plain Relax operators that importers emit beside the QNN dialect.
+"""NumPy implementations of the plain Relax operators that importers emit in addition to the QNN dialect.
 
-Most only move elements, so that they mean the same in every mode. The others compute on integers and booleans that are
-not quantized (shapes, indices and comparisons), or on real values between quantized parts. There each operator rounds
-once, as IEEE 754 defines it.
+Most only move elements, so they mean the same in every mode. Others compute on integers and booleans that are not
+quantized (shapes, indices and comparisons), or on real values between quantized parts of the model. There each operator
+rounds once, as IEEE 754 defines it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _strided_slice(call: relax.Call, x: Array, *_bounds: Any) -> Array:
 
 
 def _take(call: relax.Call, x: Array, indices: Array) -> Array:
-    """Indices beyond the ends are clamped to the ends (`mode` is clip)."""
+    """Indices outside the axis are clamped to its ends (`mode` is clip)."""
     axis = int(call.attrs.axis)
     return np.take(x, np.clip(indices.astype(np.int64), 0, x.shape[axis] - 1), axis=axis)
 
@@ -53,7 +53,7 @@ def _reduced(function: Callable[..., Array]) -> Meaning:
 
 def _extreme_place(function: Callable[..., Array]) -> Meaning:
     def place(call: relax.Call, x: Array) -> Array:
-        """Returns the position of the first of equal elements."""
+        """Returns the position of the extreme element. Of equal elements, it is the first."""
         return np.asarray(function(x, axis=int(call.attrs.axis), keepdims=bool(call.attrs.keepdims))).astype(np.int64)
 
     return place
@@ -67,7 +67,7 @@ def _elementwise(function: Callable[..., Array]) -> Meaning:
     return compute
 
 
-# Each element of the result depends only on the elements at its position of the operands, which are broadcast to one
+# Each element of the result depends only on the operands' elements at its position. The operands are broadcast to one
 # shape.
 ELEMENTWISE: dict[str, Meaning] = {
     "relax.abs": _elementwise(np.abs),
@@ -139,8 +139,8 @@ PLAIN: dict[str, Meaning] = {
 
 
 def fold(builder: relax.BlockBuilder, expr: relax.Expr, affords: Callable[[int], bool]) -> relax.Expr | None:
-    """Returns the value of a plain operator on constants, or None if `expr` is not one or `affords` refuses its size in
-    bytes.
+    """Returns the value of a plain operator on constants. Returns None if `expr` is something else, or if `affords`
+    refuses the size of the value in bytes.
     """
     if not (isinstance(expr, relax.Call) and isinstance(expr.op, Op) and expr.op.name in PLAIN):
         return None
@@ -155,8 +155,8 @@ def fold(builder: relax.BlockBuilder, expr: relax.Expr, affords: Callable[[int],
 
 
 def _argument_value(arg: relax.Expr) -> Any:
-    """Returns the value of a constant, or the values of a tuple of constants. An argument that is not a tensor is
-    returned itself.
+    """Returns the value of a constant, or the values of a tuple of constants. Arguments of other types are returned
+    unchanged.
     """
     if isinstance(arg, relax.Tuple):
         parts = [_argument_value(field) for field in arg.fields]

@@ -1,11 +1,11 @@
-"""Simulate: converts a quantized model to its simulated form, to see how narrower accumulators would change its
+"""Simulate: converts a quantized model to its simulated form, which shows how narrower accumulators would change its
 results.
 
-Requires: a model of `qnn.*` operators, as an importer makes it.
-Ensures: values that were stored in 8 or 16 bits are held as float32, between `qnn.simulated_quantize` and
-`qnn.simulated_dequantize`. Sums of products are taken in float32 and wrapped around like accumulators of the given
-width. Operators without an accumulator read the held values as integers. Inputs and outputs keep their types. The
-model's outputs are followed by those of `qnn.simulated_extent`, one for each sum of products.
+Requires: a model of `qnn.*` operators, as an importer returns it.
+Ensures: values that were stored in 8 or 16 bits are float32, between `qnn.simulated_quantize` and
+    `qnn.simulated_dequantize`. Sums of products are computed in float32 and wrapped around like accumulators of the
+    given width. Operators without an accumulator read the values as integers. Inputs and outputs keep their types.
+    After the model's outputs follow those of `qnn.simulated_extent`, one for each sum of products.
 
 As long as no sum exceeds 2**24 and the accumulators hold all sums, the model's outputs are those of the integer form,
 bit for bit.
@@ -23,7 +23,7 @@ from service.compiler.qnn import graph, ops
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.ops.simulated import MOST_BITS
 
-EXACT_BITS = 25  # two's complement of the integers that float32 represents without gaps
+EXACT_BITS = 25  # bits in two's complement of the integers that float32 represents without gaps
 SUMS = ("qnn.conv2d", "qnn.conv2d_transpose", "qnn.dense", "qnn.matmul")
 _STORAGES = ("int8", "uint8", "int16", "uint16")
 
@@ -50,7 +50,7 @@ class _Simulating:
     def __init__(self, bits: int) -> None:
         self._bits = bits
         self._builder = relax.BlockBuilder()
-        self._held: dict[relax.Var, relax.Var] = {}  # old variable of a stored value -> its float32 value
+        self._held: dict[relax.Var, relax.Var] = {}  # old variable of a stored value -> its new float32 variable
         self._whole: dict[relax.Var, relax.Expr] = {}  # old variable -> its value in the original dtype
         self._extents: dict[str, relax.Var] = {}
 
@@ -97,7 +97,7 @@ class _Simulating:
         self._whole[var] = self._emit(ops.simulated_accumulate(sums, bits, dtype), var.name)
 
     def _real(self, expr: relax.Expr) -> relax.Expr:
-        """Returns an operand of a sum of products: the same integers in float32."""
+        """Returns an operand of a sum of products: its integers, as float32."""
         value = value_of(expr)
         if value is not None:
             return relax.const(value.astype(np.float32))
@@ -106,7 +106,7 @@ class _Simulating:
         return self._emit(relax.op.astype(graph.substitute(expr, self), "float32"), "bias")
 
     def _plain(self, var: relax.Var, value: relax.Expr) -> relax.Expr:
-        """Emits a value as it was, from operands in their original form."""
+        """Emits a value unchanged, from operands in their original form."""
         if not isinstance(value, relax.Call):
             result = graph.substitute(value, self)
         else:

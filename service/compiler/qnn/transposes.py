@@ -1,14 +1,14 @@
-"""Transposes: moves permutations of axes towards the outputs, where they cancel, so that few are left to compute.
+"""Transposes: moves permutations of axes towards the outputs, where they cancel, so that few have to be computed.
 
-Importers of frameworks with images of `[N, C, H, W]` put every operator on rows and columns between two permutations
-(`importers/channels_first.py`). This pass does not compute a permutation at its position but records it. An elementwise
-operator works on its operand in memory order, and its result is permuted like the operand. Two successive permutations
-become one, or none. Before an operator that needs its axes in their declared order, and before an output, the
-permutation is computed.
+Some frameworks have images of `[N, C, H, W]`; their importers put every operator on rows and columns between two
+permutations (`importers/channels_first.py`). This pass records a permutation instead of computing it. An elementwise
+operator works on its operand in memory order, and its result has the same permutation. Two successive permutations
+become one, or none. The permutation is computed before an operator that needs its axes in their declared order, and
+before an output.
 
 Requires: a model of `qnn.*` and plain operators.
 Ensures: the same outputs. In a chain of convolutions, poolings and elementwise operators, at most one permutation of
-each input and each output is left; one that only moves axes of length 1 is a reshape.
+    each input and each output is left. A permutation that only moves axes of length 1 becomes a reshape.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Mover:
         self.builder = relax.BlockBuilder()
         self._values: dict[relax.Var, Permuted] = {}  # old variable -> its value in the new function
         self._computed: dict[tuple[relax.Expr, Axes], relax.Expr] = {}
-        self._known: set[relax.Var] = set()  # new variables that no input affects
+        self._known: set[relax.Var] = set()  # new variables that do not depend on an input
         # new variable that repeats a value along some axes -> that value
         self.repeated: dict[relax.Expr, Permuted] = {}
 
@@ -139,8 +139,8 @@ class _Mover:
         return var
 
     def of_largest(self, operands: Sequence[Permuted]) -> Axes:
-        """Returns the axes of the largest operand that depends on an input, which needs no permutation. Among equals, a
-        permuted one is preferred.
+        """Returns the axes of the largest operand that depends on an input; that operand then needs no permutation. Of
+        equally large operands, a permuted one is preferred.
         """
         computed = [each for each in operands if value_of(each.source) is None and each.source not in self._known]
         return min(computed or operands, key=lambda operand: (-math.prod(operand.shape), operand.in_place)).axes
@@ -159,7 +159,9 @@ def _permute(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved
 
 
 def _elementwise(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
-    """An operator whose operands are broadcast: those with fewer dimensions get leading axes of length 1."""
+    """The rule of an operator whose operands are broadcast. Operands with fewer dimensions get leading axes of length
+    1.
+    """
     operands = _unrepeated(mover, call, operands)
     rank = max(len(operand.axes) for operand in operands)
     axes = mover.of_largest([operand for operand in operands if len(operand.axes) == rank])
@@ -171,7 +173,7 @@ def _elementwise(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> M
 
 
 def _unrepeated(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> list[Permuted]:
-    """Returns `operands` without repetitions that the shapes of the others imply."""
+    """Returns `operands` without explicit repetitions, if the shapes of the other operands imply them."""
     shape = graph.shape_of(call)
     if ops.name_of(call) is not None or not any(
         each.shape == shape and _is_unrepeated(mover, each) for each in operands
@@ -185,8 +187,8 @@ def _is_unrepeated(mover: _Mover, operand: Permuted) -> bool:
 
 
 def _names_axes(call: relax.Call) -> bool:
-    """Returns true if the axes of an operator appear in more than per-axis types: in blocks, or in a bias with one
-    value per channel.
+    """Returns true if an operator refers to axes in something other than a per-axis type: in a type with blocks, or in
+    a bias with one value per channel.
     """
     if ops.name_of(call) is None:
         return False
@@ -207,7 +209,7 @@ def _widened(mover: _Mover, operand: Permuted, rank: int) -> Permuted:
 
 
 def _with_axes(call: relax.Call, args: list[relax.Expr], axes: Axes) -> relax.Call:
-    """Returns `call` on operands with permuted axes: per-axis types name the new axis."""
+    """Returns `call` on operands with permuted axes. Its per-axis types get the new number of their axis."""
     if ops.name_of(call) is None:
         return graph.with_args(call, args)
     operation, moved = Operation(call), {}
@@ -253,7 +255,7 @@ def _mean(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
 
 
 def _real_sum(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
-    """Permutes the result if the terms are added in the same order as before; otherwise the operand is permuted
+    """Permutes the result if the terms are then added in the same order as before. Otherwise the operand is permuted
     first.
     """
     (x,) = operands
@@ -266,7 +268,7 @@ def _real_sum(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Move
 
 
 def _last_axis(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
-    """An operator on rows, which may be in any order as long as the last axis stays last."""
+    """The rule of an operator on rows. The rows may be in any order as long as the last axis stays last."""
     (x,) = operands
     axes = x.axes if x.axes[-1] == len(x.axes) - 1 else _order(x)
     return graph.with_args(call, [mover.arranged(x, axes)]), axes
@@ -311,8 +313,8 @@ def _groups(before: Sequence[int], after: Sequence[int]) -> Iterator[tuple[list[
 
 
 def _place(x: Permuted, group: list[int]) -> tuple[int, int]:
-    """Returns a group's sort key: the position of its longest axis. A group of new axes of length 1 comes after all
-    others.
+    """Returns the sort key of a group of axes: the position of its longest axis. Groups of new axes of length 1 come
+    last.
     """
     if not group:
         return (1, 0)

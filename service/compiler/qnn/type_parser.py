@@ -4,7 +4,7 @@
     !quant.uniform<i8<-127:127>:f32:1, {2.0:10,3.0:20}>
     !quant.uniform<i8:f32:{0:1,1:2}, {{2.0:10,3.0},{4.0,5.0:1}}>
 
-`i64` storage is ours: MLIR stops at 32 bits.
+`i64` storage is an extension of this project: MLIR stops at 32 bits.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _parameters(text: str, whole: str) -> tuple[list[Point], tuple[int, ...]]:
 
 
 def _element(token: str, tokens: Iterator[str], points: list[Point], whole: str, depth: int) -> tuple[int, ...]:
-    """Reads a pair, or a braced list of elements, into `points`; returns their shape."""
+    """Reads a pair, or a list of elements in braces, into `points`; returns their shape."""
     if token != "{":
         points.append(_point(token, whole))
         return ()

@@ -2,8 +2,8 @@
 
 The rules are those of MLIR's `quant` dialect (`UniformQuantizedType`, `UniformQuantizedPerAxisType`,
 `UniformQuantizedSubChannelType`): real = scale * (stored - zero_point). `type_parser` reads their text form. Storage
-bounds that are narrower than the storage type represent clamps: narrow-range weights (`i8<-127:127>`), and fused
-activations on an output type (`u8<0:128>` is a ReLU6).
+bounds that are narrower than the storage type represent clamps: weights of a narrow range (`i8<-127:127>`), or a fused
+activation on an output type (`u8<0:128>` is a ReLU6).
 """
 
 from __future__ import annotations
@@ -68,12 +68,13 @@ class QuantizedType:
         scales: positive and finite; one, or one for each index of `axis`, or one for each block, the last dimension
             fastest. A type of at most 16 bits of storage represents values of its expressed type; an accumulator's
             represents exact products of two of them (48 bits fit a float).
-        zero_points: as many as `scales` (a single one given is repeated), within the storage range. (MLIR allows values
-            outside of it; no framework uses them, and kernels rely on the range.)
+        zero_points: one for each scale, or a single one, which is repeated; within the storage range. (MLIR allows
+            values outside of it. No framework uses them, and kernels rely on the range.)
         axis: the quantized dimension.
         storage_min, storage_max: bounds of the stored values; by default those of the storage type.
         expressed: the floating-point type of the real values.
-        blocks: (dimension, elements in a block along it); dimensions that are not named are one block.
+        blocks: pairs of a dimension and the number of elements of a block along it. A dimension that is not listed is
+            one block.
         grid: how many blocks each dimension of the tensor has.
     """
 

@@ -12,7 +12,7 @@ from service.compiler.qnn.batch.samples import Samples, batched_shape, located
 from service.compiler.qnn.operation import IllTyped
 from service.core.errors import UnsupportedOperator
 
-Operand = Samples | Any  # or an expression that is the same for all samples, because no input affects it
+Operand = Samples | Any  # or, if no input affects the operand, an expression that is the same for all samples
 
 
 class BatchBuilder:
@@ -21,7 +21,7 @@ class BatchBuilder:
     Attributes:
         batch: the number of samples.
         name: the name of the value that is being rewritten.
-        values: variable of the one-sample model -> its value for the batch.
+        values: maps each variable of the one-sample model to its value for the batch.
     """
 
     def __init__(self, builder: relax.BlockBuilder, batch: int) -> None:
@@ -43,9 +43,7 @@ class BatchBuilder:
             raise self.mixed(name_of(expr)) from exc
 
     def emit_value(self, call: relax.Call, shape: Sequence[int], axis: int, outer: int = 1) -> Samples:
-        """Emits `call` as the value of an operator, and checks that its result has the shape that the batch
-        requires.
-        """
+        """Emits `call` as the result of an operator, and checks that it has the shape that the batch requires."""
         made = Samples(self.emit(call), tuple(shape), axis, outer)
         if graph.shape_of(made.value) != made.batched_shape(self.batch):
             raise self.mixed(name_of(call))
@@ -74,6 +72,6 @@ class BatchBuilder:
 
 
 def name_of(expr: relax.Expr) -> str:
-    """Returns the operator's name as errors show it."""
+    """Returns the operator's name as error messages contain it."""
     name = str(expr.op.name) if isinstance(expr, relax.Call) else "the tensor"
     return name.removeprefix("relax.").removeprefix("qnn.")

@@ -1,8 +1,8 @@
 """The pass that makes every operator compute all samples of a batch at once.
 
-Requires: the first dimension of every input is 1, the sample's.
-Ensures: that dimension becomes the batch size, in every output too, and no result of one sample depends on another. The
-oracle computes sample by sample, so that verification checks this too.
+Requires: the first dimension of every input is 1. It counts samples.
+Ensures: that dimension becomes the batch size, in every output too, and the result of one sample does not depend on
+    another sample. The oracle computes one sample at a time, so verification checks this too.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _rebuilt(batch_builder: BatchBuilder, var: relax.Var, value: relax.Expr) -> 
 
 
 def _first(batch_builder: BatchBuilder, result: relax.Expr) -> relax.Expr:
-    """Returns an output with the samples in its first dimension."""
+    """Returns an output with its samples along the first dimension."""
     made, batch_builder.name = batch_builder.operand(result), str(getattr(result, "name", ""))
     if not isinstance(made, Samples) or made.shape[:1] != (1,) or made.before != 1:
         raise batch_builder.mixed("the output")

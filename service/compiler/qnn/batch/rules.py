@@ -1,8 +1,7 @@
-"""The rule of each operator: how it computes several samples.
+"""One rule per operator: how the operator computes several samples at once.
 
-If the samples have an axis that the operator leaves alone, the operator computes all of them as it computes one. If it
-works along the axis that the samples were merged into, that axis is split first, so that the samples have an axis of
-their own.
+If the operator does not work along the axis that contains the samples, one call computes all of them in the same way as
+one sample. If it does, that axis is split first, so that the samples have an axis of their own.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def _permute(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
 
 
 def _elementwise(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
-    """An operator whose operands are broadcast to the result's shape."""
+    """The rule of an operator whose operands are broadcast to the result's shape."""
     operands = [b.operand(arg) for arg in call.args]
     place = _place(operands, shape)
     placed = [_align_samples(b, each, place, len(shape)) for each in operands]
@@ -60,8 +59,8 @@ def _elementwise(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
 
 
 def _place(operands: Sequence[Operand], shape: Shape) -> Samples:
-    """Returns the operand whose sample axis is as long as the result's, if there is one, or else any operand with
-    samples.
+    """Returns the operand whose sample axis has the same length as the result's. If there is none, returns any operand
+    with samples.
     """
     widened = [_widened(each, len(shape)) for each in operands if isinstance(each, Samples)]
     return max(widened, key=lambda each: each.extent == shape[each.axis])
@@ -74,8 +73,8 @@ def _widened(x: Samples, rank: int) -> Samples:
 
 
 def _align_samples(b: BatchBuilder, x: Operand, place: Samples, rank: int) -> Operand:
-    """Returns `x` with its samples on the axis of `place`, if only axes of length 1 are between: samples may be on any
-    of those.
+    """Returns `x` with its samples on the axis of `place`, if the two axes are equivalent: all axes between them have
+    length 1.
     """
     if not isinstance(x, Samples):
         return x
@@ -92,7 +91,7 @@ def _align_samples(b: BatchBuilder, x: Operand, place: Samples, rank: int) -> Op
 
 
 def _fits(x: Operand, place: Samples, shape: Shape) -> bool:
-    """Returns true if an operand needs no change when the samples of the result are at `place`."""
+    """Returns true if an operand needs no change for a result with its samples at `place`."""
     if isinstance(x, Samples):
         return (x.axis, x.outer, x.extent) == (place.axis, place.outer, shape[place.axis])
     own = graph.shape_of(x)
@@ -133,7 +132,7 @@ def _reduce(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
 
 
 def _reduced(call: relax.Call, x: relax.Expr, axes: list[int]) -> relax.Call:
-    """Returns `call` along other axes, which stay in the result with a length of 1."""
+    """Returns `call` as a reduction along `axes`; they stay in the result with a length of 1."""
     if ops.name_of(call) is None:
         return getattr(relax.op, name_of(call))(x, axis=axes, keepdims=True)
     keeps = {"keepdims": True} if "keepdims" in dict(call.attrs.items()) else {}
@@ -141,7 +140,7 @@ def _reduced(call: relax.Call, x: relax.Expr, axes: list[int]) -> relax.Call:
 
 
 def _along(axis_of: Callable[[relax.Call, int], int]) -> Rule:
-    """The rule of an operator that works along one axis and leaves the others alone."""
+    """Returns the rule of an operator that works along one axis and treats the others independently."""
 
     def rule(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
         x = _samples(b, call)
@@ -199,7 +198,7 @@ def _concatenate(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
 
 
 def _repeated(b: BatchBuilder, x: relax.Expr, place: Samples) -> Samples:
-    """Repeats a tensor that no input affects, such as a class token, once for each sample."""
+    """Repeats a tensor once for each sample. The tensor, such as a class token, does not depend on any input."""
     shape = graph.shape_of(x)
     if place.outer != 1:
         raise b.mixed("an operand of")
@@ -278,7 +277,7 @@ def _matmul(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
 
 
 def _first_dimension(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
-    """An operator that treats every element of its operands' first dimension alike."""
+    """The rule of an operator that computes each element of its operands' first dimension independently."""
     operands = [b.operand(arg) for arg in call.args]
     samples = [each for each in operands if isinstance(each, Samples)]
     extents = {each.extent for each in samples}

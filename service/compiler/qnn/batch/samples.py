@@ -15,9 +15,8 @@ Shape = tuple[int, ...]
 class Samples:
     """A tensor of a batch.
 
-    For one sample, the tensor has the shape `shape`. Its `axis` consists of `outer` parts, and each part is repeated
-    for every sample: for `[4, 6]` with axis 1 and 2 parts, a batch of 5 has the shape `[4, 30]`, which is `[4, 2, 5,
-    3]`.
+    The shape for one sample is `shape`. `axis` consists of `outer` parts, and a batch has each part once for every
+    sample. For example, `[4, 6]` with axis 1 and 2 parts becomes `[4, 30]` for a batch of 5, which is `[4, 2, 5, 3]`.
 
     Attributes:
         value: the tensor of all samples.
@@ -54,10 +53,10 @@ def apart(shape: Sequence[int], axis: int, batch: int) -> Shape:
 
 
 def located(shape: Sequence[int], before: int) -> tuple[int, int] | None:
-    """Returns `Samples.axis` and `Samples.outer` for samples with `before` parts in front of them.
+    """Returns the `Samples.axis` and `Samples.outer` of samples with `before` parts before them in memory.
 
-    An axis of length 1 at that position is preferred. Otherwise it is the axis that begins at that position, or that
-    the position divides evenly. Returns None if neither exists.
+    If an axis of length 1 begins after `before` elements, it is that axis. Otherwise it is the axis that begins there,
+    or the axis that is divided evenly there. Returns None if neither exists.
     """
     count = 1
     for axis, extent in enumerate(shape):

@@ -4,8 +4,8 @@ The canonical form is the four-term expansion of Jain et al. 2020, section 4.2. 
 
     sum((x - zx) * (w - zw)) = sum(x * w) - zw * sum(x) - zx * sum(w) + count * zx * zw
 
-Terms 3 and 4 are constants and are folded into the bias; term 2 is absent where zw is zero. Padding with the zero
-point makes every window whole, so that `count` is the same for all of them.
+Terms 3 and 4 are constants and are folded into the bias. Term 2 is zero if zw is zero. Padding consists of zero points,
+so that every window is complete and `count` is the same for all windows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from service.core.errors import UnsupportedOperator
 
 Compute = Callable[..., te.Tensor]
 
-_SHORTEST_PART = 32  # input channels: sums of shorter runs would cost more than 64-bit sums
+_SHORTEST_PART = 32  # input channels: shorter parts would cost more than 64-bit sums
 
 
 class Conv2d:
@@ -103,8 +103,8 @@ class Dense:
 def _centered_if_simulated(
     operation: Operation, builder: relax.BlockBuilder, x: relax.Expr, weight: relax.Expr
 ) -> tuple[Operation, relax.Expr, relax.Expr]:
-    """Returns a simulated operation on operands less their zero points, which are held as float32; other operations are
-    unchanged. The four terms of the expansion would need more bits than the sum of products.
+    """For a simulated operation, subtracts the zero points from the operands, which hold stored integers as float32.
+    Other operations are unchanged. The four terms of the expansion would need more bits than the sum of products.
     """
     if not operation.is_simulated:
         return operation, x, weight
@@ -140,7 +140,7 @@ def centered(values: Array, quantized: QuantizedType, dtype: Any = np.float64) -
 
 
 def _filters(operation: Operation, weight: Array, groups: int) -> Filters:
-    """Returns the filters of the weights. Those of constant weights are prepared once, for the first sample."""
+    """Returns the filters of the weights. Constant weights are prepared once, for the first sample."""
 
     def make() -> Filters:
         in_type = operation.per_tensor("in_type")
@@ -163,7 +163,7 @@ def accumulated(operation: Operation, sums: Array, bias: Array | None) -> Array:
     if bias is not None:
         sums = sums + bias.astype(np.float64)
     accum_dtype = str(operation.attr("accum_dtype"))
-    # Through int64, so that accumulators wrap as those of the reference kernels do.
+    # Conversion through int64 makes accumulators wrap like those of the reference kernels.
     return sums.astype(np.float32) if accum_dtype == "float32" else sums.astype(np.int64).astype(accum_dtype)
 
 
@@ -177,8 +177,8 @@ def _expanded(
     products: Compute,
     windows: Compute,
 ) -> relax.Expr:
-    """Emits the four terms. `products(x, kernel)` computes the first one, possibly in parts along an additional first
-    axis (`_parts`); `windows(x)` computes the sums of the second one, one for each group.
+    """Emits the four terms. `products(x, kernel)` computes the first term; it may have an additional first axis of
+    partial sums (`_parts`). `windows(x)` computes the sums of the second term, one for each group.
     """
     accum_dtype = str(operation.attr("accum_dtype"))
     sums = builder.emit_te(products, x, kernel, primfunc_name_hint=operation.name.replace(".", "_"))
@@ -211,10 +211,11 @@ def _terms_3_and_4(operation: Operation, stored: Array, bias: relax.Expr | None)
 
 
 def _parts(operation: Operation, stored: Array) -> tuple[int, str]:
-    """Returns the number of runs of input channels that a sum is divided into, and the dtype of their sums.
+    """Returns the number of parts into which the input channels of a sum are divided, and the dtype of the parts' sums.
 
-    Processors add and multiply 32-bit integers faster than 64-bit ones. A 64-bit sum is computed as one 32-bit sum if
-    the weights guarantee that it fits for every input, and otherwise as a sum of such parts.
+    Processors add and multiply 32-bit integers faster than 64-bit ones. If the weights guarantee that a 64-bit sum fits
+    32 bits for every input, it is computed as one 32-bit sum. Otherwise it is computed as several 32-bit sums, which
+    are then added.
     """
     accum_dtype, (low, high) = (
         str(operation.attr("accum_dtype")),
@@ -238,7 +239,7 @@ def _added_up(parts: te.Tensor, dtype: str) -> te.Tensor:
 
 
 def _product(element: Scalar, weight: Scalar, dtype: str) -> Scalar:
-    """Returns a term of a sum of `dtype`; a product of stored values fits 32 bits."""
+    """Returns a term of a sum of `dtype`. A product of two stored values fits 32 bits."""
     narrow = "int32" if dtype == "int64" else dtype
     return (element.astype(narrow) * weight.astype(narrow)).astype(dtype)
 

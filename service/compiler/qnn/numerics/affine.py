@@ -53,7 +53,7 @@ class Quantize:
             fits = np.abs(ratio) < _INT32
             rounded = self._rounded(np.where(fits, ratio, 0)).astype(np.int64)
             total = np.where(fits, rounded, -_INT32) + zero_points
-            return store(total.astype(np.int32), out_type)  # in 32 bits, which wrap
+            return store(total.astype(np.int32), out_type)  # wraps around in 32 bits
         ratio = np.where(np.isnan(ratio), np.float32(np.inf), ratio)
         # Beyond 2**40 every storage type saturates; clipping first keeps infinities away from the conversion.
         return store(self._rounded(np.clip(ratio, -(2.0**40), 2.0**40)).astype(np.int64) + zero_points, out_type)
@@ -69,7 +69,7 @@ class Quantize:
 
         def quantize(value: Scalar, factor: Scalar, zero_point: Scalar) -> Scalar:
             ratio = value * factor if self.reciprocal else value / factor
-            bounded = tirx.max(tirx.min(ratio, limit), -limit)  # a comparison and a choice: NaN becomes the limit
+            bounded = tirx.max(tirx.min(ratio, limit), -limit)  # compares and selects, so NaN becomes the limit
             rounded = tirx.nearbyint(bounded) if self.reciprocal else rounded_away(bounded)
             value = clamped(rounded.astype("int32") + zero_point, out_type)
             if not self.overflows:
@@ -87,8 +87,8 @@ class Quantize:
 
 
 def int32_bound(out_type: QuantizedType) -> float:
-    """Returns the float32 at and above which quotients overflow when their zero point is added, and likewise below its
-    negative.
+    """Returns the bound of quotients, as float32: adding the zero point overflows for quotients from the bound on, and
+    for those at or below its negative.
     """
     return _LARGEST_INT32_FLOAT if max(out_type.zero_points) > _INT32 - 1 - _LARGEST_INT32_FLOAT else float(_INT32)
 
@@ -96,9 +96,9 @@ def int32_bound(out_type: QuantizedType) -> float:
 class Dequantize:
     """Converts storage to float32: the difference of integers as a float32, times a float32 scale.
 
-    Sums of 32 bits are then rounded twice, as by ONNX Runtime (DequantizeLinear in quantize_linear.cc, and QGemm and
+    32-bit sums are therefore rounded twice. ONNX Runtime (DequantizeLinear in quantize_linear.cc, and QGemm and
     MatMulIntegerToFloat in mlas/lib/qpostprocessor.cpp), PyTorch (dequantize_val in AffineQuantizer.cpp) and oneDNN's
-    output scales. LiteRT's DEQUANTIZE takes at most 16 bits.
+    output scales do the same. LiteRT's DEQUANTIZE takes at most 16 bits.
     """
 
     summary = "float(q - z) * float(s)"

@@ -48,7 +48,9 @@ class FixedPointSub:
         return pointwise(builder, "sub", compute, [a, b])
 
     def multipliers(self, operation: Operation) -> list[Multiplier]:
-        """Returns the multipliers of both operands and of their difference, which are those of the sum."""
+        """Returns three multipliers: those of both operands and that of their difference. They equal the multipliers of
+        an addition.
+        """
         return _SUM.multipliers(operation)
 
 
@@ -82,7 +84,9 @@ class SharedShiftSub:
 
 
 class SquaredDifference:
-    """TFLite (kernels/squared_difference.cc): both operands in units of 2**-7 of twice the larger scale."""
+    """TFLite (kernels/squared_difference.cc): both operands are scaled to units of 2**-7 times twice the larger
+    scale.
+    """
 
     summary = "z + mul((mul((a - za) << 7, ma) - mul((b - zb) << 7, mb)) ** 2, m), each mul rounded twice"
     LEFT_SHIFT = 7
@@ -152,15 +156,15 @@ class PRelu:
         return pointwise(builder, "prelu", compute, [x, alpha])
 
     def multipliers(self, operation: Operation) -> tuple[Multiplier, Multiplier]:
-        """Returns the multipliers for values from zero on and for negative ones (PreluPrepare in
-        kernels/activations.cc), each step rounded to float32.
+        """Returns the multiplier for values from zero on, and the one for negative values (PreluPrepare in
+        kernels/activations.cc). Each step is rounded to float32.
         """
         x, alpha, out = (np.float32(quantized.scale) for quantized in binary_types(operation))
         return quantize_multiplier(float(x / out)), quantize_multiplier(float(x * alpha / out))
 
 
 class Compare:
-    """TFLite (reference/comparisons.h): both operands in units of 2**-8 of one, rounded twice, then compared."""
+    """TFLite (reference/comparisons.h): both operands are scaled to units of 2**-8, rounded twice, and compared."""
 
     _LEFT_SHIFT = 8
 

@@ -1,7 +1,7 @@
 """PyTorch's quantized kernels: float32 throughout, the nearest integer, halves to even.
 
-Sources are ATen's native/quantized/cpu (kernels/QuantizedOpKernels.cpp, fbgemm_utils.cpp) and FBGEMM's QuantUtils. The
-order of the roundings was measured on PyTorch 2.13.0, with AVX-512.
+The sources are ATen's native/quantized/cpu (kernels/QuantizedOpKernels.cpp, fbgemm_utils.cpp) and FBGEMM's QuantUtils.
+The order in which results are rounded was measured on PyTorch 2.13.0, with AVX-512.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ FUSED_CHANNELS = 8  # channels that adaptive average pooling processes at once
 class FbgemmRequantize:
     """FBGEMM (requantizeOutputProcessingAvx2, and its AVX-512 and depthwise variants): the bias is added in float32.
 
-    Per channel, the bias is divided by s_x * s_w. Per tensor, it is multiplied by the reciprocal, fused with the
-    addition.
+    Per channel, the bias is divided by s_x * s_w. Per tensor, it is multiplied by the reciprocal, in one fused
+    multiply-add.
     """
 
     adds_bias = True
@@ -63,7 +63,7 @@ class FbgemmRequantize:
         )
 
     def parameters(self, operation: Operation, bias: Array | None) -> tuple[Array, Array, Array]:
-        """Returns scale, addend and the addend's factor, each float32 `[C]` or `[1]`."""
+        """Returns the scale, the addend and the addend's factor, each `[C]` or `[1]` float32."""
         in_type = operation.quantized("in_type")
         products = np.array(in_type.scales).astype(np.float32)
         scales = products / np.float32(operation.per_tensor("out_type").scale)
@@ -75,8 +75,8 @@ class FbgemmRequantize:
 
 
 class OneDnnRequantize:
-    """oneDNN's int8 convolutions and inner products as ATen calls them: computed in real values, and the zero point is
-    added before rounding (the order was measured: `_mm512` code is generated at run time).
+    """oneDNN's int8 convolutions and inner products as ATen calls them. They compute real values, and add the zero
+    point before rounding. The order was measured, because oneDNN generates its `_mm512` code at run time.
     """
 
     adds_bias = True
@@ -107,8 +107,8 @@ class OneDnnRequantize:
         )
 
     def parameters(self, operation: Operation) -> tuple[np.float32, Array, np.float32]:
-        """Returns s_x, s_w and 1 / s in float32. ATen passes scales on as reciprocals, which oneDNN's wrapper inverts
-        again.
+        """Returns s_x, s_w and 1 / s in float32. ATen passes the reciprocals of the scales, and oneDNN's wrapper
+        inverts them again.
         """
         layer = operation.producer
         operation.require_defined(layer is not None, "does not follow a convolution or dense layer")
@@ -124,7 +124,7 @@ def _inverted_twice(scales: Array) -> Array:
 
 
 class ByGroups:
-    """PyTorch's engine `x86` on a CPU with AVX512-VNNI: oneDNN, except FBGEMM for more than 100 groups
+    """PyTorch's engine `x86` on a CPU with AVX512-VNNI: FBGEMM for more than 100 groups, and otherwise oneDNN
     (`should_use_onednn_quant` in OnednnUtils.h).
     """
 
@@ -149,9 +149,7 @@ class ByGroups:
 
 
 class FusedQuantize:
-    """`quantize_per_tensor`: FBGEMM's Quantize, in which multiplication, addition of the zero point and rounding are
-    one fused step.
-    """
+    """`quantize_per_tensor`: FBGEMM's Quantize, which multiplies, adds the zero point and rounds in one fused step."""
 
     summary = "round_even(fma(x, float(1 / s), z))"
 
@@ -249,8 +247,8 @@ class FloatConcatenate:
 class EvenAverage:
     """`qavg_pool2d_nhwc_kernel`: the sum times float(1 / count).
 
-    Whole vectors of channels are averaged less the zero point. The remaining channels are averaged as they are stored,
-    which rounds a half the other way if the zero point is odd.
+    For channels that fill a whole vector, the zero point is subtracted before averaging. The remaining channels are
+    averaged as they are stored; if the zero point is odd, a half is then rounded in the other direction.
     """
 
     summary = "z + round_even((sum - count * z) * float(1 / count)); z is 0 for the last channels % 16"
@@ -285,12 +283,12 @@ class EvenAverage:
 
 
 class AdaptiveAverage:
-    """`_qadaptive_avg_pool_kernel` (QuantizedOpKernels.cpp), for images with their channels last, as convolutions
-    produce them. The zero point is added before rounding to an integer, so that halves are rounded to the even stored
-    value.
+    """`_qadaptive_avg_pool_kernel` (QuantizedOpKernels.cpp), for images with channels last, which is the layout that
+    convolutions produce. The zero point is added before rounding to an integer, so halves are rounded to the even
+    stored value.
 
-    The order was measured on PyTorch 2.13.0: blocks of `FUSED_CHANNELS` channels use fused multiply-adds; for the
-    remaining channels, the product is rounded first.
+    The order was measured on PyTorch 2.13.0: blocks of `FUSED_CHANNELS` channels use fused multiply-adds. For the
+    remaining channels, the product is rounded before the addition.
     """
 
     summary = "round_even(fma(sum - count * z, 1 / float(1 / float(1 / count)), z)); no fma for the last channels % 8"

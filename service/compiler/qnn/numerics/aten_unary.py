@@ -1,8 +1,8 @@
 """PyTorch's functions of one quantized value: float32 between `dequantize_val` and `quantize_val`, as a table.
 
-Sources are qsigmoid.cpp, qtanh.cpp, qhardswish.cpp, qelu.cpp and qrelu.cpp of ATen's native/quantized/cpu, and their
-kernels in kernels/QuantizedOpKernels.cpp. Functions that PyTorch's vector library approximates are computed correctly
-rounded here, from float64; PyTorch's 8-bit results were equal to these wherever they were compared.
+The sources are qsigmoid.cpp, qtanh.cpp, qhardswish.cpp, qelu.cpp and qrelu.cpp of ATen's native/quantized/cpu, and
+their kernels in kernels/QuantizedOpKernels.cpp. PyTorch's vector library approximates some of these functions. Here
+they are computed in float64 and rounded correctly; PyTorch's 8-bit results were equal in all comparisons.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _FAR = 2.0**31  # beyond the range of every storage type
 
 
 class EvenFunction(Tabulated):
-    """A float32 function of the real value, whose result is rounded to even."""
+    """A float32 function of the real value. Its result is rounded to the nearest integer, halves to even."""
 
     def __init__(self, name: str, function: Callable[[Operation, Array], Array], *, fused: bool = False) -> None:
-        """`function` maps float32 to float32. With `fused`, values are dequantized by a fused multiply-add."""
+        """`function` maps float32 to float32. If `fused` is true, a fused multiply-add dequantizes the values."""
         self.function, self.fused = function, fused
         real = "fma(s_in, q, -z_in * s_in)" if fused else "s_in * (q - z_in)"
         self.summary = f"z + round_even({name}({real}) * float(1 / s)), in float32"

@@ -1,19 +1,19 @@
 """Sums of products of bfloat16 operands in float32, in the order and with the rounding of x86's `vdpbf16ps`.
 
-Operands are float32 values that are rounded to bfloat16 first, halves to even (`vcvtneps2bf16`). Products are taken in
-pairs of neighbours along the sum. The second product of each pair is added first, then the first, each by a fused
+Operands are float32 values that are first rounded to bfloat16, halves to even (`vcvtneps2bf16`). Products that are
+adjacent along the sum form pairs. The second product of each pair is added first, then the first, each by a fused
 multiply-add in float32. Subnormal operands, and sums that are subnormal after a product, count as 0 of their sign; the
 instructions do so whatever floating-point mode the process sets. A sum of an odd number of products ends with a pair
 whose second product is 0 * 0. Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VDPBF16PS
-and VCVTNEPS2BF16; an AMD EPYC of Zen 4 gives the same bits (compared on pairs of random bits).
+and VCVTNEPS2BF16. An AMD EPYC of Zen 4 gives the same bits (compared on pairs of random bits).
 
-The product of two bfloat16 values is exact in float32. A runtime that rounds the operands alike and adds in another
-order therefore differs by that order's rounding, and by at most 2**-126 for each product or sum that was flushed.
+The product of two bfloat16 values is exact in float32. A runtime may round the operands in the same way but add in
+another order. Its results then differ by the rounding of that order, and by at most 2**-126 for each product or sum
+that was flushed.
 
-The instruction detects a subnormal sum by its value rounded to 24 bits, with an unlimited exponent; this code detects
-it by the float32 result. A sum whose exact magnitude is less than 2**-126 by no more than 2**-150, but by more than
-2**-151, is therefore 2**-126 here, and 0 in the instruction. That is the one known difference, and it is at most
-2**-126.
+The instruction tests whether a sum is subnormal after rounding it to 24 bits with an unlimited exponent. This code
+tests the float32 result. The two differ if the exact magnitude of a sum is less than 2**-126 by more than 2**-151 and
+at most 2**-150: such a sum is 2**-126 here, and 0 in the instruction. No other difference is known.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def is_bfloat16(operation: Operation) -> bool:
 
 
 def run_of(operation: Operation) -> int:
-    """Returns how many products along a sum are adjacent in the left operand; pairs do not cross such runs.
+    """Returns how many products along a sum are adjacent in the left operand. A pair never contains products of two
+    such runs.
 
     For a convolution, a run is a row of its kernel, or the channels at one kernel position if groups or dilation
     separate the columns.
@@ -69,7 +70,7 @@ def words_of(values: Array) -> Array:
 
 
 def sums_of_pairs(a: Array, b: Array, run: int) -> Array:
-    """Multiplies `[rows, count]` by `[count, columns]`; pairs stay within runs of `run` products."""
+    """Multiplies `[rows, count]` by `[count, columns]`. Pairs are formed only within runs of `run` products."""
     order = pair_order(a.shape[1], run)
     lhs, rhs = np.take(rounded(a), order, axis=1), np.take(rounded(b), order, axis=0)
     lhs[:, order < 0] = rhs[order < 0] = 0.0

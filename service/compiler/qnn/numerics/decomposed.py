@@ -1,9 +1,10 @@
 """PyTorch's exported programs as PyTorch itself runs them: float32 operators between conversions
 (torch/ao/quantization/fx/_decomposed.py), `(q - z) * s` and `round(x * (1 / s)) + z`.
 
-Elementwise operators use the same arithmetic here, step by step, and give equal results. Sums of products are integer
-sums here; PyTorch sums float32 products in an order that its library chooses. Results are equal unless the real value
-is so close to the middle between two steps that the rounding of PyTorch's sums decides.
+Elementwise operators use the same arithmetic as PyTorch, step by step, and give equal results. Sums of products are
+integer sums here, but PyTorch sums float32 products in an order that its library chooses. The results are equal unless
+a real value is so close to the middle between two steps that the rounding errors of PyTorch's sum decide which step it
+becomes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from service.core.arrays import Array
 
 
 class RealAdd(FloatAdd):
-    """Adds operands that are dequantized separately: the zero point is subtracted before the multiplication."""
+    """Adds two operands, each dequantized first: (q - zero_point) * scale."""
 
     summary = "z + round_even((s_a * (a - za) + s_b * (b - zb)) * float(1 / s)), in float32"
 
@@ -62,7 +63,9 @@ class RealMul:
 
 
 class RealAverage(WindowAverage):
-    """`avg_pool2d` of dequantized values (native/cpu/AvgPoolKernel.cpp): added up row by row, and divided."""
+    """`avg_pool2d` of dequantized values (native/cpu/AvgPoolKernel.cpp): added row by row, and then divided by their
+    number.
+    """
 
     summary = "z + round_even(float(sum(s_in * (q - z_in)) / n) * float(1 / s)), the sum in order"
 

@@ -19,9 +19,9 @@ from service.core.arrays import Array
 class Detect:
     """DecodeCenterSizeBoxes, then NonMaxSuppressionMultiClassFastHelper with one class for each box.
 
-    The kernel sorts by score (equal scores by their index) and goes through the boxes in that order; repeatedly taking
-    the best remaining box finds the same ones. The kernel leaves rows after the last detection unchanged; here they are
-    zero.
+    The kernel sorts the boxes by score (boxes of equal score by index) and goes through them in that order. Repeatedly
+    taking the best remaining box gives the same result. The kernel does not write the rows after the last detection;
+    here they are zero.
     """
 
     summary = "boxes in float64, rounded to float32; the best of all boxes, less what overlaps it, again and again"
@@ -89,7 +89,7 @@ def _exp(value: float) -> float:
 
 
 def _overlaps(corners: Array, chosen: int) -> Array:
-    """Returns the overlap of each box with box `chosen`, divided by their union; 0 if either is empty."""
+    """Returns, for each box, its intersection with box `chosen` divided by their union; 0 if either box is empty."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         sizes = corners[:, 2:] - corners[:, :2]
         areas = sizes[:, 0] * sizes[:, 1]

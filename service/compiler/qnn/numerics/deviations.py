@@ -52,7 +52,7 @@ _WEIGHT_ONLY = Documented(
     weight_only_products,
 )
 
-# Operators that copy or choose real values, or compute each of them exactly: every runtime has the same results.
+# Operators that copy or select real values, or round each of them correctly. Every runtime computes the same results.
 _EXACT = frozenset(
     f"relax.{name}"
     for name in (
@@ -64,8 +64,8 @@ _EXACT = frozenset(
 
 
 def _quantized_again(operator: str) -> Callable[[tvm.IRModule, Mode], int]:
-    """Returns a function that counts the operators `operator` that quantize computed real values; model inputs do not
-    count.
+    """Returns a function that counts the operators `operator` that quantize computed real values. Those that quantize
+    model inputs do not count.
     """
 
     def layers(module: tvm.IRModule, _mode: Mode) -> int:
@@ -109,7 +109,7 @@ def _occurrences(operator: str) -> Callable[[tvm.IRModule, Mode], int]:
     return layers
 
 
-# The exact sum and PyTorch's differ by the rounding of float32, so a mean is at most one step off.
+# The exact sum and PyTorch's sum differ by float32 rounding, so a mean is at most one step off.
 _ATEN_MEAN = Documented(
     Deviation(
         "mean",
@@ -119,8 +119,8 @@ _ATEN_MEAN = Documented(
     ),
     _occurrences("mean"),
 )
-# One layer is at most one step off, and later layers propagate the difference: in torchvision's networks with random
-# weights, the outputs of PyTorch 2.13 were up to two steps off (docs/how-to/pytorch.md).
+# The result of one layer is at most one step off, and later layers propagate the difference. For torchvision's networks
+# with random weights, the outputs of PyTorch 2.13 were up to two steps off (docs/how-to/pytorch.md).
 _REAL_SUMS = tuple(
     Documented(
         Deviation(

@@ -20,10 +20,11 @@ _VALUES = 256
 
 
 class FixedPointDivision:
-    """DivElementwise, as x86-64 runs it: shifts of 32 bits and more, which C++ leaves undefined, are taken modulo 32.
+    """DivElementwise, as x86-64 executes it: C++ leaves shifts by 32 bits and more undefined, and x86-64 takes their
+    count modulo 32.
 
-    LiteRT refuses to divide by zero, in the middle of a call. Here a quotient by zero saturates in the direction of the
-    dividend's sign, and zero divided by zero is zero.
+    If a divisor is zero, LiteRT's call fails. Here a quotient by zero saturates in the direction of the dividend's
+    sign, and zero divided by zero is zero.
     """
 
     summary = "z + round(round(a << h, 1 / b) * m >> e), 1 / b by Newton-Raphson in Q0.31, m ~= s_a / (s_b * s)"

@@ -1,6 +1,7 @@
 """Dynamic quantization: activations are quantized while the model runs, by a scale and a zero point computed from them.
 
-This file contains what runtimes have in common; `dynamic_litert` and `dynamic_aten` define how each of them rounds.
+This module contains the part that all runtimes share. `dynamic_litert` and `dynamic_aten` define how each runtime
+rounds.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ LOW, HIGH = STORAGE_RANGES["int8"]
 
 @dataclass(frozen=True)
 class Scheme:
-    """The quantization of one range.
+    """How a range determines the quantization parameters.
 
     Attributes:
-        parameters: maps the smallest and the largest value (the range includes zero) to scale, zero point and factor.
+        parameters: maps the smallest and the largest value (the range includes zero) to the scale, the zero point and
+            the factor.
         lowered: the same in tensor IR.
         to_even: true if halves are rounded to even, false if they are rounded away from zero.
     """
@@ -44,7 +46,7 @@ class Parameter(ABC):
     def scheme(self, operation: Operation) -> Scheme: ...
 
     def shared(self, operation: Operation) -> tuple[int, ...]:
-        """Returns the axes along which ranges are merged."""
+        """Returns the axes along which one range is shared."""
         return ()
 
     def evaluate(self, operation: Operation, low: Array, high: Array) -> Array:
@@ -73,7 +75,7 @@ class Parameter(ABC):
         return builder.call_te(compute, low, high, primfunc_name_hint="dynamic_parameter")
 
     def joins_rows(self, operation: Operation) -> bool:
-        """Returns true if a row's parameter depends on other rows."""
+        """Returns true if the parameter of a row also depends on other rows."""
         return bool(self.shared(operation))
 
     def express(self, operation: Operation, low: Scalar, high: Scalar) -> Scalar:
@@ -164,8 +166,8 @@ class ScaleByParameters(ABC):
         return self.express(operation, sums, *operands)
 
     def whole_vectors(self, operation: Operation) -> int:
-        """Returns the number of channels that fill whole vectors if the others are scaled in another order, or else all
-        channels.
+        """Returns the number of channels that fill whole vectors, if the runtime scales the others in another order;
+        otherwise returns the number of all channels.
         """
         return int(operation.call.ty.shape[-1])
 
@@ -217,5 +219,5 @@ def splat(value: float, lanes: int) -> Scalar:
 
 
 def _within(tensor: te.Tensor, index: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Returns `index` with 0 for axes of length 1, which are repeated."""
+    """Returns `index` with 0 for axes of length 1, along which the tensor is repeated."""
     return tuple(0 if int(dim) == 1 else place for dim, place in zip(tensor.shape, index, strict=True))

@@ -1,8 +1,8 @@
 """Dynamic quantization, as PyTorch's engines compute linear layers of float32 activations and int8 weights.
 
-A whole tensor has one range and is quantized to uint8; here stored values and zero point are lower by 128, as int8. The
-sources are those of PyTorch 2.13.0. The places where they contract a product and a sum were measured, on a CPU that has
-fused multiply-adds.
+One range applies to a whole tensor. PyTorch quantizes to uint8; here stored values and zero point are lower by 128, as
+int8. The sources are those of PyTorch 2.13.0. Measurements on a CPU with fused multiply-adds showed which products and
+sums PyTorch contracts.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ _SCHEMES = {steps: Scheme((chosen := _Chosen(steps)).parameters, chosen.lowered)
 
 @dataclass(frozen=True)
 class Parameter(dynamic.Parameter):
-    """The formula of `qnn.dynamic_parameter`. `reduces` is true if the engine uses half of the stored values for models
-    that request it.
+    """The formula of `qnn.dynamic_parameter`. `reduces` is true if the engine uses only half of the stored values when
+    the model requests it.
     """
 
     reduces: bool

@@ -1,8 +1,8 @@
 """Dynamic quantization, as LiteRT computes models of float32 activations and 8-bit weights.
 
-LiteRT's own kernels use one range for each row or sample. XNNPACK uses one for each row, for each sample, or, in a 1x1
-convolution, which it computes as a dense layer, for each pixel. The integers are summed alike, and scaled in different
-orders. The formulas were measured on LiteRT 2.3.0, on a CPU that has fused multiply-adds.
+LiteRT's own kernels use one range for each row or sample. XNNPACK uses one range for each row or sample, or for each
+pixel in a 1x1 convolution, which it computes as a dense layer. All kernels compute the same integer sums, and scale
+them in different orders. The formulas were measured on LiteRT 2.3.0, on a CPU that has fused multiply-adds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from service.compiler.qnn.ops.dynamic import CONV2D, DEPTHWISE
 from service.core.arrays import Array
 
 _STEPS = 255.0
-_FAR = 1024.0  # beyond any stored value less a zero point
+_FAR = 1024.0  # greater than the difference of any stored value and zero point
 _LARGEST = float(np.finfo(np.float32).max)
 _LANES = 4  # width of LiteRT's vectors
 
@@ -89,8 +89,8 @@ def _lowered_of_xnnpack(low: Scalar, high: Scalar) -> tuple[Scalar, Scalar, Scal
 
 
 def _rounded(product: Scalar) -> Scalar:
-    """Returns a finite product in a form that LLVM does not contract with a sum. (LLVM converts a float32 sum in
-    float64 to one in float32, and then contracts it.)
+    """Returns a finite product in a form that LLVM does not contract with a sum. (A conversion to float64 is not
+    enough: LLVM converts the float64 sum of float32 values back to float32 and then contracts it.)
     """
     return tirx.max(product, f32(-_LARGEST))
 
@@ -102,8 +102,8 @@ _OF_XNNPACK = Scheme(_of_xnnpack, _lowered_of_xnnpack, to_even=True)
 
 @dataclass(frozen=True)
 class _Hybrid:
-    """The formulas of LiteRT's own kernels or, with `delegated`, of its default delegate, which takes everything but
-    depthwise convolutions.
+    """The formulas of LiteRT's own kernels. With `delegated`, those of its default delegate, which computes everything
+    except depthwise convolutions.
     """
 
     delegated: bool
@@ -172,8 +172,8 @@ class ScaleByParameters(_Hybrid, dynamic.ScaleByParameters):
     - FULLY_CONNECTED, and CONV_2D with one weight scale, multiply the two scales first
       (MatrixBatchVectorMultiplyAccumulate). The reference DEPTHWISE_CONV_2D does the same.
     - CONV_2D with many weight scales multiplies the sum by the weight scale, then by the input scale
-      (HybridConvPerChannel). The optimized DEPTHWISE_CONV_2D, to which the delegate leaves its work, does so too, but
-      multiplies channels that do not fill its vectors by the input scale first.
+      (HybridConvPerChannel). So does the optimized DEPTHWISE_CONV_2D, which LiteRT uses beside the delegate; but it
+      multiplies the channels after its last whole vector by the input scale first.
     """
 
     @property
@@ -219,7 +219,7 @@ class ScaleByParameters(_Hybrid, dynamic.ScaleByParameters):
         return channels if order is rest else channels - channels % _LANES
 
     def _orders(self, operation: Operation) -> tuple[Order, Order]:
-        """Returns the order of channels in whole vectors, and that of the other channels."""
+        """Returns the multiplication order for channels in whole vectors, and the one for the remaining channels."""
         kernel = str(operation.attr("kernel"))
         if kernel == DEPTHWISE and self.delegated:
             return _weight_first, _input_first

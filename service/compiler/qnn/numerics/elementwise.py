@@ -17,8 +17,8 @@ from service.core.errors import UnsupportedOperator
 
 
 class FixedPointAdd:
-    """TFLite's reference kernels: both operands in units of 2**-20 of twice the larger scale (2**-15 for 16-bit
-    operands).
+    """TFLite's reference kernels: both operands are scaled to units of 2**-20 times twice the larger scale (2**-15 for
+    16-bit operands).
 
     PrepareGeneralAddOp (kernels/add.cc) and reference_integer_ops::Add: each operand is scaled with two roundings, and
     the sum is scaled once more.
@@ -63,7 +63,7 @@ class FixedPointAdd:
 
 
 class NarrowAdd(FixedPointAdd):
-    """LiteRT's optimized kernel: equals its reference kernel as long as no sum leaves the 16 bits to which vector
+    """LiteRT's optimized kernel. It equals the reference kernel as long as every sum fits the 16 bits to which vector
     instructions narrow it (AddElementwiseInt8 in optimized/integer_ops/add.h).
     """
 
@@ -106,7 +106,7 @@ class SharedShiftAdd:
         operation.require_defined(
             shift <= 30, "XNNPACK refuses an output scale of over 1024 times those of the operands"
         )
-        multipliers = [round(math.ldexp(float(scale), shift)) for scale in (lhs, rhs)]  # round() is half to even
+        multipliers = [round(math.ldexp(float(scale), shift)) for scale in (lhs, rhs)]  # round() rounds halves to even
         bias = (1 << (shift - 1)) - multipliers[0] * lhs_type.zero_point - multipliers[1] * rhs_type.zero_point
         return multipliers[0], multipliers[1], bias, shift
 
@@ -138,8 +138,8 @@ class FixedPointMul:
 
 
 class NarrowMul(FixedPointMul):
-    """LiteRT's optimized kernel: equals its reference kernel as long as no product leaves the 16 bits to which vector
-    instructions narrow it (MulElementwise in optimized/integer_ops/mul.h).
+    """LiteRT's optimized kernel. It equals the reference kernel as long as every product fits the 16 bits to which
+    vector instructions narrow it (MulElementwise in optimized/integer_ops/mul.h).
     """
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
@@ -181,10 +181,11 @@ class FloatMul:
 
 
 def require_narrow(operation: Operation, reach: float) -> None:
-    """Requires that results, of a magnitude up to `reach` steps, fit the 16 bits of LiteRT's vector instructions.
+    """Requires that results with a magnitude of up to `reach` steps fit the 16 bits of LiteRT's vector instructions.
 
     Raises:
-        UnsupportedOperator: they do not fit; then LiteRT's result depends on the position of an element in the tensor.
+        UnsupportedOperator: they do not fit. LiteRT's result would then depend on the position of an element in the
+            tensor.
     """
     largest = reach + abs(operation.per_tensor("out_type").zero_point)
     if largest >= 1 << 15:

@@ -1,10 +1,10 @@
 """Exact sums of products of integers, at the speed of floating point.
 
 A matrix product in float32 is exact if no possible sum exceeds 2**24. Every intermediate result is then an integer that
-float32 represents, in whatever order terms are added and whether or not products are rounded before. The bound is the
+float32 can represent, in any order of the additions and with or without fused multiply-adds. The bound on a sum is the
 largest |x| times the largest sum of |w| over a filter, computed from the actual weights. Longer sums are divided into
-parts, which are added in float64. If that would need too many parts, the whole product is computed in float64, which is
-exact up to 2**53.
+parts, and the parts are added in float64. If there would be too many parts, the whole product is computed in float64,
+which is exact up to 2**53.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from service.core.arrays import Array
 
 _EXACT = 1 << 24  # the limit of float32
 _MOST_PARTS = 16  # with more parts, one product in float64 is faster
-_WINDOW_BYTES = 4 << 20  # bytes of copied windows at a time, about the size of the second-level cache
+_WINDOW_BYTES = 4 << 20  # bytes of windows that are copied at a time, about the size of the second-level cache
 
 
 class Filters:
     """The weights of a convolution or dense layer, prepared for multiplication with any input.
 
     Args:
-        weights: `[G, F, K]` integers less their zero point, in float64: groups, filters of a group, products of a
-            filter.
+        weights: `[G, F, K]` float64 integers, less their zero point: groups, filters of a group, products of a filter.
         largest: an upper bound of |x|.
     """
 
@@ -52,9 +51,7 @@ class Filters:
 
 
 def _parts(weights: Array, largest: float) -> list[int] | None:
-    """Returns the ends of the parts of K products that float32 adds exactly, or None if there would be too many
-    parts.
-    """
+    """Returns the ends of the parts of K that float32 adds exactly, or None if there would be too many parts."""
     length = weights.shape[2]
     magnitudes = np.abs(weights)
     for parts in range(1, min(_MOST_PARTS, length) + 1):
@@ -84,7 +81,7 @@ def sliding(
 
 
 def bands(windows: Array) -> Iterator[slice]:
-    """Returns ranges of output rows to be computed at a time, so that the copies of their windows stay small."""
+    """Returns ranges of output rows. One range is computed at a time, so that the copies of its windows stay small."""
     rows = windows.shape[1]
     height = max(1, int(_WINDOW_BYTES * rows // max(1, windows.size * windows.itemsize)))
     return (slice(first, min(first + height, rows)) for first in range(0, rows, height))

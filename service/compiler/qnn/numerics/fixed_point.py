@@ -35,14 +35,16 @@ EXP_BARREL_SHIFTER = (
 def quantize_multiplier(real: float) -> tuple[int, int]:
     """TFLite's QuantizeMultiplier: real ~= significand * 2**(shift - 31), significand in [2**30, 2**31) or 0.
 
-    `real` is not negative; halves round away from zero. The shift is that of the machine (`machine_shift`).
+    `real` is not negative, and halves round away from zero. The shift is the one that the machine applies
+    (`machine_shift`).
     """
     significand, shift = exact_multiplier(real)
     return significand, machine_shift(shift)
 
 
 def machine_shift(shift: int) -> int:
-    """Returns `shift` as MultiplyByQuantizedMultiplier applies it: `1 << shift` of an int32, by the count modulo 32.
+    """Returns the number of bits by which MultiplyByQuantizedMultiplier shifts for `shift`: `1 << shift` of an int32
+    takes the count modulo 32.
 
     C++ leaves counts of 32 and more undefined. The instructions of x86-64 and AArch64 that LiteRT's kernels are
     compiled to take them modulo 32 (measured on LiteRT 2.3.0).
@@ -51,7 +53,7 @@ def machine_shift(shift: int) -> int:
 
 
 def exact_multiplier(real: float) -> tuple[int, int]:
-    """Returns the result of TFLite's QuantizeMultiplier, with the shift as the file determines it."""
+    """Returns the result of TFLite's QuantizeMultiplier, with the shift that the file determines."""
     if real == 0:
         return 0, 0
     fraction, shift = math.frexp(real)
@@ -85,8 +87,8 @@ def saturating_rounding_doubling_high_mul(a: Array, b: Array | int) -> Array:
     """gemmlowp: (2 * a * b) >> 32, rounded to nearest; the one overflow, min * min, saturates."""
     b = np.asarray(b, np.int64)
     product = a * b
-    # The nudge is 2**30, or 1 - 2**30 for a negative product, and C++ division truncates. Here both are expressed on
-    # magnitudes.
+    # gemmlowp adds 2**30, or 1 - 2**30 to a negative product, and C++ division truncates. Here the magnitude is
+    # rounded, and then gets the product's sign.
     quotient = np.sign(product) * ((np.abs(product) + (1 << 30) - (product < 0)) >> 31)
     overflow = -(1 << 31)
     return np.where((a == b) & (a == overflow), (1 << 31) - 1, quotient) if (b == overflow).any() else quotient
@@ -102,10 +104,10 @@ def rounding_divide_by_pot(x: Array, exponent: Array | int) -> Array:
 
 
 def machine_divide_by_pot(x: Array, exponent: Array | int) -> Array:
-    """`rounding_divide_by_pot` by any exponent, also below 0, as the machine computes it (`machine_shift`).
+    """`rounding_divide_by_pot` for any exponent, including negative ones, as the machine computes it (`machine_shift`).
 
-    gemmlowp's mask is the low half of `(1 << exponent) - 1`, whose 64-bit shift takes its count modulo 64: from 32 on,
-    all of its bits are ones. The shift of the value takes its count modulo 32.
+    gemmlowp's mask is the low half of `(1 << exponent) - 1`. The 64-bit shift of the mask takes its count modulo 64, so
+    all bits of the mask are set from 32 on. The shift of the value takes its count modulo 32.
     """
     count = np.asarray(exponent, np.int64) & 63
     wrapped = (x >> (count & 31)) + (x > (x < 0) - 1)
@@ -150,15 +152,16 @@ def _in_parts(function: Callable[[Array], Array], x: Array) -> Array:
 
 
 def inverse_square_root(value: int) -> tuple[int, int]:
-    """TFLite's GetInvSqrtQuantizedMultiplierExp (kernels/internal/common.h) with a reversed shift: 1 / sqrt(value) ~=
-    significand * 2**(shift - 31), by Newton's iteration on a Q3.28 number. `value` is positive.
+    """TFLite's GetInvSqrtQuantizedMultiplierExp (kernels/internal/common.h), with the sign of the shift reversed: 1 /
+    sqrt(value) ~= significand * 2**(shift - 31), by Newton's iteration on a Q3.28 number. `value` is positive.
     """
     if value <= 1:
         return (1 << 31) - 1, 0
     shift = 11
     while value >= 1 << 29:
         value, shift = value // 4, shift + 1
-    pairs = (31 - value.bit_length()) // 2 - 1  # shifts by two bits, giving a Q2.29 in [1 / 4, 1)
+    # how often the value is shifted by two bits, which gives a Q2.29 in [1 / 4, 1)
+    pairs = (31 - value.bit_length()) // 2 - 1
     value, shift = value << (2 * pairs), shift - pairs
     half = ((value >> 1) + 1) >> 1
     x = 1 << 28
@@ -197,19 +200,20 @@ def shift_count(count: Scalar, dtype: str, low: int, high: int) -> Scalar:
 def high_mul(a: Scalar, b: Scalar) -> Scalar:
     """`saturating_rounding_doubling_high_mul` of int32 values that are not both the minimum.
 
-    Truncation after a signed nudge equals a floor after adding 2**30: the sum fits 64 bits, and one shift is enough.
+    Truncating after adding a signed half equals a floor after adding 2**30. The sum fits 64 bits, and one shift is
+    enough.
     """
     product = a.astype("int64") * b.astype("int64") + tirx.const(1 << 30, "int64")
     return (product >> tirx.const(31, "int64")).astype("int32")
 
 
 def divide_by_pot(x: Scalar, exponent: Scalar, away: Scalar | None = None) -> Scalar:
-    """`rounding_divide_by_pot` of int32 values above the minimum, by an exponent of at least 1; or
-    `rounding_divide_by_pot_up`, if the int32 mask `away` is 0 instead of -1.
+    """`rounding_divide_by_pot` of int32 values above the minimum, by an exponent of at least 1. If the int32 mask
+    `away` is 0 instead of -1, it is `rounding_divide_by_pot_up`.
 
-    Subtracts one from negative values, halves all but once, adds one, and halves again. Nothing overflows, and `x`
-    occurs only twice. (Tensor IR is a tree. A formula that names its operand three times contains it 27 times when
-    nested three deep.)
+    Subtracts one from negative values, shifts by all bits but one, adds one, and shifts by the last bit. Nothing
+    overflows, and `x` occurs only twice. (Tensor IR is a tree: a formula that contains its operand three times contains
+    it 27 times when nested three deep.)
     """
     one, sign = tirx.const(1, "int32"), tirx.const(31, "int32")
     exponent = shift_count(exponent, "int32", 1, 31)
@@ -218,8 +222,8 @@ def divide_by_pot(x: Scalar, exponent: Scalar, away: Scalar | None = None) -> Sc
 
 
 def scale_by(x: Scalar, significand: Scalar, shift: Scalar, shifts: Array, away: Scalar | None = None) -> Scalar:
-    """`multiply_by_quantized_multiplier` of int32 values; or `multiply_rounding_up`, if the int32 mask `away` is 0
-    instead of -1. `shifts` are all possible values of `shift`.
+    """`multiply_by_quantized_multiplier` of int32 values. If the int32 mask `away` is 0 instead of -1, it is
+    `multiply_rounding_up`. `shifts` are all possible values of `shift`.
     """
     if (shifts > 0).any():
         x = x << shift_count(shift, "int32", 0, 31)

@@ -1,8 +1,8 @@
 """The interface of a formula: one operator's arithmetic, implemented twice.
 
-`evaluate` is the oracle: NumPy on wide integers, a transcription of the source that the docstring cites. `lower` emits
-the same arithmetic as Relax, for the compiler. Neither uses the other's code; the tests check that both give equal
-results.
+`evaluate` is the oracle. It computes on wide integers in NumPy and transcribes the source that its docstring cites.
+`lower` emits the same arithmetic as Relax, for the compiler. Neither uses the other's code. The tests check that both
+give equal results.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Formula(Protocol):
 
     @property
     def evaluate(self) -> Callable[..., Array]:
-        """Computes (operation, *operands): the result's stored values, from the operands' stored values."""
+        """Computes (operation, *operands). Takes the operands' stored values and returns the result's stored values."""
 
     @property
     def lower(self) -> Callable[..., relax.Expr]:
@@ -39,7 +39,7 @@ class Formula(Protocol):
 
 
 def all_values(kind: QuantizedType) -> Array:
-    """Returns every value that a tensor of `kind` can store, from its storage's smallest on, in the storage's dtype."""
+    """Returns every value that a tensor of `kind` can store, in ascending order, in the dtype of the storage."""
     limits = np.iinfo(kind.storage)
     return np.arange(limits.min, limits.max + 1).astype(kind.storage)
 
@@ -97,7 +97,7 @@ class BlockConstant:
 
 
 class Table:
-    """A vector that the computation of every element can read as a whole."""
+    """A vector that is read as a whole to compute any element."""
 
     def __init__(self, values: Array) -> None:
         self.operands = [relax.const(values, str(values.dtype))]
@@ -108,7 +108,7 @@ class Table:
 
 
 class Index:
-    """The index of an element, one number for each axis."""
+    """The index of an element: one number for each axis."""
 
     operands: tuple[relax.Expr, ...] = ()
 
@@ -120,8 +120,8 @@ Constant = ChannelConstant | BlockConstant | Table | Index
 
 
 def parameter(values: Sequence[float] | Sequence[int], dtype: str, quantized: QuantizedType) -> Constant:
-    """Returns scales or zero points of `quantized`, or values derived from them, so that each element of the tensor
-    finds its own.
+    """Returns a constant from which each element of a tensor of type `quantized` reads its own value. `values` are
+    scales, zero points, or values derived from them.
     """
     array = np.array(values, dtype)
     return ChannelConstant(array, quantized.axis) if quantized.blocks is None else BlockConstant(array, quantized)
@@ -139,8 +139,8 @@ def pointwise(
     """Computes `function(*elements, *constants)` at every index; operands broadcast as NumPy does.
 
     Args:
-        alone: true if the result must never be fused with its readers, so that LLVM has no sum to contract a product
-            with.
+        alone: true if the result must never be fused with its readers; LLVM could otherwise contract a product with
+            their sum.
     """
 
     def compute(*tensors: te.Tensor) -> te.Tensor:
@@ -168,8 +168,8 @@ def _broadcast_dim(tensors: Sequence[te.Tensor], rank: int, axis: int) -> int:
 
 
 def _broadcast_index(tensor: te.Tensor, shape: Sequence[int], index: Sequence[Any]) -> list[Any]:
-    """Returns the index to load from. A dimension of 1 keeps its index unless it is repeated: FuseOps treats only `x[i,
-    j]` as elementwise, not `x[0, j]`.
+    """Returns the index to load from. On a dimension of 1, the index stays unless the dimension is repeated, because
+    FuseOps treats `x[i, j]` as elementwise, but not `x[0, j]`.
     """
     tail = slice(len(index) - len(tensor.shape), None)
     return [

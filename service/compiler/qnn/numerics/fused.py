@@ -1,7 +1,7 @@
 """The fused multiply-add of float32 (a * b + c, rounded once), and sums of products that use only it.
 
-NumPy has no fused multiply-add. A small library (`service/native/fused`) provides it, with plain loops compiled by a
-C++ compiler, so that the oracle shares nothing with the kernels that it checks.
+NumPy has no fused multiply-add. A small library of plain loops (`service/native/fused`) provides it. A C++ compiler
+compiles it, so that the oracle shares no code with the kernels that it checks.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def fma(a: Operand, b: Operand, c: Operand) -> Array:
 
 
 def _repeated(operand: Array, shape: tuple[int, ...]) -> Array:
-    """Returns as many contiguous values as there are results, or a single one."""
+    """Returns contiguous values: as many as there are results, or a single one."""
     return operand if operand.size == 1 else np.ascontiguousarray(np.broadcast_to(operand, shape))
 
 

@@ -1,7 +1,7 @@
 """The logistic function and tanh of 16-bit fixed-point numbers, as LiteRT's integer LSTM computes them.
 
 Transcribed from gemmlowp/fixedpoint/fixedpoint.h for `FixedPoint<std::int16_t, n>`: n bits before the binary point and
-15 - n after it. Arrays are int64 that hold int16 values; `_wrapped` wraps wherever C++ does.
+15 - n after it. Arrays are int64 that hold int16 values; `_wrapped` wraps around wherever C++ does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def logistic(x: Array) -> Array:
 
 def tanh(x: Array, integer_bits: int) -> Array:
     """Returns tanh(x) in Q0.15, of numbers with `integer_bits` (PortableApplyTanh in the same file)."""
-    negative = _exp_on_negative_values(-np.abs(x), integer_bits + 1)  # the same bits, read as twice the number
+    negative = _exp_on_negative_values(-np.abs(x), integer_bits + 1)  # the same bits, read as a number twice as large
     magnitude = _over_one_plus(negative, ONE_Q2)
     return np.where(x == 0, 0, np.where(x < 0, _wrapped(-magnitude), magnitude))
 
@@ -42,7 +42,7 @@ def table(function: str, integer_bits: int) -> Array:
 
 
 def _exp_on_negative_values(a: Array, integer_bits: int) -> Array:
-    """Returns exp(a) in Q0.15, of numbers that are not positive."""
+    """Returns exp(a) in Q0.15, for numbers that are not positive."""
     fraction_bits = 15 - integer_bits
     quarter = 1 << (fraction_bits - 2)
     rest = (a & (quarter - 1)) - quarter
@@ -69,7 +69,7 @@ def _exp_between_minus_quarter_and_zero(a: Array) -> Array:
 
 
 def _over_one_plus(a: Array, minus: int) -> Array:
-    """Returns 2 / (1 + a) less `minus` (in Q2.13), halved if `minus` is 0; in Q0.15, of a in Q0.15.
+    """Returns 2 / (1 + a) less `minus` (in Q2.13), halved if `minus` is 0. The result and `a` are in Q0.15.
 
     `one_over_one_plus_x_for_x_in_0_1` and `one_minus_x_over_one_plus_x_for_x_in_0_1`: Newton's iteration in Q2.13.
     """

@@ -1,8 +1,8 @@
 """Formulas of LiteRT's kernels on 16-bit activations (16x8: int8 weights, 64-bit sums, zero points of 0).
 
-No delegate takes these operators, so that LiteRT runs the same kernels in both modes. The exceptions are `Quantize`,
-dense layers without a bias, and the logistic function and tanh for scales that are certain powers of two, which the
-delegate's mode refuses.
+No delegate computes these operators, so LiteRT runs the same kernels in both modes. There are three exceptions:
+`Quantize`, dense layers without a bias, and the logistic function and tanh for scales that are certain powers of two.
+The delegate's mode refuses the last.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _INT32_LIMIT = float(1 << 31)
 
 
 class ReducedMultiplier:
-    """Convolutions: the multiplier is cut to 15 bits, so that its product with a 48-bit sum fits; rounded once, halves
-    up.
+    """Convolutions: the multiplier is truncated to 15 bits, so that its product with a 48-bit sum fits. The product is
+    rounded once, halves up.
 
     ConvPerChannel (reference/integer_ops/conv.h) on MultiplyByQuantizedMultiplier of int64 (internal/common.cc).
     """
@@ -99,7 +99,7 @@ class DoubleScale:
         return pointwise(builder, "requantize", scale, [x], [ChannelConstant(self.scales(operation), in_type.axis)])
 
     def scales(self, operation: Operation) -> Array:
-        """Returns s_x * s_w / s in float64, one or one for each channel."""
+        """Returns s_x * s_w / s in float64: one value, or one for each channel."""
         return np.array(operation.quantized("in_type").scales) / operation.per_tensor("out_type").scale
 
 
@@ -108,8 +108,8 @@ class HalvesUp:
     rounded twice.
 
     Measured on LiteRT 2.3.0, x86-64 (FullyConnectedPerChannel and FullyConnected of
-    optimized/integer_ops/fully_connected.h, on ruy). If all channels have one scale, it is a product in float32
-    (GetQuantizedConvolutionMultipler).
+    optimized/integer_ops/fully_connected.h, on ruy). If all channels have one scale, the multiplier is a float32
+    product (GetQuantizedConvolutionMultipler).
     """
 
     summary = "(high_mul(int32(acc), m) + (1 << (-e - 1))) >> -e, m * 2**(e - 31) ~= s_x * s_w / s: halves up"
@@ -138,15 +138,15 @@ class HalvesUp:
         return pointwise(builder, "requantize", scale, [x], constants)
 
     def multipliers(self, operation: Operation) -> tuple[Array, Array]:
-        """Returns significands and shifts, one or one for each channel."""
+        """Returns significands and shifts: one of each, or one for each channel."""
         in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
         scales = in_type.scales if in_type.axis is not None else (float(np.float32(in_type.scale)),)
         return fixed_point.quantize_multipliers(scale / out_type.scale for scale in scales)
 
 
 class OptimizedDense:
-    """Dense layers in LiteRT's default configuration: the reference kernel with a 64-bit bias, and the optimized kernel
-    without a bias.
+    """Dense layers in LiteRT's default configuration: with a 64-bit bias the reference kernel, and without a bias the
+    optimized kernel.
     """
 
     summary = f"{DoubleScale.summary}; without a bias {HalvesUp.summary}"
@@ -167,7 +167,8 @@ class OptimizedDense:
 class InterpolatedSoftmax:
     """SoftmaxInt16 (reference/softmax.h): exp and reciprocal are interpolated between 513 points (LUTLookup).
 
-    The output has the fixed scale 1/32768. Differences from the row's maximum are mapped to points of [-10, 0].
+    The output has the fixed scale 1/32768. Differences from the row's maximum are mapped to the table's range, [-10,
+    0].
     """
 
     summary = "interpolated tables: Q0.15 exp of a difference above -10, Q16.15 sum, Q0.15 reciprocal, rounded once"
@@ -219,12 +220,12 @@ class InterpolatedSoftmax:
 class Interpolated(Tabulated):
     """LOGISTIC and TANH (reference/integer_ops/logistic.h, tanh.h): interpolated between values of one table.
 
-    Scales are converted to multiples of 3 / 2**14 of one step. A power of two is converted exactly (SigmoidPrepare,
-    TanhPrepare in kernels/activations.cc), and for such scales LiteRT's optimized kernels compute different results.
+    Scales are converted to multiples of 3 / 2**14. A scale that is a power of two is converted exactly (SigmoidPrepare,
+    TanhPrepare in kernels/activations.cc). For such scales, LiteRT's optimized kernels compute different results.
     """
 
     def __init__(self, *, exact_shifts: tuple[int, ...], optimized: bool) -> None:
-        """`exact_shifts`: log2 of 4096 times the scales that are exact. With `optimized`, these scales are refused."""
+        """`exact_shifts`: log2 of 4096 times each scale that is exact. With `optimized`, these scales are refused."""
         self.exact_shifts, self.optimized = exact_shifts, optimized
 
     def steps(self, operation: Operation, x: Array) -> Array:
@@ -268,8 +269,8 @@ class InterpolatedTanh(Interpolated):
 
 # --- tables ----------------------------------------------------------------------------------------------------------
 
-# Indices at which `sigmoid_table_uint16` (internal/common.h) is one more than the rounded value that its comment
-# promises.
+# Indices at which `sigmoid_table_uint16` (internal/common.h) is one more than the rounded value that the comment there
+# describes.
 _ONE_MORE = [
     4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40, 41, 43, 44, 45, 46, 49,
     50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255,
@@ -284,7 +285,7 @@ def _sigmoid_table() -> Array:
 
 
 def _sigmoid(steps: Array, bits: int) -> Array:
-    """Interpolates in the table, whose points are `2**bits` steps apart; the caller handles steps from point 255 on."""
+    """Interpolates in the table, whose points are `2**bits` steps apart. The caller handles steps after point 255."""
     table, point = _sigmoid_table(), np.minimum(steps >> bits, 254)
     return np.asarray((table[point] << bits) + (steps & ((1 << bits) - 1)) * (table[point + 1] - table[point]))
 
@@ -302,8 +303,8 @@ def _reciprocals() -> Array:
 
 
 def _interpolated(function: Callable[[Array], Array], in_scale: float, zero_point: int) -> Array:
-    """LUTPopulate in double and LUTLookup of int16 (internal/common.h), for every int16: 512 pieces, each shifted by
-    half of its error in the middle. The output is a fraction of 15 bits.
+    """LUTPopulate in double and LUTLookup of int16 (internal/common.h), for every int16. There are 512 linear pieces;
+    each is shifted by half of its error in the middle. The output is a 15-bit fraction.
     """
     low, high = in_scale * (_LOW - zero_point), in_scale * (_HIGH - zero_point)
     step = (high - low) / 512

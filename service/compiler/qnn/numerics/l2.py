@@ -52,8 +52,8 @@ class L2Normalize:
 
     @staticmethod
     def _shifts(operation: Operation) -> tuple[int, int]:
-        """Returns the left shifts by the scale's seven bits: before the multiplication, or as part of the multiplier's
-        shift.
+        """Returns the left shift before the multiplication, and the one that is part of the multiplier's shift. One of
+        them is the scale's seven bits; the other is 0.
         """
         return (0, _SCALE_BITS) if operation.per_tensor("in_type").storage == "int8" else (_SCALE_BITS, 0)
 
@@ -74,7 +74,8 @@ def _squares(zero_point: int) -> Any:
 def inverse_square_roots(builder: relax.BlockBuilder, x: relax.Expr) -> tuple[relax.Expr, relax.Expr]:
     """Applies `fixed_point.inverse_square_root` to each int32; returns significands and shifts.
 
-    Every step of the iteration is a separate function: each names its operand four times, and tensor IR is a tree.
+    Each step of the iteration is a separate function. A step contains its operand four times, and tensor IR is a tree,
+    so nested steps would grow exponentially.
     """
 
     def emit(name: str, function: Any, *operands: relax.Expr) -> relax.Expr:
@@ -110,7 +111,7 @@ def _reduced(value: Scalar) -> Scalar:
 
 
 def _pairs(value: Scalar) -> Scalar:
-    """Returns how many shifts by two bits to the left leave the top bits free."""
+    """Returns how many left shifts by two bits leave the top bits free."""
     one = tirx.const(1, "int32")
     return ((tirx.clz(_reduced(value)) - one) >> one) - one
 

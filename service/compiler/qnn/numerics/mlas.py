@@ -30,7 +30,7 @@ from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
 from service.core.arrays import Array
 
-_LARGEST_RATIO = 1 << 20  # of two scales: up to this ratio, no sum leaves the int32 that MLAS rounds to
+_LARGEST_RATIO = 1 << 20  # of two scales: up to this ratio, every sum fits the int32 to which MLAS rounds
 _LARGEST_PRODUCT_RATIO = 1 << 14  # the same for products
 _BEYOND_INT32 = 2.0**31
 
@@ -45,7 +45,7 @@ class Quantize:
         scales, zero_points = broadcast(out_type, x.ndim)
         with np.errstate(over="ignore"):
             ratio = x / scales
-        # MINPS and MAXPS return the second operand, the bound, for NaN.
+        # MINPS and MAXPS return their second operand for NaN. Here, that is the bound.
         low, high = out_type.min - zero_points, out_type.max - zero_points
         bounded = np.minimum(np.where(ratio > low, ratio, low), high)
         return store(round_even(bounded).astype(np.int64) + zero_points, out_type)
@@ -64,8 +64,8 @@ class Quantize:
 
 
 class Rescale:
-    """DequantizeLinear directly followed by QuantizeLinear of another type. It is also what remains of the two if the
-    operators between them only move elements.
+    """A DequantizeLinear directly followed by a QuantizeLinear of another type. If the operators between the two only
+    move elements, the pair also becomes a `Rescale`.
     """
 
     summary = "z + round_even(clamp(float(s_in * (q - z_in)) / s))"
@@ -97,10 +97,10 @@ class Concatenate:
 
 
 class Add:
-    """QLinearAdd (mlas/lib/intrinsics/avx2/qladd_avx2.cpp), with the contractions of the compiler that built it.
+    """QLinearAdd (mlas/lib/intrinsics/avx2/qladd_avx2.cpp), with the fused multiply-adds that its compiler generated.
 
-    If one operand is repeated along the last axis, MLAS takes that one as the second; importers do so too. A sum beyond
-    32 bits becomes the smallest value, as x86 converts it (CVTPS2DQ).
+    If one operand is repeated along the last axis, MLAS takes that one as the second, and importers do so too. A sum
+    beyond 32 bits becomes the smallest value, as x86 converts it (CVTPS2DQ).
     """
 
     summary = (
@@ -125,7 +125,7 @@ class Add:
         return pointwise(builder, "add", compute, [a, b])
 
     def parameters(self, operation: Operation) -> tuple[float, float, float]:
-        """Returns both ratios of scales, and the constant term, which contains the zero points."""
+        """Returns the scale ratio of each operand, and the constant term, which contains the zero points."""
         lhs_type, rhs_type, out_type = binary_types(operation)
         scale = np.float32(out_type.scale)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -154,8 +154,8 @@ class Mul:
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
         lhs_type, rhs_type, out_type = binary_types(operation)
-        # A product of 17 and 24 bits is exact in float64: it is rounded once, and LLVM has nothing to contract with the
-        # sum.
+        # A product of a 17-bit and a 24-bit number is exact in float64. It is therefore rounded once, and LLVM cannot
+        # change the result by contracting it with the sum.
         factor = _float_constant(self.scale(operation)).astype("float64")
         overflows = self.overflows(operation)
         zero_point = tirx.const(float(out_type.zero_point), "float32")
@@ -208,8 +208,8 @@ class GlobalAverage:
 
 
 class WindowAverage:
-    """QLinearAveragePool (contrib_ops/cpu/quantization/qlinear_pool.cc): real values are added up in float32, row by
-    row from the top left, and divided by their number.
+    """QLinearAveragePool (contrib_ops/cpu/quantization/qlinear_pool.cc): real values are added in float32, row by row
+    from the top left, and divided by their number.
     """
 
     summary = "round_even(float(sum(s_in * (q - z_in)) / n) / s + z), the sum in order"
@@ -279,9 +279,7 @@ def _lowered_rounded(value: Scalar, out_type: QuantizedType, *, overflows: bool)
 
 
 def _float_constant(value: float) -> Scalar:
-    """Returns a float32 constant. An infinite one or NaN is written by its bits, because TVM's JSON cannot represent
-    it.
-    """
+    """Returns a float32 constant. Infinity and NaN are given by their bits, because TVM's JSON cannot represent them."""
     if math.isfinite(value):
         return tirx.const(value, "float32")
     return tirx.reinterpret("float32", tirx.const(int(np.array(value, np.float32).view(np.int32)), "int32"))
@@ -301,7 +299,8 @@ def rescaled(x: Array, in_type: QuantizedType, out_type: QuantizedType) -> Array
 def _lowered_rescale(
     builder: relax.BlockBuilder, x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType
 ) -> relax.Expr:
-    if in_type.scale == out_type.scale:  # a product divided by one of its factors is at most one ulp off
+    # a product divided by one of its factors is at most one unit in the last place off
+    if in_type.scale == out_type.scale:
         return shifted(builder, x, in_type, out_type)
     scale, out_scale = tirx.const(in_type.scale, "float32"), tirx.const(out_type.scale, "float32")
     zero_point = tirx.const(out_type.zero_point, "int32")
@@ -314,7 +313,7 @@ def _lowered_rescale(
 
 
 def _quantized(ratio: Scalar, zero_point: Scalar, out_type: QuantizedType) -> Scalar:
-    """Clamps, rounds and adds the zero point; NaN becomes the smallest value."""
+    """Clamps, rounds and adds the zero point. NaN becomes the smallest value."""
     low, high = ((tirx.const(bound, "int32") - zero_point).astype("float32") for bound in (out_type.min, out_type.max))
     bounded = tirx.min(tirx.max(ratio, low), high)  # compare and select, so that NaN becomes the bound
     return clamped(tirx.nearbyint(bounded).astype("int32") + zero_point, out_type)

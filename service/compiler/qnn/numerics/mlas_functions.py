@@ -19,12 +19,12 @@ _FLOAT_MAX = np.float32(np.finfo(np.float32).max)
 _FAR = 1024.0  # beyond every stored value
 _BEYOND_INT32, _BEYOND_INT64 = 2.0**31, 2.0**63
 _LOW_BITS = (1 << 32) - 1
-_RESERVED = 5  # reserved part of the exponent of a softmax's largest exponential
+_RESERVED = 5  # exponents above the largest exponential's, reserved for the sum
 
 
 class Tabled(Tabulated):
     """QlinearBuildLookupTable (contrib_ops/cpu/quantization/qlinear_lookup_table.cc): dequantizes, applies a float32
-    function and quantizes, each step as in MLAS.
+    function and quantizes, each step as MLAS computes it.
     """
 
     def __init__(self, name: str, function: Callable[[Operation, Array], Array]) -> None:
@@ -50,13 +50,14 @@ LEAKY_RELU = Tabled("leaky_relu", _leaky_relu)
 
 
 class ScaledSoftmax:
-    """QLinearSoftmax (contrib_ops/cpu/quantization/qlinear_softmax.cc): exponentials of the differences from the row's
-    maximum, from a table, scaled so that their sum nearly fills float32, and added up in order.
+    """QLinearSoftmax (contrib_ops/cpu/quantization/qlinear_softmax.cc). A table contains the exponentials of the
+    differences from the row's maximum. They are scaled so that their sum nearly reaches the largest float32, and are
+    added in order.
 
-    If the output's scale is below about 1 / (148 * length), a product of an exponential exceeds float32. The results of
-    this case were measured on ONNX Runtime 1.31.1. int8 is converted to the smallest integer of 32 bits, from which a
-    zero point below 0 wraps to the largest. uint8 is the sum of the zero point and the low 32 bits of x86's 64-bit
-    conversion (CVTTSS2SI), which are 0 for an infinity.
+    If the output's scale is below about 1 / (148 * length), the product of an exponential and the inverse scale exceeds
+    float32. The results of this case were measured on ONNX Runtime 1.31.1. For int8, the conversion gives the smallest
+    32-bit integer, which wraps to the largest if a negative zero point is added. For uint8, the result is the zero
+    point plus the low 32 bits of x86's 64-bit conversion (CVTTSS2SI), which are 0 for an infinity.
     """
 
     summary = "z + round_even(e * floor(1 / s) / sum(e)), e from a float32 table, summed in order"
@@ -100,7 +101,7 @@ class ScaledSoftmax:
         return pointwise(builder, "normalize", normalize, [exponentials, total])
 
     def inverse(self, operation: Operation) -> np.float32:
-        """Returns the factor of exponentials before they are divided by their sum."""
+        """Returns the factor by which exponentials are multiplied before they are divided by their sum."""
         return np.float32(np.floor(np.float32(1) / np.float32(operation.per_tensor("out_type").scale)))
 
     def table(self, operation: Operation, length: int) -> Array:
@@ -113,5 +114,5 @@ class ScaledSoftmax:
             return np.asarray(np.exp((shift - np.arange(256)) * scale).astype(np.float32))
 
     def fits(self, operation: Operation, length: int) -> bool:
-        """Returns true if no product of an exponential leaves float32."""
+        """Returns true if the product of every exponential fits float32."""
         return float(self.table(operation, length)[0]) * float(self.inverse(operation)) < float(_FLOAT_MAX)

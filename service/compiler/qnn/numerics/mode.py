@@ -32,8 +32,8 @@ class Mode:
         name: as in `core.numerics`.
         reference: the runtime and kernels whose results the mode reproduces.
         formulas: QNN operator name -> its arithmetic. Suffixes distinguish cases that differ: `conv2d+requantize`
-            converts accumulators to storage, `…:int16` reads or writes 16-bit values, and `…:gemm` and similar keys
-            compute like a kernel of `qnn.ops.builtin`.
+            converts accumulators to storage, `…:int16` reads or writes 16-bit values, and a key such as `…:gemm`
+            belongs to the kernel of that name in `qnn.ops.builtin`.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Mode:
         return next((row for row in rows if row in self.formulas), rows[-1])
 
     def has_kernel(self, operation: Operation) -> bool:
-        """Returns true if the mode has a row for the kernel that computes `operation`."""
+        """Returns true if the mode has a formula for the kernel that computes `operation`."""
         return f"{_row_of(operation)}:{operation.builtin}" in self.formulas
 
     def formula(self, operation: Operation) -> Formula:
@@ -79,14 +79,13 @@ class Mode:
 
 
 def _row_of(operation: Operation) -> str:
-    """Returns the key of an operator, whatever its operands."""
+    """Returns the key of an operator without the suffixes that depend on its operands."""
     name = operation.name.removeprefix("qnn.")
     return "requantize" if operation.name == VECTORIZED else HELD.get(name, name)
 
 
-# Formulas that are the same in all modes: because nothing is rounded, because all runtimes round alike, or, for
-# functions and sums of real values, because they are defined here, within a few units in the last place of every
-# runtime.
+# Formulas that are the same in all modes. Either nothing is rounded, or all runtimes round in the same way. Functions
+# and sums of real values are defined here; every runtime's results are within a few units in the last place of them.
 EXACT: Mapping[str, Formula] = {
     "conv2d": Conv2d(),
     "conv2d_transpose": Conv2dTranspose(),

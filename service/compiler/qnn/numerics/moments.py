@@ -16,7 +16,7 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.real import EIGHTS
 from service.core.arrays import Array
 
-_QUAD = EIGHTS // 2  # squares after the last whole eight that are rounded
+_QUAD = EIGHTS // 2  # squares after the last whole group of eight that are rounded before they are added
 
 
 class RealMean:
@@ -92,7 +92,7 @@ class RealSquares:
 
 
 def rounded_squares(count: int) -> int:
-    """Returns how many of `count` squares are added one by one after rounding."""
+    """Returns how many of `count` squares are rounded and then added one by one."""
     return _QUAD if count % EIGHTS >= _QUAD else 0
 
 

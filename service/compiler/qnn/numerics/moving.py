@@ -1,4 +1,4 @@
-"""Operators that only move stored values: the same in every mode."""
+"""Operators that copy stored values without computing. They are the same in every mode."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""oneDNN, as MXNet 1.9.1 calls it: float32 throughout, rounded once to the nearest even integer.
+"""oneDNN, as MXNet 1.9.1 calls it: every step is float32, and the result is rounded once to the nearest integer, halves
+to even.
 
 A primitive converts its accumulators to float32, multiplies them by its output scale, adds its sum post-operation, and
 rounds and saturates the result (`store_output` in src/cpu/x64/jit_avx512_core_x8s8s32x_conv_kernel.cpp). MXNet's scales
-are reciprocal (steps per unit), each computed in float32 in its own order. The importer passes on the exact quotient of
-two types' scales, which is therefore computed in float64 here and then rounded.
+are reciprocal (steps per unit), and MXNet computes each in float32, in an order of its own. The importer sets the
+types' scales so that their quotient is exact; here it is computed in float64 and then rounded.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from service.core.arrays import Array
 
 
 class RatioRequantize(FloatRequantize):
-    """Output scales of convolutions and inner products, and reorders from one type to another.
+    """Output scales of convolutions and inner products, and reorders that convert one type to another.
 
     oneDNN adds a convolution's int32 bias after the conversion to float32; up to 2**24 the result is the same.
     """
@@ -110,7 +111,9 @@ class ScaledSum:
 
 
 class Reorder:
-    """A reorder from float32: multiplies by the reciprocal of the scale, which is computed in float64 and rounded."""
+    """A reorder from float32: multiplies by the reciprocal of the scale. The reciprocal is computed in float64 and
+    rounded to float32.
+    """
 
     summary = "z + round_even(x * float(1 / s))"
 
@@ -142,7 +145,7 @@ class Reorder:
 class FloatAveragePool:
     """The int8 pooling primitive (`jit_uni_i8i8_pooling.cpp`): the sum times the float32 reciprocal of the count.
 
-    Elements of the padding are not counted; if a model counts them, the importer makes them zeros of the image.
+    Padding is not counted. If a model counts it, the importer adds it to the image as zeros.
     """
 
     summary = "z + round_even(float(sum - count * z) * float(1 / count)), padding not counted"
@@ -180,12 +183,12 @@ class FloatAveragePool:
 
 
 def ratios(in_type: QuantizedType, out_type: QuantizedType) -> Array:
-    """Returns scales of `in_type` divided by those of `out_type`, one or one for each channel."""
+    """Returns the scales of `in_type` divided by those of `out_type`: one, or one for each channel."""
     return (np.array(in_type.scales, np.float64) / out_type.scale).astype(np.float32)
 
 
 def _rounded(total: Array, out_type: QuantizedType) -> Array:
-    """Rounds a float32 sum that is held in float64, precisely enough to equal the fused rounding."""
+    """Rounds a float32 sum that is represented in float64. Its precision is enough to equal a fused multiply-add."""
     low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
     return store(
         round_even(np.clip(total.astype(np.float32), low, high)).astype(np.int64) + out_type.zero_point, out_type

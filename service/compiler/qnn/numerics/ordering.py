@@ -70,7 +70,7 @@ def _added(shape: tuple[int, int, int], dtype: str) -> tvm.tirx.PrimFunc:
 
 
 def _chosen(rows: int, size: int, count: int, dtype: str) -> tvm.tirx.PrimFunc:
-    """Takes the largest of the remaining elements, `count` times."""
+    """Takes the largest of the remaining elements, `count` times, and returns their positions."""
 
     @T.prim_func(private=True, s_tir=True, check_well_formed=False)  # type: ignore[untyped-decorator]
     def top_places(keys_: T.handle, out_: T.handle) -> None:

@@ -116,11 +116,11 @@ class FixedPointMean:
 
 
 class FixedPointSum:
-    """TFLite's reference kernel (reference/reduce.h, QuantizedMeanOrSum), as LiteRT 2.3.0 calls it: for int8 too, it
-    reads and writes bytes as uint8.
+    """TFLite's reference kernel (reference/reduce.h, QuantizedMeanOrSum), as LiteRT 2.3.0 calls it. It reads and writes
+    bytes as uint8, even if the type is int8.
 
-    An int8 value below 0 therefore counts 256 more than its value, and the clamped result of 0 to 255 is stored as the
-    int8 of the same byte. LiteRT's default kernels compute the sum of the int8 values instead (`FloatSum`).
+    An int8 value below 0 is therefore read as its value plus 256. The sum is clamped to 0..255, and its byte is stored
+    as int8. LiteRT's default kernels compute the sum of the int8 values instead (`FloatSum`).
     """
 
     summary = (
@@ -190,7 +190,8 @@ class FloatMean:
 
 
 class CountedMean(FloatMean):
-    """XNNPACK: as `FloatMean`, but the bias is computed from the factor, and is thus rounded together with 1 / count.
+    """XNNPACK: as `FloatMean`, but the bias is computed from the factor, so that the rounding of 1 / count affects
+    both.
 
     xnn_define_static_reduce of qs8/qu8 (reduce-nd.c). The order of the float32 roundings was measured on LiteRT 2.3.0.
     """
@@ -205,7 +206,7 @@ class CountedMean(FloatMean):
 
 class FloatSum(FloatMean):
     """XNNPACK: as its mean, with a count of one (xnn_define_static_reduce). LiteRT's own optimized kernel computes the
-    same.
+    same result.
     """
 
     summary = "round_even(float(sum) * float(s_in / s) + (z - float(count * z_in) * float(s_in / s)))"
@@ -246,8 +247,8 @@ def sum_over_axes(
 
 
 def windows(operation: Operation, x: Array, fill: int) -> Iterator[Array]:
-    """Iterates over the positions in a window; yields the elements of `[N, H, W, C]` that all windows have at that
-    position.
+    """Iterates over the positions within a window. For each, yields an array of the elements of `[N, H, W, C]` that all
+    windows have at that position.
     """
     top, left, bottom, right = operation.ints("padding", 4, 0)
     padded = np.pad(x, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)

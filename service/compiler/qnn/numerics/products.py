@@ -19,7 +19,7 @@ class MatMul:
     summary = "sum((a - za) * (b - zb)), exact"
 
     def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
-        """Computes in float64, which represents every sum of fewer than 2**37 products of 8-bit values."""
+        """Computes in float64. It represents every sum of fewer than 2**37 products of 8-bit values exactly."""
         lhs, rhs = (
             x.astype(np.float64) - operation.per_tensor(name).zero_point
             for x, name in ((a, "lhs_type"), (b, "rhs_type"))
@@ -28,9 +28,8 @@ class MatMul:
         return np.asarray(sums.astype(np.float32) if operation.is_simulated else sums.astype(np.int64).astype(np.int32))
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
-        """Emits products of floating-point numbers, which processors multiply four times as fast as 32-bit integers.
-        They are exact: no sum of that many products needs more bits than the significand of the floating-point type
-        has.
+        """Emits floating-point products, which processors compute four times as fast as 32-bit integer products. They
+        are exact: the sum of that many products fits the significand of the floating-point type.
         """
         lhs_type, rhs_type = (operation.per_tensor(name) for name in ("lhs_type", "rhs_type"))
         depth = int(a.ty.shape[-1])
@@ -58,13 +57,15 @@ class MatMul:
 
 
 def _largest(kind: QuantizedType) -> int:
-    """Returns the largest magnitude of a value less the zero point."""
+    """Returns the largest magnitude of a stored value less the zero point."""
     low, high = STORAGE_RANGES[kind.storage]
     return max(high - kind.zero_point, kind.zero_point - low)
 
 
 def _centered(builder: relax.BlockBuilder, x: relax.Expr, zero_point: int, dtype: str) -> relax.Expr:
-    """Converts each value once. Fused into the product, the conversion would be repeated for every product."""
+    """Emits the conversion as a separate function, so that each value is converted once. If it were fused into the
+    product, it would be repeated for every product.
+    """
 
     def convert(x: te.Tensor) -> te.Tensor:
         return te.compute(x.shape, lambda *index: (x(*index).astype("int32") - zero_point).astype(dtype), name="center")

@@ -60,7 +60,9 @@ class IntegerBias:
 
 
 class SharedShiftSum:
-    """q8vadd: 22-bit multipliers over one shift, rounded once, halves away from zero; for operands of one shape."""
+    """q8vadd: two 22-bit multipliers with one shift, rounded once, halves away from zero. Both operands have the same
+    shape.
+    """
 
     summary = "z + round_away(((a - za) * ma + (b - zb) * mb) / 2**shift); as ATen's where one is repeated"
 
@@ -102,7 +104,9 @@ class SharedShiftSum:
 
 
 class WindowAverage(EvenAverage):
-    """q8avgpool: all channels are treated alike. Padding counts; a model's own padding has become part of the image."""
+    """q8avgpool: all channels are computed in the same way. Padding counts; a model's separate padding operator has
+    become part of the image.
+    """
 
     summary = "z + round_even((sum - count * z) * float(1 / count))"
 
@@ -148,7 +152,7 @@ class AdaptiveAverage:
 
 
 class ZeroPointFirst(EvenFunction):
-    """A table whose zero point is added before the rounding (qnnpack/src/hardswish.c)."""
+    """A table, for which the zero point is added before the rounding (qnnpack/src/hardswish.c)."""
 
     def values(self, operation: Operation, x: Array) -> Array:
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")

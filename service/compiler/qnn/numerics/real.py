@@ -1,5 +1,5 @@
-"""Sums of products of float32 values by fused multiply-adds in one fixed order, so that a result does not depend on how
-it is computed. Runtimes that add in another order, or in parts, differ only by rounding.
+"""Sums of float32 products by fused multiply-adds in one fixed order, so that every implementation gives the same
+result. Runtimes that add in another order, or in parts, differ only by rounding.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Sums = Callable[[Array, Array], Array]  # [rows, count], [count, columns] -> [ro
 
 Add = Callable[[Scalar, Scalar, Scalar], Scalar]  # a, b, c -> a * b + c, rounded as required
 
-_BLOCK = 1 << 22  # elements that are gathered for the kernel positions at a time
+_BLOCK = 1 << 22  # elements that are gathered at a time for all kernel positions
 
 
 def _sums_of(operation: Operation) -> Sums:
@@ -36,7 +36,7 @@ class RealConv2d:
     summary = "float32(sum(x * w) + bias), the sum from 0 on by float32 fused multiply-adds, channels innermost"
 
     def evaluate(self, operation: Operation, x: Array, weight: Array, bias: Array | None = None) -> Array:
-        """Adds row by row of the kernel, column by column, channel by channel; computes some output rows at a time."""
+        """Adds row by row of the kernel, column by column, channel by channel. Computes some output rows at a time."""
         filters, *_, per_group = weight.shape
         groups = operation.integer("groups")
         (down, _), (step, _) = operation.ints("strides", 2, 1), operation.ints("dilation", 2, 1)
@@ -162,7 +162,7 @@ def _biased(sums: Array, bias: Array | None) -> Array:
 
 # -- in tensor IR
 
-# Returns, for some operands, the reduced axes, and a function from the index of a sum to a product of it.
+# Takes operands. Returns the reduced axes, and a function from the index of a sum to one of its products.
 Terms = Callable[[Sequence[te.Tensor]], tuple[Sequence[tirx.IterVar], Callable[..., Scalar]]]
 
 
@@ -175,8 +175,8 @@ def lowered_sums(
 ) -> relax.Expr:
     """Emits sums of products as a separate tensor program, in the form that `schedule` recognizes.
 
-    Tensor expressions cannot express that a product is added without being rounded. The sum is therefore written as
-    usual, and then its one addition is replaced.
+    Tensor expressions cannot express that a product is added without being rounded. The sum is therefore built with an
+    ordinary addition, which is then replaced by a fused one.
     """
     shape = [int(dim) for dim in operation.call.ty.shape]
     name = operation.name.removeprefix("qnn.")
@@ -197,11 +197,11 @@ def sums_in(
     biased: bool = False,
     added: Add = lowered_fma,
 ) -> relax.Expr:
-    """`lowered_sums` with the result's shape `shape`.
+    """`lowered_sums` for a given result shape, `shape`.
 
     Args:
         biased: true if the last operand is a bias that is added to the sums.
-        added: the operation that adds a product.
+        added: the operation that multiplies and adds.
     """
     tensors = [te.placeholder([int(dim) for dim in x.ty.shape], "float32", f"x{at}") for at, x in enumerate(operands)]
     axes, term = terms(tensors)
@@ -209,7 +209,8 @@ def sums_in(
     made = sums
     if biased:
         made = te.compute(shape, lambda *index: sums(*index) + tensors[-1](index[-1]), name="biased")
-    function = te.create_prim_func([*tensors, made]).without_attr("global_symbol")  # otherwise "main", like the model's
+    # otherwise it would be "main", like the model's function
+    function = te.create_prim_func([*tensors, made]).without_attr("global_symbol")
     function = function.with_body(_fused(function.body, added)).with_attr("op_pattern", OPAQUE)
     result = relax.TensorType(shape, "float32")
     return relax.call_tir(builder.add_func(function, name), relax.Tuple(list(operands)), result)
@@ -220,7 +221,7 @@ def _flushed_fma(a: Scalar, b: Scalar, c: Scalar) -> Scalar:
 
 
 def _fused(statement: Any, added: Add) -> Any:
-    """Returns `statement` with `x = x + a * b` replaced by `added`."""
+    """Returns `statement` with `x = x + a * b` replaced by a call of `added`."""
     match statement:
         case tirx.SeqStmt():
             return tirx.SeqStmt([_fused(each, added) for each in statement.seq])
@@ -261,7 +262,7 @@ def _paired_products(tensors: Sequence[te.Tensor]) -> tuple[Sequence[tirx.IterVa
 
 
 def _within(k: Any, count: int, product: Scalar) -> Scalar:
-    """Returns the product, or 0 * 0 after the last of `count` products."""
+    """Returns the product if `k` is less than `count`, and otherwise 0 * 0."""
     if count % bfloat16.PAIR == 0:
         return product
     zero = tirx.const(0.0, "float32")
@@ -269,7 +270,7 @@ def _within(k: Any, count: int, product: Scalar) -> Scalar:
 
 
 def _product(tensors: Sequence[te.Tensor], k: Any, *index: Any) -> Scalar:
-    """Returns one of the products for an element of the result."""
+    """Returns product number `k` of an element of the result."""
     lhs, rhs, *_ = tensors
     *batch, row, column = index
 

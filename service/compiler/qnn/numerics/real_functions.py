@@ -1,10 +1,10 @@
 """Functions of float32 values that are defined bit by bit: MLAS's polynomials, in the order of its fused kernels.
 
-They equal ONNX Runtime 1.31.1's Exp, Erf, Tanh and Sigmoid on x86-64 with FMA, bit for bit and for every value
-(`onnxruntime/core/mlas/lib`: compute.cpp, erf.cpp, tanh.cpp, logistic.cpp, and the kernels in assembly beside them).
+On x86-64 with FMA, they equal ONNX Runtime 1.31.1's Exp, Erf, Tanh and Sigmoid bit for bit, for every value
+(`onnxruntime/core/mlas/lib`: compute.cpp, erf.cpp, tanh.cpp, logistic.cpp, and the assembly kernels for them).
 
 Each function is written twice: in NumPy, for the oracle, and as tensor-IR expressions, for one value or for a vector.
-The expressions contain no sum of a product that could be contracted, except for products that are exact.
+The expressions add a product only if the product is exact, so contracting the two does not change the result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from service.compiler.qnn.numerics.fused import fma, lowered_fma
 from service.compiler.qnn.operation import Operation
 from service.core.arrays import Array
 
-# (value, dtype) -> a variable with that value, which is computed once.
+# (value, dtype) -> a variable that holds the value, so that it is computed once.
 Bind = Callable[[Scalar, str], Scalar]
 
 _ROUNDING = 12582912.0  # 3 * 2**22: adding it to a small float32 leaves only the integer part
@@ -113,7 +113,7 @@ def _logistic(x: Array) -> Array:
 
 
 def _ratio(x: Array, bound: float, p: Sequence[float], q: Sequence[float]) -> Array:
-    """Returns x * p(x**2) / q(x**2), for x clamped to its bounds."""
+    """Returns x * p(x**2) / q(x**2), for x clamped to [-bound, bound]."""
     x = np.clip(x, np.float32(-bound), np.float32(bound))
     squared = x * x
     return np.asarray(_polynomial(squared, p) * x / _polynomial(squared, q))
@@ -132,8 +132,8 @@ def _polynomial(x: Array, coefficients: Sequence[float]) -> Array:
 
 
 class _Vector:
-    """Float32 arithmetic on one value (`lanes` of 1) or on a vector. NaN is passed through, because minimum and maximum
-    return their second operand if one of the two is NaN.
+    """Float32 arithmetic on one value (`lanes` of 1) or on a vector. NaN operands give NaN, because minimum and maximum
+    return their second operand if either operand is NaN.
     """
 
     def __init__(self, lanes: int, bind: Bind) -> None:
@@ -143,8 +143,8 @@ class _Vector:
         return self.exponential(self.within(x, *_EXP_BOUNDS), _EXP)
 
     def exponential(self, x: Scalar, coefficients: Sequence[float], *, normal: bool = False) -> Scalar:
-        """As `_exponential`. The power of two is applied as two factors, of which the first rounds nothing, or as one
-        factor if the result is known to be `normal`.
+        """Emits `_exponential`. The power of two is applied as two factors, the first of which rounds nothing. If the
+        result is known to be `normal`, one factor is enough.
         """
         moved = self.keep(self.fma(x, self.const(_LOG2_E), self.const(_ROUNDING)))
         power = self.keep(moved - self.const(_ROUNDING))
@@ -159,7 +159,7 @@ class _Vector:
         return self.keep(scaled * self._power_of_two(bits - half))
 
     def _power_of_two(self, exponent: Scalar) -> Scalar:
-        """Returns 2**exponent; only the lowest 9 bits of `exponent` count."""
+        """Returns 2**exponent. Only the lowest 9 bits of `exponent` are used."""
         biased = (exponent << self.const(23, "int32")) + self.const(127 << 23, "int32")
         return tirx.reinterpret(self._dtype("float32"), biased)
 
@@ -169,7 +169,7 @@ class _Vector:
         small = self.fma(self.polynomial(squared, _ERF_SMALL), size, size)
         exponent = self.fma(self.polynomial(size, _ERF_BIG), size, size)
         minus = self.keep(self.const(0.0) - exponent)
-        # The difference from an exact product; at the bound it is 2**-25.
+        # The product is exact, and the difference from it is rounded. At the bound it is 2**-25.
         big = self.const(1.0) - self.exponential(minus, _ERF_EXP, normal=True)
         either = tirx.Select(size >= self.const(_ERF_SPLIT), big, small)
         return self.keep(self._intrinsic("llvm.copysign", either, x))
@@ -221,7 +221,7 @@ class Function:
 
     Attributes:
         evaluate: computes the function of an array.
-        express: builds the expression of one `float32`, or of a vector `float32xN` if the second argument is N. The
+        express: builds the expression for one `float32`; or, if the second argument is N, for a vector `float32xN`. The
             third argument binds values that are used more than once. `x` itself is used more than once, too.
     """
 

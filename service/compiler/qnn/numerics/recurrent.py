@@ -1,4 +1,6 @@
-"""Formulas of LiteRT's integer LSTM (int8, with 16-bit cells) and SVDF: the same in all of its kernels."""
+"""Formulas of LiteRT's integer LSTM (int8, with 16-bit cells) and SVDF. All of LiteRT's kernels compute them in the
+same way.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ _GATES = ("input", "forget", "candidate", "output")
 
 
 class Rescale:
-    """MatrixBatchVectorMultiplyAccumulate on integers (reference/portable_tensor_utils.cc), after its sums; and the
+    """MatrixBatchVectorMultiplyAccumulate on integers (reference/portable_tensor_utils.cc), from its sums on; and the
     last steps of EvalIntegerSVDF (reference/svdf.h).
     """
 
@@ -168,7 +170,7 @@ class TimeDense:
 
 
 def _places(gates: int) -> dict[str, int]:
-    """Maps each gate to its index; without an input gate, there are three gates."""
+    """Maps each gate to its index. An LSTM without an input gate has three gates."""
     return {name: place for place, name in enumerate(_GATES[len(_GATES) - gates :])}
 
 
@@ -185,7 +187,7 @@ def cell_bits(operation: Operation) -> int:
 
 
 def _entry_shift(operation: Operation) -> int:
-    """Returns the shift that gives the cell state 30 fraction bits."""
+    """Returns the shift that converts the cell state to 30 fraction bits."""
     return 15 + cell_bits(operation)
 
 

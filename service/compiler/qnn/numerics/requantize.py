@@ -21,7 +21,8 @@ _CONVOLUTIONS = ("qnn.conv2d", "qnn.conv2d_transpose")
 
 
 class TwoRoundings:
-    """TFLite's reference kernels of convolutions, and of conversions between quantized types: a 31-bit multiplier.
+    """TFLite's reference kernels for convolutions and for conversions between quantized types. Their multiplier has 31
+    bits.
 
     ConvPerChannel (reference/integer_ops/conv.h) and Requantize (reference/requantize.h); the multiplier s_x * s_w / s
     is computed in double (PopulateConvolutionQuantizationParams).
@@ -86,11 +87,11 @@ class OneRounding:
 
 
 class HalvesUp:
-    """LiteRT's optimized kernels on x86-64, which compute what the default delegate leaves: the multiplier is that of
-    the reference kernels, but vector instructions round halves up in the second rounding, too.
+    """LiteRT's optimized kernels on x86-64, which compute the operators that the default delegate does not. The
+    multiplier is that of the reference kernels, but vector instructions also round halves up in the second rounding.
 
-    Subclasses leave a part of the elements to scalar code, which rounds away from zero. Measured on LiteRT 2.3.0:
-    matrix multiplications by ruy (FULLY_CONNECTED, CONV_2D in one group) have no such part.
+    Subclasses define which elements scalar code computes; it rounds away from zero. Measured on LiteRT 2.3.0: in matrix
+    multiplications by ruy (FULLY_CONNECTED, CONV_2D in one group), scalar code computes none.
     """
 
     summary = "z + ((high_mul(acc, m) + (1 << (-e - 1))) >> -e), m * 2**(e - 31) ~= s_x * s_w / s: halves up, twice"
@@ -126,7 +127,7 @@ class HalvesUp:
 
 
 class ChannelVectors(HalvesUp):
-    """As `HalvesUp`, but the channels after the last whole vector of 8 round away from zero: DEPTHWISE_CONV_2D and
+    """As `HalvesUp`, but channels after the last whole vector of 8 channels round away from zero: DEPTHWISE_CONV_2D and
     TRANSPOSE_CONV of int8. Measured on LiteRT 2.3.0.
     """
 
@@ -138,15 +139,15 @@ class ChannelVectors(HalvesUp):
 
 
 class ElementVectors(HalvesUp):
-    """As `HalvesUp`, but the elements after the last whole vector of 16, counted through the whole tensor, round away
-    from zero: TRANSPOSE_CONV of uint8, and QUANTIZE from int8 to uint8 and back. Measured on LiteRT 2.3.0.
+    """As `HalvesUp`, but elements of the tensor after its last whole vector of 16 elements round away from zero:
+    TRANSPOSE_CONV of uint8, and QUANTIZE from int8 to uint8 and back. Measured on LiteRT 2.3.0.
     """
 
     summary = f"{HalvesUp.summary}; the last elements % 16 away from zero"
     LANES = 16
 
     def in_scalar_code(self, operation: Operation, index: Sequence[Any], shape: Sequence[int]) -> Any:
-        count = operation.integer("elements")  # of one request; a batch has several requests
+        count = operation.integer("elements")  # of one sample; a batch contains several
         position: Any = 0
         for i, extent in zip(index, shape, strict=True):
             position = position * extent + i
@@ -157,7 +158,8 @@ class FloatRequantize:
     """XNNPACK: one float32 multiplication, rounded once to the nearest even integer.
 
     xnn_qs8_requantize_fp32 and the qs8/qc8w/qu8 GEMM, IGEMM and depthwise micro-kernels. The scale is computed in
-    float32, s_x * s_w before the division (subgraph/convolution-2d.c); the product is clamped before it is rounded.
+    float32: s_x * s_w first, then the division (subgraph/convolution-2d.c). The product is clamped before it is
+    rounded.
     """
 
     summary = "z + round_even(clamp(float(acc) * float(s_x * s_w / s)))"
@@ -183,8 +185,8 @@ class FloatRequantize:
 
 
 class BiasedFloatRequantize(FloatRequantize):
-    """MLAS's requantization of QLinearConv, which is `FloatRequantize`. With a bias of real values, it represents what
-    ONNX Runtime computes in float32 on dequantized values: ONNX Runtime rounds every sum, and this formula rounds once.
+    """MLAS's requantization of QLinearConv, which is `FloatRequantize`. With a bias of real values, ONNX Runtime
+    computes in float32 on dequantized values and rounds every sum; this formula rounds once.
     """
 
     adds_bias = True
@@ -220,8 +222,8 @@ class BiasedFloatRequantize(FloatRequantize):
 
 
 class SharedMultiplier:
-    """XNNPACK's conversion of one quantized type to another: an 8-bit fraction, rounded once, halves up (qs8/qu8 vcvt
-    micro-kernels).
+    """XNNPACK's conversion of one quantized type to another: the multiplier is a fraction of 8 bits, and the product is
+    rounded once, halves up (qs8/qu8 vcvt micro-kernels).
 
     The multiplier is round_even(256 * float(s_in / s)).
     """
@@ -247,15 +249,15 @@ class SharedMultiplier:
     def parameters(self, operation: Operation) -> tuple[int, int]:
         """Returns the multiplier, and the bias, which contains both zero points and one half."""
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
-        multiplier = round(256 * float(float_scales(operation)[0]))  # round() is half to even
+        multiplier = round(256 * float(float_scales(operation)[0]))  # round() rounds halves to even
         return multiplier, (out_type.zero_point << 8) + 128 - multiplier * in_type.zero_point
 
 
 def multipliers(operation: Operation) -> tuple[Array, Array]:
     """Returns TFLite's significands and shifts, one pair for each scale of the input.
 
-    A convolution of uint8 rounds s_x * s_w to float32 first (GetQuantizedConvolutionMultipler); this changes the result
-    for 2 of 100 photographs. The output's type is checked for this, because Legalize may have changed the storage of
+    A uint8 convolution rounds s_x * s_w to float32 first (GetQuantizedConvolutionMultipler); this changes the result
+    for 2 of 100 photographs. The code tests the type of the output, because Legalize may have changed the storage of
     the operands.
     """
     out_type, producer = operation.per_tensor("out_type"), operation.producer
@@ -285,7 +287,7 @@ def float_scales(operation: Operation) -> Array:
 
 
 def shifted(builder: relax.BlockBuilder, x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType) -> relax.Expr:
-    """Emits a conversion between types of one scale: only the zero point changes, and the mode's rounding does not
+    """Emits a conversion between two types of equal scale. Only the zero point changes, so the mode's rounding does not
     matter.
     """
     shift = out_type.zero_point - in_type.zero_point
@@ -293,7 +295,9 @@ def shifted(builder: relax.BlockBuilder, x: relax.Expr, in_type: QuantizedType, 
 
 
 def _rounded(scaled: Scalar, out_type: QuantizedType) -> Scalar:
-    """Clamps float32 values in steps of `out_type`, rounds them to even, and stores them."""
+    """Clamps float32 values, which are in steps of `out_type`, rounds them to the nearest integer, halves to even, and
+    stores them.
+    """
     low, high = (float(bound - out_type.zero_point) for bound in (out_type.min, out_type.max))
     bounded = tirx.max(tirx.min(scaled, tirx.const(high, "float32")), low)
     return clamped(tirx.nearbyint(bounded).astype("int32") + out_type.zero_point, out_type)

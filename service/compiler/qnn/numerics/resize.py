@@ -1,5 +1,5 @@
-"""Bilinear interpolation over rows and columns. The position of each output between its neighbours is known
-beforehand.
+"""Bilinear interpolation over rows and columns. The model determines the position of each output between its
+neighbours.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from service.compiler.qnn.numerics.formula import Scalar
 from service.compiler.qnn.operation import Operation
 from service.core.arrays import Array
 
-# For each output along an axis: the index of the neighbour before it, the index of the neighbour after it, and the
-# distance from the former.
+# For each output along an axis: the index of the neighbour before it, the index of the neighbour after it, and its
+# distance from the neighbour before it.
 Places = tuple[Array, Array, Array]
 
 
 class Bilinear:
-    """A formula whose subclasses define the positions along an axis, and how four neighbours are combined, in NumPy and
-    in tensor IR.
+    """A formula whose subclasses define the positions along an axis, and how four neighbours are combined (in NumPy and
+    in tensor IR).
     """
 
     def places(self, old: int, new: int, *, align_corners: bool, half_pixel_centers: bool) -> Places:

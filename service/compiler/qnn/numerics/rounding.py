@@ -1,6 +1,6 @@
-"""Rounding in the oracle, and the count of ties: values that are exactly between two integers.
+"""Rounding in the oracle, and the number of ties. A tie is a value exactly halfway between two integers.
 
-Ties distinguish rounding modes, so the inputs for a build's check are chosen to reach them
+Rounding modes differ only at ties, so the inputs that check a build are chosen to reach ties
 (`compiler.children.probing`). A formula that rounds by these functions reports its ties; `watch` counts them.
 """
 
@@ -45,7 +45,7 @@ def report_ties(ties: Array) -> None:
 
 
 def is_watched() -> bool:
-    """Returns true inside `watch`, where ties are worth computing."""
+    """Returns true inside a `watch` block; elsewhere, ties need not be computed."""
     return bool(_watched)
 
 

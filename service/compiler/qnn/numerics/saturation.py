@@ -1,4 +1,6 @@
-"""Finds layers in which FBGEMM may saturate sums that the formulas of its modes, and Octet, compute exactly."""
+"""Finds layers in which FBGEMM may saturate a sum. Octet, and the formulas of FBGEMM's modes, compute such sums
+exactly.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from service.core.arrays import Array
 from service.core.numerics import FBGEMM, TORCH_X86
 
 _INT16 = np.iinfo(np.int16)
-_CHANNELS = 8  # the number of channels must be a multiple of it
+_CHANNELS = 8  # the number of channels must be a multiple of this
 _MOST_OUTPUTS = 2  # outputs per channel
 _KERNELS = (3, 5, 7)
 _MOST_STRIDE = 2
@@ -69,8 +71,8 @@ def _is_depthwise(layer: Operation, weights: tuple[int, ...]) -> bool:
 
 
 def _overflows(layer: Operation, weights: Array) -> bool:
-    """Returns true if the two most extreme weights of a channel, with the largest activations, exceed 16 bits. If they
-    do not, no two weights that the kernel pairs do.
+    """Returns true if the two most extreme weights of a channel, multiplied by the largest activations, exceed 16 bits.
+    If they fit, so does every pair of weights that the kernel adds.
     """
     taps = np.sort(weights.reshape(len(weights), -1).astype(np.int64), axis=1)
     most = layer.per_tensor("in_type").max

@@ -1,4 +1,4 @@
-"""The formula that writes rows at positions that are computed while the model runs."""
+"""The formula that writes rows at positions that the model computes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ScatterRows:
 
 
 def _turns(places: Array) -> Array:
-    """Returns, for each update, how many earlier updates have the same position."""
+    """Returns, for each update, the number of earlier updates of the same position."""
     order = np.argsort(places, kind="stable")
     ranked = places[order]
     first = np.searchsorted(ranked, ranked)

@@ -1,4 +1,4 @@
-"""The formulas of the simulated form, which all modes share: values are the mode's own, held as float32."""
+"""The formulas of the simulated form, which all modes share: stored values of the mode, as float32."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from service.compiler.qnn.numerics.formula import OPAQUE, Formula, Scalar, point
 from service.compiler.qnn.operation import Operation
 from service.core.arrays import Array
 
-# Operator of the simulated form -> the operator whose values it holds as float32.
+# Operator of the simulated form -> the operator that it simulates. Its stored values are float32 in the simulated form.
 HELD = {"simulated_quantize": "quantize", "simulated_dequantize": "dequantize"}
 
 
 @dataclass(frozen=True)
 class Held:
-    """A conversion of the mode, whose operand and result are both float32."""
+    """One of the mode's conversions, with an operand and a result that are float32."""
 
     inner: Formula
 
@@ -84,12 +84,12 @@ class SimulatedExtent:
 
 
 def _stored(operation: Operation, x: Array) -> Array:
-    """Returns the integers that a value holds as float32."""
+    """Returns the integers of a value that is represented as float32."""
     return x.astype(operation.quantized("in_type").dtype) if operation.name == "qnn.simulated_dequantize" else x
 
 
 def _wrapped(values: Array, bits: int) -> Array:
-    """Wraps int64 to two's complement of `bits`."""
+    """Wraps int64 around to two's complement of `bits`."""
     spare = 64 - bits
     return np.asarray((values.astype(np.uint64) << np.uint64(spare)).astype(np.int64) >> np.int64(spare))
 

@@ -26,9 +26,9 @@ _SUM_BITS = 12  # integer bits of the sum of exponentials
 class FixedPointSoftmax:
     """TFLite's reference kernel (reference/softmax.h) on gemmlowp's fixed-point exp and reciprocal.
 
-    The output has the fixed scale 1/256 and the storage's minimum as its zero point. If the exponentials of a row add
-    up to 512 or more, as those of a thousand equal logits do, the reference aborts; this formula returns the real
-    quotient, 0.
+    The output has the fixed scale 1/256, and its zero point is the storage's minimum. If the exponentials of a row add
+    up to 512 or more, as those of a thousand equal logits do, the reference aborts. This formula returns the real
+    quotient, which rounds to 0.
     """
 
     summary = "gemmlowp fixed point: Q5.26 differences, Q0.31 exp, Q12.19 sum, Newton-Raphson reciprocal"
@@ -55,7 +55,7 @@ class FixedPointSoftmax:
 
         def normalize(exponential: Scalar, total: Scalar, scale: Scalar) -> Scalar:
             shift = tirx.const(_SUM_BITS + 23, "int32") - tirx.clz(total)
-            # A sum of 512 or more shifts out all 31 bits, which int32 cannot express.
+            # A sum of 512 or more needs a shift by more than 31 bits, which int32 does not allow.
             largest = tirx.const(31, "int32")
             scaled = fixed_point.divide_by_pot(fixed_point.high_mul(exponential, scale), tirx.min(shift, largest))
             probability = tirx.Select(shift > largest, tirx.const(0, "int32"), scaled)
@@ -76,8 +76,8 @@ class FixedPointSoftmax:
 class TableSoftmax:
     """TFLite's optimized kernel (optimized_ops.h, Softmax with PopulateSoftmaxLookupTable): float32 throughout.
 
-    XNNPACK does not take a quantized softmax, so LiteRT's default delegate leaves it to this kernel. The sum is added
-    from left to right, as in the kernel.
+    XNNPACK does not support a quantized softmax, so LiteRT's default delegate leaves it to this kernel. Like the
+    kernel, the formula adds from left to right.
     """
 
     summary = "float32: exp from a table, summed in order, z + trunc(e * (1 / (sum * s)) + 0.5)"
@@ -106,7 +106,9 @@ class TableSoftmax:
         return pointwise(builder, "normalize", normalize, [exponentials, inverse])
 
     def table(self, operation: Operation) -> Array:
-        """Returns expf(-scale * beta * d) for d in 0..255, through float64: glibc's expf rounds correctly."""
+        """Returns expf(-scale * beta * d) for d in 0..255. It is computed through float64, because glibc's expf rounds
+        correctly.
+        """
         scale = np.float32(-operation.per_tensor("in_type").scale) * np.float32(operation.floating("beta"))
         return np.exp((scale * np.arange(256, dtype=np.float32)).astype(np.float64)).astype(np.float32)
 
@@ -175,7 +177,9 @@ def reciprocal(total: Array, integer_bits: int) -> tuple[Array, Array]:
 
 
 def _reciprocals(total: te.Tensor) -> te.Tensor:
-    """Computes the reciprocal once for each row. Fused into its reader, it would be computed once for each element."""
+    """Computes the reciprocal once for each row. If it were fused into its reader, it would be computed for each
+    element.
+    """
     return te.compute(total.shape, lambda *index: _lowered_reciprocal(total(*index)), name="reciprocal")
 
 

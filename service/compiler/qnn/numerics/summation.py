@@ -1,11 +1,11 @@
 """Sums of float32 values in float32, each in one fixed order.
 
-The orders are those of ONNX Runtime's own sums (`core/providers/cpu/reduction`). Which one it uses depends on the
-position of the summed axes (`OptimizeShapeForFastReduce` in reduction_ops.cc). Lanes are for rows inside of another
-operator (softmax, normalization): the order of MLAS's softmax on AVX-512 (`MlasComputeSumExpF32KernelAvx512F`), on any
-machine.
+The orders are those of ONNX Runtime's sums (`core/providers/cpu/reduction`). ONNX Runtime chooses one by the position
+of the summed axes (`OptimizeShapeForFastReduce` in reduction_ops.cc). The order `lanes` is for rows inside another
+operator (softmax, normalization). It is the order of MLAS's softmax on AVX-512 (`MlasComputeSumExpF32KernelAvx512F`),
+and is used on every machine.
 
-Compiled code cannot contract a product with a sum here, because every term has been stored before it is added.
+Compiled code cannot contract a product with a sum here, because every term is stored before it is added.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def in_lanes(terms: Array) -> Array:
         part = terms[first : first + PARTIAL_SUMS]
         sums[: len(part)] += part
     for distance in FOLDS:
-        sums = sums + sums[np.arange(PARTIAL_SUMS) ^ distance]  # computes each sum twice, once in either order
+        # computes each sum twice, with its operands in either order
+        sums = sums + sums[np.arange(PARTIAL_SUMS) ^ distance]
     return sums[:1]
 
 
@@ -104,7 +105,7 @@ def _in_packets(terms: Array, rows: int) -> Array:
     first aligned element on, then the elements before it, then those after the packets.
 
     Args:
-        rows: the number of rows that follow each other in memory, starting at an aligned address.
+        rows: the number of rows that are contiguous in memory. The first starts at an aligned address.
     """
     count = len(terms)
     totals = np.zeros(terms.shape[1], np.float32)
@@ -218,7 +219,7 @@ def lowered_lanes(
     dtype: str,
     of_sum: Callable[[Scalar], Scalar],
 ) -> relax.Expr:
-    """Emits `of_sum` for the sum of each row in `x`, computed in `dtype` as in `in_lanes`."""
+    """Emits `of_sum` for the sum of each row of `x`. The sum is computed in `dtype`, in the order of `in_lanes`."""
     count = int(x.ty.shape[-1])
 
     def lanes(x: te.Tensor) -> te.Tensor:
@@ -292,7 +293,9 @@ def _lowered_packets(operation: Operation, builder: relax.BlockBuilder, x: relax
 
 
 def _if(condition: Any, value: Scalar) -> Scalar:
-    """Returns `value` if the condition holds, without reading it otherwise, or else 0, which changes no sum."""
+    """Returns `value` if the condition holds, and otherwise 0, which changes no sum. `value` is evaluated only if the
+    condition holds.
+    """
     return tirx.if_then_else(condition, value, tirx.const(0, "float32"))
 
 
@@ -301,7 +304,9 @@ def _chain(terms: Sequence[Scalar]) -> Scalar:
 
 
 def _elements(operation: Operation, x: te.Tensor) -> Callable[[Sequence[Any], Any], Scalar]:
-    """Returns a function from the index of a sum and an element's position in that sum to the element of `x`."""
+    """Returns a function that takes the index of a sum and the position of one of its terms, and returns that element
+    of `x`.
+    """
     axes = reduced_axes(operation)
 
     def at(index: Sequence[Any], element: Any) -> Scalar:

@@ -1,13 +1,13 @@
-"""Transposed convolution, by the ordinary convolution that gives the same accumulators.
+"""Transposed convolution, computed as an ordinary convolution that gives the same accumulators.
 
 Let y be an output row plus the padding at the top. Its value is sum(x[i] * w[y - i * s]) over the input rows i. For y =
 q * s + r, only the kernel rows m * s + r contribute: sum(x[q - m] * w[m * s + r]) over m. This is a convolution of
 stride 1 by every s-th kernel row, in reverse order. The same holds for columns. All s_h * s_w phases r read the same
 window of the input, so they are the filters of one convolution, whose channels are then moved to rows and columns.
 
-The sums are sums of the same integers. Where the window leaves the image, it reads padding, stored as the input's zero
-point. Where a phase has fewer kernel rows or columns than another, it is filled up with the weights' zero point. Both
-are zero after their zero point is subtracted, and add nothing.
+The sums are sums of the same integers. If the window reaches beyond the image, it reads padding, stored as the input's
+zero point. If a phase has fewer kernel rows or columns than another, the weights' zero point fills the rest. Both are
+zero after their zero point is subtracted, and add nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Conv2dTranspose:
     summary = Conv2d.summary
 
     def evaluate(self, operation: Operation, x: Array, weight: Array, bias: Array | None = None) -> Array:
-        """Scatters, as the reference kernels do: `[N, H, W, C]`, `[O, KH, KW, C]` -> `[N, OH, OW, O]`, in float64."""
+        """Scatters products as the reference kernels do: `[N, H, W, C]`, `[O, KH, KW, C]` -> `[N, OH, OW, O]`, in
+        float64.
+        """
         out_channels, kernel_h, kernel_w, _ = weight.shape
         stride_h, stride_w = operation.ints("strides", 2, 1)
         top, left, _, _ = operation.ints("padding", 4, 0)
@@ -65,14 +67,15 @@ class Conv2dTranspose:
 
 @dataclass(frozen=True)
 class Phases:
-    """A transposed convolution as an ordinary one that has, for each phase, one filter for each original filter.
+    """A transposed convolution in the form of an ordinary one, which has one filter for each phase of each original
+    filter.
 
     Attributes:
         size: rows and columns of the output.
         strides: the number of phases for rows and columns.
         taps: rows and columns of the ordinary kernel.
         padding: the padding of the ordinary convolution.
-        crop: rows and columns of the first phases that are before the output.
+        crop: the rows and columns of the ordinary result that precede the output.
     """
 
     size: Pair
@@ -94,8 +97,8 @@ class Phases:
 
     @staticmethod
     def around(image: Pair, kernel: Pair, strides: Pair, before: Pair, size: Pair) -> Phases:
-        """Returns the phases for an image of rows and columns, whose full output loses `before` at the top and on the
-        left.
+        """Returns the phases for an image of the given size, if `before` rows and columns are removed from the top and
+        left of the full output.
         """
         (top, bottom), (left, right) = (
             _around(*axis) for axis in zip(image, kernel, strides, before, size, strict=True)
@@ -128,13 +131,13 @@ class Phases:
         )
 
     def repeated(self, quantized: QuantizedType) -> QuantizedType:
-        """Returns a type of the filters, or of their accumulators, extended to the filters of every phase."""
+        """Returns the type of the filters, or of their accumulators, repeated for the filters of every phase."""
         if quantized.axis is None:
             return quantized
         return replace(quantized, scales=quantized.scales * self.count, zero_points=quantized.zero_points * self.count)
 
     def interleaved(self, emit: Callable[[relax.Expr], relax.Expr], x: relax.Expr) -> relax.Expr:
-        """Moves the phases of the ordinary convolution's result to rows and columns."""
+        """Moves the phases of the ordinary convolution's result from channels to rows and columns."""
         (stride_h, stride_w), (above, before) = self.strides, self.crop
         n, rows, columns, channels = (int(dim) for dim in x.ty.shape)
         (height, width), out_channels = self.size, channels // self.count
@@ -166,8 +169,8 @@ class Phases:
 
 
 def _around(size: int, kernel: int, stride: int, before: int, out_size: int) -> tuple[int, int]:
-    """Returns the padding of the ordinary convolution along one axis: its first and last windows then compute the first
-    and last elements of the output.
+    """Returns the padding of the ordinary convolution along one axis. With it, the first and last windows compute the
+    first and last elements of the output.
     """
     taps, first, last = -(-kernel // stride), before // stride, (before + out_size - 1) // stride
     return taps - 1 - first, max(last - (size - 1), 0)

@@ -1,9 +1,9 @@
-"""Functions of one 8-bit value. At most 256 results are needed, so all of them are lowered to a table; those of a
-16-bit value to a table of 65,536.
+"""Functions of one 8-bit or 16-bit value. All of the 256 or 65,536 possible results are computed at compile time and
+stored in a table.
 
-Where LiteRT tabulates a float32 function of its C library, the table here is computed through float64. That gives
-correctly rounded results. glibc's differ from them by one unit in the last place now and then, which hardly ever
-changes the 8-bit result.
+LiteRT tabulates float32 functions of its C library. Here the table is computed through float64, which gives correctly
+rounded results. glibc's results occasionally differ by one unit in the last place, which hardly ever changes the 8-bit
+result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _INT32_BITS, _INT32_END = 32, 2.0**31
 
 
 class Tabulated:
-    """A formula whose subclasses define `values`: stored values (int64) -> results that are not clamped yet."""
+    """A formula whose subclasses define `values`: the results for given stored values (int64), before they are
+    clamped.
+    """
 
     def values(self, operation: Operation, x: Array) -> Array:
         raise NotImplementedError
@@ -75,15 +77,17 @@ class RealFunction(Tabulated):
         return self.rounded(np.clip(scaled, -_FAR, _FAR), out_type.zero_point)
 
     def rounded(self, scaled: Array, zero_point: int) -> Array:
-        """Rounds `scaled`, values in steps of the output, to stored values that are not clamped yet."""
+        """Rounds `scaled`, which is in steps of the output, to stored values that are not clamped yet."""
         whole = np.trunc(scaled)
         rounded = whole + np.sign(scaled) * (np.abs(scaled - whole) >= 0.5)
         return np.asarray((rounded + np.float32(zero_point)).astype(np.int64))
 
 
 class EvenRealFunction(RealFunction):
-    """XNNPACK: as `RealFunction`, but the zero point is added in float32, and the sum is rounded to the nearest even
-    (the look-up table of xnn_create_unary_elementwise_nc in unary-elementwise-nc.c). Measured on LiteRT 2.3.0."""
+    """XNNPACK: as `RealFunction`, but the zero point is added in float32, and the sum is rounded to the nearest
+    integer, halves to even (the look-up table of xnn_create_unary_elementwise_nc in unary-elementwise-nc.c). Measured
+    on LiteRT 2.3.0.
+    """
 
     def __init__(self, name: str, function: Callable[[Operation, Array], Array]) -> None:
         super().__init__(name, function)
@@ -115,7 +119,7 @@ def _exp(_operation: Operation, x: Array) -> Array:
 
 
 def _log(operation: Operation, x: Array) -> Array:
-    """Returns the logarithm. A value without one becomes the smallest output (LogLUTPrepare in
+    """Returns the logarithm. Where it is undefined, the result is the smallest output (LogLUTPrepare in
     kernels/elementwise.cc).
     """
     out_type = operation.per_tensor("out_type")
@@ -166,8 +170,8 @@ class HardSwish(Tabulated):
 
 
 class Clip(Tabulated):
-    """A fused activation with a bound that is exactly between two stored values. TFLite's kernels round the bound away
-    from zero; XNNPACK rounds it, with the zero point, to the nearest even (`importers.tflite.activations`).
+    """A fused activation whose bound is exactly halfway between two stored values. TFLite's kernels round the bound
+    away from zero. XNNPACK adds the zero point and rounds to even (`importers.tflite.activations`).
     """
 
     def __init__(self, *, even: bool) -> None:
@@ -181,8 +185,8 @@ class Clip(Tabulated):
 
 
 class Relu(Tabulated):
-    """TFLite's kernels of RELU and similar activations as separate operators: they rescale, and the output's storage
-    bounds clamp (QuantizedReluX in kernels/activations.cc; optimized_ops::ReluX).
+    """TFLite's kernels of RELU and similar activations as separate operators. They rescale, and clamp to the output's
+    storage bounds (QuantizedReluX in kernels/activations.cc; optimized_ops::ReluX).
     """
 
     summary = "z + mul(q - z_in, m), m ~= float(s_in / s), rounded twice"
@@ -194,7 +198,9 @@ class Relu(Tabulated):
 
 
 class LeakyRelu(Tabulated):
-    """TFLite's reference kernel (reference/leaky_relu.h): each side of zero has a multiplier, rounded twice."""
+    """TFLite's reference kernel (reference/leaky_relu.h): one multiplier for negative values and one for the others,
+    rounded twice.
+    """
 
     summary = "z + mul(q - z_in, m), m ~= float(s_in / s), or float(s_in * alpha / s) below zero, rounded twice"
 
@@ -208,7 +214,7 @@ class LeakyRelu(Tabulated):
 
 
 class Square(Tabulated):
-    """TFLite's kernels, which multiply a value by itself: `FixedPointMul` with one operand."""
+    """TFLite's kernels, which multiply a value by itself: `FixedPointMul` with both operands equal."""
 
     summary = "z + mul((q - z_in) ** 2, m), m ~= float(s_in * s_in / s), rounded twice"
 
@@ -221,7 +227,9 @@ class Square(Tabulated):
 
 
 class SharedMultiplierLeakyRelu(Tabulated):
-    """XNNPACK: an 8-bit fraction for each side of zero, rounded once, halves up (qs8/qu8 vlrelu micro-kernels)."""
+    """XNNPACK: an 8-bit fraction for negative values and one for the others, rounded once, halves up (qs8/qu8 vlrelu
+    micro-kernels).
+    """
 
     summary = "((q - z_in) * m + (z << 8) + 128) >> 8, m = round_even(256 * float(s_in / s)), or * alpha below zero"
 
@@ -314,8 +322,8 @@ def _doubling_high_mul(a: Array, b: int) -> Array:
 
 
 def _divide_int16_by_pot(x: Array, exponent: int) -> Array:
-    """gemmlowp's RoundingDivideByPOT of int16 values. Its mask has 16 bits, all of which are set for exponents of 16
-    and more. A non-negative value is then rounded up to 1, and a negative one down to -1.
+    """gemmlowp's RoundingDivideByPOT of int16 values. Its mask has 16 bits. For exponents of 16 and more, all of them
+    are set: a non-negative value is then rounded up to 1, and a negative one down to -1.
     """
     if exponent < _INT16_BITS:
         return rounding_divide_by_pot(x, exponent)

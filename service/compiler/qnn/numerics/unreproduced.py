@@ -12,10 +12,12 @@ from service.core.errors import UnsupportedOperator
 
 
 class Unreproduced:
-    """Declines an operation that the runtime computes by such a kernel."""
+    """Declines an operation that the runtime computes with such a kernel."""
 
     def __init__(self, what: str, instead: str) -> None:
-        """`what` names the operation and the circumstance; `instead` is a mode that defines the operation."""
+        """`what` describes the operation and the condition. `instead` is the name of a mode that defines the
+        operation.
+        """
         self._what, self._instead = what, instead
         self.summary = "none: such models are declined"
 

@@ -1,6 +1,4 @@
-"""Counts products of real values by stored weights for which ONNX Runtime's optimizer quantizes the real values,
-too.
-"""
+"""Counts products of real values by stored weights for which ONNX Runtime's optimizer also quantizes the real values."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from service.compiler.qnn.operation import Operation, value_of
 
 _STORAGES = frozenset({"int2", "int4", "int8", "uint2", "uint4", "uint8"})
 _LEAST_BLOCK = 16
-# Operators between a product and a QuantizeLinear that keep ONNX Runtime from replacing the product.
+# If one of these operators is between a product and a QuantizeLinear, ONNX Runtime does not replace the product.
 _FUSED = frozenset({"relax.add", "relax.clip", "relax.nn.relu"})
 Readers = Mapping[relax.Var, list[tuple[relax.Var, str]]]  # variable -> its readers: the result and the operator's name
 

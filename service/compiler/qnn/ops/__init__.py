@@ -8,8 +8,8 @@ module prints, parses back and compares structurally like any other Relax module
 is represented only by the storage bounds of an output type. How `requantize` and similar operators round is not defined
 here: the numerics mode decides that (`qnn/numerics`).
 
-Each family is one file, with the functions that build its calls and the rules that type them. A rule also checks what
-an import child process returns, so it takes nothing for granted.
+Each family of operators is one file, with the functions that build its calls and the rules that infer their types. The
+rules also check modules that an import child process returns, so they assume nothing about their input.
 """
 
 from __future__ import annotations

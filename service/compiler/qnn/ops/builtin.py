@@ -1,7 +1,7 @@
-"""Operations that LiteRT's default delegate does not take, and the LiteRT kernels that compute them.
+"""The LiteRT kernels that compute the operations that LiteRT's default delegate does not.
 
-An importer names such a kernel in an attribute of the operation. A numerics mode that has formulas for the kernel uses
-them; every other mode ignores the attribute.
+The importer stores the kernel's name in an attribute of the operation. A numerics mode that has a formula for the
+kernel uses it; every other mode ignores the attribute.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _POSITIONAL = (CHANNELS, ELEMENTS)
 
 
 def with_builtin(call: relax.Call, kernel: str, elements: int) -> relax.Call:
-    """Returns `call` with the name of its kernel. `elements` is the number of elements of the output in the model
+    """Returns `call` with the name of its kernel. `elements` is the number of elements that the output has in the model
     file.
     """
     return with_operands(call, *call.args, **{BUILTIN: kernel, "elements": elements})
@@ -35,7 +35,9 @@ def without_builtin(call: relax.Call) -> relax.Call:
 
 
 def vectorized(call: relax.Call) -> relax.Call:
-    """Returns `call`, a `qnn.requantize`, as the operator that no pass moves, if its kernel rounds by position."""
+    """Returns `call`, a `qnn.requantize`. If its kernel rounds by position, returns it as `qnn.vector_requantize`,
+    which no pass moves.
+    """
     if name_of(call) != "requantize" or str(call.attrs[BUILTIN]) not in _POSITIONAL:
         return call
     attributes: tvm.ir.Attrs = call.attrs

@@ -19,7 +19,7 @@ Rule = Callable[[Operation], relax.TensorType]
 
 
 def call_of(name: str, args: Sequence[relax.Expr], **attrs: Any) -> relax.Call:
-    """Builds a call of `relax.qnn.<name>`, with its attributes in the forms that TVM prints and parses."""
+    """Builds a call of `relax.qnn.<name>`. Its attributes have the types that TVM can print and parse."""
     return relax.Call(
         Op.get(PREFIX + name),
         list(args),

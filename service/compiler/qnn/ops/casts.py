@@ -35,8 +35,8 @@ def requantize(
     Args:
         in_type: may be per-axis.
         out_type: per-tensor.
-        bias: `[C]` float32, real values that are added along the last axis. (Engines with a quantized bias add it to
-            the accumulators: `conv2d`, `dense`.)
+        bias: `[C]` float32, real values that are added along the last axis. (A quantized bias is part of the
+            accumulators instead: `conv2d`, `dense`.)
     """
     return call_of("requantize", [x] if bias is None else [x, bias], in_type=in_type, out_type=out_type)
 

@@ -23,16 +23,17 @@ def detect(
     max_detections: int,
     first_class: int,
 ) -> relax.Call:
-    """Decodes boxes relative to their anchors, takes the best class of each, and drops all but the best of overlapping
-    boxes.
+    """Decodes boxes relative to their anchors and selects the best class of each. Of boxes that overlap, only the best
+    one is kept.
 
-    All tensors are float32: `[N, 4…]` encodings (centre y and x, height, width), `[N, C]` scores, `[N, 4]` anchors (in
-    the order of the encodings) -> `[max_detections, COLUMNS]`, best first. Rows without a detection are zero.
+    All tensors are float32. Inputs: `[N, 4…]` encodings (centre y and x, height, width), `[N, C]` scores, `[N, 4]`
+    anchors (in the order of the encodings). Output: `[max_detections, COLUMNS]`, best first. Rows without a detection
+    are zero.
 
     Args:
         scales: the scales of the four encodings.
         score_threshold: boxes with a lower score are not detections.
-        iou_threshold: how much of their union two detections may share.
+        iou_threshold: the largest intersection that two detections may have, as a fraction of their union.
         first_class: scores before this index belong to the background.
     """
     attrs = {

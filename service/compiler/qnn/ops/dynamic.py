@@ -1,6 +1,7 @@
 """Operators of dynamic quantization, whose scales and zero points are computed while the model runs.
 
-Between `dynamic_quantize` and `dynamic_scale` is a `dense` or `conv2d` whose activations have zero point 0.
+A `dense` or `conv2d` between `dynamic_quantize` and `dynamic_scale` computes the sums. Its activations have zero point
+0.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from service.compiler.qnn.ops.call import Rule, call_of, tensor_type
 
 SCALE, ZERO_POINT, FACTOR = "scale", "zero_point", "factor"  # the factor maps real values to stored ones
 _PARAMETERS = (SCALE, ZERO_POINT, FACTOR)
-DENSE, CONV2D, DEPTHWISE = "dense", "conv2d", "depthwise_conv2d"  # kernels; each quantizes and scales in its own way
+DENSE, CONV2D, DEPTHWISE = "dense", "conv2d", "depthwise_conv2d"  # kernels; each quantizes and scales differently
 _KERNELS = (DENSE, CONV2D, DEPTHWISE)
 
 
@@ -28,15 +29,15 @@ def dynamic_parameter(
     reduced: bool = False,
     kernel: str,
 ) -> relax.Call:
-    """Computes a parameter of the 8-bit quantization of some ranges from their smallest and largest values.
+    """Computes one parameter of 8-bit quantization for each range, from the range's smallest and largest values.
 
     Both operands are `[…, 1]` float32; the result is float32 of the same shape.
 
     Args:
         parameter: `SCALE`, `ZERO_POINT` or `FACTOR`.
-        shared: axes along which a runtime may use one range; the parameter is then repeated along them.
-        symmetric: true if the zero point is 0, for runtimes that leave that to the model.
-        reduced: true if only half of the stored values are used, for runtimes that support it.
+        shared: axes along which some runtimes use one range for all rows. They repeat the parameter along these axes.
+        symmetric: true if the zero point is 0. Only runtimes whose models decide this use it.
+        reduced: true if only half of the stored values are used. Only runtimes that support this use it.
         kernel: `DENSE`, `CONV2D` or `DEPTHWISE`.
     """
     attrs = {"shared": sorted(shared), "symmetric": symmetric, "reduced": reduced, "kernel": kernel}
@@ -49,7 +50,7 @@ def dynamic_quantize(x: relax.Expr, zero_point: relax.Expr, factor: relax.Expr, 
 
 
 def dynamic_pad(x: relax.Expr, zero_point: relax.Expr, padding: Sequence[int]) -> relax.Call:
-    """Pads `[N, H, W, C]` int8 with rows and columns of zero points at its top, left, bottom and right.
+    """Pads `[N, H, W, C]` int8 with zero points at its top, left, bottom and right.
 
     Args:
         zero_point: float32, `[N, 1, 1, 1]`.

@@ -1,4 +1,4 @@
-"""Operators over a whole axis."""
+"""Operators that normalize along a whole axis."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def softmax(x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType, *, b
 
 
 def l2_normalize(x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType) -> relax.Call:
-    """Returns x / sqrt(sum(x ** 2)) over the last axis, in real values. The output's scale is 1/128, its zero point the
-    middle of its storage.
+    """Returns x / sqrt(sum(x ** 2)) over the last axis, in real values. The output's scale is 1/128, and its zero point
+    is the middle of its storage's range.
     """
     return call_of("l2_normalize", [x], in_type=in_type, out_type=out_type)
 

@@ -28,7 +28,7 @@ def avg_pool2d(
     Padded elements are not counted; with `count_include_pad` they are, as real zeros.
 
     Args:
-        adaptive: true if the model gives the size of the result, for which some runtimes have a separate kernel.
+        adaptive: true if the model specifies the size of the result. Some runtimes have a separate kernel for this.
     """
     window: dict[str, Any] = {"pool_size": pool_size, "strides": strides, "padding": padding}
     window |= {"count_include_pad": count_include_pad, **({"adaptive": True} if adaptive else {})}
@@ -44,7 +44,7 @@ def max_pool2d(
     strides: Sequence[int],
     padding: Sequence[int] = (0, 0, 0, 0),
 ) -> relax.Call:
-    """Returns the largest element of each window of `[N, H, W, C]`; padded elements never win. Padding: top, left,
+    """Returns the largest element of each window of `[N, H, W, C]`. Padding is never the largest. Padding: top, left,
     bottom, right.
     """
     window = {"pool_size": pool_size, "strides": strides, "padding": padding}

@@ -17,7 +17,7 @@ def matmul(lhs: relax.Expr, rhs: relax.Expr, lhs_type: QuantizedType, rhs_type: 
     """Multiplies `[…, M, K]` by `[…, K, N]`, both less their zero points, giving int32 sums of products `[…, M, N]`.
 
     Dimensions before the last two broadcast as NumPy's do. Both types are per-tensor. (`with_operands` turns such a
-    call into a simulated one.)
+    call into its simulated form.)
     """
     return call_of("matmul", [lhs, rhs], lhs_type=lhs_type, rhs_type=rhs_type, accum_dtype="int32")
 
@@ -27,8 +27,8 @@ def real_matmul(
 ) -> relax.Call:
     """Multiplies `[…, M, K]` by `[…, K, N]` and adds a bias `[N]`, all float32, giving `[…, M, N]`.
 
-    Dimensions before the last two broadcast. A result starts as 0, the products are added one after the other by fused
-    multiply-adds, and then the bias is added.
+    Dimensions before the last two broadcast. Each result starts as 0, the products are added one after the other by
+    fused multiply-adds, and then the bias is added.
 
     Args:
         operand_dtype: as for `real_conv2d`.
@@ -47,7 +47,8 @@ def block_matmul(
     block_size: int,
     bits: int,
 ) -> relax.Call:
-    """A `real_matmul` of float32 `[…, M, K]` and weights (float32(stored) - point) * scale, each rounded to float32.
+    """A `real_matmul` of float32 `[…, M, K]` by weights. Each weight is (float32(stored) - point) * scale, and each
+    step is rounded to float32.
 
     Args:
         stored: `[K, N]` uint8, values of `bits` bits.

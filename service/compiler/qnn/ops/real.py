@@ -48,10 +48,11 @@ def real_function(function: str, x: relax.Expr) -> relax.Call:
 
 # The orders in which the terms of a sum are added.
 SEQUENTIAL = "sequential"  # one after the other
-FOURS = "fours"  # four terms are added to each other, then to the sum
+FOURS = "fours"  # the sum of four terms is added to the total
 PACKETS = "packets"  # eight partial sums, starting at an aligned address
 LANES = "lanes"  # 16 partial sums along the last axis, term i added to sum i % 16; then folded
-STRIPS = "strips"  # four partial sums, term i added to sum i % 4; terms that do not fill a strip come last, one by one
+# four partial sums: term i is added to sum i % 4; terms after the last whole strip are added at the end, one by one
+STRIPS = "strips"
 PARTIAL_SUMS = 16
 FOLDS = (8, 1, 2, 4)  # in turn: partial sums i and i ^ 8 are added, then i and i ^ 1, and so on
 
@@ -60,9 +61,9 @@ def real_sum(x: relax.Expr, *, axes: Sequence[int], order: str, rows: int = 1) -
     """Sums float32 over `axes` (not negative), which stay with a length of 1. Each step is rounded to float32.
 
     Args:
-        order: `SEQUENTIAL`, `FOURS`, `STRIPS` or `PACKETS`, which count terms along the axes in order, the last one
-            fastest; or `LANES`, along the last axis.
-        rows: for `PACKETS`: the number of sums that follow each other in memory, starting at an aligned address.
+        order: `SEQUENTIAL`, `FOURS`, `STRIPS` and `PACKETS` number the terms along the axes in order, the last axis
+            fastest. `LANES` requires that the last axis is summed.
+        rows: for `PACKETS`: the number of rows that are contiguous in memory. The first starts at an aligned address.
     """
     return call_of("real_sum", [x], axes=sorted(axes), order=order, rows=rows)
 
@@ -73,7 +74,7 @@ EIGHTS = 8  # partial sums of `real_squares`, and of `PACKETS`
 def real_mean(x: relax.Expr) -> relax.Call:
     """Returns the mean of float32 along the last axis, which stays with a length of 1.
 
-    It is computed in float64, by the partial sums of `LANES`, and rounded once.
+    It is computed in float64, in the order of `LANES`, and rounded once.
     """
     return call_of("real_mean", [x])
 
@@ -81,10 +82,10 @@ def real_mean(x: relax.Expr) -> relax.Call:
 def real_squares(x: relax.Expr) -> relax.Call:
     """Returns the sum of the squares of float32 along the last axis, which stays with a length of 1.
 
-    The order is ONNX Runtime's for the variance of a layer norm, with AVX2 and FMA (measured on 1.31.1). As long as
-    eight squares are left, square i is added to partial sum i % 8 by a fused multiply-add. The eight sums become four,
-    two and one: each time, the upper half is added to the lower. Of the remaining squares, four are rounded and added,
-    one after the other; then the others are added by fused multiply-adds.
+    The order is ONNX Runtime's for the variance of a layer norm, with AVX2 and FMA (measured on 1.31.1). While at least
+    eight squares remain, square i is added to partial sum i % 8 by a fused multiply-add. The eight sums are reduced to
+    four, two and one: each time, the upper half is added to the lower. Of the remaining squares, the first four are
+    rounded and added one after the other; the others are added by fused multiply-adds.
     """
     return call_of("real_squares", [x])
 
@@ -137,7 +138,7 @@ def _real_function(o: Operation) -> relax.TensorType:
 
 
 def require_float_sums(o: Operation) -> None:
-    """Checks the attributes of a sum of float32 products, whose operands may be rounded first."""
+    """Checks the attributes of a sum of float32 products. The operands may be rounded to another type first."""
     o.require(str(o.attr("accum_dtype")) == "float32", f"cannot accumulate in {o.attr('accum_dtype')}")
     operands = str(o.attr("operand_dtype"))
     o.require(operands in OPERAND_DTYPES, f"operand_dtype {operands} is not one of {', '.join(OPERAND_DTYPES)}")

@@ -1,7 +1,7 @@
 """The parts of one step of recurrent operators: LSTM and SVDF.
 
-A gate's sums come from `dense`: one of the input, and one of the hidden state. `rescale` converts them to 16-bit
-numbers and adds them; `lstm_cell` and `lstm_output` do the rest of a step.
+`dense` computes a gate's sums: one of the input, and one of the hidden state. `rescale` converts them to 16-bit numbers
+and adds them. `lstm_cell` and `lstm_output` compute the rest of a step.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def rescale(
 
 
 def lstm_cell(gates: relax.Expr, cell: relax.Expr, cell_type: QuantizedType, *, clip: int = 0) -> relax.Call:
-    """Returns the next cell state: logistic(forget) * cell + logistic(input) * tanh(candidate).
+    """Returns the next cell state, logistic(forget) * cell + logistic(input) * tanh(candidate).
 
-    `gates` is `[N, 4 * C]` int16 of `GATE_SCALE`: input, forget, candidate and output gate side by side, before their
-    functions are applied. `cell` and the result are `[N, C]` int16, whose scale is a power of two. Without an input
-    gate (`gates` is `[N, 3 * C]`), logistic(input) is 1 - logistic(forget).
+    `gates` is `[N, 4 * C]` int16 of `GATE_SCALE`: the arguments of the functions of the input, forget, candidate and
+    output gates, one after the other. `cell` and the result are `[N, C]` int16, whose scale is a power of two. Without
+    an input gate, `gates` is `[N, 3 * C]`, and logistic(input) is 1 - logistic(forget).
 
     Args:
         clip: the stored value that bounds the result on both sides; 0 for no bound.
@@ -50,7 +50,8 @@ def lstm_output(gates: relax.Expr, cell: relax.Expr, cell_type: QuantizedType, o
 def time_dense(
     past: relax.Expr, weight: relax.Expr, bias: relax.Expr, in_type: QuantizedType, weight_type: QuantizedType
 ) -> relax.Call:
-    """Weights each filter's past, `[N, F, M]` int16 by `[F, M]` int16, and adds the filters of each unit (an SVDF).
+    """Multiplies each filter's past, `[N, F, M]` int16, by its weights, `[F, M]` int16, and adds up the filters of each
+    unit (an SVDF).
 
     The length of the bias, `[U]` int32, gives the number of units. The result is accumulators `[N, U]` int32, which
     wrap.

@@ -12,7 +12,7 @@ _NUMBERS = ("float32", "int32", "int64", "int8", "uint8")  # types that can be a
 
 
 def scatter_rows(data: relax.Expr, places: relax.Expr, updates: relax.Expr, *, reduction: str = REPLACE) -> relax.Call:
-    """Changes rows of data in order: `[N, K]` data, `[M]` int64 positions, `[M, K]` updates -> `[N, K]`.
+    """Updates rows of data, one after the other: `[N, K]` data, `[M]` int64 positions, `[M, K]` updates -> `[N, K]`.
 
     Positions beyond the ends are clamped to the ends.
 

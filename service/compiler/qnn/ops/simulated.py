@@ -1,7 +1,7 @@
-"""The simulated form: stored integers held as float32.
+"""The simulated form: tensors of stored integers as float32.
 
-A tensor of a quantized type holds, as float32, the integers that it would store. `conv2d`, `conv2d_transpose`, `dense`
-and `matmul` with `accum_dtype="float32"` take such operands.
+A tensor of a quantized type contains the integers that it would store, as float32. `conv2d`, `conv2d_transpose`,
+`dense` and `matmul` with `accum_dtype="float32"` take such operands.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def simulated_quantize(x: relax.Expr, out_type: QuantizedType) -> relax.Call:
 
 
 def simulated_dequantize(x: relax.Expr, in_type: QuantizedType) -> relax.Call:
-    """Returns what `dequantize` would return, for stored values of `in_type` that are held as float32."""
+    """Returns the result of `dequantize`, for stored values of `in_type` in a float32 tensor."""
     return call_of("simulated_dequantize", [x], in_type=in_type)
 
 

@@ -1,4 +1,4 @@
-"""Functions of one stored value. Each is a table of 256 or 65,536 values, whatever its formula."""
+"""Functions of one stored value. Each can be computed by a table of 256 or 65,536 values, whatever its formula."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 # Function -> its attributes besides its types.
 FUNCTIONS: dict[str, tuple[str, ...]] = {
     "abs": (),
-    "clip": ("low", "high", "even_low", "even_high"),  # limits to the bounds of a fused activation, rounded in two ways
+    # clamps to the bounds of a fused activation, which are rounded in two ways
+    "clip": ("low", "high", "even_low", "even_high"),
     "elu": (),
     "exp": (),
     "gelu": ("approximate",),
@@ -22,7 +23,7 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "leaky_relu": ("alpha",),
     "log": (),
     "logistic": (),
-    "relu": (),  # and ReLU6 and so on: the bounds are the storage bounds of the output's type
+    "relu": (),  # also ReLU6 and similar; the bounds are the storage bounds of the output's type
     "rsqrt": (),
     "silu": (),
     "square": (),

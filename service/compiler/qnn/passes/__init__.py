@@ -1,7 +1,6 @@
-"""Passes that simplify the QNN graph before kernels are selected, one file for each.
+"""Passes that simplify the QNN graph before kernels are selected. Each file contains one pass.
 
-No pass changes any output by a bit, in any mode: the reference is the oracle's result for the module as it was
-imported.
+No pass changes a bit of any output, in any mode: the outputs equal the oracle's results for the imported module.
 """
 
 from service.compiler.qnn.passes.simplify import Simplified, run_pass, simplify

@@ -1,9 +1,10 @@
-"""Join biases: turns the addition of a constant row to a product of real values into the product's bias.
+"""Join biases: if a constant row is added to a product of real values, makes the row the product's bias.
 
-A product rounds its sum to float32, adds the bias and rounds again, as a separate addition does.
+The results are equal: a product with a bias also rounds its sum to float32, adds the bias and rounds again.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs; a product that only the addition of a constant row reads computes that addition too.
+Ensures: the same outputs. If only the addition of a constant row reads a product, the product computes that addition
+    too.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _PRODUCTS = {"qnn.block_matmul": 4, "qnn.real_conv2d": 2, "qnn.real_matmul": 2}
 
 
 def join_biases(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """Returns `module` with biases inside of products, and the names of the sums."""
+    """Returns `module` with these additions as biases of the products, and the names of the sums."""
     function = graph.main_of(module)
     uses = graph.uses_of(function)
     products: dict[relax.Var, relax.Call] = {}

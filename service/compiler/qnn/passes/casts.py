@@ -1,12 +1,13 @@
-"""Drop casts: removes functions of one stored value that change nothing, or that the producer of the value can compute
-as well.
+"""Drop casts: removes a function of one stored value if it changes nothing, or if the operator that produces the value
+can compute it as well.
 
-- Dequantize followed by quantize to the same type, with only moves of elements between them, reduces to those moves.
+- A dequantize followed by a quantize to the same type is removed. Operators that only move elements may be between
+  them, and stay.
 - A function that leaves every possible value of its operand unchanged is replaced by its operand.
-- A clamp becomes the storage bounds of the operator before it, if that has no other reader. A shift of the zero point
-  is treated alike, if the mode adds the zero point after the last rounding.
+- A clamp becomes the storage bounds of the operator before it, if that operator has no other reader. A shift of the
+  zero point is treated in the same way, if the mode adds the zero point after the last rounding.
 
-Which of these holds is not derived: the mode's own formula is evaluated for every value that the operand can have.
+The pass derives none of these properties: it evaluates the mode's formula for every possible value of the operand.
 
 Requires: a model of `qnn.*` and plain operators.
 Ensures: the same outputs.
@@ -52,11 +53,12 @@ class _Casts:
         self.mode, self._uses = mode, graph.uses_of(function)
         self.dropped: list[str] = []
         self._names: dict[relax.Call, str] = {}
-        self._makers: dict[relax.Var, Operation] = {}  # variable -> the operation that computes it, past dropped ones
-        self._idle: set[relax.Call] = set()  # calls that their operand can replace
+        # variable -> the operation that computes it, ignoring dropped ones
+        self._makers: dict[relax.Var, Operation] = {}
+        self._idle: set[relax.Call] = set()  # calls that are replaced by their operand
         self._clamped: dict[relax.Call, QuantizedType] = {}  # call -> its new output type
         self._restoring = False  # true if an operator may quantize a dequantized value
-        # new variable -> what it was dequantized from
+        # new variable -> the stored value that it was dequantized from, and that value's type
         self._reals: dict[relax.Expr, tuple[relax.Expr, QuantizedType]] = {}
         known: set[relax.Var] = set()  # old variables of dequantized values
         for var, value, operation in graph.operations(function):
@@ -108,7 +110,7 @@ class _Casts:
         return np.stack([values.astype(np.int64), self.mode.formula(operation).evaluate(operation, values)])
 
     def _with(self, operation: Operation, maker: Operation, table: Array) -> QuantizedType | None:
-        """Returns the output type with which `maker` also does the work of `operation`, or None if there is none."""
+        """Returns the output type with which `maker` also computes `operation`, or None if there is none."""
         made = self._output_type(maker)
         values, results = table[:, (made.min <= table[0]) & (table[0] <= made.max)]
         low, high = int(results.min()), int(results.max())

@@ -1,8 +1,8 @@
-"""Fold constants: computes what no input affects at compile time, by the mode's own oracle.
+"""Fold constants: computes at compile time everything that does not depend on an input, with the mode's own oracle.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs; no operator that the oracle can evaluate has only constants as operands, except if its result
-has more than `_MOST_ELEMENTS` elements.
+Ensures: the same outputs. If all operands of an operator are constants and the oracle can evaluate it, it is folded,
+    unless its result has more than `_MOST_ELEMENTS` elements.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from service.compiler.qnn import graph, oracle
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import value_of
 
-_MOST_ELEMENTS = 1 << 24  # a few bytes of a file can be repeated to any size
+_MOST_ELEMENTS = 1 << 24  # a limit, because a file can repeat a few bytes to any size
 
 
 def fold_constants(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """Returns `module` with computed constants replaced by their values, and the names of those."""
+    """Returns `module` with computed constants replaced by their values, and the names of these constants."""
     function = graph.main_of(module)
     known: dict[relax.Var, Any] = {}
     folded: dict[relax.Expr, relax.Var] = {}

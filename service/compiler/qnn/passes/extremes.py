@@ -1,8 +1,8 @@
 """Split extremes: finds the smallest and the largest value of a whole tensor from those of its rows.
 
-With dynamic quantization, the range of a tensor is found while the model runs. The kernel that computes a row also
-finds the row's extremes (`kernels.rows`). The result is a column of extremes. It is reshaped to one row, from which
-another such kernel computes the range and everything that follows from it.
+Dynamic quantization determines the range of a tensor while the model runs. The kernel that computes a row also finds
+the row's extremes (`kernels.rows`), which gives a column of extremes. The column is reshaped to one row. A second such
+kernel computes the range of that row, and everything that follows from it.
 
 Requires: a model of `qnn.*` and plain operators.
 Ensures: the same outputs: the smallest value does not depend on the order of comparison.

@@ -1,12 +1,13 @@
-"""Move reshapes: moves elementwise operators before reshapes and slices, which then come directly before their readers.
+"""Move reshapes: moves elementwise operators before reshapes and slices. The reshapes and slices are then directly
+before their readers.
 
-Attention scales its queries and keys after the reshape that splits the heads off. If one dense layer computes queries,
-keys and values, they are cut out of its result between two reshapes. Kernels work on tokens `[N, T, C]`: a look-up
-before the heads are split needs no other layout, and a slice of the channels contains whole blocks.
+Attention scales its queries and keys after the reshape that splits the heads. If one dense layer computes queries, keys
+and values, its result is sliced between two reshapes. Kernels work on tokens `[N, T, C]`. A look-up before the heads
+are split needs no other layout, and a slice of the channels then consists of whole blocks.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs. An elementwise function of one 8-bit tensor is computed before that is reshaped; a slice of a
-reshaped tensor that contains neighbouring channels is a slice of those channels.
+Ensures: the same outputs. An elementwise function of one 8-bit tensor is computed before the tensor is reshaped. A
+    slice of a reshaped tensor that selects adjacent channels becomes a slice of those channels.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class _Mover:
         return self._reshaped(self._emit(before, name), graph.shape_of(value), f"{name}_reshaped")
 
     def _before(self, call: relax.Call, args: list[relax.Expr], operation: graph.Found) -> relax.Call | None:
-        """Returns a call with the same elements as `call`, on the tensors that its operands are reshaped from; else
-        None.
+        """Returns a call that computes the elements of `call` from the tensors before their reshapes, or None if there
+        is no such call.
         """
         if not args or self._sources.keys().isdisjoint(args):
             return None
@@ -106,7 +107,7 @@ def _per_tensor(operation: Operation) -> bool:
 
 
 def _alone(arg: relax.Expr) -> relax.Expr | None:
-    """Returns a constant whose elements are all equal as a single element; None for other expressions."""
+    """If `arg` is a constant whose elements are all equal, returns it as a single element; otherwise None."""
     value = value_of(arg)
     if value is None or value.size == 0 or not (value == value.flat[0]).all():
         return None
@@ -114,9 +115,10 @@ def _alone(arg: relax.Expr) -> relax.Expr | None:
 
 
 def _of_channels(call: relax.Call, source: relax.Expr) -> relax.Call | None:
-    """Returns a slice of a reshaped tensor as a slice of the last axis of the tensor before the reshape.
+    """Returns a slice of a reshaped tensor as a slice of the last axis of the tensor before its reshape.
 
-    The sliced axis and those after it together form that last axis, so that the slice is one run of each of its rows.
+    The sliced axis and the axes after it together form that last axis, so the slice is one contiguous part of each of
+    its rows.
     """
     before, after = graph.shape_of(call.args[0]), graph.shape_of(call)
     axes, begins, _, *steps = ([int(field.value) for field in arg.fields] for arg in call.args[1:])

@@ -1,11 +1,11 @@
 """Move pads: pads stored values instead of real ones, and permutes before padding.
 
-A tensor that is padded between two conversions of one type is padded in its stored form. A tensor that is padded and
-then permuted is permuted first, so that images enter the kernels' layout without their padding.
+If a tensor is padded between two conversions of one type, its stored form is padded instead. If a tensor is padded and
+then permuted, it is permuted first, so that images are converted to the kernels' layout without their padding.
 
-Exporters write the padding of a network that was trained with TensorFlow's "same" as a separate operator, which
-quantizers put between a dequantization and a quantization. On stored values, it is the halo of an image and costs
-nothing.
+In networks that were trained with TensorFlow's "same" padding, exporters write the padding as a separate operator, and
+quantizers put a dequantization before it and a quantization after it. On stored values, it becomes the halo of an image
+and costs nothing.
 
 Requires: a model of `qnn.*` and plain operators.
 Ensures: the same outputs: stored values are padded only if quantizing the dequantized values restores every stored
@@ -60,7 +60,7 @@ class _Rewriting:
         moved: dict[relax.Call, relax.Var],
     ) -> None:
         self._mode, self._made, self._operations, self._moved = mode, made, operations, moved
-        self._new: dict[relax.Var, relax.Expr] = {}  # old variable -> new expression, as far as they were read
+        self._new: dict[relax.Var, relax.Expr] = {}  # old variable -> new expression, for variables that were read
         # result -> padded operand, widths, fill value
         self._padded: dict[relax.Var, tuple[relax.Expr, list[int], float]] = {}
 
@@ -83,7 +83,9 @@ class _Rewriting:
         return self._permuted(builder, call) if permuted else graph.with_args(call, args)
 
     def _permuted(self, builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-        """Permutes first and pads afterwards, so that images enter the kernels' layout without their padding."""
+        """Permutes first and pads afterwards, so that images are converted to the kernels' layout without their
+        padding.
+        """
         stored, widths, fill = self._padded[call.args[0]]
         axes = [int(axis) for axis in call.attrs.axes or range(len(widths) // 2)[::-1]]
         sides = [width for axis in axes for width in widths[2 * axis : 2 * axis + 2]]
@@ -91,8 +93,8 @@ class _Rewriting:
 
 
 def _padding(operation: Operation, made: dict[relax.Var, relax.Expr]) -> relax.Call | None:
-    """Returns the constant padding of a computed tensor that `operation` reads, if it is a `qnn.quantize` to one 8-bit
-    type.
+    """If `operation` is a `qnn.quantize` to one 8-bit type that reads a computed tensor padded with a constant, returns
+    that padding.
     """
     if operation.name != "qnn.quantize" or not operation.quantized("out_type").is_per_tensor:
         return None
@@ -106,7 +108,7 @@ def _is_permutation(value: relax.Expr) -> bool:
 
 
 def _constant_pad(expr: relax.Expr, made: dict[relax.Var, relax.Expr]) -> relax.Call | None:
-    """Returns the call that computes `expr`, if it pads a computed tensor with a constant."""
+    """If `expr` is a computed tensor padded with a constant, returns the call that pads it."""
     pad = made.get(expr) if isinstance(expr, relax.Var) else None
     if not isinstance(pad, relax.Call) or getattr(pad.op, "name", "") != "relax.nn.pad":
         return None

@@ -1,9 +1,9 @@
-"""Share ranges: if a mode uses one range where the model may have several, computes that range once.
+"""Share ranges: the model computes a range for each row. If the mode uses one range for several rows, computes it once.
 
-Otherwise each parameter of the quantization (`qnn.dynamic_parameter`) would search for it again.
+Otherwise every parameter of the quantization (`qnn.dynamic_parameter`) would compute it again.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs; a parameter depends on its range alone.
+Ensures: the same outputs. A parameter depends only on its range.
 """
 
 from __future__ import annotations

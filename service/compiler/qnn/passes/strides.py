@@ -1,16 +1,16 @@
-"""Move strides: avoids computing the pixels of an image that all of its readers skip.
+"""Move strides: does not compute the pixels of an image that all of its readers skip.
 
-A convolution of 1x1 with a stride of two reads every second row and column. If every reader of an image does so, the
-operator that computes the image can leave the others out: a window takes over the stride (Intel 2018, figure 9: in the
+A 1x1 convolution with a stride of two reads every second row and column. If every reader of an image does so, the
+operator that computes the image can skip the other pixels. A window takes over the stride (Intel 2018, figure 9: in the
 last blocks of a stage of ResNet-50, the 3x3 convolution and the 1x1 convolution after it cost a quarter). A sum takes
-over the stride if one of its operands does; the other operand is thinned out by a pooling of 1x1.
+over the stride if one of its operands does; a 1x1 pooling selects the pixels of the other operand.
 
-Reading every second window of a layer of stride s gives the windows of the layer with stride 2s: window number i begins
-at the same element, and ((n - k) // s) // 2 = (n - k) // 2s, so that there are as many.
+Every second window of a layer of stride s is a window of the layer with stride 2s: window number i begins at the same
+element, and ((n - k) // s) // 2 = (n - k) // 2s, so that there are as many.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs. No operator before a reader that skips pixels computes them, back to the nearest tensor that
-another reader needs whole.
+Ensures: the same outputs. If all readers of a tensor skip pixels, these pixels are not computed. The same applies to
+    the tensors before it, back to the nearest one that some reader needs whole.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _TWO_OPERANDS = ("qnn.add", "qnn.mul")
 
 
 def move_strides(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """Returns `module` with strides as early as they can be, and the names of the windows that got larger ones."""
+    """Returns `module` with strides applied as early as possible, and the names of the layers whose strides
+    increased.
+    """
     return _Mover(graph.main_of(module)).run(module)
 
 
@@ -46,8 +48,8 @@ class _Mover:
     """Finds the strides of each image, and rewrites the model with them.
 
     Attributes:
-        wanted: image -> the largest strides that are enough for all of its readers.
-        made: image -> the strides at which it is computed: the wanted ones or (1, 1).
+        wanted: image -> the largest strides that its readers allow.
+        made: image -> the strides at which it is computed: the wanted ones, or (1, 1).
     """
 
     def __init__(self, function: relax.Function) -> None:
@@ -107,7 +109,7 @@ class _Mover:
         )
 
     def _window(self, operation: Operation, own: Strides, args: list[relax.Expr]) -> relax.Expr:
-        """Returns the layer with the strides of its readers added and those of its source removed."""
+        """Returns the layer with the strides of its readers included and those of its source removed."""
         of_source = self.made.get(operation.call.args[0], _ALL)
         strides = _divided(_product(operation.ints("strides", 2, 1), own), of_source)
         if operation.name == "qnn.max_pool2d" and strides == _ALL and _skips(operation) and _keeps(operation):
@@ -117,8 +119,8 @@ class _Mover:
     def _thinner(
         self, builder: relax.BlockBuilder, operation: Operation, own: Strides
     ) -> Callable[[relax.Expr, relax.Expr, int], relax.Expr]:
-        """Returns a function of an operand (old and new) and its index, which returns the operand with only the pixels
-        that are read.
+        """Returns a function that takes an operand (old and new) and its index, and returns the operand with only the
+        pixels that are read.
         """
 
         def thinned(old: relax.Expr, new: relax.Expr, place: int) -> relax.Expr:
@@ -142,7 +144,7 @@ def _operands(value: relax.Expr) -> list[relax.Expr]:
 
 
 def _needed(operation: graph.Found, own: Strides, operand: relax.Expr) -> Strides:
-    """Returns the distance between the pixels of an operand that are read if those of the result are `own` apart."""
+    """Returns the distances between those pixels of an operand that are read for results at the distances `own`."""
     if operation is None or len(graph.shape_of(operation.call)) != 4:
         return _ALL
     if operation.name in _WINDOWS:
@@ -161,7 +163,7 @@ def _joins(operation: Operation) -> bool:
 
 
 def _skips(operation: Operation) -> bool:
-    """Returns true if the window is one pixel."""
+    """Returns true if each window consists of one pixel."""
     if any(operation.ints("padding", 4, 0)) or operation.name == "qnn.avg_pool2d":
         return False
     if operation.name == "qnn.max_pool2d":
@@ -170,7 +172,7 @@ def _skips(operation: Operation) -> bool:
 
 
 def _keeps(operation: Operation) -> bool:
-    """Returns true if a pooling of one pixel clamps nothing."""
+    """Returns true if a 1x1 pooling does not clamp any value."""
     kind, out = operation.per_tensor("in_type"), operation.per_tensor("out_type")
     return out == kind or (out.min, out.max) == STORAGE_RANGES[out.storage]
 

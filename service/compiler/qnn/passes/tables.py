@@ -1,11 +1,12 @@
 """Make tables: replaces elementwise functions of one 8-bit tensor by a table of 256 values.
 
-GELU as exporters write it (dequantize, divide, erf, add, multiply, quantize) is such a function of one byte. SiLU, hard
-swish, and arithmetic with constants are such functions too, whether on integers or on real values between two quantized
-tensors. A look-up takes a cycle for four bytes; erf of one real value takes thirty.
+GELU as exporters write it (dequantize, divide, erf, add, multiply, quantize) is such a function. So are SiLU, hard
+swish, and arithmetic with constants, on integers or on real values between two quantized tensors. A look-up takes one
+cycle for four bytes; erf of one real value takes thirty.
 
 Requires: a model of `qnn.*` and plain operators.
-Ensures: the same outputs: the values are those of the mode's own oracle. A function of one operator stays as it is.
+Ensures: the same outputs: the mode's own oracle computes the values of the tables. A function that is a single operator
+    stays as it is.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ def make_tables(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[st
 
 @dataclass(frozen=True)
 class _OfOne:
-    """A tensor as an elementwise function of another.
+    """A tensor that is an elementwise function of another tensor.
 
     Attributes:
         root: the other tensor, 8-bit and of the same shape.
         kind: the root's type.
-        values: the result for each stored value of the root, from the smallest on.
+        values: the result for each stored value of the root, in ascending order of that value.
         steps: the number of operators on the longest path from the root.
     """
 
@@ -73,10 +74,10 @@ class _Tables:
         self.mode = mode
         self.found: dict[relax.Call, _OfOne] = {}
         self.made: list[str] = []
-        self._new: dict[relax.Var, relax.Expr] = {}  # old variable -> new expression, as far as they were read
+        self._new: dict[relax.Var, relax.Expr] = {}  # old variable -> new expression, for variables that were read
         functions: dict[relax.Var, _OfOne] = {}
         operators: dict[relax.Var, Operation] = {}
-        outside = set(graph.results_of(function))  # variables with a reader that is not part of such a function
+        outside = set(graph.results_of(function))  # variables that are read by something other than such a function
         for var, value, operation in graph.operations(function):
             one = self._function(var, value, operation, functions) if isinstance(value, relax.Call) else None
             if one is None:
@@ -136,7 +137,7 @@ def _is_elementwise(call: relax.Call, operation: graph.Found) -> bool:
 
 
 def _root(call: relax.Call, operation: graph.Found, read: set[relax.Var]) -> _OfOne | None:
-    """Returns the identity function of the only computed operand, or None if that is not stored in 8 bits."""
+    """Returns the identity function of the only computed operand, or None if that operand is not stored in 8 bits."""
     if operation is None or len(read) != 1:
         return None
     (root,) = read
@@ -151,8 +152,8 @@ def _root(call: relax.Call, operation: graph.Found, read: set[relax.Var]) -> _Of
 
 
 def _one_value(arg: Any) -> Any:
-    """Returns `arg` itself, a constant whose elements are all equal as a single element, and None for other
-    constants.
+    """Returns a constant whose elements are all equal as a single element, None for other constants, and any other
+    `arg` itself.
     """
     value = value_of(arg) if isinstance(arg, relax.Expr) else None
     if value is None:

@@ -1,11 +1,11 @@
-"""Keep weights: products of real values by dequantized weights read the weights in their stored form.
+"""Keep weights: a product of real values by dequantized weights reads the stored weights instead.
 
-If they were folded, they would be float32, which is four or eight times as large. For few rows, reading the weights is
-what a product costs.
+Folded weights would be float32, which is four or eight times as large. With few rows, the time of a product is the time
+of reading its weights.
 
 Requires: a model of `qnn.*` and plain operators, whose constants are not folded yet.
-Ensures: the same outputs; a `qnn.real_matmul` by constant weights of at most 8 bits, with or without blocks in each
-column, is a `qnn.block_matmul`.
+Ensures: the same outputs. Each `qnn.real_matmul` by constant weights of at most 8 bits, with or without blocks in each
+    column, becomes a `qnn.block_matmul`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class _Weights:
 
 
 def keep_weights(module: tvm.IRModule, mode: Mode) -> tuple[tvm.IRModule, list[str]]:
-    """Returns `module` with weights that are not dequantized, and the names of the products."""
-    # real weights -> their integers and type; if transposed
+    """Returns `module` with such products, and their names."""
+    # real weights -> their integers, their type, and whether they are transposed
     stored: dict[relax.Expr, tuple[Array, QuantizedType, bool]] = {}
     found: dict[relax.Expr, _Weights] = {}
     names: list[str] = []
@@ -87,7 +87,7 @@ def _dequantizes(operation: Operation, mode: Mode) -> bool:
 
 
 def _weights(stored: Array, kind: QuantizedType, transposed: bool) -> _Weights | None:
-    """Returns the operands of a `qnn.block_matmul`, or None if the scales do not belong to whole blocks of a column."""
+    """Returns the operands of a `qnn.block_matmul`, or None if the scales do not apply to whole blocks of a column."""
     rows = 1 if transposed else 0
     depth, columns = stored.shape[rows], stored.shape[1 - rows]
     size, grid = depth, (1, 1)
@@ -101,7 +101,7 @@ def _weights(stored: Array, kind: QuantizedType, transposed: bool) -> _Weights |
     elif kind.axis is not None:
         grid = (columns, 1) if transposed else (1, columns)
     bits = _BITS[kind.storage]
-    bias = 0 if kind.storage.startswith("u") else 1 << (bits - 1)  # added to make values unsigned
+    bias = 0 if kind.storage.startswith("u") else 1 << (bits - 1)  # added to the values to make them unsigned
     scales = np.array(kind.scales, np.float32).reshape(grid)
     points = (np.array(kind.zero_points, np.int16).reshape(grid) + bias).astype(np.uint8)
     unsigned = (stored.astype(np.int16) + bias).astype(np.uint8)

@@ -72,8 +72,9 @@ from service.compiler.qnn.numerics.unary import (
 from service.compiler.qnn.numerics.unreproduced import Unreproduced
 from service.core.numerics import LITERT_REFERENCE, XNNPACK
 
-# Operators that the delegate leaves to LiteRT's only kernel for them, or computes like that kernel. Operators that it
-# takes in some nodes and leaves in others have a row for the kernel of the latter (`importers.tflite.delegate`).
+# Operators that the delegate leaves to LiteRT's only kernel for them, or that it computes in the same way as that
+# kernel. Some operators are computed by the delegate in some nodes and by LiteRT's own kernels in others; the latter
+# have a separate formula (`importers.tflite.delegate`).
 _SHARED: Mapping[str, Formula] = {
     **EXACT,
     **COMPARISONS,
