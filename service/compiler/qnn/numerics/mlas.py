@@ -279,7 +279,7 @@ def _lowered_rounded(value: Scalar, out_type: QuantizedType, *, overflows: bool)
 
 
 def _float_constant(value: float) -> Scalar:
-    """Returns a float32 constant. Infinity and NaN are given by their bits, because TVM's JSON cannot represent them."""
+    """Returns a float32 constant. Infinity and NaN are given as bits, because TVM's JSON cannot represent them."""
     if math.isfinite(value):
         return tirx.const(value, "float32")
     return tirx.reinterpret("float32", tirx.const(int(np.array(value, np.float32).view(np.int32)), "int32"))

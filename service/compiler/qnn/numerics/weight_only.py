@@ -1,4 +1,4 @@
-"""Counts products of real values by stored weights for which ONNX Runtime's optimizer also quantizes the real values."""
+"""Counts products of real values by stored weights for which ONNX Runtime also quantizes the real values."""
 
 from __future__ import annotations
 
