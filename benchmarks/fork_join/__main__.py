@@ -8,13 +8,16 @@ meaningful on an otherwise idle machine.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.neighbours import NEIGHBOURS, busy
-
+_NEIGHBOURS = ("none", "bound to a core", "free")
+_SPIN = "while True: pass"
 _ROOT = Path(__file__).parents[2]
 _RUNTIME = _ROOT / "service/native/runtime"
 _PARTS = ("parallel", "region", "group", "worker", "team", "core_budget", "placement", "topology", "workspace")
@@ -32,10 +35,10 @@ def main() -> None:
         program = compile_program(Path(folder))
         print("| neighbour | work, us | gap, us | threads | regions | mean | p50 | p90 | p99 | p99.9 |")
         print("| --- " * 10 + "|")
-        for neighbour in NEIGHBOURS:
+        for neighbour in _NEIGHBOURS:
             for work, gap in _REGIONS:
                 for threads in options.threads:
-                    with busy(neighbour):
+                    with _running(neighbour):
                         arguments = map(str, (threads, work, gap, options.seconds))
                         figures = subprocess.run(
                             [str(program), *arguments], check=True, capture_output=True, text=True
@@ -49,6 +52,21 @@ def compile_program(folder: Path) -> Path:
     compiler = [sys.executable, "-m", "ziglang", "c++", "-std=c++17", "-O2", f"-I{_ROOT}", "-pthread"]
     subprocess.run([*compiler, *map(str, sources), "-o", str(program)], check=True)
     return program
+
+
+@contextmanager
+def _running(neighbour: str) -> Iterator[None]:
+    """Runs a process that computes in an endless loop, on the last core or on any core that the kernel chooses."""
+    if neighbour == "none":
+        yield
+        return
+    with subprocess.Popen([sys.executable, "-c", _SPIN]) as process:
+        try:
+            if neighbour != "free":
+                os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})
+            yield
+        finally:
+            process.kill()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
     python -m benchmarks.serving                                          # all but the soak: about 11 minutes
     python -m benchmarks.serving --parts throughput --models mobilenet_v2 --peers fastapi-openvino bentoml
     python -m benchmarks.serving --parts overload fairness --overload-seconds 20
-    python -m benchmarks.serving --parts interference --models mobilenet_v2
     python -m benchmarks.serving --parts footprint
     python -m benchmarks.serving --parts soak --soak-minutes 30
 
@@ -29,16 +28,15 @@ from benchmarks.link import Waiting
 from benchmarks.measure import cores_for, cpu_name
 from benchmarks.places import default_home
 from benchmarks.server import serving
-from benchmarks.serving import fairness, footprint, interference, overhead, overload, roads, soak, throughput
+from benchmarks.serving import fairness, footprint, overhead, overload, roads, soak, throughput
 from benchmarks.serving.bench import Bench, Generator, Rules
 from benchmarks.serving.contestants import DIGITS, HEAVY, LIGHT, NUMERICS, OVERLOADED, SERVED, Served
 from benchmarks.serving.records import PART, Run
 from service.cli.client import Client
 from service.core.target import detect_host
 
-_PARTS = ("overhead", "roads", "throughput", "overload", "fairness", "footprint", "interference", "soak")
+_PARTS = ("overhead", "roads", "throughput", "overload", "fairness", "footprint", "soak")
 _OVERHEAD_ROUNDS, _OVERHEAD_S = 7, 0.6
-_QUIET_S = 5.0
 
 
 def main() -> None:
@@ -101,10 +99,6 @@ def run(bench: Bench, models: Sequence[Served], cores: Sequence[int], arguments:
         print(f"\nAt rest, {catalog[0].row.title}", flush=True)
         with bench.surviving("footprint"):
             footprint.measure(bench, catalog[0], cores)
-    if "interference" in parts and catalog:
-        print(f"\nPredictions beside a build, {catalog[0].row.title}", flush=True)
-        with bench.surviving("interference"):
-            interference.measure(bench, catalog[0], cores, _QUIET_S)
     if "soak" in parts:
         print("\nSoak", flush=True)
         with bench.surviving("soak"):

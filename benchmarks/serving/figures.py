@@ -12,7 +12,6 @@ from benchmarks.serving.records import (
     Failure,
     Fairness,
     Footprint,
-    Interference,
     Overhead,
     Overload,
     Record,
@@ -63,7 +62,6 @@ class Results:
     failed: list[Entry] = field(default_factory=list)
     overloads: list[Overload] = field(default_factory=list)
     fairnesses: list[Fairness] = field(default_factory=list)
-    interferences: list[Interference] = field(default_factory=list)
     footprints: list[Footprint] = field(default_factory=list)
     soaks: list[Soak] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
@@ -90,8 +88,6 @@ class Results:
                 self.overloads.append(record)
             case Fairness():
                 self.fairnesses.append(record)
-            case Interference():
-                self.interferences.append(record)
             case Footprint():
                 self.footprints.append(record)
             case Soak():

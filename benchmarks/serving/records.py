@@ -195,26 +195,6 @@ class Fairness:
 
 
 @dataclass(frozen=True)
-class Interference:
-    """Predictions one after the other, in quiet phases and beside the first build of a model on the same server.
-
-    Attributes:
-        cores: the server's cores.
-        build_s: from the push to the end of the build.
-        quiet_ms, beside_ms: the latencies in each phase.
-    """
-
-    kind: ClassVar[str] = "interference"
-    model: str
-    round: int
-    cores: int
-    build_s: float
-    quiet_ms: list[float]
-    beside_ms: list[float]
-    other_cpus: float
-
-
-@dataclass(frozen=True)
 class Footprint:
     """A server that was started, has answered once, and was then idle for a while.
 
@@ -274,7 +254,7 @@ class Failure:
     error: str
 
 
-Record = Run | Overhead | Road | Turn | Entry | Overload | Fairness | Interference | Footprint | Soak | Failure
+Record = Run | Overhead | Road | Turn | Entry | Overload | Fairness | Footprint | Soak | Failure
 _KINDS = {kind.kind: kind for kind in get_args(Record)}
 
 

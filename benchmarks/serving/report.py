@@ -82,7 +82,6 @@ def render(results: Results, drawn: bool = False) -> str:
         sections[f"{titles[model]}, one core"] = tables.throughput(results, model)
     sections["Overload"] = tables.overload(results)
     sections["A light model beside a heavy one"] = tables.fairness(results)
-    sections["Predictions beside a build"] = tables.interference(results)
     sections["At rest, and until the first answer"] = tables.footprint(results)
     sections["Soak"] = tables.soak(results)
     sections["What failed"] = tables.failures(results)

@@ -159,21 +159,6 @@ def fairness(results: Results) -> str:
     return table([*columns, "heavy answers/s, alone and beside", "statuses", "other CPUs"], rows) if rows else ""
 
 
-def interference(results: Results) -> str:
-    """Returns the latencies in quiet phases and beside a build, by round."""
-    rows = []
-    for it in results.interferences:
-        quiet, beside = sorted(it.quiet_ms), sorted(it.beside_ms)
-        row = [f"{it.model}, round {it.round + 1}", str(it.cores), f"{it.build_s:.1f}", str(len(beside))]
-        for percent in (50, 90, 99):
-            before, after = percentile(quiet, percent), percentile(beside, percent)
-            row.append(f"{before:.2f}, {after:.2f}: **{after / before:.2f}** {TIMES}")
-        rows.append([*row, f"{it.other_cpus:.2f}"])
-    columns = ["", "cores", "build s", "calls beside it"]
-    columns += [f"p{percent} ms, quiet and beside" for percent in (50, 90, 99)] + ["other CPUs"]
-    return table(columns, rows) if rows else ""
-
-
 def footprint(results: Results) -> str:
     """Returns, for each command, the median of its rounds, and all of its processes."""
     rows = []

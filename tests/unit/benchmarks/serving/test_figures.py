@@ -8,7 +8,7 @@ from benchmarks.serving.contestants import BARE, FLOOR, OCTET, SERVED, peers_for
 from benchmarks.serving.figures import Results
 from benchmarks.serving.load import Answer, Load, Phase, percentile
 from benchmarks.serving.overload import recovery_s
-from benchmarks.serving.records import Entry, Fairness, Interference, Overhead, Overload, Run, Soak, Turn
+from benchmarks.serving.records import Entry, Fairness, Overhead, Overload, Run, Soak, Turn
 from benchmarks.serving.report import render
 from benchmarks.serving.soak.watching import growth_of, slope_of
 
@@ -83,7 +83,6 @@ def results() -> Results:
         Entry(MODEL, "mlserver", "MLServer, OpenVINO", error="it ended\nwith 1"),
         Overload("resnet50", "binary", 3, 60, 50.0, 47.5, {"200": 1, "429": 2}, 0, 1, 2, 3, 12.5, 0.4, [1, 3, 2], 0.0),
         Fairness("digits", "resnet50", 2, 200, 8, 20, 25.0, [0.1] * 9, [0.2] * 9, 40, 39, {"200": 9}, 0, 0.1),
-        Interference(MODEL, 0, 2, 12.34, [4.0] * 100, [5.0] * 85 + [6.0] * 15, 0.03),
         Soak(["resnet50"], 30, 9.0, {"200": 7}, 1, {"read": {"200": 5, "503": 2}}, 2, 3, ["?"], 0, 2.0,
              {"server": [90, 100]}, {"server": [0.2, 0.1, 0.3]}, 0.0),
     ])  # fmt: skip
@@ -115,11 +114,6 @@ def test_what_went_wrong_is_in_the_report() -> None:
     assert "| mobilenet_v2 | MLServer, OpenVINO | it ended with 1 |" in text
     assert "| 3 lost |" in text
     assert "**95.0%**" in text
-
-
-def test_the_report_compares_latencies_beside_a_build_with_quiet_ones() -> None:
-    row = "| mobilenet_v2, round 1 | 2 | 12.3 | 100 | 4.00, 5.00: **1.25** × | 4.00, 6.00: **1.50** × |"  # noqa: RUF001
-    assert row in render(results())
 
 
 def test_the_report_says_what_came_of_the_soak() -> None:
