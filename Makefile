@@ -67,13 +67,13 @@ tables: $(VENV)/.develop ## rewrite docs/reference/conformance.md from what the 
 
 bench: $(VENV)/.develop ## all models beside all peers, an hour (BENCH_ARGS); or MODEL=model.tflite: build, HTTP, stock TVM
 ifdef MODEL
-	$(BIN)/python -m benchmarks.build_and_serve $(MODEL)
-	$(BIN)/python -m benchmarks.stock_tvm $(MODEL)
+	$(BIN)/python -m benchmarks.building.build_and_serve $(MODEL)
+	$(BIN)/python -m benchmarks.contest.stock_tvm $(MODEL)
 else
 	$(BIN)/python -m benchmarks.setup_peers --making
 	-$(BIN)/python -m benchmarks.models
 	$(BIN)/python -m benchmarks.contest $(BENCH_ARGS)
-	$(BIN)/python -m benchmarks.report
+	$(BIN)/python -m benchmarks.contest.report
 endif
 
 bench-serving: $(VENV)/.develop ## what serving costs, beside the peers' servers, a quarter of an hour (BENCH_ARGS)

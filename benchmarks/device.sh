@@ -22,4 +22,4 @@ done
 mkdir -p "$home/tree"
 ln -sfn "$checkout/benchmarks" "$home/tree/benchmarks"
 cd "$home/tree"
-exec "$home/bin/python" -m benchmarks.device "$models" "$@"
+exec "$home/bin/python" -m benchmarks.arm.device "$models" "$@"

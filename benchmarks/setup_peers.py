@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.places import Home, default_home
+from benchmarks.harness.home import Home, default_home
 
 _STAMP = "octet-bench-pins.txt"
 

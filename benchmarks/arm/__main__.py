@@ -23,8 +23,8 @@ from pathlib import Path
 from benchmarks.arm.assembly import PRODUCTS, Loop, loops
 from benchmarks.arm.kernels import Hot, hot_loops
 from benchmarks.arm.pipelines import bound, cycles
-from benchmarks.measure import table
-from benchmarks.report import replaced
+from benchmarks.contest.report import replaced
+from benchmarks.harness.turns import table
 
 # The cores that LLVM 19 models and that have the target's instructions. The Cortex-A53 and A55 are in-order cores.
 CORES: dict[str, Sequence[str]] = {

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.arm.__main__ import CORES
-from benchmarks.measure import table
-from benchmarks.memory import compiled, in_float32
-from benchmarks.report import replaced
+from benchmarks.contest.report import replaced
+from benchmarks.harness.turns import table
+from benchmarks.memory.__main__ import compiled, in_float32
 from service.core.vectors import sample_inputs
 from tests.support import emulated_models, litert
 

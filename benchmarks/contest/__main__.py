@@ -5,7 +5,7 @@
     python -m benchmarks.contest --peaks-only
 
 Writes a file of JSON lines, whose name it prints, and shows each figure as soon as it is measured.
-`python -m benchmarks.report` makes tables from the file.
+`python -m benchmarks.contest.report` makes tables from the file.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks.contest.contestants import contestants_named
+from benchmarks.contest.figures import Results
 from benchmarks.contest.match import Contest
 from benchmarks.contest.records import Run
-from benchmarks.contest.rounds import Rules
-from benchmarks.figures import Results
-from benchmarks.measure import cores_for, cpu_name
+from benchmarks.harness.home import default_home
+from benchmarks.harness.rounds import Rules
+from benchmarks.harness.turns import cores_for, cpu_name
 from benchmarks.models.catalog import rows_named
 from benchmarks.peak.instructions import available
-from benchmarks.places import default_home
 from service.core.target import detect_host
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from benchmarks.harness.home import OWN_ENVIRONMENT
 from benchmarks.models.catalog import Row
-from benchmarks.places import OWN_ENVIRONMENT
 
 PEAK = "peak"
 
@@ -18,7 +18,7 @@ class Contestant:
     Attributes:
         file: the format of the model that it runs, a key of `Row.files`; empty for the peak.
         numerics: the mode for which Octet compiles.
-        options: the options for its module of `frameworks`.
+        options: the options for its module of `harness.frameworks`.
         slow: true if it takes so long that it takes part only when it is named.
     """
 

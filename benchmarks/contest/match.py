@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from benchmarks import lines
-from benchmarks.contest.artifacts import NotCompiled, artifact
 from benchmarks.contest.contestants import PEAK, Contestant, contestants_for
-from benchmarks.contest.frameworks import Job, dimensions
-from benchmarks.contest.process import ContestantFailed, ContestantProcess
+from benchmarks.contest.figures import PEAKS, Results
 from benchmarks.contest.records import Entry, Model, Record, Slice
-from benchmarks.contest.rounds import Key, Rules, take_turns
-from benchmarks.figures import PEAKS, Results
-from benchmarks.measure import cores_for
+from benchmarks.harness.artifacts import NotCompiled, artifact
+from benchmarks.harness.contestant import ContestantFailed, ContestantProcess
+from benchmarks.harness.frameworks import Job, dimensions
+from benchmarks.harness.home import OWN_ENVIRONMENT, Home
+from benchmarks.harness.records import write
+from benchmarks.harness.rounds import Key, Rules, take_turns
+from benchmarks.harness.turns import cores_for
 from benchmarks.models.catalog import Row
 from benchmarks.models.tflite_file import macs
 from benchmarks.peak.instructions import Instruction
-from benchmarks.places import OWN_ENVIRONMENT, Home
 
 _LOAD_LIMIT_S = 300.0
 _PEAKS = Row(PEAKS, "Peak of each instruction", {})
@@ -39,7 +39,7 @@ class Contest:
 
     def record(self, record: Record) -> None:
         self.results.add(record)
-        lines.write(self.output, record)
+        write(self.output, record)
 
     def peaks(self, instructions: Iterable[Instruction]) -> None:
         """Measures every instruction's peak, with each number of threads."""

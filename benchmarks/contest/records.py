@@ -1,5 +1,5 @@
-"""Records of a contest (`lines`): `run` (first, once: the machine and the settings), `model`, `contestant` (its
-information after loading, or the error) and `turn`.
+"""Records of a contest (`harness.records`): `run` (first, once: the machine and the settings), `model`, `contestant`
+(its information after loading, or the error) and `turn`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from benchmarks import lines
-from benchmarks.contest.turn import Turn
+from benchmarks.harness.records import read as read_lines
+from benchmarks.harness.turn import Turn
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ Record = Run | Model | Entry | Slice
 
 def read(paths: Iterable[Path]) -> Iterator[Record]:
     for path in paths:
-        for kind, fields in lines.read(path):
+        for kind, fields in read_lines(path):
             yield record_of(kind, fields)
 
 

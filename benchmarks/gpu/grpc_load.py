@@ -1,5 +1,5 @@
 """gRPC clients: `python -m benchmarks.gpu.grpc_load CORE` has the same input and output as
-`benchmarks.serving.generator`.
+`benchmarks.serving.clients.generator`.
 
 Each client has a thread. They share the interpreter, so a process is best with few of them.
 """

@@ -18,8 +18,10 @@ _SERVICE = (
     *("native/liboctet_runtime.so", "native/liboctet_python.so", "native/octet-plane"),
 )
 _BENCHMARKS = (
-    *("__init__.py", "GPU.md", "gpu.sh", "gpu", "measure.py"),
-    *(f"serving/{name}.py" for name in ("__init__", "generator", "load", "processes", "wire")),
+    *("__init__.py", "GPU.md", "gpu.sh", "gpu"),
+    *(f"harness/{name}.py" for name in ("__init__", "processes", "turns")),
+    *(f"serving/{name}.py" for name in ("__init__", "clients/__init__", "clients/generator", "clients/load")),
+    "serving/clients/wire.py",
 )
 _NOT_COPIED = shutil.ignore_patterns("__pycache__")
 # Packages of the server's settings. Compiled ones are included for each version of Python.

@@ -23,8 +23,8 @@ from typing import Any
 
 from benchmarks.gpu.messages import grpc_request, http_request, outputs_of_grpc, outputs_of_http
 from benchmarks.gpu.samples import digest_of_bytes, inputs_of
-from benchmarks.serving.load import Load, percentile
-from benchmarks.serving.wire import ask
+from benchmarks.serving.clients.load import Load, percentile
+from benchmarks.serving.clients.wire import ask
 from service.cache import OciLayout
 from service.core.artifact import ArtifactConfig
 from service.core.digest import parse_digest
@@ -97,7 +97,7 @@ def _loaded(protocol: str, load: Load, clients: int, seconds: float) -> dict[str
     """Runs clients in processes that each have a share of them."""
     cores = sorted(os.sched_getaffinity(0))
     count = min(clients, _MOST_PROCESSES, max(1, len(cores) // 3))
-    module = "benchmarks.serving.generator" if protocol == "REST" else "benchmarks.gpu.grpc_load"
+    module = "benchmarks.serving.clients.generator" if protocol == "REST" else "benchmarks.gpu.grpc_load"
     warm_up_s = min(1.0, seconds / 2)
     orders = [
         asdict(Load(**{**asdict(load), "connections": clients // count + (place < clients % count)}))

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from benchmarks.harness.home import CHECKOUT, SHARED, Home, default_home
 from benchmarks.models.catalog import ROWS, batched, dequantized, symmetric
 from benchmarks.models.samples import SAMPLES
 from benchmarks.models.tflite_file import with_batch, with_symmetric_weights
-from benchmarks.places import CHECKOUT, SHARED, Home, default_home
 from benchmarks.quantization.sources import with_real_weights
 
 _PHOTOGRAPHS = SHARED / "images"

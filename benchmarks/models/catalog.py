@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.models.samples import SAMPLES
-from benchmarks.models.zoo_entries import CONTESTED, Entry
+from benchmarks.models.zoo.entries import CONTESTED, Entry
 
 ZOO = "zoo"  # the part of the catalog that contains the zoo's networks
 
@@ -23,7 +23,7 @@ class Row:
             `tflite`.
         shape: of one sample of its input in the ONNX and TorchScript files (`C, H, W`), whose batch is open.
         part: the part of the catalog and of the report; "" for the networks that exist as TFLite files.
-        inputs: the file with the input arrays for all contestants, as `make_zoo` writes it; without it, random values.
+        inputs: the file with the input arrays for all contestants, as `zoo.make` writes it; without it, random values.
     """
 
     name: str

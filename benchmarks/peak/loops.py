@@ -22,7 +22,7 @@ from tvm.ir import StringImm
 from tvm.target.codegen import llvm_get_system_cpu
 from tvm.tirx import AllocBuffer, AttrStmt, Bind, BufferLoad, BufferStore, For, ForKind, PrimFunc, Ramp, SeqStmt, Var
 
-from benchmarks.measure import Array
+from benchmarks.harness.turns import Array
 from benchmarks.peak.instructions import FUNCTIONS, Instruction
 
 Expr = Any

@@ -16,7 +16,7 @@ from tvm import tirx
 from tvm.target.codegen import llvm_get_system_cpu
 from tvm.tirx import BufferLoad, Evaluate, For, ForKind, PrimFunc, SeqStmt, Var
 
-from benchmarks.measure import Array
+from benchmarks.harness.turns import Array
 from benchmarks.peak.instructions import Instruction
 from benchmarks.peak.loops import REPETITIONS, compiled, function_of, int32
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.places import Home, default_home
+from benchmarks.harness.home import Home, default_home
 from benchmarks.quantization import calibration, speed
 from benchmarks.quantization.making import measured
 from benchmarks.quantization.networks import NETWORKS

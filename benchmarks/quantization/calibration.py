@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.measure import cpu_name, table
-from benchmarks.places import CHECKOUT, Home
+from benchmarks.harness.home import CHECKOUT, Home
+from benchmarks.harness.turns import cpu_name, table
 from benchmarks.quantization.making import peer
 from benchmarks.quantization.peak import Silent
 from benchmarks.quantization.records import folder_of, results_of, write

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from benchmarks.places import SHARED
+from benchmarks.harness.home import SHARED
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _PORTRAIT, _FACE = SHARED / "grace_hopper.bmp", (155, 130, 375, 335)  # left, top, right, bottom, for a width of 512

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.places import default_home
+from benchmarks.harness.home import default_home
 from benchmarks.quantization.judging import Array
 from benchmarks.quantization.networks import Network
 from benchmarks.quantization.peak import Silent

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.harness.home import CHECKOUT, SHARED, default_home
 from benchmarks.models.photographs import photographs
-from benchmarks.places import CHECKOUT, SHARED, default_home
 from benchmarks.quantization import faces, text
 from benchmarks.quantization.judging import Array, Counted, each, overlap
 from benchmarks.quantization.packages import PACKAGES, packaged

@@ -7,7 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from benchmarks.places import Home
+from benchmarks.harness.home import Home
 
 PACKAGES = {
     "rapidocr-onnxruntime": "1.4.4",  # PP-OCRv4

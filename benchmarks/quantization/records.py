@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.places import Home
+from benchmarks.harness.home import Home
 from benchmarks.quantization.judging import Counted
 
 

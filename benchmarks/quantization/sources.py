@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
+from benchmarks.harness.home import SHARED
 from benchmarks.models.photographs import photographs
-from benchmarks.places import SHARED
 from service.compiler.importers.tflite.model import Model, Operator, Tensor
 from service.compiler.importers.tflite.reader import read_model
 from tests.support.tflite_builder import ModelBuilder

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contest.artifacts import NotCompiled, artifact
-from benchmarks.contest.frameworks import Job
-from benchmarks.contest.process import ContestantFailed, ContestantProcess
-from benchmarks.contest.rounds import Key, Rules, take_turns
-from benchmarks.measure import cores_for, cpu_name, table
-from benchmarks.places import OWN_ENVIRONMENT, Home
+from benchmarks.harness.artifacts import NotCompiled, artifact
+from benchmarks.harness.contestant import ContestantFailed, ContestantProcess
+from benchmarks.harness.frameworks import Job
+from benchmarks.harness.home import OWN_ENVIRONMENT, Home
+from benchmarks.harness.rounds import Key, Rules, take_turns
+from benchmarks.harness.turns import cores_for, cpu_name, table
 from benchmarks.quantization.making import DEFAULT
 from benchmarks.quantization.records import Record, folder_of, results_of, write
 from service.core.numerics import ONNXRUNTIME, PT2E, XNNPACK

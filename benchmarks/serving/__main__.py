@@ -22,15 +22,16 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.build_and_serve import push
-from benchmarks.contenders import random_inputs
-from benchmarks.link import Waiting
-from benchmarks.measure import cores_for, cpu_name
-from benchmarks.places import default_home
-from benchmarks.server import serving
-from benchmarks.serving import fairness, footprint, overhead, overload, roads, soak, throughput
+from benchmarks.building.build_and_serve import push
+from benchmarks.harness.contenders import random_inputs
+from benchmarks.harness.home import default_home
+from benchmarks.harness.link import Waiting
+from benchmarks.harness.server import serving
+from benchmarks.harness.turns import cores_for, cpu_name
+from benchmarks.serving import soak
 from benchmarks.serving.bench import Bench, Generator, Rules
 from benchmarks.serving.contestants import DIGITS, HEAVY, LIGHT, NUMERICS, OVERLOADED, SERVED, Served
+from benchmarks.serving.parts import fairness, footprint, overhead, overload, roads, throughput
 from benchmarks.serving.records import PART, Run
 from service.cli.client import Client
 from service.core.target import detect_host

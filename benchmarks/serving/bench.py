@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from benchmarks import lines
-from benchmarks.measure import Array
-from benchmarks.places import CHECKOUT, Home
+from benchmarks.harness.home import CHECKOUT, Home
+from benchmarks.harness.records import write
+from benchmarks.harness.turns import Array
+from benchmarks.serving.clients.load import Answer, Load, Outcome, Phase
 from benchmarks.serving.hosts import HOST, Host
-from benchmarks.serving.load import Answer, Load, Outcome, Phase
 from benchmarks.serving.records import Failure, Record
 
 CLOSED_CONNECTIONS = 8
@@ -42,7 +42,7 @@ class Generator:
     """The process that generates the load."""
 
     def __init__(self, core: int) -> None:
-        command = [sys.executable, "-m", "benchmarks.serving.generator", str(core)]
+        command = [sys.executable, "-m", "benchmarks.serving.clients.generator", str(core)]
         self._process = subprocess.Popen(
             command, cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -92,7 +92,7 @@ class Bench:
     images: dict[str, Array] = field(default_factory=dict)
 
     def record(self, record: Record) -> None:
-        lines.write(self.output, record)
+        write(self.output, record)
 
     @contextmanager
     def surviving(self, part: str) -> Iterator[None]:

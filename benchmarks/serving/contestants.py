@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.harness.home import CHECKOUT, Home
 from benchmarks.models.catalog import Row, rows_named
-from benchmarks.places import CHECKOUT, Home
 
 OCTET, BARE, FLOOR, GRPC = "octet", "bare", "floor", "octet-grpc"
 NUMERICS = "xnnpack"

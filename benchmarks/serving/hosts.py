@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.places import CHECKOUT, Home
-from benchmarks.server import Server, free_port, serving
+from benchmarks.harness.home import CHECKOUT, Home
+from benchmarks.harness.processes import end_with_parent, tell, tree
+from benchmarks.harness.server import Server, free_port, serving
+from benchmarks.serving.clients.load import OK
+from benchmarks.serving.clients.wire import LOST, ask, request_bytes
 from benchmarks.serving.contestants import OCTET, Peer
-from benchmarks.serving.load import OK
-from benchmarks.serving.processes import end_with_parent, tell, tree
-from benchmarks.serving.wire import LOST, ask, request_bytes
 from service.cli.client import Client
 from service.cli.tensors import HEADER_LENGTH, encode_request
 from service.core.arrays import Array

@@ -1,4 +1,4 @@
-"""Records of a run (`lines`): first the run itself, once, then the measurements."""
+"""Records of a run (`harness.records`): first the run itself, once, then the measurements."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, get_args
 
-from benchmarks import lines
-from benchmarks.link import Waiting
+from benchmarks.harness.link import Waiting
+from benchmarks.harness.records import read as read_lines
 
 PART = "serving"  # the part's name in the names of result files
 
@@ -260,5 +260,5 @@ _KINDS = {kind.kind: kind for kind in get_args(Record)}
 
 def read(path: Path) -> Iterator[Record]:
     """Reads the records. Raises KeyError for a line of an unknown type."""
-    for kind, fields in lines.read(path):
+    for kind, fields in read_lines(path):
         yield _KINDS[kind](**fields)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.places import CHECKOUT, default_home
+from benchmarks.harness.home import CHECKOUT, default_home
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.torch import import_torchscript
 from service.compiler.qnn import oracle

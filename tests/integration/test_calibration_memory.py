@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.places import CHECKOUT
+from benchmarks.harness.home import CHECKOUT
 from tests.support.float_networks import pictures, residual_network
 
 FEW, MANY = 1_000, 10_000

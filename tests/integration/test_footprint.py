@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.footprint import (
+from benchmarks.memory.footprint import (
     Environment,
     build_wheel,
     compile_model,

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks.places import CHECKOUT
+from benchmarks.harness.home import CHECKOUT
 from benchmarks.serving.peers.arguments import arguments
 
 

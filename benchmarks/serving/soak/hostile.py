@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 import httpx
 
-from benchmarks.server import Server
+from benchmarks.harness.server import Server
 from benchmarks.serving.soak.actors import REFUSED, Actor, Unexpected, checked, hold
 from benchmarks.serving.soak.lifecycle import LIVE
 from benchmarks.serving.soak.predicting import INFER, Question, message_of

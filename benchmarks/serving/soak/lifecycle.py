@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.places import CHECKOUT
+from benchmarks.harness.home import CHECKOUT
 from benchmarks.serving.soak.actors import REFUSED, Actor, Unexpected, checked, hold
 
 LIVE, IDLE, BROKEN = "soak-live", "soak-idle", "soak-broken"

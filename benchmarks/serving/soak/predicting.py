@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import httpx
 
-from benchmarks.measure import Array
+from benchmarks.harness.turns import Array
 from benchmarks.serving.soak.actors import REFUSED, Actor, checked, hold
 from service.api.grpc.inference_pb2 import ModelInferRequest, ModelInferResponse
 from service.cli.tensors import HEADER_LENGTH, encode_request

@@ -13,13 +13,13 @@ from pathlib import Path
 import grpc
 import httpx
 
-from benchmarks.contenders import Octet, Running
-from benchmarks.server import Server, serving
+from benchmarks.harness.contenders import Octet, Running
+from benchmarks.harness.processes import OtherLoad
+from benchmarks.harness.server import Server, serving
 from benchmarks.serving.bench import Bench, Generator
+from benchmarks.serving.clients.load import Load, Outcome, Phase
 from benchmarks.serving.contestants import Served
 from benchmarks.serving.hosts import HOST, Host, host_of
-from benchmarks.serving.load import Load, Outcome, Phase
-from benchmarks.serving.processes import OtherLoad
 from benchmarks.serving.records import Soak
 from benchmarks.serving.soak.actors import Actor, Problems, running
 from benchmarks.serving.soak.hostile import hostile_clients

@@ -12,8 +12,8 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from benchmarks.server import Server
-from benchmarks.serving.processes import tree
+from benchmarks.harness.processes import tree
+from benchmarks.harness.server import Server
 
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 _BLOCKS = 12

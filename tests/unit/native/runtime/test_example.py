@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import service
-from benchmarks.footprint import resident_peak_bytes
+from benchmarks.memory.footprint import resident_peak_bytes
 from service.core.digest import canonical_json
 from tests.support.small_artifact import BYTES, CONSTANTS, FUNCTIONS, LENGTH, SIMPLE, compiled, write_layout
 

@@ -1,0 +1,175 @@
+"""Writes tables and a plot from the results of a contest:
+
+    python -m benchmarks.contest.report RESULTS.jsonl            # prints tables
+    python -m benchmarks.contest.report RESULTS.jsonl --write    # writes them into RESULTS.md, and draws contest.png
+
+The result replaces the section of the document that belongs to the run: the catalog's models, today's networks (the
+part `zoo`), or both. Without a file, the latest contest's is used. Several files are treated as one run that was cut
+into pieces; if two files have the same round, the quieter turn counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.contest import tables
+from benchmarks.contest.contestants import CONTESTANTS, PEAK
+from benchmarks.contest.figures import Results
+from benchmarks.contest.records import Run, read
+from benchmarks.harness.home import CHECKOUT, default_home
+from benchmarks.models.catalog import ZOO
+
+CONTEST = ""  # the catalog's part without a name
+# Part of the catalog -> the markers around its section of the document.
+MARKS = {
+    CONTEST: ("<!-- contest: written by benchmarks.contest.report, from here -->", "<!-- contest: to here -->"),
+    ZOO: ("<!-- zoo: written by benchmarks.contest.report, from here -->", "<!-- zoo: to here -->"),
+}
+BEGIN, END = MARKS[CONTEST]
+PLOT = "contest.png"
+_RESULTS = CHECKOUT / "benchmarks" / "RESULTS.md"
+
+_METHOD = """\
+Each contestant, model and number of threads has a process of its own, pinned to its cores (1 thread: the first)
+before it loads anything. The processes take turns of {seconds:g} s, A B C, then C B A, in {rounds} rounds, and are
+stopped in between. A figure is the median of the rounds' median latencies. A turn during which other processes kept
+more than {quiet:g} CPUs busy is repeated, at most {repeats} times. A round without a quiet turn does not count,
+unless no round has one; a star marks a figure for which more than half of the rounds had none. The inputs of peers
+are bound beforehand and their outputs are not copied. Octet is called as users call it, by `Model.run`, which checks
+inputs and copies outputs. The limit is the time of the model's multiply-accumulates at the peak. The peak is the
+fastest repetition of a loop of `{peak}` on the same cores, which takes turns with the contestants. Contestants with
+bf16 use it for parts that they do not compute in integers, and count as peers. The batch size is 1 unless a model's
+name gives another."""
+_ZOO_METHOD = """\
+ONNX files with random weights, made by each network's own tools, in the numerics mode onnxruntime. Turns and medians
+are as in "Side by side with the peers": {rounds} rounds of {seconds:g} s."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", type=Path, nargs="*")
+    parser.add_argument("--write", action="store_true")
+    arguments = parser.parse_args()
+    results = Results()
+    for record in read(arguments.files or [default_home().latest_results()]):
+        results.add(record)
+    parts = rendered(results)
+    if not arguments.write:
+        print("\n\n".join(parts.values()))
+        return
+    if CONTEST in parts:
+        draw(results, _RESULTS.with_name(PLOT))
+    document = _RESULTS.read_text()
+    for part, text in parts.items():
+        document = replaced(document, text, *MARKS[part])
+    _RESULTS.write_text(document)
+
+
+def replaced(document: str, text: str, begin: str = BEGIN, end: str = END) -> str:
+    """Returns `document` with the text between the markers replaced by `text`, or with `text` appended if it has no
+    markers.
+    """
+    before, found, rest = document.partition(begin)
+    after = rest.partition(end)[2] if found else "\n"
+    return f"{before.rstrip()}\n\n{begin}\n\n{text.strip()}\n\n{end}{after}"
+
+
+def rendered(results: Results) -> dict[str, str]:
+    """Returns, as Markdown, the section of each part of the catalog that the run contains."""
+    found = {model.part for model in results.models.values()}
+    made = {CONTEST: _contest, ZOO: _zoo}
+    return {part: render(results) for part, render in made.items() if part in found}
+
+
+def _contest(results: Results) -> str:
+    assert results.run
+    sections = {"The peak": tables.peaks(results)}
+    for contestant in tables.OCTET:
+        for threads in results.threads:
+            heading = f"{contestant.title}, {where(results.run, threads)}"
+            sections[heading] = tables.octet(results, contestant, threads)
+    for threads in results.threads:
+        heading = f"All contestants, int8, median ms, {where(results.run, threads)}"
+        sections[heading] = tables.everybody(results, threads)
+    sections["Against float32 of the same model"] = tables.float32(results)
+    sections["int8 against float32 by the same compiler"] = tables.own_float32(results)
+    sections["What the numerics mode costs"] = tables.modes(results)
+    sections["Asymmetric and symmetric weights of one model"] = tables.symmetry(results)
+    sections["Contestants that could not take part"] = tables.failures(results)
+    method = _METHOD.format(
+        seconds=results.run.seconds,
+        rounds=results.run.rounds,
+        quiet=results.run.quiet_cpus,
+        repeats=results.run.repeats,
+        peak=results.run.peak,
+    )
+    intro = [heading_of(results.run, method), f"![Shares of the peak]({PLOT})"]
+    return _join_sections("Side by side with the peers", intro, sections)
+
+
+def _zoo(results: Results) -> str:
+    assert results.run
+    sections = {f"The zoo, {where(results.run, threads)}": tables.zoo(results, threads) for threads in results.threads}
+    sections["Those that could not take part"] = tables.failures(results, ZOO)
+    method = _ZOO_METHOD.format(rounds=results.run.rounds, seconds=results.run.seconds)
+    return _join_sections(
+        "Today's networks, beside ONNX Runtime and OpenVINO", [heading_of(results.run, method)], sections
+    )
+
+
+def _join_sections(title: str, intro: list[str], sections: dict[str, str]) -> str:
+    """Joins sections; those without a row are left out."""
+    parts = [f"## {title}", *intro]
+    return "\n\n".join(parts + [f"### {heading}\n\n{text}" for heading, text in sections.items() if text])
+
+
+def heading_of(run: Run, method: str) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
+    lines = [f"{run.started_at}; {run.cpu}, {len(run.cores)} cores, target {run.target}; {versions}.", "", method]
+    return "\n".join(lines + (["", f"**{run.note}**"] if run.note else []))
+
+
+def where(run: Run, threads: int) -> str:
+    cores = run.cores[:threads]
+    if threads == 1:
+        return f"1 thread pinned to core {cores[0]}"
+    return f"{threads} threads pinned to cores {', '.join(map(str, cores))}"
+
+
+def draw(results: Results, output: Path) -> None:
+    """Draws the plot. Raises SystemExit if the environment with matplotlib is missing or the drawing fails."""
+    python = default_home().python("plot")
+    if not python.exists():
+        raise SystemExit("no environment to plot in; run: python -m benchmarks.setup_peers --making")
+    command = [str(python), "-m", "benchmarks.contest.plot", str(output)]
+    done = subprocess.run(command, cwd=CHECKOUT, input=json.dumps(shares(results)), text=True, check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def shares(results: Results) -> dict[str, dict[str, dict[str, float]]]:
+    """Returns the percent of the peak by threads, model and framework. Of several settings of a framework, the fastest
+    counts.
+    """
+    assert results.run
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for threads in results.threads:
+        panel = found.setdefault(where(results.run, threads), {})
+        for name, model in results.models.items():
+            if model.part:
+                continue
+            row = panel.setdefault(model.title, {})
+            for contestant in CONTESTANTS:
+                percent = results.percent_of_peak(name, contestant.name, threads)
+                if percent and contestant.name != PEAK and not contestant.is_fp32:
+                    label = contestant.title if contestant.is_octet else contestant.title.partition(" (")[0]
+                    row[label] = max(percent, row.get(label, 0.0))
+    return found
+
+
+if __name__ == "__main__":
+    main()

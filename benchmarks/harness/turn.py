@@ -1,0 +1,63 @@
+"""A turn of one contestant, a fraction of a second: the time of each call, and the other load meanwhile."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.harness.turns import busy_s
+
+MIN_CALLS = 3
+_WARM_UP_S = 0.03  # the others evicted the caches, and changed the clock rate
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The times of the calls of one turn.
+
+    Attributes:
+        other_cpus: the number of CPUs that other processes (or other machines on this hardware) kept busy meanwhile.
+    """
+
+    calls: int
+    median_ms: float
+    min_ms: float
+    p90_ms: float
+    other_cpus: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def take_turn(call: Callable[[], object], seconds: float) -> Turn:
+    clock = time.perf_counter
+    begun = clock()
+    while clock() - begun < _WARM_UP_S:
+        call()
+    durations: list[float] = []
+    busy, own, begun = busy_s(), time.process_time(), clock()
+    end = begun + seconds
+    while True:
+        before = clock()
+        call()
+        after = clock()
+        durations.append(after - before)
+        if after > end and len(durations) >= MIN_CALLS:
+            break
+    elapsed = clock() - begun
+    other_s = (busy_s() - busy) - (time.process_time() - own)
+    return summarize(durations, max(0.0, other_s / elapsed))
+
+
+def summarize(durations_s: list[float], other_cpus: float) -> Turn:
+    ordered = sorted(durations_s)
+    return Turn(
+        calls=len(ordered),
+        median_ms=1e3 * statistics.median(ordered),
+        min_ms=1e3 * ordered[0],
+        p90_ms=1e3 * ordered[min(len(ordered) - 1, len(ordered) * 9 // 10)],
+        other_cpus=round(other_cpus, 3),
+    )

@@ -1,0 +1,1 @@
+"""The memory of models, processes and installed packages."""

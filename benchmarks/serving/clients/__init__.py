@@ -1,0 +1,1 @@
+"""The clients that send load: generators, and the raw protocols under them."""

@@ -1,0 +1,1 @@
+"""The tables and the plot of a serving run."""
