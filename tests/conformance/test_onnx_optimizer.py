@@ -86,6 +86,7 @@ def product(
     types: tuple[str, str, str] = ("uint8", "int8", "uint8"),
     activation: str = "",
     first: bool = False,
+    point: int = 5,
 ) -> Write:
     """MatMul, Add of a constant, an activation, QuantizeLinear."""
 
@@ -95,7 +96,7 @@ def product(
         constant = model.constant(rng.normal(0, 1, row), "float32")
         y = model.node("Add", [constant, y] if first else [y, constant])
         y = model.node(activation, [y]) if activation else y
-        model.output(pair(model, y, 0.0617, 5, types[2]), "float32")
+        model.output(pair(model, y, 0.0617, point, types[2]), "float32")
 
     return write
 
@@ -400,6 +401,8 @@ MODELS: dict[str, Write] = {
     "MatMul and Add, int8 by uint8": product(types=("int8", "uint8", "int8")),
     "MatMul and Add, Relu": product((10, 16), activation="Relu"),
     "MatMul and Add, three dimensions, Relu": product(activation="Relu"),
+    "MatMul and Add, redundant Relu": product((2000, 16), activation="Relu", point=0),
+    "MatMul and Add, three dimensions, redundant Relu": product((20, 100, 16), activation="Relu", point=0),
     "MatMul, uint8 to int8": plain_product(("uint8", "int8", "int8")),
     "MatMul, int8 to uint8": plain_product(("int8", "int8", "uint8")),
     "MatMul, int8 by uint8": plain_product(("int8", "uint8", "int8")),

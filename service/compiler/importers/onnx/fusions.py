@@ -131,7 +131,7 @@ def _matmul_add(graph: OnnxGraph, operator: Operator, conversion: Operator | Non
     Whether it does so depends on the rank of the activations and on the activation that follows. The converter of
     `MATMUL_ADD` decides this.
     """
-    product, row = _product_and_row(graph, operator)
+    product, row = product_and_row(graph, operator)
     if product is None or conversion is None:
         return []
     x, w = dequantized(graph, product.inputs[0]), weights_of(graph, product.inputs[1], axis=1)
@@ -156,7 +156,7 @@ def _matmul_add(graph: OnnxGraph, operator: Operator, conversion: Operator | Non
     return [replace(operator, op_type=MATMUL_ADD, inputs=inputs, attributes=attributes)]
 
 
-def _product_and_row(graph: OnnxGraph, operator: Operator) -> tuple[Operator | None, str]:
+def product_and_row(graph: OnnxGraph, operator: Operator) -> tuple[Operator | None, str]:
     """Returns the MatMul whose result only `operator` reads, and the other operand; None if there is none."""
     for name, other in (operator.inputs[:2], operator.inputs[1::-1]):
         product = graph.made_by(name, "MatMul")

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from service.compiler.importers.onnx.fusions import product_and_row
 from service.compiler.importers.onnx.model import Model
 from service.compiler.importers.onnx.qdq import moves_conversions
 from service.compiler.importers.onnx.rewriting import BYTES, QUANTIZE, OnnxGraph, bounds_of, parameters
@@ -31,6 +32,10 @@ def drop_redundant_activations(model: Model) -> Model:
     not do so again, so an activation stays here if such an operator is before it: without the activation, the
     conversion would move through. Transposes are an exception: a later rule swaps them with the conversion.
 
+    The Add of a bias to a MatMul can be such an operator: for more than two dimensions the optimizer makes a Gemm of
+    the two and a Reshape after it. The ranks are not known yet. For matrices, the activation that stays changes no
+    value.
+
     Requires: a graph that `graph.check_graph` has accepted.
     Ensures: a graph that it would accept, with the same inputs and outputs.
     """
@@ -44,6 +49,9 @@ def drop_redundant_activations(model: Model) -> Model:
         while graph.only_reader(name) and (operator := graph.producers.get(name)) is not None and operator.inputs:
             if operator.op_type in ("Relu", "Clip") and _is_redundant(graph, operator, conversion):
                 found[name] = operator.inputs[0]
+            elif operator.op_type == "Add" and product_and_row(graph, operator)[0] is not None:
+                found.clear()
+                break
             elif not moves_conversions(graph, operator):
                 break
             elif found and operator.op_type not in _MOVED_LATER:

@@ -59,24 +59,26 @@ def qlinear_matmul_add(node: Node) -> relax.Var:
     as real values if the file has them in that form, y_scale, y_zero_point. `qdq` creates it from a MatMul, an Add and
     a QuantizeLinear.
 
-    ONNX Runtime makes a Gemm of the two for matrices. It does so for more dimensions, too, if it knows them all and no
-    activation follows: then there are Reshapes around the Gemm, and the quantization moves before the second one. In a
-    Gemm, the row is rounded (see `biases.stored_bias`), and real weights are rounded, too; otherwise both are used
-    unchanged.
+    ONNX Runtime makes a Gemm of the two for matrices. It does so for other numbers of dimensions, too, if it knows them
+    all: then there are Reshapes around the Gemm, and the quantization moves before the second one unless an activation
+    follows. In a quantized Gemm, the row is rounded (see `biases.stored_bias`), and real weights are rounded, too.
+    Without the quantization, the Gemm multiplies and adds real values.
     """
-    is_gemm = len(node.shape(0)) == 2 or (node.attribute("has_known_shape", 0) and node.operator.clamp == UNBOUNDED)
+    is_matrix = len(node.shape(0)) == 2
+    is_gemm = is_matrix or bool(node.attribute("has_known_shape", 0))
+    is_quantized = is_gemm and (is_matrix or node.operator.clamp == UNBOUNDED)
     in_type, weight_type = node.quantized(0, 1, 2), node.quantized(3, 4, 5, axis=1)
-    if is_gemm and node.attribute("is_integer", 0):
+    if is_quantized and node.attribute("is_integer", 0):
         return _product(node, transposed=False, bias=7, output=9)
     if node.attribute("is_scaled", 0) and not is_gemm:
         product = _product(node, transposed=False, bias=None, output=None)
     else:
         x = node.emit(ops.dequantize(node.expr(0), in_type), "real")
-        is_real = node.has(8) and not is_gemm
+        is_real = node.has(8) and not is_quantized
         weights = node.expr(8) if is_real else node.emit(ops.dequantize(node.expr(3), weight_type), "weights")
         product = matrices(node, x, weights)
     row = node.data(6)
-    if is_gemm:
+    if is_quantized:
         row = node.data(7).astype(np.float32) * (np.float32(in_type.scale) * np.array(weight_type.scales, np.float32))
     out_type = node.output_type(9, 10, in_type.storage)
     total = node.emit(relax.op.add(product, node.literal(row)), "sum")
