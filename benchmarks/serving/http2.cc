@@ -4,8 +4,8 @@
 //     c++ -std=c++20 -O2 -I. -Iservice/native/plane benchmarks/serving/http2.cc service/native/plane/h2/*.cc -lnghttp2
 //     ./a.out [REQUEST_BYTES ANSWER_BYTES CALLS]
 //
-// The client is nghttp2's for both, with eight calls under way. Only the server's part is timed: from the received bytes
-// to the bytes to be written, with messages in separate memory on both sides.
+// The client is nghttp2's for both, with eight calls under way. Only the server's part is timed: from the received
+// bytes to the bytes to be written, with messages in separate memory on both sides.
 #include <nghttp2/nghttp2.h>
 
 #include <algorithm>
@@ -86,11 +86,13 @@ struct Outgoing {
 
   static std::string framed(std::string_view message) {
     auto size = static_cast<uint32_t>(message.size());
-    std::string text{0, static_cast<char>(size >> 24), static_cast<char>(size >> 16), static_cast<char>(size >> 8), static_cast<char>(size)};
+    std::string text{0, static_cast<char>(size >> 24), static_cast<char>(size >> 16), static_cast<char>(size >> 8),
+                     static_cast<char>(size)};
     return text.append(message);
   }
 
-  static ssize_t read(nghttp2_session* session, int32_t stream, uint8_t* out, size_t length, uint32_t* flags, nghttp2_data_source* source, void*) {
+  static ssize_t read(nghttp2_session* session, int32_t stream, uint8_t* out, size_t length, uint32_t* flags,
+                      nghttp2_data_source* source, void*) {
     auto& its = *static_cast<Outgoing*>(source->ptr);
     size_t count = std::min(length, its.bytes.size() - its.sent);
     std::memcpy(out, its.bytes.data() + its.sent, count);
@@ -118,14 +120,16 @@ class Nghttp2 final : public Server {
     nghttp2_session_server_new(&session_, calls, this);
     nghttp2_session_callbacks_del(calls);
     // The same settings as Octet's session.
-    nghttp2_settings_entry settings[] = {{NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, 1000}, {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kWindow}};
+    nghttp2_settings_entry settings[] = {{NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, 1000},
+                                         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, kWindow}};
     nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, settings, 2);
     nghttp2_session_set_local_window_size(session_, NGHTTP2_FLAG_NONE, 0, 1 << 24);
   }
   ~Nghttp2() override { nghttp2_session_del(session_); }
 
   void receive(const std::string& bytes) override {
-    if (nghttp2_session_mem_recv(session_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()) < 0) std::abort();
+    if (nghttp2_session_mem_recv(session_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()) < 0)
+      std::abort();
   }
   void write(std::string& out) override {
     const uint8_t* bytes;
@@ -144,9 +148,11 @@ class Nghttp2 final : public Server {
     Outgoing answer;
   };
 
-  static int on_header(nghttp2_session*, const nghttp2_frame* frame, const uint8_t* name, size_t name_bytes, const uint8_t* value, size_t value_bytes, uint8_t, void* self) {
+  static int on_header(nghttp2_session*, const nghttp2_frame* frame, const uint8_t* name, size_t name_bytes,
+                       const uint8_t* value, size_t value_bytes, uint8_t, void* self) {
     Call& call = static_cast<Nghttp2*>(self)->calls_[frame->hd.stream_id];
-    std::string_view its(reinterpret_cast<const char*>(name), name_bytes), text(reinterpret_cast<const char*>(value), value_bytes);
+    std::string_view its(reinterpret_cast<const char*>(name), name_bytes),
+        text(reinterpret_cast<const char*>(value), value_bytes);
     if (its == ":path") call.path = text;
     if (its == "content-type") call.content_type = text;
     return 0;
@@ -158,7 +164,8 @@ class Nghttp2 final : public Server {
     if (call.prefix.size() < 5) return 0;
     if (call.message.data == nullptr) {
       uint32_t length = 0;
-      for (int each = 1; each < 5; ++each) length = length << 8 | static_cast<uint8_t>(call.prefix[static_cast<size_t>(each)]);
+      for (int each = 1; each < 5; ++each)
+        length = length << 8 | static_cast<uint8_t>(call.prefix[static_cast<size_t>(each)]);
       call.message = h2::Buffer::allocate(length);
     }
     std::memcpy(call.message.data + call.there, bytes + head, size - head);
@@ -202,9 +209,13 @@ class Client {
   ~Client() { nghttp2_session_del(session_); }
 
   void call() {
-    nghttp2_nv fields[] = {field(":method", "POST"), field(":scheme", "http"), field(":authority", "127.0.0.1:8081"),
-                           field(":path", "/inference.GRPCInferenceService/ModelInfer"), field("te", "trailers"),
-                           field("content-type", "application/grpc"), field("user-agent", "grpc-python/1.85.1 grpc-c/53.0.0 (linux; chttp2)"),
+    nghttp2_nv fields[] = {field(":method", "POST"),
+                           field(":scheme", "http"),
+                           field(":authority", "127.0.0.1:8081"),
+                           field(":path", "/inference.GRPCInferenceService/ModelInfer"),
+                           field("te", "trailers"),
+                           field("content-type", "application/grpc"),
+                           field("user-agent", "grpc-python/1.85.1 grpc-c/53.0.0 (linux; chttp2)"),
                            field("grpc-accept-encoding", "identity, deflate, gzip")};
     auto message = std::make_unique<Outgoing>(Outgoing{request_, 0, false});
     nghttp2_data_provider provider{{.ptr = message.get()}, Outgoing::read};
@@ -214,11 +225,13 @@ class Client {
   std::string written() {
     std::string out;
     const uint8_t* bytes;
-    while (ssize_t count = nghttp2_session_mem_send(session_, &bytes)) out.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(count));
+    while (ssize_t count = nghttp2_session_mem_send(session_, &bytes))
+      out.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(count));
     return out;
   }
   void receive(const std::string& bytes) {
-    if (nghttp2_session_mem_recv(session_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()) < 0) std::abort();
+    if (nghttp2_session_mem_recv(session_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()) < 0)
+      std::abort();
   }
   size_t under_way() const { return under_way_.size(); }
   size_t received() const { return received_; }
@@ -273,5 +286,6 @@ int main(int count, char** arguments) {
     ours = std::min(ours, measure(*std::make_unique<Ours>(answer), request, answer_bytes, calls));
     theirs = std::min(theirs, measure(*std::make_unique<Nghttp2>(answer), request, answer_bytes, calls));
   }
-  std::printf("%zu bytes in, %zu out: ours %.2f us, nghttp2 %.2f us for a call\n", request_bytes, answer_bytes, ours, theirs);
+  std::printf("%zu bytes in, %zu out: ours %.2f us, nghttp2 %.2f us for a call\n", request_bytes, answer_bytes, ours,
+              theirs);
 }

@@ -1,8 +1,8 @@
 /* Runs one kernel: a program without a C library, so that it links in milliseconds.
 
    Standard input is a file, open for reading and writing: the number of operands, then the offset and the size of each
-   (64 bits), then their bytes. Each operand is copied to a separate block of memory, rounded up to 64 bytes, that ends at
-   an unmapped page, so that a kernel that accesses more crashes. Afterwards the operands are written back. */
+   (64 bits), then their bytes. Each operand is copied to a separate block of memory, rounded up to 64 bytes, that ends
+   at an unmapped page, so that a kernel that accesses more crashes. Afterwards the operands are written back. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -61,7 +61,7 @@ static void* memory(uint64_t size) {
   return (void*)(start + (long)(pages - rounded));
 }
 
-/* The runtime functions that compiled code calls. Tasks run one after another in reverse, because any order must work. */
+/* The runtime functions that compiled code calls. Tasks run one after another in reverse: any order must work. */
 static int32_t launch(task run, void* data, int32_t tasks) {
   group own = {NULL, tasks > 0 ? tasks : 3};
   for (int32_t id = own.tasks; id-- > 0;)

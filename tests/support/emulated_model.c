@@ -1,5 +1,5 @@
-/* Usage: model SAMPLES THREADS FOLDER, or CONFIG LIBRARY CONSTANTS instead of FOLDER. Reads the inputs of SAMPLES samples
-   one after another from the standard input, and writes their outputs to the standard output. */
+/* Usage: model SAMPLES THREADS FOLDER, or CONFIG LIBRARY CONSTANTS instead of FOLDER. Reads the inputs of SAMPLES
+   samples one after another from the standard input, and writes their outputs to the standard output. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,7 +20,8 @@ static int32_t tensors(octet_model* model, octet_role role, void** memory, int64
     octet_tensor tensor;
     check(octet_describe(model, role, i, &tensor));
     bytes[i] = tensor.bytes;
-    memory[i] = aligned_alloc(OCTET_ALIGNMENT, ((size_t)bytes[i] + OCTET_ALIGNMENT - 1) / OCTET_ALIGNMENT * OCTET_ALIGNMENT);
+    memory[i] =
+        aligned_alloc(OCTET_ALIGNMENT, ((size_t)bytes[i] + OCTET_ALIGNMENT - 1) / OCTET_ALIGNMENT * OCTET_ALIGNMENT);
   }
   return count;
 }

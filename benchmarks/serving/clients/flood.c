@@ -1,14 +1,15 @@
 /* Generates load in an open or a closed loop over kept-alive HTTP/1.1 connections, faster than Python can. `flood.py`
  * compiles it and supplies the arguments.
  *
- *   flood CORE INDEX COUNT START PORT REQUEST EXPECTED ROWS POLLS PATIENCE LATEST CONNECTIONS WARM_UP SECONDS [RATE SECONDS]...
+ *   flood CORE INDEX COUNT START PORT REQUEST EXPECTED ROWS POLLS PATIENCE LATEST CONNECTIONS WARM_UP SECONDS
+ *         [RATE SECONDS]...
  *
- * One process can send only what one core can. So COUNT processes share an open loop: process INDEX sends every COUNT-th
- * request of it. All of them begin at START, in seconds of CLOCK_MONOTONIC; 0: at once.
+ * One process can send only what one core can. So COUNT processes share an open loop: process INDEX sends every
+ * COUNT-th request of it. All of them begin at START, in seconds of CLOCK_MONOTONIC; 0: at once.
  *
- * Writes to ROWS, for each request, four numbers: when it was due, its latency, the status (0: none came), whether its body
- * was the expected one. Prints how long it took, and how many requests of the open loop were never sent, because this
- * program would have sent them more than LATEST seconds after they were due. */
+ * Writes to ROWS, for each request, four numbers: when it was due, its latency, the status (0: none came), whether its
+ * body was the expected one. Prints how long it took, and how many requests of the open loop were never sent, because
+ * this program would have sent them more than LATEST seconds after they were due. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +27,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -233,8 +234,8 @@ static double open_loop(char** phases, int count, double patience, long index, l
     }
     begins += seconds;
   }
-  /* The patience counts from now: a generator that is behind its schedule has sent some of the requests just now, and the
-   * server must get time to answer them. */
+  /* The patience counts from now: a generator that is behind its schedule has sent some of the requests just now, and
+   * the server must get time to answer them. */
   double gives_up = now() + patience;
   while (busy_count > 0 && now() < gives_up) progress(now() + 0.1);
   return now() - begun;

@@ -112,9 +112,9 @@ Set find_set() {
 
 const Set kSet = find_set();
 
-#define FOR_EACH_SET(SIGNATURE, CALL)                                    \
-  __attribute__((target("avx512f"))) void wide_##SIGNATURE { CALL; }     \
-  __attribute__((target("avx2,fma"))) void narrow_##SIGNATURE { CALL; }  \
+#define FOR_EACH_SET(SIGNATURE, CALL)                                   \
+  __attribute__((target("avx512f"))) void wide_##SIGNATURE { CALL; }    \
+  __attribute__((target("avx2,fma"))) void narrow_##SIGNATURE { CALL; } \
   void plain_##SIGNATURE { CALL; }
 #define CHOOSE(NAME) (kSet == Set::kAvx512 ? wide_##NAME : kSet == Set::kFma ? narrow_##NAME : plain_##NAME)
 

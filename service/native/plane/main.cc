@@ -63,8 +63,8 @@ namespace {
 constexpr double kReportEveryS = 0.5;
 constexpr double kBeatEveryS = 0.5;
 constexpr double kHangLookEveryS = 0.1;  // interval of the check for hung calls
-constexpr double kGivingUpS = 0.1;  // time for sending responses before the process ends
-constexpr int kGivenUp = 4;  // exit status after a hung call
+constexpr double kGivingUpS = 0.1;       // time for sending responses before the process ends
+constexpr int kGivenUp = 4;              // exit status after a hung call
 // A client that sends requests more often than this gets one more response before its connection is closed.
 constexpr double kPartingS = 1;
 constexpr int kGpuLost = 3;  // exit status after a GPU failure
@@ -108,7 +108,8 @@ class Process {
       plane_.link.is_open() ? orders_.report(0) : orders_.gather();
       end_if_gpu_is_lost();
     });
-    if (!descriptors.count("running")) reactor_.every(kHangLookEveryS, [this](double now_s) { look_for_hung_calls(now_s); });
+    if (!descriptors.count("running"))
+      reactor_.every(kHangLookEveryS, [this](double now_s) { look_for_hung_calls(now_s); });
     if (descriptors.count("notify")) notify_systemd_regularly(descriptors.at("notify"));
     if (descriptors.count("held")) reactor_.every(kBeatEveryS, [pipe = descriptors.at("held")](double) { beat(pipe); });
     if (descriptors.count("orders")) execute_first(descriptors.at("orders"));
@@ -203,7 +204,7 @@ class Process {
         plane_.abandoned.erase(abandoned);
         try {
           gone.prediction->answer(*plane_.pool);  // advances its sequence
-        } catch (const std::exception&) {    // its client has left
+        } catch (const std::exception&) {         // its client has left
         }
         continue;
       }
@@ -240,7 +241,8 @@ class Process {
   void execute_first(int descriptor) {
     std::string text;
     char piece[64 << 10];
-    for (ssize_t count = 0; (count = ::read(descriptor, piece, sizeof piece)) > 0;) text.append(piece, static_cast<size_t>(count));
+    for (ssize_t count = 0; (count = ::read(descriptor, piece, sizeof piece)) > 0;)
+      text.append(piece, static_cast<size_t>(count));
     ::close(descriptor);
     for (size_t at = 0; at + 8 <= text.size();) {
       uint32_t json = 0, bytes = 0;

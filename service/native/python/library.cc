@@ -5,9 +5,7 @@ namespace {
 
 constexpr const char* kCapsule = "octet.call";
 
-octet::Call& call_of(PyObject* capsule) {
-  return *static_cast<octet::Call*>(PyCapsule_GetPointer(capsule, kCapsule));
-}
+octet::Call& call_of(PyObject* capsule) { return *static_cast<octet::Call*>(PyCapsule_GetPointer(capsule, kCapsule)); }
 
 using FastCall = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
 
@@ -31,10 +29,10 @@ PyMethodDef run_method = {"run", run, METH_NOARGS, "run(): runs on the bound ten
 // Returns a tuple of two functions, `call` and `run`, which share `instance`. The dtypes are tuples of numpy dtypes.
 // `check(status, text)` must raise an exception. Requires the GIL. Returns null with an exception set on failure.
 extern "C" __attribute__((visibility("default"))) PyObject* octet_python_functions(const octet_model* model,
-                                                                                 octet_instance* instance,
-                                                                                 PyObject* input_dtypes,
-                                                                                 PyObject* output_dtypes,
-                                                                                 PyObject* ndarray, PyObject* check) {
+                                                                                   octet_instance* instance,
+                                                                                   PyObject* input_dtypes,
+                                                                                   PyObject* output_dtypes,
+                                                                                   PyObject* ndarray, PyObject* check) {
   void* memory = malloc(sizeof(octet::Call));
   if (memory == nullptr) return PyErr_NoMemory();
   auto made = new (memory) octet::Call(instance, octet::Python{ndarray, check});

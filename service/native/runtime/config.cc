@@ -50,15 +50,19 @@ octet_status check_versions(char* text, size_t bytes) {
   if (found.abi < 0 && found.is_older) return fail_older();
   if (found.abi == kAbiVersion && found.plan == kPlanVersion) return OCTET_OK;
   if (found.abi < 0 || found.plan < 0) return fail(OCTET_CORRUPT, "%s lacks its versions", kWhat);
-  return fail(OCTET_UNSUPPORTED, "the artifact is of ABI %" PRId64 " and plan %" PRId64 ", and this release runs ABI %" PRId64
-              " and plan %" PRId64 "; %s", found.abi, found.plan, kAbiVersion, kPlanVersion, kWhatToDo);
+  return fail(OCTET_UNSUPPORTED,
+              "the artifact is of ABI %" PRId64 " and plan %" PRId64 ", and this release runs ABI %" PRId64
+              " and plan %" PRId64 "; %s",
+              found.abi, found.plan, kAbiVersion, kPlanVersion, kWhatToDo);
 }
 
 }  // namespace
 
 octet_status fail_older() {
-  return fail(OCTET_UNSUPPORTED, "the artifact is of release 0.1, which ran models by TVM, and this release runs ABI %" PRId64
-              " and plan %" PRId64 "; %s", kAbiVersion, kPlanVersion, kWhatToDo);
+  return fail(OCTET_UNSUPPORTED,
+              "the artifact is of release 0.1, which ran models by TVM, and this release runs ABI %" PRId64
+              " and plan %" PRId64 "; %s",
+              kAbiVersion, kPlanVersion, kWhatToDo);
 }
 
 octet_status Config::read(const void* document, size_t bytes) {

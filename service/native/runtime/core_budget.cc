@@ -6,10 +6,10 @@ namespace octet {
 
 namespace {
 
-constexpr double kMemory = 0.75;       // weight of the past in the moving average of a flow's cost
+constexpr double kMemory = 0.75;  // weight of the past in the moving average of a flow's cost
 // A call that costs less than this fraction of the running calls' average need not wait for them.
 constexpr double kFraction = 0.25;
-constexpr int32_t kCoresOverdrawn = 8; // one extra call is permitted for this many cores
+constexpr int32_t kCoresOverdrawn = 8;  // one extra call is permitted for this many cores
 
 }  // namespace
 

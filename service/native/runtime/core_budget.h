@@ -83,9 +83,9 @@ class CoreBudget {
   int32_t calls_ = 0;        // calls that run or wait, except minor ones
   int32_t concurrency_ = 1;  // the most of them at a time of late
   int64_t concurrency_until_ns_ = 0;
-  int32_t running_ = 0;          // running calls within the budget
-  double running_s_ = 0;         // their expected cost
-  int32_t overdrawn_ = 0;        // running calls that exceed the budget
+  int32_t running_ = 0;            // running calls within the budget
+  double running_s_ = 0;           // their expected cost
+  int32_t overdrawn_ = 0;          // running calls that exceed the budget
   double start_ = 0, finish_ = 0;  // latest start and end of a granted call, in virtual time
   Flow others_;
   Waiter* first_ = nullptr;  // sorted by `start`; each is on its thread's stack

@@ -29,12 +29,8 @@ constexpr struct {
   unsigned long entry, bit;
 } kFeatures[] = {
 #if defined(__riscv)
-    {"i", AT_HWCAP, COMPAT_HWCAP_ISA_I},
-    {"m", AT_HWCAP, COMPAT_HWCAP_ISA_M},
-    {"a", AT_HWCAP, COMPAT_HWCAP_ISA_A},
-    {"f", AT_HWCAP, COMPAT_HWCAP_ISA_F},
-    {"d", AT_HWCAP, COMPAT_HWCAP_ISA_D},
-    {"c", AT_HWCAP, COMPAT_HWCAP_ISA_C},
+    {"i", AT_HWCAP, COMPAT_HWCAP_ISA_I}, {"m", AT_HWCAP, COMPAT_HWCAP_ISA_M}, {"a", AT_HWCAP, COMPAT_HWCAP_ISA_A},
+    {"f", AT_HWCAP, COMPAT_HWCAP_ISA_F}, {"d", AT_HWCAP, COMPAT_HWCAP_ISA_D}, {"c", AT_HWCAP, COMPAT_HWCAP_ISA_C},
     {"v", AT_HWCAP, COMPAT_HWCAP_ISA_V},
 #else
     {"fp", AT_HWCAP, HWCAP_FP},

@@ -39,7 +39,9 @@ struct octet_instance {
   template <class Run>
   octet_status run_on_gpu(Run run);
   octet_status check(octet_role role, void* const* pointers) const;
-  void* state(size_t index, int which) const { return memory_.begin() + state_at_[2 * index + static_cast<size_t>(which)]; }
+  void* state(size_t index, int which) const {
+    return memory_.begin() + state_at_[2 * index + static_cast<size_t>(which)];
+  }
   void keep_states();
   octet_status begin_sequence();
   template <bool is_timed>
@@ -50,12 +52,12 @@ struct octet_instance {
   // Set if the model runs on a GPU; then, of the following members, only the flags are used.
   octet::cuda::Instance* gpu_ = nullptr;
   octet::ThreadTuner tuner_;
-  octet::List<double> seconds_;    // duration of each call, while the tuner measures
-  octet::Mapping memory_;          // the arena, followed by two buffers for each state that this instance keeps
-  octet::List<size_t> state_at_;   // offset in `memory_` of each such buffer
+  octet::List<double> seconds_;   // duration of each call, while the tuner measures
+  octet::Mapping memory_;         // the arena, followed by two buffers for each state that this instance keeps
+  octet::List<size_t> state_at_;  // offset in `memory_` of each such buffer
   // Addresses of all operands in the plan's order, and a second copy with exchanged states.
   octet::List<void*> addresses_;
-  size_t table_ = 0;               // offset in `addresses_` of the next run's operands: 0, or the number of operands
+  size_t table_ = 0;  // offset in `addresses_` of the next run's operands: 0, or the number of operands
   bool is_bound_ = false;
   bool keeps_states_ = true;
   uint8_t unseen_ = 0;

@@ -58,7 +58,8 @@ char* put_utf8(char* to, uint32_t point) {
   int following = point < 0x800 ? 1 : point < 0x10000 ? 2 : 3;
   constexpr uint32_t kLead[] = {0, 0xc0, 0xe0, 0xf0};
   *to++ = static_cast<char>(kLead[following] | point >> (6 * following));
-  for (int shift = 6 * (following - 1); shift >= 0; shift -= 6) *to++ = static_cast<char>(0x80 | (point >> shift & 0x3f));
+  for (int shift = 6 * (following - 1); shift >= 0; shift -= 6)
+    *to++ = static_cast<char>(0x80 | (point >> shift & 0x3f));
   return to;
 }
 
@@ -67,7 +68,10 @@ size_t utf8_bytes(const char* at, const char* end) {
   auto byte = [&](int index) { return static_cast<unsigned char>(at[index]); };
   unsigned char lead = byte(0);
   if (lead < 0x80) return 1;
-  size_t bytes = lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+  size_t bytes = lead >= 0xc2 && lead < 0xe0   ? 2
+                 : lead >= 0xe0 && lead < 0xf0 ? 3
+                 : lead >= 0xf0 && lead < 0xf5 ? 4
+                                               : 0;
   if (bytes == 0 || static_cast<size_t>(end - at) < bytes) return 0;
   for (size_t index = 1; index < bytes; ++index) {
     if ((byte(static_cast<int>(index)) & 0xc0) != 0x80) return 0;

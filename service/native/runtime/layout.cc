@@ -145,7 +145,8 @@ octet_status check_version(int folder) {
   if (status != OCTET_OK) return status;
   Json json("oci-layout", text.begin(), text.size(), Json::Members::kAny);
   const char* version = "";
-  json.object([&](std::string_view name) { name == "imageLayoutVersion" ? void(version = json.string()) : json.skip(); });
+  json.object(
+      [&](std::string_view name) { name == "imageLayoutVersion" ? void(version = json.string()) : json.skip(); });
   json.finish();
   if (!json.is_failed() && strcmp(version, kLayoutVersion) != 0) {
     json.refuse(OCTET_UNSUPPORTED, "image layout version \"%.32s\", but only %s is known", version, kLayoutVersion);
@@ -203,7 +204,8 @@ octet_status read_manifest(List<char>& text, Parts& parts) {
                 parts.config.media_type, kConfigMediaType, kWhatToDo);
   }
   if (libraries == 1 && constants == 1) return OCTET_OK;
-  return fail(OCTET_CORRUPT, "the manifest lists %d libraries and %d constants layers, not one each", libraries, constants);
+  return fail(OCTET_CORRUPT, "the manifest lists %d libraries and %d constants layers, not one each", libraries,
+              constants);
 }
 
 octet_status open_parts(int folder, Layout& layout) {

@@ -189,7 +189,8 @@ int32_t octet_calls(const octet_model* model) {
 }
 
 const char* octet_call_symbol(const octet_model* model, int32_t call) {
-  return call < 0 || call >= octet_calls(model) ? nullptr : model->config.plan.calls()[static_cast<size_t>(call)].symbol;
+  return call < 0 || call >= octet_calls(model) ? nullptr
+                                                : model->config.plan.calls()[static_cast<size_t>(call)].symbol;
 }
 
 int32_t octet_is_for_card(const octet_model* model) { return model != nullptr && model->gpu != nullptr ? 1 : 0; }

@@ -18,8 +18,8 @@ struct octet_model {
   octet::Mapping mapped;               // set if the constants are in a file
   const uint8_t* constants = nullptr;  // aligned
   int64_t constant_bytes = 0;
-  octet::Flow flow;                    // the flow of its instances' calls in the core budget
-  octet::cuda::Model* gpu = nullptr;   // set if it runs on a GPU
+  octet::Flow flow;                   // the flow of its instances' calls in the core budget
+  octet::cuda::Model* gpu = nullptr;  // set if it runs on a GPU
 
   // Binds the plan to the library's functions, or to a GPU. `config`, `constants` and `library` must be set.
   octet_status link();

@@ -61,9 +61,9 @@ namespace octet {
 // The resources that one `enter` of the calling thread holds, or several nested ones of the same width.
 struct Grant {
   octet_team* team;
-  Group* group;     // null: a single thread
-  Turn turn;        // without cores if it is nested in a grant that holds them
-  int32_t threads;  // threads that may share a region
+  Group* group;       // null: a single thread
+  Turn turn;          // without cores if it is nested in a grant that holds them
+  int32_t threads;    // threads that may share a region
   Division division;  // of the next region
   int32_t depth;
   Grant* outer;

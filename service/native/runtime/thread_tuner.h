@@ -26,8 +26,8 @@ class ThreadTuner {
   bool is_made() const { return least_s_.size() > 0 && best_.size() > 0 && divisions_.size() > 0; }
 
   bool is_done() const { return is_done_; }
-  int32_t threads() const { return threads_; }                          // maximum in the next run
-  const Division* divisions() const { return &divisions_[0]; }            // [calls], for the next run
+  int32_t threads() const { return threads_; }                  // maximum in the next run
+  const Division* divisions() const { return &divisions_[0]; }  // [calls], for the next run
 
   // Counts a run that was not measured. After some hundred of these it measures again, and then ever more rarely,
   // because another process may have used a core during the first measurement. If threads are left unused, it measures
@@ -75,9 +75,9 @@ class ThreadTuner {
   int32_t passed_ = 0, trust_ = 0;
   bool is_mixed_ = false;  // in the current measurement
   bool is_done_;
-  Array<double> least_s_;       // [uniform variants, calls]
-  Array<int32_t> best_;         // [calls]: threads in the mixture
-  Array<Division> divisions_;   // [calls], at least one element
+  Array<double> least_s_;      // [uniform variants, calls]
+  Array<int32_t> best_;        // [calls]: threads in the mixture
+  Array<Division> divisions_;  // [calls], at least one element
 };
 
 }  // namespace octet

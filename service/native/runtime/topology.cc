@@ -13,7 +13,7 @@ namespace octet {
 
 namespace {
 
-constexpr size_t kFileBytes = 1 << 14;  // maximum of a kernel file that is read
+constexpr size_t kFileBytes = 1 << 14;   // maximum of a kernel file that is read
 constexpr int32_t kMostCapacity = 1024;  // of a processor (Linux, Documentation/scheduler/sched-capacity.rst)
 
 // The contents of a file, whose name is formatted; empty if it cannot be read.
@@ -126,7 +126,8 @@ bool has_item(const char* list, const char* wanted) {
 
 int32_t computing_cores(Core* cores, int32_t most) {
   Mask allowed{}, seen{};
-  if (sched_getaffinity(0, Mask::kBytes, reinterpret_cast<cpu_set_t*>(allowed.words())) != 0) allowed.add(sched_getcpu());
+  if (sched_getaffinity(0, Mask::kBytes, reinterpret_cast<cpu_set_t*>(allowed.words())) != 0)
+    allowed.add(sched_getcpu());
   int32_t usable = 0;
   for (int32_t processor = 0; processor < Mask::kMost && usable < most; ++processor) {
     if (!allowed.has(processor) || seen.has(processor)) continue;

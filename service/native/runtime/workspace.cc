@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kAlignmentBytes = 64;
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;
-constexpr int kKept = 4;                               // number of blocks that a thread retains
+constexpr int kKept = 4;                                // number of blocks that a thread retains
 constexpr uint64_t kMostKeptBytes = uint64_t{1} << 24;  // total size of these blocks
 
 // Precedes the memory of each block.

@@ -8,21 +8,21 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <string>
 #include <random>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "answer/answer.h"
 #include "net/gzip.h"
-#include "text/http1.h"
 #include "net/reflection.h"
 #include "request/elements.h"
 #include "request/infer_form.h"
-#include "text/problem.h"
 #include "request/problem_reader.h"
 #include "request/request.h"
 #include "request/sequence.h"
+#include "text/http1.h"
+#include "text/problem.h"
 #include "text/protobuf.h"
 
 namespace {
@@ -32,7 +32,8 @@ using namespace octet::plane;
 const Signature& signature() {
   static const Signature its = [] {
     Signature made;
-    made.inputs = {{"a", Datatype::kUint8, {1, 4}, {}}, {"b", Datatype::kFp32, {1, 2, 2}, {}}, {"c", Datatype::kInt64, {1}, {}}};
+    made.inputs = {
+        {"a", Datatype::kUint8, {1, 4}, {}}, {"b", Datatype::kFp32, {1, 2, 2}, {}}, {"c", Datatype::kInt64, {1}, {}}};
     made.outputs = {{"y", Datatype::kInt8, {1, 3}, Quantization{0.5, -1}}, {"z", Datatype::kFp32, {1, 2}, {}}};
     made.batches = 3;
     made.is_batched = true;
@@ -63,10 +64,13 @@ void responses(std::string_view bytes) {
   if (state == HeadState::kWhole) {
     if (head.bytes > bytes.size() || head.status < 100 || (head.is_chunked && head.content_length)) __builtin_trap();
     if (read_response(bytes.substr(0, head.bytes), kLongest, again, bad) != HeadState::kWhole) __builtin_trap();
-    if (again.status != head.status || again.content_length != head.content_length || again.fields.size() != head.fields.size()) __builtin_trap();
+    if (again.status != head.status || again.content_length != head.content_length ||
+        again.fields.size() != head.fields.size())
+      __builtin_trap();
     if (read_response(bytes.substr(0, head.bytes - 1), kLongest, again, bad) == HeadState::kWhole) __builtin_trap();
     for (const HeaderField& each : head.fields) {
-      bool breaks_out = each.name.find_first_of("\r\n:") != each.name.npos || each.value.find_first_of("\r\n") != each.value.npos;
+      bool breaks_out =
+          each.name.find_first_of("\r\n:") != each.name.npos || each.value.find_first_of("\r\n") != each.value.npos;
       if (breaks_out) __builtin_trap();
     }
     read_document(bytes.substr(head.bytes), head.status);
@@ -138,7 +142,10 @@ const std::vector<std::string>& seeds(int kind) {
        R"("parameters":{"shared_memory_region":"r","shared_memory_byte_size":4,"shared_memory_offset":9}},)"
        R"({"name":"b","datatype":"FP32","shape":[1,2,2],"data":[1,2,3,4]},{"name":"c","datatype":"INT64","shape":[1],"data":[0]}],)"
        R"("outputs":[{"name":"y","parameters":{"shared_memory_region":"r","shared_memory_byte_size":3}}]})"},
-      {std::string("\x0a\x01m\x1a\x01i", 6) + std::string("\x2a\x15\x0a\x01" "a\x12\x05UINT8\x1a\x02\x01\x04\x2a\x05\x22\x03\x01\x02\x03", 23), shared_call()},
+      {std::string("\x0a\x01m\x1a\x01i", 6) + std::string("\x2a\x15\x0a\x01"
+                                                          "a\x12\x05UINT8\x1a\x02\x01\x04\x2a\x05\x22\x03\x01\x02\x03",
+                                                          23),
+       shared_call()},
       {compress_bytes("a tensor, again and again, a tensor, again and again", "gzip")},
       {"HTTP/1.1 200 OK\r\ndate: x\r\ncontent-length: 3\r\noctet-hop-id: 17\r\nconnection: close\r\n\r\nabc",
        "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 99\r\nocTet-code: not_ready\r\n\r\n"
@@ -146,7 +153,8 @@ const std::vector<std::string>& seeds(int kind) {
        "HTTP/1.1 200\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
       {R"({"parameters":{"sequence_id":"s","sequence_start":true},"inputs":[{"name":"a","data":[1,[2]]}]})",
        R"({"id":"x","parameters":{"sequ\u0065nce_id":17},"inputs":[]})"},
-      {MessageWriter().bytes(1, "host").bytes(4, "inference.ModelInferRequest").take(), MessageWriter().bytes(3, "inference.proto").take(),
+      {MessageWriter().bytes(1, "host").bytes(4, "inference.ModelInferRequest").take(),
+       MessageWriter().bytes(3, "inference.proto").take(),
        MessageWriter().bytes(6, "inference.ModelInferRequest").take(), MessageWriter().bytes(7, "*").take()}};
   return all[static_cast<size_t>(kind)];
 }
@@ -207,7 +215,8 @@ std::string damaged(std::string bytes, std::minstd_rand& random) {
 int main(int count, char** arguments) {
   if (count != 3) return 2;
   std::minstd_rand random(static_cast<unsigned>(std::atoi(arguments[2])) + 1);
-  auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1e3 * std::atof(arguments[1])));
+  auto until =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(static_cast<int64_t>(1e3 * std::atof(arguments[1])));
   uint64_t inputs = 0;
   for (; std::chrono::steady_clock::now() < until; ++inputs) {
     int kind = static_cast<int>(random() % 8);

@@ -9,12 +9,12 @@ using namespace octet;
 
 namespace {
 
-#define REQUIRE(fact)                                              \
-  do {                                                             \
-    if (!(fact)) {                                                 \
+#define REQUIRE(fact)                                                 \
+  do {                                                                \
+    if (!(fact)) {                                                    \
       std::fprintf(stderr, "line %d: not so: %s\n", __LINE__, #fact); \
-      std::abort();                                                \
-    }                                                              \
+      std::abort();                                                   \
+    }                                                                 \
   } while (false)
 
 PeerAddress address(uint8_t last) {
@@ -184,7 +184,8 @@ void addresses_are_forgotten() {
   auto budgets = PeerBudgets::of({});
   for (int count = 0; count < 100000; ++count) {
     PeerAddress one{};
-    one[0] = static_cast<uint8_t>(count), one[1] = static_cast<uint8_t>(count >> 8), one[2] = static_cast<uint8_t>(count >> 16);
+    one[0] = static_cast<uint8_t>(count), one[1] = static_cast<uint8_t>(count >> 8),
+    one[2] = static_cast<uint8_t>(count >> 16);
     budgets->connect(one);
   }
   REQUIRE(budgets->addresses() <= 1024);

@@ -47,7 +47,8 @@ size_t g_cancelled = 0;
 class Buckets final : public Budget {
  public:
   explicit Buckets(const Options& options)
-      : resets_({static_cast<double>(options["resets"]), 0}), nuisances_({static_cast<double>(options["nuisances"]), 0}) {}
+      : resets_({static_cast<double>(options["resets"]), 0}),
+        nuisances_({static_cast<double>(options["nuisances"]), 0}) {}
   bool may_reset(Clock::time_point now) override { return resets_.take(now); }
   bool may_disturb(Clock::time_point now) override { return nuisances_.take(now); }
 

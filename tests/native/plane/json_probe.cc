@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "request/elements.h"
-#include "text/problem.h"
 #include "text/json_reader.h"
 #include "text/json_writer.h"
+#include "text/problem.h"
 #include "text/utf8.h"
 
 using namespace octet::plane;

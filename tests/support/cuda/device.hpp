@@ -51,13 +51,18 @@ double copysign(double, double);
 #define OCTET_FUNCTION(name) \
   float name##f(float);      \
   double name(double);
-#define OCTET_FUNCTIONS(f) f(acos) f(acosh) f(asin) f(asinh) f(atan) f(atanh) f(cos) f(cosh) f(erf) f(exp) f(exp10) \
-    f(exp2) f(log) f(log10) f(log1p) f(log2) f(sin) f(sinh) f(tan) f(tanh)
+#define OCTET_FUNCTIONS(f)                                                                                         \
+  f(acos) f(acosh) f(asin) f(asinh) f(atan) f(atanh) f(cos) f(cosh) f(erf) f(exp) f(exp10) f(exp2) f(log) f(log10) \
+      f(log1p) f(log2) f(sin) f(sinh) f(tan) f(tanh)
 OCTET_FUNCTIONS(OCTET_FUNCTION)
 #undef OCTET_FUNCTIONS
 #undef OCTET_FUNCTION
 #define OCTET_FUNCTION(name) double name(double);
-OCTET_FUNCTION(rint) OCTET_FUNCTION(floor) OCTET_FUNCTION(ceil) OCTET_FUNCTION(trunc) OCTET_FUNCTION(fabs)
+OCTET_FUNCTION(rint)
+OCTET_FUNCTION(floor)
+OCTET_FUNCTION(ceil)
+OCTET_FUNCTION(trunc)
+OCTET_FUNCTION(fabs)
 OCTET_FUNCTION(sqrt)
 #undef OCTET_FUNCTION
 float atan2f(float, float);

@@ -13,7 +13,7 @@ namespace {
 struct Touch {  // an access, with which other accesses may have to be ordered
   u32 epoch = 0, clock = 0;
   u32 thread = 0, block = 0;
-  u32 place = 0;  // offset of the code in this library
+  u32 place = 0;   // offset of the code in this library
   u32 serial = 0;  // for a write: its number among the thread's writes
 };
 

@@ -61,7 +61,11 @@ Answer json_answer(const Identity& identity, const Signature& signature, const R
                    const std::vector<Stored>& stored) {
   Answer answer;
   JsonWriter json;
-  json.begin('{').member("model_name").string(without_tenant(identity.model)).member("model_version").string(identity.version);
+  json.begin('{')
+      .member("model_name")
+      .string(without_tenant(identity.model))
+      .member("model_version")
+      .string(identity.version);
   if (request.id) json.member("id").string(*request.id);
   json.member("outputs").begin('[');
   for (size_t index = 0; index < request.outputs.size(); ++index) {

@@ -16,10 +16,10 @@ struct Identity {
 
 // The parts of a response. Outputs are views of what the model wrote, or own their bytes.
 struct Answer {
-  std::string document;         // JSON, or the beginning of a protobuf message
+  std::string document;  // JSON, or the beginning of a protobuf message
   bool has_binary = false;
-  std::vector<Output> outputs;  // sent after the document
-  std::vector<std::string> heads;  // gRPC only: the field header before each output
+  std::vector<Output> outputs;                    // sent after the document
+  std::vector<std::string> heads;                 // gRPC only: the field header before each output
   std::vector<std::pair<size_t, Output>> shared;  // outputs to be written to shared memory, by index in the request
 
   size_t bytes() const;

@@ -24,7 +24,7 @@ struct Output {
   Datatype datatype;
   Shape shape;
   std::string_view stored;
-  std::string made;                // converted elements; they replace `stored` if `is_made`
+  std::string made;  // converted elements; they replace `stored` if `is_made`
   bool is_made = false;
   std::vector<std::string> texts;  // elements of a classification
 

@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <ctime>
 
-#include "text/http1.h"
-#include "text/problem.h"
 #include "request/tenant.h"
 #include "runtime/sha256.h"
+#include "text/http1.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 
@@ -77,7 +77,8 @@ std::string_view name_of(std::string_view host) {
 
 // Returns true if `name` always resolves to the machine itself (RFC 6761, RFC 1122).
 bool is_local(std::string_view name) {
-  if (name == "localhost" || (name.size() > kLocal.size() && name.substr(name.size() - kLocal.size()) == kLocal)) return true;
+  if (name == "localhost" || (name.size() > kLocal.size() && name.substr(name.size() - kLocal.size()) == kLocal))
+    return true;
   if (name.size() > 2 && name.front() == '[' && name.back() == ']') name = name.substr(1, name.size() - 2);
   std::string text(name);
   in_addr four;
@@ -122,7 +123,8 @@ Caller Access::admit(std::string_view authorization, const Origin& origin,
   }
   Metered& metered = find(authorization);
   const auto& its = metered.key.scopes;
-  bool is_allowed = its.count("admin") || std::any_of(scopes.begin(), scopes.end(), [&](auto scope) { return its.count(scope); });
+  bool is_allowed =
+      its.count("admin") || std::any_of(scopes.begin(), scopes.end(), [&](auto scope) { return its.count(scope); });
   if (!is_allowed) {
     std::string scope(*scopes.begin());
     throw Problem(ErrorType::kForbidden, "the key " + metered.key.id + " lacks the scope " + scope,

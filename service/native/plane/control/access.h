@@ -25,15 +25,15 @@ inline constexpr char kTenantHeader[] = "octet-tenant";
 
 struct Key {
   std::string id;
-  std::string sha256;            // SHA-256 of the whole key, in hexadecimal
+  std::string sha256;  // SHA-256 of the whole key, in hexadecimal
   std::set<std::string, std::less<>> scopes;
-  double per_s = 0;              // requests per second; 0: no limit
-  int64_t sharers = 1;           // number of replicas that share the rate
-  int64_t per_day = 0;           // requests per day of all replicas together; 0: no limit
-  int64_t day = 0;               // the day, counted from the epoch, that `used` belongs to
-  int64_t used = 0;              // requests that other processes admitted on that day
-  bool is_valid = true;          // false once the key is revoked or has expired
-  std::string tenant;            // the tenant whose models it may use; empty: an operator's key, valid for all models
+  double per_s = 0;      // requests per second; 0: no limit
+  int64_t sharers = 1;   // number of replicas that share the rate
+  int64_t per_day = 0;   // requests per day of all replicas together; 0: no limit
+  int64_t day = 0;       // the day, counted from the epoch, that `used` belongs to
+  int64_t used = 0;      // requests that other processes admitted on that day
+  bool is_valid = true;  // false once the key is revoked or has expired
+  std::string tenant;    // the tenant whose models it may use; empty: an operator's key, valid for all models
 };
 
 struct Caller {

@@ -14,7 +14,8 @@ namespace octet::plane {
 inline double chance() {
   thread_local std::minstd_rand random = [] {
     unsigned seed = 0;
-    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) throw std::system_error(errno, std::generic_category(), "getrandom");
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed)
+      throw std::system_error(errno, std::generic_category(), "getrandom");
     return std::minstd_rand(seed);
   }();
   return std::uniform_real_distribution<double>()(random);

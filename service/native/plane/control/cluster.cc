@@ -62,7 +62,8 @@ std::string join_names(const std::vector<std::string>& names) {
 std::string explain_failure(const std::vector<WorkerRef>& tried) {
   std::string text = "no other worker that could serve the request is ready";
   for (const WorkerRef& each : tried) {
-    if (!each->distrusted.empty()) text.append("; worker ").append(each->id).append(" is not trusted: ").append(each->distrusted);
+    if (!each->distrusted.empty())
+      text.append("; worker ").append(each->id).append(" is not trusted: ").append(each->distrusted);
   }
   return text;
 }
@@ -214,7 +215,8 @@ std::vector<WorkerRef> Cluster::more(const std::vector<WorkerRef>& full, std::st
   // Adds at most as many workers as already have the model. Otherwise a sudden demand would load it everywhere before
   // the first of them is ready.
   size_t count = std::min(full.size(), others.size());
-  std::partial_sort(others.begin(), others.begin() + static_cast<ptrdiff_t>(count), others.end(), rendezvous(model, ""));
+  std::partial_sort(others.begin(), others.begin() + static_cast<ptrdiff_t>(count), others.end(),
+                    rendezvous(model, ""));
   others.resize(count);
   others.erase(std::remove_if(others.begin(), others.end(), [](const WorkerRef& each) { return is_full(*each); }),
                others.end());

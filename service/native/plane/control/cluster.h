@@ -18,15 +18,15 @@ namespace octet::plane {
 
 struct Worker {
   std::string id, pool;
-  std::string key;           // by which the worker authenticates this process; empty: the cluster's key
-  std::string server_name;   // name in the worker's certificate; empty: the connection is plain text
-  std::string distrusted;    // why the last TLS handshake did not trust it; empty: it did
-  double capacity = 1;       // concurrent calls
-  bool is_ready = false;     // false while it drains, or once no order contains it
-  uint64_t hash = 0;         // hash of its id
+  std::string key;                  // by which the worker authenticates this process; empty: the cluster's key
+  std::string server_name;          // name in the worker's certificate; empty: the connection is plain text
+  std::string distrusted;           // why the last TLS handshake did not trust it; empty: it did
+  double capacity = 1;              // concurrent calls
+  bool is_ready = false;            // false while it drains, or once no order contains it
+  uint64_t hash = 0;                // hash of its id
   std::vector<std::string> loaded;  // addresses (names_in) of the models it has loaded
-  int64_t under_way = 0;     // requests from this process that are in progress
-  double avoided_until_s = 0;  // set after a connection to it failed
+  int64_t under_way = 0;            // requests from this process that are in progress
+  double avoided_until_s = 0;       // set after a connection to it failed
 };
 using WorkerRef = std::shared_ptr<Worker>;
 
@@ -109,9 +109,9 @@ class Cluster {
 
   bool is_on_ = false;
   std::string key_;
-  std::map<std::string, WorkerRef, std::less<>> workers_;           // by id
+  std::map<std::string, WorkerRef, std::less<>> workers_;  // by id
   std::map<std::string, std::vector<WorkerRef>, std::less<>> pools_;
-  std::unordered_map<std::string, Name> names_;                     // by address
+  std::unordered_map<std::string, Name> names_;                          // by address
   std::map<std::pair<std::string, std::string>, ForwardCounts> counts_;  // by worker and model
 };
 

@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "queue/sequences.h"
-#include "text/problem.h"
 #include "runtime/octet.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 
@@ -26,12 +26,12 @@ constexpr size_t kDigestsAt = kSlots, kRecordsAt = kDigestsAt + kSlots * kDigest
 constexpr size_t kTableBytes = kRecordsAt + kSlots * sizeof(CallRecord);
 static_assert(kRecordsAt % alignof(CallRecord) == 0);
 
-constexpr double kUsualCalls = 20;   // a call that takes this many times the measured time counts as hung
-constexpr double kFirstCall = 60;    // the first call, which is measured, may take this many times the limit
+constexpr double kUsualCalls = 20;  // a call that takes this many times the measured time counts as hung
+constexpr double kFirstCall = 60;   // the first call, which is measured, may take this many times the limit
 
 // Serializes the calls of all models that have crashed the server before.
 std::mutex alone;
-std::mutex placing;   // guards the slots: several threads load models at once
+std::mutex placing;  // guards the slots: several threads load models at once
 
 void check(octet_status status, const std::string& artifact) {
   if (status == OCTET_OK) return;
@@ -46,7 +46,8 @@ void check(octet_status status, const std::string& artifact) {
 std::shared_ptr<octet_model> open_model(const Part& part) {
   octet_model* model = nullptr;
   const char* constants = part.constants.empty() ? nullptr : part.constants.c_str();
-  check(octet_load_files(part.config.data(), part.config.size(), part.library.c_str(), constants, &model), part.artifact);
+  check(octet_load_files(part.config.data(), part.config.size(), part.library.c_str(), constants, &model),
+        part.artifact);
   return {model, octet_unload};
 }
 
@@ -61,9 +62,11 @@ Runner create_runner(const LoadOrder& order, const Part& part, std::shared_ptr<o
 // The call records of one instance, by batch size, and how long a call of each may take.
 class CallLimits {
  public:
-  CallLimits(const LoadOrder& order, const octet_model* model) : least_s_(order.call_limit_s > 0 ? order.call_limit_s : kNever) {
+  CallLimits(const LoadOrder& order, const octet_model* model)
+      : least_s_(order.call_limit_s > 0 ? order.call_limit_s : kNever) {
     // A call that was measured on several cores may have to run on one.
-    if (octet_is_for_card(model) == 0) cores_ = order.threads > 0 ? order.threads : octet_team_cores(octet_team_default());
+    if (octet_is_for_card(model) == 0)
+      cores_ = order.threads > 0 ? order.threads : octet_team_cores(octet_team_default());
   }
 
   void add(int64_t size, CallRecord* record) {
@@ -102,7 +105,8 @@ Running::Running(int descriptor) {
 }
 
 Running Running::create_private() {
-  void* memory = ::mmap(nullptr, kTableBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory =
+      ::mmap(nullptr, kTableBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap");
   Running running;
   running.memory_ = static_cast<uint8_t*>(memory);

@@ -40,14 +40,24 @@ constexpr uint64_t kTcp = 3, kScopes = 3;  // bind and connect; abstract sockets
 constexpr int kTcpSince = 4, kScopesSince = 6;
 
 // Paths that the dynamic loader, the runtime's detection of cores, and reads of /proc require.
-constexpr std::array kSystem = {"/lib",     "/lib64",  "/usr/lib",          "/usr/lib64",    "/etc/ld.so.cache",
-                                "/proc/cpuinfo", "/proc/self/cgroup", "/sys/devices/system", "/sys/fs/cgroup"};
+constexpr std::array kSystem = {"/lib",
+                                "/lib64",
+                                "/usr/lib",
+                                "/usr/lib64",
+                                "/etc/ld.so.cache",
+                                "/proc/cpuinfo",
+                                "/proc/self/cgroup",
+                                "/sys/devices/system",
+                                "/sys/fs/cgroup"};
 
 // Paths that NVIDIA's driver reads to find its GPUs, and the prefixes of its devices. service/compiler/sandbox/cards.py
 // has the same list.
-constexpr std::array kOfDriver = {"/proc/driver/nvidia", "/proc/driver/nvidia-caps", "/proc/devices", "/proc/modules",
-                                  "/proc/self",          "/proc/meminfo",            "/proc/sys/vm",  "/sys/bus/pci",
-                                  "/sys/devices",        "/sys/module",              "/usr/share/nvidia"};
+constexpr std::array kOfDriver = {"/proc/driver/nvidia", "/proc/driver/nvidia-caps",
+                                  "/proc/devices",       "/proc/modules",
+                                  "/proc/self",          "/proc/meminfo",
+                                  "/proc/sys/vm",        "/sys/bus/pci",
+                                  "/sys/devices",        "/sys/module",
+                                  "/usr/share/nvidia"};
 constexpr char kDevices[] = "/dev", kCards[] = "nvidia", kCardOfWindows[] = "/dev/dxg";
 
 struct Ruleset {
@@ -99,7 +109,9 @@ bool restrict_files(const std::vector<std::string>& readable, const std::vector<
   for (const auto& [since, rights] : kRights) handled.files = version >= since ? rights : handled.files;
   if (version >= kTcpSince) handled.net = kTcp;
   if (version >= kScopesSince) handled.scopes = kScopes;
-  size_t bytes = version >= kScopesSince ? sizeof handled : version >= kTcpSince ? offsetof(Ruleset, scopes) : offsetof(Ruleset, net);
+  size_t bytes = version >= kScopesSince ? sizeof handled
+                 : version >= kTcpSince  ? offsetof(Ruleset, scopes)
+                                         : offsetof(Ruleset, net);
   auto ruleset = static_cast<int>(::syscall(kCreateRuleset, &handled, bytes, 0));
   if (ruleset < 0) fail("landlock_create_ruleset");
   for (const char* path : kSystem) allow(ruleset, path);
@@ -121,7 +133,7 @@ void write_to(const char* path, const std::string& text) {
   int descriptor = ::open(path, O_WRONLY | O_CLOEXEC);
   if (descriptor < 0) return;
   // On failure other users' ids stay unmapped, which is harmless.
-  if (::write(descriptor, text.data(), text.size()) < 0) {}
+  [[maybe_unused]] ssize_t written = ::write(descriptor, text.data(), text.size());
   ::close(descriptor);
 }
 
@@ -161,30 +173,101 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 constexpr long kAllowed[] = {
     // Memory, threads and time. sched_setaffinity cannot be restricted to this process's own threads, because a filter
     // cannot tell thread ids apart: the process can set the affinity of any process of the same user.
-    __NR_brk, __NR_mmap, __NR_munmap, __NR_mremap, __NR_mprotect, __NR_madvise, __NR_membarrier, __NR_futex,
-    __NR_set_robust_list, __NR_rseq, __NR_exit, __NR_exit_group, __NR_gettid, __NR_getpid, __NR_geteuid, __NR_sched_yield,
-    __NR_sched_getaffinity, __NR_sched_setaffinity, __NR_getcpu, __NR_sysinfo, __NR_uname, __NR_clock_gettime,
-    __NR_clock_nanosleep, __NR_nanosleep, __NR_gettimeofday, __NR_getrandom, __NR_restart_syscall,
+    __NR_brk,
+    __NR_mmap,
+    __NR_munmap,
+    __NR_mremap,
+    __NR_mprotect,
+    __NR_madvise,
+    __NR_membarrier,
+    __NR_futex,
+    __NR_set_robust_list,
+    __NR_rseq,
+    __NR_exit,
+    __NR_exit_group,
+    __NR_gettid,
+    __NR_getpid,
+    __NR_geteuid,
+    __NR_sched_yield,
+    __NR_sched_getaffinity,
+    __NR_sched_setaffinity,
+    __NR_getcpu,
+    __NR_sysinfo,
+    __NR_uname,
+    __NR_clock_gettime,
+    __NR_clock_nanosleep,
+    __NR_nanosleep,
+    __NR_gettimeofday,
+    __NR_getrandom,
+    __NR_restart_syscall,
     // Signals.
-    __NR_rt_sigaction, __NR_rt_sigprocmask, __NR_rt_sigreturn, __NR_sigaltstack, __NR_signalfd4,
+    __NR_rt_sigaction,
+    __NR_rt_sigprocmask,
+    __NR_rt_sigreturn,
+    __NR_sigaltstack,
+    __NR_signalfd4,
     // Files. Landlock restricts which of them can be opened.
-    __NR_close, __NR_read, __NR_readv, __NR_pread64, __NR_lseek, __NR_fstat, __NR_newfstatat, __NR_getdents64, __NR_write,
+    __NR_close,
+    __NR_read,
+    __NR_readv,
+    __NR_pread64,
+    __NR_lseek,
+    __NR_fstat,
+    __NR_newfstatat,
+    __NR_getdents64,
+    __NR_write,
     __NR_writev,
     // Existing sockets, and accepted ones.
-    __NR_accept4, __NR_recvfrom, __NR_recvmsg, __NR_shutdown, __NR_getsockopt, __NR_getsockname, __NR_getpeername,
-    __NR_epoll_create1, __NR_epoll_ctl, __NR_epoll_pwait, __NR_eventfd2, __NR_ppoll,
+    __NR_accept4,
+    __NR_recvfrom,
+    __NR_recvmsg,
+    __NR_shutdown,
+    __NR_getsockopt,
+    __NR_getsockname,
+    __NR_getpeername,
+    __NR_epoll_create1,
+    __NR_epoll_ctl,
+    __NR_epoll_pwait,
+    __NR_eventfd2,
+    __NR_ppoll,
 #if defined(__x86_64__)
-    __NR_stat, __NR_lstat, __NR_epoll_wait, __NR_poll, __NR_time, __NR_arch_prctl, __NR_readlink, __NR_access,
+    __NR_stat,
+    __NR_lstat,
+    __NR_epoll_wait,
+    __NR_poll,
+    __NR_time,
+    __NR_arch_prctl,
+    __NR_readlink,
+    __NR_access,
 #endif
-    __NR_readlinkat, __NR_faccessat,
+    __NR_readlinkat,
+    __NR_faccessat,
 };
 
 // Additional calls that NVIDIA's driver makes after its start, according to its public sources and to an observed run
 // (version 580.159).
 constexpr long kOfCards[] = {
-    __NR_dup, __NR_pipe2, __NR_mincore, __NR_mlock, __NR_mlock2, __NR_munlock, __NR_get_mempolicy, __NR_set_mempolicy, __NR_mbind,
-    __NR_memfd_create, __NR_getuid, __NR_getgid, __NR_getegid, __NR_getppid, __NR_statx, __NR_statfs, __NR_fstatfs,
-    __NR_clock_getres, __NR_sched_getparam, __NR_sched_getscheduler, __NR_sched_get_priority_max,
+    __NR_dup,
+    __NR_pipe2,
+    __NR_mincore,
+    __NR_mlock,
+    __NR_mlock2,
+    __NR_munlock,
+    __NR_get_mempolicy,
+    __NR_set_mempolicy,
+    __NR_mbind,
+    __NR_memfd_create,
+    __NR_getuid,
+    __NR_getgid,
+    __NR_getegid,
+    __NR_getppid,
+    __NR_statx,
+    __NR_statfs,
+    __NR_fstatfs,
+    __NR_clock_getres,
+    __NR_sched_getparam,
+    __NR_sched_getscheduler,
+    __NR_sched_get_priority_max,
     __NR_sched_get_priority_min,
 #if defined(__x86_64__)
     __NR_getrlimit,

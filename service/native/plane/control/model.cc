@@ -4,8 +4,8 @@
 
 #include "control/chance.h"
 #include "queue/sequences.h"
-#include "text/problem.h"
 #include "runtime/sha256.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

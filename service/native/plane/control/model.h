@@ -15,8 +15,8 @@
 #include "control/names.h"
 #include "control/report.h"
 #include "queue/model_queue.h"
-#include "request/tensor.h"
 #include "request/signature.h"
+#include "request/tensor.h"
 
 namespace octet::plane {
 
@@ -37,10 +37,10 @@ struct Model {
   Rules rules;
   int64_t instances = 1, threads = 0;
   double timeout_s = std::numeric_limits<double>::infinity();  // for requests that set no timeout
-  std::unique_ptr<Sequences> sequences;  // null unless the model keeps state
-  std::vector<Tensor> first_state;       // the state before the first request of a sequence
+  std::unique_ptr<Sequences> sequences;                        // null unless the model keeps state
+  std::vector<Tensor> first_state;                             // the state before the first request of a sequence
   std::shared_ptr<ModelCounts> counts = std::make_shared<ModelCounts>();  // for the event loop's thread
-  bool is_leaving = false;               // no more requests will come
+  bool is_leaving = false;                                                // no more requests will come
 
   // Adds what its queue has done since the last call to `counts`.
   void gather();
@@ -53,7 +53,7 @@ using ModelRef = std::shared_ptr<Model>;
 
 struct Route {
   ModelRef main, canary;
-  double percent = 0;  // percentage of requests that go to the canary
+  double percent = 0;                 // percentage of requests that go to the canary
   std::vector<std::string> versions;  // all versions of the model
 
   // Chooses the main version or the canary: at random, or always the same one for requests with equal `affinity`.

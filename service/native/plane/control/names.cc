@@ -16,8 +16,11 @@ bool is_number(std::string_view text) {
 }
 
 bool is_alias(std::string_view text) {
-  auto may_be = [](char each) { return (each >= 'a' && each <= 'z') || (each >= '0' && each <= '9') || each == '-' || each == '_' || each == '.'; };
-  return text.size() <= kLongestAlias && text[0] >= 'a' && text[0] <= 'z' && std::all_of(text.begin(), text.end(), may_be);
+  auto may_be = [](char each) {
+    return (each >= 'a' && each <= 'z') || (each >= '0' && each <= '9') || each == '-' || each == '_' || each == '.';
+  };
+  return text.size() <= kLongestAlias && text[0] >= 'a' && text[0] <= 'z' &&
+         std::all_of(text.begin(), text.end(), may_be);
 }
 
 }  // namespace

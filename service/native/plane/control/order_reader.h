@@ -8,8 +8,8 @@
 #include "control/cluster.h"
 #include "control/loading.h"
 #include "limits/peer_budget.h"
-#include "text/problem.h"
 #include "text/json_reader.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

@@ -16,8 +16,8 @@ namespace octet::plane {
 
 namespace {
 
-constexpr double kCountsKeptS = 300;     // after a model is unloaded; by then scrapers have read its last counts
-constexpr size_t kMostCountsKept = 64;   // of models that are not loaded
+constexpr double kCountsKeptS = 300;    // after a model is unloaded; by then scrapers have read its last counts
+constexpr size_t kMostCountsKept = 64;  // of models that are not loaded
 
 // Writes the memory that this process uses on each GPU, once a model was loaded to one. The counts are the runtime's
 // own: a request to the driver could block the event loop.
@@ -167,18 +167,20 @@ void Orders::unload(int64_t key) {
   }
   model->queue->close();
   leaving_.push_back(model);
-  plane_.loader.post([queue = model->queue] { queue->join(); }, [this, model, key] {
-    model->gather();
-    leaving_.erase(std::find(leaving_.begin(), leaving_.end(), model));
-    Version version{model->identity.model, model->identity.version};
-    bool is_there = std::any_of(models_.begin(), models_.end(), [&](const auto& each) {
-      return each.second->identity.model == version.first && each.second->identity.version == version.second;
-    });
-    if (!is_there) retired_[version] = now_s();
-    JsonWriter json;
-    json.begin('{').member("type").string("unloaded").member("key").integer(key).end('}');
-    plane_.link.send(json.take());
-  });
+  plane_.loader.post([queue = model->queue] { queue->join(); },
+                     [this, model, key] {
+                       model->gather();
+                       leaving_.erase(std::find(leaving_.begin(), leaving_.end(), model));
+                       Version version{model->identity.model, model->identity.version};
+                       bool is_there = std::any_of(models_.begin(), models_.end(), [&](const auto& each) {
+                         return each.second->identity.model == version.first &&
+                                each.second->identity.version == version.second;
+                       });
+                       if (!is_there) retired_[version] = now_s();
+                       JsonWriter json;
+                       json.begin('{').member("type").string("unloaded").member("key").integer(key).end('}');
+                       plane_.link.send(json.take());
+                     });
 }
 
 void Orders::route(std::string_view its) {
@@ -293,7 +295,8 @@ void Orders::report(int64_t gather) {
 
 void Orders::prune(double now_s) {
   while (!retired_.empty()) {
-    auto oldest = std::min_element(retired_.begin(), retired_.end(), [](auto& a, auto& b) { return a.second < b.second; });
+    auto oldest =
+        std::min_element(retired_.begin(), retired_.end(), [](auto& a, auto& b) { return a.second < b.second; });
     if (now_s - oldest->second < kCountsKeptS && retired_.size() <= kMostCountsKept) return;
     plane_.counts.erase(oldest->first);
     retired_.erase(oldest);

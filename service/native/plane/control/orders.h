@@ -56,11 +56,11 @@ class Orders {
 
   Plane& plane_;
   Running& running_;
-  std::map<int64_t, ModelRef> models_;   // by key
-  std::vector<ModelRef> leaving_;        // unloaded, but their last requests are still running
+  std::map<int64_t, ModelRef> models_;  // by key
+  std::vector<ModelRef> leaving_;       // unloaded, but their last requests are still running
   std::set<int64_t> loading_;
   std::string failure_;
-  std::map<Version, double> retired_;    // unloaded versions whose counts are retained, and when they were unloaded
+  std::map<Version, double> retired_;  // unloaded versions whose counts are retained, and when they were unloaded
 };
 
 }  // namespace octet::plane

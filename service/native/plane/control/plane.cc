@@ -218,8 +218,8 @@ std::string random_id() {
 
 std::string request_id_of(std::string_view given) {
   auto may_be = [](char each) {
-    return (each >= '0' && each <= '9') || (each >= 'A' && each <= 'Z') || (each >= 'a' && each <= 'z') || each == '.' ||
-           each == '_' || each == '-';
+    return (each >= '0' && each <= '9') || (each >= 'A' && each <= 'Z') || (each >= 'a' && each <= 'z') ||
+           each == '.' || each == '_' || each == '-';
   };
   bool is_usable = !given.empty() && given.size() <= kLongestId && std::all_of(given.begin(), given.end(), may_be);
   return is_usable ? std::string(given) : random_id();

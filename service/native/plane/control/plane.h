@@ -38,7 +38,7 @@ inline constexpr size_t kMessageHeadBytes = 64 << 10;  // size limit of a gRPC m
 struct Limits {
   // For reading a request's head, counted from its first byte, or from the accept of the connection.
   double head_timeout_s = 10;
-  double keep_alive_s = 75;      // idle time between two requests
+  double keep_alive_s = 75;  // idle time between two requests
   // Within this time, `min_body_bytes` of a body must arrive, and the client must read some of a response.
   double stall_timeout_s = 60;
   double idle_timeout_s = 1800;  // for a gRPC connection without calls
@@ -110,14 +110,14 @@ class Plane {
   std::string release;
   std::unique_ptr<Certificate> certificate;  // certificate for encrypted connections; null: connections are plain text
   std::unique_ptr<Authority> authority;      // verifies the certificates of workers; null: none is trusted
-  bool speaks_grpc = false;   // gRPC over HTTP/2 is accepted on the HTTP port too
+  bool speaks_grpc = false;                  // gRPC over HTTP/2 is accepted on the HTTP port too
   bool is_stopping = false;
   double idle_until_s = kNever;  // while the server stops: the time until which idle connections stay open
-  bool is_alone = false;      // no control plane will connect: models that are not loaded are reported as not found
+  bool is_alone = false;         // no control plane will connect: models that are not loaded are reported as not found
   std::function<void()> gather = [] {};  // adds what the queues have done until now to the counts
   double traced = -1;  // fraction of requests to trace, if a request does not decide itself; negative: none
   std::map<int64_t, AbandonedCall> abandoned;  // by job key
-  int64_t hops = 0;  // number of requests sent to workers so far
+  int64_t hops = 0;                            // number of requests sent to workers so far
 
   // Returns the number of a new exchange. `descriptor_of` extracts the connection's descriptor from it.
   int64_t next_exchange(int descriptor);

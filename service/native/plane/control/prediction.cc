@@ -20,8 +20,8 @@ void note_failure(const Identity& identity, const std::string& fault) {
   double now = now_s();
   if (now < next_s) return;
   next_s = now + 1;
-  std::fprintf(stderr, "octet-plane: a call of %s version %s failed: %s\n", identity.model.c_str(), identity.version.c_str(),
-               fault.c_str());
+  std::fprintf(stderr, "octet-plane: a call of %s version %s failed: %s\n", identity.model.c_str(),
+               identity.version.c_str(), fault.c_str());
 }
 
 }  // namespace
@@ -177,9 +177,11 @@ std::vector<std::pair<size_t, std::string_view>> Prediction::pictures() const {
 void Prediction::set_picture(size_t index, std::string_view tensor) {
   const GivenInput& given = request_.inputs.at(index);
   if (tensor.size() != given.bytes) throw Problem(ErrorType::kInternal, "a decoded picture has the wrong size");
-  inputs_[index].tensor = Tensor(given.shape, given.bytes, std::shared_ptr<char>(
-      static_cast<char*>(std::aligned_alloc(kAlignmentBytes, (given.bytes + kAlignmentBytes) / kAlignmentBytes * kAlignmentBytes)),
-      [](char* memory) { std::free(memory); }));
+  inputs_[index].tensor = Tensor(
+      given.shape, given.bytes,
+      std::shared_ptr<char>(static_cast<char*>(std::aligned_alloc(
+                                kAlignmentBytes, (given.bytes + kAlignmentBytes) / kAlignmentBytes * kAlignmentBytes)),
+                            [](char* memory) { std::free(memory); }));
   std::memcpy(inputs_[index].tensor.data(), tensor.data(), tensor.size());
 }
 

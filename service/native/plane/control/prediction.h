@@ -20,8 +20,8 @@
 #include "queue/job.h"
 #include "queue/sequences.h"
 #include "request/buckets.h"
-#include "text/problem.h"
 #include "request/request.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 
@@ -102,8 +102,8 @@ class Prediction {
  private:
   struct Input {
     Tensor tensor;
-    std::string file;  // set for a picture
-    size_t bytes = 0;  // to be received after the head
+    std::string file;                   // set for a picture
+    size_t bytes = 0;                   // to be received after the head
     std::optional<SharedPiece> shared;  // shared memory that contains its elements
   };
 
@@ -116,12 +116,12 @@ class Prediction {
   Request request_;
   int64_t level_ = 1;
   double deadline_s_ = std::numeric_limits<double>::infinity();
-  std::vector<Input> inputs_;       // in the order of the request
-  size_t input_ = 0, filled_ = 0;   // the input that is being received, and its bytes so far
-  std::vector<Tensor> in_order_;    // in the order of the model's signature
+  std::vector<Input> inputs_;      // in the order of the request
+  size_t input_ = 0, filled_ = 0;  // the input that is being received, and its bytes so far
+  std::vector<Tensor> in_order_;   // in the order of the model's signature
   std::optional<Fit> fit_;
   std::unique_ptr<Sequences::Turn> turn_;
-  bool is_waiting_ = false;         // for its turn in the sequence
+  bool is_waiting_ = false;  // for its turn in the sequence
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
   std::vector<Tensor> outputs_;
   std::map<size_t, SharedPiece> shared_outputs_;  // by index in the request

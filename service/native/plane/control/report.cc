@@ -118,7 +118,8 @@ std::string ModelCounts::statistics_message() const {
   }
   message.varint(3, static_cast<uint64_t>(last_inference_ms_)).varint(4, inferences).varint(5, calls);
   uint64_t number = 0;
-  for (const Duration* each : {&success_, &fail_, &queued_, &inputs_, &inferred_, &outputs_}) put(stats, ++number, *each);
+  for (const Duration* each : {&success_, &fail_, &queued_, &inputs_, &inferred_, &outputs_})
+    put(stats, ++number, *each);
   put(stats, ++number, {});
   put(stats, ++number, {});
   message.bytes(6, stats.text());

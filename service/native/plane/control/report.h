@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "queue/job.h"
-#include "text/problem.h"
 #include "text/json_writer.h"
+#include "text/problem.h"
 
 namespace octet::plane {
 

@@ -94,7 +94,8 @@ void SharedPiece::write(std::string_view elements) const {
   // A write would extend the file.
   if (static_cast<uint64_t>(status.st_size) < begin + elements.size()) fail("has become shorter");
   for (size_t at = 0; at < elements.size();) {
-    ssize_t count = ::pwrite(region_->descriptor, elements.data() + at, elements.size() - at, static_cast<off_t>(begin + at));
+    ssize_t count =
+        ::pwrite(region_->descriptor, elements.data() + at, elements.size() - at, static_cast<off_t>(begin + at));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) fail("cannot be written");
     at += static_cast<size_t>(count);

@@ -44,8 +44,6 @@ struct Buffer {
   }
 };
 
-inline std::string_view view(const Buffer& buffer) {
-  return {reinterpret_cast<const char*>(buffer.data), buffer.size};
-}
+inline std::string_view view(const Buffer& buffer) { return {reinterpret_cast<const char*>(buffer.data), buffer.size}; }
 
 }  // namespace octet::h2

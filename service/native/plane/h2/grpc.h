@@ -105,9 +105,9 @@ class GrpcSession final : private Session::Handler {
     bool encoded = false;  // the peer announced that messages may be compressed
     bool paused = false;
     bool had_message = false;
-    bool ended = false;  // no more messages will come
+    bool ended = false;     // no more messages will come
     uint64_t received = 0;  // bytes
-    size_t owed = 0;  // bytes that were read but whose window has not been given back
+    size_t owed = 0;        // bytes that were read but whose window has not been given back
     uint8_t prefix[kMessagePrefixBytes] = {};
     size_t prefix_bytes = 0;  // bytes of `prefix` that have arrived
     IncomingMessage message;

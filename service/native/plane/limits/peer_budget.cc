@@ -19,8 +19,9 @@ size_t index_of(Resource what) { return static_cast<size_t>(what); }
 Rate times(Rate rate, double factor) { return {rate.burst * factor, rate.per_second * factor}; }
 
 std::array<size_t, kResources> totals(const PeerLimits& limits) {
-  return {limits.max_connections,   limits.max_calls,         0, limits.max_message_bytes, kProbeConnections,
-          limits.max_pictures, limits.max_picture_bytes, limits.max_pixels};
+  return {limits.max_connections,   limits.max_calls,  0,
+          limits.max_message_bytes, kProbeConnections, limits.max_pictures,
+          limits.max_picture_bytes, limits.max_pixels};
 }
 
 PeerAddress map_ipv4(const void* ipv4) {

@@ -20,13 +20,13 @@ namespace octet {
 // Resources that are held for a time.
 enum class Resource : uint8_t {
   kConnections,
-  kCalls,        // calls in progress, whether or not their clients still wait
-  kHealthCalls,  // health checks, of which each connection may have a few regardless of other limits
-  kMessageBytes, // bytes that have arrived, or wait to be read by the client
-  kProbes,       // connections beyond `kConnections`, which may only send health checks
-  kPictures,     // pictures that wait to be decoded or are being decoded
-  kPictureBytes, // size of their files
-  kPixels,       // pixels that these files decode to
+  kCalls,         // calls in progress, whether or not their clients still wait
+  kHealthCalls,   // health checks, of which each connection may have a few regardless of other limits
+  kMessageBytes,  // bytes that have arrived, or wait to be read by the client
+  kProbes,        // connections beyond `kConnections`, which may only send health checks
+  kPictures,      // pictures that wait to be decoded or are being decoded
+  kPictureBytes,  // size of their files
+  kPixels,        // pixels that these files decode to
 };
 inline constexpr size_t kResources = 8;
 inline constexpr double kProbeS = 2;  // duration of such a connection, since there are few
@@ -40,8 +40,8 @@ struct PeerLimits {
   size_t max_pixels = size_t{256} << 20;  // eight of the largest pictures: `MAX_PIXELS` of service/core/picture.py
   // Maximum share of what others leave free, for an address and, within it, for a connection.
   double share = 0.75;
-  Rate resets = {1000, 100};         // per address
-  Rate nuisances = {10000, 1000};    // per address
+  Rate resets = {1000, 100};       // per address
+  Rate nuisances = {10000, 1000};  // per address
   // Factor for the rates of all addresses together; beyond it, the addresses with the most uses are refused.
   double process_rates = 10;
 };

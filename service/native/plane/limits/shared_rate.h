@@ -31,7 +31,8 @@ class SharedRate {
   };
 
   // `whole`: the rate of all parts together.
-  explicit SharedRate(Rate whole) : bucket_(whole), fades_s_(whole.per_second > 0 ? whole.burst / whole.per_second : 0) {}
+  explicit SharedRate(Rate whole)
+      : bucket_(whole), fades_s_(whole.per_second > 0 ? whole.burst / whole.per_second : 0) {}
 
   // Returns false if the part exceeds its rate, or is a heavy user while the shared rate is exceeded.
   bool take(Part& part, Clock::time_point now) {

@@ -34,7 +34,12 @@ void write_shape(JsonWriter& json, const Shape& shape, size_t first) {
 void write_specs(JsonWriter& json, const std::vector<TensorSpec>& specs, const Signature& signature) {
   json.begin('[');
   for (const TensorSpec& spec : specs) {
-    json.begin('{').member("name").string(spec.name).member("datatype").string(facts(spec.datatype).name).member("shape");
+    json.begin('{')
+        .member("name")
+        .string(spec.name)
+        .member("datatype")
+        .string(facts(spec.datatype).name)
+        .member("shape");
     write_shape(json, metadata_shape(spec, signature), 0);
     if (spec.quantization) {
       json.member("parameters").begin('{').member("scale").number(spec.quantization->scale);
@@ -45,7 +50,8 @@ void write_specs(JsonWriter& json, const std::vector<TensorSpec>& specs, const S
   json.end(']');
 }
 
-void put_specs(MessageWriter& message, uint64_t number, const std::vector<TensorSpec>& specs, const Signature& signature) {
+void put_specs(MessageWriter& message, uint64_t number, const std::vector<TensorSpec>& specs,
+               const Signature& signature) {
   for (const TensorSpec& spec : specs) {
     MessageWriter its;
     its.bytes(1, spec.name).bytes(2, facts(spec.datatype).name);
@@ -57,15 +63,24 @@ void put_specs(MessageWriter& message, uint64_t number, const std::vector<Tensor
 // Values of DataType in service/api/grpc/inference.proto.
 uint64_t data_type(Datatype datatype) {
   switch (datatype) {
-    case Datatype::kBool: return 1;
-    case Datatype::kUint8: return 2;
-    case Datatype::kUint16: return 3;
-    case Datatype::kInt8: return 6;
-    case Datatype::kInt16: return 7;
-    case Datatype::kInt32: return 8;
-    case Datatype::kInt64: return 9;
-    case Datatype::kFp32: return 11;
-    default: return 0;
+    case Datatype::kBool:
+      return 1;
+    case Datatype::kUint8:
+      return 2;
+    case Datatype::kUint16:
+      return 3;
+    case Datatype::kInt8:
+      return 6;
+    case Datatype::kInt16:
+      return 7;
+    case Datatype::kInt32:
+      return 8;
+    case Datatype::kInt64:
+      return 9;
+    case Datatype::kFp32:
+      return 11;
+    default:
+      return 0;
   }
 }
 
@@ -80,11 +95,13 @@ void write_configured(JsonWriter& json, const std::vector<TensorSpec>& specs, si
   json.end(']');
 }
 
-void put_configured(MessageWriter& message, uint64_t number, const std::vector<TensorSpec>& specs, size_t first, uint64_t dims) {
+void put_configured(MessageWriter& message, uint64_t number, const std::vector<TensorSpec>& specs, size_t first,
+                    uint64_t dims) {
   for (const TensorSpec& spec : specs) {
     MessageWriter its;
     its.bytes(1, spec.name).varint(2, data_type(spec.datatype));
-    for (size_t axis = first; axis < spec.shape.size(); ++axis) its.varint(dims, static_cast<uint64_t>(spec.shape[axis]));
+    for (size_t axis = first; axis < spec.shape.size(); ++axis)
+      its.varint(dims, static_cast<uint64_t>(spec.shape[axis]));
     message.bytes(number, its.text());
   }
 }

@@ -6,8 +6,7 @@
 namespace octet::plane {
 
 inline constexpr std::string_view kDescriptors[] = {
-    {
-     "\012\017inference.proto\022\011inference"
+    {"\012\017inference.proto\022\011inference"
      "\042\023\012\021ServerLiveRequest\042\050\012\022Ser"
      "verLiveResponse\022\022\012\004live\030\001 \001\050"
      "\010R\004live\042\024\012\022ServerReadyReques"
@@ -317,8 +316,7 @@ inline constexpr std::string_view kDescriptors[] = {
      "mSharedMemoryUnregisterRespo"
      "nseb\006proto3",
      8635},
-    {
-     "\012\033grpc/health/v1/health.prot"
+    {"\012\033grpc/health/v1/health.prot"
      "o\022\016grpc.health.v1\042.\012\022HealthC"
      "heckRequest\022\030\012\007service\030\001 \001\050\011"
      "R\007service\042\261\001\012\023HealthCheckRes"
@@ -336,8 +334,7 @@ inline constexpr std::string_view kDescriptors[] = {
      "ealth.v1.HealthCheckResponse"
      "0\001b\006proto3",
      458},
-    {
-     "\012\043grpc/reflection/v1/reflect"
+    {"\012\043grpc/reflection/v1/reflect"
      "ion.proto\022\022grpc.reflection.v"
      "1\042\363\002\012\027ServerReflectionReques"
      "t\022\022\012\004host\030\001 \001\050\011R\004host\022\052\012\020fil"
@@ -397,8 +394,7 @@ inline constexpr std::string_view kDescriptors[] = {
      "tion.v1.ServerReflectionResp"
      "onse\050\0010\001b\006proto3",
      1640},
-    {
-     "\012\050grpc/reflection/v1alpha/re"
+    {"\012\050grpc/reflection/v1alpha/re"
      "flection.proto\022\027grpc.reflect"
      "ion.v1alpha\042\370\002\012\027ServerReflec"
      "tionRequest\022\022\012\004host\030\001 \001\050\011R\004h"

@@ -13,8 +13,9 @@ namespace {
 
 // Returns true for headers that concern a single connection, and for those that are set anew.
 bool is_left_out(std::string_view name) {
-  constexpr std::array kNames = {"connection",      "keep-alive",        "proxy-connection", "upgrade",      "expect",
-                                 "x-forwarded-for", "x-forwarded-proto", "x-request-id",     "http2-settings", kClusterKey};
+  constexpr std::array kNames = {"connection",     "keep-alive",      "proxy-connection",  "upgrade",
+                                 "expect",         "x-forwarded-for", "x-forwarded-proto", "x-request-id",
+                                 "http2-settings", kClusterKey};
   for (const char* each : kNames) {
     if (same_but_case(name, each)) return true;
   }
@@ -73,7 +74,9 @@ std::string Forward::request_head() const {
   return text.append("\r\n\r\n");
 }
 
-void Forward::on_body(std::string_view piece) { send(connection_.head().is_chunked ? chunk_of(piece) : std::string(piece)); }
+void Forward::on_body(std::string_view piece) {
+  send(connection_.head().is_chunked ? chunk_of(piece) : std::string(piece));
+}
 
 void Forward::on_body_end() {
   if (connection_.head().is_chunked) send("0\r\n\r\n");
@@ -132,8 +135,10 @@ bool Forward::read_response_head() {
   std::string head = response_.substr(0, response_.find("\r\n") + 2);
   is_unframed_ = its.is_chunked && connection_.head().minor_version == 0;
   for (const HeaderField& field : its.fields) {
-    bool is_framing = is_unframed_ && (same_but_case(field.name, "transfer-encoding") || same_but_case(field.name, "trailer"));
-    if (!same_but_case(field.name, "connection") && !is_framing) head.append(field.name).append(": ").append(field.value).append("\r\n");
+    bool is_framing =
+        is_unframed_ && (same_but_case(field.name, "transfer-encoding") || same_but_case(field.name, "trailer"));
+    if (!same_but_case(field.name, "connection") && !is_framing)
+      head.append(field.name).append(": ").append(field.value).append("\r\n");
   }
   bool has_body = connection_.head().method != "HEAD" && its.status != kNoContent && its.status != kNotModified;
   left_ = has_body ? its.content_length : std::optional<uint64_t>(0);

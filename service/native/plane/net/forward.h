@@ -15,7 +15,8 @@ namespace octet::plane {
 
 class Forward final : public HttpExchange, public UpstreamListener {
  public:
-  explicit Forward(HttpConnection& connection) : HttpExchange(connection), is_asked_(!connection.head().expects_continue) {}
+  explicit Forward(HttpConnection& connection)
+      : HttpExchange(connection), is_asked_(!connection.head().expects_continue) {}
   ~Forward() override;
 
   void begin() override;
@@ -38,12 +39,12 @@ class Forward final : public HttpExchange, public UpstreamListener {
 
   // Does not own; valid as long as this object.
   const std::shared_ptr<UpstreamListener> self_{this, [](UpstreamListener*) {}};
-  int64_t upstream_ = 0;      // connection that the request is sent to
-  std::string response_;      // received part of the response's head
-  bool is_asked_;  // the control plane, or the client's missing Expect header, requests the body
+  int64_t upstream_ = 0;  // connection that the request is sent to
+  std::string response_;  // received part of the response's head
+  bool is_asked_;         // the control plane, or the client's missing Expect header, requests the body
   bool has_head_ = false, is_broken_ = false, is_handling_response_ = false;
-  bool is_unframed_ = false;  // the chunks are relayed without their framing, because the client uses HTTP/1.0
-  std::optional<uint64_t> left_;          // remaining bytes of the response's body
+  bool is_unframed_ = false;      // the chunks are relayed without their framing, because the client uses HTTP/1.0
+  std::optional<uint64_t> left_;  // remaining bytes of the response's body
   std::optional<ChunkedBody> chunks_;
 };
 

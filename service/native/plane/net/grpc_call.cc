@@ -179,7 +179,7 @@ void GrpcCall::resolve(const std::string& model, const std::string& version, std
   if (const Route* route = plane_.find(model, version)) return then(*route);
   std::weak_ptr<bool> is_here = is_here_;
   auto found = [this, is_here, then = std::move(then), otherwise = std::move(otherwise)](const Route* route,
-                                                                                          const Problem* problem) {
+                                                                                         const Problem* problem) {
     if (is_here.expired() || is_over_) return;
     guard([&] { route == nullptr ? otherwise(*problem) : then(*route); });
   };
@@ -193,7 +193,8 @@ void GrpcCall::predict(h2::Buffer message) {
   auto [model, version] = parse_address(qualify_name(caller_.tenant, form_->model), form_->version);
   if (plane_.cluster.is_on()) return forward(model, version, sequence_of(form_->form.parameters));
   resolve(model, version, [this, now](const Route& route) {
-    prediction_ = std::make_shared<Prediction>(route.choose(affinity_), Protocol::kGrpc, id_, is_streaming_ ? now : began_s_);
+    prediction_ =
+        std::make_shared<Prediction>(route.choose(affinity_), Protocol::kGrpc, id_, is_streaming_ ? now : began_s_);
     prediction_->times.arrived_s = now;
     prediction_->admit();
     take(route);

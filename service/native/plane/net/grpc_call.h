@@ -52,7 +52,7 @@ class GrpcCall final : public ProxyListener {
   // messages.
   void stop();
   void refuse(const Problem& problem);  // ends the call unless it has ended
-  void on_drained() { next(); }  // the client has read what was sent
+  void on_drained() { next(); }         // the client has read what was sent
   bool has_waiting() const { return !messages_.empty(); }
   int64_t id() const { return id_; }
   CallReservations reservations;
@@ -66,8 +66,9 @@ class GrpcCall final : public ProxyListener {
   void admit_caller();
   void begin();
   void respond_locally();
-  void resolve(const std::string& model, const std::string& version, std::function<void(const Route&)> then,
-               std::function<void(const Problem&)> otherwise = [](const Problem& problem) { throw problem; });
+  void resolve(
+      const std::string& model, const std::string& version, std::function<void(const Route&)> then,
+      std::function<void(const Problem&)> otherwise = [](const Problem& problem) { throw problem; });
   void about_model(std::string_view message);
   void predict(h2::Buffer message);
   void take(const Route& route);
@@ -109,18 +110,18 @@ class GrpcCall final : public ProxyListener {
     h2::Buffer message;
     Reservation reservation;
   };
-  std::deque<Waiting> messages_;  // received but not processed
+  std::deque<Waiting> messages_;                                          // received but not processed
   std::shared_ptr<h2::Buffer> message_ = std::make_shared<h2::Buffer>();  // being processed
   Reservation message_reservation_;
   std::shared_ptr<struct InferForm> form_;
   std::shared_ptr<Prediction> prediction_;
   std::shared_ptr<ProxyRequest> proxy_request_;
-  int worker_status_ = 0;       // HTTP status of the worker's response
+  int worker_status_ = 0;  // HTTP status of the worker's response
   std::string worker_timing_, worker_retry_;
   h2::IncomingMessage answer_;
   Reservation answer_reservation_;
-  size_t largest_answer_ = 0;  // bytes of the largest response sent
-  size_t pictures_ = 0;  // number of pictures that are being decoded
+  size_t largest_answer_ = 0;       // bytes of the largest response sent
+  size_t pictures_ = 0;             // number of pictures that are being decoded
   std::vector<int64_t> questions_;  // the questions to the control plane about them
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };

@@ -12,8 +12,8 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kMostReads = 16;   // then other connections have their turn
-constexpr size_t kMostSlices = 64;  // per write
+constexpr size_t kMostReads = 16;        // then other connections have their turn
+constexpr size_t kMostSlices = 64;       // per write
 constexpr size_t kMostUnread = 1 << 20;  // bytes of responses per call
 
 h2::Limits http_limits(const PeerBudgets& budgets) {
@@ -50,9 +50,7 @@ GrpcConnection::GrpcConnection(Plane& plane, int descriptor, std::unique_ptr<Tra
       taken_(now_s, minimum_rate(plane.limits)),
       received_(std::move(received)) {}
 
-GrpcConnection::~GrpcConnection() {
-  session_.disconnect();
-}
+GrpcConnection::~GrpcConnection() { session_.disconnect(); }
 
 void GrpcConnection::begin() {
   std::string received = std::move(received_);

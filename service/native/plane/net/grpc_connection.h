@@ -10,10 +10,10 @@
 
 #include "control/plane.h"
 #include "h2/grpc.h"
-#include "net/reactor.h"
-#include "net/transport.h"
 #include "limits/peer_budget.h"
 #include "net/progress.h"
+#include "net/reactor.h"
+#include "net/transport.h"
 
 namespace octet::plane {
 
@@ -76,17 +76,17 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   std::unordered_map<h2::CallId, std::unique_ptr<GrpcCall>> calls_;
   std::unordered_map<int64_t, h2::CallId> streams_;  // stream of each call, by exchange
   std::vector<std::unique_ptr<GrpcCall>> finished_;  // ended calls, deleted later because they may be the callers
-  std::vector<h2::CallId> drained_;  // calls that may process their next message
+  std::vector<h2::CallId> drained_;                  // calls that may process their next message
   std::unordered_map<h2::CallId, CallReservations> sending_;  // finished calls whose responses are not sent completely
-  double read_s_;              // when the peer last sent something
-  double head_s_;              // when the peer was last not within a head
-  const double due_s_;         // the connection is closed at this time
-  Progress taken_;             // progress of writing
+  double read_s_;                                             // when the peer last sent something
+  double head_s_;                                             // when the peer was last not within a head
+  const double due_s_;                                        // the connection is closed at this time
+  Progress taken_;                                            // progress of writing
   uint64_t written_bytes_ = 0;
-  std::string received_;       // bytes from before `begin`
-  bool may_read_ = true;       // epoll reported data that has not been read (edge-triggered)
+  std::string received_;  // bytes from before `begin`
+  bool may_read_ = true;  // epoll reported data that has not been read (edge-triggered)
   bool wants_turn_ = false;
-  bool wants_flush_ = false;   // a call has queued output since the last flush
+  bool wants_flush_ = false;  // a call has queued output since the last flush
   bool is_over_ = false;
 };
 

@@ -30,7 +30,7 @@ struct Stream {
 
 constexpr char kVersion[] = "1.2.11";  // zlib compares only the first digit
 constexpr int kOk = 0, kStreamEnd = 1, kBufferError = -5, kFinish = 4, kNoFlush = 0, kDeflated = 8, kMemoryLevel = 8;
-constexpr int kFast = 1;               // higher levels hardly make tensors smaller
+constexpr int kFast = 1;  // higher levels hardly make tensors smaller
 constexpr int kWindowBits = 15, kGzipBits = 16 + kWindowBits;
 constexpr size_t kPiece = 256 << 10;
 constexpr unsigned char kGzipMagic = 0x1f;  // the first byte of a gzip member
@@ -164,7 +164,8 @@ std::string decompress(std::string_view bytes, std::string_view coding, size_t m
     status = its.inflate(&stream, kNoFlush);
     used = out.size() - stream.avail_out;
     is_too_long = used > most_bytes;
-    bool is_another = status == kStreamEnd && coding != "deflate" && stream.avail_in > 0 && *stream.next_in == kGzipMagic;
+    bool is_another =
+        status == kStreamEnd && coding != "deflate" && stream.avail_in > 0 && *stream.next_in == kGzipMagic;
     if (is_another) status = its.inflate_reset(&stream);
   }
   out.resize(used);

@@ -16,12 +16,12 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kMostAtOnce = 1 << 20;    // then other connections have their turn
-constexpr size_t kBeginningBytes = 4096;   // enough for a head; the rest is read directly to its destination
-constexpr size_t kWorthFreeing = 64;       // capacity from which an idle string is freed
+constexpr size_t kMostAtOnce = 1 << 20;   // then other connections have their turn
+constexpr size_t kBeginningBytes = 4096;  // enough for a head; the rest is read directly to its destination
+constexpr size_t kWorthFreeing = 64;      // capacity from which an idle string is freed
 // Maximum of an unwanted body that is read and discarded; beyond it the connection ends.
 constexpr size_t kMostDiscarded = 1 << 20;
-constexpr double kLingerS = 2;             // time for a client to read the last response
+constexpr double kLingerS = 2;  // time for a client to read the last response
 constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -35,25 +35,44 @@ std::string plain_response(int status, std::string_view what) {
 
 std::string_view status_line(int status) {
   switch (status) {
-    case 200: return "HTTP/1.1 200 OK";
-    case 400: return "HTTP/1.1 400 Bad Request";
-    case 401: return "HTTP/1.1 401 Unauthorized";
-    case 403: return "HTTP/1.1 403 Forbidden";
-    case 404: return "HTTP/1.1 404 Not Found";
-    case 405: return "HTTP/1.1 405 Method Not Allowed";
-    case 408: return "HTTP/1.1 408 Request Timeout";
-    case 409: return "HTTP/1.1 409 Conflict";
-    case 413: return "HTTP/1.1 413 Content Too Large";
-    case 415: return "HTTP/1.1 415 Unsupported Media Type";
-    case 417: return "HTTP/1.1 417 Expectation Failed";
-    case 422: return "HTTP/1.1 422 Unprocessable Content";
-    case 429: return "HTTP/1.1 429 Too Many Requests";
-    case 431: return "HTTP/1.1 431 Request Header Fields Too Large";
-    case 501: return "HTTP/1.1 501 Not Implemented";
-    case 503: return "HTTP/1.1 503 Service Unavailable";
-    case 504: return "HTTP/1.1 504 Gateway Timeout";
-    case 505: return "HTTP/1.1 505 HTTP Version Not Supported";
-    default: return "HTTP/1.1 500 Internal Server Error";
+    case 200:
+      return "HTTP/1.1 200 OK";
+    case 400:
+      return "HTTP/1.1 400 Bad Request";
+    case 401:
+      return "HTTP/1.1 401 Unauthorized";
+    case 403:
+      return "HTTP/1.1 403 Forbidden";
+    case 404:
+      return "HTTP/1.1 404 Not Found";
+    case 405:
+      return "HTTP/1.1 405 Method Not Allowed";
+    case 408:
+      return "HTTP/1.1 408 Request Timeout";
+    case 409:
+      return "HTTP/1.1 409 Conflict";
+    case 413:
+      return "HTTP/1.1 413 Content Too Large";
+    case 415:
+      return "HTTP/1.1 415 Unsupported Media Type";
+    case 417:
+      return "HTTP/1.1 417 Expectation Failed";
+    case 422:
+      return "HTTP/1.1 422 Unprocessable Content";
+    case 429:
+      return "HTTP/1.1 429 Too Many Requests";
+    case 431:
+      return "HTTP/1.1 431 Request Header Fields Too Large";
+    case 501:
+      return "HTTP/1.1 501 Not Implemented";
+    case 503:
+      return "HTTP/1.1 503 Service Unavailable";
+    case 504:
+      return "HTTP/1.1 504 Gateway Timeout";
+    case 505:
+      return "HTTP/1.1 505 HTTP Version Not Supported";
+    default:
+      return "HTTP/1.1 500 Internal Server Error";
   }
 }
 
@@ -184,8 +203,8 @@ void HttpConnection::read_head() {
   BadHead bad{};
   RequestHead head;
   bool may_be_http2 = is_fresh_ && plane_.speaks_grpc && kHttp2Preface.starts_with(in_);
-  HeadState state = may_be_http2 ? HeadState::kUnfinished
-                                 : plane::read_head(in_, plane_.limits.max_head_bytes, head, bad);
+  HeadState state =
+      may_be_http2 ? HeadState::kUnfinished : plane::read_head(in_, plane_.limits.max_head_bytes, head, bad);
   if (state == HeadState::kUnfinished) {
     due_s_ = std::min(due_s_, now_s() + plane_.limits.head_timeout_s);
     return;
@@ -389,7 +408,8 @@ void HttpConnection::check_timeouts(double now_s) {
   if (input_ == Input::kLingering) return end();
   if (input_ == Input::kHead) {
     bool is_parting = plane_.is_stopping && in_.empty();
-    return end(!is_parting && (is_fresh_ || !in_.empty()) ? plain_response(408, "the head of the request took too long") : "");
+    return end(!is_parting && (is_fresh_ || !in_.empty()) ? plain_response(408, "the head of the request took too long")
+                                                          : "");
   }
   bool is_waiting = input_ == Input::kBody && !is_reading();  // this process is the one that does not read
   if (input_ == Input::kBody && (is_waiting || window_bytes_ >= plane_.limits.min_body_bytes)) {

@@ -15,10 +15,10 @@
 
 #include "control/plane.h"
 #include "control/prediction.h"
-#include "text/http1.h"
 #include "net/outbox.h"
 #include "net/reactor.h"
 #include "net/transport.h"
+#include "text/http1.h"
 
 namespace octet::plane {
 
@@ -56,8 +56,8 @@ class HttpExchange {
 
 struct HttpResponse {
   int status = 200;
-  std::string headers;                  // lines, each with its line end, in addition to those of every response
-  std::vector<std::string_view> body;   // pieces, which must be valid during the call only
+  std::string headers;                 // lines, each with its line end, in addition to those of every response
+  std::vector<std::string_view> body;  // pieces, which must be valid during the call only
 };
 
 class HttpConnection final : public Peer {
@@ -145,13 +145,13 @@ class HttpConnection final : public Peer {
   Reservation connection_slot_;
   Input input_ = Input::kHead;
   Output output_ = Output::kNone;
-  bool may_read_ = true;     // epoll reported data that has not been read (edge-triggered)
-  bool has_left_ = false;    // the client has closed the connection, and all that it sent was read
+  bool may_read_ = true;         // epoll reported data that has not been read (edge-triggered)
+  bool has_left_ = false;        // the client has closed the connection, and all that it sent was read
   bool is_half_closed_ = false;  // the client sends no more, but may read
   bool is_waited_for_ = false;   // `wait_for_half_closed` was called for this request
-  bool must_ask_ = false;    // the client waits for "100 Continue" before it sends the body
-  bool is_fresh_ = true;     // no request has been answered
-  bool is_last_ = false;     // the connection ends after the current request
+  bool must_ask_ = false;        // the client waits for "100 Continue" before it sends the body
+  bool is_fresh_ = true;         // no request has been answered
+  bool is_last_ = false;         // the connection ends after the current request
   bool wants_turn_ = false;
   bool is_over_ = false;
   bool is_relayed_ = false;  // the response is sent in pieces
@@ -164,7 +164,7 @@ class HttpConnection final : public Peer {
   std::optional<ChunkedBody> chunks_;
   size_t window_bytes_ = 0;  // bytes of the body since the last timeout check
   size_t lingered_bytes_ = 0;
-  double due_s_;             // deadline of the current state
+  double due_s_;  // deadline of the current state
   Outbox outbox_;
   int64_t id_ = 0;
   std::unique_ptr<HttpExchange> exchange_;

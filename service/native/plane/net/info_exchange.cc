@@ -30,12 +30,12 @@ std::string statistics_json(const Plane& plane, const std::string& tenant, std::
   plane.gather();
   JsonWriter json;
   json.begin('{').member("model_stats").begin('[');
-  each_counted(plane, tenant, model, version, [&](const std::string& name, const std::string& number,
-                                                        const ModelCounts& counts) {
-    json.begin('{').member("name").string(name).member("version").string(number);
-    counts.write_statistics(json);
-    json.end('}');
-  });
+  each_counted(plane, tenant, model, version,
+               [&](const std::string& name, const std::string& number, const ModelCounts& counts) {
+                 json.begin('{').member("name").string(name).member("version").string(number);
+                 counts.write_statistics(json);
+                 json.end('}');
+               });
   json.end(']').end('}');
   return json.take();
 }
@@ -44,12 +44,12 @@ std::string statistics_message(const Plane& plane, const std::string& tenant, st
                                std::string_view version) {
   plane.gather();
   MessageWriter message;
-  each_counted(plane, tenant, model, version, [&](const std::string& name, const std::string& number,
-                                                        const ModelCounts& counts) {
-    MessageWriter its;
-    its.bytes(1, name).bytes(2, number);
-    message.bytes(1, its.take() + counts.statistics_message());
-  });
+  each_counted(plane, tenant, model, version,
+               [&](const std::string& name, const std::string& number, const ModelCounts& counts) {
+                 MessageWriter its;
+                 its.bytes(1, name).bytes(2, number);
+                 message.bytes(1, its.take() + counts.statistics_message());
+               });
   return message.take();
 }
 

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <utility>
 
-#include "queue/clock.h"
 #include "net/grpc_connection.h"
 #include "net/http_connection.h"
+#include "queue/clock.h"
 
 namespace octet::plane {
 

@@ -87,7 +87,8 @@ void Predict::read_headers() {
   for (const HeaderField& field : connection_.head().fields) {
     switch (field.name.size()) {
       case 6:
-        if (same_but_case(field.name, "accept")) facts_.wants_binary = field.value.find("application/octet-stream") != field.value.npos;
+        if (same_but_case(field.name, "accept"))
+          facts_.wants_binary = field.value.find("application/octet-stream") != field.value.npos;
         break;
       case 10:
         if (same_but_case(field.name, "tracestate")) tracestate_ = field.value;
@@ -96,7 +97,8 @@ void Predict::read_headers() {
         if (same_but_case(field.name, "traceparent")) traceparent_ = field.value;
         break;
       case 12:
-        if (same_but_case(field.name, "content-type")) facts_.media_type = lower(field.value.substr(0, field.value.find(';')));
+        if (same_but_case(field.name, "content-type"))
+          facts_.media_type = lower(field.value.substr(0, field.value.find(';')));
         break;
       case 15:
         if (same_but_case(field.name, "accept-encoding")) wanted_coding_ = preferred_coding(field.value);
@@ -226,9 +228,19 @@ void Predict::read_message() {
 
 // Parses the rest on a background thread, or at once if it is short.
 void Predict::fill_in_background() {
-  auto background = std::make_shared<BackgroundWork>(
-      BackgroundWork{prediction_, body_, plane_.pool, plane_.shared_memory, connection_.local_client(), tenant_,
-                     coding_, facts_, plane_.limits.max_body_bytes, timeout_s_, form_, connection_.reserve_bytes(), {}});
+  auto background = std::make_shared<BackgroundWork>(BackgroundWork{prediction_,
+                                                                    body_,
+                                                                    plane_.pool,
+                                                                    plane_.shared_memory,
+                                                                    connection_.local_client(),
+                                                                    tenant_,
+                                                                    coding_,
+                                                                    facts_,
+                                                                    plane_.limits.max_body_bytes,
+                                                                    timeout_s_,
+                                                                    form_,
+                                                                    connection_.reserve_bytes(),
+                                                                    {}});
   auto done = [this, background] {
     guard([&] {
       if (background->problem) throw *background->problem;

@@ -69,7 +69,7 @@ class Predict final : public HttpExchange {
   Body incoming_;                           // the part of the body that is not received directly into the inputs
   h2::Buffer body_;                         // the complete `incoming_`
   bool has_model_ = false, is_parsed_ = false, has_failed_ = false, has_body_ended_ = false;
-  size_t pictures_ = 0;  // number of pictures that are being decoded
+  size_t pictures_ = 0;             // number of pictures that are being decoded
   std::vector<int64_t> questions_;  // the questions to the control plane about them
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };

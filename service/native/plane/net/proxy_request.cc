@@ -9,8 +9,8 @@ namespace octet::plane {
 
 namespace {
 
-constexpr double kConnectS = 3;     // time limit for the control plane to provide a connection
-constexpr double kAvoidedS = 1;     // how long a worker is avoided after a failed connection, if there are others
+constexpr double kConnectS = 3;  // time limit for the control plane to provide a connection
+constexpr double kAvoidedS = 1;  // how long a worker is avoided after a failed connection, if there are others
 // Time limit for a response to begin if the request has no deadline, in stall timeouts.
 constexpr double kAnswerStalls = 10;
 constexpr int kNotThere = 404, kNotNow = 503, kLeastFinal = 200;  // HTTP status codes
@@ -174,7 +174,8 @@ void ProxyRequest::read_head() {
   BadHead bad{};
   HeadState state = read_response(text_, kLongestAnswerHead, head, bad);
   if (state == HeadState::kUnfinished) return;
-  bool makes_sense = state == HeadState::kWhole && head.status >= kLeastFinal && head.content_length && head.find(kHopId) == hop_id_;
+  bool makes_sense =
+      state == HeadState::kWhole && head.status >= kLeastFinal && head.content_length && head.find(kHopId) == hop_id_;
   if (!makes_sense) return handle_loss();
   if (is_refusal(head) && !request_.sequence && !was_retried_ && has_other_worker()) return retry_elsewhere();
   has_head_ = true;

@@ -13,17 +13,17 @@
 
 #include "control/plane.h"
 #include "h2/buffer.h"
-#include "text/http1.h"
 #include "net/upstream.h"
 #include "net/upstreams.h"
+#include "text/http1.h"
 
 namespace octet::plane {
 
 // The request to forward.
 struct ForwardedRequest {
   std::string model, version, tenant;  // tenant whose model names the request uses
-  std::string line;     // METHOD and TARGET of HTTP
-  std::string headers;  // header lines, each with its line end
+  std::string line;                    // METHOD and TARGET of HTTP
+  std::string headers;                 // header lines, each with its line end
   h2::Buffer body;
   std::optional<std::string> sequence;  // the sequence whose state a worker holds
   double deadline_s = kNever;           // the computation must begin by then
@@ -53,7 +53,7 @@ class ProxyRequest final : public UpstreamListener,
 
   void begin();
   void resume();
-  void abandon();  // after this, the sender is not called any more
+  void abandon();               // after this, the sender is not called any more
   void on_alarm(double now_s);  // handles an alarm that it set for its exchange
 
   bool on_response(std::string_view bytes) override;
@@ -81,16 +81,16 @@ class ProxyRequest final : public UpstreamListener,
   const int64_t exchange_;
   const ForwardedRequest request_;
   const std::string address_;
-  WorkerRef worker_;            // the worker that the request was assigned to
+  WorkerRef worker_;  // the worker that the request was assigned to
   Cluster::Tried tried_;
   int64_t upstream_ = 0;
-  std::string hop_id_;          // must be repeated by the response
-  bool is_waiting_ = false;     // for a connection
-  bool is_reused_ = false;      // the connection served a request before
+  std::string hop_id_;       // must be repeated by the response
+  bool is_waiting_ = false;  // for a connection
+  bool is_reused_ = false;   // the connection served a request before
   bool was_retried_ = false, is_over_ = false;
-  std::string text_;            // received part of the response's head
+  std::string text_;  // received part of the response's head
   bool has_head_ = false, keeps_alive_ = false;
-  uint64_t left_ = 0;           // remaining bytes of the body
+  uint64_t left_ = 0;  // remaining bytes of the body
   double sent_s_ = 0, waits_until_s_ = 0;
 };
 

@@ -188,7 +188,8 @@ void Reactor::accept_some(int descriptor, Listener& listener) {
 void Reactor::act(uint64_t token, uint32_t events) {
   int descriptor = static_cast<int>(token & 0xffffffff);
   if (auto found = watched_.find(descriptor); found != watched_.end()) return found->second(events);
-  if (auto found = listeners_.find(descriptor); found != listeners_.end()) return accept_some(descriptor, found->second);
+  if (auto found = listeners_.find(descriptor); found != listeners_.end())
+    return accept_some(descriptor, found->second);
   if (slots_[static_cast<size_t>(descriptor)].generation != token >> kGenerationShift) return;
   with(descriptor, [&](Peer& peer) { peer.on_event(events); });
 }

@@ -27,9 +27,9 @@ class Peer {
   virtual void stop(bool at_once) = 0;            // the current requests are the last; `at_once`: end now
   // Responds to the current requests with this problem, since they will not be computed.
   virtual void give_up(const Problem&) {}
-  virtual void on_settled() {}                    // all nested calls have returned
-  virtual void on_job(int64_t) {}                 // a job of one of its exchanges is done
-  virtual void on_alarm(int64_t, double) {}       // an alarm of one of its exchanges is due
+  virtual void on_settled() {}               // all nested calls have returned
+  virtual void on_job(int64_t) {}            // a job of one of its exchanges is done
+  virtual void on_alarm(int64_t, double) {}  // an alarm of one of its exchanges is due
 
   virtual bool is_over() const = 0;     // to be destroyed
   virtual bool is_idle() const = 0;     // no request is in progress

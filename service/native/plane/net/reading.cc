@@ -41,7 +41,8 @@ double timeout_of(std::string_view value) {
 uint64_t number_of(std::string_view name, std::string_view what, std::string_view value) {
   uint64_t number = 0;
   auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  bool is_number = !value.empty() && value.size() <= kMostDigits && error == std::errc() && rest == value.data() + value.size();
+  bool is_number =
+      !value.empty() && value.size() <= kMostDigits && error == std::errc() && rest == value.data() + value.size();
   if (!is_number) {
     throw Problem(ErrorType::kInvalidInput, std::string("the header ").append(name).append(" is not a ").append(what),
                   "send a decimal number");

@@ -66,7 +66,8 @@ void add_message(File& file, const std::string& scope, std::string_view its) {
   file.symbols.insert(name);
   MessageReader reader(its);
   for (Field field; reader.next(field);) {
-    if (field.number == kMember || field.number == kOneof) file.symbols.insert(within(name, first_text(field.bytes, 1)));
+    if (field.number == kMember || field.number == kOneof)
+      file.symbols.insert(within(name, first_text(field.bytes, 1)));
     if (field.number == kNested) add_message(file, name, field.bytes);
     if (field.number == kEnumeration) add_enumeration(file, name, field.bytes);
   }
@@ -116,7 +117,8 @@ void list_services(MessageWriter& answer) {
 }
 
 void extensions_of(MessageWriter& answer, std::string_view type) {
-  bool is_known = std::any_of(files().begin(), files().end(), [&](const File& file) { return file.messages.count(type) > 0; });
+  bool is_known =
+      std::any_of(files().begin(), files().end(), [&](const File& file) { return file.messages.count(type) > 0; });
   if (!is_known) return refuse(answer, kStatusNotFound, "unknown message", type);
   answer.bytes(kExtensionNumbers, MessageWriter().bytes(1, type).text());  // proto3 has no extensions
 }

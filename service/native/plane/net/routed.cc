@@ -17,17 +17,13 @@ namespace {
 
 // Headers that are forwarded to a worker, besides those that ProxyRequest adds, and headers of its response that are
 // returned to the client.
-constexpr std::array kPassedOn = {"accept",
-                                  "accept-encoding",
-                                  "content-encoding",
-                                  "content-type",
-                                  "inference-header-content-length",
-                                  "octet-affinity",
-                                  "traceparent",
-                                  "tracestate"};
+constexpr std::array kPassedOn = {
+    "accept",         "accept-encoding", "content-encoding", "content-type", "inference-header-content-length",
+    "octet-affinity", "traceparent",     "tracestate"};
 constexpr char kJsonLength[] = "inference-header-content-length";
-constexpr std::array kPassedBack = {"allow",       "content-encoding", "content-type", "inference-header-content-length",
-                                    "retry-after", "server-timing",    "vary"};
+constexpr std::array kPassedBack = {
+    "allow",       "content-encoding", "content-type", "inference-header-content-length",
+    "retry-after", "server-timing",    "vary"};
 
 template <typename Names>
 std::string among(const std::vector<HeaderField>& fields, const Names& names) {

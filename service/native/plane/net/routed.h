@@ -55,9 +55,9 @@ class Routed final : public HttpExchange, public ProxyListener {
   double deadline_s_ = kNever;
   Reservation reservation_;  // memory of the request
   Body incoming_;
-  h2::Buffer body_;              // the complete body
+  h2::Buffer body_;  // the complete body
   std::optional<std::string> sequence_;
-  std::string answer_head_;      // sent with the first piece of the body
+  std::string answer_head_;  // sent with the first piece of the body
   bool is_resolved_ = false, has_failed_ = false, has_body_ended_ = false, has_begun_answer_ = false,
        is_relaying_ = false;
   std::shared_ptr<ProxyRequest> proxy_request_;

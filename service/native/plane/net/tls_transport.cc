@@ -10,7 +10,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr long kVerified = 0;  // X509_V_OK
+constexpr long kVerified = 0;              // X509_V_OK
 constexpr size_t kRecordBytes = 16 << 10;  // maximum payload of a record (RFC 8446, section 5.1)
 
 // Splits pieces into records. Small pieces are copied together, because each record costs as much as 200 bytes and a

@@ -9,7 +9,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kTurns = 8;     // reads per turn
+constexpr size_t kTurns = 8;  // reads per turn
 // Less than a worker's keep-alive time, so that a request never meets a closing connection.
 constexpr double kIdleS = 30;
 constexpr double kAfterS = 0.5;  // delay after the last client connections whose requests use workers

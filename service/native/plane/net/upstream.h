@@ -15,7 +15,7 @@
 
 namespace octet::plane {
 
-inline constexpr size_t kMostUnsent = 256 << 10;    // then the sender waits for the receiver
+inline constexpr size_t kMostUnsent = 256 << 10;  // then the sender waits for the receiver
 inline constexpr size_t kLongestAnswerHead = 64 << 10;
 
 // The recipient of a response from upstream. Its functions are called while its client's connection is being served.

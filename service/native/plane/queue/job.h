@@ -35,13 +35,13 @@ enum class Outcome : uint8_t { kPending, kAnswered, kFailed, kLate };
 
 // The submitter sets the fields up to `mailbox`. The queue sets the others before it puts the job into the mailbox.
 struct Job {
-  int64_t key = 0;                   // chosen by the submitter
-  std::vector<Tensor> inputs;        // in the signature's order, followed by the state tensors
-  size_t bucket = 0;                 // index of the shape bucket
-  int64_t level = 1;                 // priority; 1 is served first
+  int64_t key = 0;             // chosen by the submitter
+  std::vector<Tensor> inputs;  // in the signature's order, followed by the state tensors
+  size_t bucket = 0;           // index of the shape bucket
+  int64_t level = 1;           // priority; 1 is served first
   int64_t samples = 1;
   double deadline_s = std::numeric_limits<double>::infinity();  // latest start of the call
-  std::shared_ptr<Mailbox> mailbox;  // receives the finished job
+  std::shared_ptr<Mailbox> mailbox;                             // receives the finished job
 
   Outcome outcome = Outcome::kPending;
   std::vector<Tensor> outputs;  // followed by the new state tensors

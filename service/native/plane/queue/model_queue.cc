@@ -45,8 +45,7 @@ ModelQueue::ModelQueue(Rules rules, std::vector<Variants> instances)
   calls_ = {{}, {1}};  // until `plan` is called, each sample is a call of its own
 }
 
-std::shared_ptr<ModelQueue> ModelQueue::start(const std::string& name, Rules rules,
-                                  std::vector<Variants> instances) {
+std::shared_ptr<ModelQueue> ModelQueue::start(const std::string& name, Rules rules, std::vector<Variants> instances) {
   std::shared_ptr<ModelQueue> queue(new ModelQueue(rules, std::move(instances)));
   for (size_t index = 0; index < queue->instances_.size(); ++index) {
     // The threads share ownership of the queue, not the other way round, so a caller that drops the queue need not join

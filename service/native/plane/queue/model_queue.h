@@ -18,19 +18,19 @@
 #include <thread>
 #include <vector>
 
+#include "queue/clock.h"
 #include "queue/job.h"
 #include "queue/runner.h"
-#include "queue/clock.h"
 #include "queue/waiting_line.h"
 
 namespace octet::plane {
 
 struct Rules {
-  int64_t queue_size = 64;      // requests that may wait while every instance is busy
-  int64_t levels = 3;           // number of priority levels
-  int64_t max_batch = 0;        // maximum samples in a call of several requests; 0: the largest size built
-  double max_delay_s = 0;       // how long a call waits for requests that may join it
-  double max_wait_s = kNever;   // longest expected wait of an admitted request, estimated from the last calls
+  int64_t queue_size = 64;     // requests that may wait while every instance is busy
+  int64_t levels = 3;          // number of priority levels
+  int64_t max_batch = 0;       // maximum samples in a call of several requests; 0: the largest size built
+  double max_delay_s = 0;      // how long a call waits for requests that may join it
+  double max_wait_s = kNever;  // longest expected wait of an admitted request, estimated from the last calls
 };
 
 // The waits and calls since the last call of `drain`.
@@ -48,8 +48,7 @@ using Task = std::function<void()>;
 class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
  public:
   // `instances` contains the variants of each instance.
-  static std::shared_ptr<ModelQueue> start(const std::string& name, Rules rules,
-                                     std::vector<Variants> instances);
+  static std::shared_ptr<ModelQueue> start(const std::string& name, Rules rules, std::vector<Variants> instances);
 
   // Register the begin and end of a request; the queue does not end in between. `admit` returns false if the queue is
   // closing, or if requests that can still meet their deadlines occupy all slots. Otherwise the request has a slot
@@ -117,13 +116,13 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
   std::vector<Instance*> idle_;  // a stack: the instance that worked last is the next, because its caches are warm
   WaitingLine<JobRef> line_;
   std::vector<std::vector<int64_t>> calls_;
-  int64_t threads_ = 0;   // threads that have not ended
-  int64_t free_ = 0;      // instances that are idle, or were woken and have not begun a call
-  int64_t waiting_ = 0;   // slots of requests whose call has not begun
+  int64_t threads_ = 0;  // threads that have not ended
+  int64_t free_ = 0;     // instances that are idle, or were woken and have not begun a call
+  int64_t waiting_ = 0;  // slots of requests whose call has not begun
   int64_t admitted_ = 0;
   int64_t tickets_ = 0;
-  int64_t begun_ = 0;     // calls so far
-  int64_t concurrency_ = 1;   // the most requests that were admitted concurrently of late
+  int64_t begun_ = 0;        // calls so far
+  int64_t concurrency_ = 1;  // the most requests that were admitted concurrently of late
   double concurrency_until_s_ = 0;
   double request_s_ = 0;  // moving average of a call's time per request
   double used_s_ = 0;

@@ -16,7 +16,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr int kWarmUps = 4;     // the first call has page faults; the shortest of the others counts
+constexpr int kWarmUps = 4;  // the first call has page faults; the shortest of the others counts
 // Batching must save a tenth of the time, because batched requests wait for the last of them.
 constexpr double kWorth = 0.9;
 

@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
-#include "request/tensor.h"
 #include "request/request.h"
+#include "request/tensor.h"
 
 namespace octet::plane {
 

@@ -96,7 +96,8 @@ class WaitingLine {
     };
     for (const Level& level : levels_) {
       const auto& items = level.items;
-      bool goes_on = level.is_newest_first ? visit_all(items.rbegin(), items.rend()) : visit_all(items.begin(), items.end());
+      bool goes_on =
+          level.is_newest_first ? visit_all(items.rbegin(), items.rend()) : visit_all(items.begin(), items.end());
       if (!goes_on) return;
     }
   }

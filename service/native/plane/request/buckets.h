@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "request/tensor.h"
 #include "request/signature.h"
+#include "request/tensor.h"
 
 namespace octet::plane {
 

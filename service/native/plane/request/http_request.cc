@@ -27,7 +27,8 @@ void check_json_bytes(uint64_t bytes, const Signature& signature) {
 
 }  // namespace
 
-size_t read_request(std::string_view text, uint64_t bytes, const BodyFacts& facts, const Signature& signature, Request& request) {
+size_t read_request(std::string_view text, uint64_t bytes, const BodyFacts& facts, const Signature& signature,
+                    Request& request) {
   if (facts.is_raw()) {
     bool is_picture = facts.media_type.starts_with("image/");
     if (is_picture && facts.media_type != "image/jpeg" && facts.media_type != "image/png") {

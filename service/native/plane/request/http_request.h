@@ -17,8 +17,8 @@ inline constexpr size_t kMagicBytes = 8;  // bytes of a body by which pictures a
 struct BodyFacts {
   // The header `Inference-Header-Content-Length`; if missing, the whole body is JSON.
   std::optional<uint64_t> json_bytes;
-  std::string media_type;              // in lower case, without parameters
-  bool wants_binary = false;           // the response to a raw body is to be binary
+  std::string media_type;     // in lower case, without parameters
+  bool wants_binary = false;  // the response to a raw body is to be binary
 
   // Returns true if the body is the model's only input and contains neither JSON nor lengths.
   bool is_raw() const { return json_bytes == uint64_t{0} || media_type.starts_with("image/"); }
@@ -26,6 +26,7 @@ struct BodyFacts {
 
 // Parses the request in a body of `bytes` bytes. `text` is the part that has arrived: at least the JSON, or kMagicBytes
 // of a raw body. Returns the offset in `text` at which the binary tensors begin. Throws Problem.
-size_t read_request(std::string_view text, uint64_t bytes, const BodyFacts& facts, const Signature& signature, Request& request);
+size_t read_request(std::string_view text, uint64_t bytes, const BodyFacts& facts, const Signature& signature,
+                    Request& request);
 
 }  // namespace octet::plane

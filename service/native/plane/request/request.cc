@@ -61,7 +61,8 @@ void check_shape(const SentInput& sent, size_t index, const Signature& signature
 GivenInput build_input(SentInput sent, size_t index, const Signature& signature, int64_t samples) {
   const TensorSpec& spec = signature.inputs[index];
   if (sent.datatype == "BYTES" && spec.is_image()) {
-    bool is_one = !sent.shape.empty() && std::all_of(sent.shape.begin(), sent.shape.end(), [](auto n) { return n == 1; });
+    bool is_one =
+        !sent.shape.empty() && std::all_of(sent.shape.begin(), sent.shape.end(), [](auto n) { return n == 1; });
     if (!is_one) {
       refuse_input(spec,
                    "has shape " + brief_json(format_shape(sent.shape)) + "; as BYTES it is one picture, of shape [1]");
@@ -134,10 +135,12 @@ std::vector<WantedOutput> outputs_of(const Form& form, const Signature& signatur
     size_t index = index_of(signature.outputs, each.name);
     if (index == signature.outputs.size()) {
       std::string known;
-      for (const TensorSpec& spec : signature.outputs) known.append(known.empty() ? "it has '" : ", '").append(spec.name + "'");
+      for (const TensorSpec& spec : signature.outputs)
+        known.append(known.empty() ? "it has '" : ", '").append(spec.name + "'");
       throw Problem(ErrorType::kInvalidInput, "the model has no output " + brief(std::string_view(each.name)), known);
     }
-    bool is_twice = std::any_of(found.begin(), found.end(), [&](const WantedOutput& other) { return other.index == index; });
+    bool is_twice =
+        std::any_of(found.begin(), found.end(), [&](const WantedOutput& other) { return other.index == index; });
     if (is_twice) {
       throw Problem(ErrorType::kInvalidInput, "output '" + each.name + "' is requested twice", {}, each.name);
     }
@@ -170,7 +173,8 @@ Terms terms_of(const Parameters& parameters) {
   constexpr double kMicroseconds = 1e-6;
   Terms terms;
   terms.priority = parameters.whole("priority");
-  if (int64_t timeout_us = parameters.whole("timeout")) terms.timeout_s = kMicroseconds * static_cast<double>(timeout_us);
+  if (int64_t timeout_us = parameters.whole("timeout"))
+    terms.timeout_s = kMicroseconds * static_cast<double>(timeout_us);
   terms.step = step_of(parameters);
   return terms;
 }
@@ -200,7 +204,8 @@ Request fit_request(const RawBody& body, const Signature& signature) {
       shapes.emplace_back(expected_shape(spec, samples), samples);
     }
   }
-  auto found = std::find_if(shapes.begin(), shapes.end(), [&](const auto& each) { return bytes_of(spec, each.first) == body.bytes; });
+  auto found = std::find_if(shapes.begin(), shapes.end(),
+                            [&](const auto& each) { return bytes_of(spec, each.first) == body.bytes; });
   bool may_be_tensor = found != shapes.end() && !body.is_said_picture;
   bool may_be_picture = spec.is_image() && body.looks_like_picture;
   if (may_be_tensor && may_be_picture && !body.is_said_tensor) {
@@ -210,14 +215,16 @@ Request fit_request(const RawBody& body, const Signature& signature) {
         "set Content-Type to image/jpeg, image/png or application/octet-stream", spec.name);
   }
   Request request;
-  for (size_t index = 0; index < signature.outputs.size(); ++index) request.outputs.push_back({index, body.wants_binary});
+  for (size_t index = 0; index < signature.outputs.size(); ++index)
+    request.outputs.push_back({index, body.wants_binary});
   if (may_be_tensor) {
     request.samples = found->second;
     request.inputs.push_back({0, found->first, false, true, FollowingBytes{body.bytes}, body.bytes});
   } else if (may_be_picture || body.is_said_picture) {
     request.inputs.push_back({0, spec.shape, true, true, FollowingBytes{body.bytes}, bytes_of(spec, spec.shape)});
   } else {
-    std::string each = signature.is_batched ? " for each sample" : "", one = std::to_string(bytes_of(spec, shapes[0].first));
+    std::string each = signature.is_batched ? " for each sample" : "",
+                one = std::to_string(bytes_of(spec, shapes[0].first));
     throw Problem(ErrorType::kInvalidTensor,
                   "the body has " + std::to_string(body.bytes) + " bytes; input '" + spec.name + "' takes " + one +
                       each + (spec.is_image() ? " or a JPEG or PNG" : ""),

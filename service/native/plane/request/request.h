@@ -16,7 +16,7 @@
 namespace octet::plane {
 
 struct WantedOutput {
-  size_t index;          // in the model's signature
+  size_t index;  // in the model's signature
   bool is_binary;
   int64_t classes = 0;   // number of greatest elements to return as text; 0: return all elements
   bool is_real = false;  // dequantized
@@ -32,18 +32,18 @@ struct Step {
 };
 
 struct Terms {
-  int64_t priority = 0;  // 1 is served first; 0 selects the middle level
+  int64_t priority = 0;                                        // 1 is served first; 0 selects the middle level
   double timeout_s = std::numeric_limits<double>::infinity();  // the call must begin within this time
   std::optional<Step> step;
 };
 
 struct GivenInput {
-  size_t index;      // in the model's signature
+  size_t index;  // in the model's signature
   Shape shape;
-  bool is_picture;   // to be decoded
-  bool is_bare;      // the picture is the whole body, without a length before it
+  bool is_picture;  // to be decoded
+  bool is_bare;     // the picture is the whole body, without a length before it
   Elements elements;
-  size_t bytes;      // size of the tensor
+  size_t bytes;  // size of the tensor
 };
 
 struct Request {

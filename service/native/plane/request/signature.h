@@ -37,11 +37,11 @@ struct Bucket {
 // The constraints on all requests to one loaded model.
 struct Signature {
   std::vector<TensorSpec> inputs, outputs;
-  std::vector<Bucket> buckets;              // ascending; empty if no dimension is dynamic
-  int64_t batches = 1;                      // maximum number of samples in a request
-  bool is_batched = false;                  // built for several batch sizes
+  std::vector<Bucket> buckets;  // ascending; empty if no dimension is dynamic
+  int64_t batches = 1;          // maximum number of samples in a request
+  bool is_batched = false;      // built for several batch sizes
   bool keeps_state = false;
-  std::vector<std::string> labels;          // names of an output's classes
+  std::vector<std::string> labels;  // names of an output's classes
 };
 
 size_t elements_of(const Shape& shape);

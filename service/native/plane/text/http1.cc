@@ -13,7 +13,7 @@ constexpr size_t kMostHeaders = 100;
 constexpr size_t kMostFraming = 16 << 10;  // bytes of extensions and trailers in a chunked body
 constexpr int kMostChunkDigits = 15;       // hexadecimal digits of a chunk's size
 constexpr int kMostLengthDigits = 18;
-constexpr char kTlsHandshake = 0x16;       // the first byte that a TLS client sends
+constexpr char kTlsHandshake = 0x16;  // the first byte that a TLS client sends
 
 using Characters = std::array<bool, 256>;
 
@@ -83,7 +83,8 @@ class LineReader {
   bool take_length(std::string_view value, std::optional<uint64_t>& known) {
     uint64_t length = 0;
     auto [rest, error] = std::from_chars(value.data(), value.data() + value.size(), length);
-    bool is_number = !value.empty() && value.size() <= kMostLengthDigits && std::all_of(value.begin(), value.end(), is_digit);
+    bool is_number =
+        !value.empty() && value.size() <= kMostLengthDigits && std::all_of(value.begin(), value.end(), is_digit);
     if (!is_number || error != std::errc() || rest != value.data() + value.size()) {
       return refuse(400, "invalid Content-Length");
     }
@@ -129,7 +130,8 @@ class HeadReader final : public LineReader {
     head_.target = line.substr(first + 1, last - first - 1);
     std::string_view version = line.substr(last + 1);
     if (!is_token(head_.method)) return refuse(400, "the method contains an invalid character");
-    if (version.size() != kVersion.size() + 1 || version.substr(0, 5) != "HTTP/") return refuse(400, "this is not HTTP");
+    if (version.size() != kVersion.size() + 1 || version.substr(0, 5) != "HTTP/")
+      return refuse(400, "this is not HTTP");
     if (version.substr(0, kVersion.size()) != kVersion || !is_digit(version.back())) {
       return refuse(505, "the version of HTTP is not supported");
     }
@@ -233,7 +235,8 @@ std::string_view value_in(const std::vector<HeaderField>& fields, std::string_vi
 }  // namespace
 
 bool same_but_case(std::string_view one, std::string_view other) {
-  return std::equal(one.begin(), one.end(), other.begin(), other.end(), [](char a, char b) { return lower(a) == lower(b); });
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
+                    [](char a, char b) { return lower(a) == lower(b); });
 }
 
 bool is_token(std::string_view text) { return !text.empty() && all_of(text, kToken); }
@@ -275,7 +278,8 @@ std::string_view RequestHead::find(std::string_view lower_name) const { return v
 std::string_view ResponseHead::find(std::string_view lower_name) const { return value_in(fields, lower_name); }
 
 bool RequestHead::has(std::string_view lower_name) const {
-  return std::any_of(fields.begin(), fields.end(), [&](const auto& field) { return same_but_case(field.name, lower_name); });
+  return std::any_of(fields.begin(), fields.end(),
+                     [&](const auto& field) { return same_but_case(field.name, lower_name); });
 }
 
 HeadState read_head(std::string_view bytes, size_t longest, RequestHead& head, BadHead& bad) {

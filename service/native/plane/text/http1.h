@@ -22,7 +22,7 @@ struct RequestHead {
   std::string_view target;  // origin-form: /path?query
   int minor_version = 1;
   std::vector<HeaderField> fields;
-  size_t bytes = 0;         // length of the head
+  size_t bytes = 0;  // length of the head
 
   std::optional<uint64_t> content_length;
   bool is_chunked = false;
@@ -40,7 +40,7 @@ struct ResponseHead {
   int status = 0;
   std::string_view reason;
   std::vector<HeaderField> fields;
-  size_t bytes = 0;         // length of the head
+  size_t bytes = 0;  // length of the head
 
   std::optional<uint64_t> content_length;
   bool is_chunked = false;
@@ -74,15 +74,26 @@ class ChunkedBody {
 
  private:
   enum class State : uint8_t {
-    kSize, kExtension, kSizeEnd, kData, kDataEnd, kDataEndLine, kTrailer, kTrailerName, kTrailerValue, kTrailerLineEnd, kTrailerEnd, kOver
+    kSize,
+    kExtension,
+    kSizeEnd,
+    kData,
+    kDataEnd,
+    kDataEndLine,
+    kTrailer,
+    kTrailerName,
+    kTrailerValue,
+    kTrailerLineEnd,
+    kTrailerEnd,
+    kOver
   };
 
   bool step(char each);
 
   State state_ = State::kSize;
-  uint64_t left_ = 0;      // remaining bytes of the chunk
-  int digits_ = 0;         // digits of its size so far
-  size_t framing_ = 0;     // bytes of extensions and trailers so far
+  uint64_t left_ = 0;   // remaining bytes of the chunk
+  int digits_ = 0;      // digits of its size so far
+  size_t framing_ = 0;  // bytes of extensions and trailers so far
 };
 
 bool same_but_case(std::string_view one, std::string_view other);

@@ -11,9 +11,9 @@ namespace octet::plane {
 
 namespace {
 
-constexpr int kExactPowers = 22;       // powers of ten that a double represents exactly
-constexpr int kExactDigits = 15;       // decimal digits that a double represents exactly
-constexpr int kWordDigits = 19;        // decimal digits that fit in 64 bits
+constexpr int kExactPowers = 22;           // powers of ten that a double represents exactly
+constexpr int kExactDigits = 15;           // decimal digits that a double represents exactly
+constexpr int kWordDigits = 19;            // decimal digits that fit in 64 bits
 constexpr int64_t kMostExponent = 100000;  // beyond it a number is 0 or infinite, however many digits it has
 
 constexpr double kPowers[kExactPowers + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,

@@ -14,12 +14,25 @@ constexpr size_t kMostDigits = 32;  // characters of a number
 void escape(char each, std::string& text) {
   text.push_back('\\');
   switch (each) {
-    case '"': case '\\': text.push_back(each); return;
-    case '\b': text.push_back('b'); return;
-    case '\f': text.push_back('f'); return;
-    case '\n': text.push_back('n'); return;
-    case '\r': text.push_back('r'); return;
-    case '\t': text.push_back('t'); return;
+    case '"':
+    case '\\':
+      text.push_back(each);
+      return;
+    case '\b':
+      text.push_back('b');
+      return;
+    case '\f':
+      text.push_back('f');
+      return;
+    case '\n':
+      text.push_back('n');
+      return;
+    case '\r':
+      text.push_back('r');
+      return;
+    case '\t':
+      text.push_back('t');
+      return;
   }
   text.append("u00");
   text.push_back(kHex[static_cast<unsigned char>(each) >> 4]);

@@ -23,7 +23,6 @@ class NumberBlock {
   static constexpr size_t kGroup = 8;                   // numbers that are computed together
   static constexpr size_t kMost = kBytes / 2 + kGroup;  // number of elements that `read` may write
 
-
   // Examines `kBytes` bytes, and later the three bytes before them. The block is empty if a number has more than three
   // digits or a leading zero, or if other characters occur between numbers.
   explicit NumberBlock(const char* text) : text_(text) {

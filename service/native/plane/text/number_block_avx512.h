@@ -30,13 +30,15 @@ inline bool has_avx512_vbmi = [] {
 // Reads numbers, starting at the comma before the first and ending where `NumberBlock` would also stop. Moves `comma`
 // to the comma after the last number. Returns their count; writes at most `most`.
 template <typename Number>
-__attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi,bmi2,lzcnt,popcnt"))) size_t read_blocks(
-    const char*& comma, const char* end, Number* to, size_t most) {
+__attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi,bmi2,lzcnt,popcnt"))) size_t
+read_blocks(const char*& comma, const char* end, Number* to, size_t most) {
   static_assert(sizeof(Number) == 1);
   constexpr size_t kBytes = 64, kMost = kBytes / 2, kGroup = 16;
   constexpr uint64_t kLasts = 0x8888888888888888;  // the last of each four bytes
   alignas(kBytes) static constexpr auto kIndices = [] {
-    struct { uint8_t each[kBytes], byFour[kBytes]; } positions{};
+    struct {
+      uint8_t each[kBytes], byFour[kBytes];
+    } positions{};
     for (size_t index = 0; index < kBytes; ++index) positions.each[index] = index, positions.byFour[index] = index / 4;
     return positions;
   }();
@@ -48,8 +50,10 @@ __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi,bmi2
   while (most - count >= kMost && end - at > static_cast<ptrdiff_t>(kBytes)) {
     __m512i text = _mm512_loadu_si512(at), values = _mm512_xor_si512(text, _mm512_set1_epi8('0'));
     uint64_t commas = _mm512_cmpeq_epi8_mask(text, _mm512_set1_epi8(','));
-    uint64_t digits = _mm512_cmplt_epu8_mask(values, _mm512_set1_epi8(10)), zeros = _mm512_testn_epi8_mask(values, values);
-    uint64_t spaces = _mm512_cmpeq_epi8_mask(text, _mm512_set1_epi8(' ')) | _mm512_cmpeq_epi8_mask(text, _mm512_set1_epi8('\n'));
+    uint64_t digits = _mm512_cmplt_epu8_mask(values, _mm512_set1_epi8(10)),
+             zeros = _mm512_testn_epi8_mask(values, values);
+    uint64_t spaces =
+        _mm512_cmpeq_epi8_mask(text, _mm512_set1_epi8(' ')) | _mm512_cmpeq_epi8_mask(text, _mm512_set1_epi8('\n'));
     uint64_t signs = std::is_signed_v<Number> ? _mm512_cmpeq_epi8_mask(text, _mm512_set1_epi8('-')) : 0;
     uint64_t ends = commas & ~uint64_t{1};  // the commas at which numbers end
     if (ends == 0) break;

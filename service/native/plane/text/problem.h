@@ -36,11 +36,11 @@ enum class ErrorType : uint8_t {
 };
 
 struct ErrorTypeFacts {
-  std::string_view code;   // stable identifier for programs: docs/reference/errors.md
+  std::string_view code;  // stable identifier for programs: docs/reference/errors.md
   std::string_view title;
-  int http;                // HTTP status
-  int grpc;                // gRPC status
-  bool may_be_retried;     // the same request may succeed later
+  int http;             // HTTP status
+  int grpc;             // gRPC status
+  bool may_be_retried;  // the same request may succeed later
 };
 
 const ErrorTypeFacts& facts(ErrorType type);
@@ -76,7 +76,7 @@ struct Problem : std::exception {
 };
 
 // Format a value of a request for an error message, shortened if it is long.
-std::string brief(std::string_view text);         // in quotes
-std::string brief_json(std::string_view json);    // without quotes, as it was sent
+std::string brief(std::string_view text);       // in quotes
+std::string brief_json(std::string_view json);  // without quotes, as it was sent
 
 }  // namespace octet::plane

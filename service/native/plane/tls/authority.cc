@@ -13,7 +13,8 @@ constexpr int kVerifyPeer = 1, kSetHostName = 55;
 
 bool is_ip_address(const std::string& name) {
   std::array<unsigned char, sizeof(in6_addr)> address;
-  return ::inet_pton(AF_INET, name.c_str(), address.data()) == 1 || ::inet_pton(AF_INET6, name.c_str(), address.data()) == 1;
+  return ::inet_pton(AF_INET, name.c_str(), address.data()) == 1 ||
+         ::inet_pton(AF_INET6, name.c_str(), address.data()) == 1;
 }
 
 }  // namespace
@@ -32,7 +33,8 @@ Authority::Authority(std::string_view certificates) : context_(make_context(open
 SslConnection Authority::connection(int descriptor, const std::string& name) const {
   const OpenSsl& its = openssl();
   SslConnection ssl(its.ssl_new(context_.get()));
-  if (!ssl || its.set_fd(ssl.get(), descriptor) != 1 || its.set1_host(ssl.get(), name.c_str()) != 1) throw std::bad_alloc();
+  if (!ssl || its.set_fd(ssl.get(), descriptor) != 1 || its.set1_host(ssl.get(), name.c_str()) != 1)
+    throw std::bad_alloc();
   if (!is_ip_address(name)) its.ssl_ctrl(ssl.get(), kSetHostName, 0, const_cast<char*>(name.c_str()));
   its.set_connect_state(ssl.get());
   return ssl;

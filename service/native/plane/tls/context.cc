@@ -37,7 +37,8 @@ void read_certificates(std::string_view pem, const std::function<void(X509*)>& u
   bool is_first = true;
   for (; X509* each = its.pem_read_x509(text.get(), nullptr, no_password, nullptr); is_first = false) use(each);
   unsigned long error = its.peek_last_error();
-  bool is_end = OpenSsl::library_of(error) == OpenSsl::kLibraryPem && OpenSsl::reason_of(error) == OpenSsl::kNoStartLine;
+  bool is_end =
+      OpenSsl::library_of(error) == OpenSsl::kLibraryPem && OpenSsl::reason_of(error) == OpenSsl::kNoStartLine;
   if (is_first || !is_end) refuse_pem("the certificates cannot be read: " + its.what());
   its.clear_error();
 }

@@ -14,7 +14,7 @@ struct SslContext;  // SSL_CTX
 struct SslMethod;   // SSL_METHOD
 struct Bio;         // BIO
 struct X509;
-struct X509Store;  // X509_STORE
+struct X509Store;   // X509_STORE
 struct PrivateKey;  // EVP_PKEY
 
 // The members are named after the functions in OpenSSL's manual. The constants are those of ssl.h, which are part of

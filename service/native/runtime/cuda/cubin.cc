@@ -34,13 +34,14 @@ bool is_cubin(const uint8_t* data, size_t bytes) {
   memcpy(&header, data, sizeof header);
   if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64) return false;
   if (header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_machine != kMachine || header.e_shnum == 0) return false;
-  bool sections_are_whole =
-      is_whole<Elf64_Shdr>(data, bytes, header.e_shoff, header.e_shnum, header.e_shentsize, [&](const Elf64_Shdr& each) {
+  bool sections_are_whole = is_whole<Elf64_Shdr>(
+      data, bytes, header.e_shoff, header.e_shnum, header.e_shentsize, [&](const Elf64_Shdr& each) {
         return each.sh_type == SHT_NOBITS || is_within(each.sh_offset, each.sh_size, bytes);
       });
   return sections_are_whole && header.e_shstrndx < header.e_shnum &&
-         is_whole<Elf64_Phdr>(data, bytes, header.e_phoff, header.e_phnum, header.e_phentsize,
-                              [&](const Elf64_Phdr& each) { return is_within(each.p_offset, each.p_filesz, bytes); });
+         is_whole<Elf64_Phdr>(
+             data, bytes, header.e_phoff, header.e_phnum, header.e_phentsize,
+             [&](const Elf64_Phdr& each) { return is_within(each.p_offset, each.p_filesz, bytes); });
 }
 
 }  // namespace

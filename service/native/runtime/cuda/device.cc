@@ -155,7 +155,8 @@ PinnedMemory::~PinnedMemory() {
 octet_status PinnedMemory::allocate(Device& device, size_t bytes) {
   if (bytes == 0) return OCTET_OK;
   void* begin = nullptr;
-  octet_status status = device.check(driver().pinned_allocate(&begin, bytes, 0), "memory of the host to copy from and to");
+  octet_status status =
+      device.check(driver().pinned_allocate(&begin, bytes, 0), "memory of the host to copy from and to");
   if (status != OCTET_OK) return status;
   device_ = &device;
   begin_ = static_cast<uint8_t*>(begin);

@@ -7,9 +7,9 @@
 
 #include <atomic>
 
-#include "driver.h"
 #include "../mutex.h"
 #include "../octet.h"
+#include "driver.h"
 
 namespace octet::cuda {
 

@@ -33,47 +33,47 @@ inline void* const kLaunchBufferSize = reinterpret_cast<void*>(2);  // NOLINT(pe
 inline constexpr uint32_t kSharedBytesOfAll = 48 << 10;
 
 // Member, exported name, and arguments. The header of a CUDA toolkit maps names without suffix to those with _v2.
-#define OCTET_CUDA_FUNCTIONS(FUNCTION)                                                                                 \
-  FUNCTION(init, "cuInit", (unsigned))                                                                                 \
-  FUNCTION(driver_version, "cuDriverGetVersion", (int*))                                                               \
-  FUNCTION(error_name, "cuGetErrorName", (Result, const char**))                                                       \
-  FUNCTION(error_string, "cuGetErrorString", (Result, const char**))                                                   \
-  FUNCTION(device_count, "cuDeviceGetCount", (int*))                                                                   \
-  FUNCTION(device_get, "cuDeviceGet", (Ordinal*, int))                                                                 \
-  FUNCTION(device_name, "cuDeviceGetName", (char*, int, Ordinal))                                                      \
-  FUNCTION(device_attribute, "cuDeviceGetAttribute", (int*, int, Ordinal))                                             \
-  FUNCTION(device_memory, "cuDeviceTotalMem_v2", (size_t*, Ordinal))                                                   \
-  FUNCTION(context_retain, "cuDevicePrimaryCtxRetain", (Context*, Ordinal))                                            \
-  FUNCTION(context_push, "cuCtxPushCurrent_v2", (Context))                                                             \
-  FUNCTION(context_pop, "cuCtxPopCurrent_v2", (Context*))                                                              \
-  FUNCTION(memory_info, "cuMemGetInfo_v2", (size_t*, size_t*))                                                         \
-  FUNCTION(memory_allocate, "cuMemAlloc_v2", (Address*, size_t))                                                       \
-  FUNCTION(memory_free, "cuMemFree_v2", (Address))                                                                     \
-  FUNCTION(pinned_allocate, "cuMemHostAlloc", (void**, size_t, unsigned))                                              \
-  FUNCTION(pinned_free, "cuMemFreeHost", (void*))                                                                      \
-  FUNCTION(upload, "cuMemcpyHtoD_v2", (Address, const void*, size_t))                                                  \
-  FUNCTION(upload_async, "cuMemcpyHtoDAsync_v2", (Address, const void*, size_t, Stream))                               \
-  FUNCTION(download_async, "cuMemcpyDtoHAsync_v2", (void*, Address, size_t, Stream))                                   \
-  FUNCTION(copy_async, "cuMemcpyDtoDAsync_v2", (Address, Address, size_t, Stream))                                     \
-  FUNCTION(module_load, "cuModuleLoadDataEx", (Module*, const void*, unsigned, int*, void**))                          \
-  FUNCTION(module_unload, "cuModuleUnload", (Module))                                                                  \
-  FUNCTION(module_function, "cuModuleGetFunction", (Function*, Module, const char*))                                   \
-  FUNCTION(function_set, "cuFuncSetAttribute", (Function, int, int))                                                   \
-  FUNCTION(function_get, "cuFuncGetAttribute", (int*, int, Function))                                                  \
-  FUNCTION(launch, "cuLaunchKernel",                                                                                   \
-           (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**))   \
-  FUNCTION(stream_create, "cuStreamCreate", (Stream*, unsigned))                                                       \
-  FUNCTION(stream_destroy, "cuStreamDestroy_v2", (Stream))                                                             \
-  FUNCTION(capture_begin, "cuStreamBeginCapture_v2", (Stream, int))                                                    \
-  FUNCTION(capture_end, "cuStreamEndCapture", (Stream, Graph*))                                                        \
-  FUNCTION(graph_instantiate, "cuGraphInstantiateWithFlags", (GraphExec*, Graph, unsigned long long))                  \
-  FUNCTION(graph_launch, "cuGraphLaunch", (GraphExec, Stream))                                                         \
-  FUNCTION(graph_destroy, "cuGraphDestroy", (Graph))                                                                   \
-  FUNCTION(graph_exec_destroy, "cuGraphExecDestroy", (GraphExec))                                                      \
-  FUNCTION(event_create, "cuEventCreate", (Event*, unsigned))                                                          \
-  FUNCTION(event_record, "cuEventRecord", (Event, Stream))                                                             \
-  FUNCTION(event_synchronize, "cuEventSynchronize", (Event))                                                           \
-  FUNCTION(event_elapsed, "cuEventElapsedTime", (float*, Event, Event))                                                \
+#define OCTET_CUDA_FUNCTIONS(FUNCTION)                                                                               \
+  FUNCTION(init, "cuInit", (unsigned))                                                                               \
+  FUNCTION(driver_version, "cuDriverGetVersion", (int*))                                                             \
+  FUNCTION(error_name, "cuGetErrorName", (Result, const char**))                                                     \
+  FUNCTION(error_string, "cuGetErrorString", (Result, const char**))                                                 \
+  FUNCTION(device_count, "cuDeviceGetCount", (int*))                                                                 \
+  FUNCTION(device_get, "cuDeviceGet", (Ordinal*, int))                                                               \
+  FUNCTION(device_name, "cuDeviceGetName", (char*, int, Ordinal))                                                    \
+  FUNCTION(device_attribute, "cuDeviceGetAttribute", (int*, int, Ordinal))                                           \
+  FUNCTION(device_memory, "cuDeviceTotalMem_v2", (size_t*, Ordinal))                                                 \
+  FUNCTION(context_retain, "cuDevicePrimaryCtxRetain", (Context*, Ordinal))                                          \
+  FUNCTION(context_push, "cuCtxPushCurrent_v2", (Context))                                                           \
+  FUNCTION(context_pop, "cuCtxPopCurrent_v2", (Context*))                                                            \
+  FUNCTION(memory_info, "cuMemGetInfo_v2", (size_t*, size_t*))                                                       \
+  FUNCTION(memory_allocate, "cuMemAlloc_v2", (Address*, size_t))                                                     \
+  FUNCTION(memory_free, "cuMemFree_v2", (Address))                                                                   \
+  FUNCTION(pinned_allocate, "cuMemHostAlloc", (void**, size_t, unsigned))                                            \
+  FUNCTION(pinned_free, "cuMemFreeHost", (void*))                                                                    \
+  FUNCTION(upload, "cuMemcpyHtoD_v2", (Address, const void*, size_t))                                                \
+  FUNCTION(upload_async, "cuMemcpyHtoDAsync_v2", (Address, const void*, size_t, Stream))                             \
+  FUNCTION(download_async, "cuMemcpyDtoHAsync_v2", (void*, Address, size_t, Stream))                                 \
+  FUNCTION(copy_async, "cuMemcpyDtoDAsync_v2", (Address, Address, size_t, Stream))                                   \
+  FUNCTION(module_load, "cuModuleLoadDataEx", (Module*, const void*, unsigned, int*, void**))                        \
+  FUNCTION(module_unload, "cuModuleUnload", (Module))                                                                \
+  FUNCTION(module_function, "cuModuleGetFunction", (Function*, Module, const char*))                                 \
+  FUNCTION(function_set, "cuFuncSetAttribute", (Function, int, int))                                                 \
+  FUNCTION(function_get, "cuFuncGetAttribute", (int*, int, Function))                                                \
+  FUNCTION(launch, "cuLaunchKernel",                                                                                 \
+           (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**)) \
+  FUNCTION(stream_create, "cuStreamCreate", (Stream*, unsigned))                                                     \
+  FUNCTION(stream_destroy, "cuStreamDestroy_v2", (Stream))                                                           \
+  FUNCTION(capture_begin, "cuStreamBeginCapture_v2", (Stream, int))                                                  \
+  FUNCTION(capture_end, "cuStreamEndCapture", (Stream, Graph*))                                                      \
+  FUNCTION(graph_instantiate, "cuGraphInstantiateWithFlags", (GraphExec*, Graph, unsigned long long))                \
+  FUNCTION(graph_launch, "cuGraphLaunch", (GraphExec, Stream))                                                       \
+  FUNCTION(graph_destroy, "cuGraphDestroy", (Graph))                                                                 \
+  FUNCTION(graph_exec_destroy, "cuGraphExecDestroy", (GraphExec))                                                    \
+  FUNCTION(event_create, "cuEventCreate", (Event*, unsigned))                                                        \
+  FUNCTION(event_record, "cuEventRecord", (Event, Stream))                                                           \
+  FUNCTION(event_synchronize, "cuEventSynchronize", (Event))                                                         \
+  FUNCTION(event_elapsed, "cuEventElapsedTime", (float*, Event, Event))                                              \
   FUNCTION(event_destroy, "cuEventDestroy_v2", (Event))
 
 struct Driver {

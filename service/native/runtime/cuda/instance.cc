@@ -183,7 +183,8 @@ octet_status Instance::run_resident(int32_t runs, double* seconds) {
   if (status == OCTET_OK) status = wait("the runs");
   driver().graph_exec_destroy(graph);
   float ms = 0;
-  if (status == OCTET_OK) status = device_.check(driver().event_elapsed(&ms, events_[0], events_[1]), "the time of the runs");
+  if (status == OCTET_OK)
+    status = device_.check(driver().event_elapsed(&ms, events_[0], events_[1]), "the time of the runs");
   if (status != OCTET_OK) return status;
   *seconds = 1e-3 * static_cast<double>(ms) / runs;
   scatter(kOutputs, bound_[kOutputs]);
@@ -263,7 +264,8 @@ octet_status Instance::enqueue_computing(RunType run_type, Event* events) {
   octet_status status = enqueue_calls(addresses, events);
   for (const Copy& copy : plan.copies()) {
     if (status != OCTET_OK || copy.bytes == 0) continue;
-    status = device_.check(driver().copy_async(addresses[copy.to], addresses[copy.from], copy.bytes, stream_), "a copy");
+    status =
+        device_.check(driver().copy_async(addresses[copy.to], addresses[copy.from], copy.bytes, stream_), "a copy");
   }
   return status;
 }
@@ -280,12 +282,14 @@ octet_status Instance::enqueue_calls(const Address* addresses, Event* events) {
     // The addresses are in the order of the kernel's parameters. Because their total size is passed, the driver does
     // not read beyond them if a kernel has more parameters.
     size_t bytes = (end - call.first) * sizeof(Address);
-    void* operands[] = {kLaunchBuffer, const_cast<Address*>(addresses + call.first), kLaunchBufferSize, &bytes, kLaunchEnd};
-    status = device_.check(cuda.launch(loaded_.function(index), launch.grid[0], launch.grid[1], launch.grid[2],
-                                       launch.block[0], launch.block[1], launch.block[2], launch.shared_bytes, stream_,
-                                       nullptr, operands),
-                           call.symbol);
-    if (status == OCTET_OK && events != nullptr) status = device_.check(cuda.event_record(*events++, stream_), "an event");
+    void* operands[] = {kLaunchBuffer, const_cast<Address*>(addresses + call.first), kLaunchBufferSize, &bytes,
+                        kLaunchEnd};
+    status = device_.check(
+        cuda.launch(loaded_.function(index), launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
+                    launch.block[1], launch.block[2], launch.shared_bytes, stream_, nullptr, operands),
+        call.symbol);
+    if (status == OCTET_OK && events != nullptr)
+      status = device_.check(cuda.event_record(*events++, stream_), "an event");
   }
   return status;
 }
@@ -299,7 +303,8 @@ octet_status Instance::wait(const char* what) {
 octet_status Instance::read_times(double* seconds) {
   for (size_t call = 0; call < model_.config.plan.calls().size(); ++call) {
     float ms = 0;
-    octet_status status = device_.check(driver().event_elapsed(&ms, events_[call], events_[call + 1]), "the time of a call");
+    octet_status status =
+        device_.check(driver().event_elapsed(&ms, events_[call], events_[call + 1]), "the time of a call");
     if (status != OCTET_OK) return status;
     seconds[call] = 1e-3 * static_cast<double>(ms);
   }

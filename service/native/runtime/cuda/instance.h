@@ -4,11 +4,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "device.h"
-#include "model.h"
 #include "../memory.h"
 #include "../octet.h"
 #include "../plan.h"
+#include "device.h"
+#include "model.h"
 
 struct octet_model;
 

@@ -30,7 +30,8 @@ octet_status Model::find(const octet_model& model) {
   status = model.library.data_symbols(defined);
   if (status != OCTET_OK) return status;
   std::sort(defined.begin(), defined.end(), is_before);
-  for (size_t index = 0; index < count_ && status == OCTET_OK; ++index) status = find_kernels(model, defined, codes_[index]);
+  for (size_t index = 0; index < count_ && status == OCTET_OK; ++index)
+    status = find_kernels(model, defined, codes_[index]);
   return status;
 }
 
@@ -58,8 +59,10 @@ octet_status Model::find_kernels(const octet_model& model, const List<DataSymbol
   for (size_t index = 0; index < calls.size(); ++index) {
     const char* symbol = calls[index].symbol;
     char name[kMostSymbolBytes + 16];  // with code for several capabilities, the name includes the capability
-    if (count_ == 1) snprintf(name, sizeof name, "%s", symbol);
-    else snprintf(name, sizeof name, "%s.sm_%d", symbol, code.capability);
+    if (count_ == 1)
+      snprintf(name, sizeof name, "%s", symbol);
+    else
+      snprintf(name, sizeof name, "%s.sm_%d", symbol, code.capability);
     const DataSymbol wanted{name, nullptr, 0};
     const DataSymbol* found = std::lower_bound(defined.begin(), defined.end(), wanted, is_before);
     if (found == defined.end() || strcmp(found->name, name) != 0) {
@@ -133,7 +136,8 @@ LoadedModel::~LoadedModel() {
   for (const Kernel& kernel : loaded_) driver().module_unload(kernel.module);
 }
 
-octet_status LoadedModel::load(const octet_model& model, const List<DataSymbol>& kernels, const List<uint32_t>& of_call) {
+octet_status LoadedModel::load(const octet_model& model, const List<DataSymbol>& kernels,
+                               const List<uint32_t>& of_call) {
   of_call_ = &of_call;
   octet_status status = OCTET_OK;
   for (const DataSymbol& code : kernels) {

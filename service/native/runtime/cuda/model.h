@@ -4,13 +4,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "device.h"
 #include "../config.h"
 #include "../library.h"
 #include "../memory.h"
 #include "../mutex.h"
 #include "../octet.h"
 #include "../plan.h"
+#include "device.h"
 
 struct octet_model;
 
