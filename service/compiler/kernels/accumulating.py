@@ -17,7 +17,7 @@ def check_accumulating(core: Operation) -> None:
     """Checks that the layer sums products with constant weights in int32.
 
     Raises:
-        Declined: it does not.
+        Declined: the sums are not int32, or the weights are not constant.
     """
     if str(core.attr("accum_dtype")) != "int32":
         raise Declined(f"it accumulates in {core.attr('accum_dtype')}")
@@ -28,8 +28,9 @@ def check_accumulating(core: Operation) -> None:
 def demands_of(group: Group, produced: Sequence[bool], together: int) -> list[Demand]:
     """Returns the layouts in which a layer needs its inputs.
 
-    An image that is not the output of a kernel is packed if its channels are not a multiple of `together`, the number
-    of channels that one instruction multiplies. In blocks, most of such an image would be filler.
+    `together` is the number of channels that one instruction multiplies. An image that is not the output of a kernel,
+    and whose channels are not a multiple of `together`, is packed (all channels of a pixel are contiguous). In blocks
+    of channels, such an image, for example an RGB photo, would be mostly filler.
     """
     core = group.core
     odd = shape_of(group.inputs[0])[-1] % together != 0

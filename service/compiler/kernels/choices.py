@@ -1,6 +1,7 @@
-"""Chooses the tile of each layer: the tile in a table, or else the one that the cost model ranks first.
+"""Chooses the tile of each layer: the one in a table if the layer is in it, else the one that the cost model ranks
+first.
 
-A table is external data that was measured on some machine. A tile that is not one of the layer's candidates is an
+A table is external data that was measured on some machine. A tile in it that is not one of the layer's candidates is an
 error, so a table can make a kernel slow but never wrong.
 """
 
@@ -12,7 +13,7 @@ from typing import Any
 
 from service.core.errors import InvalidInput
 
-Numbers = tuple[int, ...]  # a tile, as plain data
+Numbers = tuple[int, ...]  # the sizes of a tile, as plain data for the table
 
 
 @dataclass
@@ -20,9 +21,9 @@ class Choices:
     """Chooses tiles for a kernel library, and records the choices.
 
     Attributes:
-        table: key of a layer -> tile.
+        table: maps the key of a layer to its tile.
         rank: for layers that are not in the table, the rank of the candidate to choose; 0 is the cost model's best.
-        made: the choice for each layer, in order.
+        made: the choices of all layers so far, in order.
     """
 
     table: Mapping[str, Sequence[int]] = field(default_factory=dict)

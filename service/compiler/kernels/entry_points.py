@@ -16,8 +16,8 @@ _CPU = 1  # DLPack's kDLCPU
 def with_plain_operands(function: tirx.PrimFunc, symbol: str) -> tirx.PrimFunc:
     """Converts `function` to the calling convention of this module, exported as `symbol`.
 
-    Requires: its parameters are buffers of known sizes that do not overlap. It returns nothing.
-    Ensures: it returns 0, or an error if it could not start threads or allocate its workspace.
+    Requires: the parameters are buffers of constant sizes that do not overlap. The function returns nothing.
+    Ensures: the converted function returns 0, or an error code if it cannot start threads or allocate its workspace.
     """
     operands = tirx.Var("operands", "handle")
     addresses = tirx.decl_buffer((max(1, len(function.params)),), "uint64", "addresses")
@@ -25,7 +25,7 @@ def with_plain_operands(function: tirx.PrimFunc, symbol: str) -> tirx.PrimFunc:
     for number, parameter in enumerate(function.params):
         address = tirx.BufferLoad(addresses, [tirx.const(number, "int32")])
         body.append(tirx.DeclBuffer(parameter, data=tirx.reinterpret(parameter.data.ty, address)))
-    # The scope becomes a separate function, for whose pointers LLVM knows that they do not alias.
+    # TVM makes a separate function of this scope. Its pointer parameters are marked as not aliasing.
     computation = tvm.ir.StringImm(f"{symbol}_compute_")
     scope = tirx.AttrStmt(tirx.const(0, "int32"), "compute_scope", computation, function.body)
     for name, value in (("device_type", _CPU), ("device_id", 0)):  # the device on which a workspace is allocated

@@ -1,4 +1,4 @@
-"""Families of kernels. Each computes the groups of certain operators. A kernel library consists of families."""
+"""The families of kernels that a kernel library consists of. A family computes the groups of some core operators."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Family:
     """The kernels for one type of group. The methods are those of `KernelLibrary`.
 
     Attributes:
-        takes_tokens: true if the kernels compute each pixel independently, so that they can compute the tokens of a
-            tensor `[N, T, C]` too.
+        takes_tokens: true if the kernels compute each pixel independently. They can then also compute a tensor
+            `[N, T, C]`, each of whose tokens is treated as a pixel.
     """
 
     takes_tokens = False
@@ -40,7 +40,7 @@ class Families:
     """The part of a `KernelLibrary` that consists of families.
 
     Args:
-        families: name of the core operator of a group -> family.
+        families: maps the name of a group's core operator to the family that computes the group.
     """
 
     def __init__(self, families: Mapping[str, Family]) -> None:

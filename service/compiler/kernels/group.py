@@ -20,7 +20,7 @@ from service.compiler.qnn.types import QuantizedType
 
 Shape = tuple[int, ...]
 
-# Operators of float32 on contiguous tensors.
+# The float32 products. Their operands are contiguous tensors, not images in blocks.
 REAL_PRODUCTS = ("qnn.block_matmul", "qnn.real_conv2d", "qnn.real_matmul")
 
 
@@ -34,9 +34,11 @@ class Group:
         requantize: the operator that follows a `core` with accumulators, unless the accumulators are the output. It may
             be a `qnn.requantize_add`, which includes the residual, or a `qnn.dequantize` to real values.
         addition: a `qnn.add` of the result and another tensor of the same shape.
-        inputs: the data operands: those of `core` that are not `uniform` constants, then the residual.
+        inputs: the data operands of `core`, without constants whose elements are all equal (`uniform`); then the
+            residual.
         output: the result of the group.
-        channels_first: true if the result is written as `[N, C, H, W]`; `output` is then a permutation of it.
+        channels_first: true if the kernel writes the result as `[N, C, H, W]`. `output` is then the variable of the
+            permuted tensor.
         matrices: for a product of two computed matrices, the views of the inputs and of the output as matrices.
     """
 
@@ -97,7 +99,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class PlainKernel:
-    """A kernel on contiguous tensors of the model's own dtypes.
+    """A kernel whose operands are contiguous tensors with the dtypes that they have in the model.
 
     Attributes:
         padding: the rows and columns that must be added to its input first.
@@ -152,9 +154,11 @@ class KernelLibrary(Protocol):
         """
 
     def places(self, group: Group) -> list[int | None]:
-        """Returns, for each input, the block of the output at which the input's own kernel may write it.
+        """Returns, for each input, the channel block of the output at which the kernel that computes the input may
+        write it.
 
-        Such an input shares the memory of the output. None for an input that needs its own memory.
+        Such an input shares the memory of the output and need not be copied. An input that needs its own memory gets
+        None.
 
         Args:
             group: a group that `demands` accepted.
@@ -167,7 +171,8 @@ class KernelLibrary(Protocol):
 
         Args:
             destination: contiguous if the group is `wide`.
-            placed: the inputs that are already in their `places`, which are not parameters of the kernel.
+            placed: the indices of the inputs that are already in their `places` in the output's memory. They are not
+                parameters of the kernel.
         """
 
     def plain(self, group: Group) -> PlainKernel:
@@ -181,7 +186,7 @@ class KernelLibrary(Protocol):
         """Checks that `product` can compute a `qnn.matmul`.
 
         Raises:
-            Declined: it cannot.
+            Declined: no kernel computes it.
         """
 
     def product(self, group: Group, lhs: Matrices, rhs: Matrices, out: Matrices, *, transposed: bool) -> Kernel:
@@ -199,10 +204,10 @@ class KernelLibrary(Protocol):
         """
 
     def check_row_operator(self, name: str, call: relax.Expr, operation: Operation | None) -> None:
-        """Checks that a region of rows can contain an operator.
+        """Checks that a region that is computed row by row (`rows.Region`) can contain an operator.
 
         Raises:
-            Declined: it cannot.
+            Declined: no row kernel computes the operator.
         """
 
     def rows(self, region: Region, sources: Sequence[Access], outputs: Sequence[Output]) -> RowsKernel:
@@ -214,10 +219,13 @@ class KernelLibrary(Protocol):
         """
 
     def part_tables(self, join: Operation) -> Sequence[NDArray[np.uint8] | None]:
-        """Returns the lookup table `[256]` of each part of a `qnn.concatenate`, for stored bytes; None for no change.
+        """Returns a lookup table `[256]` for each part of a `qnn.concatenate`, from its stored bytes to those of the
+        output.
+
+        A part whose bytes do not change gets None.
 
         Raises:
-            Declined: a part is not of 8 bits with one scale.
+            Declined: a part is not an 8-bit tensor with one scale.
         """
 
     def move(self, made: Move) -> Kernel:
@@ -247,7 +255,7 @@ class KernelLibrary(Protocol):
         """Checks that `pack` can apply a `qnn.quantize`.
 
         Raises:
-            Declined: it cannot.
+            Declined: no kernel computes it.
         """
 
     def unpack(self, source: Image, dtype: str, *, channels_first: bool = False) -> Kernel:
@@ -255,10 +263,10 @@ class KernelLibrary(Protocol):
 
 
 def image_shape(shape: Shape) -> tuple[int, int, int, int] | None:
-    """Returns `shape` as that of an image `[N, H, W, C]`, or None if it cannot be seen as one.
+    """Returns the image shape `[N, H, W, C]` for a tensor of `shape`, or None if the tensor cannot be read as an image.
 
-    The rows of a matrix are images of one pixel, so that a classifier can read means without a layout change. The
-    tokens of `[N, T, C]` are the pixels of one column.
+    Each row of a matrix is an image of one pixel, so a classifier can read the output of a global average pooling
+    without a layout change. The tokens of `[N, T, C]` are the pixels of an image with one column.
     """
     match shape:
         case (batch, height, width, channels):

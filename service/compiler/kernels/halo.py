@@ -19,9 +19,9 @@ def fill_halo(
 ) -> None:
     """Writes `value` to the halo of some planes of a tensor. Does nothing if the tensor has no halo.
 
-    In a parallel loop, the item that writes the first pixel of a plane also fills its halo. This needs no second
-    fork-join, and no two items write the same bytes. Between the rows of a plane, the right halo of one row and the
-    left halo of the next are one run.
+    In a parallel loop, the iteration that writes the first pixel of a plane also fills the plane's halo. So no second
+    parallel loop is needed, and no two iterations write the same bytes. The right halo of a row and the left halo of
+    the next row are contiguous, and are filled together.
 
     Args:
         vector_bytes: the width of a store.

@@ -19,7 +19,7 @@ __all__ = ["Array", "Declined", "DeviceFunction", "Kernel"]
 
 
 _CHANGING_LAYOUT = ("move", "pack", "unpack")
-_REAL = ("rows", "float_")  # the prefixes of the families that compute real values
+_REAL = ("rows", "float_")  # the prefixes of the families that compute float values
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Kernel:
 
     Attributes:
         family: the name in reports, for example `conv`.
-        function: the program, scheduled by hand: a tensor program, or CUDA C++.
+        function: the hand-scheduled program: a tensor program for CPUs, or CUDA C++.
         constants: packed weights, biases and scales, as flat arrays.
         output_bytes: the size of the output buffer.
         facts: tile sizes and similar information for reports.
@@ -64,7 +64,7 @@ class Kernel:
 
     @property
     def kind(self) -> str:
-        """The category of its time in reports, one of `explanation.KINDS`."""
+        """The category to which reports add the kernel's time, one of `explanation.KINDS`."""
         if self.family in _CHANGING_LAYOUT:
             return explanation.LAYOUT
         return explanation.FLOAT if self.family.startswith(_REAL) else explanation.INTEGER

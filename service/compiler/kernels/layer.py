@@ -23,7 +23,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Layer:
-    """The geometry of a convolution. In a packed source, the kernel taps of one kernel row are one run of bytes."""
+    """The geometry of a convolution.
+
+    If the source is packed, the input bytes under one row of kernel taps are contiguous.
+    """
 
     source: Image
     destination: Image
@@ -32,13 +35,16 @@ class Layer:
 
     @property
     def flat(self) -> bool:
-        """True if source and destination have no gaps between rows, so that tiles need not end with a row."""
+        """True if the rows of source and destination follow each other without gaps, so that a tile may span rows."""
         same = self.window.kernel == (1, 1) and self.window.strides == (1, 1) and self.window.padding == (0, 0)
         return same and not self.source.packed and all(image.contiguous_rows for image in self._images)
 
     @property
     def stacked(self) -> Layer:
-        """Returns the layer with a batch of images of one pixel (as in a classifier) as one image of many rows."""
+        """Returns the layer with a batch of one-pixel images (as in a classifier) joined to one image of many rows.
+
+        Any other layer is returned unchanged.
+        """
         alone = all(image.height == image.width == 1 and not image.halo for image in self._images)
         if self.source.batch == 1 or not alone or self.window.kernel != (1, 1):
             return self
@@ -51,7 +57,8 @@ class Layer:
 
     @property
     def steps(self) -> tuple[int, int]:
-        """The bytes from the window of a pixel to that of the pixel below, and to that of the pixel to the right."""
+        """The distance in bytes from an output pixel's window to the window of the pixel below, and of the pixel to the
+        right."""
         stride_h, stride_w = self.window.strides
         return stride_h * self.source.row, stride_w * self.source.pixel
 
@@ -71,10 +78,11 @@ class Layer:
 def folded_bias(bias: Array | None, weights: Array, zero_point: int, channels: int) -> Array:
     """Returns the bias minus zero_point * sum(weights), wrapped to int32 and extended with zeros to `channels`.
 
-    These are terms 3 and 4 of the expansion of a quantized product.
+    These are terms 3 and 4 of the expansion of a quantized product (`qnn.numerics.accumulate`).
 
     Args:
-        zero_point: that of the values that are multiplied: the source's as stored minus `Isa.operand_zero_point`.
+        zero_point: the zero point of the operands of the products: the source's stored zero point minus
+            `Isa.operand_zero_point`.
     """
     sums = weights.reshape(len(weights), -1).astype(np.int64).sum(axis=1)
     total = (0 if bias is None else bias.astype(np.int64)) - zero_point * sums

@@ -1,9 +1,10 @@
 """The memory layouts of kernels' tensors.
 
 A kernel's tensor is a flat uint8 buffer. Signed activations are stored with 128 added (`BIAS`), so that all kernels
-read and write unsigned bytes. A tensor can have a *halo*, a border around each image that contains the zero point. The
-kernel that writes the tensor also writes the halo, so that the padding of the kernels that read it is already in
-memory. After the last element there is slack, so that a vector can be loaded from any element.
+read and write unsigned bytes. The *stored* value of an activation, a zero point or a bound is this unsigned byte. A
+tensor can have a *halo*, a border around each image that contains the zero point. The kernel that writes the tensor
+also writes the halo, so that a kernel that reads the tensor finds its padding in memory. After the last element there
+is slack, so that a vector can be loaded from any element.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ class Image:
         block: the number of channels in a block, which are contiguous (`nChw16c`). The last block is extended with
             filler. 0 means *packed*: all channels of a pixel are contiguous, so a row of pixels is one run of bytes.
         halo: the border on each side, which is included in the strides.
-        first_block: the first block in the larger image whose memory it shares (`part`).
-        shared_blocks: the number of blocks of that larger image; 0 if the image has its own memory.
+        first_block: for a part of a larger image (`part`), the number of its first block in that image's memory.
+        shared_blocks: the number of blocks of the larger image; 0 if the image has its own memory.
     """
 
     batch: int
@@ -108,7 +109,7 @@ class Image:
 
     @property
     def own_bytes(self) -> int:
-        """The size of the tensor's own planes."""
+        """The size of the tensor's planes, without slack and without other parts of a larger image."""
         return self.batch * self.blocks * self.plane
 
     @property
@@ -129,7 +130,7 @@ class Image:
         return image * self.image + (block + self.first_block) * self.plane
 
     def at(self, image: Any, block: Any, row: Any, column: Any) -> Any:
-        """Returns the offset of a block of a pixel. Each argument is an integer or an expression."""
+        """Returns the offset of one channel block of one pixel. Each argument is an integer or an expression."""
         return image * self.image + block * self.plane + row * self.row + column * self.pixel + self.origin
 
     @property
@@ -138,20 +139,21 @@ class Image:
 
     @property
     def contiguous_rows(self) -> bool:
-        """True if each plane is one run of pixels."""
+        """True if the rows of a plane follow each other without gaps."""
         return not (self.halo.left or self.halo.right)
 
     @property
     def stacked(self) -> Image:
-        """Returns images of one pixel as the rows of one image."""
+        """Returns a batch of one-pixel images as one image with a row for each of them."""
         return Stack.of(self)
 
 
 @dataclass(frozen=True)
 class Contiguous(Image):
-    """A contiguous tensor `[N, H, W, C]`, seen as an image in which the blocks of a pixel are contiguous.
+    """The layout of a contiguous tensor `[N, H, W, C]`, described as an image in which the blocks of a pixel are
+    contiguous.
 
-    Its elements may be other types than bytes, and all its sizes count elements. The last block has no filler.
+    The elements may be wider than a byte. Sizes and strides count elements. The last block has no filler.
     """
 
     @staticmethod
@@ -195,11 +197,12 @@ def laid_out(image: Image, values: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class Stack(Image):
-    """Images of one pixel, seen as the rows of one image `[1, N, 1, C]`, so that a tile can contain several of them."""
+    """A batch of one-pixel images as the rows of one image `[1, N, 1, C]`, so that a tile can contain several of
+    them."""
 
     @staticmethod
     def of(image: Image) -> Stack:
-        """Returns the stack of the images in `image`, which is `[N, 1, 1, C]` without a halo."""
+        """Stacks the images of `image`, which must be `[N, 1, 1, C]` without a halo."""
         shared = image.first_block, image.shared_blocks
         return Stack(1, image.batch, 1, image.channels, image.block, NO_HALO, *shared)
 

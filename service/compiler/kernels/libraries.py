@@ -21,10 +21,10 @@ ISAS: dict[str, Isa] = {**X86, **ARM, **RISCV}
 
 
 def library_for(target: Target, mode: Mode, choices: Choices | None = None) -> KernelLibrary | None:
-    """Returns the kernels for `target` in `mode`; None if it has none and all code is generated.
+    """Returns the kernels for `target` in `mode`, or None if the target has none and TVM generates all of its code.
 
     Args:
-        choices: the choice of tiles; by default that of the cost model.
+        choices: chooses the tiles; by default, the cost model's best tile is used.
     """
     cards = codegen_target(target).cards
     if cards:
@@ -34,6 +34,7 @@ def library_for(target: Target, mode: Mode, choices: Choices | None = None) -> K
 
 
 def peak_for(target: Target) -> Kernel | None:
-    """Returns the kernel that measures the peak rate of `target`'s instructions; None if it has no kernels."""
+    """Returns the kernel that measures the peak rate of `target`'s instructions, or None if the target has no
+    kernels."""
     isa = ISAS.get(target.name)
     return None if isa is None else peak(isa)

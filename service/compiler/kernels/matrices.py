@@ -1,7 +1,7 @@
 """Views of matrices in a contiguous tensor or in an image, after reshaping, permuting and slicing.
 
-The heads of attention are blocks of an image's channels. With such views, splitting, transposing and joining heads
-copies nothing.
+Each head of an attention layer is a range of an image's channels. With such views, heads are split, transposed and
+joined without copying.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Strided:
         """Returns the reshaped view; None if that is not possible without copying elements."""
         if 0 in self.shape:
             return None
-        runs: list[tuple[int, int]] = []  # contiguous axes, joined: (number of elements, stride of the last axis)
+        runs: list[tuple[int, int]] = []  # joined contiguous axes, as (number of elements, stride of the last axis)
         for extent, stride in zip(self.shape, self.strides, strict=True):
             if extent == 1:
                 continue
@@ -78,7 +78,7 @@ class Strided:
 
     @property
     def of_columns(self) -> bool:
-        """True if the elements of a column are contiguous, so that the matrices are stored transposed."""
+        """True if the elements of a column are contiguous, which means that the matrices are stored transposed."""
         return not self.of_rows and (self.strides[-2] == 1 or self.shape[-2] == 1)
 
     @property
@@ -126,10 +126,11 @@ class Matrices:
 
     @staticmethod
     def within(image: Image, view: Strided) -> Matrices | None:
-        """Returns the matrices of `view` in an image in blocks; None if runs of a row are not whole blocks.
+        """Returns the matrices of `view` in an image in blocks, or None if a row of the view does not consist of whole
+        blocks.
 
         Args:
-            view: a view of the contiguous tensor with the contents of the image. `view.of_rows` must be true.
+            view: a view of the contiguous tensor that has the same elements as the image. `view.of_rows` must be true.
         """
         if image.packed or isinstance(image, Contiguous):
             return None
@@ -156,8 +157,8 @@ class _Steps:
     """Converts strides in a tensor to strides in the memory of an image.
 
     Attributes:
-        sizes: the number of images, pixels and channels. With a halo, rows and columns instead of pixels.
-        first, last: for each of these, the first and the last index of the view.
+        sizes: the number of images, pixels and channels. If the image has a halo, rows and columns instead of pixels.
+        first, last: for each of these dimensions, the first and the last index that the view contains.
     """
 
     def __init__(self, sizes: tuple[int, ...], memory: tuple[int, ...], first: tuple[int, ...], block: int) -> None:
@@ -192,7 +193,10 @@ class _Steps:
         self.last[axis] += further
 
     def along(self, extent: int, stride: int) -> int | None:
-        """Returns the stride in memory of an axis, and extends `last`. None if the axis has no constant stride."""
+        """Returns the stride of an axis in the image's memory, and extends `last` to the axis' last index.
+
+        Returns None if the stride is not constant.
+        """
         if extent == 1 or stride == 0:
             return 0
         for axis in range(len(self.sizes) - 1):

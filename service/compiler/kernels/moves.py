@@ -1,10 +1,15 @@
 """Moves: operators that only copy elements of some tensors to another tensor, in any order.
 
 A sequence of reshapes, permutations of axes, slices and concatenations is one move. Its effect is found by applying it
-to the indices of the elements (`select.moves`). The memory offset of each element is an array too, which is the only
-difference between an image in blocks and a contiguous tensor. `patterns` finds how a kernel can copy the elements: each
-vector of the destination is gathered from a few vectors of a source, in the order of one of a few patterns; or, if its
-elements are far apart in the source, squares of elements are transposed.
+to the indices of the elements (`select.moves`). The memory offset of each element is an array too, so that images in
+blocks and contiguous tensors are handled alike.
+
+`patterns` finds out how a kernel can copy the elements, one vector of the destination at a time. There are two ways:
+
+- If the elements of the vector are in a few source vectors (its *windows*), the kernel loads these and shuffles their
+  lanes. Vectors that need the same shuffle of the same sources belong to one *pattern*.
+- If the elements are far apart in the source, the kernel loads a few source vectors that contain the elements of
+  several destination vectors, and transposes them. Such a rectangle of elements is a *square*.
 """
 
 from __future__ import annotations
@@ -22,12 +27,12 @@ from service.compiler.kernels.layout import Image
 from service.core.arrays import Array
 
 MOST_ELEMENTS = 1 << 21  # analyzing larger tensors would take too long
-NOTHING = -1  # the index of filler in a block
+NOTHING = -1  # the index of filler, which has no source element
 
-_MOST_WINDOWS = 8  # beyond, and beyond half the lanes, squares are transposed
-_MOST_PATTERNS = 96  # the code size grows with each
+_MOST_WINDOWS = 8  # a vector that needs more windows than this, or than half its lanes, becomes part of a square
+_MOST_PATTERNS = 96  # each pattern adds code to the kernel
 PART_BITS = (
-    40  # an address is the number of a part, shifted left by this, plus the offset of the element in the part's memory
+    40  # an address is the source's number, shifted left by this, plus the element's offset in the source's memory
 )
 
 Integers = NDArray[np.int64]
@@ -40,7 +45,7 @@ class Memory:
     Attributes:
         dtype: the type of the tensor.
         size: the number of elements of the memory.
-        offsets: the offset of each element of the tensor, in order.
+        offsets: the memory offset of each element of the tensor, in the tensor's order.
         image: the layout, if the tensor is an image. The memory then contains bytes as kernels store them.
         shape: the shape of the tensor; `[N, H, W, C]` for an image.
     """
@@ -67,7 +72,7 @@ class Memory:
 
 @dataclass(frozen=True, eq=False)
 class Progression:
-    """Vectors at equal distances, both in the destination and in each window.
+    """A series of vectors that are equally far apart in the destination, and whose windows are equally far apart too.
 
     Attributes:
         count: the number of vectors.
@@ -80,13 +85,14 @@ class Progression:
 
 @dataclass(frozen=True, eq=False)
 class Square:
-    """Squares of elements that are transposed.
+    """Squares of the same shape, whose elements are transposed.
 
-    Each of `rows` vectors of the destination contains one element of each of `columns` vectors of a source.
+    In each square, the kernel loads `columns` vectors of a source and stores `rows` vectors of the destination. Each
+    stored vector contains one element of each loaded vector.
 
     Attributes:
-        part: the number of the source.
-        to, step: the stride from one vector to the next, in the destination and in the source.
+        part: the index of the source.
+        to, step: the distance from one vector of a square to the next, in the destination and in the source.
         steps, progressions: the positions of the squares in the destination and in the source, as in `Pattern`.
     """
 
@@ -105,10 +111,10 @@ class Square:
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Vectors that are gathered in the same order.
+    """Vectors of the destination that are gathered from the same sources by the same shuffle.
 
     Attributes:
-        parts: the number of the source of each window.
+        parts: for each window, the index of the source that contains it.
         order: for each lane, its index in the concatenated windows.
         steps: the stride from one vector of a progression to the next, in the destination and in each window.
         progressions: the positions of the vectors.
@@ -127,7 +133,7 @@ class Pattern:
 def patterns(
     sources: Sequence[Memory], destination: Memory, elements: Integers, lanes: int
 ) -> tuple[list[Pattern], list[Square]]:
-    """Finds how to copy a destination from vectors of sources.
+    """Divides a move into patterns and squares, which the kernel copies vector by vector.
 
     Args:
         elements: for each element of the destination, its index among the elements of all sources, concatenated.
@@ -162,7 +168,7 @@ def patterns(
 
 
 def addresses_of(sources: Sequence[Memory], elements: Integers) -> Integers:
-    """Returns the address (`PART_BITS`) of each of `elements`, which are as for `patterns`.
+    """Returns the address (see `PART_BITS`) of each of `elements`, which has the same meaning as for `patterns`.
 
     Raises:
         Declined: there are too many elements to analyze.
@@ -191,7 +197,7 @@ def _vectors_of(destination: Memory, addresses: Integers, lanes: int) -> tuple[I
 
 
 def blocks_of_lanes(image: Image, values: Integers) -> Integers:
-    """Arranges one value for each element of an image in the order of its memory, `[blocks of all pixels, lanes]`.
+    """Arranges one value for each element of an image in the image's memory order, `[blocks of all pixels, lanes]`.
 
     Filler gets `NOTHING`.
     """
@@ -202,7 +208,11 @@ def blocks_of_lanes(image: Image, values: Integers) -> Integers:
 
 
 def _starts(shape: Sequence[int], addresses: Integers, lanes: int) -> Integers:
-    """Returns the offsets of vectors that cover a contiguous destination, within long runs or within its rows."""
+    """Returns the offsets of vectors that cover a contiguous destination.
+
+    A vector does not cross the end of a run of consecutive source elements if all runs are long. Otherwise it does not
+    cross the end of a row.
+    """
     size = len(addresses)
     breaks = np.flatnonzero(np.diff(addresses) != 1) + 1
     bounds = np.concatenate([[0], breaks, [size]])
@@ -222,8 +232,9 @@ def _rows(shape: Sequence[int]) -> list[int]:
 def _windows(wanted: Integers, sizes: Integers, lanes: int) -> tuple[Integers, Integers, NDArray[np.bool_]]:
     """Finds the source vectors (windows) from which each vector of `wanted` is gathered.
 
-    Returns the addresses of the windows, `[vectors, windows]`, with `NOTHING` for unused ones; the index of each lane
-    in the concatenated windows; and which of `wanted` need too many windows.
+    Returns:
+        The addresses of the windows, `[vectors, windows]`, with `NOTHING` for unused ones; the index of each lane in
+        the concatenated windows; and for each vector, true if it needs too many windows.
     """
     if (sizes < lanes).any():
         raise Declined("a source has fewer elements than a vector")
@@ -242,13 +253,13 @@ def _windows(wanted: Integers, sizes: Integers, lanes: int) -> tuple[Integers, I
 
 
 def _squares(starts: Integers, wanted: Integers) -> list[Square]:
-    """Joins adjacent vectors whose lanes have equal distances in the source to squares.
+    """Joins destination vectors to squares. The elements of each vector must be equally far apart in the source.
 
     Raises:
-        Declined: the distances differ.
+        Declined: they are not.
     """
     lanes = wanted.shape[1]
-    columns = (wanted >= 0).sum(axis=1)  # the rest is filler
+    columns = (wanted >= 0).sum(axis=1)  # the other lanes are filler
     step = np.where(columns > 1, wanted[:, 1] - wanted[:, 0], 0)
     expected = wanted[:, :1] + np.arange(lanes) * step[:, None]
     if ((wanted != expected) & (np.arange(lanes) < columns[:, None])).any():
@@ -274,9 +285,13 @@ def _squares(starts: Integers, wanted: Integers) -> list[Square]:
 
 
 def _progressions(places: Integers) -> tuple[tuple[int, ...], tuple[Progression, ...]]:
-    """Returns the most frequent difference between a row of `places` and the previous row, and its progressions."""
+    """Sorts the rows of `places`, and divides them into progressions.
+
+    Returns the most frequent difference between consecutive rows, which is the step of every progression, and the
+    progressions.
+    """
     best: tuple[tuple[int, ...], tuple[Progression, ...]] | None = None
-    for column in range(min(2, places.shape[1])):  # along the destination, or along the first source
+    for column in range(min(2, places.shape[1])):  # sorts by the destination's offsets, then by the first source's
         rows = places[np.argsort(places[:, column], kind="stable")]
         steps = np.diff(rows, axis=0)
         kinds, counts = np.unique(steps, axis=0, return_counts=True)
@@ -294,13 +309,13 @@ def _progressions(places: Integers) -> tuple[tuple[int, ...], tuple[Progression,
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """The computation of a move kernel.
+    """The specification of a move kernel.
 
     Attributes:
         sources: the tensors that elements are copied from.
-        tables: for each source, a lookup table for its stored bytes, `[256] uint8`; None for no change.
+        tables: for each source, a lookup table `[256] uint8` to apply to its stored bytes; None to copy them unchanged.
         destination: the tensor that is written.
-        elements: as for `patterns`.
+        elements: for each element of the destination, its index among all sources' elements, as for `patterns`.
         fill: the value of the halo of an image, as stored.
     """
 

@@ -22,8 +22,8 @@ from service.compiler.targets import CodegenTarget
 from service.core.elf import data_object
 from service.core.errors import BuildFailed
 
-# A kernel is already scheduled and its buffers are flat. Only the calling convention and operations that LLVM lacks
-# remain. The other passes of TVM's own pipeline would change nothing, and take longer than LLVM.
+# A kernel is already scheduled, and its buffers are flat. These passes convert its calling convention and the
+# operations that LLVM lacks. The other passes of TVM's pipeline would change nothing, and would take longer than LLVM.
 _PASSES = (
     round_all_products,
     make_entry_points,
@@ -43,7 +43,7 @@ def code_symbols(symbol: str, codes: Mapping[str, bytes]) -> dict[str, bytes]:
     """Returns GPU code by the name that the runtime looks up: `symbol`, or for several GPUs `symbol.sm_80` etc.
 
     Args:
-        codes: compute capability -> code.
+        codes: maps each compute capability to its code.
     """
     if len(codes) == 1:
         return dict.fromkeys([symbol], *codes.values())

@@ -1,4 +1,4 @@
-"""The program of a kernel while it is written: a list of statements, with loops as `with` blocks and vectors as values.
+"""Builds the program of a kernel: a list of statements, with loops as `with` blocks and vectors as values.
 
 This is a thin layer over TVM's tensor IR. It does not depend on instruction sets (see `vector.isa`) or on layers.
 """
@@ -48,7 +48,7 @@ def shuffle(vector: Expr, lanes: Sequence[int]) -> Expr:
 
 
 def interleaved(one: Expr, other: Expr, lanes: int, *, upper: bool) -> Expr:
-    """Returns the lanes of the lower (or `upper`) halves of two vectors, alternating."""
+    """Interleaves the lanes of the lower halves of two vectors, or of their upper halves if `upper`."""
     begin = lanes // 2 if upper else 0
     places = [place for lane in range(begin, begin + lanes // 2) for place in (lane, lanes + lane)]
     return tirx.Shuffle([one, other], [tirx.const(place, "int32") for place in places])
@@ -109,7 +109,7 @@ def load_first(buffer: Buffer, offset: Expr, lanes: int, count: int) -> Expr:
 
 
 class Program:
-    """The body of one function while it is written."""
+    """Collects the statements of one function."""
 
     def __init__(self) -> None:
         self._parameters: list[Buffer] = []
@@ -137,12 +137,12 @@ class Program:
     def import_llvm(self, text: str) -> None:
         """Makes the functions in a text of LLVM IR available to `tirx.call_pure_extern`.
 
-        They are inlined. They must be private, so that the object defines no symbol but that of its kernel.
+        They are inlined. They must be private, so that the object file defines only the kernel's symbol.
         """
         self._imported[text] = None
 
     def prefetch(self, buffer: Buffer, offset: Expr) -> None:
-        """Prefetches the cache line of an element into the L2 cache. It may be beyond the end of the buffer."""
+        """Prefetches the cache line of an element into the L2 cache. `offset` may be beyond the end of the buffer."""
         for_reading, to_second_level, data = (tirx.const(value, "int32") for value in (0, 2, 1))
         self.perform("llvm.prefetch", address(buffer, offset), for_reading, to_second_level, data)
 
@@ -191,7 +191,7 @@ class Program:
 
     @contextmanager
     def loop(self, extent: Expr, name: str, *, parallel: bool = False) -> Iterator[Expr]:
-        """Writes `for name in range(extent)`, but without a loop for a single iteration or an empty body.
+        """Writes `for name in range(extent)`. A single iteration or an empty body becomes no loop.
 
         The iterations of a parallel loop may run in any order and on any thread.
         """

@@ -20,7 +20,7 @@ from tvm.target.codegen import llvm_lookup_intrinsic_id
 
 _FENCE = "llvm.arithmetic.fence"
 _FENCE_ID = llvm_lookup_intrinsic_id(_FENCE)
-# Operations that add nothing to their operands.
+# Operations that do not add to their operands, so that these need no fence.
 _NOT_SUMS = (tirx.Div, tirx.Min, tirx.Max, tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 
 
@@ -51,12 +51,12 @@ def _fenced(product: Any) -> Any:
 
 
 def _is_minus_one(value: Any) -> bool:
-    """Returns true for the factor by which TVM writes the negation of a value, which is exact."""
+    """Returns true for a factor of -1, with which TVM writes a negation. Such a product is exact and needs no fence."""
     return isinstance(value, tirx.FloatImm) and float(value) == -1.0
 
 
 def _without_fences(node: Any) -> Any:
-    """Returns a binary operation on the operands themselves instead of on fences around them."""
+    """Removes the fences around the operands of a binary operation."""
     a, b = _inside_fence(node.a), _inside_fence(node.b)
     return node if a is node.a and b is node.b else type(node)(a, b)
 

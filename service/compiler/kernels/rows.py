@@ -1,9 +1,9 @@
 """Regions of the graph that one kernel computes row by row, so that intermediate values stay in registers and L1 cache.
 
-A region has a *domain*, `[…, columns]`. Each of its values has one element for each element of the domain, or one for
-each row. An operator computes an element from the elements at the same index (and from values of the row), or reduces a
-row to one value. For example, a softmax can be a region, or a layer norm with the preceding residual addition and the
-following quantization.
+A region has a *domain*, `[…, columns]`. Each of its values has one element for each element of the domain, or one
+element for each row. An operator computes an element from the elements at the same index (and from values of the row),
+or reduces a row to one value. For example, a softmax can be a region, or a layer norm with the preceding residual
+addition and the following quantization.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from service.compiler.qnn.operation import Operation
 
 Fill: TypeAlias = int | relax.Var  # the value of a halo, or the tensor that contains it at run time
 
-IDENTITIES = ("", "relax.reshape", "relax.broadcast_to")  # operators that compute nothing
+IDENTITIES = ("", "relax.reshape", "relax.broadcast_to")  # operators that return their operand unchanged
 # The operators that reduce a row to one value.
 REDUCTIONS = ("relax.max", "relax.min", "qnn.real_mean", "qnn.real_squares", "qnn.real_sum")
 
@@ -34,7 +34,7 @@ class Access:
         dtype: the type of the elements; for an image, unsigned bytes as kernels store them.
         size: the size of the memory.
         strides: the stride of each outer dimension; 0 if the tensor is repeated along it.
-        column: the stride from one column to the next: 1, or 0 if there is one value for each row.
+        column: the stride from one column to the next: 1, or 0 if the tensor has only one value for each row.
         block: the number of contiguous columns.
         plane: the stride from one block of columns to the next.
         origin: the offset of the first element.
@@ -86,12 +86,13 @@ class Step:
 
     Attributes:
         var: its result.
-        name: `relax.add`, `qnn.quantize` …; "" if it only gives its operand another name.
+        name: `relax.add`, `qnn.quantize` …; "" if the operator returns its operand unchanged.
         call: the call of the operator.
         operation: the operator as a QNN operation, if it is one.
-        operands: variables of earlier steps, or operands in memory; numbers are uniform constants.
-        of_row: true if it has one value for each row.
-        reduces: true if it reduces the elements of a row to that value.
+        operands: for each operand, the variable of an earlier step, an operand in memory, or a number for a constant
+            whose elements are all equal.
+        of_row: true if the result has one value for each row.
+        reduces: true if the operator computes this value from all elements of the row.
     """
 
     var: relax.Var
@@ -144,7 +145,8 @@ class Output:
 
     Attributes:
         image: the layout, if the result is an image.
-        fill: the value of the halo as stored; or an input of the region, float32, with an int8 value for each image.
+        fill: the stored value of the halo; or an input of the region, float32, that contains an int8 value for each
+            image.
     """
 
     access: Access

@@ -1,8 +1,8 @@
 """Iterates over the pixels of several tensors at once, in the longest runs that are contiguous in all of them.
 
 Kernels that compute each output byte from the bytes at the same index of their sources (copies, lookups, additions) are
-one loop over *runs*: pixels that are consecutive in every tensor. A run is a row if a tensor has a halo on its sides, a
-plane if it has one above or below, and the whole tensor if it has none.
+one loop over *runs*: pixels that are consecutive in every tensor. If a tensor has a halo on the left or right, a run is
+a row. If it has a halo only above or below, a run is a plane. Without halos, a run is the whole tensor.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from tvm import tirx
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, load
 
-# A run is divided among threads in parts of this many pixels.
+# Threads divide a run into parts of this many pixels.
 _CHUNK = 512
 
 Place = tuple[Buffer, Expr]  # a buffer, and an offset in it
-Vector = Callable[..., Expr]  # (a vector of bytes from each source, number of bytes) -> a vector of as many bytes
+Vector = Callable[..., Expr]  # takes a vector of bytes of each source and the number of bytes; returns as many bytes
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class View:
     """The positions of a tensor's pixels, in bytes.
 
     Attributes:
-        origin: the first pixel in the first block of the first image.
-        strides: from one image, block of channels, row and column to the next.
+        origin: the offset of the first pixel in the first block of the first image.
+        strides: the distance from one image, channel block, row and column to the next.
     """
 
     origin: int
@@ -38,7 +38,7 @@ class View:
 
     @staticmethod
     def of(image: Image) -> View:
-        """Returns the positions of the pixels inside the halo."""
+        """Returns the positions of the image's pixels, without the halo."""
         return View(image.origin, (image.image, image.plane, image.row, image.pixel))
 
     def from_block(self, block: int) -> View:
@@ -54,14 +54,14 @@ class View:
 
 @dataclass(frozen=True)
 class Run:
-    """Pixels at equal distances in every view.
+    """Consecutive pixels, which are equally far apart in every view.
 
     Attributes:
         pixels: the number of pixels.
         strides: the bytes from one pixel to the next, for each view.
         starts: the offset of the first pixel, for each view.
-        image, block: the image and the block of the first pixel.
-        first: true if it is the first run of its plane.
+        image, block: the numbers of the image and of the channel block that contain the first pixel.
+        first: true if the run is the first one of its plane.
     """
 
     pixels: int
@@ -75,7 +75,7 @@ class Run:
 class Walk:
     """The runs of some views.
 
-    Two dimensions are joined to one run if the distance between pixels then stays the same in every view.
+    Two dimensions are joined to one run if all of its pixels are then equally far apart in every view.
     """
 
     def __init__(self, extents: Sequence[int], views: Sequence[View], unit: int, *, parallel: bool) -> None:
@@ -121,7 +121,8 @@ class Walk:
             yield Run(pixels, self.strides, starts, image, block, _zero(row, chunk))
 
     def _places(self, program: Program, item: Expr) -> list[Expr]:
-        """Returns the position of run number `item` along each dimension outside of runs, and its part of the run."""
+        """Returns the indices of iteration number `item`: one for each dimension outside of runs, then the part of the
+        run."""
         places = []
         for count in reversed(self._counts):
             places.append(program.bind(item % count) if count > 1 else 0)
@@ -130,7 +131,7 @@ class Walk:
 
 
 def _zero(*places: Expr) -> Expr:
-    """Returns the condition that all are 0."""
+    """Returns the condition that all of `places` are 0."""
     conditions = [place == tirx.const(0, "int32") for place in places if not isinstance(place, int)]
     return tirx.all(*conditions) if conditions else True
 

@@ -1,4 +1,4 @@
-"""The arithmetic of kernels: what a numerics mode computes, for SIMD kernels and for GPU kernels.
+"""The arithmetic of kernels: the formulas of the numerics modes, for SIMD kernels and for GPU kernels.
 
 A SIMD kernel calls these classes to write its program. A GPU kernel prints them as the C++ types of the same names
 (`cuda/epilogues.py`). Nothing here depends on an architecture.
@@ -7,12 +7,13 @@ A SIMD kernel calls these classes to write its program. A GPU kernel prints them
 - `epilogue`: the steps from accumulators to stored values.
 - `requantization`, `torch_epilogues`, `onnxruntime_epilogues`: the rescaling step, for each way of rounding.
 - `addition`: adds a residual in an epilogue.
-- `fused`, `shared_shift`: faster forms of TFLite's requantization and addition, used only if proven equal.
+- `fused`, `shared_shift`: faster forms of TFLite's requantization and addition. They are used only for parameters for
+  which they are proven to give equal results.
 - `pairs`: elementwise operators of two 8-bit tensors.
 - `average`, `interpolation`: the formulas of average pooling and of bilinear resizing.
-- `conversion`: between float32 values and stored bytes.
-- `fixed16`: logistic function and tanh of 16-bit fixed-point numbers.
+- `conversion`: converts between float32 values and stored bytes.
+- `fixed16`: the logistic function and tanh of 16-bit fixed-point numbers.
 - `tables`: lookup tables of operators on one 8-bit tensor.
-- `taps`: the layout of a depthwise kernel row in vectors of four pixels.
+- `taps`: divides the input pixels of a depthwise kernel row into vectors of four.
 - `demands`: checks if a kernel can compute an operator on 8-bit images.
 """

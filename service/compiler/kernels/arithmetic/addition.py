@@ -17,20 +17,20 @@ class Addition(Protocol):
 
     @property
     def parameters(self) -> tuple[int, ...]:
-        """The int32 values that the code reads."""
+        """The int32 values that the generated code reads."""
 
     def apply(self, lanes: Lanes, value: Expr, residual: Expr, parameters: tuple[Expr, ...]) -> Expr:
         """Returns the sum minus the output's zero point.
 
         Args:
-            value: the result of the layer minus its zero point, clamped.
+            value: the clamped result of the layer, minus its zero point.
             residual: the residual as stored.
         """
 
 
 @dataclass(frozen=True)
 class SharedShiftSum:
-    """`SharedShiftAdd`: 21-bit multipliers with a common shift."""
+    """`SharedShiftAdd`: each operand is multiplied by a 21-bit integer, and the sum is shifted once."""
 
     multiplier: int
     residual_multiplier: int
@@ -48,7 +48,8 @@ class SharedShiftSum:
 
 @dataclass(frozen=True)
 class ScaledAddition:
-    """`ScaledSum`: the first operand times its factor, then a fused multiply-add of the second, rounded to even.
+    """`ScaledSum`: multiplies the first operand by its factor, adds the second one by a fused multiply-add, and rounds
+    to even.
 
     The factors are float32, and so small that the sum always fits int32.
     """
@@ -77,9 +78,10 @@ class ScaledAddition:
 
 @dataclass(frozen=True)
 class FixedPointSum:
-    """`FixedPointAdd`: both operands in 2**-20 of twice the larger scale; multipliers are (significand, shift).
+    """`FixedPointAdd`: adds both operands in a common unit, 2**-20 times twice the larger scale.
 
-    Operands minus their zero points are below 2**9, so shifted by 20, they and their sum are below 2**30.
+    Multipliers are (significand, shift). Operands minus their zero points are below 2**9. Shifted by 20 bits and
+    scaled, they and their sum are below 2**30.
 
     Attributes:
         subtracts: true to subtract the residual instead (`FixedPointSub`).
@@ -92,7 +94,7 @@ class FixedPointSum:
     subtracts: bool = False
 
     LEFT_SHIFT = 20
-    _HALF = (1 << 30, 0)  # the multiplier of the operand with the larger scale, which is exact: one shift less
+    _HALF = (1 << 30, 0)  # the multiplier 1/2, of the operand with the larger scale; exact as a shift by one bit less
 
     @property
     def parameters(self) -> tuple[int, ...]:

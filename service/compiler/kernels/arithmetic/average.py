@@ -1,6 +1,6 @@
-"""Averaging: computes the stored value from the sum of the stored bytes of a window.
+"""Averages: compute the stored value from the sum of a window's stored bytes.
 
-Each class here is one formula of `qnn/numerics/pooling.py`, on vectors of int32.
+Each class here implements one formula of `qnn/numerics/pooling.py`, on vectors of int32.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from service.compiler.qnn.numerics.pooling import AveragePool, FixedPointMean, F
 from service.compiler.qnn.operation import Operation
 from service.core.arrays import Array
 
-_LARGEST_DIVIDEND = 1 << 22  # for `_quotient`
-_LARGEST = 1 << 30  # for a float that is rounded to int32, and for a sum
+_LARGEST_DIVIDEND = 1 << 22  # the limit of a dividend of `_quotient`
+_LARGEST = 1 << 30  # the limit of a float that is rounded to int32, and of a sum
 
 
 class Average(Protocol):
     """The computation of an average from the sum of a window.
 
     Attributes:
-        parameters: the int32, float32 or float64 values that the code reads.
+        parameters: the int32, float32 or float64 values that the generated code reads.
         dtype: the type of the sum.
     """
 
@@ -53,11 +53,11 @@ class Average(Protocol):
 
 @dataclass(frozen=True)
 class FloatWindow:
-    """`mlas.WindowAverage`: real values are added in float32, one after another.
+    """`mlas.WindowAverage`: adds the real values in float32, one after another.
 
     Attributes:
-        window: the number of elements of the window, if padding is counted too; None if only elements inside the image
-            are counted.
+        window: the divisor if padding is counted: the number of elements of the window. None if only the elements
+            inside the image are counted.
     """
 
     scale: float
@@ -91,7 +91,8 @@ class FloatWindow:
 
 @dataclass(frozen=True)
 class ScaledMean:
-    """`mlas.GlobalAverage`: the sum minus the zero points, times a float32 factor, rounded to even."""
+    """`mlas.GlobalAverage`: subtracts all zero points from the sum, multiplies by a float32 factor, and rounds to
+    even."""
 
     factor: float
     zero_points: int
@@ -113,13 +114,14 @@ class ScaledMean:
 
 @dataclass(frozen=True)
 class IntegerMean:
-    """`AveragePool`: the integer mean of the real values, halves away from zero.
+    """`AveragePool`: the integer mean of the model's values, with halves rounded away from zero.
 
-    On stored bytes this is a quotient that is rounded down. Halves are rounded up if the real sum is positive. If it is
-    not, they are rounded down, for which the number that is added before the division is smaller by one.
+    The kernel adds about half of the count to the sum of stored bytes, and divides with rounding down. If the sum of
+    the model's values is positive, this rounds halves up. If it is not, halves must be rounded down, so the number that
+    is added is smaller by one.
 
     Attributes:
-        bias: the stored value of a real zero (`layout.BIAS`).
+        bias: the number that kernels add to a value to store it (`layout.BIAS`).
     """
 
     bias: int
@@ -140,10 +142,12 @@ class IntegerMean:
 
 
 def _quotient(lanes: Lanes, dividend: Expr, divisor: Expr) -> Expr:
-    """Returns dividend / divisor, rounded down, for 0 <= dividend < `_LARGEST_DIVIDEND`, with a float32 multiplication.
+    """Computes dividend / divisor, rounded down, with a float32 multiplication, for 0 <= dividend <
+    `_LARGEST_DIVIDEND`.
 
-    (dividend + 1/2) / divisor differs by at least 1 / (2 * divisor) from every integer. The error of the float32
-    product with the rounded reciprocal is less than 2**-23 (dividend + 1/2) / divisor, which is less than that.
+    The product (dividend + 1/2) * (1 / divisor) is rounded towards zero. Its exact value differs from every integer by
+    at least 1 / (2 * divisor). The float32 error of the product is less than 2**-23 * (dividend + 1/2) / divisor, which
+    is smaller than this difference.
     """
     floating, size = f"float32x{lanes.isa.lanes}", lanes.isa.lanes
     reciprocal = tirx.const(1.0, "float32") / tirx.Cast("float32", divisor)
@@ -153,7 +157,8 @@ def _quotient(lanes: Lanes, dividend: Expr, divisor: Expr) -> Expr:
 
 @dataclass(frozen=True)
 class FixedMean:
-    """`FixedPointMean`: a 31-bit significand that includes 1 / count, and a shift to the right."""
+    """`FixedPointMean`: multiplies the sum by a 31-bit significand that includes 1 / count, and shifts it to the
+    right."""
 
     significand: int
     right: int
@@ -174,10 +179,10 @@ class FixedMean:
 
 @dataclass(frozen=True)
 class RoundedMean:
-    """`FloatMean`: a float32 factor and a float32 bias, with separate rounding; then rounded to even.
+    """`FloatMean`: multiplies by a float32 factor, rounds, adds a float32 bias, rounds, and rounds the result to even.
 
-    The sum is computed in float64 and rounded to float32, which equals the float32 sum (Figueroa 1995: 53 >= 2 * 24 + 2
-    bits).
+    The addition is computed in float64 and rounded to float32, which gives the float32 sum (Figueroa 1995: 53 >= 2 * 24
+    + 2 bits).
     """
 
     factor: float
@@ -204,7 +209,7 @@ class RoundedMean:
 
 @dataclass(frozen=True)
 class EvenMean:
-    """`EvenAverage` and `FloatAveragePool`: the sum of the real values times float(1 / count), rounded to even."""
+    """`EvenAverage` and `FloatAveragePool`: the sum minus all zero points, times float(1 / count), rounded to even."""
 
     zero_point: int
 
@@ -225,10 +230,11 @@ class EvenMean:
 class FusedMean:
     """`AdaptiveAverage` on whole blocks of channels.
 
-    The sum minus the zero points, times a factor, plus the zero point, is rounded once to float32 and then to even.
+    The formula is (sum - count * zero_point) * factor + zero_point. The multiply-add is rounded once to float32, and
+    its result is rounded to even.
 
     Attributes:
-        stored: the stored value of a real zero in the bytes that are added.
+        stored: the stored zero point of the input.
     """
 
     factor: float
@@ -260,7 +266,7 @@ def average_of(mode: Mode, operation: Operation) -> Average:
     in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
     if isinstance(formula, mlas.WindowAverage):
         if 256 * in_type.scale / out_type.scale >= _LARGEST:
-            raise Declined("its scale leaves the 32 bits that the kernels round to")
+            raise Declined("its scaled values may not fit the int32 that kernels round to")
         window = rows * columns if operation.flag("count_include_pad") else None
         types = in_type.scale, in_type.zero_point, out_type.scale, out_type.zero_point
         factor = float(reciprocal(out_type)) if isinstance(formula, RealAverage) else None
@@ -271,14 +277,14 @@ def average_of(mode: Mode, operation: Operation) -> Average:
         raise Declined(f"a window of {rows * columns} elements is too large")
     if isinstance(formula, AdaptiveAverage):
         if not formula.fused(operation.tensor(0)[0][-1]).all():
-            raise Declined("its last channels are rounded another way")
+            raise Declined("its last channels, which do not fill a vector, are rounded in another way")
         scale, _ = formula.parameters(operation)
         return FusedMean(float(scale), in_type.zero_point, in_type.zero_point + BIAS[in_type.storage])
     if isinstance(formula, EvenAverage):
-        # At a half, the error of 1 / count decides, which also depends on whether the zero point is odd or even.
+        # At a half, the rounding error of 1 / count decides the result. It depends on whether the zero point is even.
         centres = formula.centres(operation, operation.tensor(0)[0][-1])
         if (centres != centres[0]).any():
-            raise Declined("its last channels are rounded another way")
+            raise Declined("its last channels, which do not fill a vector, are rounded in another way")
         return EvenMean(int(centres[0]) + BIAS[in_type.storage])
     if not isinstance(formula, AveragePool):
         raise Declined(f"no kernel computes {formula.summary}")
@@ -289,7 +295,7 @@ def mean_of(mode: Mode, operation: Operation) -> Average:
     """Returns the formula of `mode` for the mean over an image.
 
     Raises:
-        Declined: no kernel computes this formula, or the mean is over other axes than rows and columns.
+        Declined: no kernel computes this formula, or the mean is not over rows and columns.
     """
     shape, _ = operation.tensor(0)
     if len(shape) != 4 or [int(axis) for axis in operation.attr("axes")] != [1, 2]:
@@ -301,12 +307,12 @@ def mean_of(mode: Mode, operation: Operation) -> Average:
     if isinstance(formula, FloatMean):
         factor, addend = formula.parameters(operation, count)
         if 256 * count * abs(factor) + abs(addend) >= _LARGEST:
-            raise Declined("its scale leaves the 32 bits that the kernels round to")
+            raise Declined("its scaled values may not fit the int32 that kernels round to")
         return RoundedMean(float(factor), float(addend), BIAS[in_type.storage])
     if isinstance(formula, mlas.GlobalAverage):
         factor, zero_point = formula.factor(operation, count), bounds(operation.per_tensor("out_type")).zero_point
         if 256 * count * factor >= _LARGEST:
-            raise Declined("its scale leaves the 32 bits that the kernels round to")
+            raise Declined("its scaled values may not fit the int32 that kernels round to")
         return ScaledMean(float(factor), count * bounds(in_type).zero_point, zero_point)
     if isinstance(formula, FixedPointMean):
         significand, shift = formula.multiplier(operation, count)

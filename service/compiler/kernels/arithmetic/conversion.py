@@ -1,6 +1,6 @@
-"""Conversions between float32 values and bytes as kernels store them, on vectors of any width.
+"""Conversions between float32 values and stored bytes, on vectors of any width.
 
-Quantization is computed in the same steps as in each mode's `lower`, including the result for NaN.
+Quantization consists of the same steps as in the `lower` method of each mode's formula. NaN has the same result too.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from service.compiler.qnn.numerics.onednn import Reorder
 from service.compiler.qnn.operation import Operation
 from service.core.arrays import Array
 
-_FAR = float(1 << 30)  # beyond all bytes
-_ROUNDING = 1.5 * 2**23  # adding it to a small float32 rounds that to an integer, halves to even, in the lowest bits
+_FAR = float(1 << 30)  # beyond all stored values
+_ROUNDING = 1.5 * 2**23  # if it is added to a small float32, the lowest bits of the sum are the value rounded to even
 _ROUNDING_BITS = int(np.float32(_ROUNDING).view(np.int32))
 
 
@@ -32,16 +32,17 @@ class Quantization:
     """Converts float32 to stored bytes.
 
     Attributes:
-        factor: the factor of the values.
-        least, largest: values are clamped to this range before they are rounded.
+        factor: the number by which values are multiplied, or divided if `divides`.
+        least, largest: scaled values are clamped to this range before they are rounded.
         zero_point, low, high: the zero point and the bounds of the result, as stored.
-        first_zero_point: the part of the zero point that is added before rounding, in one step with the product; None
-            if all of it is added after rounding.
+        first_zero_point: the part of the zero point that a fused multiply-add adds before rounding; None if the whole
+            zero point is added after rounding.
         divides: true to divide by the factor instead of multiplying.
         away: true to round halves away from zero, false to round them to even.
         nan_is_low: true if NaN becomes the lowest value, false if it becomes the highest.
-        limit: values of at least `limit` or below `-limit`, and NaN, become `overflow`; None if values are clamped.
-        overflow: a value beyond `least` or `largest`.
+        limit: scaled values of at least `limit` or below `-limit`, and NaN, become `overflow`. None if the mode clamps
+            them instead.
+        overflow: a value below `least` or above `largest`.
     """
 
     factor: float
@@ -59,7 +60,7 @@ class Quantization:
 
     @property
     def numbers(self) -> Array:
-        """The int32 constants that the code reads."""
+        """The int32 constants that the generated code reads."""
         floats = np.array([self.factor, self.least, self.largest, self.first_zero_point or 0], np.float32)
         zero_point = self.zero_point - _ROUNDING_BITS if self.is_within else self.zero_point
         limits = np.array([] if self.limit is None else [self.limit, self.overflow], np.float32).view(np.int32)
@@ -67,7 +68,7 @@ class Quantization:
 
     @property
     def is_within(self) -> bool:
-        """True if values that are rounded to even are already within the limits of bytes."""
+        """True if clamped values are so small that `_ROUNDING` can round them to even."""
         return max(-self.least, self.largest) < _FAR and not self.away
 
     def apply(self, numbers: Buffer, vector: Expr, lanes: int) -> Expr:
@@ -75,7 +76,7 @@ class Quantization:
             bits(_vector("float32", lanes), _number(numbers, place, lanes)) for place in range(4)
         )
         zero_point, low, high = (_number(numbers, 4 + place, lanes) for place in range(3))
-        # With compare and select, NaN becomes the bound that it is compared with first.
+        # Comparisons with NaN are false. So NaN becomes the bound that it is compared with first.
         ratio = self._ratio(vector, factor, addend, lanes)
         if self.limit is not None:
             limit, overflow = (bits(_vector("float32", lanes), _number(numbers, place, lanes)) for place in (7, 8))
@@ -99,14 +100,14 @@ class Quantization:
 
 @dataclass(frozen=True)
 class Dequantization:
-    """Converts stored bytes to float32: `Dequantize`."""
+    """`Dequantize`: converts stored bytes to float32."""
 
     scale: float
     zero_point: int
 
     @property
     def numbers(self) -> Array:
-        """The int32 constants that the code reads."""
+        """The int32 constants that the generated code reads."""
         return np.array([np.array(self.scale, np.float32).view(np.int32), self.zero_point], np.int32)
 
     def apply(self, numbers: Buffer, vector: Expr, lanes: int) -> Expr:

@@ -1,4 +1,4 @@
-"""Checks of elementwise operators on 8-bit images."""
+"""Checks if a kernel can compute an elementwise operator on 8-bit images."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def check_elementwise(mode: Mode, group: Group, produced: Sequence[bool]) -> Non
         case _ if len(group.inputs) == 1:
             table_of(mode, core)
             if shape_of(group.inputs[0]) != shape_of(group.output):
-                raise Declined("its only operand is repeated")
+                raise Declined("its only operand is broadcast")
         case _:
             arithmetic_of(mode, core)
     if core.name != "qnn.concatenate" and len({shape_of(var)[-1] for var in group.inputs}) > 1:
-        raise Declined("one channel is repeated for all")
+        raise Declined("one channel is broadcast to all")
     if len({len(shape_of(var)) for var in group.inputs}) > 1:
         raise Declined("its operands have different ranks")

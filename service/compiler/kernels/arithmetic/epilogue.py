@@ -1,8 +1,8 @@
-"""Epilogues: the steps from accumulators to stored values. They requantize, add a residual, clamp and pack.
+"""Epilogues convert accumulators to stored values: they requantize, add a residual, clamp and pack.
 
-Each class here is one formula of `qnn/numerics`, on vectors. Numbers that differ between layers are constants of the
-kernel and not part of the code, so that layers of one shape share one function. The code depends only on properties
-that change the instructions, such as a left shift, or a product that can overflow int32.
+They compute formulas of `qnn/numerics` on vectors. Numbers that differ between layers are constants of the kernel and
+not part of its code, so that layers of one shape share one function. The code depends only on properties that change
+the instructions, such as a left shift, or a product that can overflow int32.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from service.core.arrays import Array
 
 @dataclass(frozen=True)
 class Bounds:
-    """The zero point and the bounds of a type, as stored."""
+    """The zero point and the bounds of a quantized type, as stored."""
 
     zero_point: int
     low: int = 0
@@ -42,7 +42,7 @@ class WideEpilogue:
 
     @property
     def constants(self) -> tuple[Array, ...]:
-        """The constants that the code reads."""
+        """The constants that the generated code reads."""
         return self.requantization.arrays
 
 
@@ -65,7 +65,7 @@ class Epilogue:
 
     @property
     def parameters(self) -> Array:
-        """The int32 numbers that the code reads."""
+        """The int32 numbers that the generated code reads."""
         numbers = [self.out.zero_point, self.out.low, self.out.high]
         if self.addition is not None and self.middle is not None:
             middle = self.middle
@@ -74,7 +74,7 @@ class Epilogue:
 
     @property
     def constants(self) -> tuple[Array, ...]:
-        """The constants that the code reads: the requantization's arrays, then `parameters`."""
+        """The constants that the generated code reads: the requantization's arrays, then `parameters`."""
         return *self.requantization.arrays, self.parameters
 
     def value(
@@ -93,18 +93,18 @@ class Epilogue:
         return self.addition.apply(lanes, clamped, residual, tuple(numbers))
 
     def pack(self, lanes: Lanes, pixels: tuple[Expr, Expr, Expr, Expr], parameters: Buffer) -> Expr:
-        """Converts the values of four pixels to clamped bytes."""
+        """Packs the values of four pixels to one vector of clamped bytes."""
         if self.requantization.centred:
             return self._clamped(lanes.isa.pack_centred(pixels), lanes.isa.bytes, parameters)
         zero_point = tirx.Cast("int16", load(parameters, 0, 1)) if self.out.zero_point else None
         return self._clamped(lanes.isa.pack(pixels, zero_point), lanes.isa.bytes, parameters)
 
     def narrow(self, lanes: Lanes, value: Expr, parameters: Buffer) -> Expr:
-        """Converts the values of one pixel to clamped bytes."""
+        """Converts the values of one pixel to clamped bytes, one for each lane."""
         zero_point, low, high = (splat(load(parameters, place, 1), lanes.isa.lanes) for place in range(3))
         if self.requantization.centred:
             zero_point = lanes.const(CENTRE)
-        # Values are first clamped to the 16-bit limits of packing, so that the sum cannot overflow.
+        # Values are first clamped to 16 bits, as in `Isa.pack`, so that adding the zero point cannot overflow.
         bounded = tirx.max(tirx.min(value, lanes.const((1 << 15) - 1)), lanes.const(-(1 << 15))) + zero_point
         return tirx.Cast(f"uint8x{lanes.isa.lanes}", tirx.max(tirx.min(bounded, high), low))
 

@@ -1,7 +1,7 @@
-"""The logistic function and tanh of 16-bit fixed-point numbers, as `qnn.numerics.gemmlowp16` has them, on vectors.
+"""The logistic function and tanh of `qnn.numerics.gemmlowp16` (16-bit fixed-point numbers) on vectors.
 
-Saturation and special cases of gemmlowp that cannot occur here, or do not change results, are left out. The tests
-compare all 65536 numbers.
+The code omits saturation and special cases of gemmlowp that cannot occur here or do not change results. The tests
+compare the results for all 65536 numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from service.compiler.qnn.numerics.gemmlowp16 import ONE_Q0, ONE_Q2, constant
 
 @dataclass(frozen=True)
 class Words:
-    """The arithmetic of one vector of 16-bit values, `2 * Isa.lanes` of them."""
+    """Arithmetic on a vector of `2 * Isa.lanes` 16-bit values."""
 
     program: Program
     isa: Isa
@@ -32,7 +32,7 @@ class Words:
         return f"int16x{self.lanes}"
 
     def logistic(self, x: Expr) -> Expr:
-        """1 / (1 + exp(-x)) in Q0.15, for x in Q3.12."""
+        """Computes 1 / (1 + exp(-x)) in Q0.15, for x in Q3.12."""
         x, one = self._keep(x), self._const(ONE_Q0)
         ratio = self._over_one_plus(self._exp_of_negative(x, 3))
         positive = self._keep(self._sum(ratio, ratio))
@@ -40,7 +40,7 @@ class Words:
         return self._keep(tirx.Select(tirx.EQ(x, self._const(0)), self._const(1 << 14), result))
 
     def tanh(self, x: Expr, integer_bits: int) -> Expr:
-        """tanh(x) in Q0.15, for x with `integer_bits` integer bits."""
+        """Computes tanh(x) in Q0.15, for x with `integer_bits` integer bits."""
         x, zero = self._keep(x), self._const(0)
         above_one = self._keep(self._over_one_plus(self._exp_of_negative(x, integer_bits + 1)) - self._const(ONE_Q2))
         doubled = self._keep(self._sum(above_one, above_one))
@@ -49,7 +49,7 @@ class Words:
         return self._keep(tirx.Select(tirx.EQ(x, zero), zero, signed))
 
     def _exp_of_negative(self, x: Expr, integer_bits: int) -> Expr:
-        """exp(-|x|) in Q0.15, for nonzero x with `integer_bits` integer bits."""
+        """Computes exp(-|x|) in Q0.15, for nonzero x with `integer_bits` integer bits."""
         a = self._keep(tirx.min(x, self._const(0) - x))
         fraction_bits = 15 - integer_bits
         quarter = 1 << (fraction_bits - 2)
@@ -67,7 +67,7 @@ class Words:
         return result
 
     def _exp_of_rest(self, a: Expr) -> Expr:
-        """exp(a) in Q0.15 for -1/4 <= a < 0, by a Taylor expansion around -1/8."""
+        """Computes exp(a) in Q0.15 for -1/4 <= a < 0, by a Taylor expansion around -1/8."""
         term, third = (self._const(constant(value)) for value in (1895147668, 715827883))
         x = self._keep(a + self._const(1 << 12))
         x2 = self._product(x, x)
@@ -77,7 +77,7 @@ class Words:
         return self._keep(self._sum(term, self._product(term, self._keep(x + series))))
 
     def _over_one_plus(self, a: Expr) -> Expr:
-        """2 / (1 + a) in Q2.13 for a in Q0.15, by Newton's iteration."""
+        """Computes 2 / (1 + a) in Q2.13 for a in Q0.15, by Newton's iteration."""
         half = self._keep((a >> self._const(1)) + self._const(1 << 14))
         slope, start = self._const(constant(-1010580540)), self._const(constant(1515870810))
         x = self._keep(start + self._product(half, slope))
@@ -87,7 +87,7 @@ class Words:
         return x
 
     def _divided(self, x: Expr, exponent: int) -> Expr:
-        """x / 2**exponent, halves away from zero (`fixed_point.divide_by_pot`)."""
+        """Computes x / 2**exponent, halves away from zero (`fixed_point.divide_by_pot`)."""
         one, x = self._const(1), self._keep(x)
         return (((x + (x >> self._const(15))) >> self._const(exponent - 1)) + one) >> one
 
@@ -95,7 +95,7 @@ class Words:
         return self._keep(self.isa.round_product(x, y))
 
     def _sum(self, x: Expr, y: Expr) -> Expr:
-        """x + y, saturated."""
+        """Computes x + y, saturated."""
         return intrinsic(self.dtype, "llvm.sadd.sat", x, y)
 
     def _const(self, value: int) -> Expr:
@@ -104,7 +104,8 @@ class Words:
     def _keep(self, value: Expr) -> Expr:
         """Stores `value` in a register.
 
-        TVM's simplifier would substitute a bound value at each use, and each of these values is used twice by the next.
+        TVM's simplifier would substitute a bound value at each of its uses. Each value here is used twice by the next
+        one, so the code would grow exponentially.
         """
         register = self.program.register("int16", self.lanes)
         register.value = value

@@ -1,20 +1,25 @@
-"""TFLite's fixed-point requantization as one fused multiply-add in float32, if both are proven to be equal.
+"""Replaces TFLite's fixed-point requantization by one fused multiply-add in float32, if both are proven to be equal.
 
-The reference maps the accumulators of a channel to at most 256 results, and is monotonic: it is a step function with at
-most 255 boundaries. So is rint(fma(float(x), scale, offset)). Two such functions that agree on both sides of each
-boundary agree everywhere, so float32 only has to be exact there. It often is: a boundary is between two integers, and
-for most channels there are a scale and an offset near the exact ones that do not move it.
+The reference maps the accumulators x of a channel to at most 256 results, and is monotonic: it is a step function with
+at most 255 boundaries. rint(fma(float(x), scale, offset)) is such a step function too. Two step functions that agree on
+both sides of each boundary agree everywhere, so the float32 function only has to be exact there. It often is: a
+boundary is between two integers, and for most channels there are a scale and an offset, near the exact ones, for which
+all boundaries are the same.
 
-For a given scale, each side of each boundary bounds the offset. Let f be the sum before it is rounded to float32. The
-result is at least k if f > t, where t is half way between k - 1/2 and the adjacent float32: the one below if k is even
-(then k - 1/2 itself becomes k), else the one above. The comparison is computed in float64, in which t and
-float(x) * scale are exact. Their difference is rounded, but rounding is monotonic, so a strict inequality of rounded
-values also holds for the exact values.
+For a given scale, each side of each boundary gives a bound of the offset. Let f = float(x) * scale + offset before it
+is rounded to float32. The result is at least k if f > t. The threshold t is half way between k - 1/2 and an adjacent
+float32: the one below if k is even (because k - 1/2 is then rounded to k), else the one above. The comparison is
+computed in float64, in which t and float(x) * scale are exact. Their difference is rounded, but rounding is monotonic,
+so a strict inequality of rounded values also holds for the exact values.
 
-Three techniques help to find a scale. Results that are stored directly count from the middle of the bytes instead of
-from the zero point, which halves the largest f and thus its error. Sums that are rounded twice are rounded away from
-zero, which needs an offset with the sign of x, but only if results below the zero point are possible. If a scale fails
-at one or two boundaries, these accumulators are exceptions: they are replaced by a neighbor with the same result.
+Three techniques help to find a scale:
+
+- If results are stored directly, they are computed relative to 128, the middle of a byte's range, instead of the zero
+  point. This halves the largest f and thus its error (`centred`).
+- The reference may round halves away from zero. If results below the zero point are possible, the offset then gets the
+  sign of x (`mirrored`).
+- If a scale fails for one or two accumulators next to boundaries, these are *exceptions*: before the multiply-add, the
+  kernel replaces such an accumulator by a neighbor (its *substitute*) that has the same result in the reference.
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ _LARGEST = float(1 << 30)  # the limit of a float that is rounded to int32
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """x -> floor((x * significand + half - (away if x < 0 else 0)) / 2**right), int64, one for each channel."""
+    """The function x -> floor((x * significand + half - (away if x < 0 else 0)) / 2**right) of each channel, int64."""
 
     significands: Array
     rights: Array
@@ -46,9 +51,9 @@ class FixedPoint:
 
     @classmethod
     def rounded_once(cls, significands: Array, shifts: Array, largest: Array) -> FixedPoint:
-        """Returns `OneRounding` for accumulators up to `largest`, of either sign.
+        """Returns the functions of `OneRounding` for accumulators of at most `largest` in magnitude.
 
-        Only a few multipliers map an accumulator to a half, and only for these does the rounding of halves matter.
+        `away` is 1 only for channels in which a scaled accumulator can be exactly a half.
         """
         rights, factors = 31 - shifts.astype(np.int64), significands.astype(np.int64)
         halves = np.int64(1) << (rights - 1)
@@ -57,7 +62,8 @@ class FixedPoint:
 
     @classmethod
     def rounded_twice(cls, significands: Array, shifts: Array) -> FixedPoint:
-        """Returns `TwoRoundings` for accumulators that do not overflow int32 by a left shift (`Lanes.round_twice`)."""
+        """Returns the functions of `TwoRoundings`, for accumulators that a left shift does not overflow
+        (`Lanes.round_twice`)."""
         rights, second = 31 - shifts.astype(np.int64), shifts < 0
         halves = (np.int64(1) << (rights - 1)) + np.where(second, 1 << 30, 0)
         return cls(significands.astype(np.int64), rights, halves, np.where(second, _INT32, 0))
@@ -67,7 +73,11 @@ class FixedPoint:
         return np.asarray(self.significands * np.exp2(-self.rights.astype(np.float64)))
 
     def where_zero(self, largest: Array) -> FixedPoint:
-        """Returns the same function for accumulators up to `largest`, with moderate numbers if all results are zero."""
+        """Replaces the numbers of channels whose results are all zero by smaller ones with the same results.
+
+        Args:
+            largest: the largest magnitude of each channel's accumulators.
+        """
         zero = self.scales * largest < 1 / 4
         replaced = {"significands": 1, "rights": _MOST_RIGHT, "halves": 1 << (_MOST_RIGHT - 1), "aways": 0}
         return FixedPoint(**{name: np.where(zero, value, getattr(self, name)) for name, value in replaced.items()})
@@ -83,7 +93,7 @@ class FixedPoint:
 
 
 def fused_scale(fixed: FixedPoint, smallest: Array, largest: Array, out: Bounds, *, stored: bool) -> FusedScale | None:
-    """Finds scales and offsets with the same clamped results as `fixed`. None if a channel has none.
+    """Finds scales and offsets that give the same clamped results as `fixed`. Returns None if a channel has none.
 
     Args:
         smallest, largest: the bounds of each channel's accumulators.
@@ -114,9 +124,9 @@ def fused_scale(fixed: FixedPoint, smallest: Array, largest: Array, out: Bounds,
 
 
 def _start(fixed: FixedPoint, origin: int) -> Array:
-    """Returns the int64 number that must be added to the accumulators to subtract `origin` from the results.
+    """Returns the int64 number that must be added to each channel's accumulators to subtract `origin` from the results.
 
-    It is 0 for channels whose results are all zero.
+    The number is 0 for channels whose results are all zero.
     """
     start = np.zeros_like(fixed.significands)
     moderate = fixed.rights < _MOST_RIGHT
@@ -137,9 +147,10 @@ class _Sides:
     """The two sides of each boundary, `[channels, results]`: the last accumulator below it and the first above it.
 
     Attributes:
-        below, above: accumulators for which f must be less than the threshold, or greater. They are float32 values in
-            float64; infinite if a side is beyond all accumulators of the channel.
-        thresholds: `[results]`.
+        below, above: the accumulators for which f must be less, or greater, than the threshold. They are float32 values
+            in a float64 array. A side that no accumulator of the channel reaches is infinite.
+        thresholds: `[results]`, the threshold t of each result.
+        mirrored: true if the offset has the sign of the accumulator.
     """
 
     below: Array
@@ -162,12 +173,12 @@ class _Sides:
         return _Sides(self.below[channels], self.above[channels], self.thresholds, self.mirrored)
 
     def margins(self, scales: Array) -> tuple[Array, Array]:
-        """Returns the upper and lower bounds of the offset, which has the sign of x if the function is mirrored."""
+        """Returns the upper bounds (from `below`) and lower bounds (from `above`) of the signed offset."""
         factors = scales.astype(np.float64)[:, None]
         return self.thresholds - factors * self.below, self.thresholds - factors * self.above
 
     def limits(self, scales: Array) -> tuple[Array, Array]:
-        """Returns the lower and upper bounds of the offset."""
+        """Returns the lower and upper bounds of the offset, before it gets the sign of the accumulator."""
         below, above = self.margins(scales)
         if not self.mirrored:
             return above, below
@@ -183,7 +194,7 @@ def _as_float(accumulators: Array) -> Array:
 
 
 def _thresholds(results: Array) -> Array:
-    """Returns the thresholds: sums above them, before rounding to float32, give at least each of `results`."""
+    """Returns the threshold t of each result (see the module's docstring)."""
     halves = (results - 0.5).astype(np.float32)
     towards = np.where(results % 2 == 0, -np.inf, np.inf).astype(np.float32)
     return (halves.astype(np.float64) + np.nextafter(halves, towards)) / 2
@@ -206,7 +217,10 @@ def _search(sides: _Sides, exact: Array) -> tuple[Array, Array] | None:
 
 
 def _offsets(least: Array, most: Array, exceptions: int, mirrored: bool) -> tuple[Array, Array]:
-    """Returns float32 offsets that satisfy all limits except `exceptions` of them, and which channels have one."""
+    """Returns a float32 offset for each channel that satisfies all limits except `exceptions` of them.
+
+    Also returns for each channel if there is such an offset.
+    """
     if exceptions:
         kept = min(exceptions, least.shape[1] - 1)
         least = -np.sort(np.partition(-least, kept, axis=1)[:, : kept + 1], axis=1)
@@ -227,10 +241,11 @@ def _offsets(least: Array, most: Array, exceptions: int, mirrored: bool) -> tupl
 
 
 def _exceptions(sides: _Sides, scales: Array, offsets: Array) -> tuple[tuple[Array, Array], ...] | None:
-    """Returns pairs of (accumulators, substitutes): as many pairs as the channel with the most exceptions has.
+    """Returns pairs of arrays (accumulators, substitutes), with one element for each channel.
 
-    This is also the proof. Every side of every boundary of every channel is on the correct side of the threshold, or
-    is an exception whose substitute is. Returns None if this does not hold.
+    There are as many pairs as the channel with the most exceptions needs. The function also completes the proof: it
+    checks that f is on the correct side of the threshold at both sides of every boundary of every channel, or that the
+    accumulator is an exception for whose substitute this is true. It returns None if this does not hold.
     """
     below, above = sides.margins(scales)
     of_below, of_above = (_signed(offsets, side, sides.mirrored) for side in (sides.below, sides.above))
@@ -239,7 +254,7 @@ def _exceptions(sides: _Sides, scales: Array, offsets: Array) -> tuple[tuple[Arr
     most = int(counts.max())
     if most > MOST_EXCEPTIONS or (counts[scales >= _LARGEST_SCALE_WITH_EXCEPTIONS] > 0).any():
         return None
-    # Channels with fewer exceptions repeat their first one, or substitute zero for zero.
+    # A channel with fewer exceptions repeats its first exception. A channel without any replaces 0 by 0.
     taken = np.zeros((2, most, len(scales)), np.int64)
     places = np.zeros(len(scales), np.int64)
     for mistaken, accumulators, step in zip(wrong, (sides.below, sides.above), (-1, 1), strict=True):
@@ -256,7 +271,8 @@ def _exceptions(sides: _Sides, scales: Array, offsets: Array) -> tuple[tuple[Arr
 
 
 def _right(sides: _Sides, channel: int, result: int, substitute: float, scales: Array, offsets: Array) -> bool:
-    """Returns true if `substitute` is between the threshold of a boundary and the next one on its side."""
+    """Returns true if f of `substitute` is between the threshold of a boundary and the next threshold on the same
+    side."""
     scale, offset = float(scales[channel]), float(offsets[channel])
     value = _signed(np.array([offset]), np.array([[substitute]]), sides.mirrored)[0, 0]
     margins = sides.thresholds - scale * substitute

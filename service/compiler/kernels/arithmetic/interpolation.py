@@ -1,6 +1,6 @@
-"""Bilinear interpolation: the formulas that blend four neighboring pixels, on vectors of int32.
+"""Bilinear interpolation: formulas that blend four neighboring pixels, on vectors of int32.
 
-Each class here is one formula of `qnn/numerics/resize.py`.
+Each class here implements one formula of `qnn/numerics/resize.py`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from service.core.arrays import Array
 
 
 class Blend(Protocol):
-    """Blends four neighboring pixels, as stored, int32: top left, top right, bottom left, bottom right."""
+    """Blends the stored values (int32) of four pixels: top left, top right, bottom left, bottom right."""
 
     def apply(self, lanes: Lanes, corners: Sequence[Expr], down: Expr, right: Expr) -> Expr:
-        """Returns the value to store, int32. `down` and `right` are vectors with the distances from the first pixel."""
+        """Returns the value to store, int32. `down` and `right` are the distances from the first pixel, in every
+        lane."""
 
 
 class Eleventh(Blend):
-    """`ElevenBits`. Adding 128 to the stored bytes adds 128 to the result, because the result is rounded down."""
+    """`ElevenBits`. It works on stored bytes: the 128 that is added to them also adds 128 to the result, which is
+    rounded down."""
 
     def apply(self, lanes: Lanes, corners: Sequence[Expr], down: Expr, right: Expr) -> Expr:
         a, b, c, d = corners
@@ -39,7 +41,8 @@ class Eleventh(Blend):
 
 
 class Tenth(Blend):
-    """`TenBits`: halves are rounded away from zero, so the 128 of int8 is first subtracted, and added again later."""
+    """`TenBits`. It rounds halves away from zero, so it subtracts the 128 of stored int8 values first, and adds it
+    again later."""
 
     def apply(self, lanes: Lanes, corners: Sequence[Expr], down: Expr, right: Expr) -> Expr:
         a, b, c, d = (lanes.keep(corner - lanes.const(BIAS["int8"])) for corner in corners)
@@ -51,7 +54,7 @@ class Tenth(Blend):
 
 
 class Real(Blend):
-    """`Float`, whose distances are float32."""
+    """`Float`: blends with float32 distances."""
 
     def apply(self, lanes: Lanes, corners: Sequence[Expr], down: Expr, right: Expr) -> Expr:
         floating = f"float32x{lanes.isa.lanes}"
@@ -83,9 +86,9 @@ def blend_of(mode: Mode, operation: Operation) -> tuple[Bilinear, Blend]:
 
 
 def tables_of(formula: Bilinear, operation: Operation, source: Image) -> list[Array]:
-    """Returns three tables for rows, then three for columns: the byte offsets of both neighbors, and the distance.
+    """Returns six tables, three for rows and three for columns: the byte offsets of both neighbors, and the distance.
 
-    A real distance is returned as the bits of its float32 value.
+    A float32 distance is returned as its bits.
     """
     tables: list[Array] = []
     for places, step in zip(formula.axes(operation, source.shape), (source.row, source.pixel), strict=True):

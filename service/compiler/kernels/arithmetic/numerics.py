@@ -1,7 +1,7 @@
 """Chooses the epilogue that computes a mode's formula.
 
-Only formulas that are named here have kernels. All others are declined, so that a formula that is added to a mode is
-never silently computed with the rounding of another mode.
+Only the formulas that are named here have kernels. All others are declined. So a formula that is added to a mode is
+never silently computed with another formula's rounding.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _WIDEST = 255  # the largest magnitude of a byte minus its zero point
 
 
 def bounds(quantized: QuantizedType) -> Bounds:
-    """Returns the zero point and bounds of `quantized` as kernels store it, as unsigned bytes.
+    """Returns the stored zero point and bounds of `quantized`.
 
     Raises:
         Declined: the type does not have 8 bits, or has a scale for each channel.
@@ -69,7 +69,7 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
     Args:
         operation: a `qnn.requantize` of the result of the layer.
         channels: the output channels, rounded up to whole blocks.
-        stored: true if its output is stored directly, without the addition of a residual.
+        stored: true if the output is stored directly, without the addition of a residual.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it.
@@ -94,7 +94,7 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
             addends = formula.addends(operation, bias)
         if not (np.isfinite(scales).all() and np.isfinite(addends).all()):
             raise Declined("a scale exceeds float32")
-        # The conversion to int32 already saturates products below its range.
+        # Only the upper limit matters, because the conversion to int32 saturates products below its range.
         bounded = bool((largest.astype(np.float32) * scales + addends < float(1 << 31)).all())
         if bias is None:
             return FloatScale(_filled(scales, channels), bounded)
@@ -168,7 +168,7 @@ def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Additio
 
     Args:
         operation: a `qnn.add`; or a `qnn.sub` whose second operand is the residual.
-        residual_is_lhs: true if its first operand is the residual and its second the layer's result.
+        residual_is_lhs: true if the first operand is the residual and the second the layer's result.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it.
@@ -189,7 +189,7 @@ def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Additio
     if isinstance(formula, SharedShiftAdd | SharedShiftSub):
         lhs, rhs, _, shift = formula.parameters(operation)
         factor, of_residual = (rhs, lhs) if residual_is_lhs else (lhs, rhs)
-        # The bias of the formula subtracts both zero points, but kernels already subtract that of the layer.
+        # The bias of the formula subtracts both zero points. Kernels already subtract the zero point of the layer.
         return SharedShiftSum(factor, of_residual, (1 << (shift - 1)) - of_residual * residual_zero_point, shift)
     if isinstance(formula, FloatAdd):
         value_type, residual_type, out_type = (
@@ -260,7 +260,10 @@ def _biased_scale(
 def _integer_bias(
     formula: IntegerBias, operation: Operation, filters: int, channels: int, magnitudes: Array
 ) -> Requantization:
-    """Returns the requantization with float32 sums, which are exact because they are integers of at most 24 bits."""
+    """Returns the requantization of an accumulator plus an integer bias, added in float32.
+
+    The sum is exact, because it is an integer of at most 24 bits.
+    """
     scales, addends = (_per_channel(values, filters) for values in formula.parameters(operation, _bias(operation)))
     if (magnitudes + np.abs(addends.astype(np.int64)) >= 1 << 24).any():
         raise Declined("a sum with its bias exceeds the integers of float32")
@@ -281,7 +284,7 @@ def _real_scale(formula: OneDnnRequantize, operation: Operation, filters: int, c
 
 
 def _bias(operation: Operation) -> Array | None:
-    """Returns the real values that a requantization adds."""
+    """Returns the float bias that a requantization adds, or None."""
     if len(operation.call.args) == 1:
         return None
     value = value_of(operation.call.args[1])
@@ -306,7 +309,10 @@ def _per_channel(values: Array, filters: int) -> Array:
 
 
 def _filled(values: Array, channels: int) -> Array:
-    """Extends `values` to whole blocks by repeating the last one. A zero could need a shift that no channel has."""
+    """Extends `values` to whole blocks by repeating the last one.
+
+    Zeros instead could require a shift that no channel needs.
+    """
     return np.pad(values, (0, channels - len(values)), mode="edge")
 
 
@@ -319,7 +325,7 @@ def _accumulator_bounds(operation: Operation, filters: int) -> tuple[Array, Arra
     if weight is None or any(value is None for value in bias):
         return everything
     in_type = producer.per_tensor("in_type")
-    # Stored values may be outside of the type's declared bounds.
+    # The model's tensors may contain values outside of the type's declared bounds.
     low, high = (float(bound - in_type.zero_point) for bound in STORAGE_RANGES[in_type.storage])
     centered_weights = centered(weight, producer.quantized("weight_type")).reshape(filters, -1)
     positive, negative = (np.maximum(sign * centered_weights, 0).sum(axis=1) for sign in (1, -1))

@@ -1,4 +1,4 @@
-"""ONNX Runtime's addition and multiplication in float32 on vectors: `mlas.Add` and `mlas.Mul`."""
+"""ONNX Runtime's float32 addition and multiplication on vectors: `mlas.Add` and `mlas.Mul`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from service.core.arrays import Array
 
 @dataclass(frozen=True)
 class FusedSum:
-    """`mlas.Add`: two fused multiply-adds of the operands as stored by the model, rounded to even.
+    """`mlas.Add`: adds both of the model's operands by fused multiply-adds, and rounds to even.
 
     Attributes:
         ratios: the ratios s_in / s of the layer's value and of the residual.
-        fixed: the term with the zero points.
+        fixed: the constant term, which contains the zero points.
         zero_points: the zero points of the value and of the output, as the model stores them.
         bias: the number that kernels add to a stored value (`layout.BIAS`).
-        residual_last: true if the residual is the first operand, which MLAS adds last.
+        residual_last: true if the residual is the first operand. MLAS adds the first operand last.
     """
 
     ratios: tuple[float, float]
@@ -53,7 +53,7 @@ class FusedSum:
 
 @dataclass(frozen=True)
 class ShiftedProduct(Requantization):
-    """`mlas.Mul`: the scaled product plus the zero point as a float, rounded to even.
+    """`mlas.Mul`: scales the product, adds the zero point in float32, and rounds to even.
 
     Attributes:
         zero_point: the zero point of the output, as the model stores it.

@@ -1,6 +1,6 @@
 """Elementwise arithmetic of two 8-bit operands: sums, products, differences and PReLU.
 
-It uses the arithmetic of the epilogues if possible, so an addition rounds in the same way alone and in a convolution's
+It reuses the arithmetic of the epilogues if possible. So an addition is rounded in the same way as in a convolution's
 epilogue.
 """
 
@@ -32,26 +32,26 @@ _LARGEST_PRODUCT = 255 * 255
 
 
 class Arithmetic(Protocol):
-    """Computes values minus the output's zero point, not yet clamped, from two operands as stored."""
+    """Computes an operator of two stored operands. The result is not yet clamped, and lacks the output's zero point."""
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The numbers that the code reads, each in its own array."""
+        """The numbers that the generated code reads, each in its own array."""
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Further int32 numbers that the code reads."""
+        """Further int32 numbers that the generated code reads."""
 
     def apply(self, lanes: Lanes, operands: Sequence[Expr], arrays: Sequence[Expr], numbers: Sequence[Expr]) -> Expr:
-        """Returns the values. `arrays` and `numbers` are vectors with a number in every lane."""
+        """Returns the result. Each vector of `arrays` and `numbers` contains one number in every lane."""
 
 
 @dataclass(frozen=True)
 class Sum(Arithmetic):
-    """An epilogue's addition, whose residual is the second operand.
+    """An epilogue's addition. The second operand takes the role of the residual.
 
     Attributes:
-        zero_point: the zero point of the first operand, to be subtracted here; 0 if the addition itself subtracts it.
+        zero_point: the first operand's zero point, which is subtracted here; 0 if `addition` subtracts it.
     """
 
     addition: Addition
@@ -79,7 +79,7 @@ class Sum(Arithmetic):
 
 @dataclass(frozen=True)
 class Product(Arithmetic):
-    """A product that is requantized like accumulators."""
+    """The integer product of both operands minus their zero points, requantized like an accumulator."""
 
     requantization: Requantization
     zero_points: tuple[int, int]
@@ -99,7 +99,7 @@ class Product(Arithmetic):
 
 @dataclass(frozen=True)
 class RealProduct(Arithmetic):
-    """`RealMul`: the product of real values, multiplied by the reciprocal of the output's scale.
+    """`RealMul`: multiplies the dequantized operands, and then multiplies by the reciprocal of the output's scale.
 
     Attributes:
         factors: both scales and the reciprocal, float32.
@@ -127,11 +127,11 @@ class RealProduct(Arithmetic):
 
 @dataclass(frozen=True)
 class Slope(Arithmetic):
-    """`PRelu`.
+    """`PRelu`: the first operand, or its product with the second operand (the slope) if it is negative.
 
     Attributes:
-        above: the rounding for a first operand of at least zero.
-        below: the rounding for the product of both operands.
+        above: requantizes a first operand of at least zero.
+        below: requantizes the product of both operands.
     """
 
     above: DoubleRounding
@@ -159,7 +159,7 @@ class Square(Arithmetic):
     """`SquaredDifference`.
 
     Attributes:
-        scalings: those of the first operand, the second operand, and the squared difference.
+        scalings: the scalings of the first operand, the second operand, and the squared difference.
         left_shift: the left shift of both operands.
     """
 
@@ -223,7 +223,7 @@ def _real_product(operation: Operation, zero_points: tuple[int, int]) -> RealPro
 
 
 def _rounded_twice(multiplier: Multiplier) -> DoubleRounding:
-    """Returns the rounding for values below 2**30."""
+    """Returns the requantization by `multiplier` of values below 2**30."""
     significand, shift = multiplier
     return DoubleRounding(np.array([significand]), np.array([shift]), bounded=True)
 

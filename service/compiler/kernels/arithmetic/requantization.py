@@ -13,25 +13,26 @@ from service.compiler.kernels.program import Buffer, Expr, bits, load
 from service.compiler.kernels.vector.lanes import Lanes
 from service.core.arrays import Array
 
-CENTRE = 128  # in the middle of an unsigned byte's range
+CENTRE = 128  # the middle of an unsigned byte's range
 LARGEST = float(1 << 30)  # the limit of a float that is rounded to int32
 
 
 class Requantization(Protocol):
-    """Converts accumulators to values minus the zero point, not yet clamped.
+    """Converts accumulators to output values minus the output's zero point, not yet clamped.
 
     Attributes:
-        centred: true if `CENTRE` is subtracted from the stored values instead of the zero point.
+        centred: true if the result is the stored value minus `CENTRE`, instead of minus the zero point.
     """
 
     centred: ClassVar[bool] = False
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays that the code reads, with one value for each channel, extended to whole blocks."""
+        """The arrays that the generated code reads. Each has one value per channel, and is extended to whole blocks."""
 
     def started(self, bias: Array) -> Array:
-        """Returns the int32 initial values of accumulators with this bias, as `apply` expects them."""
+        """Returns the int32 values with which accumulators are initialized: the bias, and anything else that `apply`
+        expects."""
         return bias.astype(np.int32)
 
     def channels(self, lanes: Lanes, buffers: Sequence[Buffer], offset: Expr) -> tuple[Expr, ...]:
@@ -45,14 +46,13 @@ class Requantization(Protocol):
         """Converts a vector of accumulators.
 
         Args:
-            channels: the values of the arrays for this block; then the stored residual, if the formula includes its
-                addition.
+            channels: the values of the arrays for this block; then the stored residual, if the formula adds one.
         """
 
 
 @dataclass(frozen=True)
 class FloatScale(Requantization):
-    """`FloatRequantize`: one float32 multiplication, rounded to even.
+    """`FloatRequantize`: multiplies by a float32 scale, and rounds to even.
 
     Attributes:
         bounded: true if the product always fits int32.
@@ -74,7 +74,7 @@ class FloatScale(Requantization):
 
 @dataclass(frozen=True)
 class BiasedFloatScale(Requantization):
-    """`BiasedFloatRequantize`: one fused multiply-add of float32, rounded to even.
+    """`BiasedFloatRequantize`: scales and adds a bias by one float32 fused multiply-add, and rounds to even.
 
     Attributes:
         addends: the bias, in units of the result's scale.
@@ -107,7 +107,7 @@ class Kept(Requantization):
 
 @dataclass(frozen=True)
 class FloatValues(Requantization):
-    """`Dequantize`: accumulators as float32, times a float32 scale; the result stays float32."""
+    """`Dequantize`: converts accumulators to float32, and multiplies by a float32 scale. The result stays float32."""
 
     scales: Array
 
@@ -121,10 +121,10 @@ class FloatValues(Requantization):
 
 @dataclass(frozen=True)
 class FusedFloatSum(Requantization):
-    """`PostSum`: a scaled residual added to the scaled accumulators by one fused multiply-add, then rounded to even.
+    """`PostSum`: scales the accumulator, adds the scaled residual by a fused multiply-add, and rounds to even.
 
     Attributes:
-        residual_scales: float32, equal for all channels.
+        residual_scales: the float32 scale of the residual, repeated for each channel.
         bounded: true if the sum always fits int32.
     """
 
@@ -151,10 +151,10 @@ class FusedFloatSum(Requantization):
 
 @dataclass(frozen=True)
 class DoubleRounding(Requantization):
-    """`TwoRoundings`: a 31-bit significand and a shift, with rounding after each of them.
+    """`TwoRoundings`: multiplies by a 31-bit significand, rounds, shifts, and rounds again.
 
     Attributes:
-        bounded: true if the magnitude of accumulators is always below 2**30, so that one floor replaces both roundings.
+        bounded: true if accumulators are always below 2**30 in magnitude. One floor then replaces both roundings.
     """
 
     significands: Array
@@ -194,7 +194,7 @@ class DoubleRounding(Requantization):
 
 @dataclass(frozen=True)
 class Words(Requantization):
-    """`Rescale` to 16 bits: rounded twice, and clamped; the result is int16.
+    """`Rescale` to 16 bits: requantizes with two roundings, adds the zero point, and clamps. The result is int16.
 
     Attributes:
         zero_point, low, high: the zero point and the bounds of the result.
@@ -212,14 +212,14 @@ class Words(Requantization):
     def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
         scaled = self.rounding.apply(lanes, accumulator, channels)
         zero_point, low, high = (lanes.const(value) for value in (self.zero_point, self.low, self.high))
-        # Values are clamped first, so that the sum cannot overflow.
+        # Values are clamped first, so that adding the zero point cannot overflow.
         bounded = tirx.max(tirx.min(scaled, lanes.const(1 << 17)), lanes.const(-(1 << 17))) + zero_point
         return tirx.Cast(f"int16x{lanes.isa.lanes}", tirx.max(tirx.min(bounded, high), low))
 
 
 @dataclass(frozen=True)
 class SingleRounding(Requantization):
-    """`OneRounding`: a 31-bit significand and a right shift, computed in 64 bits."""
+    """`OneRounding`: multiplies by a 31-bit significand and shifts to the right in 64 bits, rounding once."""
 
     significands: Array
     shifts: Array
@@ -234,13 +234,14 @@ class SingleRounding(Requantization):
 
 @dataclass(frozen=True)
 class FusedScale(Requantization):
-    """`TwoRoundings` or `OneRounding` as one fused multiply-add in float32 (`fused.fused_scale`).
+    """`TwoRoundings` or `OneRounding`, computed as one float32 fused multiply-add (`fused.fused_scale`).
 
     Attributes:
-        scales, offsets: float32.
-        starts: the initial values of accumulators, in addition to the bias.
-        exceptions: pairs of (accumulators, the accumulators that replace them).
-        mirrored: true if offsets have the sign of the accumulator.
+        scales, offsets: the float32 factor and addend of each channel.
+        starts: the numbers that are added to the initial accumulators, in addition to the bias.
+        exceptions: pairs of arrays (accumulators, substitutes). An accumulator that equals the first is replaced by the
+            second.
+        mirrored: true if the offset gets the sign of the accumulator.
     """
 
     scales: Array
@@ -255,7 +256,7 @@ class FusedScale(Requantization):
         return (self.scales, self.offsets, *(array for pair in self.exceptions for array in pair))
 
     def filled(self, channels: int) -> FusedScale:
-        """Returns this requantization extended to `channels`, by repeating the last channel."""
+        """Extends this requantization to `channels` channels, by repeating the last one."""
 
         def fill(values: Array) -> Array:
             return np.pad(values, (0, channels - len(values)), mode="edge")

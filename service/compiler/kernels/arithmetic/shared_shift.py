@@ -1,8 +1,9 @@
-"""TFLite's addition of two 8-bit tensors with one multiplication each and one shift, if both are proven to be equal.
+"""Replaces TFLite's addition of two 8-bit tensors by a simpler formula, if both are proven to be equal.
 
-`FixedPointAdd` rounds up to six times. But there are only 256 * 256 pairs of operands, so it can be compared with
-floor((a * ma + b * mb + bias) / 2**shift) for all of them. For given multipliers, each pair bounds the bias from below
-and from above, except where the result is clamped. Any bias within the bounds of all pairs gives equal results.
+`FixedPointAdd` rounds up to six times. The simpler formula is floor((a * ma + b * mb + bias) / 2**shift). There are
+only 256 * 256 pairs of operands (a, b), so both formulas are compared for all of them. For given multipliers ma and mb,
+each pair bounds the bias from below, unless its result is clamped to the minimum, and from above, unless its result is
+clamped to the maximum. Any bias within the bounds of all pairs gives equal results.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from service.compiler.kernels.arithmetic.epilogue import Bounds
 from service.compiler.qnn.numerics import fixed_point
 from service.core.arrays import Array
 
-# The multipliers to try, as differences from the nearest integers to the exact ones, nearest first.
+# The multipliers to try, as differences from the exact multipliers rounded to integers, smallest differences first.
 _FARTHEST = 8
 _MOVES = sorted(product(range(-_FARTHEST, _FARTHEST + 1), repeat=2), key=lambda move: max(map(abs, move)))
 _LEAST_SHIFT, _LARGEST_SHIFT = 16, 30
@@ -25,9 +26,10 @@ _LEAST_SHIFT, _LARGEST_SHIFT = 16, 30
 
 @dataclass(frozen=True)
 class _Demands:
-    """The constraints on the bias, one for each pair: `value`, `residual` and `bound`, `[pairs]`.
+    """Constraints on the bias, all from below or all from above. Each array is `[pairs]`, with one element per
+    constraint.
 
-    The bias must be at least (or at most) the bound minus the products of the pair.
+    The bias must be at least (or less than) bound - value * ma - residual * mb.
     """
 
     value: Array
@@ -38,7 +40,10 @@ class _Demands:
         return np.asarray(self.bound - self.value * factors[0] - self.residual * factors[1])
 
     def near(self, biases: Array, extreme: int) -> _Demands:
-        """Returns the constraints that can be decisive for any of `_MOVES`. One step changes a bias by at most 510."""
+        """Returns the constraints that can be the strictest one for any of `_MOVES`.
+
+        Changing both multipliers by 1 changes a constraint by at most 510.
+        """
         near = np.abs(biases - extreme) <= 2 * _FARTHEST * 510
         return _Demands(self.value[near], self.residual[near], self.bound[near])
 
@@ -46,7 +51,8 @@ class _Demands:
 def shared_shift_sum(
     multipliers: tuple[tuple[int, int], ...], zero_points: tuple[int, int], out: Bounds, left_shift: int
 ) -> SharedShiftSum | None:
-    """Finds a sum with the results of `FixedPointAdd` for all pairs of stored operands; None if there is none.
+    """Finds a `SharedShiftSum` that equals `FixedPointAdd` for all pairs of stored operands. Returns None if there is
+    none.
 
     Args:
         multipliers: (significand, shift) of the layer's value, of the residual and of their sum.
@@ -64,12 +70,12 @@ def shared_shift_sum(
     above, below = (np.nonzero(free) for free in (wanted > low, wanted < high))
     if not above[0].size or not below[0].size:
         return None
-    # Residuals are stored values here, as in the kernels.
+    # Residuals are stored values here, without their zero point subtracted, as in the kernels.
     least = _Demands(operands[0][above[0]], above[1], wanted[above])
     most = _Demands(operands[0][below[0]], below[1], wanted[below] + 1)
     scale = _ratio(multipliers[2]) * 2.0**left_shift
     ratios = [_ratio(multiplier) * scale for multiplier in multipliers[:2]]
-    # The sum of the products must fit int32, even if a zero point is subtracted later.
+    # The sum of the products must fit int32, even if the code subtracts a zero point only afterwards.
     largest_shift = min(_LARGEST_SHIFT, 31 - int(np.ceil(np.log2(255 * sum(ratios) + 1))))
     for shift in range(largest_shift, _LEAST_SHIFT - 1, -1):
         found = _search(least, most, ratios, shift)
@@ -92,7 +98,8 @@ def _search(least: _Demands, most: _Demands, ratios: list[float], shift: int) ->
 
 
 def _fits(found: SharedShiftSum, least_value: int) -> bool:
-    """Returns true if no intermediate value overflows int32, wherever the value's zero point is subtracted."""
+    """Returns true if no intermediate value overflows int32, whether the zero point is subtracted first or with the
+    bias."""
     values, residuals = np.array([least_value, least_value + 255]), np.array([0, 255])
     products = values[:, None] * found.multiplier + residuals * found.residual_multiplier
     stored_bias = found.bias + least_value * found.multiplier

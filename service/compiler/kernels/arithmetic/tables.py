@@ -1,4 +1,4 @@
-"""Lookup tables of operators whose result depends on one 8-bit operand only. Bytes are as kernels store them."""
+"""Lookup tables of operators whose result depends on a single 8-bit operand. They map stored bytes to stored bytes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def table_of(mode: Mode, operation: Operation) -> Array:
 
 
 def part_tables(mode: Mode, operation: Operation) -> list[Array]:
-    """Returns the lookup table of each part of a `qnn.concatenate`, `[256] uint8`, computed by `mode`'s oracle.
+    """Returns a lookup table `[256] uint8` for each part of a `qnn.concatenate`, computed by `mode`'s oracle.
 
     Raises:
         Declined: a type is not 8 bits with one scale.
@@ -50,9 +50,9 @@ def part_tables(mode: Mode, operation: Operation) -> list[Array]:
         bounds(quantized)
     rank = len(operation.static(operation.call.args[0].fields[0].ty, "operand 0")[0])
     if rank < 2:
-        raise Declined("it joins vectors")
+        raise Declined("it concatenates one-dimensional tensors")
     shape = [1] * rank
-    shape[axis - 1] = ENTRIES  # any axis except the one along which the parts are joined
+    shape[axis - 1] = ENTRIES  # the table's entries are along any axis except the concatenated one
     parts = [(np.arange(ENTRIES) - BIAS[part.storage]).astype(part.storage).reshape(shape) for part in in_types]
     result = np.moveaxis(mode.formula(operation).evaluate(operation, *parts), axis, -1).reshape(ENTRIES, -1)
     return [(column.astype(np.int16) + BIAS[out_type.storage]).astype(np.uint8) for column in result.T]
@@ -62,11 +62,11 @@ def channel_tables(mode: Mode, operation: Operation) -> list[Array]:
     """Returns `part_tables` of a concatenation of channels.
 
     Raises:
-        Declined: the axis is not the last one; or as for `part_tables`.
+        Declined: the axis is not the last one, or `part_tables` declines the operator.
     """
     rank = len(operation.static(operation.call.args[0].fields[0].ty, "operand 0")[0])
     if operation.integer("axis") != rank - 1:
-        raise Declined(f"axis {operation.integer('axis')} of {rank} is not the channels'")
+        raise Declined(f"it concatenates along axis {operation.integer('axis')} of {rank}, not along the channels")
     return part_tables(mode, operation)
 
 
@@ -77,15 +77,16 @@ def first_channels(operation: Operation) -> list[int]:
 
 
 def places(lanes: int, mode: Mode, operation: Operation) -> list[int | None]:
-    """Returns, for each part, its first block in the destination, if it can be written there directly; else None.
+    """Returns, for each part, the destination block at which the part's kernel can write it directly, or None.
 
-    Such a part must be written before its neighbors are copied, because it may write filler into its last block.
+    Such a part must be written before the other parts are copied, because its kernel may write filler into its last
+    block, which it can share with the next part.
 
     Args:
         lanes: the number of channels in a block.
 
     Raises:
-        Declined: as for `channel_tables`.
+        Declined: `channel_tables` declines the operator.
     """
     found: list[int | None] = []
     for values, channel in zip(channel_tables(mode, operation), first_channels(operation), strict=True):

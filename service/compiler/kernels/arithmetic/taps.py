@@ -1,4 +1,4 @@
-"""The layout of the kernel taps of one kernel row in vectors of four pixels, for the neighboring outputs of a tile."""
+"""Divides the input pixels under one row of kernel taps into vectors of four, for the neighboring outputs of a tile."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from service.core.arrays import Array
 
 @dataclass(frozen=True)
 class Vector:
-    """Four neighboring pixels of one row.
+    """Four neighboring input pixels of one row.
 
     Attributes:
         position: the first pixel, relative to the beginning of the window of the tile's first output.
-        uses: the outputs that depend on the vector, as (column, shift). The *shift* is the index in the vector of the
-            pixel of the output's first tap. It is negative if that pixel is before the vector.
+        uses: the outputs that depend on the vector, as (column, shift). The *shift* is the index, in the vector, of the
+            pixel under the output's first kernel tap. It is negative if that pixel is before the vector.
     """
 
     position: int
@@ -26,12 +26,12 @@ class Vector:
 
 
 class Taps:
-    """Vectors with the pixels of every kernel tap for a row of `columns` outputs, and the weights for them.
+    """The vectors that contain the input pixels of a row of `columns` outputs.
 
     Attributes:
-        run: the number of consecutive vectors that contain all taps of a few outputs.
+        run: the number of consecutive vectors that together contain the whole windows of some outputs.
         vectors: the vectors from left to right.
-        shifts: the different shifts. The weights for a vector depend only on the shift.
+        shifts: the different shifts. The weights by which a vector is multiplied depend only on the shift.
     """
 
     def __init__(self, window: Window, columns: int) -> None:
@@ -39,7 +39,7 @@ class Taps:
         stride, span = window.strides[1], self._offsets[-1] + 1
         # Longer runs contain the windows of more outputs, but their first and last vectors contain few taps.
         runs = range(-(-span // PIXELS), -(-(span + (PIXELS - 1) * stride) // PIXELS) + 1)
-        # A transposition needs two instructions, a product one.
+        # The cost in instructions: two to transpose each vector, and one for each product.
         covers = {groups: self._cover(groups, span, stride, columns) for groups in runs}
         self.run, self.vectors = min(
             covers.items(), key=lambda cover: 2 * len(cover[1]) + sum(len(vector.uses) for vector in cover[1])
@@ -52,7 +52,8 @@ class Taps:
         return sum(len(vector.uses) for vector in self.vectors)
 
     def arrange(self, weights: Array) -> Array:
-        """Converts weights `[…, KW]` to `[…, shifts, 4]`: the weight for each pixel of a vector, or zero."""
+        """Converts weights `[…, KW]` to `[…, shifts, 4]`: for each shift, the weight of each pixel of a vector, or
+        zero."""
         arranged = np.zeros((*weights.shape[:-1], len(self.shifts), PIXELS), weights.dtype)
         for place, shift in enumerate(self.shifts):
             for pixel, tap in self._over(shift):
@@ -60,7 +61,10 @@ class Taps:
         return arranged
 
     def _cover(self, groups: int, span: int, stride: int, columns: int) -> list[Vector]:
-        """Returns vectors in runs of `groups`, each for as many outputs as have their whole windows in the run."""
+        """Returns the vectors if each run consists of `groups` vectors.
+
+        A run is used for as many outputs as have their whole windows in it.
+        """
         outputs = (groups * PIXELS - span) // stride + 1
         vectors = []
         for first in range(0, columns, outputs):
@@ -75,10 +79,10 @@ class Taps:
         return vectors
 
     def places(self, shift: int) -> list[int]:
-        """Returns the indices of the pixels of a vector that are multiplied by a tap."""
+        """Returns the indices of the pixels of a vector that are under a kernel tap."""
         return [pixel for pixel, _ in self._over(shift)]
 
     def _over(self, shift: int) -> list[tuple[int, int]]:
-        """Returns (pixel, tap) for each tap whose pixel is in the vector."""
+        """Returns (pixel, tap) for each kernel tap whose pixel is in the vector."""
         places = [(shift + offset, tap) for tap, offset in enumerate(self._offsets)]
         return [(pixel, tap) for pixel, tap in places if 0 <= pixel < PIXELS]

@@ -1,4 +1,4 @@
-"""PyTorch's epilogues, which convert accumulators to float32 and round like its engines (`qnn/numerics/aten`)."""
+"""PyTorch's epilogues. They convert accumulators to float32 and round like its engines (`qnn/numerics/aten`)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from service.core.arrays import Array
 
 @dataclass(frozen=True)
 class BiasedScale(Requantization):
-    """`FbgemmRequantize`: a bias in float32, then one multiplication, rounded to even.
+    """`FbgemmRequantize`: adds a bias in float32, multiplies by a scale, and rounds to even.
 
     Attributes:
-        factors: the factors of the addends, if these are multiplied while they are added.
+        addends, factors: the bias is `addends`, or `addends * factors`, which a fused multiply-add computes and adds.
         bounded: true if the product always fits int32.
     """
 
@@ -35,7 +35,7 @@ class BiasedScale(Requantization):
     def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
         scale, addend, *factor = channels
         real = tirx.Cast(f"float32x{lanes.isa.lanes}", accumulator)
-        # LLVM cannot contract a sum with a later multiplication.
+        # This sum needs no fence, because LLVM cannot contract a sum and a later multiplication.
         real = lanes.fused(addend, factor[0], real) if factor else lanes.keep(real + addend, "float32")
         product = real * scale
         if not self.bounded:
@@ -45,12 +45,13 @@ class BiasedScale(Requantization):
 
 @dataclass(frozen=True)
 class DequantizedScale(Requantization):
-    """`OneDnnRequantize`: real values, with the zero point added in float32 before a single rounding.
+    """`OneDnnRequantize`: computes in float32, adds the zero point, and rounds to an integer at the end.
 
-    To round a product before a sum, the sum is a fused multiply-add with a factor of 1 that LLVM does not know.
+    Each product must be rounded before something is added to it. So the sum is a fused multiply-add of the product and
+    the factor 1, which LLVM loads from memory and cannot simplify.
 
     Attributes:
-        values: s_x, s_w, bias, 1 / s, zero point and 1, each for every channel.
+        values: s_x, s_w, bias, 1 / s, zero point and 1. Each is an array with a value for every channel.
     """
 
     values: tuple[Array, ...]
@@ -70,11 +71,11 @@ class DequantizedScale(Requantization):
 
 @dataclass(frozen=True)
 class FloatSum:
-    """`FloatAdd`: two fused multiply-adds, their sum times the reciprocal of the output's scale, rounded to even.
+    """`FloatAdd`: dequantizes both operands by fused multiply-adds, adds them, multiplies by 1 / s, and rounds to even.
 
     Attributes:
         zero_point: the zero point of the layer's result.
-        residual_bias: the stored value of the residual's 0 (`layout.BIAS`).
+        residual_bias: the number that kernels add to a residual to store it (`layout.BIAS`).
         terms: the scale and offset of the layer's result, and those of the residual.
         factor: 1 / s.
     """

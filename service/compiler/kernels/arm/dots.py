@@ -22,8 +22,9 @@ class Dots(Neon):
     """An instruction set with dot products of bytes.
 
     Attributes:
-        pairs: the instructions on pairs of pixels, or None.
-        mixed: true if an instruction multiplies unsigned by signed bytes. Otherwise operands are converted to signed.
+        pairs: the instructions on pairs of pixels; None if there are none.
+        mixed: true if `usdot` multiplies unsigned by signed bytes. Otherwise operands are converted to signed bytes for
+            `sdot`.
     """
 
     mixed: bool = False
@@ -75,15 +76,18 @@ class Dots(Neon):
         return (program.bind(value, _SIGNED),)
 
     def transposed(self, program: Program, vector: Expr, indices: Expr) -> tuple[Expr, ...]:
-        """Transposes with one `tbl`, whose indices LLVM loads before the loop."""
+        """Transposes with one `tbl`. LLVM loads its indices before the loop."""
         order = [channel + pixel * LANES for channel in range(LANES) for pixel in range(PIXELS)]
         return self.operand(program, shuffle(vector, order))
 
     def dot(
         self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], places: Collection[int] = FULL
     ) -> Expr:
-        """Multiplies. LLVM uses the instruction by element if the broadcast operand is the second factor, or the first
-        one of `usdot`."""
+        """Multiplies and adds.
+
+        LLVM then uses the form of the instruction that broadcasts one element of a vector. For this, the broadcast
+        operand must be the second factor of `sdot`, or the first factor of `usdot`.
+        """
         if self.mixed:
             return intrinsic(f"int32x{LANES}", "llvm.aarch64.neon.usdot", accumulator, *operand, *weights)
         return intrinsic(f"int32x{LANES}", "llvm.aarch64.neon.sdot", accumulator, *weights, *operand)

@@ -1,4 +1,4 @@
-"""NEON's fixed-point instructions, used where they round like gemmlowp."""
+"""Fixed-point arithmetic with NEON's instructions, which round like gemmlowp."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ class NeonFixedPoint:
     """Implements `vector.isa.FixedPoint` with NEON instructions."""
 
     def high_mul(self, program: Program, x: Expr, significand: Expr) -> Expr:
-        """Uses `sqrdmulh`: (2 * x * significand + 2**31) >> 32, which is equal. It saturates only if both factors are
-        the smallest integer, but a significand is positive."""
+        """Uses `sqrdmulh`, which computes the equal value (2 * x * significand + 2**31) >> 32.
+
+        The instruction saturates only if both factors are the smallest integer. A significand is positive.
+        """
         return program.bind(intrinsic(_DTYPE, "llvm.aarch64.neon.sqrdmulh", x, significand), _DTYPE)
 
     def divide_by_pot(self, program: Program, x: Expr, exponent: Expr) -> Expr:
-        """Uses `srshl`, which rounds halves up. One is subtracted from negative numbers, so that halves round down."""
+        """Uses `srshl`, which rounds halves up. It subtracts 1 from negative numbers first, so that their halves round
+        down."""
         x = program.bind(x, _DTYPE)
         nudged = x + (x >> splat(tirx.const(31, "int32"), _LANES))
         return intrinsic(_DTYPE, "llvm.aarch64.neon.srshl", nudged, splat(tirx.const(0, "int32"), _LANES) - exponent)

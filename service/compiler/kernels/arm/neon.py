@@ -29,7 +29,8 @@ VECTOR = f"uint8x{BYTES}"
 class Neon:
     """The part of an `Isa` that does not depend on how bytes are multiplied.
 
-    A vector contains four pixels of a block of four channels in the order of memory, so packing needs no permutation.
+    A vector of bytes contains a block of four channels of four pixels, in the same order as in memory. So packing needs
+    no permutation.
     """
 
     name: str
@@ -63,7 +64,8 @@ class Neon:
     def operands(
         self, program: Program, buffer: Buffer, base: Expr, steps: Sequence[int]
     ) -> Iterator[tuple[Expr, ...]]:
-        """Loads four or two contiguous pixels at once, because instructions can multiply by an element of a vector."""
+        """Loads four or two contiguous groups with one load, because instructions can multiply by an element of a
+        vector."""
         first = 0
         while first < len(steps):
             near = [step == steps[first] + GROUP * place for place, step in enumerate(steps[first : first + PIXELS])]
@@ -82,7 +84,7 @@ class Neon:
         raise NotImplementedError
 
     def _gathered(self, buffer: Buffer, offset: Expr, indices: Expr) -> Expr:
-        """Returns the byte of a pixel for each index."""
+        """Returns, for each index, the byte of the pixel at `offset` with that index."""
         pixel = bits(f"int8x{BYTES}", splat(bits("int32", load(buffer, offset, LANES)), LANES))
         return bits(VECTOR, intrinsic(f"int8x{BYTES}", "llvm.aarch64.neon.tbl1", pixel, indices))
 
@@ -95,7 +97,8 @@ class Neon:
         return accumulator + intrinsic(dtype, "llvm.aarch64.neon.addp", *products)
 
     def round_product(self, x: Expr, y: Expr) -> Expr:
-        """Uses (2 * x * y + 2**15) >> 16, which is equal. It saturates only if both factors are -32768."""
+        """Uses `sqrdmulh`, which computes the equal value (2 * x * y + 2**15) >> 16. It saturates only if both are
+        -32768."""
         return intrinsic(f"int16x{2 * LANES}", "llvm.aarch64.neon.sqrdmulh", x, y)
 
     # --- conversion ---
@@ -118,7 +121,7 @@ class Neon:
         return [intrinsic(dtype, "llvm.sadd.sat", word, splat(zero_point, 2 * LANES)) for word in words]
 
     def _narrow(self, dtype: str, name: str, halves: tuple[Expr, ...] | list[Expr]) -> Expr:
-        """Narrows two vectors to one."""
+        """Narrows the lanes of two vectors to one vector."""
         lanes = 16 if dtype.endswith("int8") else 8
         narrow = [intrinsic(f"{dtype}x{lanes // 2}", name, half) for half in halves]
         return tirx.Shuffle(narrow, [tirx.const(lane, "int32") for lane in range(lanes)])

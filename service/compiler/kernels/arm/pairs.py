@@ -1,4 +1,5 @@
-"""`usmmla`, which multiplies two neighboring pixels by two channels: eight unsigned by eight signed bytes each."""
+"""The instruction `usmmla`: multiplies two neighboring pixels (eight unsigned bytes each) by the weights of two
+channels (eight signed bytes each)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The costs of ARM's vector instructions, for the cost models of `simd`.
 
-They are taken from Arm's software optimization guides for Neoverse N1 (Cortex-A76) and Cortex-A72, and not measured:
+They were not measured. They follow from Arm's software optimization guides for Neoverse N1 (Cortex-A76) and Cortex-A72:
 two vector instructions and two loads start in each cycle.
 """
 

@@ -1,7 +1,7 @@
 """A lookup table of 256 bytes in sixteen registers.
 
-`tbl` looks up among 64 bytes, and returns 0 for indices beyond them. `tbx` looks up among the next 64 bytes, and does
-not change a byte whose index is beyond them.
+`tbl` looks up bytes in a part of 64 bytes, and returns 0 for indices beyond the part. For each of the next parts, `tbx`
+looks up bytes too, and does not change a byte whose index is beyond the part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DTYPE = f"int8x{_BYTES}"
 
 @dataclass(frozen=True)
 class Lookup:
-    """A lookup table in registers, as a function of vectors.
+    """A lookup table in registers. Calling it looks up a vector.
 
     Attributes:
         parts: the vectors of the table.
@@ -36,7 +36,7 @@ class Lookup:
         return Lookup(program, tuple(parts))
 
     def __call__(self, vector: Expr, lanes: int) -> Expr:
-        """Looks up some bytes. If they are fewer than a vector, they are repeated to fill one."""
+        """Looks up the bytes of `vector`. If they do not fill a register, they are repeated first."""
         if lanes < _BYTES:
             repeated = tirx.Shuffle([vector] * (_BYTES // lanes), [tirx.const(lane, "int32") for lane in range(_BYTES)])
             return shuffle(self(repeated, _BYTES), range(lanes))

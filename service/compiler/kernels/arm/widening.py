@@ -1,5 +1,5 @@
-"""ARMv8.0, without dot products: bytes are widened to 16 bits, and `smlal` multiplies four channels by one tap at a
-time (the `vmlal` of Jain et al. 2020)."""
+"""ARMv8.0, which lacks dot products. Bytes are widened to 16 bits, and `smlal` multiplies one byte of a group by the
+weights of four output channels at a time (the `vmlal` of Jain et al. 2020)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ _HALF, _WORDS = f"int16x{LANES}", f"int16x{2 * LANES}"
 
 @dataclass(frozen=True)
 class Widening(Neon):
-    """An operand and its weights are four vectors of four 16-bit values: one vector for each byte of a group.
+    """An instruction set that multiplies bytes as 16-bit values.
 
-    Every product is added directly to 32 bits, so nothing overflows. Weights minus their zero point may be -255..255.
+    An operand and its weights are four vectors of four 16-bit values: one vector for each byte of a group. Every
+    product is added directly to a 32-bit accumulator, so no intermediate sum overflows. Weights minus their zero point
+    may be -255..255.
     """
 
     weight_dtype: str = "int16"
@@ -29,7 +31,7 @@ class Widening(Neon):
     weight_vectors: int = 2
     operand_zero_point: int = 0
     pairs: None = None
-    unrolled: int = 1  # with more groups, LLVM starts all of them at once, and spills registers
+    unrolled: int = 1  # with more groups, LLVM computes all of them at once, and spills registers
 
     def pack_weights(self, weights: Array) -> Array:
         low, high = self.weight_limits
@@ -61,11 +63,11 @@ class Widening(Neon):
                 yield tuple(shuffle(wide, [start + place] * LANES) for place in range(GROUP))
 
     def _widened(self, program: Program, vector: Expr, first: int) -> Expr:
-        """Widens eight bytes of a vector."""
+        """Widens eight bytes of a vector to 16 bits."""
         return program.bind(tirx.Cast(_WORDS, shuffle(vector, range(first, first + 2 * LANES))), _WORDS)
 
     def transposed(self, program: Program, vector: Expr, indices: Expr) -> tuple[Expr, ...]:
-        """Widens the bytes in the order of memory, because an operand has a vector for each byte, with all channels."""
+        """Widens the bytes in memory order: each pixel's four channels are already one vector of the operand."""
         vector = program.bind(vector, VECTOR)
         return tuple(half for first in (0, 2 * LANES) for half in _halves(self._widened(program, vector, first)))
 
@@ -80,7 +82,7 @@ class Widening(Neon):
         return self._by_tap(program, bits(_WORDS, even), bits(_WORDS, odd))
 
     def _by_tap(self, program: Program, even: Expr, odd: Expr) -> tuple[Expr, ...]:
-        """Converts vectors of the bytes 0 and 2, and of the bytes 1 and 3, of all lanes to a vector for each byte."""
+        """Converts two vectors, with bytes 0 and 2 and with bytes 1 and 3 of all lanes, to one vector for each byte."""
         both = [program.bind(even, _WORDS), program.bind(odd, _WORDS)]
         low, high = (
             program.bind(tirx.Shuffle(both, [tirx.const(lane, "int32") for lane in range(first, 4 * LANES, 2)]), _WORDS)

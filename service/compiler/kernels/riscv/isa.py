@@ -1,7 +1,7 @@
 """RISC-V's vector instructions, as `vector.isa.Isa`.
 
-LLVM generates them from the portable vectors of 128 bits, which every CPU with V 1.0 has (Zvl128b). Of longer
-registers, only a part is used.
+LLVM generates them from the portable vectors of 128 bits, which every CPU with V 1.0 has (Zvl128b). If a CPU's
+registers are longer, only a part of them is used.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from service.compiler.kernels.vector.portable import PortableIsa
 
 @dataclass(frozen=True)
 class Rvv(PortableIsa):
-    """The portable vectors, with RISC-V instructions that replace several operations."""
+    """The portable vectors, with single RISC-V instructions in place of some sequences of portable operations."""
 
     def round_even(self, value: Expr) -> Expr:
-        """Uses `vfcvt.x.f.v` in the rounding mode of the process, which is halves to even."""
+        """Uses `vfcvt.x.f.v` in the process' rounding mode, which rounds halves to even."""
         least = splat(tirx.const(-(2.0**31), "float32"), self.lanes)
         return intrinsic(f"int32x{self.lanes}", "llvm.lrint", tirx.max(value, least))
 

@@ -1,4 +1,5 @@
-"""Chooses the kernel for a group of operators. Each family is a class, which declines groups that it cannot compute."""
+"""Chooses the kernel for a group of operators. Each family of kernels is a class. It declines groups that it cannot
+compute."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ class SimdFamily(Family):
 
 
 class Accumulating(SimdFamily):
-    """`qnn.conv2d` and `qnn.dense`. Results are requantized (with or without a residual), real values, or sums."""
+    """`qnn.conv2d` and `qnn.dense`. The output is requantized (with or without a residual), float32, or the
+    accumulators."""
 
     def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
         super().__init__(isa, mode, choices)
@@ -76,7 +78,8 @@ class Accumulating(SimdFamily):
         operands = folded, epilogue
         layer = layer if is_depthwise(core) else layer.stacked
         key = key_of(isa, layer, epilogue_cycles, groups)
-        # The best tile decides about threads. Otherwise tuning would compare tiles on different numbers of threads.
+        # The estimate for the best tile decides if threads share the work. If each tile decided for itself, tuning
+        # would compare tiles that run on different numbers of threads.
         if is_depthwise(core):
             numbers = self.choices.choose(key, [astuple(tile) for tile in depthwise.ranked(isa, layer)])
             parallel = worth_sharing(isa, destination.own_bytes / isa.bytes * weights[0].size)
@@ -106,7 +109,7 @@ class Accumulating(SimdFamily):
 
 
 def _ordinary(isa: Isa, layer: Layer, epilogue_cycles: float) -> tuple[list[Numbers], float]:
-    """Returns the tiles and schemes of a convolution without groups, the fastest first, and the cycles of that one."""
+    """Returns the tiles and schemes for a convolution without groups, the fastest first, and the first one's cycles."""
     tiles = ranked(isa, layer, epilogue_cycles)
     least = cycles(isa, layer, tiles[0], epilogue_cycles)
     of_vectors: list[Numbers] = [astuple(tile) for tile in tiles]
@@ -135,7 +138,7 @@ def _epilogue_cycles(isa: Isa, epilogue: AnyEpilogue) -> float:
 
 
 class Elementwise(SimdFamily):
-    """Operators on 8-bit images that keep rows and columns."""
+    """Elementwise operators and concatenations of 8-bit images. They do not change the number of rows and columns."""
 
     takes_tokens = True
 

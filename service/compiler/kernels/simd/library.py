@@ -33,7 +33,7 @@ from service.core.arrays import Array
 
 
 class SimdLibrary(Families):
-    """A `KernelLibrary`, in one numerics mode."""
+    """The `KernelLibrary` of one instruction set and one numerics mode."""
 
     def __init__(self, isa: Isa, mode: Mode, choices: Choices | None = None) -> None:
         self._choices = choices = choices or Choices()

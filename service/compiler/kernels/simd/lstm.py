@@ -1,10 +1,11 @@
-"""An LSTM over a whole sequence in one kernel, from the input's contributions to the gates to the hidden states.
+"""An LSTM over a whole sequence in one kernel. It reads the input's contribution to each gate, and writes the hidden
+states.
 
-A unit is `2 * Isa.lanes` cells. The sums of all its gates are in registers: eight vectors of 32 bits, which are
-initialized with the bias, and to which products with the hidden state are added as in `conv`. They are rescaled, and
-the functions of the gates (`fixed16`) and the new state are computed without storing them in between. There are two
-copies of both states in memory. A step reads one and writes the other, so units can overlap if the number of cells is
-not a multiple of their size.
+The kernel computes a *unit* of `2 * Isa.lanes` cells at a time. The accumulators of its gates are in registers, as two
+vectors of int32 for each gate. They are initialized with the bias, and products of weights and the hidden state are
+added as in `conv`. Then the kernel rescales them, applies the gates' functions (`fixed16`) and computes the new state,
+all in registers. There are two copies of both states in memory. A time step reads one copy and writes the other. So
+units can overlap if the number of cells is not a multiple of their size.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ _BITS_OF_GATES = 3
 
 @dataclass(frozen=True)
 class Recurrence:
-    """The numbers of an LSTM.
+    """The parameters of an LSTM.
 
     Attributes:
-        steps, batch, cells: the sizes.
+        steps, batch, cells: the number of time steps, of sequences, and of cells.
         weights: the weights of the hidden state, `[gates * cells, cells] int8`. Without an input gate, there are three
             gates.
         zero_point: the zero point of the hidden state.
-        significands, shifts: the multipliers that convert the sums of each row to Q3.12.
+        significands, shifts: the multipliers that convert the sum of each row of `weights` to Q3.12.
         cell_bits: the integer bits of the cell state.
         cell_bounds: the bounds of the cell state.
         multiplier: the significand and shift that convert a product in Q0.30 to the hidden state.
@@ -65,23 +66,26 @@ class Recurrence:
 
     @property
     def outputs(self) -> tuple[tuple[int, str], ...]:
-        """The (number of elements, dtype) of the kernel's outputs: the hidden states of all steps, the last cell state,
-        and scratch memory for two copies of both states."""
+        """The kernel's outputs, as (number of elements, dtype).
+
+        They are the hidden states of all steps, the last cell state, and scratch memory for two copies of both states.
+        """
         cells = self.batch * self.cells
         memory = 2 * self.row_bytes * self.batch + SLACK_BYTES
         return (self.steps * cells, "int8"), (cells, "int16"), (memory, "uint8"), (2 * cells, "int16")
 
     @property
     def row_bytes(self) -> int:
-        """The bytes of a hidden state in the kernel's memory, in whole groups."""
+        """The size of one sequence's hidden state in the kernel's memory, rounded up."""
         return -(-self.cells // SLACK_BYTES) * SLACK_BYTES
 
 
 def recurrence(mode: Mode, step: LstmStep, steps: int) -> Recurrence:
-    """Returns the numbers of `steps` equal steps.
+    """Returns the parameters of an LSTM that repeats `step` for `steps` time steps.
 
     Raises:
-        Declined: `mode` computes one of the operators with another formula, or the weights are not constant.
+        Declined: the kernel does not support the formula that `mode` uses for one of the operators, or its types or
+            weights.
     """
     rescale, update, output = (mode.formula(each) for each in (step.rescale, step.update, step.output))
     if not (isinstance(rescale, Rescale) and isinstance(update, LstmCell) and isinstance(output, LstmOutput)):
@@ -116,11 +120,11 @@ def recurrence(mode: Mode, step: LstmStep, steps: int) -> Recurrence:
 def lstm(isa: Isa, recurrence: Recurrence) -> Kernel:
     """Returns the kernel of an LSTM.
 
-    Its inputs are `[T * N * gates * C] int16` (rescaled sums of the input; by step, then batch), the hidden state
-    `[N * C] int8` and the cell state `[N * C] int16`. It writes `recurrence.outputs`.
+    Its inputs are the input's contribution to each gate `[T * N * gates * C] int16` (T time steps, N sequences, C
+    cells), the hidden state `[N * C] int8` and the cell state `[N * C] int16`. It writes `recurrence.outputs`.
 
     Raises:
-        Declined: there are fewer cells than in a unit.
+        Declined: the LSTM has fewer cells than a unit.
     """
     if recurrence.cells < 2 * isa.lanes:
         raise Declined(f"its {recurrence.cells} cells are fewer than the {2 * isa.lanes} that are computed at once")
@@ -147,13 +151,14 @@ class _Lstm:
         self.constants = (self._packed(weights), bias.astype(np.int32).reshape(-1), *self.rescaling.arrays)
 
     def _by_unit(self, values: Array) -> Array:
-        """Converts `[gates * cells, …]` to `[units, gates, halves, lanes, …]`. The last unit overlaps."""
+        """Converts `[gates * cells, …]` to `[units, gates, halves, lanes, …]`. The last unit overlaps the previous
+        one."""
         by_gate = values.reshape(self.r.gates, self.r.cells, *values.shape[1:])
         parts = [by_gate[:, start : start + self.unit] for start in self.starts]
         return np.stack(parts).reshape(len(parts), self.r.gates, _HALVES, self.isa.lanes, *values.shape[1:])
 
     def _packed(self, weights: Array) -> Array:
-        """Returns the weights in the order of reading: unit, group, gate, half."""
+        """Returns the weights in the order of loading: unit, group, gate, half."""
         filled = np.pad(weights, [(0, 0)] * 4 + [(0, self.groups * self.isa.group - self.r.cells)])
         grouped = filled.reshape(*filled.shape[:4], self.groups, self.isa.group)
         return self.isa.pack_weights(grouped.transpose(0, 4, 1, 2, 3, 5)).reshape(-1)
@@ -187,7 +192,7 @@ class _Lstm:
         return Kernel("lstm", program.function(), self.constants, r.outputs[0][0], facts)
 
     def _begin(self, hidden: Buffer, cell: Buffer) -> None:
-        """Copies the states to the memory from which the first step reads them."""
+        """Copies the initial states to the copy that the first time step reads."""
         program, r = self.program, self.r
         with program.loop(r.batch, "row") as row, program.loop(len(self.starts), "unit") as unit:
             start = self._start(unit)
@@ -236,7 +241,8 @@ class _Lstm:
             program.store(self.written, to, tirx.Cast(f"int8x{lanes}", value), lanes)
 
     def _sums(self, hidden: Expr, unit: Expr) -> list[Register]:
-        """Computes the gates' sums over the hidden state: gate by gate, half by half."""
+        """Computes the sums of products with the hidden state: two registers for each gate, one for each half of the
+        unit."""
         program, isa, registers = self.program, self.isa, list[Register]()
         for place in range(self.vectors):
             register = program.register("int32", isa.lanes)
@@ -251,7 +257,7 @@ class _Lstm:
         return registers
 
     def _gates(self, sums: list[Register], seen: Expr, start: Expr, unit: Expr) -> list[Expr]:
-        """Computes the gates in Q3.12: the rescaled sums of the hidden state plus those of the input."""
+        """Returns the arguments of the gates' functions in Q3.12: the rescaled sums plus the input's contribution."""
         lanes, gates = self.isa.lanes, []
         for gate in range(self.r.gates):
             halves = []

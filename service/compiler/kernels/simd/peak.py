@@ -1,9 +1,9 @@
-"""A loop that consists of products only. Its speed is the peak that kernels are compared with.
+"""A loop that consists of dot products only. Reports compare the speed of kernels with the speed of this loop.
 
-The products per second of a core must be measured on the machine that runs the model, at the same time: the clock rate
-depends on the load of the machine, and the number of dot products per cycle depends on the CPU. A process that runs
-artifacts has no compiler, so the compiler adds such a loop to every library, which costs a few kilobytes. It is written
-with the same instructions as the kernels. A kernel at 100 % would do nothing but multiply.
+The loop must be measured on the machine that runs the model, at the same time as the model: the clock rate depends on
+the load of the machine, and the number of dot products per cycle depends on the CPU. A process that runs artifacts has
+no compiler, so the compiler adds such a loop to every library, which costs a few kilobytes. It is written with the same
+instructions as the kernels. A kernel at 100 % would do nothing but multiply.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.program import Program, load
 from service.compiler.kernels.vector.isa import Isa, Matrix
 
-_ITEMS = 48  # of the parallel loop, which 2, 3, 4, 6, 8 … threads divide evenly
-_REPETITIONS = 4096  # in one item: some microseconds, so that starting threads takes little time in comparison
-_PERIOD = 8  # operands repeat after so many repetitions, so that the compiler cannot move a product out of the loop
+_ITEMS = 48  # the iterations of the parallel loop; 2, 3, 4, 6, 8 … threads get equal numbers of them
+_REPETITIONS = 4096  # in one iteration. It takes some microseconds, much longer than starting threads
+_PERIOD = 8  # the number of different operands; with one, the compiler could move its product out of the loop
 _COLUMNS = 2
-_TILE_REPETITIONS = 512  # of tile products, each of which takes as long as about ten vector products
+_TILE_REPETITIONS = 512  # fewer than `_REPETITIONS`, because a tile product takes about as long as ten vector products
 
 
 def symbol_of(isa: Isa) -> str:
@@ -28,12 +28,13 @@ def symbol_of(isa: Isa) -> str:
 
 
 def peak(isa: Isa) -> Kernel:
-    """Returns the loop with the fastest instructions: those on tiles if there are any."""
+    """Returns the kernel with the loop. It uses the instructions that multiply tiles if there are any."""
     return _of_vectors(isa) if isa.matrix is None else _of_tiles(isa, isa.matrix)
 
 
 def _of_tiles(isa: Isa, unit: Matrix) -> Kernel:
-    """Computes totals[item, row, column] += repetitions * operands[row] * operands[2 + column], with tiles."""
+    """Returns a kernel with tile products: totals[item, row, column] += repetitions * operands[row] * operands[2 +
+    column]."""
     tile_totals, numbers = unit.rows * isa.lanes, range(_COLUMNS * _COLUMNS)
     totals_elements, operands_elements = _ITEMS * len(numbers) * tile_totals, 2 * _COLUMNS * unit.weight_bytes
     program = Program()
@@ -64,11 +65,11 @@ def _of_tiles(isa: Isa, unit: Matrix) -> Kernel:
 
 
 def _of_vectors(isa: Isa) -> Kernel:
-    """Returns a function of `operands` and `totals`. Its facts contain their sizes, and the number of products.
+    """Returns a kernel with vector products. Its parameters are `operands` and `totals`; its facts contain their sizes.
 
-    It computes totals[item, row, column] += operands[repetition % period, row] * operands[period, column] in registers.
-    There are `rows` by two accumulators, enough to hide the latency of `Isa.dot`, but few enough to leave registers for
-    the operands.
+    For each repetition, it computes totals[item, row, column] += operands[repetition % period, row] * operands[period,
+    column]. The `rows` by two accumulators stay in registers. They are enough to hide the latency of `Isa.dot`, but few
+    enough to leave registers for the operands.
     """
     rows = min(6, (isa.registers - 3 * isa.weight_vectors - 1) // _COLUMNS)
     totals_elements = _ITEMS * rows * _COLUMNS * isa.lanes

@@ -1,4 +1,4 @@
-"""Implements `isa.BFloat16` for instruction sets that cannot multiply bfloat16 pairs, with float32 products.
+"""Implements `isa.BFloat16` with float32 products, for instruction sets that cannot multiply bfloat16 pairs.
 
 The results equal those of `qnn.numerics.bfloat16` bit for bit.
 """

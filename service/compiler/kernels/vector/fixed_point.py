@@ -20,27 +20,28 @@ class WideFixedPoint:
     lanes: int
 
     def high_mul(self, program: Program, x: Expr, significand: Expr) -> Expr:
-        """(x * significand + 2**30) >> 31, in 64 bits (`fixed_point.high_mul`).
+        """Computes (x * significand + 2**30) >> 31, in 64 bits (`fixed_point.high_mul`).
 
-        Even lanes are multiplied in place. Odd lanes are shifted down first, and their results are in the upper halves.
+        The even lanes of x are multiplied in 64-bit lanes. The odd lanes are shifted down first, and their results are
+        then in the upper halves of 64-bit lanes.
         """
         nudge = self._wide(1 << 30)
         even, odd = self._products(program, x, significand)
         return self._interleave(program, (even + nudge) >> self._wide(31), (odd + nudge) << self._wide(1))
 
     def divide_by_pot(self, program: Program, x: Expr, exponent: Expr) -> Expr:
-        """x / 2**exponent, halves away from zero; exponents of at least 1 (`fixed_point.divide_by_pot`)."""
+        """Computes x / 2**exponent, halves away from zero; exponents of at least 1 (`fixed_point.divide_by_pot`)."""
         one = self._const(1)
         x = self._keep(program, x)
         return (((x + (x >> self._const(31))) >> (exponent - one)) + one) >> one
 
     def round_twice(self, program: Program, x: Expr, significand: Expr, exponent: Expr) -> Expr:
-        """divide_by_pot(high_mul(x, significand), exponent), for |x| < 2**30 and exponents of at least 1.
+        """Computes divide_by_pot(high_mul(x, significand), exponent), for |x| < 2**30 and exponents of at least 1.
 
         With s the sign of x (0 or -1), and e the exponent, the two roundings are one floor:
-        (x * m + 2**30 + 2**(30 + e) + s * 2**31) >> (31 + e). (high_mul's result has the sign of x, or it is 0 and the
-        correction makes no difference.) If the sum is doubled, only its upper half is needed, to which s is added
-        directly.
+        `(x * m + 2**30 + 2**(30 + e) + s * 2**31) >> (31 + e)`, where m is the significand. (The result of high_mul has
+        the sign of x, or it is 0 and the term with s makes no difference.) The code computes twice this sum, of which
+        it needs only the upper 32 bits. There, the term with s is s itself.
         """
         half = f"int64x{self.lanes // 2}"
         x, exponent = self._keep(program, x), self._keep(program, exponent)
@@ -51,8 +52,10 @@ class WideFixedPoint:
         return self._keep(program, (upper + (x >> self._const(31))) >> exponent)
 
     def scale_once(self, program: Program, x: Expr, significand: Expr, right: Expr, *, away: bool) -> Expr:
-        """(x * significand + 2**(right - 1)) >> right in 64 bits, which rounds halves up; with `away`, halves away from
-        zero. `right` is 31 or more, so that the result fits."""
+        """Computes (x * significand + 2**(right - 1)) >> right in 64 bits.
+
+        Halves are rounded up, or away from zero if `away`. `right` is at least 31, so that the result fits int32.
+        """
         half = f"int64x{self.lanes // 2}"
         right = self._keep(program, right)
         counts = (bits(half, right) & self._wide(0xFFFFFFFF), bits(half, right) >> self._wide(32))
@@ -78,7 +81,7 @@ class WideFixedPoint:
         return self._keep(program, tirx.Shuffle([bits(dtype, even), bits(dtype, odd)], order))
 
     def _uppers(self, program: Program, even: Expr, odd: Expr) -> Expr:
-        """Returns the upper halves of both, alternating."""
+        """Interleaves the upper halves of the 64-bit lanes of `even` and `odd`."""
         lanes, dtype = self.lanes, f"int32x{self.lanes}"
         order = [tirx.const(lane + lanes if lane % 2 else lane + 1, "int32") for lane in range(lanes)]
         return self._keep(program, tirx.Shuffle([bits(dtype, even), bits(dtype, odd)], order))

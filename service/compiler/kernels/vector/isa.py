@@ -1,13 +1,16 @@
 """The interface of a vector instruction set. All SIMD kernels are written against it.
 
-An architecture implements `Isa` with its instructions and its `Rates`, and contains no kernels. The kernel families
-also rely on the following:
+An architecture implements `Isa` with its instructions and its `Rates`, and contains no kernels. The parameter
+`accumulator` or `totals` is a vector of sums, to which products are added. The kernel families also rely on the
+following:
 
 - Activations are stored as unsigned bytes (`layout.BIAS`). An operand of `Isa.dot` contains them minus
   `Isa.operand_zero_point`, so an instruction set may multiply unsigned by signed bytes, or signed by signed bytes.
-- A vector has `lanes` accumulators of 32 bits. Each accumulator belongs to one output channel, and a block has as many
-  channels as a vector has accumulators.
-- A vector of bytes contains `PIXELS` pixels of a block, because a byte is a fourth of an accumulator.
+- A vector has `lanes` accumulators of 32 bits, each for one output channel. A *block* is `lanes` contiguous channels of
+  a pixel (the layout NCHWc).
+- A vector of bytes contains a block of `PIXELS` pixels, because a byte is a fourth of an accumulator.
+- A *group* is the `Isa.group` bytes that one lane of `Isa.dot` multiplies and adds to its accumulator, for example four
+  input channels of one pixel.
 """
 
 from __future__ import annotations
@@ -20,22 +23,23 @@ from service.compiler.kernels.vector.rates import MatrixRates, Rates
 from service.core.arrays import Array
 
 FULL = range(4)  # the indices of all bytes of a group
-PIXELS = 4  # the number of pixels of a block in a vector of bytes
+PIXELS = 4  # the number of pixels whose channels of one block fill a vector of bytes
 
 
 class Lookup(Protocol):
-    """A table of 256 bytes in registers, as a function of vectors."""
+    """A table of 256 bytes in registers. Calling it looks up a vector."""
 
     def __call__(self, vector: Expr, lanes: int) -> Expr:
         """Looks up the bytes of `vector`. `lanes` is a power of two and at most the bytes of a vector."""
 
 
 class Matrix(Protocol):
-    """Instructions that multiply tiles: a tile of activations by a tile of weights, added to a tile of totals.
+    """Instructions that multiply a tile of activations by a tile of weights, and add the products to a tile of
+    accumulators.
 
-    A tile of activations is `rows` pixels by `depth` unsigned bytes. A tile of weights is `depth` signed bytes by
-    `Isa.lanes` channels. A tile of totals is `rows` pixels by `Isa.lanes` int32 channels. The number of rows of tiles
-    with pixels is configured. Tiles are numbered.
+    A tile is a register, identified by its number. A tile of activations contains `rows` pixels by `depth` unsigned
+    bytes, a tile of weights `depth` signed bytes by `Isa.lanes` channels, and a tile of accumulators `rows` pixels by
+    `Isa.lanes` int32 channels. `configure` sets the number of rows of the tiles that contain pixels.
     """
 
     @property
@@ -68,30 +72,32 @@ class Matrix(Protocol):
 
         Args:
             memory: uint8; 64 bytes from `offset` are overwritten.
-            rows: the rows of tiles that contain pixels.
-            pixel_tiles: the numbers of these tiles. The others contain weights.
+            rows: the number of rows of the tiles that contain pixels (activations or accumulators).
+            pixel_tiles: the numbers of these tiles. The other tiles contain weights.
         """
 
     def release(self, program: Program) -> None:
-        """Ends the use of tiles in this thread, whose tiles need not be saved from then on."""
+        """Ends the use of tiles in this thread. The operating system then need not save them on a context switch."""
 
     def zero(self, program: Program, tile: int) -> None:
         """Sets all elements of a tile to 0."""
 
     def load(self, program: Program, tile: int, buffer: Buffer, offset: Expr, stride: int) -> None:
-        """Loads the rows of a tile, each 64 bytes, `stride` bytes apart, from element `offset` of a byte buffer."""
+        """Loads a tile from element `offset` of a byte buffer. Its rows are 64 bytes long, and `stride` bytes apart."""
 
     def store(self, program: Program, tile: int, buffer: Buffer, offset: Expr, stride: int) -> None:
-        """Stores the rows of a tile, with arguments as for `load`."""
+        """Stores a tile. The arguments are those of `load`."""
 
     def multiply(self, program: Program, totals: int, activations: int, weights: int) -> None:
-        """Adds the products of two tiles to a third."""
+        """Multiplies the tiles `activations` and `weights`, and adds the products to the tile `totals`."""
 
 
 class Pairs(Protocol):
-    """Instructions that multiply two neighboring pixels by the weights of two output channels: vectors of four sums.
+    """Instructions that multiply two neighboring pixels by the weights of two output channels, into a vector of four
+    sums.
 
-    The totals of four channels of two pixels are two such vectors, until `separate` is called.
+    The accumulators of two pixels and a block of four channels are two such vectors, until `separate` converts them to
+    one vector for each pixel.
     """
 
     @property
@@ -100,50 +106,55 @@ class Pairs(Protocol):
 
     @property
     def weight_elements(self) -> int:
-        """The number of weight bytes for `depth` input channels and one block."""
+        """The number of weight bytes for `depth` input channels and one block of output channels."""
 
     def pack_weights(self, weights: Array) -> Array:
-        """Converts `[…, lanes, depth]` integers in the range of int8 to `[…, weight_elements]`, in the order in which
-        `weights` loads them."""
+        """Converts `[…, lanes, depth]` integers in the range of int8 to `[…, weight_elements]` in the order of
+        `weights`."""
 
     def weights(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, Expr]:
-        """Loads the weights of one block from element `offset`: two vectors with the weights of two channels each."""
+        """Loads the weights of one block from element `offset`, as two vectors with the weights of two channels
+        each."""
 
     def operands(self, program: Program, buffer: Buffer, base: Expr, plane: int, columns: int) -> list[Expr]:
-        """Loads `columns` neighboring pixels from `base`, in pairs. The second block is `plane` bytes after the first.
+        """Loads `depth` channels of `columns` neighboring pixels from `base`, as one vector for each pair of pixels.
 
-        If `columns` is odd, one more pixel is read.
+        The second block of channels is `plane` bytes after the first. If `columns` is odd, one more pixel is read.
         """
 
     def multiply(self, totals: Expr, operand: Expr, weights: Expr) -> Expr:
         """Returns `totals` plus the products of two pixels and two channels."""
 
     def started(self, start: Expr) -> tuple[Expr, Expr]:
-        """Returns the totals of two pixels, both initialized with a block's int32 values."""
+        """Returns accumulators for two pixels. Both pixels start with the int32 values of `start`, one for each
+        channel."""
 
     def separate(self, first: Expr, second: Expr) -> tuple[Expr, Expr]:
-        """Converts the totals of two pixels of a block to one vector for each pixel, with one lane for each channel."""
+        """Converts the accumulators of two pixels to one vector for each pixel, with one lane for each channel."""
 
 
 class FixedPoint(Protocol):
-    """Rounded products of int32 vectors and significands of at least 2**30; `qnn.numerics.fixed_point` on vectors."""
+    """The functions of `qnn.numerics.fixed_point` on vectors: int32 values times significands of at least 2**30,
+    rounded."""
 
     def high_mul(self, program: Program, x: Expr, significand: Expr) -> Expr:
-        """(x * significand + 2**30) >> 31."""
+        """Computes (x * significand + 2**30) >> 31."""
 
     def divide_by_pot(self, program: Program, x: Expr, exponent: Expr) -> Expr:
-        """x / 2**exponent, halves away from zero; exponents of at least 1."""
+        """Computes x / 2**exponent, halves away from zero; exponents of at least 1."""
 
     def round_twice(self, program: Program, x: Expr, significand: Expr, exponent: Expr) -> Expr:
-        """divide_by_pot(high_mul(x, significand), exponent), for |x| < 2**30 and exponents of at least 1."""
+        """Computes divide_by_pot(high_mul(x, significand), exponent), for |x| < 2**30 and exponents of at least 1."""
 
     def scale_once(self, program: Program, x: Expr, significand: Expr, right: Expr, *, away: bool) -> Expr:
-        """(x * significand + 2**(right - 1)) >> right in 64 bits, which rounds halves up; with `away`, halves away from
-        zero. `right` is 31 or more, so that the result fits."""
+        """Computes (x * significand + 2**(right - 1)) >> right in 64 bits.
+
+        Halves are rounded up, or away from zero if `away`. `right` is at least 31, so that the result fits int32.
+        """
 
 
 class BFloat16(Protocol):
-    """Products of bfloat16 pairs, added to float32; `qnn.numerics.bfloat16` on vectors.
+    """The functions of `qnn.numerics.bfloat16` on vectors: products of bfloat16 pairs, added to float32.
 
     A pair is 32 bits, with its first value in the lower half.
     """
@@ -158,8 +169,8 @@ class BFloat16(Protocol):
 class Isa(Protocol):
     """A vector instruction set, with vectors of one width and accumulators of 32 bits.
 
-    An `operand` and its `weights` are tuples of vectors. An instruction set without a dot product of bytes multiplies
-    wider elements, and needs several vectors.
+    The two factors of `dot`, an `operand` of activations and `weights`, are tuples of vectors. An instruction set
+    without a dot product of bytes multiplies wider elements, and needs several vectors for each.
     """
 
     @property
@@ -180,19 +191,19 @@ class Isa(Protocol):
 
     @property
     def fixed_point(self) -> FixedPoint:
-        """Its fixed-point arithmetic."""
+        """The implementation of fixed-point arithmetic."""
 
     @property
     def bfloat16(self) -> BFloat16:
-        """Its products of bfloat16 pairs."""
+        """The implementation of products of bfloat16 pairs."""
 
     @property
     def matrix(self) -> Matrix | None:
-        """The instructions that multiply tiles, or None."""
+        """The instructions that multiply tiles; None if there are none."""
 
     @property
     def pairs(self) -> Pairs | None:
-        """The instructions that multiply pairs of pixels, or None."""
+        """The instructions that multiply pairs of pixels; None if there are none."""
 
     @property
     def bytes(self) -> int:
@@ -204,7 +215,7 @@ class Isa(Protocol):
 
     @property
     def unrolled(self) -> int:
-        """The largest number of groups in one step of a reduction's loop; a power of two."""
+        """The largest number of groups to which a reduction's loop is unrolled; a power of two."""
 
     # --- weights ---
 
@@ -218,21 +229,22 @@ class Isa(Protocol):
 
     @property
     def weight_vectors(self) -> int:
-        """The number of vectors with the weights of one group for one block of channels."""
+        """The number of vectors that contain the weights of one group for one block of output channels."""
 
     @property
     def weight_elements(self) -> int:
-        """The number of elements of `weight_dtype` in the weights of one group for one block of channels."""
+        """The number of elements of `weight_dtype` that contain the weights of one group for one block of output
+        channels."""
 
     def pack_weights(self, weights: Array) -> Array:
-        """Converts `[…, lanes, group]` integers within `weight_limits` to `[…, weight_elements]`, in the order in which
-        `weights` loads them."""
+        """Converts `[…, lanes, group]` integers within `weight_limits` to `[…, weight_elements]` in the order of
+        `weights`."""
 
     def weights(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
-        """Loads the weights of one group for one block of channels, from element `offset`."""
+        """Loads the weights of one group for one block of output channels, from element `offset`."""
 
     def computed_weights(self, program: Program, vector: Expr) -> tuple[Expr, ...]:
-        """Converts lanes of `group` signed bytes, which were computed at run time, to weights."""
+        """Converts a vector of signed bytes that was computed at run time to weights. Each lane is a group."""
 
     @property
     def ones(self) -> tuple[Expr, ...]:
@@ -245,69 +257,74 @@ class Isa(Protocol):
         """The number that is subtracted from bytes to make an operand: 0, or 128 if operands are signed."""
 
     def broadcast(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
-        """Loads an operand with the `group` bytes from `offset` in every lane."""
+        """Loads the `group` bytes from `offset`, and returns an operand that contains them in every lane."""
 
     def operands(
         self, program: Program, buffer: Buffer, base: Expr, steps: Sequence[int]
     ) -> Iterator[tuple[Expr, ...]]:
         """Yields, for each step, the result of `broadcast` for the offset `base + step`.
 
-        Code is written when the next operand is requested, so each operand can be used before the next is loaded and
-        few of them are in registers. Steps that are `group` bytes apart may share a load.
+        The code of a load is generated when the caller requests the next operand. A caller that uses each operand
+        before it requests the next one therefore needs few registers. Steps that are `group` bytes apart may share a
+        load.
         """
 
     def gather_indices(self, program: Program, buffer: Buffer, offset: Expr) -> Expr:
-        """Loads the indices for `gather` from byte `offset`: an int8 channel of a block for each byte of the vector."""
+        """Loads the indices for `gather` from byte `offset`: for each byte of a vector, the index of a channel in a
+        block."""
 
     def gather(self, program: Program, buffer: Buffer, offset: Expr, indices: Expr) -> tuple[Expr, ...]:
-        """Loads an operand in which each lane has its own `group` channels, of the pixel of a block at `offset`.
+        """Loads the block of channels at `offset`, and returns an operand in which each lane contains its own selection
+        of these channels.
 
         Args:
             indices: the result of `gather_indices`.
         """
 
     def operand(self, program: Program, vector: Expr) -> tuple[Expr, ...]:
-        """Converts lanes of `group` unsigned bytes to an operand, by subtracting `operand_zero_point`."""
+        """Converts a vector of unsigned bytes to an operand, by subtracting `operand_zero_point`. Each lane is a
+        group."""
 
     def dot(
         self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], places: Collection[int] = FULL
     ) -> Expr:
-        """Returns `accumulator` plus, in each lane, `group` products.
+        """Returns `accumulator` plus, in each lane, the sum of `group` products.
 
         Args:
-            places: the indices in a group whose weights may be other than 0.
+            places: the indices of a group at which a weight may differ from 0. Other products may be skipped.
         """
 
     def dot_int16(self, accumulator: Expr, operand: Expr, weights: Expr) -> Expr:
         """Returns `accumulator` plus, in each lane, two products of 16-bit values."""
 
     def round_product(self, x: Expr, y: Expr) -> Expr:
-        """(x * y + 2**14) >> 15 for vectors of `2 * lanes` 16-bit values, which are not both -32768."""
+        """Computes (x * y + 2**14) >> 15 for vectors of `2 * lanes` 16-bit values. x and y must not both be -32768."""
 
     # --- conversion ---
 
     def round_even(self, value: Expr) -> Expr:
-        """Rounds float32 to int32, halves to even. Values below int32 become its minimum. None may be above int32."""
+        """Rounds float32 to int32, halves to even. Values below int32 become its minimum. No value may exceed int32."""
 
     def pack(self, pixels: tuple[Expr, Expr, Expr, Expr], zero_point: Expr | None) -> Expr:
-        """Adds `zero_point` to four vectors of int32 (four pixels of one block), and saturates to bytes, by pixel.
+        """Adds `zero_point` to four vectors of int32 (one block of four pixels), and saturates them to one vector of
+        bytes.
 
         Args:
             zero_point: int16; None for 0.
         """
 
     def pack_centred(self, pixels: tuple[Expr, Expr, Expr, Expr]) -> Expr:
-        """`pack` with a zero point of 128."""
+        """Does the same as `pack` with a zero point of 128."""
 
     @property
     def transpose_indices(self) -> Array:
-        """The int32 values `[lanes]` that `transposed` needs, to be stored in a buffer."""
+        """The constant `[lanes] int32` that `transposed` reads from a buffer."""
 
     def transposed(self, program: Program, vector: Expr, indices: Expr) -> tuple[Expr, ...]:
-        """Converts the bytes of four pixels of one block to an operand with the four pixels of a channel in each lane.
+        """Transposes a block of four pixels, and returns an operand with the four pixels of one channel in each lane.
 
         Args:
-            indices: `transpose_indices`, loaded from a buffer.
+            indices: the vector `transpose_indices`, loaded from a buffer.
         """
 
     # --- tables ---
@@ -316,7 +333,7 @@ class Isa(Protocol):
         """Arranges a table `[256] uint8` in the order in which `lookup` loads it."""
 
     def lookup(self, program: Program, entries: Buffer, offset: Expr = 0) -> Lookup:
-        """Loads the table that `arrange_table` returned, from byte `offset` of `entries`."""
+        """Loads a table that `arrange_table` arranged, from byte `offset` of `entries`."""
 
 
 def worth_sharing(isa: Isa, estimated_cycles: float) -> bool:

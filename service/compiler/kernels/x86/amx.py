@@ -1,4 +1,4 @@
-"""AMX: tiles of 16 rows of 64 bytes, and `tdpbusd`, which multiplies two of them.
+"""AMX: eight tile registers of 16 rows by 64 bytes, and the instruction `tdpbusd`, which multiplies two tiles.
 
 Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18. A process must request
 permission to use tiles from the kernel. The runtime does so when it loads an artifact that requires `amx_tile`.
@@ -18,7 +18,7 @@ from service.core.arrays import Array
 
 _PALETTE = 1
 _ROW_BYTES = 64
-# Offsets in the 64 bytes that `ldtilecfg` reads: the palette, the bytes of a row of each tile (16 bits), its rows.
+# Offsets in the 64 bytes that `ldtilecfg` reads: for each tile, the bytes of a row (16 bits), and the number of rows.
 _WIDTHS, _HEIGHTS = 16, 48
 
 
@@ -36,7 +36,7 @@ class Amx:
         return self.rows * _ROW_BYTES
 
     def pack_weights(self, weights: Array) -> Array:
-        """Packs weights, so that a row of a tile contains four neighboring bytes of each channel."""
+        """Packs weights. Each row of a tile contains four neighboring bytes of every output channel."""
         *outer, lanes, depth = weights.shape
         assert weights.min(initial=0) >= -128
         assert weights.max(initial=0) <= 127

@@ -1,8 +1,8 @@
 """AVX512-BF16: `vdpbf16ps`, which adds the products of two bfloat16 pairs to float32, and `vcvtneps2bf16`.
 
-TVM has no LLVM type for bfloat16. So the product is a function in LLVM IR whose parameters are pairs as int32. It is
-inlined, and only the instruction remains. Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume
-2.
+TVM has no LLVM type for bfloat16. So the product is a function in LLVM IR whose parameters are pairs in int32 lanes.
+The function is inlined, and only the instruction remains. Source: Intel 64 and IA-32 Architectures Software Developer's
+Manual, volume 2.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Avx512BFloat16:
     """Implements `vector.isa.BFloat16` with AVX512-BF16."""
 
     def words(self, program: Program, values: Expr) -> Expr:
-        """Converts to bfloat16. The result of the intrinsic must be reinterpreted, because TVM lacks the type."""
+        """Converts float32 to bfloat16. TVM lacks the type, so the result of the intrinsic is reinterpreted as
+        uint16."""
         return bits(f"uint16x{LANES}", intrinsic(f"int16x{LANES}", "llvm.x86.avx512bf16.cvtneps2bf16.512", values))
 
     def add_products(self, program: Program, totals: Expr, operand: Expr, weights: Expr) -> Expr:

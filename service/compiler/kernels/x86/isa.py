@@ -1,6 +1,7 @@
 """x86-64's vector instruction sets, which implement `vector.isa.Isa`: AVX2 and AVX-512, with or without byte products.
 
-AMX's tiles (`x86.amx`) and products of bfloat16 pairs (`x86.bfloat16`) are used in addition to AVX512-VNNI.
+Two extensions of AVX512-VNNI are in their own modules: AMX's tiles (`x86.amx`) and products of bfloat16 pairs
+(`x86.bfloat16`).
 
 A new instruction set is an entry in `ISAS` and needs no new kernels. Sources: Intel 64 and IA-32 Architectures Software
 Developer's Manual, volume 2; the operand types of LLVM intrinsics are those of LLVM 22 (`vpdpbusd` takes byte vectors).
@@ -80,7 +81,7 @@ class X86Isa:
         return GROUP * self.lanes
 
     def pack_weights(self, weights: Array) -> Array:
-        if not self.dots_bytes:  # the even taps of all lanes, then the odd ones
+        if not self.dots_bytes:  # the even weights of each group for all lanes, then the odd weights
             weights = np.stack([weights[..., 0::2], weights[..., 1::2]], axis=-3)
         low, high = self.weight_limits
         assert weights.min(initial=0) >= low
@@ -111,7 +112,7 @@ class X86Isa:
         return program.bind(load(buffer, offset, self.bytes), f"int8x{self.bytes}")
 
     def gather(self, program: Program, buffer: Buffer, offset: Expr, indices: Expr) -> tuple[Expr, ...]:
-        """Shuffles bytes within 128 bits, which contain a whole pixel (or two copies of it)."""
+        """Shuffles bytes within each 128 bits. These contain one block of a pixel, or two copies of a smaller block."""
         dtype, order = f"int8x{self.bytes}", [tirx.const(byte, "int32") for byte in range(self.bytes)]
         repeated = tirx.Shuffle([load(buffer, offset, self.lanes)] * GROUP, order)
         name = "llvm.x86.avx512.pshuf.b.512" if self.lanes == 16 else "llvm.x86.avx2.pshuf.b"
@@ -151,7 +152,7 @@ class X86Isa:
         return accumulator
 
     def dot_int16(self, accumulator: Expr, operand: Expr, weights: Expr) -> Expr:
-        """Multiplies and adds. LLVM combines both to one `vpdpwssd` if the target has it."""
+        """Multiplies and adds. LLVM combines both operations to one `vpdpwssd` if the target has this instruction."""
         name = "llvm.x86.avx512.pmaddw.d.512" if self.lanes == 16 else "llvm.x86.avx2.pmadd.wd"
         return accumulator + intrinsic(f"int32x{self.lanes}", name, operand, weights)
 
@@ -162,7 +163,7 @@ class X86Isa:
     # --- conversion ---
 
     def round_even(self, value: Expr) -> Expr:
-        """Rounds halves to even. Values that are too large or too small become the smallest integer."""
+        """Rounds halves to even. Values beyond int32 on either side become the smallest integer."""
         dtype = f"int32x{self.lanes}"
         if self.lanes == 16:
             current_mode, all_lanes = tirx.const(4, "int32"), tirx.const(-1, "int16")
@@ -175,7 +176,7 @@ class X86Isa:
         return self._pack_bytes(name, pixels, zero_point)
 
     def pack_centred(self, pixels: tuple[Expr, Expr, Expr, Expr]) -> Expr:
-        """Packs with one instruction for the zero point of 128."""
+        """Packs to signed bytes, and flips their highest bit, which adds the zero point of 128."""
         name = "llvm.x86.avx512.packsswb.512" if self.lanes == 16 else "llvm.x86.avx2.packsswb"
         return self._pack_bytes(name, pixels, None) ^ splat(tirx.const(0x80, "uint8"), self.bytes)
 
@@ -197,14 +198,17 @@ class X86Isa:
 
     @property
     def _pixel_order(self) -> list[int]:
-        """Returns the order of lanes after packing, which works within 128 bits: quarter q contains channels 4q..4q+3
-        of all four pixels."""
+        """The lane order that sorts packed bytes by pixel.
+
+        The pack instructions work within each 128 bits. After them, the 128 bits number q contain channels 4q..4q+3 of
+        all four pixels.
+        """
         quarters = self.lanes // 4
         return [quarter * PIXELS + pixel for pixel in range(PIXELS) for quarter in range(quarters)]
 
     @property
     def transpose_indices(self) -> Array:
-        """The indices of the first step of `transposed`: which 32 bits of its operand each lane gets."""
+        """The indices of the first shuffle of `transposed`: for each lane, the index of the 32 bits that it gets."""
         quarters = self.lanes // 4
         words = [pixel * quarters + quarter for quarter in range(quarters) for pixel in range(PIXELS)]
         return np.array(words, np.int32)
@@ -212,8 +216,8 @@ class X86Isa:
     def transposed(self, program: Program, vector: Expr, indices: Expr) -> tuple[Expr, ...]:
         """Transposes with two shuffles.
 
-        The indices are loaded from a buffer. If LLVM knew them, it would combine both shuffles to one byte shuffle,
-        which needs seven instructions without AVX512-VBMI.
+        The indices are loaded from a buffer. If they were constants in the code, LLVM would combine both shuffles to
+        one byte shuffle, which needs seven instructions without AVX512-VBMI.
         """
         dtype = f"int32x{self.lanes}"
         name = "llvm.x86.avx512.permvar.si.512" if self.lanes == 16 else "llvm.x86.avx2.permd"

@@ -1,9 +1,9 @@
 """A lookup table of 256 bytes in registers.
 
-AVX-512 without VBMI can permute 16-bit words, but not bytes. So bytes j and j + 128 of the table share a word. Two
-`vpermi2w` look up the words for half of the bytes of a vector among 128 words, and the highest bit of a byte selects
-the half of its word. AVX2 looks up the low four bits in sixteen tables (`vpshufb`), and selects one of the results by
-the high four bits, one bit at a time.
+AVX-512 without VBMI can permute 16-bit words, but not bytes. So bytes j and j + 128 of the table share a word, and the
+table has 128 words. Two `vpermi2w` look up the words for every other byte of a vector. The highest bit of a byte then
+selects the half of its word. AVX2 looks up the low four bits of a byte in sixteen tables (`vpshufb`), and selects one
+of the sixteen results by the high four bits, one bit at a time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def arranged(lanes: int, values: Array) -> Array:
 
 @dataclass(frozen=True)
 class Lookup:
-    """A lookup table in registers, as a function of vectors.
+    """A lookup table in registers. Calling it looks up a vector.
 
     Attributes:
         lanes: the number of 32-bit lanes of a vector.
@@ -41,7 +41,7 @@ class Lookup:
 
     @staticmethod
     def of(program: Program, lanes: int, entries: Buffer, offset: Expr = 0) -> Lookup:
-        """Loads the table, which is `arranged`, from a buffer."""
+        """Loads a table in the order of `arranged` from a buffer."""
         parts = []
         for start in range(0, ENTRIES, 64 if lanes == 16 else 16):
             if lanes == 16:
@@ -52,7 +52,7 @@ class Lookup:
         return Lookup(program, lanes, tuple(parts))
 
     def __call__(self, vector: Expr, lanes: int) -> Expr:
-        """Looks up some bytes. If they are fewer than a vector, they are repeated to fill one."""
+        """Looks up the bytes of `vector`. If they do not fill a register, they are repeated first."""
         size = 4 * self.lanes
         if lanes == size:
             return self._words(vector) if self.lanes == 16 else self._nibbles(vector)
@@ -67,7 +67,7 @@ class Lookup:
         return self._choose(vector, bits("uint8x64", high), bits("uint8x64", low), 64)
 
     def _word(self, at: Expr) -> Expr:
-        """Looks up the word for the low seven bits of each word of `at`. The other bits are ignored."""
+        """Looks up the table's word for the low seven bits of each word of `at`. The other bits are ignored."""
         at = self.program.bind(at, "uint16x32")
         name, index = "llvm.x86.avx512.vpermi2var.hi.512", bits("int16x32", at)
         first, second = (intrinsic("int16x32", name, self.parts[part], index, self.parts[part + 1]) for part in (0, 2))

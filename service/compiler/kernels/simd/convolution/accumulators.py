@@ -1,4 +1,5 @@
-"""The accumulators of a tile (pixels by blocks of channels), which stay in registers from the bias to the epilogue."""
+"""The accumulators of a tile (pixels by blocks of output channels). They stay in registers from the bias to the
+epilogue."""
 
 from __future__ import annotations
 
@@ -17,14 +18,16 @@ Operand = tuple[Expr, ...]  # an operand of `Isa.dot`
 
 @dataclass(frozen=True)
 class Tile:
-    """The part of an output with accumulators in registers: `rows` x `columns` pixels by `blocks` output blocks."""
+    """The part of an output whose accumulators are in registers: `rows` x `columns` pixels by `blocks` output
+    blocks."""
 
     rows: int
     columns: int
     blocks: int
 
     def steps(self, layer: Layer) -> list[int]:
-        """Returns the bytes from the window of the first pixel to that of each pixel, row by row."""
+        """Returns, for each pixel of the tile, the distance in bytes from the first pixel's window to the pixel's
+        window."""
         down, right = layer.steps
         return [row * down + column * right for row in range(self.rows) for column in range(self.columns)]
 
@@ -37,8 +40,8 @@ class Accumulators:
 
         Args:
             block: the first block of the tile.
-            pairs: instructions that multiply pairs of neighboring pixels. Until `settle`, two accumulators then contain
-                sums of both pixels of a pair.
+            pairs: instructions that multiply pairs of neighboring pixels. With these, two accumulators contain sums of
+                both pixels of a pair until `settle` is called.
         """
         self._isa, self._tile, self._block, self._pairs = lanes.isa, tile, block, pairs
         self._pixels = [(row, column) for row in range(tile.rows) for column in range(tile.columns)]
@@ -52,19 +55,29 @@ class Accumulators:
 
     @property
     def _accumulated_pixels(self) -> list[tuple[int, int]]:
-        """Returns the pixels that have accumulators. With pairs, it is an even number in each row."""
+        """Returns the pixels that have accumulators. With pairs, each row gets an even number of them."""
         columns = self._tile.columns + (self._tile.columns % 2 if self._pairs else 0)
         return [(row, column) for row in range(self._tile.rows) for column in range(columns)]
 
     def add(self, operands: Iterable[Operand], weights: Sequence[Operand]) -> None:
-        """Adds to each accumulator the product of its pixel's operand (row by row) and its block's weights."""
+        """Adds to each accumulator the products of its pixel's operand and its block's weights.
+
+        Args:
+            operands: one for each pixel, row by row.
+            weights: one for each block.
+        """
         for pixel, activations in zip(self._pixels, operands, strict=True):
             for place, factors in enumerate(weights):
                 accumulator = self._registers[pixel, place]
                 accumulator.value = self._isa.dot(accumulator.value, activations, factors)
 
     def add_pairs(self, rows: Sequence[Sequence[Expr]], weights: Sequence[tuple[Expr, Expr]]) -> None:
-        """Adds to each pair of pixels the products of its operand (by row) and its block's weights."""
+        """Does the same as `add` for pairs of pixels.
+
+        Args:
+            rows: for each row, the operands of its pairs.
+            weights: one for each block.
+        """
         assert self._pairs is not None
         for row, operands in enumerate(rows):
             for pair, operand in enumerate(operands):
@@ -85,7 +98,10 @@ class Accumulators:
                     register.value = value
 
     def store(self, output: Output | WideOutput, image: Expr, row: Expr, column: Expr) -> None:
-        """Applies the epilogue to all accumulators and stores them. `row` and `column` are the tile's first pixel."""
+        """Applies the epilogue to all accumulators and stores the results.
+
+        `row` and `column` are the position of the tile's first pixel.
+        """
         for place in range(self._tile.blocks):
             values = [self._registers[pixel, place].value for pixel in self._pixels]
             block = self._block + place

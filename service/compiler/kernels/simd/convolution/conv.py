@@ -1,8 +1,10 @@
-"""Convolutions and dense layers: a tile of pixels by blocks of channels stays in registers for the whole reduction.
+"""Convolutions and dense layers. The accumulators of a tile (pixels by blocks of output channels) stay in registers for
+the whole reduction.
 
-Each step of the reduction multiplies one group (`Isa.group` input channels, or as many neighboring bytes of a packed
-row) of every pixel of the tile by the weights of every block of the tile. Tiles at an edge overlap their neighbors, so
-no separate code is needed for them. Weights are stored in the order in which they are read.
+A group is `Isa.group` input channels, or as many neighboring bytes of a packed row. Each step of the reduction loads
+one group of every pixel of the tile, and multiplies it by the weights of every block of the tile. Tiles at an edge
+overlap their neighbors, so no separate code is needed for them. Weights are stored in the order in which the kernel
+loads them.
 """
 
 from __future__ import annotations
@@ -54,7 +56,10 @@ class _Conv:
             self.constants += [first, offsets, isa.pack_weights(rest).reshape(-1)]
 
     def _tiled(self, weights: Array, reduction: Reduction) -> Array:
-        """Returns `[block tiles, blocks, lanes, steps, rows, columns, unrolled, group]`. The last tile overlaps."""
+        """Returns the weights as `[block tiles, blocks, lanes, steps, rows, columns, unrolled, group]`.
+
+        The last block tile overlaps the previous one.
+        """
         lanes = self.isa.lanes
         arranged = reduction.arrange(weights)
         filled = np.zeros((self.blocks * lanes, *arranged.shape[1:]), arranged.dtype)
@@ -64,13 +69,13 @@ class _Conv:
         return np.stack([blocks[start : start + self.tile.blocks] for start in starts])
 
     def _packed(self, weights: Array) -> Array:
-        """Returns the weights in the order of reading: tile, step, row, column, unrolled group, block."""
+        """Returns the weights in the order of loading: tile, step, row, column, unrolled group, block."""
         tiled = self._tiled(weights, self.reduction)
         return self._words.pack_weights(tiled.transpose(0, 3, 4, 5, 6, 1, 2, 7)).reshape(-1)
 
     @property
     def _words(self) -> Isa | Pairs:
-        """The instructions for which weights are packed and loaded."""
+        """The instructions whose layout the weights have."""
         return self.pairs or self.isa
 
     def kernel(self) -> Kernel:
@@ -134,7 +139,12 @@ class _Conv:
         return place * (self.reduction.unrolled * self._group_elements)
 
     def _add(self, accumulators: Accumulators, group: Expr, offset: Expr) -> None:
-        """Adds the products of one group of every pixel and its weights of every block."""
+        """Adds the products of one reduction step: a group of every pixel, by the weights of every block.
+
+        Args:
+            group: the byte offset of the first pixel's group in the source.
+            offset: the offset of the weights.
+        """
         if self.pairs is None:
             self._accumulate(accumulators, group, self.buffers[0], offset)
             return
@@ -148,7 +158,7 @@ class _Conv:
         accumulators.add_pairs([pairs.operands(program, self.source, line, plane, columns) for line in lines], weights)
 
     def _accumulate(self, accumulators: Accumulators, group: Expr, buffer: Buffer, offset: Expr) -> None:
-        """Adds the products of one group of every pixel and its weights of every block, from `buffer`."""
+        """Adds the products of one reduction step without pairs, with weights from `buffer`."""
         isa, program = self.isa, self.program
         weights = [
             isa.weights(program, buffer, offset + place * isa.weight_elements) for place in range(self.tile.blocks)

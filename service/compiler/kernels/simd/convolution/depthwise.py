@@ -1,10 +1,11 @@
-"""Depthwise convolution: each channel has its own filter, so a lane contains one channel and a group its pixels.
+"""Depthwise convolution: each channel has its own filter. Each lane of a vector computes one channel.
 
 One load reads four pixels of a block of channels. After a transposition, each lane contains the four pixels of its
-channel, and one `dot` multiplies them by their kernel taps. A kernel row of fewer than four taps fits such a vector at
-several positions, so one vector is used for several outputs: (w0, w1, w2, 0) for the first, (0, w0, w1, w2) for the
-next. Vectors are also shared between kernel rows. A tile is a few rows of the output. The accumulators of a row are
-stored as soon as its last kernel row is done, so few rows are in registers at a time.
+channel, and one `dot` multiplies them by the weights of four kernel taps. If a kernel row has fewer than four taps, one
+vector of pixels is used for several neighboring outputs: multiplied by (w0, w1, w2, 0) for the first output, by (0, w0,
+w1, w2) for the next. A vector is also used for several kernel rows. A tile is a few rows of the output. The results of
+an output row are stored as soon as its last kernel row is added, so the accumulators of only a few rows are in
+registers at a time.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.kernels.vector.lanes import Lanes
 from service.core.arrays import Array
 
-_MOST_PRODUCTS = 512  # in an unrolled tile; with more, the code loops over kernel rows
+_MOST_PRODUCTS = 512  # the largest number of `dot` in an unrolled tile; with more, the code loops over kernel rows
 _MOST_ROWS, _MOST_COLUMNS = 8, 8
 
-Weights = dict[int, tuple[Expr, ...]]  # of one kernel row: shift -> operand of `Isa.dot`
-Start = Callable[[Expr], list[Register]]  # the first window of a row -> its accumulators
-Rows = Iterator[tuple[int, list[Register]]]  # the rows of a tile in the order in which they are completed
+# The weights of one kernel row: maps each shift (`Taps`) to an operand of `Isa.dot`.
+Weights = dict[int, tuple[Expr, ...]]
+# Takes the offset of the first window of a row, and returns the row's accumulators.
+Start = Callable[[Expr], list[Register]]
+# Yields (row, accumulators) for each row of a tile, as soon as the row is complete.
+Rows = Iterator[tuple[int, list[Register]]]
 
 
 def depthwise(
@@ -55,8 +59,7 @@ def depthwise(
 
 
 def ranked(isa: Isa, layer: Layer) -> list[Tile]:
-    """Returns the candidate tiles, beginning with the one with the least work, in vector instructions
-    (`DepthwiseRates`)."""
+    """Returns the candidate tiles, the one with the fewest vector instructions (`DepthwiseRates`) first."""
     height, width = layer.destination.height, layer.destination.width
     columns = range(min(PIXELS, width), min(_MOST_COLUMNS, width) + 1)
     rows = range(1, min(_MOST_ROWS, height) + 1)
@@ -83,7 +86,7 @@ def _work(isa: Isa, layer: Layer, tile: Tile) -> float:
 
 
 def _lines(layer: Layer, tile: Tile) -> dict[int, list[tuple[int, int]]]:
-    """Returns each source row under a tile, in order -> the (tile row, kernel row) pairs that it contributes to."""
+    """Maps each source row under a tile, in order, to the pairs (output row, kernel row) that read it."""
     (kernel_h, _), (stride, _), (dilation, _) = layer.window.kernel, layer.window.strides, layer.window.dilation
     lines: dict[int, list[tuple[int, int]]] = {}
     for row in range(tile.rows):
@@ -110,7 +113,7 @@ class _Depthwise:
             self.constants += self._rests()
 
     def _arranged(self, weights: Array) -> Array:
-        """Converts `[C, KH, KW]` to `[blocks, KH, shifts, lanes, 4]`, extended with zeros."""
+        """Converts weights `[C, KH, KW]` to `[blocks, KH, shifts, lanes, 4]`, extended with zeros."""
         blocks, lanes = self.layer.destination.blocks, self.isa.lanes
         filled = np.zeros((blocks * lanes, *weights.shape[1:]), weights.dtype)
         filled[: len(weights)] = weights
@@ -120,11 +123,12 @@ class _Depthwise:
         return self.isa.pack_weights(weights).reshape(-1)
 
     def _rests(self) -> list[Array]:
-        """Returns the part of the weights beyond the range of `dot`, as additional kernel rows, which few blocks have.
+        """Returns the parts of weights beyond the range of `dot`, as additional kernel rows of the few blocks that have
+        any.
 
         Returns:
-            int32 `[blocks + 1]`, the index of the first additional row of each block; int32, their byte offsets from
-            the first row of a window; and their weights.
+            `[blocks + 1] int32`, the index of each block's first additional row; `[rows] int32`, the byte offset of
+            each additional row from the first row of a window; and the weights of these rows.
         """
         parts = [self._arranged(part) for part in self.excess.parts]
         first, offsets, weights = [0], [], []
@@ -162,7 +166,7 @@ class _Depthwise:
         return Kernel("depthwise", program.function(), tuple(self.constants), self.output.size_bytes, facts)
 
     def _band(self, image: Expr, block: Expr, row: Expr) -> None:
-        """Computes some rows of the output over the whole width of the image, for one block."""
+        """Computes `tile.rows` rows of one block of the output, over the whole width of the image."""
         program, isa, width = self.program, self.isa, self.layer.destination.width
         bias = self.lanes.keep(load(self.buffers[1], block * isa.lanes, isa.lanes))
         program.align_stack(bias, "int32", isa.lanes)
@@ -183,7 +187,7 @@ class _Depthwise:
                 self.output.store_tile(values, len(values), channels, image, block, row + place, column)
 
     def _window(self, image: Expr, block: Expr, row: Expr, column: Expr) -> Expr:
-        """Returns the byte offset of the first pixel's window."""
+        """Returns the byte offset of an output pixel's window."""
         source, window = self.layer.source, self.layer.window
         (stride_h, stride_w), (top, left) = window.strides, window.padding
         start = source.origin - top * source.row - left * source.pixel
@@ -191,7 +195,7 @@ class _Depthwise:
         return plane + row * (stride_h * source.row) + column * (stride_w * source.pixel) + start
 
     def _unrolled(self, window: Expr, start: Start, weights: list[Weights]) -> Rows:
-        """Computes a tile without loops. Each row of the source is read once for all rows of the tile."""
+        """Computes a tile without loops. Each source row is loaded once for all output rows that read it."""
         accumulators: dict[int, list[Register]] = {}
         for line, uses in self.lines.items():
             for row, kernel_row in uses:
@@ -204,7 +208,10 @@ class _Depthwise:
                     yield row, accumulators.pop(row)
 
     def _looped(self, window: Expr, start: Start, first: Expr) -> Rows:
-        """Computes one row of the tile after another, with a loop over kernel rows. `first` is the block's first."""
+        """Computes one row of the tile after another, with a loop over kernel rows.
+
+        `first` is the index of the block's first kernel row.
+        """
         for row in range(self.tile.rows):
             line = window + row * self._down
             accumulators = start(line)
@@ -215,16 +222,17 @@ class _Depthwise:
 
     @property
     def _down(self) -> int:
-        """The bytes from a pixel's window to that of the pixel below."""
+        """The distance in bytes from an output pixel's window to the window of the pixel below."""
         return self.layer.window.strides[0] * self.layer.source.row
 
     @property
     def _below(self) -> int:
-        """The bytes from one row of a window to the next."""
+        """The distance in bytes from one row of a window to the next."""
         return self.layer.window.dilation[0] * self.layer.source.row
 
     def _start(self, window: Expr, block: Expr, bias: Expr) -> list[Register]:
-        """Initializes the accumulators of one row of the tile with the bias and the products of additional rows."""
+        """Initializes the accumulators of one output row with the bias, and adds the products of additional kernel
+        rows."""
         program = self.program
         accumulators = [program.register("int32", self.isa.lanes) for _ in range(self.tile.columns)]
         for accumulator in accumulators:
@@ -246,10 +254,11 @@ class _Depthwise:
         }
 
     def _accumulate(self, line: Expr, uses: list[tuple[list[Register], Weights]]) -> None:
-        """Adds the products of one row of the source, beginning at the byte `line` under the tile's first tap.
+        """Adds the products of one source row.
 
         Args:
-            uses: pairs of (accumulators of a row of the tile, weights of its kernel row).
+            line: the offset of the byte under the first kernel tap of the tile's first output.
+            uses: for each output row that reads the source row, (its accumulators, the weights of the kernel row).
         """
         program, isa, line = self.program, self.isa, self.program.bind(line)
         for vector in self.taps.vectors:

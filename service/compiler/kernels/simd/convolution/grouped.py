@@ -1,11 +1,14 @@
 """Grouped convolution: each filter reads the channels of its own group.
 
-As in `conv`, a tile of pixels by blocks of output channels stays in registers for the whole reduction. The reduction is
-a list of *reads* for each tile of blocks, so input blocks that none of the tile's filters read cost nothing. There are
-two types of reads. A *shared* read loads the same `Isa.group` neighboring channels into every lane. If groups have
-fewer channels than a block, the weights are block-diagonal: zero for the channels of other groups. With an *own* read,
-each lane gets up to as many channels of its own group from one block, by one shuffle of bytes. With groups of four
-channels (ResNeXt 32x4d), this needs a fourth of the products and as many shuffles. With a depth multiplier, each group
+As in `conv`, the accumulators of a tile (pixels by blocks of output channels) stay in registers for the whole
+reduction. Each tile of output blocks has a list of reduction steps (`Reads`). It contains only input channels that a
+filter of the tile uses, so all other channels cost nothing.
+
+There are two types of steps. A *shared* step loads the same `Isa.group` neighboring input channels into every lane. If
+a group of the convolution has fewer channels than a block, the weights of a shared step are block-diagonal: zero for
+the channels of other groups. An *own* step loads one block of input channels and shuffles its bytes, so that each lane
+gets up to `Isa.group` channels of its own group. If groups have four channels (ResNeXt 32x4d), own steps need a fourth
+of the products of shared steps, and one shuffle for each product. If the convolution has a depth multiplier, each group
 has one channel.
 """
 
@@ -29,7 +32,7 @@ from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.vector.lanes import Lanes
 from service.core.arrays import Array
 
-_NOTHING = -1  # no channel
+_NOTHING = -1  # marks a lane's byte that is not used
 
 
 @dataclass(frozen=True)
@@ -52,18 +55,21 @@ class Grouping:
         return Grouping(weights.shape[-1], len(weights) // groups, len(weights))
 
     def span(self, filters: Array) -> tuple[Array, Array]:
-        """Returns the first channel that each filter reads, and the one after its last. Equal beyond all filters."""
+        """Returns, for each filter, the first input channel that it reads, and the channel after the last.
+
+        For numbers beyond the last filter, both are equal.
+        """
         first = np.minimum(filters, self.total - 1) // self.filters * self.channels
         return first, np.where(filters < self.total, first + self.channels, first)
 
 
 @dataclass(frozen=True)
 class Reads:
-    """The reads of a tile of blocks.
+    """The reduction steps of a tile of output blocks, at one kernel tap.
 
     Attributes:
-        starts: `[reads, 2]`, the source block and the channel in it from which each read takes its bytes.
-        channels: `[reads, filters, group]`, the source channels that each filter multiplies; `_NOTHING` for none.
+        starts: `[steps, 2]`, for each step, the source block, and the first channel in it that the step loads.
+        channels: `[steps, filters, group]`, the source channels that each filter multiplies, or `_NOTHING`.
     """
 
     starts: Array
@@ -71,7 +77,7 @@ class Reads:
 
     @staticmethod
     def shared(isa: Isa, grouping: Grouping, filters: Array) -> Reads:
-        """Returns reads of the same neighboring channels for all filters."""
+        """Returns shared steps: each loads the same neighboring channels for all filters."""
         low, high = (bound[:, None] for bound in grouping.span(filters))
         first = np.arange(low.min() // isa.group, -(-high.max() // isa.group)) * isa.group
         channels = (first[:, None] + np.arange(isa.group))[:, None, :]
@@ -80,7 +86,7 @@ class Reads:
 
     @staticmethod
     def own(isa: Isa, grouping: Grouping, filters: Array) -> Reads:
-        """Returns reads in which each filter gets the next channels of its own group in a block of the source."""
+        """Returns own steps: in each, every filter gets the next channels of its own group in one source block."""
         low, high = grouping.span(filters)
         starts, channels, lanes, size = [], [], isa.lanes, isa.group
         for block in range(low.min() // lanes, -(-high.max() // lanes)):
@@ -92,7 +98,8 @@ class Reads:
         return Reads(np.array(starts), np.array(channels))
 
     def weights(self, grouping: Grouping, filters: Array, weights: Array) -> Array:
-        """Converts `[O, KH, KW, C / groups]` to `[reads, KH, KW, filters, group]`, with zeros for `_NOTHING`."""
+        """Converts weights `[O, KH, KW, C / groups]` to `[steps, KH, KW, filters, group]`, with zeros for
+        `_NOTHING`."""
         low, _ = grouping.span(filters)
         within = np.clip(self.channels - low[:, None], 0, grouping.channels - 1)
         rows = np.minimum(filters, grouping.total - 1)[:, None]
@@ -103,7 +110,7 @@ class Reads:
 
 @dataclass(frozen=True)
 class Scheme:
-    """The scheme of a grouped convolution: the tile in registers, and the type of reads."""
+    """The scheme of a grouped convolution: the tile in registers, and whether its reduction steps are own or shared."""
 
     tile: Tile
     own: bool
@@ -119,18 +126,19 @@ class Scheme:
         return Scheme(Tile(*tile), bool(own))
 
     def starts(self, layer: Layer) -> list[int]:
-        """Returns the first block of each tile of blocks. The last tile overlaps."""
+        """Returns the first block of each tile of output blocks. The last tile overlaps the previous one."""
         blocks = layer.destination.blocks
         return [min(start, blocks - self.tile.blocks) for start in range(0, blocks, self.tile.blocks)]
 
     def reads(self, isa: Isa, grouping: Grouping, start: int) -> tuple[Array, Reads]:
-        """Returns the filters of the tile of blocks that begins at `start`, and their reads."""
+        """Returns the filters of the tile of output blocks that begins at block `start`, and the tile's reduction
+        steps."""
         filters = np.arange(start * isa.lanes, (start + self.tile.blocks) * isa.lanes)
         return filters, (Reads.own if self.own else Reads.shared)(isa, grouping, filters)
 
 
 def ranked(isa: Isa, layer: Layer, grouping: Grouping, epilogue_cycles: float) -> tuple[list[Scheme], float]:
-    """Returns the candidate schemes, the one with the fewest estimated cycles first, and its cycles."""
+    """Returns the candidate schemes, the one with the fewest estimated cycles first, and the first one's cycles."""
     estimate = _estimate(isa, layer, grouping, epilogue_cycles)
     schemes = [Scheme(tile, own) for tile in candidates(isa, layer) for own in (False, True)]
     fitting = [scheme for scheme in schemes if not scheme.own or _fits(isa, scheme.tile)]
@@ -139,7 +147,8 @@ def ranked(isa: Isa, layer: Layer, grouping: Grouping, epilogue_cycles: float) -
 
 
 def _fits(isa: Isa, tile: Tile) -> bool:
-    """Returns true if own reads fit the registers. The tile must have one block: each block needs its own shuffles."""
+    """Returns true if own steps fit the registers. The tile must have one block, because each block needs other
+    shuffles."""
     return tile.blocks == 1 and tile.rows * tile.columns + 2 * isa.weight_vectors + 1 <= isa.registers
 
 
@@ -208,15 +217,17 @@ class _Grouped:
         self.constants = [array for array in self.constants if array.size]
 
     def _product_tables(self, weights: Array) -> tuple[Array, Array, Array, Array]:
-        """Returns tables of every product of the layer, in the order of computation.
+        """Returns tables of all reduction steps of the layer, in the order in which the kernel executes them.
 
-        The part of a weight that is beyond the range of `dot` is an additional read, so no other loop is needed.
+        A weight beyond the range of `dot` is split. Its remaining part is in an additional step, so no other loop is
+        needed.
 
         Returns:
-            first: int32 `[tiles of blocks + 1]`, the index of each tile's first read.
-            offsets: int32 `[reads]`, the byte offsets from the first byte of a window.
-            weights: flat, as `Isa.weights` loads them.
-            places: int8 `[reads * 4 * lanes]`, the channel of its block for each byte; empty for shared reads.
+            first: int32 `[block tiles + 1]`, the index of each tile's first step.
+            offsets: int32 `[steps]`, the byte offset of each step from the first byte of a window.
+            weights: flat, in the order of `Isa.weights`.
+            places: int8 `[steps * 4 * lanes]`, for each byte of a vector, the channel in the block that it gets; empty
+                for shared steps.
         """
         isa, excess = self.isa, Excess(weights, self.isa)
         first, offsets, listed, places = [0], [], [], []
@@ -225,7 +236,8 @@ class _Grouped:
             at = self._offsets(reads)
             for part in (excess.weights, *excess.parts):
                 arranged = reads.weights(self.grouping, filters, part)
-                # Only these additional reads depend on values, so that layers of one shape share their program.
+                # All steps of the first part are kept, even if their weights are zero, so that their number does not
+                # depend on values. Only the additional steps depend on values.
                 kept = np.ones(at.shape, bool) if part is excess.weights else arranged.any(axis=(3, 4))
                 offsets.append(at[kept])
                 listed.append(arranged[kept].reshape(-1, self.tile.blocks, isa.lanes, isa.group))
@@ -239,7 +251,8 @@ class _Grouped:
         )
 
     def _offsets(self, reads: Reads) -> Array:
-        """Returns the byte offsets of reads from the first byte of a window, `[reads, KH, KW]`."""
+        """Returns the byte offset of each step at each kernel tap from the first byte of a window,
+        `[steps, KH, KW]`."""
         source, (kernel_h, kernel_w) = self.layer.source, self.layer.window.kernel
         dilation_h, dilation_w = self.layer.window.dilation
         down, right = np.arange(kernel_h) * dilation_h * source.row, np.arange(kernel_w) * dilation_w * source.pixel
@@ -290,7 +303,10 @@ class _Grouped:
         accumulators.store(self.output, image, row, column)
 
     def _accumulate(self, accumulators: Accumulators, at: Expr, read: Expr) -> None:
-        """Adds the products of one read of every pixel and its weights of every block."""
+        """Adds the products of reduction step number `read`: channels of every pixel, by the weights of every block.
+
+        `at` is the offset of the step's first byte for the first pixel.
+        """
         isa, program, blocks = self.isa, self.program, range(self.tile.blocks)
         steps = self.tile.steps(self.layer)
         first = read * (len(blocks) * isa.weight_elements)

@@ -1,11 +1,12 @@
 """Convolutions and dense layers of 16-bit activations and 8-bit weights, with 64-bit sums, on contiguous tensors.
 
-`Isa.dot_int16` multiplies pairs of 16-bit values and adds the two products to an accumulator. So a pair of neighboring
-values of a kernel row is broadcast, and a lane is an output channel, as in `conv`. Tensors are contiguous
-`[N, H, W, C]`, in which a kernel row is already one run of values, so no layout change is needed.
+`Isa.dot_int16` multiplies pairs of 16-bit values and adds the two products to an accumulator. So two neighboring input
+values under a kernel row are broadcast to all lanes, and each lane computes an output channel, as in `conv`. Tensors
+are contiguous `[N, H, W, C]`. The input values under a kernel row are then contiguous, so no layout change is needed.
 
-Accumulators of 32 bits are added to 64-bit accumulators before they overflow, as often as the layer's weights require:
-at the end, after each kernel row, or after 257 pairs and a single value (515 products of at most 2**15 * 127 each).
+The 32-bit accumulators are added to 64-bit accumulators before they can overflow. The layer's weights determine when:
+once at the end, after each kernel row, or after every 257 pairs and a single value (515 products of at most 2**15 * 127
+each).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from service.core.arrays import Array
 Shape = tuple[int, int, int, int]
 
 _LARGEST = 1 << 15  # the largest magnitude of an activation
-_SECTION = 257  # the largest number of pairs before 32-bit accumulators could overflow
+_SECTION = 257  # the largest number of pairs that cannot overflow 32-bit accumulators
 _MOST_COLUMNS, _MOST_BLOCKS = 28, 8
 
 
@@ -35,20 +36,20 @@ class Rescaling(Protocol):
 
     @property
     def arrays(self) -> tuple[Array, ...]:
-        """The arrays that the code reads, with a value for each output channel."""
+        """The arrays that the generated code reads, with a value for each output channel."""
 
     def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
         """Returns int32 values.
 
         Args:
-            accumulator: int64, half a vector.
-            channels: the values of the arrays for its channels.
+            accumulator: int64, with half as many lanes as a vector of int32.
+            channels: the values of the arrays for the accumulator's channels.
         """
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """`ReducedMultiplier`."""
+    """`ReducedMultiplier` for 64-bit accumulators."""
 
     multipliers: Array
     counts: Array
@@ -64,7 +65,7 @@ class Reduced:
 
 @dataclass(frozen=True)
 class Narrow:
-    """`ReducedMultiplier` for accumulators that fit 32 bits, on whole vectors."""
+    """`ReducedMultiplier` for accumulators that fit 32 bits, on vectors of int32."""
 
     wide: Reduced
 
@@ -73,13 +74,13 @@ class Narrow:
         return self.wide.multipliers.astype(np.int32), self.wide.counts.astype(np.int32)
 
     def apply(self, lanes: Lanes, accumulator: Expr, channels: tuple[Expr, ...]) -> Expr:
-        """Converts an int32 accumulator. Results beyond 32 bits are truncated, as in the reference."""
+        """Converts int32 accumulators. Results beyond 32 bits are truncated, as in the reference."""
         return lanes.scale_once(lanes.keep(accumulator), *channels, away=False)
 
 
 @dataclass(frozen=True)
 class Double:
-    """`DoubleScale`."""
+    """`DoubleScale` for 64-bit accumulators."""
 
     scales: Array
 
@@ -103,7 +104,7 @@ class Double:
 
 @dataclass(frozen=True)
 class Words:
-    """The geometry of a layer. `source` includes the padding, and a layer without a window is one row of pixels."""
+    """The geometry of a layer. `source` includes the padding. A 1x1 convolution with stride 1 is one row of pixels."""
 
     source: Shape
     destination: Shape
@@ -111,13 +112,16 @@ class Words:
 
     @property
     def positions(self) -> tuple[int, int]:
-        """The kernel rows and columns of the loops. If the taps of a row are contiguous, they are a single run."""
+        """The numbers of iterations over kernel rows and columns.
+
+        If the input values under a kernel row are contiguous, one iteration processes the whole row.
+        """
         rows, columns = self.window.kernel
         return (rows, 1) if self.window.dilation[1] == 1 else (rows, columns)
 
     @property
     def run(self) -> int:
-        """The number of values at a position."""
+        """The number of input values that one iteration over `positions` processes."""
         rows, columns = self.window.kernel
         return rows * columns * self.source[3] // (self.positions[0] * self.positions[1])
 
@@ -136,10 +140,10 @@ def layer(
     """Returns the kernel of a layer and its requantization, on `[N * H * W * C] int16` tensors without slack.
 
     Args:
-        weights: `[O, KH, KW, C]`, 8 bits.
+        weights: `[O, KH, KW, C]`, 8-bit values.
         bias: `[O] int64`.
         bounds: the bounds of the output's storage type.
-        tile: (pixels, blocks of channels) whose accumulators are in registers.
+        tile: the numbers of pixels and of channel blocks whose accumulators are in registers.
         parallel: true to divide tiles among threads.
     """
     return _Layer(isa, words, weights, bias, rescaling, bounds, tile, parallel).kernel()
@@ -184,7 +188,7 @@ class _Layer:
         self.isa, self.words, self.rescaling, self.parallel = isa, words, rescaling, parallel
         self.columns, self.blocks = tile
         self.channels = words.destination[3]
-        # The first channel of each block. The last block overlaps the previous one, if there are several.
+        # The first channel of each block. If there are several blocks, the last one overlaps the previous one.
         last = max(self.channels - isa.lanes, 0)
         self.starts = [min(start, last) for start in range(0, self.channels, isa.lanes)]
         self.block_tiles = -(-len(self.starts) // self.blocks)
@@ -200,17 +204,17 @@ class _Layer:
         ]
 
     def _places(self) -> Array:
-        """Returns the number of each block, `[block tiles, blocks]`. The last tile overlaps."""
+        """Returns the number of each block, `[block tiles, blocks]`. The last tile overlaps the previous one."""
         firsts = [min(tile * self.blocks, len(self.starts) - self.blocks) for tile in range(self.block_tiles)]
         return np.array(firsts)[:, None] + np.arange(self.blocks)
 
     def _by_block(self, values: Array) -> Array:
-        """Converts `[O]` to `[blocks * lanes]`."""
+        """Converts one value for each output channel, `[O]`, to `[blocks * lanes]`."""
         filled = np.pad(values, (0, max(self.isa.lanes - self.channels, 0)), mode="edge")
         return np.concatenate([filled[start : start + self.isa.lanes] for start in self.starts])
 
     def _packed(self, weights: Array) -> Array:
-        """Returns the weights in the order of reading: tile, position, pair, block, lane, 2."""
+        """Returns the weights in the order of loading: tile, position, pair, block, lane, 2."""
         rows, taps = self.words.positions
         lines = weights.reshape(self.channels, rows * taps, self.words.run)
         filled = np.zeros((max(self.channels, self.isa.lanes), rows * taps, 2 * (self.pairs + self.single)), np.int16)
@@ -232,7 +236,7 @@ class _Layer:
         columns = -(-width // self.columns)
         with program.loop(self.block_tiles * n * height * columns, "item", parallel=self.parallel) as item:
             block_tile, at = program.bind(item // (n * height * columns)), item % (n * height * columns)
-            line = program.bind(at // columns)  # of all images
+            line = program.bind(at // columns)  # the number of the row among the rows of all images
             column = program.bind(at_most(at % columns * self.columns, width - self.columns))
             self._tile(block_tile, line, column)
         facts = {"tile": f"1x{self.columns} pixels, {self.blocks} blocks", "widened": self.flush}
@@ -271,7 +275,8 @@ class _Layer:
                 self._widen()
 
     def _step_over(self, start: Expr, weights: Expr, values: int) -> None:
-        """Adds the products of a pair, or a single value, of every pixel and the weights of every block."""
+        """Adds the products of one reduction step: a pair (or a single value) of every pixel, by the weights of every
+        block."""
         program, isa, pair = self.program, self.isa, f"int16x{2 * self.isa.lanes}"
         factors = [
             program.bind(load(self.buffers[0], weights + block * 2 * isa.lanes, 2 * isa.lanes), pair)
@@ -289,11 +294,11 @@ class _Layer:
 
     @property
     def _step(self) -> int:
-        """The number of weight elements for a pair."""
+        """The number of weight elements for one pair of input values."""
         return self.blocks * 2 * self.isa.lanes
 
     def _window(self, line: Expr, column: Expr) -> Expr:
-        """Returns the offset of the window of the tile's first pixel."""
+        """Returns the offset of the window of the tile's first output pixel."""
         (_, height, width, channels), (down, right) = self.words.source, self.words.window.strides
         rows = self.words.destination[1]
         row = line // rows * height + line % rows * down
@@ -315,7 +320,7 @@ class _Layer:
             register.value = splat(tirx.const(0, "int32"), self.isa.lanes)
 
     def _widen(self) -> None:
-        """Adds the 32-bit accumulators to the 64-bit ones, and clears them."""
+        """Adds the 32-bit accumulators to the 64-bit accumulators, and sets the former to 0."""
         for register, halves in zip(self.accumulators, self.wide_accumulators, strict=True):
             for half, wide in enumerate(halves):
                 wide.value = wide.value + self._half(register, half)
@@ -369,7 +374,7 @@ def _fit(weights: Array, bias: Array) -> bool:
 
 
 def _flush(weights: Array, words: Words) -> str:
-    """Returns when 32-bit accumulators must be added to 64-bit ones, so that they never overflow."""
+    """Returns how often 32-bit accumulators must be added to 64-bit accumulators, so that they never overflow."""
     rows, taps = words.positions
     magnitudes = np.abs(weights.astype(np.int64)).reshape(len(weights), rows * taps, -1).sum(axis=2) * _LARGEST
     if magnitudes.sum(axis=1).max() < 1 << 31:
@@ -378,7 +383,10 @@ def _flush(weights: Array, words: Words) -> str:
 
 
 def _sections(pairs: int, longest: int) -> list[tuple[int, int, int]]:
-    """Divides `pairs` into sections of at most `longest`: (first pair, number of sections, pairs of each)."""
+    """Divides `pairs` into sections of at most `longest` pairs.
+
+    Returns (first pair, number of equal sections, pairs in each) for each size of section.
+    """
     if pairs == 0:
         return []
     whole, rest = divmod(pairs, longest)

@@ -1,9 +1,9 @@
-"""Convolutions and dense layers with tile instructions (`Isa.matrix`), which multiply pixel tiles by channel tiles.
+"""Convolutions and dense layers with tile instructions (`Isa.matrix`), such as those of AMX.
 
-An item of the parallel loop computes a panel of output pixels for a part of the output channels. It lays the panel out
-(`panel`), and then loops over its blocks of channels. For a few blocks at a time it multiplies the whole panel into
-totals that fit the L1 or L2 cache, and applies the same epilogue as other convolutions. So weights are read only once
-for a panel of some hundred pixels.
+An iteration of the parallel loop computes some hundred output pixels for a part of the output channels. It copies the
+input pixels that it needs to a *panel* (`panel`), in the layout that tile registers need. Then it loops over tiles of
+output blocks. For each, it multiplies the whole panel by their weights, stores the accumulators in memory that fits the
+L1 or L2 cache, and applies the same epilogue as other convolutions. So weights are loaded only once for each panel.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from service.core.arrays import Array
 _CONFIGURATION_BYTES = 64
 _TOTAL_BYTES = 4
 _LINE_BYTES = 64  # a cache line
-_MOST_COLUMNS = 8  # to which the epilogue is applied at once
+_MOST_COLUMNS = 8  # the largest number of pixels to which the epilogue is applied at once
 _WORKSPACE_BYTES = 1 << 18  # sizes are multiples of this, because the runtime caches recently used workspaces by size
 
 
 def matrix(
     isa: Isa, layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, scheme: Scheme, *, parallel: bool
 ) -> Kernel:
-    """Returns the same kernel as `conv.conv`, for an instruction set that multiplies tiles.
+    """Returns a kernel that computes the same as `conv.conv`, for an instruction set that multiplies tiles.
 
     Args:
         scheme: for example from `matrix_schemes.ranked`.
@@ -55,14 +55,15 @@ class _Matrix:
         self.constants += epilogue.constants
 
     def _steps(self, weights: Array) -> tuple[Array, Array, Array]:
-        """Returns tables of every product of the layer, in the order of computation.
+        """Returns tables of all reduction steps of the layer, in the order in which the kernel executes them.
 
-        The part of a weight that is beyond int8 is an additional step for the tiles of blocks that have such a weight.
+        A weight beyond int8 is split. Its remaining part is in an additional step, which only the block tiles with such
+        a weight have.
 
         Returns:
-            first: int32 `[tiles of blocks + 1]`, the index of the first step of each.
-            offsets: int32 `[steps]`, byte offsets from the beginning of the panel.
-            weights: int8, flat: for each step the tiles of its blocks.
+            first: int32 `[block tiles + 1]`, the index of each block tile's first step.
+            offsets: int32 `[steps]`, the byte offset of each step's input from the beginning of the panel.
+            weights: flat int8, for each step, one weight tile for each of its blocks.
         """
         excess, offsets = Excess(weights, self.isa), self.panel.offsets
         parts = [self._tiled(part) for part in (excess.weights, *excess.parts)]
@@ -76,7 +77,8 @@ class _Matrix:
         return np.array(first, np.int32), np.concatenate(listed), np.concatenate(packed)
 
     def _tiled(self, weights: Array) -> Array:
-        """Returns the weights `[tiles of blocks, steps, blocks, lanes, depth]`. The last tile overlaps."""
+        """Returns the weights as `[block tiles, steps, blocks, lanes, depth]`. The last block tile overlaps the
+        previous one."""
         lanes, deep = self.isa.lanes, self.scheme.blocks
         arranged = self.panel.arrange(weights)
         filled = np.zeros((self.blocks * lanes, *arranged.shape[1:]), arranged.dtype)
@@ -140,11 +142,14 @@ class _Matrix:
 
     @property
     def _pixel_tiles(self) -> tuple[int, int]:
-        """Returns (first tile of totals, first tile of activations), whose rows are pixels. Weights follow them."""
+        """The range of tile registers whose rows are pixels: first the accumulators, then the activations.
+
+        The registers after the range contain weights.
+        """
         return 0, self.scheme.pixel_tiles * self.scheme.blocks + self.scheme.activation_tiles
 
     def _multiply(self, memory: Buffer, start: int, block_tile: Expr) -> None:
-        """Computes the totals of a panel for the blocks of a tile."""
+        """Computes the accumulators of the whole panel for one block tile, and stores them in memory."""
         program, unit, wide, lanes = self.program, self.unit, self.scheme.pixel_tiles, self.isa.lanes
         begin = program.bind(load(self.first, block_tile, 1))
         steps = program.bind(load(self.first, block_tile + 1, 1) - begin)
@@ -164,11 +169,11 @@ class _Matrix:
                     unit.store(program, tile * self.scheme.blocks + block, memory, to, lanes * _TOTAL_BYTES)
 
     def _prefetch(self, behind: Expr, step: Expr) -> None:
-        """Prefetches a part of the weights of the next blocks from memory, while the current blocks are multiplied.
+        """Prefetches a part of the next block tile's weights from memory, while the current one is multiplied.
 
         Args:
-            behind: the first step of the next blocks.
-            step: the number of the current step, of all steps of all groups.
+            behind: the index of the next block tile's first step.
+            step: the number of the current step, counted through all groups of pixels.
         """
         lines = -(-self.scheme.blocks * self.unit.weight_bytes // (_LINE_BYTES * self.groups))
         size, place = lines * _LINE_BYTES, behind * (self.scheme.blocks * self.unit.weight_bytes)
@@ -176,7 +181,8 @@ class _Matrix:
             self.program.prefetch(self.weights, place + step * size + line * _LINE_BYTES)
 
     def _step(self, memory: Buffer, at: Expr, number: Expr) -> None:
-        """Multiplies `depth` bytes of each pixel of a group by those of each channel."""
+        """Adds the products of one reduction step: `depth` bytes of each pixel of a group, by the weights of each
+        channel."""
         program, unit, scheme = self.program, self.unit, self.scheme
         (_, weights), activations = self._pixel_tiles, scheme.pixel_tiles * scheme.blocks
 
@@ -205,7 +211,7 @@ class _Matrix:
                 unit.multiply(program, place * scheme.blocks + block, pixels, tile)
 
     def _finish(self, memory: Buffer, image: Expr, block: Expr, row: Expr, column: Expr) -> None:
-        """Applies the epilogue to the totals of a panel."""
+        """Applies the epilogue to the accumulators of a panel, and stores the results."""
         program, lanes, panel = self.program, self.isa.lanes, self.panel
         rows, columns = finished_at_once(panel.rows, panel.columns)
         for place in range(self.scheme.blocks):
@@ -233,9 +239,10 @@ class _Matrix:
 
 
 def finished_at_once(rows: int, columns: int) -> tuple[int, int]:
-    """Returns the rows and columns of a panel to which the epilogue is applied at once.
+    """Returns the number of rows and columns of a panel to which the epilogue is applied at once.
 
-    Pixels are handled four at a time, and as few as possible twice.
+    The epilogue processes four pixels at a time. The result is chosen so that as few pixels as possible are processed
+    twice.
     """
     if columns < PIXELS:
         return min(rows, -(-PIXELS // columns)), columns

@@ -1,4 +1,4 @@
-"""The cost model of `matrix`, which chooses panels and groups of tiles."""
+"""The cost model of `matrix`. It chooses the size of panels, and the number of tiles that are in registers together."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.simd.convolution.panel import Panel
 from service.compiler.kernels.vector.isa import Isa, Matrix
 
-_MOST_PIXELS = 512  # in a panel
-_MOST_BYTES = 384 * 1024  # in a panel
+_MOST_PIXELS = 512  # the largest number of pixels in a panel
+_MOST_BYTES = 384 * 1024  # the largest size of a panel
 _SHARES = (1, 2, 4, 8, 16)
 _GROUPS = ((2, 2), (4, 1), (2, 1), (1, 2), (1, 1))
-_FEW_CYCLES, _MOST_ITEMS = 50_000, 8  # an item has at least so many cycles, if that leaves at least so many items
+# There are at least `_MOST_ITEMS` iterations of the parallel loop, or one for each `_FEW_CYCLES` if these are fewer.
+_FEW_CYCLES, _MOST_ITEMS = 50_000, 8
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """The division of a layer into panels and groups.
+    """The division of a layer into panels, and of panels into groups of tiles.
 
     Attributes:
-        rows, columns: the output pixels of a panel.
-        pixel_tiles, blocks: the tiles of pixels and of channels in a group, whose totals are in tile registers.
-        shares: the number of parts of the output channels. Each part is a separate item for every panel.
+        rows, columns: the size of a panel, in output pixels.
+        pixel_tiles, blocks: the number of pixel tiles and of channel blocks in a group. The accumulators of a group are
+            in tile registers.
+        shares: the number of parts into which the output channels are divided. For every panel, each part is a separate
+            iteration of the parallel loop.
         separate: as in `Panel`.
     """
 
@@ -48,7 +51,10 @@ class Scheme:
 
     @property
     def pixels_outside(self) -> bool:
-        """True if the weights of all blocks stay in registers while pixels are loaded; false for the reverse."""
+        """True if the weights of all blocks stay in registers while tiles of pixels are loaded one by one.
+
+        Otherwise the pixels stay in registers while weights are loaded one by one.
+        """
         return self.blocks <= self.pixel_tiles
 
     @property
@@ -62,13 +68,17 @@ def panel_of(unit: Matrix, layer: Layer, scheme: Scheme) -> Panel:
 
 
 def tile_rows(unit: Matrix, pixels: int, pixel_tiles: int) -> int:
-    """Returns the rows of a tile of pixels, so that the last group overlaps little. A group must fit the panel."""
+    """Returns the number of rows (pixels) of a tile.
+
+    It is chosen so that groups of `pixel_tiles` tiles cover the panel with little overlap of the last group.
+    """
     groups = -(-pixels // (unit.rows * pixel_tiles))
     return max(1, min(pixels // pixel_tiles, -(-pixels // (groups * pixel_tiles))))
 
 
 def ranked(isa: Isa, layer: Layer, epilogue_cycles: float) -> list[tuple[float, Scheme]]:
-    """Returns the candidate schemes, the one with the fewest estimated cycles first. Empty if tiles are not faster."""
+    """Returns (estimated cycles, scheme) for each candidate, the fastest first. Empty if tiles cannot compute the
+    layer."""
     unit = isa.matrix
     if unit is None or (layer.source.packed and layer.window.dilation[1] > 1):
         return []
@@ -125,7 +135,8 @@ def _cycles(unit: Matrix, layer: Layer, scheme: Scheme, epilogue_cycles: float) 
         + rate.pack * panel.copied_bytes / unit.depth
         + tiles * (groups * (steps * step + stored + rate.group) + finish)
     )
-    # Weights that do not stay in L2 cache are loaded again for each panel, while others are multiplied.
+    # Weights that do not fit the L2 cache are loaded from memory again for each panel, while other weights are
+    # multiplied.
     panels = _items(layer, scheme) // scheme.shares
     weight_rows = ceil(layer.destination.blocks / scheme.blocks) * steps * scheme.blocks * unit.rows
     streams = panels if weight_rows * unit.depth > rate.far_bytes else 1

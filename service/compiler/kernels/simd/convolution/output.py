@@ -1,4 +1,4 @@
-"""The output stage of a layer: requantizes accumulators, adds a residual, clamps and stores, and fills the halo."""
+"""The output stage of a layer. It requantizes accumulators, adds a residual, clamps and stores, and fills the halo."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from service.compiler.kernels.vector.lanes import Lanes
 
 @dataclass(frozen=True)
 class Output:
-    """A layer's destination, and the buffers that its epilogue reads.
+    """The output stage of a layer whose result is an 8-bit image.
 
     Attributes:
         destination, residual: the buffers of the layer's images.
@@ -43,7 +43,7 @@ class Output:
         return self.constants[-1]
 
     def channels(self, block: Expr) -> tuple[Expr, ...]:
-        """Loads the requantization's values for a block of channels."""
+        """Loads the values of the requantization's arrays for a block of channels."""
         return self.epilogue.requantization.channels(self.lanes, self.constants[:-1], block * self.lanes.isa.lanes)
 
     def fill_halo(self, image: Expr, block: Expr, *, blocks: int = 1, when: Expr) -> None:
@@ -63,10 +63,10 @@ class Output:
         row: Expr,
         column: Expr,
     ) -> None:
-        """Stores one block of some rows of pixels, `columns` wide.
+        """Applies the epilogue to one block of some rows of pixels, `columns` wide, and stores the results.
 
-        Four contiguous pixels are stored together. Pixels of shorter rows are packed together too, but stored
-        separately.
+        Four contiguous pixels are packed and stored together. If the rows are shorter, four pixels of several rows are
+        packed together, and stored one by one.
 
         Args:
             accumulators: the accumulators of the pixels, row by row.
@@ -114,7 +114,7 @@ class Output:
 
     @staticmethod
     def _step(tensor: Image, pixel: tuple[int, int]) -> int:
-        """Returns the bytes from a tile's first pixel to the pixel at (row, column) in the tile."""
+        """Returns the distance in bytes from a tile's first pixel to the pixel at (row, column) in the tile."""
         return pixel[0] * tensor.row + pixel[1] * tensor.pixel
 
 

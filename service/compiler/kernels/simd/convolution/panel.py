@@ -1,13 +1,16 @@
-"""A panel: the part of an image under some output pixels, laid out so that a tile's rows are equally far apart.
+"""A panel: a copy of the input pixels of some output pixels, in a layout that tile instructions can load.
 
-Tile instructions need 64 bytes of each of 16 pixels, at equal distances. In an image, only 16 channels of a pixel are
-contiguous, and there are borders between rows. So an item copies the pixels that it needs to its own memory, with four
-blocks of channels contiguous, which is a *group*. In the panel, output pixel `p` begins at `p * pixel_bytes` in every
-row: rows of the panel are `pitch` pixels long, and the pixels between the end of an output row and the next belong to
-no output.
+A tile instruction loads a tile of 16 rows, 64 bytes each, that are equally far apart in memory. Each row of the tile is
+one pixel. In an image, only 16 channels of a pixel are contiguous, and there are halos between rows of pixels. So an
+iteration of the parallel loop copies the pixels that it needs to a panel in its own memory.
 
-A window with stride 2 reads every other pixel. Pixels are therefore sorted into *planes*. The pixels of a plane are
-read by neighboring outputs, so for every tap, the next output reads the next pixel.
+In the panel, several channel blocks of a pixel (four, if there are enough) are contiguous. They are a *group*. For
+every kernel tap, the pixels that consecutive outputs read are `pixel_bytes` apart. A row of the panel is `pitch` pixels
+long, which can be more than the outputs of a row. Tiles then also contain pixels between two output rows, whose results
+are not used.
+
+A window with stride 2 reads every other pixel. Pixels are therefore sorted into *planes*: for a given kernel tap, all
+pixels are in one plane, and the next output reads the next pixel of the plane.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bit
 from service.compiler.kernels.walk import map_bytes
 from service.core.arrays import Array
 
-_QUAD = 4  # pixels of 16 channels in 64 bytes
+_QUAD = 4  # the number of parts of 16 channels in 64 bytes
 _QUAD_BYTES, _PART_BYTES = 64, 16
 _DWORDS = "int32x16"
 
@@ -35,9 +38,9 @@ class Plane:
     """Pixels that are `strides` apart in the image.
 
     Attributes:
-        first: its first pixel, relative to the first pixel of the panel's first window.
-        rows, columns: the number of its pixels that are read.
-        offset: its byte offset in the group.
+        first: the position of the plane's first pixel, relative to the first pixel of the panel's first window.
+        rows, columns: the number of pixels to copy.
+        offset: the byte offset of the plane in a group.
     """
 
     first: Pair
@@ -51,9 +54,9 @@ class Run:
     """Kernel taps whose bytes are contiguous in a panel.
 
     Attributes:
-        offset: the byte offset of the first tap, for the panel's first output pixel.
-        group: the group of channels.
-        taps: the kernel row and column of each tap. For a packed source, a kernel row is one tap.
+        offset: the byte offset of the first tap's pixel, for the panel's first output pixel.
+        group: the number of the group of channels.
+        taps: the kernel row and column of each tap. For a packed source, a whole kernel row is treated as one tap.
     """
 
     offset: int
@@ -66,10 +69,10 @@ class Panel:
 
     Attributes:
         blocks: the number of blocks in a group.
-        pixel_bytes: the bytes from one output pixel to the next.
-        pitch: the number of output pixels from one row to the next.
+        pixel_bytes: the distance in bytes from the input of one output pixel to the input of the next.
+        pitch: the distance from one row of the panel to the next, in output pixels.
         planes: the planes of a group, in the order of their memory.
-        size_bytes: the size of all groups, including the bytes that the last tile reads beyond them.
+        size_bytes: the size of all groups, plus the bytes after them that loads of the last tile also read.
         runs: the runs in the order in which they are summed.
     """
 
@@ -77,8 +80,8 @@ class Panel:
         """
         Args:
             depth: the number of bytes of a pixel in a tile.
-            separate: true if each kernel column has its own planes. Then more is copied, but no pixels between rows are
-                unused.
+            separate: true if each kernel column has its own planes. More bytes are then copied, but tiles contain no
+                unused pixels between rows.
         """
         self.layer, self.rows, self.columns, self.depth = layer, rows, columns, depth
         if layer.source.packed:
@@ -102,7 +105,8 @@ class Panel:
         self.runs = tuple(run for group in range(self.groups) for run in self._runs(group, places))
 
     def _blocked(self, *, separate: bool) -> dict[Pair, tuple[Pair, Pair]]:
-        """Returns, for each tap, the first pixel of its plane and the tap's position (down, right) in the plane."""
+        """Maps each kernel tap to the first pixel of its plane, and to the tap's position (down, right) in the
+        plane."""
         window, places = self.layer.window, {}
         (stride_h, stride_w), (dilation_h, dilation_w) = window.strides, window.dilation
         for row in range(window.kernel[0]):
@@ -113,7 +117,7 @@ class Panel:
         return places
 
     def _packed(self) -> dict[Pair, tuple[Pair, Pair]]:
-        """Returns the same for a packed source, in which each kernel row is one run of bytes."""
+        """Does the same as `_blocked` for a packed source, in which the bytes under a kernel row are contiguous."""
         (kernel_h, kernel_w), (stride_h, stride_w) = self.layer.window.kernel, self.layer.window.strides
         beyond = -(-max(0, kernel_w - stride_w) // stride_w)
         places = {}
@@ -137,7 +141,7 @@ class Panel:
 
     @property
     def length(self) -> int:
-        """The number of pixels from the first output to the last, including those between rows."""
+        """The number of pixels from the first output to the last, including the unused pixels between rows."""
         return (self.rows - 1) * self.pitch + self.columns
 
     @property
@@ -147,12 +151,13 @@ class Panel:
 
     @property
     def offsets(self) -> Array:
-        """Returns the byte offset of each step's tile of activations, for the first output pixel: `[steps] int32`."""
+        """The byte offset of each reduction step's activations in the panel, for the first output pixel:
+        `[steps] int32`."""
         starts = [run.offset + at for run in self.runs for at in range(0, len(run.taps) * self.tap_bytes, self.depth)]
         return np.array(starts, np.int32)
 
     def arrange(self, weights: Array) -> Array:
-        """Converts `[O, KH, KW, C]` to `[O, steps, depth]`, extended with zeros."""
+        """Converts weights `[O, KH, KW, C]` to `[O, steps, depth]`, extended with zeros."""
         filters, parts, packed = len(weights), [], self.layer.source.packed
         for run in self.runs:
             size = len(run.taps) * self.tap_bytes
@@ -165,11 +170,11 @@ class Panel:
         return np.concatenate(parts, axis=1)
 
     def copy(self, program: Program, source: Buffer, first_byte: Expr, memory: Buffer, start: int) -> None:
-        """Copies the pixels into the panel.
+        """Copies the input pixels into the panel.
 
         Args:
-            first_byte: the first byte of the window of the panel's first output pixel.
-            memory, start: the buffer of the panel, and the panel's offset in it.
+            first_byte: the offset of the first byte of the window of the panel's first output pixel.
+            memory, start: the buffer that contains the panel, and the panel's offset in it.
         """
         image, (stride_h, stride_w) = self.layer.source, self.layer.window.strides
         for plane in self.planes:
@@ -186,7 +191,10 @@ class Panel:
 
 
 def _blocks(layer: Layer, depth: int) -> int:
-    """Returns the blocks in a group: as many as fit a tile; or all, if the taps of a row then need fewer tiles."""
+    """Returns the number of blocks in a group.
+
+    It is as many as fit the depth of a tile, or all blocks if the reduction then needs fewer steps.
+    """
     source, neighbours = layer.source, layer.window.strides[1] == layer.window.dilation[1] == 1
     few, columns = min(depth // source.block, source.blocks), layer.window.kernel[1]
 
@@ -198,7 +206,7 @@ def _blocks(layer: Layer, depth: int) -> int:
 
 
 class _Interleave:
-    """Copies a row of pixels, and converts blocks of channels to groups of blocks."""
+    """Copies a row of pixels from an image in blocks to a panel, in which the blocks of a group are contiguous."""
 
     def __init__(self, program: Program, source: Buffer, memory: Buffer, panel: Panel) -> None:
         self.program, self.source, self.memory = program, source, memory
@@ -223,7 +231,7 @@ class _Interleave:
                 self._group(begin, goal + whole * self.group_bytes, wide, rest)
 
     def _group(self, at: Expr, to: Expr, pixels: int, blocks: int) -> None:
-        """Copies some blocks of some pixels. The last four blocks may overlap the previous ones."""
+        """Copies some blocks of some pixels, four blocks at a time. The last four may overlap the previous ones."""
         for block in range(0, blocks, _QUAD):
             first = min(block, max(0, blocks - _QUAD))
             begin, goal = at + first * self.plane, to + first * _PART_BYTES
@@ -241,7 +249,10 @@ class _Interleave:
                 )
 
     def _transposed(self, at: Expr, to: Expr) -> None:
-        """Transposes four pixels of four blocks, as a square of parts of 16 bytes."""
+        """Loads four pixels of each of four blocks, and stores the four blocks of each pixel contiguously.
+
+        This is a transposition of 4 x 4 parts of 16 bytes.
+        """
         vectors = [
             self._bind_vector(bits(_DWORDS, load(self.source, at + block * self.plane, _QUAD_BYTES)))
             for block in range(4)
@@ -260,5 +271,5 @@ class _Interleave:
 
 
 def _parts(first: Expr, second: Expr, parts: tuple[int, ...]) -> Expr:
-    """Returns a vector with four of the eight parts in two vectors."""
+    """Returns a vector with four of the eight 16-byte parts of two vectors."""
     return tirx.Shuffle([first, second], [tirx.const(4 * part + word, "int32") for part in parts for word in range(4)])

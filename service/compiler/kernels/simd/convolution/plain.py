@@ -1,4 +1,4 @@
-"""Returns the kernel for a group of operators on contiguous tensors of 16-bit values."""
+"""Prepares the operands of the kernel for 16-bit activations (`int16`) from a group of operators."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from service.compiler.qnn.numerics.int16 import DoubleScale, OptimizedDense, Red
 from service.compiler.qnn.operation import Operation, value_of
 from service.core.arrays import Array
 
-_MOST_GROUPS = 32  # with more groups, most products would be by zero, and TVM's generated code is faster
+_MOST_GROUPS = 32  # with more groups, most weights would be zero, and TVM's generated code is faster
 
 
 def plain_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
     """Returns the kernel for a requantized convolution or dense layer with 16-bit activations and 8-bit weights.
 
     Raises:
-        Declined: the group is something else.
+        Declined: no 16-bit kernel computes the group.
     """
     core = group.core
     if core.name not in ("qnn.conv2d", "qnn.dense") or str(group.output.ty.dtype) != "int16":
@@ -36,7 +36,7 @@ def plain_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
         raise Declined("its weights are not 8 bits around 0")
     groups = core.integer("groups") if core.name == "qnn.conv2d" else 1
     if groups > _MOST_GROUPS or (groups > 1 and weights.shape[-1] == 1):
-        raise Declined(f"its {groups} groups are so small that almost all products of a 16-bit kernel would be by zero")
+        raise Declined(f"its {groups} groups are so small that almost all weights of a 16-bit kernel would be zero")
     summand = bias[0] if bias and bias[0] is not None else np.zeros(len(weights), np.int64)
     rescaling, bounds = _rescaling(mode, group.requantize, len(weights)), (group.out_type.min, group.out_type.max)
     weights = _ungrouped(weights if weights.ndim == 4 else weights[:, None, None, :], groups)
@@ -72,7 +72,7 @@ def _geometry(group: Group, kernel: tuple[int, int]) -> tuple[Halo, int16.Words]
     (stride_h, stride_w), (step_h, step_w) = core.ints("strides", 2, 1), core.ints("dilation", 2, 1)
     n, height, width, channels = source
     source = (n, height + top + bottom, width + left + right, channels)
-    if kernel == (1, 1) and (stride_h, stride_w) == (1, 1):  # all pixels form one row
+    if kernel == (1, 1) and (stride_h, stride_w) == (1, 1):  # all pixels are treated as one row
         pixels = n * source[1] * source[2]
         return Halo(top, left, bottom, right), int16.Words(
             (1, 1, pixels, channels), (1, 1, pixels, made[3]), Window((1, 1))

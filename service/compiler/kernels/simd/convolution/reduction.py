@@ -1,4 +1,4 @@
-"""The reduction of a convolution: the elements that are summed, and the order of the weights."""
+"""The reduction of a convolution: its steps, and the order of the weights."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from service.core.arrays import Array
 
 
 def pairs_of(isa: Isa, layer: Layer, columns: int) -> Pairs | None:
-    """Returns the instructions with which a tile of `columns` columns multiplies pairs of pixels, or None.
+    """Returns the instructions that multiply pairs of pixels, or None if a tile of `columns` columns cannot use them.
 
-    The pixels of a pair must be neighbors, and the number of blocks must be even.
+    The inputs of neighboring outputs must be neighboring pixels, and the input channels must be a multiple of
+    `Pairs.depth`.
     """
     source, pairs = layer.source, isa.pairs
     if pairs is None or source.packed or columns == 1 or layer.window.strides[1] > 1:
@@ -22,16 +23,18 @@ def pairs_of(isa: Isa, layer: Layer, columns: int) -> Pairs | None:
 
 
 class Reduction:
-    """The steps over which products are summed: kernel positions, and groups of bytes at each.
+    """The loops of a reduction: over kernel positions, and over groups of bytes at each position.
+
+    For a packed source, a whole kernel row is one position.
 
     Attributes:
-        groups: the number of groups at a kernel position (or in a kernel row, for a packed source).
-        unrolled: the number of groups in one step, a divisor of `groups`.
-        positions: the kernel rows and columns of the loops.
+        groups: the number of groups at a kernel position.
+        unrolled: the number of groups in one iteration, a divisor of `groups`.
+        positions: the numbers of iterations over kernel rows and columns.
     """
 
     def __init__(self, isa: Isa, layer: Layer, group: int | None = None) -> None:
-        """`group` is the number of bytes of a group; by default `Isa.group`, of which a block contains one or more."""
+        """`group` is the number of bytes in a group, by default `Isa.group`."""
         source, (kernel_h, kernel_w) = layer.source, layer.window.kernel
         self._layer, self._bytes = layer, group or isa.group
         self.positions = (kernel_h, 1) if layer.source.packed else layer.window.kernel
@@ -45,7 +48,7 @@ class Reduction:
         return self.groups // self.unrolled
 
     def offset(self, step: Expr, row: Expr, column: Expr, unrolled: int) -> Expr:
-        """Returns the offset of a group from the first byte of a window."""
+        """Returns the byte offset of a group from the first byte of a window."""
         source, (dilation_h, dilation_w) = self._layer.source, self._layer.window.dilation
         return self._group(step, unrolled) + row * (dilation_h * source.row) + column * (dilation_w * source.pixel)
 
@@ -54,7 +57,7 @@ class Reduction:
         if not self.in_block:  # a group contains several blocks
             blocks = self._bytes // self._layer.source.block * plane
             return step * (self.unrolled * blocks) + unrolled * blocks
-        if self.unrolled % self.in_block == 0:  # a step contains whole blocks
+        if self.unrolled % self.in_block == 0:  # an iteration contains whole blocks
             first = step * (self.unrolled // self.in_block * plane)
             return first + unrolled // self.in_block * plane + unrolled % self.in_block * self._bytes
         if self._layer.source.packed:
@@ -62,7 +65,7 @@ class Reduction:
         return group // self.in_block * plane + group % self.in_block * self._bytes + unrolled * self._bytes
 
     def arrange(self, weights: Array) -> Array:
-        """Converts `[O, KH, KW, C]` to `[O, steps, rows, columns, unrolled, group]`, extended with zeros."""
+        """Converts weights `[O, KH, KW, C]` to `[O, steps, rows, columns, unrolled, group]`, extended with zeros."""
         filters, (rows, columns) = len(weights), self.positions
         lines = weights.reshape(filters, rows, columns, -1)
         filled = np.zeros((filters, rows, columns, self.groups * self._bytes), weights.dtype)
@@ -72,15 +75,16 @@ class Reduction:
 
 
 class Excess:
-    """Splits weights beyond the range of `dot` into parts, as additional groups that few channels have.
+    """Splits weights beyond the range of `dot` into parts that are within the range.
 
-    Legacy uint8 models have a zero point for weights. Weights minus their zero point can be -255..255, but only one or
-    two of a layer are beyond the range of int8. These are split into parts, and all parts but the first are added by a
-    loop over the groups that have them. This replaces term 2 of the expansion (Jain et al. 2020) at almost no cost.
+    Legacy uint8 models have a zero point for weights. Weights minus their zero point can be -255..255, but usually only
+    one or two weights of a layer are beyond the range of int8. The first part of each weight is multiplied as usual. A
+    second loop multiplies the other parts, only for the groups that contain any. This replaces term 2 of the expansion
+    of a quantized product (Jain et al. 2020) at almost no cost.
 
     Attributes:
-        weights: the part of each weight that fits, in the same shape.
-        parts: the remainders, in arrays whose values fit.
+        weights: the first part of each weight, in the same shape.
+        parts: the other parts, as arrays of the same shape that are mostly zero.
     """
 
     def __init__(self, weights: Array, isa: Isa) -> None:
@@ -96,14 +100,14 @@ class Excess:
 
     @staticmethod
     def groups(reduction: Reduction, parts: list[Array]) -> tuple[Array, Array, Array]:
-        """Returns the groups with remainders, for each tile of output blocks.
+        """Returns the groups that contain other parts than the first, for each tile of output blocks.
 
         Args:
             parts: arrays `[tiles, blocks of a tile, lanes, steps, rows, columns, unrolled, group]`.
 
         Returns:
-            first: int32 [tiles + 1], the index of each tile's first group.
-            offsets: int32, the byte offsets of the groups from the first byte of a window.
+            first: int32 `[tiles + 1]`, the index of each tile's first group.
+            offsets: int32 `[groups]`, the byte offset of each group from the first byte of a window.
             weights: `[groups, blocks of a tile, lanes, group]`.
         """
         first, offsets, weights = [0], [], []

@@ -1,7 +1,7 @@
 """The cost model of convolutions, which chooses the tile of accumulators in registers.
 
-It estimates the cycles of one core from the throughput of instructions (`Isa.rates`). Only the order of the candidates
-has to be correct.
+It estimates the cycles of one core from the throughput of instructions (`Isa.rates`). The estimates only need to rank
+the candidates correctly.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ def tile_cycles(
     """Estimates the cycles of a layer that is computed tile by tile.
 
     Args:
-        steps: the steps of one tile's reduction. Each multiplies one operand of every pixel by the weights of every
-            block.
-        operand_cycles: the cycles of an operand in addition to its load.
+        steps: the number of steps of one tile's reduction. Each step multiplies one operand of every pixel by the
+            weights of every block.
+        operand_cycles: the cycles to prepare an operand after its load.
         epilogue_cycles: the cycles of the epilogue for one vector of accumulators.
-        paired: true if an operand is two blocks of two pixels, which are loaded separately (`isa.Pairs`).
+        paired: true for instructions on pairs of pixels (`isa.Pairs`). An operand then contains two blocks of two
+            pixels, which are loaded separately.
     """
     rate, blocks = isa.rates, tile.blocks
     pixels = tile.rows * (tile.columns + (tile.columns % 2 if paired else 0))
@@ -59,13 +60,16 @@ def tile_cycles(
         operands, operand_cycles = 2 * operands, rate.dot
     loads = (operands + vectors * (rate.far_load if far else 1)) * rate.load
     work = pixels * blocks * rate.dot + operands * operand_cycles
-    # Loads and products overlap, but not completely.
+    # The CPU executes loads and products at the same time, but does not hide the shorter of both completely.
     step = max(work, loads, rate.latency) + rate.overlap * min(work, loads)
     return _tiles(layer, tile) * (steps * step + _stored(tile) * blocks * epilogue_cycles + rate.tile)
 
 
 def _stored(tile: Tile) -> int:
-    """Returns the cost of requantizing a block, in pixels: four at a time if possible; a single pixel costs twice."""
+    """Returns the cost of requantizing one block of a tile, as a number of pixels.
+
+    Pixels are requantized four at a time if possible. A pixel that is requantized alone counts as two.
+    """
     pixels = tile.rows * tile.columns
     if tile.columns >= PIXELS:
         return tile.rows * -(-tile.columns // PIXELS) * PIXELS
@@ -89,7 +93,7 @@ def key_of(isa: Isa, layer: Layer, epilogue_cycles: float, groups: int = 1) -> s
 
 
 def candidates(isa: Isa, layer: Layer) -> Iterator[Tile]:
-    """Yields the tiles whose accumulators, weights and one operand fit the registers."""
+    """Yields the tiles for which the accumulators, the weights of one step and one operand fit the registers."""
     height, width = layer.output
     most_rows = min(_MOST_ROWS if width > 1 else _MOST_COLUMNS, height)
     for blocks in range(1, min(_MOST_BLOCKS, layer.destination.blocks) + 1):

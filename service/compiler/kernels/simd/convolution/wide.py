@@ -1,4 +1,4 @@
-"""The output stage of layers whose result is not 8 bits, but a contiguous tensor of int32, int16 or float32.
+"""The output stage of layers whose result is a contiguous tensor of int32, int16 or float32, not an 8-bit image.
 
 Such a tensor is an output of the model, or it is read by an operator without a kernel, so it has no blocks and no halo.
 """
@@ -18,7 +18,7 @@ from service.compiler.kernels.vector.lanes import Lanes
 
 @dataclass(frozen=True)
 class WideOutput:
-    """The same as `Output`, for a layer whose destination is `Contiguous`."""
+    """The output stage of a layer whose destination is `Contiguous`. Its interface equals that of `Output`."""
 
     lanes: Lanes
     epilogue: WideEpilogue
@@ -46,7 +46,7 @@ class WideOutput:
         row: Expr,
         column: Expr,
     ) -> None:
-        """Stores one block of some rows of pixels, `columns` wide. The last block is stored without filler."""
+        """Applies the epilogue to one block of some rows of pixels, `columns` wide, and stores it without filler."""
         program, tensor, lanes = self.lanes.program, self.layer.destination, self.lanes.isa.lanes
         at = program.bind(tensor.at(image, block, row, column))
         values = [self.epilogue.requantization.apply(self.lanes, accumulator, channels) for accumulator in accumulators]

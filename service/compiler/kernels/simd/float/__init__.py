@@ -2,8 +2,8 @@
 
 - `groups`: chooses the kernel for an operator and prepares its weights.
 - `product`, `depthwise`: the kernels.
-- `factors`: the two kinds of factors, float32 values and pairs of bfloat16 values.
-- `blocks`: weights of 4 or 8 bits that are stored in blocks with scales of their own.
-- `memory`: copies operands, converts them and adds borders of zeros.
+- `factors`: the two types of factors that products can have: float32 values, or pairs of bfloat16 values.
+- `blocks`: weights of 4 or 8 bits, stored in blocks of rows. Each block has its own scales.
+- `memory`: copies and converts operands, and adds borders of zeros.
 - `tiles`: the cost model that chooses tile sizes.
 """

@@ -1,9 +1,9 @@
 """Weights of 4 or 8 bits in blocks, in the layout in which a float32 product reads them (`qnn.block_matmul`).
 
 A word of 32 bits contains the integers of one column and of as many neighboring rows as fit. A vector of words contains
-neighboring columns, so a load, a shift and a mask give a vector of integers. Inserted into the significand of 2**23,
-they give an exact float32. Subtracting 2**23 and the zero point is exact too. Only the product with the scale is
-rounded, as in `BlockMatMul`.
+neighboring columns, so a load, a shift and a mask yield a vector with one row's integers. The integers are written into
+the low bits of the float32 number 2**23, which gives 2**23 plus the integer, exactly. Subtracting 2**23 and the zero
+point is exact too. Only the product with the scale is rounded, as in `BlockMatMul`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from service.compiler.kernels.vector.lanes import Lanes
 from service.core.arrays import Array
 
 _WORD_BITS = 32
-_LARGEST_WHOLE = 1 << 23  # all float32 numbers from here on are integers
+_LARGEST_WHOLE = 1 << 23  # all float32 numbers of at least this are integers
 _ITS_BITS = 0x4B000000
 
-# A function that is called with the number of a product and its vectors of weights.
+# A function that is called with the index of a row (a step of the sum) and that row's vectors of weights.
 Use = Callable[[Expr, list[Expr]], None]
 
 
 @dataclass(frozen=True)
 class Blocked:
-    """Constant weights.
+    """Constant weights in blocks.
 
     Attributes:
-        stored: `[depth, columns]` uint8, with values of `bits` bits.
+        stored: `[depth, columns]` uint8, with one value of `bits` bits in each byte.
         scales, points: scales and zero points, `[blocks, columns]` float32 and uint8.
         size: the number of rows in a block.
     """
@@ -47,15 +47,18 @@ class Blocked:
 
     @property
     def words(self) -> int:
-        """The number of words of a column in a block."""
+        """The number of words in one column of a block."""
         return -(-self.size // self.per_word)
 
 
 class BlockPanels:
-    """Weights in blocks, in the order in which they are read: by parts of several vectors of columns."""
+    """Weights in blocks, in the order in which the kernel loads them.
+
+    The columns are divided into *parts*. A part is as many vectors of columns as a tile of the product has.
+    """
 
     def __init__(self, blocked: Blocked, parts: Sequence[Sequence[int]], lanes: int) -> None:
-        """`parts` contains, for each part, the first column of each of its vectors."""
+        """`parts` lists, for each part, the first column of each of its vectors."""
         self.blocked, self.lanes, self.vectors = blocked, lanes, len(parts[0])
         self.count, width = blocked.scales.shape
         self._parts, self._width = parts, max(width, lanes)
@@ -68,7 +71,7 @@ class BlockPanels:
         )
 
     def _packed(self) -> Array:
-        """Returns the words `[words of all blocks, columns]` int32. The first row is in the lowest bits."""
+        """Returns the words `[words of all blocks, columns]` int32. The first row of a word is in its lowest bits."""
         blocked, width = self.blocked, self.blocked.stored.shape[1]
         filled = np.zeros((self.count, blocked.words * blocked.per_word, width), np.uint32)
         for block in range(self.count):
@@ -79,14 +82,14 @@ class BlockPanels:
         return np.asarray(np.bitwise_or.reduce(shifted, axis=1).view(np.int32))
 
     def _in_parts(self, rows: Array) -> Array:
-        """Arranges rows as `[part, row, vector, lane]`."""
+        """Converts `[rows, columns]` to `[part, row, vector, lane]`, as a flat array."""
         filled = np.zeros((len(rows), self._width), rows.dtype)
         filled[:, : rows.shape[1]] = rows
         vectors = [np.stack([filled[:, at : at + self.lanes] for at in part], axis=1) for part in self._parts]
         return np.stack(vectors).reshape(-1)
 
     def each(self, lanes: Lanes, buffers: Sequence[Buffer], part: Expr, use: Use) -> None:
-        """Calls `use` for every product of a part, in order."""
+        """Decodes a part, and calls `use` for each of its rows, in order."""
         program, size, (depth, _) = lanes.program, self.blocked.size, self.blocked.stored.shape
         whole, rest = divmod(depth, size)
         for first, count, rows in ((0, whole, size), (whole, 1, rest)):
@@ -109,12 +112,12 @@ class BlockPanels:
         return self.vector(lanes, buffer, row, vector, "float32")
 
     def vector(self, lanes: Lanes, buffer: Buffer, row: Expr, vector: int, dtype: str) -> Expr:
-        """Loads one vector of a row of a part. Rows are numbered through all parts."""
+        """Loads one vector of a row. Rows are numbered consecutively through all parts."""
         return lanes.keep(load(buffer, (row * self.vectors + vector) * self.lanes, self.lanes), dtype)
 
 
 class _Decoding:
-    """Decodes one block of a part. Its scales and zero points stay in registers."""
+    """Decodes one block of a part. The scales and zero points of the block stay in registers."""
 
     def __init__(self, panels: BlockPanels, lanes: Lanes, buffers: Sequence[Buffer], block: Expr) -> None:
         self.panels, self.lanes, self.program = panels, lanes, lanes.program
@@ -124,7 +127,10 @@ class _Decoding:
         self.offsets = [panels.point(lanes, offsets, block, at) for at in range(panels.vectors)]
 
     def word(self, number: Expr, product: Expr, count: int, use: Use) -> None:
-        """Decodes the first `count` products of a word, whose numbers begin at `product`."""
+        """Decodes the first `count` rows of word number `number`, and calls `use` for each.
+
+        `product` is the index of the word's first row.
+        """
         row = self.program.bind(self.first + number)
         words = [self.panels.vector(self.lanes, self.words, row, at, "int32") for at in range(self.panels.vectors)]
         for place in range(count):

@@ -1,9 +1,9 @@
 """Depthwise convolutions of float32: each channel has its own filter.
 
-A vector contains channels of one pixel. The sums of some pixels of a row are in registers, and are computed tap by tap.
-For each kernel row, an element of the source is loaded once for all pixels of the tile that use it. An item computes a
-band of rows. If the source needs a border of zeros, the item first copies the part that it reads to its own memory,
-where it stays in cache.
+A vector contains channels of one pixel. A tile is some pixels of an output row, whose sums are in registers. The kernel
+adds products tap by tap. For each kernel row, it loads an element of the source once for all pixels of the tile that
+use it. An iteration of the parallel loop computes a band of rows. If the source needs a border of zeros, the iteration
+first copies the part that it reads, with its border, to its own memory, where it stays in cache.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from service.compiler.kernels.vector.lanes import Lanes
 from service.core.arrays import Array
 
 _MOST_PIXELS = 16
-_SHARES = 8  # the least number of bands
-_BAND_BYTES = 512 << 10  # the part of the L2 cache that a band may use
+_SHARES = 8  # the desired number of bands
+_BAND_BYTES = 512 << 10  # the size of a band's copied source rows is at most this part of the L2 cache
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,13 @@ def float_depthwise(isa: Isa, layer: Depthwise) -> Kernel:
 
 
 def _pixels(isa: Isa, layer: Depthwise) -> int:
-    """Returns the pixels of a tile, so that a row has as few tiles as possible and these have almost equal sizes."""
+    """Returns the number of pixels of a tile.
+
+    A row has as few tiles as the registers allow, and these have almost equal sizes.
+    """
     most = min(_MOST_PIXELS, isa.registers - layer.window.kernel[1] - 2, layer.output[1])
     if most < min(4, layer.output[1]):
-        raise Declined(f"the {layer.window.kernel[1]} taps of a kernel row leave no registers for sums")
+        raise Declined(f"the {layer.window.kernel[1]} taps of a kernel row leave too few registers for sums")
     return -(-layer.output[1] // -(-layer.output[1] // most))
 
 
@@ -98,7 +101,8 @@ class _Depthwise:
             seen, first_line = source, image * rows + first * down
             if padded.halo:
                 seen, first_line = self._copied(source, image, first * down, self._lines(band)), 0
-            # Tiles are computed column by column, so that rows that several of them read are still in L1 cache.
+            # Tiles are computed column by column, because vertically neighboring tiles read the same rows, which are
+            # then still in L1 cache.
             with program.loop(len(self.starts) * across, "column") as place:
                 block = program.bind(place // across)
                 column = program.bind(at_most(place % across * self.pixels, layer.output[1] - self.pixels))
@@ -115,7 +119,10 @@ class _Depthwise:
         return (rows - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilation[0] + 1
 
     def _band(self) -> int:
-        """Returns the rows of a band: few enough for several bands, but so many that most rows are copied only once."""
+        """Returns the number of output rows of a band.
+
+        It is small enough for several bands, but so large that most source rows are copied for only one band.
+        """
         height, line_bytes = self.layer.output[0], 4 * self.layer.padded.extents[1] * self.layer.channels
         rows = max(-(-height // _SHARES), min(self._lines(1), height))
         while rows > 1 and self._lines(rows) * line_bytes > _BAND_BYTES:
@@ -123,7 +130,7 @@ class _Depthwise:
         return rows
 
     def _copied(self, source: Buffer, image: Expr, first: Expr, lines: int) -> Buffer:
-        """Copies source rows with their border, from row `first` on, to memory of this thread."""
+        """Copies `lines` source rows with their border, from row `first` on, to memory of this thread."""
         program, lanes, (_, height, width, channels) = self.program, self.isa.lanes, self.layer.padded.shape
         top, left, _, right = self.layer.padded.halo.sides
         line = self.layer.padded.extents[1] * channels
@@ -141,7 +148,10 @@ class _Depthwise:
         return memory
 
     def _tile(self, source: Buffer, line: Expr, made_line: Expr, column: Expr, block: Expr) -> None:
-        """Computes some pixels from `column` on, for a block of channels. `line` is the first source row they read."""
+        """Computes a tile: some pixels from `column` on, for a block of channels.
+
+        `line` is the first source row that the pixels read.
+        """
         program, layer, lanes = self.program, self.layer, self.isa.lanes
         columns, channels, (kernel_h, kernel_w) = layer.padded.extents[1], layer.channels, layer.window.kernel
         (_, right), (step_h, step_w) = layer.window.strides, layer.window.dilation
@@ -156,7 +166,7 @@ class _Depthwise:
             weights = [
                 self.lanes.keep(load(self.buffers[0], tap + j * lanes, lanes), "float32") for j in range(kernel_w)
             ]
-            shown: dict[int, list[tuple[int, int]]] = {}  # index in the source row -> (pixel, tap) pairs
+            shown: dict[int, list[tuple[int, int]]] = {}  # maps an index in the source row to its (pixel, tap) pairs
             for pixel in range(self.pixels):
                 for j in range(kernel_w):
                     shown.setdefault(pixel * right + j * step_w, []).append((pixel, j))

@@ -1,7 +1,8 @@
-"""The types of factors of float products: single float32 values, or pairs of bfloat16 values along the sum.
+"""The types of factors of float products: single float32 values, or pairs of bfloat16 values.
 
-A *group* is the factors of one step of a sum: one value, or the two of a pair. A vector of groups has one group for
-each lane. If the number of values is odd, the last pair has 0 as its second value.
+A *group* is the factors that one lane multiplies in one step of a sum: one float32 value, or a pair of bfloat16 values
+that are neighbors along the sum. A vector of groups has one group for each lane. If the number of values is odd, the
+second value of the last pair is 0.
 """
 
 from __future__ import annotations
@@ -41,19 +42,26 @@ class Factors(Protocol):
         """Information for reports."""
 
     def packed(self, weights: Array, run: int) -> Array:
-        """Converts `[…, depth, columns]` float32 to groups `[…, steps, columns]`. Groups do not cross runs of `run`."""
+        """Converts weights `[…, depth, columns]` float32 to groups `[…, steps, columns]`.
+
+        A group does not cross the end of a run of `run` rows.
+        """
 
     def copy(self, lanes: Lanes, source: Place, destination: Place, size: int) -> None:
         """Converts exactly `size` float32 values to elements of an operand."""
 
     def along(self, buffer: Buffer, offset: Expr, count: int, size: int) -> Expr:
-        """Loads `count` groups of `size` neighboring elements each."""
+        """Loads `count` consecutive groups of `size` elements each."""
 
     def across(self, lanes: Lanes, buffer: Buffer, offset: Expr, step: int, size: int, count: int) -> Expr:
-        """Loads a vector of groups from `count` neighboring offsets. The `size` members of a group are `step` apart."""
+        """Loads a vector of `count` groups that begin at neighboring offsets.
+
+        The `size` elements of a group are `step` apart.
+        """
 
     def add_products(self, lanes: Lanes, totals: Expr, group: Expr, weights: Expr) -> Expr:
-        """Returns `totals` plus, in each lane, the products of a group and the group in `weights`."""
+        """Returns `totals` plus, in each lane, the products of a group of `group` and the same lane's group of
+        `weights`."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +141,7 @@ class BFloat16Pairs:
 
 
 def _at_most(buffer: Buffer, offset: Expr, lanes: int, count: int) -> Expr:
-    """Loads a vector of which only the first `count` elements may be read."""
+    """Loads a vector without reading more than `count` elements of the buffer."""
     return load(buffer, offset, lanes) if count >= lanes else load_first(buffer, offset, lanes, count)
 
 

@@ -1,4 +1,4 @@
-"""Chooses the kernel for a float32 product in the model, and prepares its geometry and weights."""
+"""Chooses the kernel for a float32 product of the model, and prepares the product's geometry and weights."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ _LARGEST = (1 << 31) - 1  # the largest number of elements of a tensor, whose in
 def float_kernel(isa: Isa, group: Group, choices: Choices) -> PlainKernel:
     """Returns the kernel for one of `REAL_PRODUCTS`.
 
-    The depthwise kernel would not be faster in bfloat16, because the neighbor of an element belongs to another channel,
-    so that one half of each pair would be unused. Such a convolution is computed as products in groups.
+    The depthwise kernel is not used for bfloat16. It would not be faster, because the neighbor of an element belongs to
+    another channel, so that one half of each pair would be unused. A depthwise convolution in bfloat16 is computed as
+    independent products, one for each group.
 
     Raises:
         Declined: no kernel computes it.
@@ -69,7 +70,10 @@ def _geometry(group: Group) -> tuple[Geometry, Operands]:
 
 
 def _blocks(core: Operation) -> tuple[Geometry, Operands]:
-    """Returns the geometry with one matrix of weights. The rows of all left matrices are joined."""
+    """Returns the geometry and operands of a `qnn.block_matmul`.
+
+    All left matrices are multiplied by the same weights, so their rows are joined to one matrix.
+    """
     x, (depth, columns) = shape_of(core.call.args[0]), shape_of(core.call.args[1])
     stored, scales, points, *bias = (value_of(arg) for arg in core.call.args[1:])
     if stored is None or scales is None or points is None or any(each is None for each in bias):
@@ -85,7 +89,10 @@ def _blocks(core: Operation) -> tuple[Geometry, Operands]:
 
 
 def _matrices(group: Group) -> tuple[Geometry, Operands]:
-    """Returns the geometry of operands that are read in place, even if heads were split, transposed or joined."""
+    """Returns the geometry and operands of a `qnn.real_matmul`.
+
+    Views of the operands that split, transpose or join attention heads are read in place.
+    """
     core, factors = group.core, _factors(group.core)
     lhs, rhs, out = (shape_of(each) for each in (*core.call.args[:2], core.call))
     weights, bias = value_of(core.call.args[1]), _bias(core)
@@ -125,7 +132,10 @@ def _matrices(group: Group) -> tuple[Geometry, Operands]:
 
 
 def _join_dimensions(batch: Sequence[Outer], rows: Outer) -> tuple[tuple[Outer, ...], Outer]:
-    """Joins dimensions that are contiguous in all operands, and the rows of matrices with the same right operand."""
+    """Joins batch dimensions that are contiguous in all operands.
+
+    Batch dimensions along which the right operand does not change are joined with the rows of the matrices.
+    """
     found: list[Outer] = []
     for each in (*(each for each in batch if each.extent > 1), rows):
         if found and found[-1] == Outer(found[-1].extent, *(each.extent * step for step in astuple(each)[1:])):
@@ -165,7 +175,7 @@ def _convolution(core: Operation) -> tuple[Geometry, Operands]:
     factors = _factors(core)
     operands = Operands(math.prod(source), 0, n * height * width * filters, own, biases, padded, factors)
     each: tuple[Outer, ...] = (Outer(groups, per_group, 1, filters // groups),) if groups > 1 else ()
-    if (kernel_h, kernel_w) == strides == (1, 1):  # the pixels of all images form one row
+    if (kernel_h, kernel_w) == strides == (1, 1):  # the pixels of all images are treated as one row
         grid, lhs_steps, out_steps = (1, n * height * width), (0, channels), (0, filters)
     else:
         images = Outer(n, rows * columns * channels, 0, height * width * filters)
@@ -174,7 +184,7 @@ def _convolution(core: Operation) -> tuple[Geometry, Operands]:
         lhs_steps = (strides[0] * columns * channels, strides[1] * channels)
     taps = ((kernel_h, dilation[0] * columns * channels), (kernel_w, dilation[1] * channels))
     run = per_group
-    if groups == 1 and dilation[1] == 1:  # the taps of a kernel row are contiguous
+    if groups == 1 and dilation[1] == 1:  # the input values under a kernel row are contiguous
         taps, run = (taps[0], (1, 0)), kernel_w * channels
     geometry = Geometry(each, grid, lhs_steps, out_steps, taps, run, filters // groups, group=factors.size)
     return geometry, operands

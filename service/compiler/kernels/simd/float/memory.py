@@ -32,7 +32,7 @@ class Padded:
 
 
 def pad(lanes: Lanes, factors: Factors, source: Buffer, memory: Buffer, padded: Padded, *, parallel: bool) -> None:
-    """Writes the image with its border to memory, converted to the type of its factors."""
+    """Copies an image to memory with its border of zeros, converted to the type of `factors`."""
     (batch, height, width, channels), (top, left, bottom, right) = padded.shape, padded.halo.sides
     rows, columns = padded.extents
     program, line, vector = lanes.program, columns * channels, lanes.isa.lanes

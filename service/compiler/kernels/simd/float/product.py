@@ -1,11 +1,14 @@
-"""Float products: matrices, dense layers, convolutions (`qnn.real_matmul`, `qnn.real_conv2d`).
+"""Float products: matrix products, dense layers and convolutions (`qnn.real_matmul`, `qnn.real_conv2d`).
 
-A tile of rows (pixels of a convolution's output) by vectors of columns stays in registers for the whole sum. Products
-are added in the order that the operators define. Tiles at an edge overlap their neighbors, and the last vectors of
-columns overlap too. Constant weights are stored in panels, in the order in which they are read. Other right operands
-are copied to that layout in memory of the thread, unless there is only one tile of rows. Weights of few bits (`blocks`)
-are decoded into that memory, or in registers. The factors are float32 values or pairs of bfloat16 values (`factors`);
-computed operands are first converted to pairs.
+The sums of a tile, rows (or output pixels of a convolution) by vectors of columns, stay in registers until they are
+complete. Products are added in the order that the operators define. Tiles at an edge overlap their neighbors, and the
+last vector of columns overlaps the previous one. The columns of one tile are a *part*. As many parts as fit the cache
+are a *group of parts*: a tile of rows is multiplied by all of them in succession.
+
+The right operand of a part is laid out as a *panel*, in the order in which the kernel loads it. Constant weights are
+stored as panels. Other right operands are copied to panels in memory of the thread, or are read in place if there is
+only one tile of rows. Weights of few bits (`blocks`) are decoded into panels, or in registers. The factors are float32
+values or pairs of bfloat16 values (`factors`). Computed operands are first converted to pairs.
 """
 
 from __future__ import annotations
@@ -28,9 +31,10 @@ from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.kernels.vector.lanes import Lanes
 from service.core.arrays import Array
 
-_SHARE = 4096  # the number of elements that an item converts
+_SHARE = 4096  # the number of elements that one iteration converts
 
-# (part of a group, its columns, number of a step, number of a vector) -> that vector of weights.
+# Takes (index of a part in its group, first columns of its vectors, index of a step, index of a vector), and returns
+# that vector of weights.
 Weights = Callable[[Expr, list[Expr], Expr, int], Expr]
 
 
@@ -39,9 +43,9 @@ class Operands:
     """The operands of a product.
 
     Attributes:
-        lhs, rhs, out: the number of elements of each; `rhs` is 0 if there are `weights`.
-        weights: constant weights `[panels of all columns, depth, columns]`; or those of one panel, in blocks.
-        bias: `[panels of all columns, columns]`.
+        lhs, rhs, out: the number of elements of each operand; `rhs` is 0 if there are `weights`.
+        weights: constant weights, `[matrices, depth, columns]`; or one matrix of weights in blocks.
+        bias: `[matrices, columns]`.
         padded: the border to add to `lhs` before it is read.
         factors: the type of the factors.
     """
@@ -81,19 +85,20 @@ class _Product:
             filled = np.zeros((len(operands.bias), width), np.float32)
             filled[:, : geometry.columns] = operands.bias
             self.constants.append(filled.reshape(-1))
-        # A right operand that only one tile reads is read in place.
+        # If only one tile of rows reads the right operand, it is read in place.
         steps = geometry.rhs_steps
         single, whole = self.factors.size == 1, geometry.columns >= isa.lanes
         self.in_place = self.tiles == 1 and single and whole and steps is not None and steps[1] == 1
         self.panel = geometry.steps * tile.blocks * isa.lanes
         self.group = geometry.parts_at_once(isa, tile, constant=self.laid_out)
         self.groups = -(-self.parts // self.group)
-        # The rows of the next tile follow those of this one, and must be prefetched if they do not fit the cache.
+        # The left operand's rows for the next tile follow those for this tile. They are prefetched if the operand does
+        # not fit the cache.
         rows_bytes = geometry.element_bytes * geometry.grid[1] * geometry.run
         self.prefetched = geometry.lhs_steps == (0, geometry.run) and rows_bytes > FAR_BYTES
 
     def _pack_weights(self, weights: Array, parts: list[list[int]]) -> Array:
-        """Returns the weights as `[panel, part, step, vector, lane]`. The last part and the last vector overlap."""
+        """Returns the weights as `[matrix, part, step, vector, lane]`. The last part and the last vector overlap."""
         lanes, packed = self.isa.lanes, self.factors.packed(weights, self.geometry.run)
         filled = np.zeros((*packed.shape[:2], max(lanes, packed.shape[2])), packed.dtype)
         filled[:, :, : packed.shape[2]] = packed
@@ -120,7 +125,8 @@ class _Product:
             self.lhs = self._converted(self.lhs, operands.lhs, parallel=parallel)
         if self.rhs is not None:
             self.rhs = self._converted(self.rhs, operands.rhs, parallel=parallel)
-        rows = self.tiles if constant else 1  # a right operand that a thread has laid out is used for all tiles of rows
+        # A thread that has copied or decoded the right operand uses the copy for all tiles of rows.
+        rows = self.tiles if constant else 1
         with program.loop(geometry.images * self.groups * rows, "item", parallel=parallel) as item:
             of_images, tile = program.bind(item // rows), item % rows
             lhs, rhs, out = self._offsets(program.bind(of_images // self.groups))
@@ -138,7 +144,7 @@ class _Product:
         return Kernel("float_product", program.function(), tuple(self.constants), 4 * operands.out, facts)
 
     def _converted(self, source: Buffer, size: int, *, parallel: bool) -> Buffer:
-        """Returns a buffer with the operand converted to the type of its factors."""
+        """Returns a buffer with the operand, converted to the type of `factors`."""
         if self.factors.stored == str(source.dtype):
             return source
         memory, share = self.program.workspace(size, self.factors.stored), min(size, _SHARE)
@@ -148,7 +154,7 @@ class _Product:
         return memory
 
     def _offsets(self, image: Expr) -> tuple[Expr, Expr, Expr]:
-        """Returns the offset of an image in each operand."""
+        """Returns the offset of image number `image` in each operand. An image is one of the independent products."""
         totals: list[Expr] = list(self.geometry.starts)
         for each in reversed(self.geometry.outer):
             place = image % each.extent if each.extent > 1 else 0
@@ -174,7 +180,8 @@ class _Product:
         return vector
 
     def _computed(self, rhs: Expr, first: Expr) -> Weights | None:
-        """Returns the vectors of a group of parts; None if weights are decoded while they are multiplied."""
+        """Prepares the right operand for a group of parts. Returns None if weights are decoded while they are
+        multiplied."""
         if self.panels is not None:
             return None if self.tiles == 1 else self._decoded(self.panels, first)
         return self._in_place(rhs) if self.in_place else self._laid_out(rhs, first)
@@ -202,8 +209,7 @@ class _Product:
         return self.geometry.rhs_steps
 
     def _laid_out(self, rhs: Expr, first: Expr) -> Weights:
-        """Copies the columns for a group of parts to memory of this thread. Results beyond the last column are not
-        stored."""
+        """Copies the columns of a group of parts to panels in memory of this thread."""
         program, lanes = self.program, self.isa.lanes
         memory = program.workspace(self.group * self.panel, self.factors.group)
         geometry = self.geometry
@@ -231,7 +237,8 @@ class _Product:
                 program.store(memory, to + (first + step) * row, vector, width)
 
     def _copy_single_columns(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
-        """Copies columns group by group, if they are fewer than the lanes of a vector."""
+        """Copies one group (`factors`) of one column at a time. This is used if the matrix is too small to transpose
+        squares."""
         program, row = self.program, self.tile.blocks * self.isa.lanes
         for first, count, size in self._steps():
             with (
@@ -243,13 +250,16 @@ class _Product:
                 program.store(memory, to + (first + step) * row + n, group, 1)
 
     def _steps(self) -> list[tuple[int, int, int]]:
-        """Returns the steps of a run as (first step, number of equal steps, products of each)."""
+        """Returns the steps of a run as (first step, number of equal steps, number of products in each of these
+        steps)."""
         whole, rest = divmod(self.geometry.run, self.factors.size)
         return [each for each in ((0, whole, self.factors.size), (whole, 1, rest)) if each[1] and each[2]]
 
     def _transpose_squares(self, rhs: Expr, memory: Buffer, to: Expr) -> None:
-        """Transposes squares of as many columns as a vector has lanes, by exchanging halves, quarters … between pairs
-        of vectors (Eklundh 1972)."""
+        """Copies columns of a transposed right operand, by transposing squares of `lanes` x `lanes` groups.
+
+        Each step of a transposition exchanges halves, then quarters …, between pairs of vectors (Eklundh 1972).
+        """
         program, lanes, row = self.program, self.isa.lanes, self.tile.blocks * self.isa.lanes
         size, dtype = self.factors.size, self.factors.group
         with program.loop(-(-self.geometry.steps // lanes), "square") as square:
@@ -273,7 +283,7 @@ class _Product:
     # --- a tile ---
 
     def _tiles(self, lhs: Expr, out: Expr, panel: Expr, first: Expr, tile: Expr, weights: Weights | None) -> None:
-        """Computes a tile of rows by the columns of a group of parts."""
+        """Computes a tile of rows for the columns of a group of parts."""
         program, (height, width), shape = self.program, self.geometry.grid, self.tile
         across = -(-width // shape.columns)
         y = program.bind(at_most(tile // across * shape.rows, height - shape.rows))
@@ -337,7 +347,13 @@ class _Product:
         vectors: list[Expr],
         size: int = 1,
     ) -> None:
-        """Adds one group of `size` products, from number `product` on, to each sum of a tile."""
+        """Adds the products of one step to each sum of a tile.
+
+        Args:
+            product: the index of the step's first product in the run.
+            vectors: the weights of the step, one vector for each vector of columns.
+            size: the number of products of each sum.
+        """
         (down, right), dtype = self.geometry.lhs_steps, self.factors.group
         for (row, column), registers in zip(pixels, totals, strict=True):
             place = start + row * down + column * right + product

@@ -1,6 +1,6 @@
-"""The cost model of float products, which chooses the tile: rows by vectors of columns whose sums are in registers.
+"""The cost model of float products. It chooses the tile: the rows and vectors of columns whose sums are in registers.
 
-It corresponds to `convolution.tiles` for integers. The throughput of a float multiply-add equals that of a vector load.
+It corresponds to `convolution.tiles` for integers. It assumes that a float multiply-add costs as much as a vector load.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from service.core.digest import digest_of_json
 
 _MOST_ROWS, _MOST_VECTORS = 28, 8
 _BROADCAST = 0.5  # cycles to load one element into every lane
-_LINE_BYTES, _SETS, _WAYS = 64, 64, 8  # of the L1 cache
+_LINE_BYTES, _SETS, _WAYS = 64, 64, 8  # the geometry of the L1 cache
 _FAR_LINE = 3.0  # cycles to load a cache line from L2 cache
 _FARTHER_LOAD = 6.0  # the cost of a load from beyond L2 cache, relative to a load from L1 cache
 FAR_BYTES = 512 << 10  # the usable size of the L2 cache
 _NEAR_BYTES = 40 << 10  # the usable size of the L1 cache
-_GROUP_BYTES = 192 << 10  # fewer pages than the TLB has entries
-_SHARES = 16  # the least number of iterations of a parallel loop
+_GROUP_BYTES = 192 << 10  # the size of a group of parts; it has fewer pages than the TLB has entries
+_SHARES = 16  # the number of iterations of the parallel loop is at least this, if possible
 _TABLE_SIZE = 24
 _DECODED = (
-    2  # registers for each vector of columns: words and scales; in addition, two registers: zero points and a temporary
+    2  # decoding needs two registers for each vector of columns (words, scales) and two more (zero points, a temporary)
 )
 
 
@@ -34,7 +34,7 @@ class Outer:
 
     Attributes:
         extent: the size of the dimension.
-        lhs, rhs, out: its stride in each operand, in elements; for constant weights, in panels of all columns.
+        lhs, rhs, out: its stride in each operand, in elements; for constant weights, in matrices.
     """
 
     extent: int
@@ -45,18 +45,19 @@ class Outer:
 
 @dataclass(frozen=True)
 class Geometry:
-    """Products `out[y, x, n] = sum over taps and k of lhs[y, x, tap, k] * rhs[tap, k, n]`, of contiguous k.
+    """Products `out[y, x, n] = sum over taps and k of lhs[y, x, tap, k] * rhs[tap, k, n]`. The index k is contiguous in
+    lhs.
 
     Attributes:
         outer: the dimensions of independent products.
-        grid: the sizes of y and x; for matrices, one row.
+        grid: the sizes of y and x; for matrices, y is 1 and x is the number of rows.
         lhs_steps, out_steps: the strides of y and x, in elements.
-        taps: size and stride (in elements of lhs) of each loop around k, with the largest stride first.
-        run: the size of k.
+        taps: the (size, stride in elements of lhs) of each loop around k, with the largest stride first.
+        run: the size of k; all values of k for one tap are a *run*.
         columns: the size of n.
         rhs_steps: the strides of k and n if rhs is computed; one of them is 1.
         starts: the offsets of the first elements of lhs, rhs and out.
-        group: the number of neighbors in k that are multiplied in one step. The last step of a run may have fewer.
+        group: the number of consecutive k that are multiplied in one step. The last step of a run may have fewer.
     """
 
     outer: tuple[Outer, ...]
@@ -76,7 +77,7 @@ class Geometry:
 
     @property
     def depth(self) -> int:
-        """The number of products of a sum."""
+        """The number of products that are added to one element of out."""
         return math.prod(extent for extent, _ in self.taps) * self.run
 
     @property
@@ -86,7 +87,7 @@ class Geometry:
 
     @property
     def steps(self) -> int:
-        """The number of steps of a sum."""
+        """The number of steps in which one element of out is computed."""
         return math.prod(extent for extent, _ in self.taps) * self.run_steps
 
     @property
@@ -99,20 +100,20 @@ class Geometry:
         return self.images * math.prod(self.grid) * self.depth * self.columns
 
     def parts(self, isa: Isa, tile: Tile) -> int:
-        """Returns the number of tiles of columns."""
+        """Returns the number of parts, which are the tiles of columns."""
         return -(-self.vectors(isa) // tile.blocks)
 
     def vectors(self, isa: Isa) -> int:
         return -(-self.columns // isa.lanes)
 
     def panel_bytes(self, isa: Isa, tile: Tile) -> int:
-        """Returns the size of the right operand for a tile of columns."""
+        """Returns the size of the right operand for one part."""
         return self.steps * tile.blocks * isa.bytes
 
     def parts_at_once(self, isa: Isa, tile: Tile, *, constant: bool) -> int:
-        """Returns by how many tiles of columns a tile of rows is multiplied in succession, while it is in L1 cache.
+        """Returns the number of parts by which a tile of rows is multiplied in succession, while it is in L1 cache.
 
-        It is as many as fit L2 cache, but few enough to give each thread a part.
+        It is as large as the caches allow, but small enough to leave work for all threads.
         """
         rows = self.images * (self.tiles(tile) if constant else 1)
         shares = -(-_SHARES // rows)
@@ -129,7 +130,8 @@ def ranked(isa: Isa, geometry: Geometry, *, decoded: bool = False) -> list[Tile]
     """Returns the tiles that are worth trying, the one with the fewest estimated cycles first.
 
     Args:
-        decoded: true if a tile with all rows decodes its weights, which needs registers too.
+        decoded: true if the kernel decodes weights in registers when a tile contains all rows. Such a tile leaves
+            registers for decoding.
     """
     tiles = [
         tile
@@ -162,7 +164,7 @@ def key_of(isa: Isa, geometry: Geometry, bits: int = 0) -> str:
     """Returns a digest of everything that determines the fastest tile.
 
     Args:
-        bits: the bits of weights that are decoded, or of bfloat16; 0 for float32.
+        bits: the number of bits of weights that are decoded, or 16 for bfloat16, or 0 for float32.
     """
     parts = {"isa": isa.name, "float": {name: value for name, value in asdict(geometry).items() if name != "group"}}
     return digest_of_json({**parts, "bits": bits} if bits else parts)

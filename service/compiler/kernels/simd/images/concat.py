@@ -1,9 +1,12 @@
-"""Concatenation of channels: planes are copied, through a lookup table if a part has another type.
+"""Concatenation of channels. The planes of each part are copied, through a lookup table if the part's type differs from
+the destination's.
 
-A part that begins inside a block is shifted within vectors. Each of its blocks in the destination contains the last
-channels of one of its blocks and the first channels of the next, and its first block is shared with the previous part.
+If a part begins inside a block of the destination, its channels are shifted within vectors. A destination block then
+contains the last channels of one source block and the first channels of the next. The part's first destination block
+also contains the last channels of the previous part.
 
-A part that begins a block and has the destination's type is not copied if its own kernel can write it in place.
+A part that begins at a block and has the destination's type is not copied if the kernel that computes it can write it
+directly to the destination.
 """
 
 from __future__ import annotations
@@ -42,11 +45,12 @@ def concat(
 
     Args:
         sources: the parts, in order.
-        placed: the parts that are already in their `tables.places`, which are not parameters of the kernel.
+        placed: the indices of the parts that are already in the destination (`tables.places`). They are not parameters
+            of the kernel.
         parallel: true to divide runs of pixels among threads.
 
     Raises:
-        Declined: the axis is another one, a type is not 8 bits with one scale, or an image is packed.
+        Declined: the axis is not the channels, a type is not 8 bits with one scale, or an image is packed.
     """
     require_blocks(isa, *sources, destination)
     parts = {place: image for place, image in enumerate(sources) if place not in placed}
@@ -111,12 +115,12 @@ class _Concat:
         pairs = source.blocks - 1
         if pairs:
             self._blocks(block + 1, pairs, [(read, View.of(source)), (read, View.of(source).from_block(1))], shift)
-        if lane + source.channels > (pairs + 1) * self.isa.lanes:  # the last channels are at the beginning of a block
+        if lane + source.channels > (pairs + 1) * self.isa.lanes:  # the last channels begin one more destination block
             last = read, View.of(source).from_block(pairs)
             self._blocks(block + 1 + pairs, 1, [last, last], shift)
 
     def _blocks(self, first: int, count: int, sources: Sequence[tuple[Buffer, View]], function: Vector) -> None:
-        """Writes `count` blocks of the destination, beginning with block `first`."""
+        """Writes `count` destination blocks from block `first` on, by applying `function` to vectors of the sources."""
         destination = self.destination
         extents = (destination.batch, count, destination.height, destination.width)
         views = [*(view for _, view in sources), View.of(destination).from_block(first)]
@@ -137,7 +141,8 @@ class _Concat:
         return self.isa.lookup(self.program, self.constants[1], offset)(vector, lanes)
 
     def _merged(self, low: Expr, high: Expr, lanes: int, lane: int, start: int) -> Expr:
-        """Returns, for each block, `lane` lanes of `low` from lane `start` on, then the first lanes of `high`."""
+        """Returns, for each block of a vector, `lane` lanes of `low` from lane `start` on, then the first lanes of
+        `high`."""
         block = self.isa.lanes
         order = [
             pixel + (start + place if place < lane else lanes + place - lane)

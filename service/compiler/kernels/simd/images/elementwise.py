@@ -1,4 +1,4 @@
-"""Elementwise operators of two quantized images (`arithmetic.pairs`), and of one image with a lookup table."""
+"""Elementwise operators of two quantized images (`arithmetic.pairs`), or of one image (by a lookup table)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pairwise(
 ) -> Kernel:
     """Returns the kernel of an operator of two tensors (`arithmetic.pairs`).
 
-    If batch, height or width of an operand is 1, and that of the destination is not, the operand is repeated. For
+    An operand whose batch, height or width is 1 is repeated along that dimension if the destination is larger. For
     example, squeeze-and-excitation multiplies `[N, H, W, C]` by `[N, 1, 1, C]`.
 
     Args:
@@ -129,7 +129,7 @@ class _Elementwise:
         return self.lanes.keep(splat(load(buffer, place, 1), self.isa.lanes), str(buffer.dtype))
 
     def _repeated(self, run: Run, place: int) -> Expr | None:
-        """Loads an operand that is constant in the whole run; None if it is not."""
+        """Loads an operand that is the same for all pixels of the run. Returns None if the operand is not."""
         if run.strides[place] or run.pixels == 1:
             return None
         return self.lanes.keep(self.lanes.widen(self.sources[place], run.starts[place]))

@@ -17,13 +17,14 @@ from service.core.arrays import Array
 
 
 def take_pixels(isa: Isa, source: Image, destination: Image, operation: Operation, *, parallel: bool) -> Kernel:
-    """Returns the kernel of a `qnn.take_pixels`. An item is one row of pixels in one block of channels.
+    """Returns the kernel of a `qnn.take_pixels`. Each iteration of the parallel loop copies one row of one channel
+    block.
 
     Args:
         parallel: true to divide rows among threads.
 
     Raises:
-        Declined: an image is packed, or not of 8 bits.
+        Declined: an image is packed, or is not stored in 8 bits.
     """
     require_blocks(isa, source, destination)
     rows, columns = taken_pixels(operation)

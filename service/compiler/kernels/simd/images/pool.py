@@ -1,8 +1,9 @@
 """Maximum and average pooling, and the mean of a whole image.
 
-A window is clipped to the image, so padding is never the maximum and is not counted, whatever the halo contains. If the
-stride is 1, columns with whole windows are computed four at a time, and the few at the edges one at a time. If a window
-covers the whole image, one dot product with ones sums four pixels at a time.
+A window is clipped to the image. So padding is never the maximum and never part of a sum, and the contents of the halo
+do not matter. If the stride is 1, outputs whose windows are not clipped are computed four at a time, and the few
+outputs at the edges one at a time. If a window covers the whole image, a dot product with weights of 1 sums four pixels
+at a time.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def mean(isa: Isa, source: Image, destination: Image, operation: Operation, mode
     """Returns the kernel of a `qnn.mean` over rows and columns.
 
     Raises:
-        Declined: no kernel computes `mode`'s formula for it, or it is over other axes.
+        Declined: no kernel computes `mode`'s formula for it, or the mean is not over rows and columns.
     """
     window = Window((source.height, source.width))
     average = mean_of(mode, operation)
@@ -66,13 +67,13 @@ def _out(operation: Operation) -> Bounds:
 
 @dataclass(frozen=True)
 class _Run:
-    """Neighboring outputs of a row whose windows have equal widths.
+    """Neighboring outputs of a row whose clipped windows have equal widths.
 
     Attributes:
         first: the first output.
         count: the number of outputs.
         begin: the first column of the first output's window.
-        extent: the columns of a window inside the image.
+        extent: the number of columns of a window that are inside the image.
     """
 
     first: int
@@ -82,7 +83,7 @@ class _Run:
 
 
 class _Pool:
-    """Writes a pooling kernel. Without an average, it computes the maximum."""
+    """Builds a pooling kernel. If `average` is None, the kernel computes the maximum."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class _Pool:
         self.constants += [] if average is None else [average.parameters]
 
     def kernel(self, family: str) -> Kernel:
-        """Returns the kernel. An item is one row of pixels in one block of channels."""
+        """Returns the kernel. Each iteration of the parallel loop computes one row of one channel block."""
         program, destination = Program(), self.destination
         self.program, self.lanes = program, Lanes(program, self.isa)
         self.read = program.parameter("source", "uint8", self.source.size_bytes)
@@ -143,13 +144,16 @@ class _Pool:
                     program.store(self.written, to, self._one(corner, count, run.extent), self.isa.lanes)
 
     def _fits_words(self, elements: int) -> bool:
-        """Returns true if four windows of `elements` elements can be computed at a time."""
+        """Returns true if four outputs with windows of `elements` elements can be computed at a time.
+
+        For an average, the sum of a window must fit 16 bits.
+        """
         if self.average is None:
             return True
         return self.average.dtype == "int32" and elements < _MOST_IN_WORDS
 
     def _rows_inside(self, first: Expr, extent: int) -> tuple[Expr, Expr]:
-        """Returns the first row of a window inside the image, and the number of rows inside."""
+        """Returns the first row of a window that is inside the image, and the number of its rows that are inside."""
         source, window = self.source, self.window
         reach = (self.destination.height - 1) * window.strides[0] - window.padding[0] + extent
         if window.padding[0] == 0 and reach <= source.height:
@@ -172,7 +176,7 @@ class _Pool:
         return runs
 
     def _one(self, corner: Expr, rows: Expr, columns: int) -> Expr:
-        """Computes the bytes of one output from its window."""
+        """Computes one block of one output pixel from its window, as bytes."""
         isa, pixel = self.isa, self.source.pixel
         if self.average is None:
             return self._largest(corner, rows, columns, isa.lanes)
@@ -187,7 +191,7 @@ class _Pool:
         return tirx.Cast(f"uint8x{isa.lanes}", self._bounded(self._finished(accumulator.value, rows * columns)))
 
     def _four(self, corner: Expr, rows: Expr, columns: int) -> Expr:
-        """Computes the bytes of four neighboring outputs, whose windows are one pixel apart."""
+        """Computes one block of four neighboring output pixels, whose windows are one pixel apart, as bytes."""
         isa, size, pixel = self.isa, 2 * self.isa.lanes, self.source.pixel
         if self.average is None:
             return self._largest(corner, rows, columns, isa.bytes)
@@ -215,7 +219,7 @@ class _Pool:
         return self._clamped(largest.value, size)
 
     def _whole(self, start: Expr) -> Expr:
-        """Computes the average of a plane, as bytes."""
+        """Computes the average of a whole plane, as bytes."""
         source, isa, program = self.source, self.isa, self.program
         rows, columns = (1, source.height * source.width) if source.contiguous_rows else (source.height, source.width)
         accumulator = program.register("int32", isa.lanes)
@@ -236,7 +240,7 @@ class _Pool:
         return self.average.finish(self.lanes, accumulator, index(count), self._number)
 
     def _number(self, place: int) -> Expr:
-        """Loads one of the average's parameters, in every lane."""
+        """Loads one of the average's parameters into every lane."""
         (numbers,) = self.numbers
         return splat(load(numbers, place, 1), self.isa.lanes)
 

@@ -1,6 +1,7 @@
-"""Bilinear interpolation: each output pixel of a block of channels is blended from four pixels of the same block.
+"""Bilinear interpolation: each output pixel is blended from four source pixels, one block of channels at a time.
 
-Tables contain the positions of the four pixels and the distances from them, for each row and each column of the output.
+For each row and each column of the output, tables contain the positions of the two neighboring source rows or columns,
+and the distance from the first of them.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class _Resize:
         self.parallel, self.constants = parallel, [*tables, np.array([zero_point], np.uint8)]
 
     def kernel(self) -> Kernel:
-        """Returns the kernel. An item is one row of pixels in one block of channels."""
+        """Returns the kernel. Each iteration of the parallel loop computes one row of one channel block."""
         program, destination = Program(), self.destination
         self.program, self.lanes = program, Lanes(program, self.isa)
         self.read = program.parameter("source", "uint8", self.source.size_bytes)

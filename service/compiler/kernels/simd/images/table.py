@@ -18,7 +18,7 @@ def table(isa: Isa, source: Image, destination: Image, values: Array, zero_point
     """Returns the kernel that replaces each byte of an image by `values[byte]`.
 
     Args:
-        values: `[256] uint8`, from stored values to stored values.
+        values: `[256] uint8`, maps stored values to stored values.
         zero_point: the value of the destination's halo, as stored.
         parallel: true to divide runs of pixels among threads.
 
@@ -43,7 +43,7 @@ def table(isa: Isa, source: Image, destination: Image, values: Array, zero_point
 
 
 def require_blocks(isa: Isa, *images: Image) -> None:
-    """Checks the layout of a kernel's images.
+    """Checks that a kernel's images are in blocks of `isa.lanes` channels.
 
     Raises:
         Declined: an image is packed.

@@ -1,6 +1,6 @@
-"""Layout changes.
+"""Kernels that change the memory layout of tensors.
 
-- `reorder`: between contiguous tensors and the images that kernels work on.
-- `channels_first`: the same for tensors `[N, C, H, W]`.
-- `moves`: kernels that only rearrange elements (`kernels.moves`).
+- `reorder`: converts between contiguous tensors and the images that kernels work on.
+- `channels_first`: does the same for tensors `[N, C, H, W]`.
+- `moves`: copies elements in any order (`kernels.moves`).
 """

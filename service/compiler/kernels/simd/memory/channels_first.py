@@ -1,7 +1,7 @@
 """Converts between tensors `[N, C, H, W]`, as in the inputs and outputs of ONNX and PyTorch, and kernels' images.
 
-The values are transposed in the same pass that converts their type: squares of some pixels by as many channels are
-transposed in registers.
+One pass converts the type of the values and transposes them. It loads a tile of some pixels by some channels,
+transposes it in registers, and stores it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bit
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.walk import Run, Vector, View, Walk
 
-_IN_A_WORD = 4  # the number of bytes in the 32 bits of a lane
+_IN_A_WORD = 4  # the number of bytes in a 32-bit word
 
 
 class ChannelsFirst:
@@ -26,8 +26,8 @@ class ChannelsFirst:
     Attributes:
         image: the layout of the image.
         tensor, memory: the buffers of the tensor and of the image.
-        convert: a function from values of the source to as many values of the destination. Values of the image are
-            bytes.
+        convert: a function that converts a vector of the source's values to the destination's type. Values of the image
+            are bytes.
     """
 
     def __init__(
@@ -38,7 +38,10 @@ class ChannelsFirst:
         self.channel = image.height * image.width  # the stride of a channel in the tensor
 
     def pack(self, fill: Sequence[Expr]) -> None:
-        """Writes the image, with `fill` (one value or none) in its halo. Filler in the last block is set to 0."""
+        """Writes the image from the tensor. Filler in the last block is set to 0.
+
+        `fill` is a list with the value of the halo, or an empty list if the image has none.
+        """
         for run, count in self._runs():
             for value in fill:
                 plane = run.image * self.image.blocks + run.block
@@ -49,7 +52,7 @@ class ChannelsFirst:
                     self._store(rows, target + first, channels, pixels)
 
     def unpack(self) -> None:
-        """Writes the tensor from an image in blocks."""
+        """Writes the tensor from the image, which must be in blocks."""
         lanes, program = self.isa.lanes, self.program
         for run, channels in self._runs():
             with self._squares(run, lanes) as (pixels, (target, source)):
@@ -64,7 +67,8 @@ class ChannelsFirst:
                     program.store(self.tensor, target + channel * self.channel, self.convert(row, pixels), pixels)
 
     def _runs(self) -> Iterator[tuple[Run, int]]:
-        """Yields runs of pixels and their number of channels: those of whole blocks, then of the block with filler."""
+        """Yields (run of pixels, number of channels to convert), first for all whole blocks, then for the block with
+        filler."""
         image = self.image
         per_block = image.pixel
         tensor = View(0, (image.channels * self.channel, per_block * self.channel, image.width, 1))
@@ -78,8 +82,11 @@ class ChannelsFirst:
 
     @contextmanager
     def _squares(self, run: Run, channels: int) -> Iterator[tuple[int, tuple[Expr, Expr]]]:
-        """Loops over squares of a run. Yields the number of pixels, and the offset of the first pixel in the tensor and
-        in the image. The last square overlaps."""
+        """Divides the pixels of a run into tiles of equal size, and writes the loop over the tiles.
+
+        Yields the number of pixels of a tile, and the offsets of the tile's first pixel in the tensor and in the image.
+        The last tile overlaps the previous one.
+        """
         pixels = self.isa.lanes
         while pixels > run.pixels:
             pixels //= 2
@@ -91,7 +98,7 @@ class ChannelsFirst:
             yield pixels, (tensor, image)
 
     def _rows(self, start: Expr, channels: int, pixels: int) -> list[Expr]:
-        """Loads and converts the values of some pixels, one vector for each channel."""
+        """Loads and converts a tile from the tensor, as one vector of pixels for each channel."""
         rows = [
             self.convert(load(self.tensor, start + channel * self.channel, pixels), pixels)
             for channel in range(channels)
@@ -99,7 +106,7 @@ class ChannelsFirst:
         return [self.program.bind(row, _vector("uint8", pixels)) for row in rows]
 
     def _store(self, rows: Sequence[Expr], target: Expr, channels: int, pixels: int) -> None:
-        """Stores the pixels, with the channels of each pixel contiguous."""
+        """Transposes a tile and stores it in the image, with the channels of each pixel contiguous."""
         program, lanes, stride = self.program, self.isa.lanes, self.image.pixel
         if channels == stride <= _IN_A_WORD:
             program.store_first(self.memory, target, *_interleave_rows(rows, pixels))
@@ -113,7 +120,8 @@ class ChannelsFirst:
 
 
 def _parts(channels: int, most: int) -> list[tuple[int, int]]:
-    """Divides channels into parts of at most `most`: (first channel, number of channels)."""
+    """Divides channels into parts of at most `most` channels. Returns (first channel, number of channels) for each
+    part."""
     return [(first, min(most, channels - first)) for first in range(0, channels, most)]
 
 
@@ -131,7 +139,7 @@ def _interleave_rows(rows: Sequence[Expr], pixels: int) -> tuple[Expr, int, int]
 
 
 def _transposed(program: Program, rows: Sequence[Expr], size: int) -> list[Expr]:
-    """Transposes a square of `size` vectors of `size` bytes. `size` is a power of two.
+    """Transposes `size` vectors of `size` bytes each. `size` is a power of two.
 
     Each step interleaves the first half of the rows with the second half, byte by byte.
     """

@@ -1,7 +1,7 @@
-"""The kernel of moves (`kernels.moves`): loads vectors, shuffles them according to a pattern of lanes, and stores them.
+"""The kernel of moves (`kernels.moves`): loads source vectors, shuffles their lanes, and stores destination vectors.
 
-If consecutive vectors are contiguous in all memories, such as the pixels of a block, several are copied at once, with
-the pattern repeated for each of them. Squares are transposed by interleaving vectors.
+If consecutive vectors are contiguous in the destination and in all sources, several are copied at once, with the same
+shuffle repeated for each of them. Squares are transposed by interleaving vectors.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from service.compiler.kernels.simd.memory.reorder import as_shown, as_stored
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.core.arrays import Array
 
-_CHUNK = 256  # the number of vectors of an item, if items are divided among threads
+_CHUNK = 256  # if threads share the work, the number of vectors that an iteration of the parallel loop copies
 _DTYPES = (*BIAS, "float32", "int32")
 
 
 def move(isa: Isa, made: Move) -> Kernel:
-    """Returns the kernel of a move. An item is a part of a progression of vectors.
+    """Returns the kernel of a move. Each iteration of the parallel loop copies a part of a progression of vectors.
 
     Raises:
-        Declined: as for `patterns`; or the elements do not have 8 or 32 bits.
+        Declined: `patterns` declines the move, or the elements do not have 8 or 32 bits.
     """
     dtypes = {memory.dtype for memory in (*made.sources, made.destination)}
     if not dtypes <= set(_DTYPES) or (len(dtypes) > 1 and not dtypes <= BIAS.keys()):
@@ -49,7 +49,7 @@ class _Move:
         loads = sum(pattern.vectors * len(pattern.parts) for pattern in self.patterns)
         loads += sum(square.vectors for square in self.squares)
         self.parallel = worth_sharing(isa, isa.rates.elementwise * loads)
-        # Signed bytes have 128 added in images, and also if a lookup table is applied.
+        # Images contain stored bytes, with 128 added to signed values. A lookup table needs stored bytes too.
         ends = (*made.sources, made.destination)
         self.as_stored = bool(self.tables) or any(memory.image is not None for memory in ends) or not self._alike(ends)
 
@@ -88,7 +88,11 @@ class _Move:
         return self.program.parameter(name, "uint8" if memory.image is not None else memory.dtype, memory.size)
 
     def _items(self) -> Array:
-        """Returns `[items, columns]` int32: the number of the loop type, the number of vectors, and their offsets."""
+        """Returns one row for each iteration of the parallel loop, `[items, columns]` int32.
+
+        A row contains the index of the code that copies the vectors (in `_kinds`), their number, and the offsets of the
+        first vector in the destination and in each window.
+        """
         self._kinds: list[tuple[Pattern | Square, int]] = []
         rows: list[list[int]] = []
         chunk = _CHUNK if self.parallel else 1 << 30
@@ -113,7 +117,8 @@ class _Move:
         return np.array([row + [0] * (columns - len(row)) for row in rows], np.int32)
 
     def _vectors(self, kind: tuple[Pattern | Square, int], row: Expr) -> None:
-        """Writes the loop over the vectors of an item, `width` of them at a time."""
+        """Writes the loop over the vectors of an iteration. It copies several vectors at a time if they are
+        contiguous."""
         program, (pattern, width) = self.program, kind
         count, *starts = (program.bind(load(self.items, row + 1 + place, 1)) for place in range(1 + len(pattern.steps)))
         with program.loop((count + (width - 1)) // width, "step") as step:
@@ -129,7 +134,7 @@ class _Move:
                 program.store(self.written, to, self._shuffle(pattern, loaded, width), lanes)
 
     def _transposed(self, square: Square, to: Expr, start: Expr) -> None:
-        """Transposes a square of vectors, by interleaving the first half with the second half log2(size) times."""
+        """Transposes a square. It interleaves the first half of the vectors with the second half, log2(lanes) times."""
         program, lanes, source = self.program, self.lanes, self.made.sources[square.part]
         read = self.read[square.part]
         dtype = "uint8" if self.as_stored else str(read.dtype)
@@ -155,7 +160,7 @@ class _Move:
         return register.value
 
     def _to_destination(self, vector: Expr, lanes: int) -> Expr:
-        """Converts bytes as kernels store them to those of the destination."""
+        """Converts stored bytes to the destination's type."""
         shown = self.as_stored and self.made.destination.image is None
         return as_shown(self.made.destination.dtype, vector, lanes) if shown else vector
 
@@ -171,13 +176,13 @@ class _Move:
         return self._to_destination(made, lanes)
 
     def _conversion(self, part: int) -> tuple[str, int]:
-        """Returns a key of the conversion in `_converted`, which is equal for sources with the same conversion."""
+        """Returns a key of the conversion that `_converted` applies to a source. Equal conversions have equal keys."""
         source, table = self.made.sources[part], self.made.tables[part]
         own = next((place for place, each in enumerate(self.tables) if each is table), -1)
         return ("uint8" if source.image is not None else source.dtype), own
 
     def _converted(self, part: int, vector: Expr, lanes: int) -> Expr:
-        """Converts bytes of a source to the values of the destination as kernels store them."""
+        """Converts values of a source to stored values of the destination."""
         dtype, table = self._conversion(part)
         if self.as_stored:
             vector = as_stored(dtype, vector, lanes)
@@ -186,7 +191,7 @@ class _Move:
         return self.isa.lookup(self.program, self.entries, table * ENTRIES)(vector, lanes)
 
     def _merged(self, pattern: Pattern, vectors: Sequence[Expr], width: int) -> Expr:
-        """Returns the lanes of the pattern, for each of `width` consecutive vectors."""
+        """Shuffles the lanes of the windows in the order of the pattern, for each of `width` consecutive vectors."""
         lanes, (merged, *others) = self.lanes * width, vectors
         windows = [place // self.lanes for place in pattern.order] * width
         own = [vector * self.lanes + place % self.lanes for vector in range(width) for place in pattern.order]

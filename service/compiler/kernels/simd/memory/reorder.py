@@ -1,6 +1,6 @@
 """Converts between contiguous tensors, as in the model's inputs and outputs, and the images that kernels work on.
 
-Tensors are `[N, H, W, C]`, or `[N, C, H, W]` (`channels_first`).
+Tensors are `[N, H, W, C]`, or `[N, C, H, W]` (see `channels_first`).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def pack(
 ) -> Kernel:
     """Returns the kernel that converts a contiguous tensor to an image, and fills the halo.
 
-    The inputs of the kernel are `[N * H * W * C]` of `dtype`, without slack, and a uint8 for the halo. Filler after the
-    last channel of the last block is set to 0.
+    The kernel's inputs are the tensor `[N * H * W * C]` of `dtype`, without slack, and one uint8, the value of the
+    halo. Filler after the last channel of the last block is set to 0.
 
     Args:
         destination: packed, or in blocks of `isa.lanes` channels.
@@ -46,7 +46,7 @@ def pack(
         parallel: true to divide runs of pixels among threads.
 
     Raises:
-        Declined: the dtype or the layout is another one.
+        Declined: the dtype or the layout is not supported.
     """
     _check(isa, destination, "uint8" if quantization else dtype)
     program = Program()
@@ -82,7 +82,7 @@ def unpack(
         parallel: true to divide runs of pixels among threads.
 
     Raises:
-        Declined: the dtype or the layout is another one.
+        Declined: the dtype or the layout is not supported.
     """
     _check(isa, source, "uint8" if dequantization else dtype)
     program, constants = Program(), list[Array]()
@@ -109,12 +109,12 @@ def _converted(program: Program, conversion: Quantization | Dequantization, cons
 
 
 class _Reorder:
-    """The common part of both directions.
+    """A conversion between a tensor `[N, H, W, C]` and an image, in either direction.
 
     Attributes:
         image: the layout of the image.
         ends: (buffer, view) of the source and of the destination.
-        convert: a function from bytes of the source to bytes of the destination.
+        convert: a function that converts a vector of the source's values to the destination's type.
         fill: a list with the value of the destination's halo, or an empty list; None if the destination is a tensor.
     """
 
@@ -131,13 +131,14 @@ class _Reorder:
         self.program, self.isa, self.image, self.parallel = program, isa, image, parallel
         (self.read, source), (self.written, destination) = ends
         self.views, self.convert, self.fill = (source, destination), convert, fill
-        self.whole, self.rest = divmod(image.channels, image.pixel)  # blocks without fillers; channels of one with
+        # The number of whole blocks, and the number of channels of the last block if it has filler.
+        self.whole, self.rest = divmod(image.channels, image.pixel)
 
     def write(self) -> None:
         image = self.image
         alike = (
             image.packed or image.channels == image.block
-        )  # a row of pixels is one run of bytes in source and destination
+        )  # a row of pixels is contiguous, and has the same order of bytes, in source and destination
         if alike or (image.height == image.width == 1 and not image.halo):
             self._runs()
             if self.rest:
@@ -156,7 +157,7 @@ class _Reorder:
             map_bytes(self.program, self.isa.bytes, [source], destination, size, self.convert)
 
     def _pixels(self, first: int) -> None:
-        """Converts the blocks from `first` on: all channels of four pixels, then those of the next four.
+        """Converts the blocks from `first` on: all channels of four pixels, then all channels of the next four pixels.
 
         In this order, every cache line is read once and written once.
         """
@@ -220,7 +221,7 @@ def _elements(image: Image) -> int:
 
 
 def _contiguous(image: Image) -> View:
-    """Returns the view of the contiguous tensor in blocks of the image's size."""
+    """Returns the contiguous tensor as a view in blocks of as many channels as those of the image."""
     row = image.width * image.channels
     return View(0, (image.height * row, image.pixel, row, image.channels))
 
@@ -231,12 +232,12 @@ def _facts(image: Image, *, channels_first: bool) -> dict[str, str]:
 
 
 def as_stored(dtype: str, vector: Expr, lanes: int) -> Expr:
-    """Converts bytes of the contiguous tensor to bytes as kernels store them. Adding 128 flips the highest bit."""
+    """Converts bytes of a contiguous tensor to stored bytes. For int8, it adds 128 by flipping the highest bit."""
     return vector if dtype == "uint8" else _flip_sign(bits(_vector("uint8", lanes), vector), lanes)
 
 
 def as_shown(dtype: str, vector: Expr, lanes: int) -> Expr:
-    """Converts bytes as kernels store them to bytes of the contiguous tensor."""
+    """Converts stored bytes to bytes of a contiguous tensor. For int8, it subtracts 128 by flipping the highest bit."""
     return vector if dtype == "uint8" else bits(_vector("int8", lanes), _flip_sign(vector, lanes))
 
 

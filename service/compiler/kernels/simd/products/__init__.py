@@ -1,5 +1,5 @@
-"""Products of two computed 8-bit matrices, as in attention.
+"""Products of two 8-bit matrices that are both computed at run time, as in attention.
 
 - `product`: the kernel.
-- `layout`: the layout of the second matrix.
+- `layout`: copies the second matrix to the layout of `Isa.dot`.
 """

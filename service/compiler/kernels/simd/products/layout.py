@@ -1,4 +1,7 @@
-"""The layout of a product's second matrix for `Isa.dot`: for each group of rows, blocks of columns."""
+"""Copies a product's second matrix to the layout of weights for `Isa.dot`: for each group of rows, blocks of columns.
+
+A *group* is `Isa.group` consecutive rows, and a *block* is `Isa.lanes` columns.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from service.compiler.kernels.vector.isa import PIXELS, Isa
 
 @dataclass(frozen=True)
 class Source:
-    """A matrix in a byte buffer, whose rows consist of runs as long as a block.
+    """A matrix in a byte buffer. Its rows consist of runs of `Isa.lanes` elements.
 
     Attributes:
         start: the offset of its first byte.
@@ -32,7 +35,7 @@ class Source:
         return load(self.buffer, self.start + row * self.row + run * self.block, lanes)
 
     def group(self, number: Expr, isa: Isa) -> Expr:
-        """Returns the offset of a group of a row."""
+        """Returns the offset of group number `number` in a row."""
         if self.block == isa.lanes:
             return number * isa.group
         of_run = isa.lanes // isa.group
@@ -40,11 +43,11 @@ class Source:
 
 
 class ColumnLayout:
-    """Writes columns of a matrix in the layout for `Isa.dot`.
+    """Writes columns of a matrix to memory in the layout for `Isa.dot`.
 
     Attributes:
-        memory: the destination, `[groups, blocks]` vectors with `Isa.group` signed bytes of each column. Rows beyond
-            the last one are zeros.
+        memory: the destination, `[groups, blocks]` vectors. Each lane contains a group of signed bytes of one column.
+            Rows after the last one are zeros.
         depth: the number of rows of the matrix.
     """
 
@@ -53,10 +56,10 @@ class ColumnLayout:
         self._vector = f"uint8x{isa.bytes}"
 
     def rows(self, source: Source, block: Expr) -> list[Register]:
-        """Writes the columns from block number `block` on, of a matrix that is not transposed.
+        """Writes `blocks` blocks of columns, from block number `block` on, of a matrix that is not transposed.
 
         Returns:
-            The sums of each block's columns.
+            For each block, a vector with the sum of each column.
         """
         program, isa, lanes = self.program, self.isa, self.isa.lanes
         sums = self._sums()
@@ -78,16 +81,16 @@ class ColumnLayout:
         return sums
 
     def transposed(self, source: Source, column: Expr, columns: int) -> list[Register]:
-        """Writes the columns from number `column` on, of a transposed matrix with `columns` rows.
+        """Writes `blocks` blocks of columns, from column number `column` on, of a matrix that is stored transposed.
 
-        The last column is repeated to fill the blocks.
+        The stored matrix has `columns` rows. The last column is repeated to fill the blocks.
 
         Returns:
-            The sums of each block's columns.
+            For each block, a vector with the sum of each column.
         """
         program, isa, lanes = self.program, self.isa, self.isa.lanes
         sums, of_run = self._sums(), lanes // isa.group
-        across = [  # for four rows: one group of each row, then the next group of each
+        across = [  # the lane order that interleaves four stored rows group by group
             row * lanes + group * isa.group + byte
             for group in range(of_run)
             for row in range(PIXELS)
@@ -124,7 +127,8 @@ class ColumnLayout:
         """Stores a vector, and adds its bytes to the sums of the columns.
 
         Args:
-            valid: the number of bytes of a column, from these on, that belong to the matrix; None for all.
+            valid: the number of rows that remain, from this group on. Bytes of further rows are set to 0. None if all
+                bytes of the group belong to the matrix.
         """
         program, isa = self.program, self.isa
         vector = bits(self._vector, vector)
@@ -147,7 +151,7 @@ class ColumnLayout:
 
 
 def flip_sign(vector: Expr, lanes: int) -> Expr:
-    """Converts between bytes as kernels store them and signed bytes, by flipping the highest bit of each."""
+    """Converts between stored bytes and signed bytes, by flipping the highest bit of each."""
     highest = tirx.const(128, "uint8")
     return vector ^ (splat(highest, lanes) if lanes > 1 else highest)
 

@@ -1,11 +1,13 @@
-"""Products of two computed 8-bit matrices, as in attention: `qnn.matmul`, requantized or dequantized.
+"""Products of two 8-bit matrices that are both computed at run time, as in attention: `qnn.matmul`, requantized or
+dequantized.
 
-An item computes some blocks of columns of the product. It copies the second matrix's columns to the layout for
-`Isa.dot` in its own memory, which stays in L1 cache, and multiplies rows of the first matrix by them. Both zero points
-are subtracted from the sums, for which the columns and the rows are summed too.
+An iteration of the parallel loop computes some blocks of columns of the product. It copies the second matrix's columns
+to the layout for `Isa.dot`, in its own memory, which stays in L1 cache. Then it multiplies rows of the first matrix by
+them. To subtract both zero points, it also needs the sum of each row of the first matrix and of each column of the
+second.
 
-Matrices are in contiguous tensors or in images, and the second one may be transposed. Elements that do not fill a
-vector are copied first, or multiplied by zeros.
+Matrices are in contiguous tensors or in images, and the second matrix may be stored transposed. If rows do not consist
+of whole vectors, they are copied first, or the elements beyond their end are multiplied by zeros.
 """
 
 from __future__ import annotations
@@ -38,8 +40,8 @@ from service.compiler.qnn.operation import Operation
 _LARGEST = 255 * 255  # the largest magnitude of a product
 _MOST_ROWS = 16
 _MOST_BLOCKS = 8
-_FEWEST_ITEMS = 8  # into which a product with many rows is divided
-_ROWS_OF_AN_ITEM = 64  # at least, because each item copies the columns
+_FEWEST_ITEMS = 8  # a product with many rows is divided into at least this many iterations
+_ROWS_OF_AN_ITEM = 64  # an iteration computes at least this many rows, because each iteration copies the columns
 
 
 def product(
@@ -58,10 +60,10 @@ def product(
 
 @dataclass(frozen=True)
 class Numbers:
-    """The numbers that differ between products of one shape. They are constants, so that products share the code.
+    """The numbers that differ between products of one shape. They are constants of the kernel and not part of its code.
 
     Attributes:
-        zero_points: that of the first matrix for unsigned bytes, and that of the second for signed bytes.
+        zero_points: the zero point of the first matrix as unsigned bytes, and of the second matrix as signed bytes.
     """
 
     zero_points: tuple[int, int]
@@ -72,7 +74,7 @@ def numbers_of(isa: Isa, mode: Mode, group: Group) -> Numbers:
     """Returns the numbers of a product.
 
     Raises:
-        Declined: its sums are not scaled, or no kernel computes `mode`'s formula.
+        Declined: the product is neither requantized nor dequantized, or no kernel computes `mode`'s formula.
     """
     core, requantize = group.core, group.requantize
     if requantize is None:
@@ -111,7 +113,7 @@ class _Tile:
 
     @staticmethod
     def of(isa: Isa, height: int, blocks: int, groups: int) -> _Tile:
-        """Returns the tile with the fewest cycles among those whose totals fit the registers."""
+        """Returns the tile with the fewest estimated cycles among those whose accumulators fit the registers."""
         fits = [
             _Tile(rows, deep)
             for deep in range(1, min(_MOST_BLOCKS, blocks) + 1)
@@ -221,7 +223,10 @@ class _Product:
     # --- operands that must be copied before they are read ---
 
     def _uneven(self, matrices: Matrices) -> bool:
-        """Returns true if rows must be copied, because vectors would read beyond them or because bytes are signed."""
+        """Returns true if the rows of a matrix must be copied before they are multiplied.
+
+        The reason is that vectors would read beyond the rows, or that the first matrix has signed bytes.
+        """
         if matrices.image is not None:
             return False
         return bool(matrices.columns % self.isa.lanes) or (matrices is self.lhs and matrices.dtype == "int8")
@@ -233,7 +238,8 @@ class _Product:
         return -(-matrices.columns // self.isa.lanes) * self.isa.lanes
 
     def _source(self, buffer: Buffer, matrices: Matrices, start: Expr, rows: int, at: int, copied: bool) -> Source:
-        """Returns the matrix at `start`. If `copied`, its first `rows` rows are copied to the offset `at`."""
+        """Returns the matrix at offset `start`. If `copied`, this first copies `rows` rows of it to offset `at` of the
+        memory."""
         if not copied:
             return Source(buffer, start, matrices.row, matrices.block, matrices.dtype)
         width, function = self._padded(matrices), partial(_unsigned, matrices.dtype)
@@ -246,7 +252,7 @@ class _Product:
     # --- products ---
 
     def _sum_rows(self, left: Source, at: int) -> None:
-        """Stores the sums of the first matrix's rows, times the second's zero point, from byte `at` on."""
+        """Stores, for each row of the first matrix, its sum times the second matrix's zero point, from byte `at` on."""
         program, isa = self.program, self.isa
         together = min(PIXELS, self.own_rows)
         whole, rest = divmod(self.depth, isa.lanes)
@@ -268,7 +274,7 @@ class _Product:
             if rest:
                 add(whole, rest)
             distance = 1
-            while distance < isa.lanes // PIXELS:  # adds the words of a row
+            while distance < isa.lanes // PIXELS:  # adds the partial sums of a row, which are in neighboring lanes
                 order = [lane ^ distance for lane in range(isa.lanes)]
                 sums.value = sums.value + shuffle(self.lanes.keep(sums.value), order)
                 distance *= 2
@@ -276,7 +282,8 @@ class _Product:
             program.store(self.memory, program.bind(row * isa.lanes + at), stored, isa.bytes)
 
     def _ones(self, columns: int) -> Expr:
-        """Returns bytes of 1 for the first columns of a run and 0 for the others, for `PIXELS` rows."""
+        """Returns a vector for `PIXELS` rows, with the byte 1 for the first `columns` columns of a run, and 0 for the
+        others."""
         isa = self.isa
         counts = [max(0, min(4, columns - 4 * word)) for word in range(isa.lanes // 4)] * PIXELS
         words = [tirx.const(0x01010101 & ((1 << 8 * count) - 1), "int32") for count in counts]
@@ -284,7 +291,7 @@ class _Product:
         return self.program.bind(bits(f"uint8x{isa.bytes}", joined), f"uint8x{isa.bytes}")
 
     def _tile(self, left: Source, row: Expr, sums_at: int, starts: Sequence[Register], to: Expr, block: Expr) -> None:
-        """Multiplies some rows by the columns of the item."""
+        """Multiplies some rows of the first matrix by this iteration's columns."""
         program, isa = self.program, self.isa
         totals = []
         for line in range(self.tile.rows):
@@ -312,7 +319,7 @@ class _Product:
             self._store(column, program.bind(to + row * self.out.row + (block + place) * self.out.block), block + place)
 
     def _store(self, totals: Sequence[Register], at: Expr, block: Expr) -> None:
-        """Stores some rows of one block."""
+        """Applies the epilogue to some rows of one block, and stores them."""
         program, isa, lanes = self.program, self.isa, self.isa.lanes
         whole, rest = self.width // lanes, self.width % lanes if self.out.image is None else 0
         scale = self.epilogue.requantization
@@ -354,10 +361,10 @@ class _Product:
 
 
 def _unsigned(dtype: str, vector: Expr, lanes: int) -> Expr:
-    """Converts bytes of a tensor to unsigned bytes as kernels store them."""
+    """Converts bytes of a tensor to stored bytes."""
     return flip_sign(bits(f"uint8x{lanes}" if lanes > 1 else "uint8", vector), lanes) if BIAS[dtype] else vector
 
 
 def _to_tensor_bytes(dtype: str, vector: Expr, lanes: int) -> Expr:
-    """Converts unsigned bytes as kernels store them to those of a tensor."""
+    """Converts stored bytes to bytes of a tensor."""
     return bits(f"int8x{lanes}", flip_sign(vector, lanes)) if BIAS.get(dtype) else vector

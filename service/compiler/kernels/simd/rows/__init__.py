@@ -5,5 +5,5 @@
 - `tile`: the passes over a few rows.
 - `values`: the computation of each operator.
 - `reductions`: reduces the elements of a row to one value.
-- `softmax`: softmax of 8-bit rows, a kernel of its own.
+- `softmax`: a separate kernel for softmax of 8-bit rows.
 """

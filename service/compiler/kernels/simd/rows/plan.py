@@ -1,5 +1,8 @@
-"""The plan of a region's kernel: the pass that computes each value, the values that are stored for later passes, and
-the parameters."""
+"""The plan of a region's kernel.
+
+It determines the pass over the rows that computes each value, the values that are stored for later passes, and the
+parameters of the kernel.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ from service.compiler.qnn.ops.real import PARTIAL_SUMS
 from service.core.arrays import Array
 
 STEP = PARTIAL_SUMS  # the number of columns in a step of a pass
-_TILE = 4  # the number of rows at a time, so that their sums hide each other's latency
-_LARGEST_TILE_BYTES = 1 << 15  # the size of stored values of a tile, so that they stay in L1 cache
+_TILE = 4  # the number of rows that are computed together, so that their sums hide each other's latency
+_LARGEST_TILE_BYTES = 1 << 15  # the largest size of a tile's stored values, so that they stay in L1 cache
 
 
 @dataclass
@@ -28,8 +31,9 @@ class Value:
     """A value of the region.
 
     Attributes:
-        phase: the pass in which it is computed. A value of a row is computed before that pass.
-        kept: the offset at which it is stored for later passes, in vectors of columns; -1 if it is not stored.
+        phase: the number of the pass that computes it. If there is one value for each row, it is computed before the
+            pass.
+        kept: the index of the memory in which it is stored for later passes; -1 if it is not stored.
     """
 
     step: Step
@@ -44,15 +48,15 @@ class RowPlan:
     """The plan of a region's kernel.
 
     Attributes:
-        values: variable -> value of the region.
+        values: maps each variable to the value.
         phases: the number of passes.
         vectors: the number of vectors in a step.
-        steps, rest: the number of whole steps in a row, and the remaining columns.
+        steps, rest: the number of whole steps in a row, and the number of remaining columns.
         waiting: the number of values that are stored for later passes.
-        tile: the number of rows at a time.
-        buffers, written: the parameters of the region's inputs and outputs.
-        array_buffers, number_places: for each constant operand of a step, its parameter, or its index in
-            `number_buffer` if it is uniform.
+        tile: the number of rows that are computed together.
+        buffers, written: the kernel parameters of the region's inputs and outputs.
+        array_buffers: for each constant operand that is an array, the kernel parameter.
+        number_places: for each constant operand that is a number, its index in `number_buffer`.
     """
 
     def __init__(
@@ -75,12 +79,13 @@ class RowPlan:
         self.tile = max(1, min(_TILE if self.phases > 1 else 2, self.count, _LARGEST_TILE_BYTES // own))
 
     def _phase(self, step: Step) -> int:
-        """Returns the pass of a step, which is after the pass of each reduction that it depends on."""
+        """Returns the number of the pass that computes a step. It is after the passes of all reductions it depends
+        on."""
         before = [self.values[operand] for operand in step.operands if isinstance(operand, relax.Var)]
         return max((value.phase + value.step.reduces for value in before), default=0)
 
     def _keep(self) -> None:
-        """Assigns an offset to each value that a later pass needs."""
+        """Assigns an index in memory to each value that a later pass needs."""
         self.waiting = 0
         for step in self.region.steps:
             phase = self.values[step.var].phase
@@ -94,7 +99,8 @@ class RowPlan:
             value.kept, self.waiting = self.waiting, self.waiting + 1
 
     def declare(self, program: Program) -> None:
-        """Declares a parameter for each input, for each array, for all numbers, and for each output."""
+        """Declares the kernel's parameters: each input, each constant array, one array of all numbers, and each
+        output."""
         self.buffers = {
             var: program.parameter(f"source_{place}", _stored(access.dtype), access.size)
             for place, (var, access) in enumerate(self.sources.items())
@@ -126,12 +132,13 @@ class RowPlan:
 
 
 def operand_kind(step: Step, place: int) -> str:
-    """Returns the type of an operand of a step."""
+    """Returns the dtype in registers of operand number `place` of a step."""
     return kind_of(str(step.call.args[place].ty.dtype))
 
 
 def _stored(dtype: str) -> str:
-    """Returns the dtype of a buffer, in which booleans and signed bytes are unsigned bytes."""
+    """Returns the dtype of a buffer with elements of `dtype`. Booleans and signed bytes are stored as unsigned
+    bytes."""
     return "uint8" if dtype in ("bool", "int8") else dtype
 
 

@@ -1,7 +1,7 @@
-"""Reduces the elements of a row to one value, with partial values in registers that are folded at the end.
+"""Reduces the elements of a row to one value. Partial values are in registers, and are folded to one value at the end.
 
-A reduction processes the columns of a row in steps of 16. It has 16 or 8 partial values, whatever the width of vectors,
-so that the order of operations is the same on every target.
+A reduction processes the columns of a row in steps of 16. It has 16 or 8 partial values, independently of the width of
+vectors, so that the order of operations is the same on every target.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from service.compiler.qnn.numerics.fused import lowered_fma
 from service.compiler.qnn.numerics.moments import rounded_squares
 from service.compiler.qnn.ops.real import EIGHTS, FOLDS, PACKETS, PARTIAL_SUMS
 
-# (vectors, partial values, new elements) -> new partial values.
+# Takes (vectors, partial values, new elements), and returns new partial values.
 Join = Callable[[Vectors, Expr, Expr], Expr]
 
 
@@ -60,18 +60,19 @@ def reduction_of(program: Program, lanes: int, step: Step) -> RowReduction:
 
 
 class RowReduction:
-    """The partial values of one row while they are computed."""
+    """The partial values of the reduction of one row."""
 
     def __init__(self, program: Program, lanes: int, step: Step) -> None:
         self.program, self.lanes = program, lanes
         self.columns = int(step.call.args[0].ty.shape[-1])
 
     def add(self, element: Expr, vector: int, columns: int) -> None:
-        """Adds a vector of a step of `columns` columns. Elements beyond the last column are ignored."""
+        """Adds vector number `vector` of a step that has `columns` columns. Elements beyond the last column are
+        ignored."""
         raise NotImplementedError
 
     def folded(self) -> Expr:
-        """Returns the value of the row, after all vectors were added."""
+        """Returns the value of the row. Call it after all vectors were added."""
         raise NotImplementedError
 
     def _registers(self, count: int, lanes: int, value: float, kind: str) -> list[Register]:
@@ -81,13 +82,13 @@ class RowReduction:
         return registers
 
     def _concatenate(self, registers: Sequence[Register], count: int, kind: str) -> Expr:
-        """Concatenates the `count` lanes of registers."""
+        """Concatenates the lanes of registers to one vector of `count` lanes."""
         values = [register.value for register in registers]
         return self.program.bind(_shuffled(values, range(count)), f"{kind}x{count}")
 
 
 class _Lanes(RowReduction):
-    """An `_InLanes` reduction, folded in the order of `ops.real.FOLDS`."""
+    """A reduction with 16 partial values (`_InLanes`). They are folded in the order of `ops.real.FOLDS`."""
 
     def __init__(self, program: Program, lanes: int, step: Step, form: _InLanes) -> None:
         super().__init__(program, lanes, step)
@@ -121,9 +122,9 @@ class _Lanes(RowReduction):
 
 
 class _Eights(RowReduction):
-    """8 partial sums. At the end, the upper half is added to the lower half until one sum is left.
+    """A reduction with 8 partial sums. At the end, their upper half is added to their lower half until one sum is left.
 
-    The elements after the last whole group of eight are added after that.
+    Elements after the last multiple of eight columns are added last.
     """
 
     def __init__(self, program: Program, lanes: int, step: Step) -> None:
@@ -180,7 +181,10 @@ class _Squares(_Eights):
 
 
 class _Packets(_Eights):
-    """`PACKETS`, for rows that all begin at aligned addresses. After pairs of packets, one more packet may be left."""
+    """A sum in the order `PACKETS`, for rows that all begin at aligned addresses.
+
+    The packets are added in pairs. If their number is odd, one packet is left at the end.
+    """
 
     def _combine(self, total: Expr, part: Expr) -> Expr:
         return total + part

@@ -1,9 +1,9 @@
-"""The kernel of a region (`kernels.rows`). It computes a few rows at a time, with one pass for each reduction that
-depends on another.
+"""The kernel of a region (`kernels.rows`). It computes a few rows at a time, in several passes over their columns.
 
-A value that a later pass needs is stored in memory of the kernel, which stays in L1 cache. Values that are in memory
-anyway are loaded again. A step of a pass processes `STEP` columns of each row, whatever the width of vectors, so that
-the order of a sum (`summation.LANES`) is the same on every target. The last step may have fewer columns.
+A reduction is complete only after a pass, so values that depend on it are computed in a later pass. A computed value
+that a later pass needs is stored in memory of the kernel, which stays in L1 cache. Inputs are loaded again in each
+pass. A step of a pass processes `STEP` columns of each row, independently of the width of vectors, so that the order of
+a sum (`summation.LANES`) is the same on every target. The last step may have fewer columns.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from service.compiler.kernels.simd.rows.tile import Tile
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.qnn.numerics import Mode
 
-_ITEMS = 16  # the number of items of the parallel loop
+_ITEMS = 16  # the largest number of iterations of the parallel loop
 
 
 def rows(isa: Isa, mode: Mode, region: Region, sources: Sequence[Access], outputs: Sequence[Output]) -> RowsKernel:
     """Returns the kernel of `region`.
 
     Args:
-        sources: the memory layouts of its `inputs`.
-        outputs: the memory layouts of its `outputs`.
+        sources: the memory layouts of the region's `inputs`.
+        outputs: the memory layouts of the region's `outputs`.
     """
     program, plan = Program(), RowPlan(isa, mode, region, sources, outputs)
     plan.declare(program)
     tiles = -(-plan.count // plan.tile)
     parallel = worth_sharing(isa, plan.count * region.columns * len(region.steps) / isa.lanes)
     each = -(-tiles // _ITEMS) if parallel else tiles
-    items = -(-tiles // each)  # without this, the last items would compute the last rows again
+    items = -(-tiles // each)  # more iterations would compute the last rows again
     own = plan.tile * plan.waiting * (plan.steps + 1) * STEP
     memory = program.parameter("memory", "float32", items * own) if own else None
     _fill_halos(program, isa, plan)

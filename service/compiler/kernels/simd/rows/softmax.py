@@ -1,7 +1,8 @@
-"""Softmax of 8-bit rows, with exponentials from a table of 256 float32 values that are added in order.
+"""Softmax of 8-bit rows. Exponentials come from a table of 256 float32 values, and are added in the order of columns.
 
-The order of the sum does not allow vectors of columns. So an item computes several rows, whose sums do not depend on
-each other. Each exponential needs one load and one addition. The quotients are computed in vectors.
+This order does not allow partial sums in vectors. So an iteration of the parallel loop computes several rows, whose
+sums do not depend on each other. Each exponential needs one load and one addition. The quotients are computed in
+vectors.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from service.compiler.qnn.numerics.softmax import TableSoftmax
 from service.compiler.qnn.operation import Operation
 from service.core.arrays import Array
 
-_ROWS = 8  # the number of rows at a time, so that their sums hide the latency of additions
-_CYCLES = 2.0  # for one element
+_ROWS = 8  # the number of rows that are computed together, to hide the latency of additions
+_CYCLES = 2.0  # the estimated cycles for one element
 
 
 def softmax_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
@@ -38,7 +39,7 @@ def softmax_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
     quotient = _quotient_of(mode, group.core)
     in_type, out_type = group.core.per_tensor("in_type"), group.core.per_tensor("out_type")
     if not {in_type.storage, out_type.storage} <= BIAS.keys():
-        raise Declined("it is not of 8 bits")
+        raise Declined("it is not stored in 8 bits")
     biased = BIAS[in_type.storage], BIAS[out_type.storage]
     kernel = _Softmax(isa, (math.prod(outer), columns), quotient, biased).kernel()
     return PlainKernel(kernel, NO_HALO, 0)
@@ -49,8 +50,8 @@ class _Quotient:
     """Computes a stored value from an exponential and the sum of its row.
 
     Attributes:
-        table: the exponentials `[256] float32`, indexed by the distance from the largest value.
-        factor: the factor of the sum in `1 / (sum * factor)` if `inverts`, else of the exponential.
+        table: the exponentials `[256] float32`. The index is the largest value of the row minus the value.
+        factor: if `inverts`, the factor of the sum in `1 / (sum * factor)`; else the factor of the exponential.
         inverts: true to multiply by a reciprocal and round halves up; false to divide and round halves to even.
         zero_point, low, high: the zero point and the bounds of the stored value.
     """
@@ -74,7 +75,7 @@ class _Quotient:
         return vectors.const(1.0, "float32") / (total * vectors.number(numbers, 0, "float32"))
 
     def apply(self, vectors: Vectors, exponential: Expr, scale: Expr, numbers: Buffer) -> Expr:
-        """Returns the value to store, int32, within the bounds."""
+        """Returns the value to store, int32, clamped to the bounds."""
         if self.inverts:
             moved = vectors.rounded(exponential * scale) + vectors.const(0.5, "float32")
             rounded = vectors.cast(moved, "int32")
@@ -125,7 +126,7 @@ class _Softmax:
         return Kernel("softmax", program.function(), constants, size, {"rows": self.count, "columns": self.columns})
 
     def _summed(self, starts: list[Expr]) -> list[Expr]:
-        """Looks up all exponentials, and returns the sum of each row."""
+        """Looks up the exponentials of all rows, and returns the sum of each row."""
         program = self.program
         largest = [self._largest(start) for start in starts]
         totals = [program.register("float32", 1) for _ in starts]
@@ -140,7 +141,7 @@ class _Softmax:
         return [total.value for total in totals]
 
     def _to_unsigned(self, vector: Expr, width: int) -> Expr:
-        """Converts bytes to unsigned bytes in the same order."""
+        """Converts bytes to unsigned bytes that have the same order."""
         if not self.biased[0]:
             return vector
         return vector ^ Vectors(self.program, width).const(self.biased[0], "uint8")

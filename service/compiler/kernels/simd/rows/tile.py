@@ -22,7 +22,7 @@ class Tile:
     def __init__(self, program: Program, isa: Isa, plan: RowPlan, first: Expr, memory: tuple[Buffer, Expr]) -> None:
         """
         Args:
-            first: the number of the first row.
+            first: the index of the first row.
             memory: the buffer for values that later passes need, and the offset of this tile in it.
         """
         self.plan, self.program, self.isa = plan, program, isa
@@ -32,7 +32,7 @@ class Tile:
         self.reductions: list[dict[relax.Var, RowReduction]] = [{} for _ in self.rows]
 
     def _places(self, row: Expr) -> list[Expr]:
-        """Returns the index of a row in each outer dimension."""
+        """Returns the index of row number `row` in each outer dimension."""
         places: list[Expr] = []
         for extent in self.plan.region.outer[:0:-1]:
             row = self.program.bind(row)
@@ -48,13 +48,13 @@ class Tile:
                 self._pass(phase, goals)
 
     def _is_goal(self, value: Value, phase: int) -> bool:
-        """Returns true if a pass must compute a value, to store it or to reduce it."""
+        """Returns true if a pass must compute a value of each element, in order to store it or to reduce it."""
         if value.phase != phase or (value.step.of_row and not value.step.reduces):
             return False
         return value.step.reduces or value.kept >= 0 or value.step.var in self.plan.outputs
 
     def _row_values(self, phase: int) -> None:
-        """Computes the values of rows that a pass needs before it begins."""
+        """Computes the values that each row has once, and that the pass number `phase` needs."""
         vectors = Vectors(self.program, 1)
         for value in self.plan.values.values():
             if value.step.reduces and value.phase == phase - 1:
@@ -120,7 +120,7 @@ class Tile:
 
 
 class _Place:
-    """A vector of columns of one row in one pass. Each value of it is computed only once."""
+    """One vector of columns of one row, in one pass. Each value of the region is computed only once for it."""
 
     def __init__(self, tile: Tile, row: int, phase: int, vector: Expr, valid: int) -> None:
         self.tile, self.row, self.phase = tile, row, phase
@@ -130,10 +130,10 @@ class _Place:
         self.known: dict[relax.Var, Expr] = {}
 
     def reach(self, value: Value, number: int, columns: int) -> None:
-        """Computes a goal of the pass, and stores or reduces it.
+        """Computes a value for which `_is_goal` is true, and stores or reduces it.
 
         Args:
-            number: the number of the vector in a step of `columns` columns.
+            number: the index of the vector in a step of `columns` columns.
         """
         if value.step.reduces:
             reduction = self.tile.reductions[self.row][value.step.var]
@@ -175,7 +175,7 @@ class _Place:
         var = value.step.var
         if var not in self.known:
             computed = self._computed(value)
-            # TVM's analysis of tensor IR does not support variables that are vectors of booleans.
+            # Booleans are not bound to variables, because TVM's analysis does not support vectors of booleans.
             self.known[var] = computed if value.kind == "bool" else self.vectors.keep(computed, value.kind)
         return self.known[var]
 
@@ -208,7 +208,7 @@ class _Place:
 
 
 def _vectors(columns: int, lanes: int) -> Iterator[tuple[int, int]]:
-    """Yields (number, number of lanes that are columns) for each vector of `columns` columns."""
+    """Yields (index, number of used lanes) for each of the vectors that contain `columns` columns."""
     for vector in range(-(-columns // lanes)):
         yield vector, min(lanes, columns - vector * lanes)
 
@@ -221,7 +221,7 @@ def _offset(access: Access, places: Sequence[Expr]) -> Expr:
 
 
 def _as_bool(vectors: Vectors, value: Expr, step: Step, place: int) -> Expr:
-    """Converts a number to a boolean if the operator needs one, by comparing it with 0."""
+    """Converts a constant number to a boolean by comparing it with 0, if the operator needs a boolean."""
     if operand_kind(step, place) != "bool":
         return value
     return tirx.NE(value, vectors.const(0, "int32"))

@@ -1,7 +1,7 @@
 """The computation of each operator of a region, on vectors of any width.
 
-Real values are float32, and every operator rounds once, like the oracle, so products are not contracted with sums.
-Bytes are unsigned, as kernels store them. Booleans are the lanes of a comparison.
+Real values are float32. Every operator rounds its result, as the oracle does, so products are not contracted with sums.
+Bytes are stored bytes (unsigned). Booleans are the lanes of a comparison's result.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.real import LANES, PACKETS
 from service.core.arrays import Array
 
-_PACKET = 4  # elements; if the columns are a multiple of this, all rows begin at aligned addresses
+_PACKET = 4  # if the number of columns is a multiple of this, all rows begin at aligned addresses
 
 _KINDS = {"float32": "float32", "int32": "int32", "bool": "bool", "int8": "uint8", "uint8": "uint8"}
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """The program that is being written, and the number of lanes of its vectors."""
+    """Arithmetic on vectors of `width` lanes, in the program that is being built."""
 
     program: Program
     width: int
@@ -44,8 +44,8 @@ class Vectors:
     def keep(self, value: Expr, kind: str) -> Expr:
         """Computes `value` once, at this point.
 
-        It is stored in a local buffer instead of a variable, because the time of TVM's analysis of variables doubles
-        with each variable that is read twice.
+        The value is stored in a local buffer instead of a variable. The time of TVM's analysis of variables doubles
+        with each variable that is used twice.
         """
         register = self.program.register(kind, self.width)
         register.value = value
@@ -62,12 +62,12 @@ class Vectors:
         return self.splat(tirx.const(value, dtype))
 
     def number(self, numbers: Buffer, place: int, dtype: str) -> Expr:
-        """Loads a number from a buffer of int32, in every lane."""
+        """Loads a number from a buffer of int32 into every lane."""
         value = load(numbers, place, 1)
         return self.splat(bits("float32", value) if dtype == "float32" else value)
 
     def rounded(self, product: Expr) -> Expr:
-        """Returns a float32 product that is rounded before something is added to it, like `Lanes.rounded`."""
+        """Ensures that a float32 product is rounded before a caller adds something to it, like `Lanes.rounded`."""
         return intrinsic(self.dtype("float32"), "llvm.arithmetic.fence", product)
 
     def cast(self, value: Expr, kind: str) -> Expr:
@@ -82,7 +82,7 @@ def _multiply(vectors: Vectors, a: Expr, b: Expr) -> Expr:
 
 
 def _is_nan(vectors: Vectors, a: Expr) -> Expr:
-    """Compares the bits, because TVM simplifies the comparison of a value with itself to false."""
+    """Returns true for NaN, by comparing bits. TVM simplifies the comparison of a value with itself to false."""
     size = bits(vectors.dtype("int32"), a) & vectors.const(0x7FFFFFFF, "int32")
     return tirx.GT(size, vectors.const(0x7F800000, "int32"))
 
@@ -127,7 +127,7 @@ def kind_of(dtype: str) -> str:
     """Returns the dtype of a tensor's values in registers.
 
     Raises:
-        Declined: regions cannot contain such values.
+        Declined: regions cannot contain values of this dtype.
     """
     if dtype not in _KINDS:
         raise Declined(f"it is computed in {dtype}")
@@ -138,7 +138,7 @@ def check(mode: Mode, name: str, call: relax.Expr, operation: Operation | None) 
     """Checks that a region can contain an operator.
 
     Raises:
-        Declined: it cannot.
+        Declined: no row kernel computes the operator.
     """
     kinds = [kind_of(str(arg.ty.dtype)) for arg in getattr(call, "args", ()) if _is_tensor(arg)]
     made = kind_of(str(call.ty.dtype))
@@ -148,13 +148,13 @@ def check(mode: Mode, name: str, call: relax.Expr, operation: Operation | None) 
         quantization_of(mode, operation)
     elif name == "qnn.dequantize" and operation is not None:
         if operation.quantized("in_type").storage not in BIAS:
-            raise Declined("it is not of 8 bits")
+            raise Declined("it is not stored in 8 bits")
         dequantization_of(mode, operation)
     elif name == "qnn.real_sum" and operation is not None:
         order = str(operation.attr("order"))
         aligned = order == PACKETS and operation.tensor(0)[0][-1] % _PACKET == 0
         if order != LANES and not aligned:
-            raise Declined("its sum has another order")
+            raise Declined("no kernel adds in the order of its sum")
     elif name in _DYNAMIC and operation is not None:
         _check_dynamic(mode, operation)
     elif _function(name):
@@ -171,7 +171,7 @@ def check(mode: Mode, name: str, call: relax.Expr, operation: Operation | None) 
 def _check_dynamic(mode: Mode, operation: Operation) -> None:
     match mode.formula(operation):
         case dynamic.Parameter() as formula if formula.joins_rows(operation):
-            raise Declined("rows share one range")
+            raise Declined("its range is computed from all rows together")
         case dynamic.ScaleByParameters() as formula if formula.whole_vectors(operation) < _channels(operation):
             raise Declined("its last channels are scaled in another order")
 
@@ -181,7 +181,7 @@ def _channels(operation: Operation) -> int:
 
 
 def _function(name: str) -> str:
-    """Returns the name in `FUNCTIONS` of an operator, or ""."""
+    """Returns the key of an operator in `FUNCTIONS`, or "" if it is not one of these functions."""
     function = name.removeprefix("qnn.real_")
     return function if function in FUNCTIONS and name != function else ""
 
@@ -191,10 +191,10 @@ def _is_tensor(arg: Any) -> bool:
 
 
 class Computation:
-    """The arithmetic of one step, and the numbers that it reads.
+    """The arithmetic of one step.
 
     Attributes:
-        arrays: the constants that it reads, besides constant operands.
+        arrays: constants that the generated code reads, in addition to the step's constant operands.
     """
 
     def __init__(self, mode: Mode, step: Step) -> None:
@@ -208,7 +208,7 @@ class Computation:
             self.arrays = [self._conversion.numbers]
 
     def apply(self, vectors: Vectors, operands: list[Expr], buffers: list[Buffer]) -> Expr:
-        """Returns the values of the step, for operands and the buffers of `arrays`."""
+        """Returns the step's result. `buffers` are the buffers that contain `arrays`."""
         if buffers:
             made = self._conversion.apply(buffers[0], operands[0], vectors.width)
             return vectors.rounded(made) if self.step.name == "qnn.dequantize" else made
@@ -249,5 +249,5 @@ class Computation:
 
 
 def number_of(value: float, dtype: str) -> int:
-    """Returns a constant as an element of a buffer of int32, with the same bits."""
+    """Returns a constant as an int32 number. A float32 constant is returned as its bits."""
     return int(np.array(value, np.float32).view(np.int32)) if dtype == "float32" else int(value)
