@@ -198,12 +198,12 @@ def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Additio
         terms = (*formula.parameters(value_type), *formula.parameters(residual_type))
         inverse = float(reciprocal(out_type))
         if 256 * (value_type.scale + residual_type.scale) * inverse >= 1 << 30:
-            raise Declined("a sum leaves the 32 bits that the kernels round to")
+            raise Declined("a scaled sum may not fit the int32 that kernels round to")
         zero_point = value_type.zero_point - formula.centre(value_type)
         return FloatSum(zero_point, BIAS[residual_type.storage] + formula.centre(residual_type), terms, inverse)
     if isinstance(formula, mlas.Add):
         if formula.overflows(operation):
-            raise Declined("a sum leaves the 32 bits that the kernels round to")
+            raise Declined("a scaled sum may not fit the int32 that kernels round to")
         lhs_ratio, rhs_ratio, fixed = formula.parameters(operation)
         ratios = (rhs_ratio, lhs_ratio) if residual_is_lhs else (lhs_ratio, rhs_ratio)
         value_type, out_type = (operation.per_tensor(name) for name in (value_name, "out_type"))
@@ -212,7 +212,7 @@ def addition(mode: Mode, operation: Operation, residual_is_lhs: bool) -> Additio
     if isinstance(formula, ScaledSum):
         factors = [float(each) for each in formula.factors(operation)]
         if not sum(factors) * _WIDEST < 1 << 30:
-            raise Declined("a scale leaves the 32 bits that the kernels round to")
+            raise Declined("a scaled value may not fit the int32 that kernels round to")
         own, other = reversed(factors) if residual_is_lhs else factors
         return ScaledAddition(own, other, residual_zero_point, residual_is_lhs)
     raise Declined(f"no kernel computes {formula.summary}")

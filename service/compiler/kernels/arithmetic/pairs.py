@@ -218,7 +218,7 @@ def _real_product(operation: Operation, zero_points: tuple[int, int]) -> RealPro
     scales = [operation.per_tensor(name).scale for name in ("lhs_type", "rhs_type")]
     factor = float(reciprocal(operation.per_tensor("out_type")))
     if not _LARGEST_PRODUCT * scales[0] * scales[1] * factor < 1 << 30:
-        raise Declined("a scale leaves the 32 bits that the kernels round to")
+        raise Declined("a scaled value may not fit the int32 that kernels round to")
     return RealProduct((scales[0], scales[1], factor), zero_points)
 
 
@@ -240,6 +240,6 @@ def _product_requantization(mode: Mode, operation: Operation) -> Requantization:
         return _rounded_twice(fixed_point.quantize_multiplier(scale))
     if isinstance(formula, mlas.Mul):
         if formula.overflows(operation):
-            raise Declined("a product leaves the 32 bits that the kernels round to")
+            raise Declined("a scaled product may not fit the int32 that kernels round to")
         return ShiftedProduct(formula.scale(operation), operation.per_tensor("out_type").zero_point)
     raise Declined(f"no kernel computes {formula.summary}")

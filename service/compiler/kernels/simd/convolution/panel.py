@@ -173,7 +173,7 @@ class Panel:
         """Copies the input pixels into the panel.
 
         Args:
-            first_byte: the offset of the first byte of the window of the panel's first output pixel.
+            first_byte: the offset of the first byte that the panel's first output pixel reads.
             memory, start: the buffer that contains the panel, and the panel's offset in it.
         """
         image, (stride_h, stride_w) = self.layer.source, self.layer.window.strides
