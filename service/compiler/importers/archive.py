@@ -14,18 +14,19 @@ from service.core.errors import MalformedModel
 
 _MOST_RECORDS = 1 << 16
 _LONGEST_NAME = 1 << 10
-_LARGEST_DEFLATED_BYTES = 1 << 25  # of one record: code, JSON
+_LARGEST_DEFLATED_BYTES = 1 << 25  # of one record; compressed records are code and JSON
 _MOST_DEFLATED_BYTES = 1 << 27  # of all records together
 _ENCRYPTED = 1
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class Archive:
-    """The records of an archive, by name.
+    """The records of a zip archive, by name.
 
     Raises:
-        MalformedModel: it is not a zip file, or not one that a framework writes: names outside of the folder, duplicate
-            names, encryption, links, other compression, or sizes that are impossible or exceed the limits.
+        MalformedModel: the file is not a zip archive as a framework writes it: it is damaged, or has names outside of
+            the folder, duplicate names, encryption, links, another compression method, or sizes that are impossible or
+            exceed the limits.
     """
 
     def __init__(
@@ -39,12 +40,13 @@ class Archive:
     ) -> None:
         """
         Args:
-            data: the file's content; or its path, for a file that may be larger than memory. The file stays open.
-            with_folders: skip records of folders, which archives that people pack contain.
-            in_folder: all records are in one folder, as PyTorch writes them; names are relative to it.
-            largest_deflated_bytes: the limit of one compressed record, unpacked. Stored records are bounded by the
-                file.
-            most_deflated_bytes: the limit of all compressed records together.
+            data: the file's content. For a file that may be larger than memory, the file's path; the file then stays
+                open.
+            with_folders: accept records of folders and skip them. Archives that people pack contain such records.
+            in_folder: all records must be in one folder, as in PyTorch's archives. Names are then relative to it.
+            largest_deflated_bytes: the largest size of one compressed record after unpacking. Uncompressed records
+                cannot be larger than the file.
+            most_deflated_bytes: the largest size of all compressed records together, after unpacking.
         """
         self.size_bytes = len(data) if isinstance(data, bytes) else data.stat().st_size
         try:

@@ -23,7 +23,7 @@ _CHANGE = "change this part of the model and export it again, or cut the model b
 
 
 def _with_fixed_shapes(importer: Callable[[bytes, At], ImportedModel]) -> Callable[[bytes, At, Shapes], ImportedModel]:
-    """Returns an importer for files that contain the shapes of their inputs."""
+    """Returns an importer for a format whose files always contain the shapes of the inputs."""
 
     def import_model(data: bytes, at: At, shapes: Shapes) -> ImportedModel:
         if shapes:
@@ -46,7 +46,7 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
     """Imports the model in a file.
 
     Args:
-        at: called with every operator, and the name of its output, before the operator is converted.
+        at: called before each operator is converted, with the operator and the name of its output.
         shapes: input name -> shape, for formats whose files do not contain shapes; "" means the only input.
 
     Raises:

@@ -1,5 +1,5 @@
-"""The intended values of a model's inputs, found in its imported form: the range of a quantization, the size of a table
-for an index, 0 and 1 for a mask.
+"""Finds the values that a model's inputs are meant to have: the range of a quantization, the size of an indexed table,
+or 0 and 1 for a mask.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from service.compiler.qnn import graph
 from service.compiler.qnn.operation import Operation, value_of
 from service.core.signature import Bounds, ModelSignature, TensorSpec
 
-# Operators whose result has the elements of their first operand, unchanged in value.
+# Operators whose result consists of unchanged elements of their first operand.
 _MOVES = frozenset(
     f"relax.{name}"
     for name in ("astype", "broadcast_to", "expand_dims", "permute_dims", "reshape", "squeeze", "strided_slice", "tile")
@@ -25,7 +25,7 @@ Found = tuple[relax.Var, Bounds]
 
 
 def bounded(signature: ModelSignature, module: tvm.IRModule) -> ModelSignature:
-    """Returns `signature` with the bounds of each input of `module`, as far as they are known."""
+    """Returns `signature` with bounds for each input of `module` whose bounds can be found."""
     function = graph.main_of(module)
     values = dict(graph.bindings(function))
     indices, others = [], []
@@ -33,7 +33,7 @@ def bounded(signature: ModelSignature, module: tvm.IRModule) -> ModelSignature:
         if isinstance(value, relax.Call):
             indices += list(_index(value, values))
             others += [*_calibrated(value, operation, values), *_mask(value, values)]
-    # Bounds of indices take precedence; from several tables, the smallest counts.
+    # Bounds of indices take precedence. If an index is used for several tables, the smallest table counts.
     found: dict[relax.Var, Bounds] = {}
     for var, bounds in sorted(indices, key=lambda each: each[1].high) + others:
         found.setdefault(var, bounds)
@@ -46,7 +46,9 @@ def _with(spec: TensorSpec, bounds: Bounds | None) -> TensorSpec:
 
 
 def _index(call: relax.Call, values: Values) -> Iterator[Found]:
-    """Yields the bounds of indices, if `call` takes parts of a table: from 0 to the table's size minus one."""
+    """If `call` reads parts of a table at an index, yields the bounds of the index: 0 and the table's size minus
+    one.
+    """
     if _name(call) == "relax.take":
         source, size = _source(call.args[1], values), graph.shape_of(call.args[0])[int(call.attrs.axis)]
         if source is not None and size:
@@ -54,7 +56,7 @@ def _index(call: relax.Call, values: Values) -> Iterator[Found]:
 
 
 def _calibrated(call: relax.Call, operation: Operation | None, values: Values) -> Iterator[Found]:
-    """Yields the range of values that a quantized type represents, if `call` quantizes real values."""
+    """If `call` quantizes real values, yields the range that its quantized type represents."""
     if operation is not None and operation.name == "qnn.quantize":
         source, out_type = _source(call.args[0], values), operation.quantized("out_type")
         if source is not None and out_type.is_per_tensor:
@@ -63,7 +65,7 @@ def _calibrated(call: relax.Call, operation: Operation | None, values: Values) -
 
 
 def _mask(call: relax.Call, values: Values) -> Iterator[Found]:
-    """Yields the bounds of a mask, if `call` compares an integer with 0, or subtracts it from one."""
+    """If `call` compares an integer with 0, or subtracts it from one, yields the bounds of a mask."""
     source = None
     match _name(call), list(call.args):
         case "relax.equal" | "relax.not_equal", [operand, other] | [other, operand] if _is_all(other, 0):
@@ -77,8 +79,8 @@ def _mask(call: relax.Call, values: Values) -> Iterator[Found]:
 
 
 def _source(expr: relax.Expr, values: Values) -> relax.Var | None:
-    """Returns the input whose elements `expr` has; an index that counts from the end is treated as the same
-    position.
+    """Returns the input whose elements are those of `expr`. Code that converts an index from the end to an index from
+    the front is ignored.
     """
     while (value := values.get(expr)) is not None:
         if isinstance(value, relax.Call) and _name(value) in _MOVES:

@@ -1,9 +1,9 @@
 """Conversion of images from `[N, C, H, W]`, the layout of ONNX, PyTorch and MXNet.
 
-The dialect's images are `[N, H, W, C]`. An operator on rows and columns is therefore built between two permutations.
-The importer otherwise keeps its framework's layout, in which axes have the meaning that they have in the file. The
-compiler removes the permutations except those at the inputs and outputs of the model (`qnn/transposes.py`), so
-importers need not avoid any.
+The dialect's images are `[N, H, W, C]`, so an operator on rows and columns is built between two permutations.
+Everything else keeps the framework's layout, so that axes have the same numbers as in the file. The compiler removes
+the permutations except those at the inputs and outputs of the model (`qnn/transposes.py`), so importers need not avoid
+any.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ CHANNELS = 3
 
 
 def in_channels_last(emit: Emit, x: relax.Expr, body: Callable[[relax.Var], relax.Expr]) -> relax.Var:
-    """Applies `body` to an image in channels-last layout; input and result are in the framework's layout.
+    """Applies `body` to an image in channels-last layout. The input and the result of this function are in the
+    framework's layout.
 
     Args:
         emit: binds an expression.
         x: `[N, C, H, W]`.
-        body: maps the image as `[N, H, W, C]` to another one; it may bind intermediate values by `emit`.
+        body: maps the image as `[N, H, W, C]` to another image. It may bind intermediate values with `emit`.
 
     Returns:
         `[N, C', H', W']`.

@@ -1,7 +1,8 @@
-"""Detects a file's model format by its content. This is cheap and does not load TVM: the API does it for every upload.
+"""Detects a file's model format by its content. This is cheap and does not load TVM, because the API does it for every
+upload.
 
-The contents of a zip archive are listed only at its end, so there are two functions. `detect_format` looks at the first
-bytes and can refuse an upload before it has arrived. `format_of` looks at the whole file and returns its exact format.
+A zip archive lists its contents only at its end, so there are two functions. `detect_format` reads the first bytes, and
+can refuse an upload before all of it has arrived. `format_of` reads the whole file and returns its exact format.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ _ZIP_MAGIC = b"PK\x03\x04"
 _MXNET_HINT = "push NAME-symbol.json with NAME-0000.params beside it, or a zip archive of the two"
 _SAVE_PROGRAM = "save the program: torch.jit.save(torch.jit.trace(model, example), file)"
 
-# A protobuf has no identifier. Every writer stores a message's fields in the order of their numbers. An ONNX file
-# therefore begins with the first field of ModelProto (onnx.proto), `ir_version`, a small number, and continues with its
-# other fields.
+# A protobuf file has no identifier. But every writer stores the fields of a message in the order of their numbers. An
+# ONNX file therefore begins with the first field of ModelProto (onnx.proto), which is `ir_version`, a small number.
+# Other fields of ModelProto follow.
 _ONNX_VERSION_TAG = 0x08
 _ONNX_VERSIONS = range(3, 64)
 _ONNX_TEXTS = {0x12, 0x1A, 0x22, 0x32}  # producer_name, producer_version, domain, doc_string
@@ -58,8 +59,8 @@ _HINT = f"Octet reads: {', '.join(FORMATS)}"
 
 
 def detect_format(head: bytes) -> str:
-    """Returns the format of a file that begins with `head` (its first `HEAD_BYTES`, or all of a shorter file), or
-    `ZIP`.
+    """Returns the format of a file that begins with `head`, or `ZIP` for a zip archive. `head` is the first
+    `HEAD_BYTES`, or all of a shorter file.
 
     Raises:
         UnsupportedFormat: Octet does not read its format.
@@ -81,7 +82,7 @@ def detect_format(head: bytes) -> str:
 
 
 def format_of(file: BinaryIO) -> str:
-    """Returns the format of `file`, which must support seeking.
+    """Returns the format of `file`, a file object that supports seeking.
 
     Raises:
         UnsupportedFormat: Octet does not read its format.
@@ -91,7 +92,7 @@ def format_of(file: BinaryIO) -> str:
 
 
 def _format_of_archive(names: frozenset[str] | None) -> str:
-    """Returns the format of a zip archive, by the names of its records without their folder
+    """Returns the format of a zip archive, given the names of its records relative to their folder
     (caffe2/serialize/inline_container.cc).
     """
     if names is None:
@@ -121,7 +122,7 @@ def _format_of_archive(names: frozenset[str] | None) -> str:
 
 
 def _is_onnx(head: bytes) -> bool:
-    """Returns true if `head` may be the beginning of an ONNX file; checks all fields before the graph."""
+    """Returns true if `head` may be the beginning of an ONNX file. Checks all fields that precede the graph."""
     if len(head) < 4 or head[0] != _ONNX_VERSION_TAG or head[1] not in _ONNX_VERSIONS:
         return False
     position, last = 2, _ONNX_VERSION_TAG
@@ -141,7 +142,9 @@ def _is_onnx(head: bytes) -> bool:
 
 
 def _number(head: bytes, position: int) -> tuple[int, int]:
-    """Returns a protobuf number (as far as the bytes go), and the position after it."""
+    """Returns a protobuf number and the position after it. If the bytes end first, the number consists of those that
+    are there.
+    """
     value = 0
     for place, byte in enumerate(head[position : position + 10]):
         value |= (byte & 0x7F) << (7 * place)

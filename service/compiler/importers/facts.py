@@ -1,4 +1,4 @@
-"""A model's own facts, found in its imported form."""
+"""Facts about a model (`Facts`), derived from its imported form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Parts = tuple[str, str, bool]  # the storage type, the granularity and the symm
 
 
 def facts_of(imported: ImportedModel) -> Facts:
-    """Returns the facts of `imported`, without the permutations that its importer put around each operator."""
+    """Returns the facts of `imported`. The permutations that its importer put around each operator do not count."""
     function = graph.main_of(move_transposes(imported.module))
     constants = list(_constants(function))
     sizes = [math.prod(graph.shape_of(constant)) for constant in constants]
@@ -45,7 +45,7 @@ def facts_of(imported: ImportedModel) -> Facts:
 
 
 def _not_quantized(covered: Mapping[str, Any], format_: str) -> Iterator[str]:
-    """Yields the notice for a float model, for users who expect a quantized one."""
+    """Yields the notice for a float model. Its user may have expected a quantized one."""
     if any(each["reason"] == coverage.FLOAT for each in covered["floating"]):
         how = "its framework" if format_ == detect.MXNET else "octet quantize (docs/how-to/quantize.md)"
         yield f"this model is float and not quantized: quantize it with {how}"
@@ -60,7 +60,7 @@ def _operators(function: relax.Function) -> Counter[str]:
 
 
 def _constants(function: relax.Function) -> Iterator[tvm.ir.GenericConst]:
-    """Yields every constant operand, once."""
+    """Yields each constant operand, without repetition."""
     seen: list[tvm.ir.GenericConst] = []
     for _, value in graph.bindings(function):
         for arg in value.args if isinstance(value, relax.Call) else []:
@@ -85,7 +85,7 @@ def _types(function: relax.Function) -> tuple[list[QuantizedType], list[Quantize
 
 
 def _blocks(function: relax.Function) -> Iterator[_Parts]:
-    """Yields the quantization of weights in blocks, whose scales and zero points are operands."""
+    """Yields the quantization of weights in blocks. Their scales and zero points are operands."""
     for _, _, operation in graph.operations(function):
         if operation is not None and operation.name == "qnn.block_matmul":
             bits, points = operation.integer("bits"), operation.call.args[3]

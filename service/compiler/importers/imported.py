@@ -12,16 +12,16 @@ from service.core.signature import ModelSignature
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """A model in the compiler's own terms.
+    """A model in the compiler's representation.
 
     Attributes:
-        module: one function, `main`, from the model's inputs and states to its outputs and next states (a tuple if
-            there are several), all in the signature's order; a single dataflow block of QNN and plain Relax operators
-            on static shapes.
+        module: one function, `main`. Its parameters are the model's inputs and states, and it returns the outputs and
+            next states (a tuple if there are several), all in the signature's order. It is a single dataflow block of
+            QNN and plain Relax operators on static shapes.
         signature: the same inputs and outputs, as clients name them.
         format: a name of `detect.FORMATS`.
-        metadata: labels and preprocessing from the file.
-        notices: one sentence for each part of the file that was left out.
+        metadata: the labels and the preprocessing that the file describes.
+        notices: one sentence for each part of the file that was ignored.
     """
 
     module: tvm.IRModule

@@ -9,12 +9,12 @@ MOST_NAMES = 20
 
 
 def printable(name: str) -> str:
-    """Returns a name that is safe in a JSON document, a log line and a terminal."""
+    """Returns a name that can safely be part of a JSON document, a log line or terminal output."""
     return "".join(char if char.isprintable() else "_" for char in name)[:_NAME_LENGTH]
 
 
 def unique(name: str, taken: Container[str]) -> str:
-    """Returns `name`, or the first of `name_1`, `name_2` … that is not in `taken`."""
+    """Returns `name`, or the first of `name_1`, `name_2` … that `taken` does not contain."""
     candidate, number = name, 1
     while candidate in taken:
         candidate, number = f"{name}_{number}", number + 1

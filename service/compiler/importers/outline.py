@@ -1,6 +1,7 @@
 """The outline of a model that cannot be compiled, which `octet inspect` shows when an import fails.
 
-TFLite and ONNX have separate readers. Files of the other formats can only be read by importing them.
+TFLite and ONNX files have separate readers, which an import failure does not affect. Files of other formats can only be
+read by importing them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ def outline_of(data: bytes, error: OctetError) -> Outline:
     """Returns the outline of the model in a file that could not be imported because of `error`.
 
     Raises:
-        OctetError: `error`, for a format without a separate reader; or the error that keeps the file from being read.
+        OctetError: `error`, for a format without a separate reader; otherwise the error that prevents the file from
+            being read.
     """
     match detect.format_of(io.BytesIO(data)):
         case detect.TFLITE:

@@ -1,4 +1,4 @@
-"""Checks that a file's mean and standard deviation fit an input."""
+"""Checks that a file's mean and standard deviation are plausible for an input."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ _LEAST_OVERLAP = 0.5
 
 
 def check_pixels(spec: TensorSpec, found: ModelMetadata) -> None:
-    """Checks that the input can hold normalized pixels.
+    """Checks that the input can represent normalized pixels.
 
-    By `metadata_schema.fbs`, a quantized model has the mean and standard deviation of its float model, and its input is
-    quantized after normalization. But the Task Library passes pixels to 8-bit inputs unchanged. Some files therefore
-    contain values that were never used, such as mean 0 and standard deviation 1: most pixels would be clipped or
-    coincide.
+    According to `metadata_schema.fbs`, a quantized model has the mean and standard deviation of its float model, and
+    its input is quantized after normalization. But the Task Library passes pixels to 8-bit inputs unchanged, so some
+    files contain values that were never used, such as mean 0 and standard deviation 1. With these, most pixels would be
+    clipped or become equal.
 
     Raises:
-        InvalidInput: normalized pixels and the input's range overlap by less than half, or the channels do not fit.
+        InvalidInput: less than half of the range of normalized pixels is in the input's range, or the number of
+            channels does not fit.
     """
     assert spec.image_axes is not None
     channels = spec.shape[spec.image_axes[2]]

@@ -1,11 +1,11 @@
 """Functions of real values, for all importers.
 
-Between their layers, transformers and modern convolution networks compute in float32, each step rounded once: `Real`.
-It uses MLAS's formulas, in the order of its AVX-512 kernels, so that softmax and the activations equal those of ONNX
-Runtime, bit for bit; other frameworks come within a few units in the last place.
+Between their layers, transformers and modern convolution networks compute in float32 and round each step once. `Real`
+does the same with MLAS's formulas, in the order of its AVX-512 kernels. Softmax and the activations therefore equal
+those of ONNX Runtime bit for bit. Those of other frameworks differ by at most a few units in the last place.
 
-Functions without a float32 definition here, and sums along axes other than the last ones, are computed in float64 and
-rounded once: `Wide`.
+`Wide` computes in float64 and rounds once. It is used for functions without a float32 definition here, and for sums
+along axes other than the last ones.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ Emit = Callable[[relax.Expr, str], relax.Expr]
 
 
 class Real:
-    """Float32 arithmetic inside of one operator.
+    """Float32 arithmetic within one operator.
 
-    The functions below take a `Real` and return a call that is not bound yet: the operator's result, or a part of it.
+    The functions below take a `Real` and return a call that is not bound yet. It is the operator's result or a part of
+    it.
 
     Attributes:
         x: the operand, float32.
     """
 
     def __init__(self, emit: Emit, x: relax.Expr) -> None:
-        """`emit` binds an expression; its second argument becomes part of the name."""
+        """`emit` binds an expression. Its second argument becomes part of the variable's name."""
         self._emit, self.x = emit, x
 
     def __call__(self, expr: relax.Expr) -> relax.Expr:
@@ -47,13 +48,13 @@ class Real:
         return self(self.call(make, *operands))
 
     def in_float64(self, make: Callable[..., relax.Call], *operands: relax.Expr) -> relax.Call:
-        """Returns `make` of the operands in float64, rounded to float32."""
+        """Returns `make` applied to the operands in float64, rounded to float32."""
         wide = [self(relax.op.astype(x, "float64")) for x in operands]
         return relax.op.astype(self(make(*wide)), "float32")
 
     def total(self, x: relax.Expr, axes: Sequence[int], *, keepdims: bool = True) -> relax.Call:
-        """Returns the sum of float32 values along `axes`: in lanes if they are the last axes, otherwise in float64 and
-        rounded.
+        """Returns the sum of float32 values along `axes`. If these are the last axes, it is added in lanes; otherwise
+        it is added in float64 and rounded.
         """
         shape, axes = shape_of(x), sorted(axes)
         left = [1 if axis in axes else dim for axis, dim in enumerate(shape) if keepdims or axis not in axes]
@@ -72,7 +73,7 @@ class Real:
 
 
 class Wide:
-    """Float64 arithmetic inside of one operator.
+    """Float64 arithmetic within one operator.
 
     Attributes:
         x: the operand, float64.
@@ -103,7 +104,7 @@ WideFunction = Callable[[Wide], relax.Expr]
 
 
 def of_relax(make: Callable[[relax.Expr], relax.Call]) -> Function:
-    """Returns an operator of Relax as a function computed in float64."""
+    """Returns a function that computes a Relax operator in float64."""
     return lambda real: real.in_float64(make, real.x)
 
 
@@ -121,7 +122,7 @@ def of_float32(name: str) -> Function:
 
 
 def logistic(real: Real) -> relax.Call:
-    """Returns 1 / (1 + exp(-x)), with a relative error; MLAS's own logistic has an absolute error."""
+    """Returns 1 / (1 + exp(-x)) with a small relative error. (MLAS's own logistic has only a small absolute error.)"""
     grown = real(ops.real_function("exp", real.apply(relax.op.negative, real.x)))
     return real.call(relax.op.divide, 1.0, real.apply(relax.op.add, grown, 1.0))
 
@@ -137,7 +138,7 @@ def hard_swish(real: Real) -> relax.Call:
 
 
 def sloped(real: Real, slope: relax.Expr) -> relax.Call:
-    """Returns x, multiplied by `slope` if it is negative."""
+    """Returns x, or x * slope if x is negative."""
     below = real.apply(relax.op.multiply, real.x, slope)
     return real.call(relax.op.where, real.apply(relax.op.less, real.x, 0.0), below, real.x)
 
@@ -153,8 +154,8 @@ def rsqrt(real: Real) -> relax.Call:
 
 
 def gelu(real: Real, *, approximate: bool) -> relax.Call:
-    """Returns x / 2 * (1 + erf(x / sqrt(2))), or its approximation by tanh (Hendrycks and Gimpel 2016); in the order of
-    `mlas/lib/gelu.cpp`, and of `contrib_ops/cpu/bert/fast_gelu.cc`.
+    """Returns x / 2 * (1 + erf(x / sqrt(2))), or its approximation by tanh (Hendrycks and Gimpel 2016). The steps are
+    in the order of `mlas/lib/gelu.cpp`, or of `contrib_ops/cpu/bert/fast_gelu.cc` for the approximation.
     """
     half = real.apply(relax.op.multiply, real.x, 0.5)
     if approximate:
@@ -167,10 +168,10 @@ def gelu(real: Real, *, approximate: bool) -> relax.Call:
 
 
 def softmax(real: Real, axis: int, beta: float = 1.0, *, logarithm: bool = False) -> relax.Call:
-    """Returns exp(beta * x) divided by its sum along an axis, or the logarithm of that.
+    """Returns exp(beta * x) divided by its sum along an axis, or the logarithm of this quotient.
 
-    As `MlasComputeSoftmax` (mlas/lib/compute.cpp), it multiplies by the reciprocal. If `axis` is not the last axis, it
-    is moved there, as ONNX Runtime does.
+    Like `MlasComputeSoftmax` (mlas/lib/compute.cpp), it multiplies by the reciprocal of the sum. If `axis` is not the
+    last axis, it is moved there first, as in ONNX Runtime.
     """
     rank = len(shape_of(real.x))
     turned = [*(place for place in range(rank) if place != axis), axis]
@@ -193,7 +194,7 @@ def _softmax(real: Real, x: relax.Expr, beta: float, *, logarithm: bool) -> rela
 
 
 def normalize(real: Real, axes: Sequence[int], epsilon: float) -> relax.Call:
-    """Returns (x - mean) / sqrt(variance + epsilon), both along `axes`."""
+    """Returns (x - mean) / sqrt(variance + epsilon). Mean and variance are taken along `axes`."""
     moved = centered(real, axes)
     variance = real(real.mean(real.apply(relax.op.multiply, moved, moved), axes))
     return real.call(relax.op.multiply, moved, _reciprocal_root(real, variance, epsilon))

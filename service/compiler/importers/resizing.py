@@ -1,4 +1,4 @@
-"""Resizes images: the positions of the result's elements in the operand, and the interpolation between four
+"""Resizes images: computes the position in the operand of each element of the result, and interpolates between four
 elements.
 """
 
@@ -34,13 +34,13 @@ PLACES: Mapping[str, Callable[[FloatArray, np.float32, int, int], FloatArray]] =
 
 
 def bilinear(real: Real, axes: tuple[int, int], places: Sequence[FloatArray]) -> relax.Call:
-    """Adds four elements, multiplied by the products of their weights, one after the other (`UpsampleBilinear` in
-    core/providers/cpu/tensor/upsample.h).
+    """Multiplies four elements by their weights and adds them one after the other (`UpsampleBilinear` in
+    core/providers/cpu/tensor/upsample.h). A weight is the product of a row's and a column's weight.
 
     Args:
         axes: of rows and columns, which are adjacent.
-        places: the positions of each row and column of the result; those outside of the operand are clamped to its
-            edge.
+        places: the position in the operand of each row and column of the result. Positions outside of the operand are
+            clamped to its edge.
     """
     shape, ends = shape_of(real.x), []
     for axis, place in zip(axes, places, strict=True):

@@ -1,4 +1,4 @@
-"""Packs the files of a model into the one file that is uploaded, for frameworks that write several."""
+"""Packs the files of a model into one file for the upload, if its framework writes several."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 @contextmanager
 def upload_of(file: Path) -> Iterator[Path]:
-    """Yields `file`; or, until the block ends, an archive of it and the files that belong to it: an MXNet symbol and
-    its parameters, or an ONNX model and its external data.
+    """Yields `file`; or an archive, which exists until the block ends. The archive contains `file` and the files that
+    belong to it: an MXNet symbol and its parameters, or an ONNX model and its external data.
 
     Raises:
-        InvalidInput: a file that belongs to it is missing.
+        InvalidInput: one of these files is missing.
     """
     from service.compiler.importers.mxnet import package as mxnet
     from service.compiler.importers.onnx import package as onnx

@@ -14,7 +14,7 @@ from tvm import relax
 from service.compiler.importers.real import Real
 from service.compiler.qnn.graph import shape_of
 
-MOST_PLACES = 1 << 10  # positions in a window: each needs an operator
+MOST_PLACES = 1 << 10  # limit of the positions in a window, each of which becomes an operator
 
 Pair = tuple[int, int]
 Sides = tuple[int, int, int, int]
@@ -27,7 +27,7 @@ class Windows:
 
     Attributes:
         axes: of rows and columns.
-        padding: top, left, bottom, right; no window is entirely inside of it.
+        padding: top, left, bottom, right. No window is entirely inside the padding.
     """
 
     axes: Pair
@@ -41,7 +41,7 @@ class Windows:
         return [(top, bottom), (left, right)]
 
     def padded(self, real: Real, fill: float) -> relax.Expr:
-        """Returns the image, surrounded by `fill`."""
+        """Returns the image surrounded by `fill`."""
         if not any(self.padding):
             return real.x
         widths = [(0, 0)] * len(shape_of(real.x))
@@ -50,7 +50,9 @@ class Windows:
         return real(relax.op.nn.pad(real.x, [each for pair in widths for each in pair], pad_value=fill))
 
     def shifted(self, real: Real, padded: relax.Expr) -> list[relax.Expr]:
-        """Returns the elements at each position of the window, row by row."""
+        """Returns an image for each position in the window, row by row. Each contains the elements that the windows
+        have at that position.
+        """
         shape = shape_of(padded)
         counts = [
             (shape[axis] - size) // step for axis, size, step in zip(self.axes, self.size, self.strides, strict=True)
@@ -62,8 +64,8 @@ class Windows:
         return taken
 
     def counts(self, shape: tuple[int, ...], counted: Sides) -> NDArray[np.float64]:
-        """Returns how many elements of each window count, along `axes` of an image of `shape`: those of the image, and
-        those in the part `counted` of the padding around it.
+        """Returns the number of elements of each window that count, along `axes` of an image of `shape`. Elements of
+        the image count, and so does the part `counted` of the padding around it.
         """
         top, left, bottom, right = counted
         rows = []
@@ -84,7 +86,7 @@ def largest(real: Real, windows: Windows) -> relax.Expr:
 
 
 def average(real: Real, windows: Windows, counted: Sides = (0, 0, 0, 0)) -> relax.Call:
-    """Returns the sum of each window, computed in float64, divided by the number of its elements that count; rounded
+    """Adds the elements of each window in float64, divides the sum by the number of elements that count, and rounds
     once.
     """
     shape, wide = shape_of(real.x), Real(lambda expr, _: real(expr), real(relax.op.astype(real.x, "float64")))
@@ -95,7 +97,7 @@ def average(real: Real, windows: Windows, counted: Sides = (0, 0, 0, 0)) -> rela
 
 
 def _combined(real: Real, parts: list[relax.Expr], combine: Combine) -> relax.Expr:
-    """Combines the parts. If there are several, the result is not bound yet."""
+    """Combines the parts. If there are several parts, the result is a call that is not bound yet."""
     if len(parts) == 1:
         return parts[0]
     return combine(reduce(lambda one, other: real(combine(one, other)), parts[:-1]), parts[-1])

@@ -1,7 +1,7 @@
-"""Reads the names in a zip archive from its central directory alone.
+"""Reads the names of the records in a zip archive. Reads only its central directory.
 
 The API does this for every upload that begins like an archive. Only the end of the file is read, up to a limit, and
-nothing is unpacked. The fields are those of APPNOTE.TXT 4.3.12 and 4.3.16.
+nothing is unpacked. The format is defined in APPNOTE.TXT 4.3.12 and 4.3.16.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attributes of an operator: strings, as dmlc's parameter structures print and parse them."""
+"""The attributes of an operator: strings that dmlc's parameter structures print and parse."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NONE = "None"
 
 
 class Attributes:
-    """The attributes of a node; every method raises `MalformedModel` if an attribute cannot be read."""
+    """The attributes of a node. Every method raises `MalformedModel` if an attribute cannot be parsed."""
 
     def __init__(self, values: Mapping[str, str], label: str) -> None:
         self._values, self._label = values, label
@@ -63,7 +63,7 @@ class Attributes:
         return values[0], values[1]
 
     def integers(self, name: str, least: int) -> tuple[int, ...]:
-        """Returns a tuple, or () if the attribute is missing."""
+        """Returns a tuple of integers, or () if the attribute is missing."""
         value = self._values.get(name, "()").strip()
         if value == _NONE:
             return ()

@@ -127,7 +127,7 @@ class _Importer:
 
 
 def _labels(nodes: Sequence[SymbolNode]) -> set[int]:
-    """Returns the variables that only a `SoftmaxOutput` reads as labels, which are used in training only."""
+    """Returns the variables that only a `SoftmaxOutput` reads, as labels. Labels are used in training only."""
     readers: dict[int, set[bool]] = {}
     for node in nodes:
         for place, (index, _) in enumerate(node.inputs):
@@ -139,8 +139,9 @@ def check_support(nodes: Sequence[SymbolNode]) -> None:
     """Checks that every operator can be converted.
 
     Raises:
-        NotQuantized: some cannot, and no operator is quantized.
-        UnsupportedOperator: some cannot. The message lists at most `names.MOST_NAMES` types and as many operators.
+        NotQuantized: some operators cannot be converted, and none of the model's operators is quantized.
+        UnsupportedOperator: some operators cannot be converted. The message lists at most `names.MOST_NAMES` of them,
+            and as many types.
     """
     operators = [node for node in nodes if node.op != VARIABLE]
     if not operators:
@@ -192,5 +193,5 @@ def _unique(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
 
 
 def _clean(name: str) -> str:
-    """Returns a name that is safe in a JSON document, a log line and a terminal."""
+    """Returns a name that can safely be part of a JSON document, a log line or terminal output."""
     return "".join(char if char.isprintable() else "_" for char in name)[:_NAME_LENGTH]

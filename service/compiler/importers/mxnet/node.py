@@ -1,4 +1,4 @@
-"""A node that is being converted: checked access to its operands, and errors that name the node."""
+"""A node during its conversion: checked access to its operands, and errors that name the node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAME_LENGTH = 120
 
 @dataclass(frozen=True)
 class PendingSum:
-    """An int32 sum of two 8-bit tensors that is not requantized yet, and the types of both."""
+    """An int32 sum of two 8-bit tensors that has not been requantized yet, and the types of both tensors."""
 
     lhs: relax.Expr
     rhs: relax.Expr
@@ -40,7 +40,8 @@ class Tensor:
     pending: PendingSum | None = None
 
 
-# The value of a node's output: a computed tensor, or a constant (a parameter, or a bound of a calibrated range).
+# The value of a node's output: a computed tensor or a constant. Constants are parameters and the bounds of calibrated
+# ranges.
 Value = Tensor | Array
 
 
@@ -58,7 +59,7 @@ class Node:
             self.malformed(f"has {len(self.node.inputs)} inputs, not {number}")
 
     def tensor(self, place: int, *dtypes: str) -> Tensor:
-        """Returns a computed input of one of `dtypes`."""
+        """Returns a computed input, whose dtype must be one of `dtypes`."""
         value = self._value(place)
         if not isinstance(value, Tensor):
             self.unsupported(f"has a constant as input {place}, where a computed tensor is needed")
@@ -67,7 +68,7 @@ class Node:
         return value
 
     def array(self, place: int, dtype: str, rank: int) -> Array:
-        """Returns an input that is a parameter."""
+        """Returns an input that must be a parameter."""
         value = self._value(place)
         if isinstance(value, Tensor):
             self.unsupported(f"has a computed input {place}, which must be a parameter")
@@ -80,7 +81,7 @@ class Node:
         return value
 
     def real(self, place: int) -> np.float32:
-        """Returns an input that is one float, such as a bound of a range."""
+        """Returns an input that must be one float, such as a bound of a range."""
         value = self._value(place)
         if isinstance(value, Tensor):
             self.unsupported(
@@ -93,26 +94,26 @@ class Node:
         return np.float32(value.reshape(-1)[0])
 
     def range(self, place: int) -> tuple[np.float32, np.float32]:
-        """Returns the smallest and largest real value, from the inputs `place` and `place + 1`."""
+        """Returns the smallest and the largest real value of a range; they are the inputs `place` and `place + 1`."""
         return self.checked_range(self.real(place), self.real(place + 1), self._name_of(place))
 
     def is_of_zeros(self, place: int) -> bool:
-        """Returns true if the range in the inputs `place` and `place + 1` is that of a constant of zeros."""
+        """Returns true if the range in the inputs `place` and `place + 1` is 0 to 0, as for a constant of zeros."""
         return bool(self.real(place) == 0 and self.real(place + 1) == 0)
 
     def _name_of(self, place: int) -> str:
-        """Returns the position of a range as errors show it."""
+        """Returns the text with which error messages locate a range."""
         return f"  in input {place}"
 
     def calibrated(self) -> tuple[np.float32, np.float32] | None:
-        """Returns the range that the operator's output was calibrated to, or None."""
+        """Returns the calibrated range of the operator's output, or None if it has none."""
         low, high = (self.attributes.real(f"{end}_calib_range") for end in ("min", "max"))
         return None if low is None or high is None else self.checked_range(np.float32(low), np.float32(high))
 
     def checked_range(self, low: np.float32, high: np.float32, where: str = "") -> tuple[np.float32, np.float32]:
         if not (np.isfinite(low) and np.isfinite(high) and low <= high):
             self.malformed(f"has the invalid range {low} to {high}{where}")
-        # A float32 scale and its reciprocal must be normal numbers, with room for products of two.
+        # A float32 scale and its reciprocal must be normal numbers, and so must products of two of them.
         if not 1e-12 < max_abs(low, high) < 1e12:
             self.unsupported(f"has the range {low} to {high}{where}, which cannot be quantized")
         return low, high
@@ -128,7 +129,7 @@ class Node:
     # -- results
 
     def emit(self, expr: relax.Expr, part: str = "") -> relax.Var:
-        """Binds a value under a name by which later errors can show the operator and the tensor."""
+        """Binds a value under a name from which later errors can tell the operator and the tensor."""
         name = "_".join(filter(None, (self.node.name, part)))
         try:
             return emit(self._builder, expr, name[:_NAME_LENGTH])
@@ -138,7 +139,7 @@ class Node:
             ) from exc
 
     def result(self, expr: relax.Var) -> Tensor:
-        """Returns the tensor of an expression in MXNet's layout."""
+        """Returns the result of an expression, which is in MXNet's layout, as a tensor."""
         return Tensor(expr, str(expr.ty.dtype), shape_of(expr))
 
     # -- errors
@@ -155,5 +156,5 @@ class Node:
 
 
 def edges(low: np.float32, high: np.float32) -> tuple[Array, Array]:
-    """Returns a range as two outputs."""
+    """Returns the two bounds of a range as outputs."""
     return np.array([low], np.float32), np.array([high], np.float32)

@@ -1,6 +1,7 @@
-"""Packs the two files of an MXNet model, NAME-symbol.json and NAME-0000.params, into one zip archive of exactly these.
+"""Packs the two files of an MXNet model, NAME-symbol.json and NAME-0000.params, into one zip archive that contains
+nothing else.
 
-This module does not load TVM: the command line uses it to pack.
+This module does not load TVM, because the command line uses it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def unpack(data: bytes) -> tuple[bytes, bytes]:
 
 
 def pack(symbol: bytes, params: bytes) -> bytes:
-    """Returns an archive of the two files that depends on their bytes only, so that one model has one digest."""
+    """Returns an archive of the two files. It depends only on their bytes, so that one model has one digest."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for name, data in ((f"model{SYMBOL_SUFFIX}", symbol), (f"model-0000{PARAMS_SUFFIX}", params)):
@@ -55,10 +56,10 @@ def is_symbol(path: Path) -> bool:
 
 
 def pack_files(symbol: Path) -> bytes:
-    """Packs the symbol at `symbol` and the parameters beside it.
+    """Packs the symbol at `symbol` and its parameters, which are in the same folder.
 
     Raises:
-        InvalidInput: the parameters do not exist, or there are several such files.
+        InvalidInput: the folder contains no file of parameters, or several.
     """
     stem = symbol.name.removesuffix(SYMBOL_SUFFIX)
     beside = sorted(path for path in symbol.parent.iterdir() if _belongs(path, stem))

@@ -37,11 +37,11 @@ _TYPES: Mapping[int, np.dtype[Any]] = {
 
 
 def read_params(data: bytes) -> dict[str, Array]:
-    """Returns the arrays of a file by name, as read-only views of `data`. Arguments and auxiliary states share one name
-    space.
+    """Returns the arrays of a file by name, as read-only views of `data`. Arguments and auxiliary states have distinct
+    names.
 
     Raises:
-        MalformedModel: the file is not well formed.
+        MalformedModel: the file does not follow the format.
         Unsupported: an array is sparse, or its type does not exist in NumPy.
     """
     return _Reader(data).arrays()
@@ -66,7 +66,7 @@ class _Reader:
         return dict(zip(names, arrays, strict=True))
 
     def _numbered(self, place: int) -> Array:
-        """Reads the next array. Errors name the array by its index, because the names follow all arrays."""
+        """Reads the next array. Errors contain the index of the array, because its name comes later in the file."""
         try:
             return self._array()
         except OctetError as exc:
@@ -102,7 +102,9 @@ class _Reader:
         return name[4:] if name.startswith(_KINDS) else name
 
     def _count(self, least_bytes: int) -> int:
-        """Reads a number of items of at least `least_bytes` each, for which the rest of the file must have room."""
+        """Reads a count of items, each of which has at least `least_bytes`. The rest of the file must be large enough
+        for them.
+        """
         count = self._word("<Q")
         if count * least_bytes > len(self._data) - self._at:
             _malformed(f"declare {count} items, for which the file is too short")

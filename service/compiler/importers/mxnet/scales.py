@@ -1,8 +1,9 @@
 """MXNet's scales: steps per unit, float32, from the smallest and largest real value of a tensor.
 
 Sources: `MaxAbs`, `GetQuantizeScale`, `FloatForOneQuantizedLevel` of src/operator/quantization/quantization_utils.h.
-The dialect's scale is defined by real = scale * stored; MXNet's is its reciprocal, and each is rounded to float32
-separately. Therefore types contain 1 / scale in float64, from which the float32 can be recovered exactly.
+    The dialect defines scale by real = scale * stored. MXNet's scale is the reciprocal, and MXNet rounds both to
+    float32 separately. Therefore types contain 1 / scale in float64, from which MXNet's float32 scale can be recovered
+    exactly.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import numpy as np
 from service.compiler.qnn.types import QuantizedType
 from service.core.arrays import Array
 
-# The largest real value is half a step beyond the largest stored one (`kInt8Range`, `kUint8Range`), except in the
-# ranges of sums of products, and where int32 is requantized.
+# The largest real value is half a step more than the largest stored value (`kInt8Range`, `kUint8Range`). Exceptions are
+# the ranges of sums of products, and the requantization of int32.
 QUANTIZED_RANGES = {"int8": np.float32(127.5), "uint8": np.float32(255.5)}
 LARGEST = {"int8": np.float32(127), "uint8": np.float32(255)}
 INT32_RANGE = np.float32((1 << 31) - 1)
@@ -25,12 +26,12 @@ def max_abs(low: np.float32, high: np.float32) -> np.float32:
 
 
 def steps_per_unit(dtype: str, low: np.float32, high: np.float32) -> np.float32:
-    """Returns the factor by which real values of a range are multiplied to be stored as `dtype`."""
+    """Returns the factor that converts real values of a range to stored values of `dtype`."""
     return np.float32(QUANTIZED_RANGES[dtype] / max_abs(low, high))
 
 
 def type_of(dtype: str, steps: np.float32) -> QuantizedType:
-    """Returns the type of a tensor with `steps` in a unit."""
+    """Returns the type of a tensor with `steps` steps per unit."""
     return QuantizedType(dtype, (1 / float(steps),))
 
 
@@ -41,7 +42,7 @@ def weights_type(steps: Array) -> QuantizedType:
 
 
 def source_type(storage: str, multipliers: Array, out_type: QuantizedType, axis: int | None = None) -> QuantizedType:
-    """Returns the type from which a requantization to `out_type` multiplies by exactly `multipliers`, float32."""
+    """Returns the input type of a requantization to `out_type` that multiplies by exactly `multipliers`, float32."""
     scales = tuple(float(value) * out_type.scale for value in multipliers)
     return QuantizedType(storage, scales, axis=None if len(scales) == 1 else axis)
 

@@ -11,7 +11,7 @@ from service.compiler.importers.mxnet.attributes import Attributes
 from service.core.errors import MalformedModel
 
 VARIABLE = "null"
-Entry = tuple[int, int]  # a node's index, and the index of one of its outputs
+Entry = tuple[int, int]  # the index of a node, and of one of its outputs
 
 _MOST_NODES = 1 << 16
 _LABEL_LENGTH = 120
@@ -35,13 +35,13 @@ class SymbolNode:
 
     @property
     def label(self) -> str:
-        """The node as errors name it: `Convolution conv0`."""
+        """The node as error messages name it: `Convolution conv0`."""
         return _label(self.op, self.name)
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """The graph: its nodes, and the outputs of nodes that are the model's outputs."""
+    """The graph: its nodes, and those of their outputs that are the model's outputs."""
 
     nodes: tuple[SymbolNode, ...]
     heads: tuple[Entry, ...]
@@ -83,7 +83,7 @@ def _node(node: Any, index: int, nested: bool) -> SymbolNode:
 
 
 def _attributes(node: Mapping[str, Any], label: str) -> dict[str, str]:
-    """Returns `attrs`; in older files, they are called `param` or `attr`."""
+    """Returns the attributes of a node. Older files store them under `param` or `attr` instead of `attrs`."""
     attributes: dict[str, str] = {}
     for key in ("param", "attr", "attrs"):
         part = node.get(key, {})
@@ -94,7 +94,9 @@ def _attributes(node: Mapping[str, Any], label: str) -> dict[str, str]:
 
 
 def _entry(entry: Any, known: int, what: str) -> Entry:
-    """Reads an output of one of the first `known` nodes. A third number is a version, which inference does not need."""
+    """Reads a reference to an output of one of the first `known` nodes. Its third number is a version, which inference
+    does not need.
+    """
     if not isinstance(entry, list) or not 2 <= len(entry) <= 3 or not all(type(part) is int for part in entry):
         _malformed(f"has an invalid reference to a node's output in {what}")
     node, output = entry[:2]

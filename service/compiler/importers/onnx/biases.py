@@ -1,4 +1,4 @@
-"""Converts biases to accumulators."""
+"""Converts biases to the type of the accumulators."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from service.compiler.importers.qdq import MOVED, Operator
 from service.core.arrays import Array
 
 _LIMIT = 2.0**31
-_SCALE_TOLERANCE = 1e-3  # relative tolerance of a stored bias's scale
+_SCALE_TOLERANCE = 1e-3  # relative tolerance when a stored bias's scale is compared with s_x * s_w
 
 
 def stored_bias(
     graph: OnnxGraph, name: str, activations: tuple[str, str, str], weights: tuple[str, str, str]
 ) -> str | None:
-    """Returns the name of an int32 constant with the bias in steps of s_x * s_w; "" if it has none, None if it is
-    not constant.
+    """Returns the name of an int32 constant: the bias in steps of s_x * s_w. Returns "" if the layer has no bias, and
+    None if the bias is not constant.
 
-    A stored bias mostly has that scale already. One with another scale, or a real one, is rounded to it, as ONNX
-    Runtime does (qdq_transformer/weight_bias_quantization.cc).
+    Most stored biases already have that scale. Others, and real ones, are rounded to it, as ONNX Runtime does
+    (qdq_transformer/weight_bias_quantization.cc).
     """
     if name == "":
         return ""
@@ -29,7 +29,7 @@ def stored_bias(
         return None
     product = np.float32(step) * scale.data.reshape(-1)
     conversion = graph.made_by(name, DEQUANTIZE)
-    if scale.was_zero is not None:  # the scale of the bias is 0 as well there: any number of steps has the value 0
+    if scale.was_zero is not None:  # the bias's scale is then 0 too, and any number of steps means 0
         product = np.where(scale.was_zero.reshape(-1), np.float32(np.inf), product)
     if conversion is None:
         return _rounded_bias(graph, name, graph.constants.get(name), np.float32(1), product)
@@ -40,16 +40,16 @@ def stored_bias(
     if scales.size in (1, product.size):
         is_close = np.isclose(scales, product, rtol=_SCALE_TOLERANCE, atol=0)
         if values.data is not None and values.data.size == product.size:
-            is_close |= values.data.reshape(-1) == 0  # a bias of 0, whatever its scale
+            is_close |= values.data.reshape(-1) == 0  # a bias of 0 is the same in every scale
         if is_close.all():
             return values.name
     return _rounded_bias(graph, name, values, scales, product)
 
 
 def rounds_operands(graph: OnnxGraph, operator: Operator) -> bool:
-    """Returns true if ONNX Runtime quantizes real weights of a layer, and rounds its bias to the accumulators' scale
-    (qdq_transformer/weight_bias_quantization.cc): if it finds conversions before and after the layer, the first with
-    one scale, and the last with any number of scales.
+    """Returns true if ONNX Runtime quantizes the real weights of a layer and rounds its bias to the accumulators' scale
+    (qdq_transformer/weight_bias_quantization.cc). It does so if it finds a conversion with one scale before the layer,
+    and a conversion with any number of scales after it.
     """
     conversion = graph.made_by(operator.inputs[0], DEQUANTIZE)
     if conversion is None or not is_simple(graph, conversion) or conversion.attributes.get(MOVED):
@@ -70,8 +70,7 @@ def _rounded_bias(
         return None
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         steps = np.rint(values.astype(np.float32) * scale / product)
-    # Values that int32 cannot hold become its smallest value, as does NaN: ONNX Runtime's Cast is x86-64's
-    # CVTTPS2DQ.
+    # Values that int32 cannot represent, and NaN, become its smallest value: ONNX Runtime's Cast is x86-64's CVTTPS2DQ.
     steps = np.where(np.abs(steps) < _LIMIT, steps, -_LIMIT)
     quantized = Tensor(graph.new_name(name), "int32", steps.shape, steps.astype(np.int32))
     graph.constants[quantized.name] = quantized
@@ -79,7 +78,9 @@ def _rounded_bias(
 
 
 def rounded_bias(graph: OnnxGraph, name: str, activations: tuple[str, str, str], weights: tuple[str, str, str]) -> str:
-    """Returns a constant with the real values of a bias that `stored_bias` made, as DequantizeLinear computes them."""
+    """Returns a constant: the real values of a bias after the rounding by `stored_bias`, as DequantizeLinear computes
+    them.
+    """
     if not name:
         return ""
     bias, scale, step = graph.known_value(name), graph.known_value(weights[1]), graph.scalar(activations[1])

@@ -1,7 +1,8 @@
-"""Finds the real images whose channels ONNX Runtime keeps last, in blocks of 16 (optimizer/nchwc_transformer.cc).
+"""Finds the images of real values that ONNX Runtime stores with channels last, in blocks of 16
+(optimizer/nchwc_transformer.cc).
 
-Float convolutions write blocks, and pools of them read and write blocks. It matters where real values are added: the
-order is that of memory. The size of a block is that of AVX-512 (`MlasNchwcGetBlockSize`).
+Float convolutions write such blocks, and pools after them read and write blocks. This affects sums of real values,
+because ONNX Runtime adds in memory order. The size of a block is that of AVX-512 (`MlasNchwcGetBlockSize`).
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS, STORED_CONV
 BLOCK, BLOCKED_RANK = 16, 4
 _CONVOLUTIONS = frozenset({"Conv", STORED_CONV, BFLOAT16_PRODUCTS["Conv"]})
 _POOLS = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"})
-# Operators that compute in blocks if all of their operands are in blocks.
+# Operators that compute on blocks if all of their operands are stored in blocks.
 _FOLLOWING = frozenset({"Add", "BatchNormalization", "Concat", "Mul", "Relu", "Sigmoid", "Sum", "Tanh"})
 
 
 def reads_blocks(model: Model, name: str) -> bool:
-    """Returns true if a pool of whole blocks that reads the image `name` reads it in blocks: measured on ONNX Runtime
-    1.31.1, an input of the model is put into blocks as well, and the result of another operator is not."""
+    """Returns true if a pool reads the image `name` in blocks, provided that its channels fill whole blocks. Measured
+    on ONNX Runtime 1.31.1: an input of the model is converted to blocks too, but the result of another operator is
+    not.
+    """
     makers = {output: operator for operator in model.operators for output in operator.outputs}
     inputs = {end.name for end in model.inputs}
     waiting, seen = [(name, True)], {name}

@@ -1,6 +1,6 @@
-"""The branches of an `If`: subgraphs that can read the tensors of the graph around them.
+"""The branches of an `If`: subgraphs that can also read the tensors of the enclosing graph.
 
-A branch that is taken becomes a part of that graph (`taken`), under new names.
+If a condition is known, the operators of the chosen branch become part of that graph, under new names.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ THEN, ELSE = "then_branch", "else_branch"
 
 
 def branch_of(operators: Iterable[Operator], constants: Mapping[str, Tensor], outputs: Iterable[str]) -> Branch:
-    """Returns the branch that consists of the parts of a subgraph, sorted, with the names that it captures.
+    """Returns the branch that consists of the given parts of a subgraph. Its operators are sorted, and it lists the
+    names that it captures.
 
     Raises:
-        MalformedModel: its operators depend on their own results.
+        MalformedModel: the operators form a cycle.
     """
     ordered, ends = in_order(tuple(operators)), tuple(outputs)
     local = {*constants, *(name for operator in ordered for name in operator.outputs)}
@@ -31,8 +32,8 @@ def branch_of(operators: Iterable[Operator], constants: Mapping[str, Tensor], ou
 
 
 def with_captures(operator: Operator) -> Operator:
-    """Returns an `If` whose inputs are its condition and everything that its branches read, so that a pass over the
-    graph finds the readers of each tensor.
+    """Returns an `If` with additional inputs: everything that its branches read. A pass over the graph then finds all
+    readers of each tensor.
     """
     branches = [value for value in operator.attributes.values() if isinstance(value, Branch)]
     captures = dict.fromkeys(name for branch in branches for name in branch.captures)
@@ -40,10 +41,10 @@ def with_captures(operator: Operator) -> Operator:
 
 
 def chosen_branch(operator: Operator, condition: bool) -> tuple[list[Operator], dict[str, Tensor]]:
-    """Returns the operators and constants of the branch that an `If` takes, which compute the outputs of the `If`.
+    """Returns the operators and constants of the branch that an `If` takes. They compute the outputs of the `If`.
 
     Raises:
-        MalformedModel: the `If` has no such branch, or the branch has another number of outputs.
+        MalformedModel: the `If` does not have this branch, or the branch has a different number of outputs.
     """
     branch = operator.attributes.get(THEN if condition else ELSE)
     if not isinstance(branch, Branch) or len(branch.outputs) != len(operator.outputs):
@@ -81,8 +82,8 @@ def _renamed(operators: Iterable[Operator], names: Mapping[str, str]) -> list[Op
 
 
 def with_names(branch: Branch, names: Mapping[str, str]) -> Branch:
-    """Returns the branch with other names for its captures. Its own tensors keep their names, unless a capture gets the
-    same one.
+    """Returns the branch with its captures renamed. The branch's own tensors are renamed only if a capture gets the
+    same name.
     """
     captured = {name: names[name] for name in branch.captures if name in names}
     local = _local(branch)

@@ -1,9 +1,9 @@
-"""Finds the tensors whose channels ONNX Runtime stores last, although they are second in the file.
+"""Finds the tensors that ONNX Runtime stores with channels last, although channels are the second axis in the file.
 
-Its quantized convolutions take images in that layout (optimizer/nhwc_transformer.cc): each one is put between two
-transposes. These then move through the operators between convolutions until they cancel
-(optimizer/transpose_optimization). In the end, no transpose is left between two convolutions. This matters for sums of
-real values, which are added in memory order.
+ONNX Runtime's quantized convolutions need images in that layout (optimizer/nhwc_transformer.cc), so the optimizer puts
+each one between two transposes. The transposes then move through the operators between convolutions until they cancel
+(optimizer/transpose_optimization). Finally, no transpose is left between two convolutions. This affects sums of real
+values, because ONNX Runtime adds in memory order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from service.compiler.importers.onnx.model import REQUANTIZE
 from service.compiler.importers.qdq import Operator
 
 _CONVOLUTION = "QLinearConv"
-# Operators that transposes move through.
+# Operators through which the optimizer moves transposes.
 _MOVED = frozenset(
     {
         *("Abs", "Add", "Cast", "Clip", "Concat", "DequantizeLinear", "Div", "Erf", "Exp", "HardSigmoid", "HardSwish"),
@@ -36,7 +36,7 @@ def channels_last(operators: Iterable[Operator], computed: Iterable[str]) -> fro
         computed: names of the model's inputs. All other tensors that no operator computes are constants.
     """
     ordered = list(operators)
-    wanted: set[str] = set()  # names of tensors that a later convolution reads, directly or not
+    wanted: set[str] = set()  # names of tensors that a later convolution reads, directly or through other operators
     for operator in reversed(ordered):
         if operator.op_type == _CONVOLUTION:
             wanted.add(operator.inputs[0])
@@ -48,7 +48,8 @@ def channels_last(operators: Iterable[Operator], computed: Iterable[str]) -> fro
         if operator.op_type == _CONVOLUTION:
             moved.update(operator.outputs)
             continue
-        # A transpose moves on if that reduces their number: if more operands have one already than would get one.
+        # A transpose moves through an operator if that reduces the number of transposes: if more operands have a
+        # transpose than would get a new one.
         having = len(moved.intersection(operator.inputs))
         passes = operator.op_type in _MOVED and not wanted.isdisjoint(operator.outputs)
         if passes and having > len(others.intersection(operator.inputs)):

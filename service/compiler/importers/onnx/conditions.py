@@ -1,8 +1,9 @@
-"""Decides the conditions of a model's `If`s. Exporters leave conditions that are constant or computed from the input's
-shape. ONNX Runtime folds the former when it loads a model, and evaluates the latter at each call.
+"""Decides the conditions of a model's `If`s. Exported models contain conditions that are constant, and conditions that
+are computed from the input's shape. ONNX Runtime folds the former when it loads a model, and evaluates the latter in
+each call.
 
-Conditions depend on shapes, and shapes on the operators before them. The operators are therefore converted one after
-another, as the importer does. The result of that conversion is discarded; only the branches that were taken are kept.
+Conditions depend on shapes, and shapes depend on the operators before them. So this module converts the operators one
+after another, as the importer does, but keeps only the branches that were taken.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from service.core.errors import OctetError, Unsupported
 def resolved(model: Model, params: Sequence[relax.Var]) -> Model:
     """Returns `model` with every `If` replaced by the operators of the branch that it takes.
 
-    Requires: a graph that `graph.check_graph` accepts; `params` are its inputs.
-    Ensures: a graph that it would accept, without `If`s.
+    Requires: a graph that `graph.check_graph` accepts. `params` are the graph's inputs.
+    Ensures: a graph without `If`s that `check_graph` would accept.
 
     Raises:
-        MalformedModel: an `If` has no such branch.
+        MalformedModel: an `If` does not have the branch that it takes.
         Unsupported: a condition is computed at run time, or depends on an operator that cannot be compiled.
     """
     if not any(operator.op_type == IF for operator in model.operators):
@@ -73,8 +74,8 @@ def _resolved(state: State) -> list[Operator]:
 
 
 def _convert(state: State, operator: Operator, failures: dict[str, OctetError]) -> None:
-    """Converts an operator. If that fails, the error is raised only if a condition depends on the operator, because
-    later passes may replace it by another one (`qdq`).
+    """Converts an operator. If that fails, the error is raised only if a condition depends on the operator, because a
+    later pass (`qdq`) may replace the operator.
     """
     failed = next((failures[name] for name in operator.inputs if name in failures), None)
     if failed is None:

@@ -1,9 +1,9 @@
-"""Folds operators on constants into the constants that quantized operators read.
+"""Replaces operators on constants by constants, which quantized operators can then read.
 
-ONNX Runtime folds constants before it looks for quantized operators (optimizer/constant_folding.cc), and does not fold
-DequantizeLinear there. Exporters rely on this. They store weights in float32 before a QuantizeLinear (TensorRT's
-explicit quantization, modelopt, AIMET, the fake quantization of PyTorch), or put operators that move elements between
-DequantizeLinear and the reader (a Transpose of a linear layer's weights, an Identity that an exporter left).
+ONNX Runtime folds constants before it looks for quantized operators (optimizer/constant_folding.cc), but does not fold
+DequantizeLinear at that point. Exporters rely on this. Some store weights in float32 before a QuantizeLinear
+(TensorRT's explicit quantization, modelopt, AIMET, PyTorch's fake quantization). Others put an operator that moves
+elements between DequantizeLinear and its reader (a Transpose of a linear layer's weights, or a leftover Identity).
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from service.compiler.importers.qdq import Operator
 from service.core.arrays import Array
 from service.core.errors import OctetError
 
-_GROWTH, _FLOOR_BYTES = 4, 1 << 20  # limits of all folded constants: a multiple of the file's size, plus a minimum
+# limit of the total size of folded constants: a multiple of the file's size, plus a minimum
+_GROWTH, _FLOOR_BYTES = 4, 1 << 20
 _MOVES = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def fold_constants(model: Model) -> Model:
-    """Returns `model` with constants in place of operators that compute stored values from constants.
+    """Returns `model` with each operator that computes stored values from constants replaced by a constant.
 
-    Three things change. An Identity or a Dropout is removed, and its readers read its operand. A QuantizeLinear of
-    constants becomes a constant, together with everything that its operand is computed from. An operator that moves the
-    elements of dequantized constants moves the stored elements instead.
+    Three things change. An Identity or a Dropout is removed; its readers then read its operand. A QuantizeLinear of
+    constants becomes a constant, and so does everything that only its operand needs. If an operator moves the elements
+    of dequantized constants, it moves the stored elements instead.
 
     Requires: a graph that `graph.check_graph` accepts.
-    Ensures: a graph that it would accept, with the same inputs and outputs.
+    Ensures: a graph that `check_graph` would accept, with the same inputs and outputs.
     """
     return _Folding(_without_identities(model)).run()
 
@@ -54,7 +55,7 @@ def _without_identities(model: Model) -> Model:
 
 
 def _copies(model: Model, operator: Operator) -> bool:
-    """Returns true for an Identity, and for a Dropout that drops nothing and whose mask is not read."""
+    """Returns true for an Identity, and for a Dropout that drops nothing and whose mask output is not read."""
     if not operator.inputs or not operator.inputs[0]:
         return False
     if operator.op_type == "Identity":
@@ -66,7 +67,7 @@ def _copies(model: Model, operator: Operator) -> bool:
 
 
 class _Folding:
-    """Folds the constants of one model. `constants` contains the folded ones and those of the file."""
+    """Folds the constants of one model. `constants` contains the file's constants and the folded ones."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -104,16 +105,18 @@ class _Folding:
         return constant
 
     def _folds(self, operator: Operator) -> bool:
-        """Folds `operator` and everything that its operands are computed from. Returns false if it stays as it is."""
+        """Folds `operator` and everything from which its operands are computed. Returns false if the operator must
+        stay.
+        """
         (name, *others) = operator.outputs
         if any(others) or name in self.ends or name not in self._constant:
             return False
         return self._value(name) is not None
 
     def _value(self, name: str) -> Array | None:
-        """Returns the elements of a tensor that is computed from constants, or None if it cannot be folded."""
+        """Returns the elements of a tensor that depends only on constants, or None if the tensor cannot be folded."""
         waiting = [name]
-        while waiting:  # not recursive: a file may have a chain of any length
+        while waiting:  # not recursive, because a file may contain a chain of any length
             current = waiting[-1]
             maker = self.makers.get(current)
             if current in self.constants or maker is None:
@@ -141,7 +144,7 @@ class _Folding:
         try:
             value = folded(node, rule.convert)
         except (OctetError, TooLargeToFold):
-            return False  # if the operator stays, the importer reports the same error
+            return False  # the operator stays, and the importer reports the same error
         quantized = self._state.types.get(outputs[0])
         return self._keep(outputs[0], value, quantized.storage if quantized is not None else value.dtype.name)
 
@@ -154,8 +157,8 @@ class _Folding:
         return True
 
     def _moved_conversion(self, operator: Operator) -> Operator | None:
-        """Returns the DequantizeLinear of moved constants that computes what `operator` computes from dequantized
-        constants.
+        """Given an operator that moves elements of dequantized constants, returns an equivalent DequantizeLinear of
+        moved constants.
         """
         if operator.op_type not in _MOVES or not operator.inputs or len(operator.outputs) != 1:
             return None
@@ -184,7 +187,7 @@ class _Folding:
 
 
 def _moved_axis(operator: Operator, conversion: Operator, shape: Sequence[int]) -> int | None:
-    """Returns the axis of the scales after a move, or None if the scales are no longer along one axis."""
+    """Returns the axis of the scales after the move, or None if the scales do not apply to one axis any more."""
     axis = conversion.attributes.get("axis", 1)
     if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
         return None

@@ -1,4 +1,4 @@
-"""Converts one operator after another, by the rules of `operators`."""
+"""Converts operators one after another, by the rules in `operators`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.compiler.importers.qdq import Operator
 
 
 def converted(state: State, operator: Operator) -> dict[str, Value]:
-    """Returns the results of an operator by name. Its rule emits calls into `state.builder`.
+    """Returns the results of an operator, by name. The operator's rule emits calls with `state.builder`.
 
     Requires: `support.check_operator` accepts the operator.
 
@@ -24,7 +24,7 @@ def converted(state: State, operator: Operator) -> dict[str, Value]:
         made = _unfolded(state, operator)
     if not isinstance(made, tuple):
         return {node.output: made}
-    # An operator may leave out outputs that nothing reads, and a rule outputs that cannot be compiled (None).
+    # A file may omit outputs that nothing reads. A rule returns None for an output that cannot be compiled.
     node.require(len(operator.outputs) <= len(made), f"has {len(operator.outputs)} outputs, more than {len(made)}")
     named = zip(operator.outputs, made, strict=False)
     return {name: value for name, value in named if name and value is not None}

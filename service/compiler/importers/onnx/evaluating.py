@@ -1,4 +1,4 @@
-"""Computes the elements of tensors that depend on constants only."""
+"""Computes the elements of tensors that depend only on constants."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.arrays import Array
 from service.core.numerics import ONNXRUNTIME
 
-_MOST_BINDINGS = 256  # limit of a chain: weights and shapes have a few
+_MOST_BINDINGS = 256  # limit of a chain of bindings; those of weights and shapes have a few
 
 
 def evaluated(builder: relax.BlockBuilder, value: relax.Expr) -> Array | None:
     """Returns the elements of `value`, computed by the oracle, or None if it depends on an input of the model.
 
     Args:
-        builder: contains the bindings of everything that was emitted so far.
+        builder: the builder that contains the bindings of all emitted values.
     """
     chain = _bindings(builder, value)
     if chain is None:

@@ -1,6 +1,6 @@
-"""Evaluates quantized operators on shapes. Exporters compute sizes and pads in float32 (`SAME` padding of TensorFlow's
-networks), and quantizers put conversions and quantized operators among these computations. Their results are known
-while importing, as shapes are: the oracle computes them.
+"""Evaluates quantized operators on shapes. Exporters compute sizes and pads in float32 (for TensorFlow's `SAME`
+padding), and quantizers insert conversions and quantized operators into these computations. Shapes are constant during
+the import, so the oracle can compute the results.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.numerics import ONNXRUNTIME
 
-_LONGEST = 16  # elements of a row of sizes
+_LONGEST = 16  # the largest number of elements in a list of sizes
 Convert = Callable[[Node], Value | tuple[Value, ...]]
 
 
 def folds(node: Node) -> bool:
-    """Returns true if a quantized operator reads only constant rows that are as short as shapes."""
+    """Returns true if all operands of a quantized operator are constants and no longer than a shape."""
     operator = node.operator
     if not (is_quantized(operator.op_type) or operator.op_type.startswith("octet.")) or len(operator.outputs) != 1:
         return False
@@ -32,7 +32,9 @@ def folds(node: Node) -> bool:
 
 
 def folded(node: Node, convert: Convert) -> Value:
-    """Returns what `convert` would compute when the model runs. The output's type is recorded as usual."""
+    """Returns the elements that `convert` would compute when the model runs. The type of the output is recorded as
+    usual.
+    """
     builder = relax.BlockBuilder()
     state = replace(node.state, builder=builder)
     with builder.function("main", []):

@@ -1,8 +1,8 @@
 """Replaces calls of a model's own functions by the functions' nodes.
 
 A `FunctionProto` (onnx/docs/IR.md, "Functions") is a list of nodes with named inputs, outputs and attributes. The names
-of its tensors are local, so every call gets new names. A node's attribute may refer to an attribute of the call
-(`ref_attr_name`). ONNX Runtime prefers a model's function to an operator of the same name.
+of its tensors are local, so each call gets new names. An attribute of a node may refer to an attribute of the call
+(`ref_attr_name`). If a function and an operator have the same name, ONNX Runtime uses the function.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from service.compiler.importers.onnx.tensors import text
 from service.core.errors import MalformedModel, Unsupported
 
 ONNX_DOMAINS = ("", "ai.onnx")
-_MOST_NODES = 50_000  # after inlining: functions that call each other may grow without bound
+_MOST_NODES = 50_000  # after inlining, because functions that call each other may grow without bound
 _DEEPEST = 64
 _SEPARATOR = "/"
 SCOPE = "scope"
@@ -27,14 +27,14 @@ Key = tuple[str, str, str]  # domain, name, overload
 
 @dataclass(frozen=True)
 class Scope:
-    """The names and attributes of one call of a function. A subgraph inside of the function that has not been read yet
-    carries its `Scope` under the key `SCOPE`, beside its bytes.
+    """The names and attributes of one call of a function. A subgraph in the function is read later; until then, its
+    `Scope` is stored next to its bytes, under the key `SCOPE`.
 
     Attributes:
         names: the function's tensor names -> the names in the graph of the call.
-        prefix: the prefix of the names of other tensors.
+        prefix: the prefix that all other tensors of the function get.
         given: the call's attributes by name.
-        is_nested: true if the subgraph is inside of another one, which renames the tensors of both.
+        is_nested: true if the subgraph is inside another one. The other one then renames the tensors of both.
     """
 
     names: dict[str, str]
@@ -43,11 +43,11 @@ class Scope:
     is_nested: bool = False
 
     def renamed(self, name: str) -> str:
-        """Returns the name in the graph of the call; "" for ""."""
+        """Returns the name that a tensor has in the graph of the call. Returns "" for ""."""
         return name and self.names.setdefault(name, self.prefix + name)
 
     def bound(self, node: Values) -> Values:
-        """Returns the node with the call's attributes in place of references to them."""
+        """Returns the node with each reference to an attribute of the call replaced by that attribute."""
         attributes = list(_bound(node.get("attribute", ()), self.given))
         return {**node, "attribute": [{**each, SCOPE: self} if "g" in each else each for each in attributes]}
 
@@ -67,8 +67,8 @@ class Functions:
         self._calls = 0
 
     def inlined(self, nodes: Sequence[Values]) -> list[Values]:
-        """Returns `nodes` with calls of functions replaced. Of several functions with the same name, the last one
-        counts.
+        """Returns `nodes` with all calls of functions inlined. If several functions have the same name, the last one is
+        used.
 
         Raises:
             Unsupported: functions call each other without end, there are too many nodes, or a function uses another
@@ -79,7 +79,7 @@ class Functions:
 
     def _expanded(self, nodes: Sequence[Values], depth: int) -> Iterator[Values]:
         for node in nodes:
-            self._left -= 1  # calls count too: a function without nodes may be called without end
+            self._left -= 1  # calls count too, because functions without nodes may call each other without end
             if self._left < 0:
                 raise Unsupported(f"the model has more than {_MOST_NODES} nodes once its functions are inlined")
             function = self._functions.get(_key(node, "op_type"))
@@ -105,7 +105,7 @@ class Functions:
             )
 
     def _body(self, call: Values, function: Values, label: str) -> list[Values]:
-        """Returns the function's nodes with the call's tensors and attributes."""
+        """Returns the function's nodes with the tensors and attributes of the call."""
         self._calls += 1
         inputs = _paired(call.get("input", ()), function.get("input", ()), label, "inputs")
         outputs = _paired(call.get("output", ()), function.get("output", ()), label, "outputs")
@@ -121,7 +121,7 @@ class Functions:
 
 
 def _local(node: Values, scope: Scope) -> Values:
-    """Returns a node of a function, with the names of the graph of the call."""
+    """Returns a node of a function, with its tensors renamed to those of the calling graph."""
     result: dict[str, Any] = dict(scope.bound(node))
     for ends in ("input", "output"):
         result[ends] = [_raw(scope.renamed(text(raw))) for raw in node.get(ends, ())]
@@ -134,18 +134,18 @@ def _key(values: Values, name: str) -> Key:
 
 
 def _paired(given: Sequence[memoryview], names: Sequence[memoryview], label: str, what: str) -> dict[str, str]:
-    """Maps the function's tensor names to those of the call; "" for those that the call leaves out."""
+    """Maps the names of the function's tensors to those of the call, or to "" if the call omits the tensor."""
     if len(given) > len(names):
         raise MalformedModel(f"a call of the model's function {label} has {len(given)} {what}, not {len(names)}")
     padded = [text(raw) for raw in given] + [""] * (len(names) - len(given))
     found = dict(zip((text(raw) for raw in names), padded, strict=True))
-    # An output that the call leaves out has a local name, because nodes of the function may read it.
+    # If the call omits an output, it gets a local name, because nodes of the function may read it.
     return found if what == "inputs" else {name: own for name, own in found.items() if own}
 
 
 def _bound(attributes: Sequence[Values], given: Mapping[str, Values]) -> Iterator[Values]:
-    """Iterates over the attributes of a node, with references replaced by the attributes of the call. A reference to an
-    attribute that neither the call nor the function has is left out, so that the operator uses its default.
+    """Iterates over the attributes of a node, with references replaced by attributes of the call. If neither the call
+    nor the function has the referenced attribute, it is omitted, so that the operator uses its default.
     """
     for attribute in attributes:
         if "ref_attr_name" not in attribute:

@@ -1,7 +1,7 @@
-"""Fuses a float operator between conversions into the quantized operator that does the same.
+"""Fuses a float operator and the conversions around it into the equivalent quantized operator.
 
-The inputs of every operator that is created here are names of the graph: stored values, scales and zero points, in the
-order that ONNX and com.microsoft define.
+The inputs of every created operator are names of the graph's tensors (stored values, scales and zero points), in the
+order that ONNX or com.microsoft defines.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ Operand = tuple[str, str, str]  # stored values, scale, zero point
 
 
 def _convolution(name: str, axis: int) -> Fuse[OnnxGraph]:
-    """Returns a rule that turns a convolution whose filters are along `axis` of its weights into `name`."""
+    """Returns a rule that fuses a convolution into the quantized operator `name`. `axis` is the axis of the weights
+    along which the filters are.
+    """
 
     def fuse(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
         x = dequantized(graph, operator.inputs[0])
@@ -49,23 +51,23 @@ def _convolution(name: str, axis: int) -> Fuse[OnnxGraph]:
 
 
 def _is_integer_product(graph: OnnxGraph, x: Operand, w: Operand, conversion: Operator) -> bool:
-    """Returns true if ONNX Runtime multiplies stored values in a product that `conversion` quantizes: if `_multiplies`
-    allows it, and the result is stored like the first operand. It computes others in float32 (`MatMulNodeGroupSelector`
-    and `GemmNodeGroupSelector` in qdq_transformer/selectors_actions/qdq_selectors.cc).
+    """Returns true if ONNX Runtime computes a product that `conversion` quantizes in integers. It does so if
+    `_multiplies` is true and the result has the storage type of the first operand; otherwise it computes in float32
+    (`MatMulNodeGroupSelector` and `GemmNodeGroupSelector` in qdq_transformer/selectors_actions/qdq_selectors.cc).
     """
     return _storage(graph, x) == storage_of(graph, conversion) and _multiplies(graph, x, w)
 
 
 def _multiplies(graph: OnnxGraph, x: Operand, w: Operand) -> bool:
-    """Returns true if ONNX Runtime multiplies the stored values of both operands, and scales the sums: int8 by int8,
-    and uint8 by either (the same selectors).
+    """Returns true if ONNX Runtime multiplies the stored values of both operands and scales the sums. It does so for
+    int8 by int8, for uint8 by int8 and for uint8 by uint8 (the same selectors).
     """
     return (_storage(graph, x), _storage(graph, w)) != ("int8", "uint8")
 
 
 def _storage(graph: OnnxGraph, operand: Operand) -> str:
-    """Returns the type of an operand's stored values: that of the zero point, or else of the constant, or of the
-    operator that computes them.
+    """Returns the type of an operand's stored values. It is the type of the zero point; or else of the constant, or of
+    the operator that computes them.
     """
     return stored_type(graph, operand[0], operand[2])
 
@@ -83,7 +85,7 @@ def _gemm(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> 
     kept = {key: value for key, value in attributes.items() if key == "transB"}
     product = replace(operator, op_type="com.microsoft.QGemm", inputs=(*x, *w, ""), attributes=kept)
     if conversion is None and name and graph.made_by(name, DEQUANTIZE) is None:
-        # The result is real: a real bias is added to it unchanged.
+        # The result is real, so that a real bias can be added without rounding it.
         between = graph.new_name(operator.outputs[0])
         behind = replace(operator, op_type="Add", inputs=(between, name), attributes={})
         return [replace(product, outputs=(between,)), behind]
@@ -97,7 +99,9 @@ def _gemm(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> 
 
 
 def _real_product(graph: OnnxGraph, operator: Operator, conversion: Operator, w: Operand, bias: str) -> list[Operator]:
-    """Returns a Gemm of real values with weights and a bias that were rounded, and the quantization of its result."""
+    """Returns a Gemm of real values and the quantization of its result. Weights and bias are those that ONNX Runtime
+    rounded.
+    """
     weights, between = graph.new_name(operator.inputs[1]), graph.new_name(operator.outputs[0])
     is_transposed = bool(operator.attributes.get("transB", 0))
     real = Operator(operator.index, DEQUANTIZE, w, (weights,), {"axis": 0 if is_transposed else 1})
@@ -125,11 +129,11 @@ def _add(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> l
 
 
 def _matmul_add(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """Fuses a MatMul by constant weights and the addition of a constant row. ONNX Runtime makes a Gemm of the two
-    (optimizer/matmul_add_fusion.cc), and rounds the row to the accumulators' scale, like any bias of a Gemm.
+    """Fuses a MatMul by constant weights and the addition of a constant row. ONNX Runtime fuses the two to a Gemm
+    (optimizer/matmul_add_fusion.cc) and rounds the row to the accumulators' scale, like any bias of a Gemm.
 
-    Whether it does so depends on the rank of the activations and on the activation that follows. The converter of
-    `MATMUL_ADD` decides this.
+    Whether ONNX Runtime does so depends on the rank of the activations and on the activation function that follows. The
+    converter of `MATMUL_ADD` decides this.
     """
     product, row = product_and_row(graph, operator)
     if product is None or conversion is None:
@@ -157,7 +161,9 @@ def _matmul_add(graph: OnnxGraph, operator: Operator, conversion: Operator | Non
 
 
 def product_and_row(graph: OnnxGraph, operator: Operator) -> tuple[Operator | None, str]:
-    """Returns the MatMul whose result only `operator` reads, and the other operand; None if there is none."""
+    """Returns the MatMul whose result is read only by `operator`, and the other operand of `operator`. Returns None if
+    such a MatMul does not exist.
+    """
     for name, other in (operator.inputs[:2], operator.inputs[1::-1]):
         product = graph.made_by(name, "MatMul")
         if product is not None and name != other and graph.only_reader(name) is operator:
@@ -171,9 +177,10 @@ def _operands(
     conversion: Operator | None,
     find: Callable[[OnnxGraph, str], Operand | None] = dequantized,
 ) -> list[Operand]:
-    """Returns stored values, scale and zero point of every operand; an empty list if some operands are real, or if
-    operands and result are not stored alike. com.microsoft's operators take one type, so ONNX Runtime leaves int8
-    beside uint8 in float32 (`BinaryNodeGroupSelector` in qdq_transformer/selectors_actions/qdq_selectors.cc).
+    """Returns the stored values, scale and zero point of every operand. Returns an empty list if some operands are
+    real, or if the storage types of operands and result differ. com.microsoft's operators have one type, so ONNX
+    Runtime computes mixed int8 and uint8 operands in float32 (`BinaryNodeGroupSelector` in
+    qdq_transformer/selectors_actions/qdq_selectors.cc).
     """
     conversions = [graph.made_by(name, DEQUANTIZE) for name in operator.inputs]
     operands = [find(graph, name) for name in operator.inputs]
@@ -183,10 +190,10 @@ def _operands(
 
 
 def _several(name: str, count: int) -> Fuse[OnnxGraph]:
-    """Returns a rule that turns an operator of `count` operands into com.microsoft's `name`.
+    """Returns a rule that fuses an operator of `count` operands into com.microsoft's `name`.
 
-    ONNX Runtime does so only if QuantizeLinear reads the operator's result, without an activation between them that
-    changes a stored value (`GetQDQSelection` in qdq_transformer/selectors_actions/qdq_selectors.cc).
+    ONNX Runtime fuses the operator only if QuantizeLinear reads its result directly. An activation between the two must
+    not change any stored value (`GetQDQSelection` in qdq_transformer/selectors_actions/qdq_selectors.cc).
     """
 
     def fuse(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
@@ -200,7 +207,7 @@ def _several(name: str, count: int) -> Fuse[OnnxGraph]:
 
 
 def _concat(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    parts = _operands(graph, operator, conversion, stored_values)  # every value is converted separately and exactly
+    parts = _operands(graph, operator, conversion, stored_values)  # each value is converted separately, and exactly
     if conversion is None or not parts:
         return []
     inputs = [name for part in parts for name in part]
@@ -208,13 +215,13 @@ def _concat(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -
 
 
 def _softmax(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """Adds the attribute that tells the quantized operator which of ONNX's two softmaxes it is."""
+    """Adds the attribute that selects one of the two definitions of softmax in ONNX."""
     made = _several("QLinearSoftmax", 1)(graph, operator, conversion)
     return [replace(each, attributes={**each.attributes, "opset": graph.model.opset}) for each in made]
 
 
 def _activation(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """Fuses a Clip that is alone between conversions; `_behind` includes its bounds in the result."""
+    """Fuses a Clip that is the only operator between two conversions. `_behind` applies its bounds to the result."""
     x, bounds = stored_values(graph, operator.inputs[0]), bounds_of(graph, operator, operator.inputs[0])
     if conversion is None or x is None or bounds is None:
         return []
@@ -222,7 +229,7 @@ def _activation(graph: OnnxGraph, operator: Operator, conversion: Operator | Non
 
 
 def _conversion(graph: OnnxGraph, operator: Operator, _behind: Operator | None) -> list[Operator]:
-    """Fuses a QuantizeLinear of a DequantizeLinear's result."""
+    """Fuses a DequantizeLinear and the QuantizeLinear that reads its result."""
     x = stored_values(graph, operator.inputs[0])
     if x is None or not is_simple(graph, operator):
         return []
@@ -230,9 +237,7 @@ def _conversion(graph: OnnxGraph, operator: Operator, _behind: Operator | None) 
 
 
 def _fuse_movement(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """Fuses Resize to the nearest elements, and Pad with zeros (which are stored as the zero point) or with
-    elements.
-    """
+    """Fuses Resize to the nearest elements, and Pad. A Pad with zeros pads the stored values with the zero point."""
     x = stored_values(graph, operator.inputs[0])
     attributes, inputs = operator.attributes, operator.inputs
     if conversion is None or x is None:
@@ -251,7 +256,7 @@ def _fuse_movement(graph: OnnxGraph, operator: Operator, conversion: Operator | 
 
 
 def _extreme_place(graph: OnnxGraph, operator: Operator, _conversion: Operator | None) -> list[Operator]:
-    """Fuses ArgMax and ArgMin on stored values, which have the order of the real ones."""
+    """Fuses ArgMax and ArgMin on stored values. Stored values have the same order as the real ones."""
     x = stored_values(graph, operator.inputs[0])
     return [] if x is None else [replace(operator, inputs=(x[0],))]
 

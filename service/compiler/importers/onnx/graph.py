@@ -1,7 +1,7 @@
-"""Checks that a model's operators and tensors form a graph that can be computed from top to bottom.
+"""Checks that a model's operators and tensors form a graph that can be computed in order.
 
-Every model that ONNX Runtime loads is accepted. Two outputs of a model may have the same name; they are one tensor that
-is sent twice. An output may be an input or a constant.
+Every model that ONNX Runtime loads is accepted. If two outputs have the same name, they are one tensor that is sent
+twice. An output may also be an input or a constant.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _MAX_OPERATORS = 50_000
 
 
 def check_graph(model: Model) -> None:
-    """Checks that every tensor is given or computed once, before it is read.
+    """Checks that every tensor is an input, a constant or the output of one operator, and is defined before it is read.
 
-    Requires: operators are sorted (`order.in_order`).
+    Requires: the operators are sorted (`order.in_order`).
 
     Raises:
-        MalformedModel: a tensor is not, or the model's ends are invalid.
+        MalformedModel: a tensor violates this, or the model's inputs or outputs are invalid.
         Unsupported: the model has no inputs or outputs, or too many operators.
     """
     if len(model.operators) > _MAX_OPERATORS:

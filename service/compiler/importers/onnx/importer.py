@@ -31,17 +31,17 @@ from service.core.errors import InvalidInput, MalformedModel, OctetError, Unsupp
 
 At = Callable[[str, str], None]
 Shapes = Mapping[str, Sequence[int]]
-_MOST_SIZES = 8  # sizes of a declared shape that a notice shows
+_MOST_SIZES = 8  # at most this many sizes of a declared shape are shown in a notice
 
 
 def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
-    """Imports the model in an ONNX file. If the file leaves the batch open, it is 1.
+    """Imports the model in an ONNX file. A batch size that the file leaves open becomes 1.
 
     Args:
         data: the file. Constants are copied into the module.
-        at: called with every operator, and the name of its output, before the operator is converted, so that the caller
-            can name it if this process dies.
-        shapes: input name -> shape, for inputs with dimensions that the file leaves open; "" means the only input.
+        at: called before each operator is converted, with the operator and the name of its output. The caller can then
+            report the operator if this process dies.
+        shapes: input name -> shape, for inputs with dimensions that the file leaves open. "" means the only input.
 
     Raises:
         MalformedModel: the file is not well formed, or an operator's definition is invalid.
@@ -82,8 +82,8 @@ def _imported(model: Model, at: At, params: Sequence[relax.Var]) -> ImportedMode
 
 
 def _result(state: State, end: End) -> relax.Expr:
-    """Returns an output, checked against the type that the file declares. A scalar loses the axes that it was kept
-    with.
+    """Returns an output after checking its type against the file. A scalar loses the axes of length 1 that it had
+    during the conversion.
     """
     label = shortened(end.name)
     if end.name not in state.values:
@@ -106,8 +106,8 @@ def _result(state: State, end: End) -> relax.Expr:
 
 
 def _contradictions(model: Model, outputs: Sequence[tuple[Shape, str]]) -> tuple[str, ...]:
-    """Returns a sentence for each output whose shape differs from the one that the file declares. The declared shape
-    has no effect, as in ONNX Runtime: many exporters write the shape of another input there.
+    """Returns a sentence for each output whose shape differs from its declaration in the file. The declaration has no
+    effect, as in ONNX Runtime; many exporters declare the shape for another input there.
     """
     found = []
     for end, (shape, _) in zip(model.outputs, outputs, strict=True):
@@ -123,7 +123,7 @@ def _contradictions(model: Model, outputs: Sequence[tuple[Shape, str]]) -> tuple
 
 
 def _named(inputs: tuple[End, ...], shapes: Shapes) -> tuple[End, ...]:
-    """Returns the inputs, after checking that every given shape belongs to one of them."""
+    """Returns the inputs. Checks that every given shape belongs to one of them."""
     known = {end.name for end in inputs} | ({""} if len(inputs) == 1 else set())
     for name in shapes.keys() - known:
         raise InvalidInput(f"the model has no input {name!r}", hint=f"it has: {', '.join(sorted(known - {''}))}")

@@ -12,8 +12,8 @@ from service.compiler.importers.onnx import schema
 from service.compiler.importers.onnx.schema import Kind, Many, Number, Numbers, One, Seen, Text, Texts
 from service.compiler.importers.onnx.wire import Budget, Field, Wire, fields, malformed, numbers, signed
 
-# A message: the fields that occur. Numbers and bytes are values, repeated fields are lists, repeated numbers are
-# arrays.
+# A message: its fields that occur in the file. Numbers and bytes are values, repeated fields are lists, and repeated
+# numbers are arrays.
 Values = Mapping[str, Any]
 
 _FIXED = {"float32": Wire.FIXED32, "float64": Wire.FIXED64}
@@ -22,7 +22,7 @@ _FIXED = {"float32": Wire.FIXED32, "float64": Wire.FIXED64}
 def read_message(data: memoryview, name: str = "Model", where: str = "", budget: Budget | None = None) -> Values:
     """Decodes the message `name` of the schema in `data`.
 
-    The time is proportional to the size of the file: no part of it is read twice.
+    The time is proportional to the size of the file, because every part is read at most once.
 
     Raises:
         MalformedModel: the bytes are not such a message.
@@ -42,7 +42,8 @@ def _value(parts: list[Field], name: str, kind: Kind, where: str, budget: Budget
         case Seen():
             return True
         case Number(dtype):
-            last = _of(parts[-1], _FIXED.get(dtype, Wire.VARINT), place)  # protobuf's rule: the last one counts
+            # the last one counts, which is protobuf's rule
+            last = _of(parts[-1], _FIXED.get(dtype, Wire.VARINT), place)
             assert isinstance(last, int)
             return float(np.uint32(last).view(np.float32)) if dtype == "float32" else signed(last)
         case Numbers(dtype):
@@ -63,8 +64,8 @@ def _value(parts: list[Field], name: str, kind: Kind, where: str, budget: Budget
 
 
 def _merged(parts: list[Field], place: str) -> memoryview:
-    """Returns the bytes of a field with one message. If the field occurs several times, its messages are merged, which
-    is protobuf's rule: the concatenation of two messages is the encoding of both together.
+    """Returns the bytes of a field that contains one message. If the field occurs several times, protobuf merges the
+    messages: concatenating their encodings gives the encoding of the merged message.
     """
     found = [_bytes(part, place) for part in parts]
     return found[0] if len(found) == 1 else memoryview(b"".join(found))

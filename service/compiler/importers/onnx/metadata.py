@@ -1,9 +1,8 @@
-"""Reads labels and preprocessing from an ONNX file's `metadata_props`, whose keys ONNX leaves to the programs that
-write them.
+"""Reads labels and preprocessing from an ONNX file's `metadata_props`. ONNX does not define its keys.
 
-They are JSON (`core.metadata`) under a key of ours: `octet quantize` copies the metadata of a TFLite file there, so
-that clients can use the result like that file. They do not affect the arithmetic, so a file with damaged metadata is
-compiled without it.
+Octet stores them as JSON (`core.metadata`) under a key of its own. `octet quantize` copies the metadata of a TFLite
+file there, so that clients can use the result like that file. They do not affect the arithmetic: a file with damaged
+metadata is compiled without it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _MOST_CHARACTERS = 8 << 20
 
 
 def parse(said: str) -> ModelMetadata:
-    """Parses the text that a file has under `KEY`. Raises `InvalidInput`."""
+    """Parses the text stored under `KEY` in a file. Raises `InvalidInput`."""
     if len(said) > _MOST_CHARACTERS:
         raise InvalidInput(f"it has {len(said)} characters; at most {_MOST_CHARACTERS} are read")
     found = ModelMetadata.from_text(said)
@@ -29,7 +28,7 @@ def parse(said: str) -> ModelMetadata:
 
 
 def metadata_of(said: str, signature: ModelSignature) -> tuple[ModelMetadata, tuple[str, ...]]:
-    """Returns the metadata of a file, and a sentence with the reason if it cannot be used."""
+    """Returns the metadata of a file. If it cannot be used, also returns a sentence with the reason."""
     try:
         found = parse(said)
         for spec in signature.inputs:

@@ -1,4 +1,4 @@
-"""An ONNX model as plain values: the checked contents of the file, independent of its encoding."""
+"""An ONNX model as plain values: the file's contents after they were checked, independent of their encoding."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from service.compiler.importers.qdq import Operator
 from service.core.arrays import Array
 
 _SHOWN = 200
-OWN_DOMAIN = "octet"  # domain of operators that `qdq` creates; files must not use it
+OWN_DOMAIN = "octet"  # domain of the operators that `qdq` creates; files must not use it
 REQUANTIZE = f"{OWN_DOMAIN}.Requantize"
 CONV_TRANSPOSE = f"{OWN_DOMAIN}.QLinearConvTranspose"
-STORED_MATMUL = f"{OWN_DOMAIN}.StoredMatMul"  # of two computed matrices of stored values, with a real result
-MATMUL_ADD = f"{OWN_DOMAIN}.QLinearMatMulAdd"  # of stored values by constant weights, with a constant real bias
-# Products of float32 whose first two operands are rounded to bfloat16: type in ONNX -> type here.
+STORED_MATMUL = f"{OWN_DOMAIN}.StoredMatMul"  # product of two computed matrices of stored values; the result is real
+MATMUL_ADD = f"{OWN_DOMAIN}.QLinearMatMulAdd"  # product of stored values by constant weights, with a constant real bias
+# Products of float32 whose two operands are first rounded to bfloat16: ONNX's operator type -> the type here.
 BFLOAT16_PRODUCTS = {name: f"{OWN_DOMAIN}.BFloat16{name}" for name in ("Conv", "Gemm", "MatMul")}
-STORED_CONV = f"{OWN_DOMAIN}.StoredConv"  # of stored values, where ONNX Runtime convolves real ones
+STORED_CONV = f"{OWN_DOMAIN}.StoredConv"  # convolution of stored values that ONNX Runtime computes on real values
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,9 +25,10 @@ class Tensor:
 
     Attributes:
         dtype: numpy's name of the element type, or the schema's name in lower case if numpy has none (`int4`).
-        data: the elements of a constant without oddity, read-only; bfloat16 is converted to float32.
-        oddity: why no operator can use it, such as "is kept in another file"; None if operators can.
-        was_zero: for scales that replaced others, true where those were 0 (`zero_scales`).
+        data: the elements of a constant that operators can use, read-only. bfloat16 is converted to float32.
+        oddity: the reason why no operator can use the constant, such as "is kept in another file"; None if operators
+            can.
+        was_zero: for scales after `zero_scales`: true for each scale that was 0 in the file.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Unread:
-    """An attribute that is not a number, a text, a tensor or a branch."""
+    """An attribute other than a number, a text, a tensor or a branch."""
 
     what: str
 
@@ -50,10 +51,10 @@ class Branch:
     """A subgraph of an `If`.
 
     Attributes:
-        operators: in an order in which they can be computed.
+        operators: sorted, so that each operator comes after those whose outputs it reads.
         constants: by name.
-        outputs: names of tensors of the branch, or of the graph around it.
-        captures: names of the tensors of the graph around it that the branch reads.
+        outputs: names of tensors in the branch or in the enclosing graph.
+        captures: names of the tensors of the enclosing graph that the branch reads.
     """
 
     operators: tuple[Operator, ...]
@@ -71,8 +72,8 @@ class End:
 
     Attributes:
         dtype: "" if the file leaves the type open, as it may for an output.
-        shape: a name for a symbolic dimension, None for a dimension that the file leaves open; None for the whole shape
-            if it leaves the rank open.
+        shape: for a symbolic dimension its name, and for a dimension that the file leaves open None. The whole shape is
+            None if the file leaves the rank open.
     """
 
     name: str
@@ -82,13 +83,13 @@ class End:
 
 @dataclass(frozen=True)
 class Model:
-    """The main graph, with its operators in an order in which they can be computed.
+    """The main graph. Its operators are sorted, so that each comes after those whose outputs it reads.
 
     Attributes:
         opset: the version of ONNX's own operators.
         operators: their types include the domain if it is not ONNX's own: `com.microsoft.QLinearAdd`.
         constants: by name.
-        said: the text with labels and preprocessing (`onnx/metadata.py`); empty if the file has none.
+        said: the text that contains labels and preprocessing (`onnx/metadata.py`), or "" if the file has none.
     """
 
     opset: int
@@ -101,5 +102,5 @@ class Model:
 
 
 def shortened(name: str) -> str:
-    """Returns a name as messages show it: a hostile file may have names of megabytes."""
+    """Returns a name as messages show it. It is shortened, because a hostile file may have names of megabytes."""
     return name if len(name) <= _SHOWN else name[: _SHOWN - 1] + "…"

@@ -1,4 +1,4 @@
-"""An operator that is being converted: checked access to its operands, and errors that name the operator."""
+"""An operator during its conversion: checked access to its operands, and errors that name the operator."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
 
 Layout = Callable[[Array], Array]
-# The value of a tensor: an expression of the module, or an array if its elements are known while importing.
+# The value of a tensor: an expression of the module; or an array, if its elements are known while importing.
 Value = Any
 
 _NAME_LENGTH = 120  # length of a name hint: enough to recognise a tensor, and bounded
 _MOST_CHARACTERS = 400  # length of a description of an operator's operands
 _MAX_ELEMENTS = (1 << 31) - 1
-_FOLDED_ELEMENTS = 1 << 16  # of a value that is computed while importing: shapes and axes, not activations
+# limit of a value that is computed while importing; such values are shapes and axes, not activations
+_FOLDED_ELEMENTS = 1 << 16
 
 
 @dataclass
@@ -37,11 +38,11 @@ class State:
     """The state of a model's conversion.
 
     Attributes:
-        values: by name; a value that is known while importing is an array.
+        values: the value of each tensor by name. It is an array if it is known while importing.
         types: the types of tensors that contain stored values.
-        loose: names of computed scalars that keep the axes of the tensor from which they are computed, with length 1,
-            so that each of several samples has its own scalar.
-        evaluated: by name, the elements of tensors that are computed from constants only; None for others.
+        loose: names of computed scalars that have the same number of axes as the tensor from which they are computed,
+            each of length 1. Each of several samples can then have its own scalar.
+        evaluated: the elements of tensors that depend only on constants, by name; None for tensors that do not.
         channels_last: names of tensors whose channels ONNX Runtime stores last.
     """
 
@@ -60,10 +61,11 @@ class State:
 
 
 class Constants:
-    """The model's constants as expressions, one for each distinct use.
+    """The model's constants as expressions: one for each distinct use.
 
-    A constant that is passed to the module several times is stored several times. So that a small file cannot become a
-    large module, equal uses share one expression, and all constants together may take `_GROWTH` times the file's size.
+    If a constant is passed to the module several times, it is stored several times. A small file must not become a
+    large module, so equal uses share one expression, and all constants together may be at most `_GROWTH` times as large
+    as the file.
     """
 
     _GROWTH, _FLOOR_BYTES = 10, 1 << 20  # 4-bit weights as float32 are eight times as large
@@ -74,7 +76,7 @@ class Constants:
 
     def expr(self, name: str, data: Array, layout: Layout | None = None) -> relax.Constant:
         """Returns `layout(data)` as a constant. `layout` must be a module-level function, because its name is part of
-        the key.
+        the cache key.
         """
         key = (name, layout.__name__ if layout else "")
         if not name or key not in self._known:
@@ -85,7 +87,7 @@ class Constants:
         return self._known[key]
 
     def charge(self, size_bytes: int, name: str) -> None:
-        """Subtracts the size of a new constant from what all constants may take.
+        """Counts the size of a new constant towards the limit for all constants.
 
         Raises:
             Unsupported: the limit is exceeded.
@@ -100,8 +102,8 @@ class Constants:
 
 
 class TooLargeToFold(Exception):
-    """Raised when an operator computes a constant from others that is larger than a shape. `refusal` is the error for
-    users.
+    """Raised when an operator on constants computes a value that is too large to be a shape. `refusal` is the error
+    message for users.
     """
 
     def __init__(self, refusal: Unsupported) -> None:
@@ -110,11 +112,12 @@ class TooLargeToFold(Exception):
 
 
 class Node:
-    """An operator with one relevant output, during its conversion.
+    """An operator during its conversion. One of its outputs is relevant.
 
     Args:
-        folds_large: true if values computed from constants are known whatever their size. Otherwise, large constants
-            are operands like any others, and a later pass folds the operators on them (`qnn.passes.constants`).
+        folds_large: true if values that depend only on constants are computed while importing, whatever their size.
+            Otherwise, large constants are operands like any others, and a later pass folds the operators on them
+            (`qnn.passes.constants`).
     """
 
     def __init__(self, state: State, operator: Operator, *, folds_large: bool = True) -> None:
@@ -129,7 +132,7 @@ class Node:
 
     @property
     def operand_dtype(self) -> str:
-        """The type to which the operands of a product are rounded."""
+        """The type to which the operands of a product are rounded first."""
         return BFLOAT16 if self.operator.op_type in BFLOAT16_PRODUCTS.values() else "float32"
 
     # -- operands
@@ -148,19 +151,21 @@ class Node:
 
     def value(self, place: int) -> Value:
         name = self.name(place)
-        if name not in self.state.values:  # output of an operator that is converted for its first output only
+        if name not in self.state.values:  # an additional output of an operator whose first output only is converted
             self.unsupported("reads an output that cannot be compiled", name)
         return self.state.values[name]
 
     def known_value(self, place: int) -> Array | None:
-        """Returns the elements of an input that is known while importing, or None if it is computed."""
+        """Returns the elements of an input if they are known while importing, or None if the input is computed at run
+        time.
+        """
         value = self.value(place)
         if not isinstance(value, np.ndarray) or (not self._folds_large and value.size > _FOLDED_ELEMENTS):
             return None
         return value
 
     def all_known(self) -> list[Array] | None:
-        """Returns the elements of all inputs, or None unless all of them are known."""
+        """Returns the elements of all inputs, or None if one of them is computed at run time."""
         known = [self.known_value(place) for place in range(self.input_count)]
         values = [data for data in known if data is not None]
         return values if len(values) == len(known) else None
@@ -173,11 +178,11 @@ class Node:
         return data
 
     def constant_data(self, place: int) -> Array | None:
-        """Returns the elements of an input that does not depend on any input of the model, even if operators compute
-        it, such as dequantized weights; otherwise None.
+        """Returns the elements of an input that depends only on constants, even if operators compute it (such as
+        dequantized weights). Returns None if it depends on an input of the model.
 
-        Such operators stay in the module until an operand must be constant, so that weights keep the size that they
-        have in the file if possible.
+        Such operators stay in the module unless an operand must be constant, so that weights keep the size that they
+        have in the file.
         """
         value, name = self.value(place), self.name(place)
         if isinstance(value, np.ndarray):
@@ -204,7 +209,7 @@ class Node:
         return int(value)
 
     def expr(self, place: int) -> relax.Expr:
-        """Returns the input as an expression, whether it is computed or constant."""
+        """Returns an input, computed or constant, as an expression."""
         value = self.value(place)
         return self.state.constants.expr(self.name(place), value) if isinstance(value, np.ndarray) else value
 
@@ -245,10 +250,10 @@ class Node:
     # -- types
 
     def quantized(self, tensor: int, scale: int, zero_point: int, axis: int | None = None) -> QuantizedType:
-        """Returns the type of the stored values in input `tensor`, given by its inputs `scale` and `zero_point`.
+        """Returns the type of the stored values in the input `tensor`. The inputs `scale` and `zero_point` define it.
 
         Args:
-            axis: the axis along which there may be several scales; None if there may be only one.
+            axis: the axis along which several scales are allowed; None if only one scale is allowed.
         """
         scales, points = self.data(scale), self.data(zero_point) if self.has(zero_point) else None
         storage = self.dtype(tensor)
@@ -263,14 +268,14 @@ class Node:
         return quantized
 
     def output_type(self, scale: int, zero_point: int, storage: str) -> QuantizedType:
-        """Returns the type of the output, given by two inputs; its storage is `storage` without a zero point. It
-        is clamped by the activation that was put into the operator (`qdq`).
+        """Returns the type of the output, which two inputs define. Without a zero point, its storage type is `storage`.
+        If an activation was fused into the operator (`qdq`), the type is clamped by it.
         """
         points = self.data(zero_point) if self.has(zero_point) else None
         return self.clamped(self.type_of(scale, points, storage if points is None else points.dtype.name, None))
 
     def clamped(self, plain: QuantizedType) -> QuantizedType:
-        """Returns the type with the bounds of the activation that was put into the operator (`qdq`)."""
+        """Returns the type clamped to the bounds of the activation that was fused into the operator (`qdq`)."""
         if self.operator.clamp == UNBOUNDED:
             return plain
         bounds = [int(bound[0]) for bound in self.stored_bounds(plain)]
@@ -282,7 +287,9 @@ class Node:
         )
 
     def clipped(self, value: Value) -> Value:
-        """Returns `value`, the node's result, or the only stored value that its activation leaves."""
+        """Returns `value`, the node's result. If the activation allows only one stored value, returns that value
+        instead.
+        """
         if self._only_value is None:
             return value
         if isinstance(value, np.ndarray):
@@ -292,12 +299,12 @@ class Node:
         return self.emit(relax.op.minimum(self.emit(relax.op.maximum(value, only), "above"), only), "only")
 
     def stored_bounds(self, plain: QuantizedType) -> tuple[Array, Array]:
-        """Returns the bounds of that activation as they are stored, one for each scale."""
+        """Returns the bounds of that activation as stored values: one pair for each scale."""
         low, high = (_stored(bound, plain) for bound in self.operator.clamp)
         return low, high
 
     def storage(self, place: int) -> str:
-        """Returns the storage of an input, by its own type; 4-bit values are held in bytes."""
+        """Returns the storage type of an input, from its dtype. 4-bit values are stored in bytes."""
         name = self.name(place)
         constant, quantized = self.state.model.constants.get(name), self.state.types.get(name)
         return constant.dtype if constant is not None else quantized.storage if quantized else self.dtype(place)
@@ -320,8 +327,8 @@ class Node:
     def blocked_type(
         self, scale: int, points: Array | None, storage: str, allowed: Collection[str], axis: int, size: int
     ) -> QuantizedType:
-        """Returns the type of stored values in blocks of `size` elements along `axis`; every other axis has a scale for
-        each index.
+        """Returns the type of stored values in blocks of `size` elements along `axis`. Along every other axis, each
+        index has its own scales.
         """
         scales, shape = self._scales(scale, storage, allowed), self.shape(0)
         fits = scales.ndim == len(shape) and (points is None or points.shape == scales.shape)
@@ -355,7 +362,7 @@ class Node:
     # -- results
 
     def emit(self, expr: relax.Expr, part: str = "") -> relax.Var:
-        """Binds a value under a name by which later errors can show the operator and the tensor."""
+        """Binds a value under a name from which later errors can tell the operator and the tensor."""
         kind = self.operator.op_type.rpartition(".")[2]
         name = "_".join(filter(None, (kind, str(self.operator.index), part, self.output)))
         try:
@@ -367,25 +374,25 @@ class Node:
         return value
 
     def typed(self, value: relax.Var, quantized: QuantizedType) -> relax.Var:
-        """Records that the output has stored values of that type, and returns it."""
+        """Returns the output, and records that it has stored values of the given type."""
         self.state.types[self.output] = quantized
         return value
 
     def keep_loose(self) -> None:
-        """Records that the output is a scalar with the axes of a tensor, if the first input is one (`State.loose`)."""
+        """If the first input is a scalar with the axes of a tensor (`State.loose`), records the same for the output."""
         if self.name(0) in self.state.loose:
             self.state.loose.add(self.output)
 
     def with_input_type(self, value: relax.Var) -> relax.Var:
-        """Returns the output, and records for it the type of the first input, if that is per-tensor."""
+        """Returns the output. If the first input has a per-tensor type, records that type for the output."""
         quantized = self.state.types.get(self.name(0))
         return value if quantized is None or not quantized.is_per_tensor else self.typed(value, quantized)
 
     def folded(self, value: Any) -> Array:
-        """Returns an output that is known while importing.
+        """Returns an output whose elements are known while importing.
 
         Raises:
-            TooLargeToFold: it is too large to be a shape.
+            TooLargeToFold: the output is too large to be a shape.
         """
         array = np.asarray(value)
         if array.size > _FOLDED_ELEMENTS:
@@ -397,7 +404,9 @@ class Node:
         return array
 
     def is_small(self, values: Sequence[Array]) -> bool:
-        """Returns true if a result of these values may be computed while importing: shapes and axes, not weights."""
+        """Returns true if these values are small enough to be computed while importing. Shapes and axes are; weights
+        are not.
+        """
         shapes = [value.shape for value in values]
         try:
             return math.prod(np.broadcast_shapes(*shapes)) <= _FOLDED_ELEMENTS
@@ -409,14 +418,14 @@ class Node:
     # -- errors
 
     def require(self, condition: bool, what: str, tensor: str | None = None) -> None:
-        """Raises `MalformedModel` unless `condition` holds. Use it only for conditions without which no runtime loads
-        the file.
+        """Raises `MalformedModel` unless `condition` holds. Use it only for conditions that every runtime requires of a
+        file.
         """
         if not condition:
             self.malformed(what, tensor)
 
     def require_supported(self, condition: bool, what: str, tensor: str | None = None, hint: str | None = None) -> None:
-        """Raises `Unsupported` unless `condition` holds, for files that runtimes load."""
+        """Raises `Unsupported` unless `condition` holds. Use it for conditions that runtimes do not require."""
         if not condition:
             self.unsupported(what, tensor, hint)
 
@@ -425,8 +434,8 @@ class Node:
         raise MalformedModel(f"{self.operator.label} {what}", op=self.operator.label, tensor=label)
 
     def _ill_typed(self, error: IllTyped) -> Unsupported:
-        """Returns the error for an expression without a type. Our own operators raise a RuntimeError with a sentence
-        for users; for TVM's, whose messages are internal, only the operands are shown.
+        """Returns the error for an expression that has no type. The RuntimeErrors of Octet's own operators contain a
+        sentence for users. The messages of TVM's operators are internal, so only the operands are shown.
         """
         what = error.message
         if not isinstance(error.__cause__, RuntimeError):
@@ -443,7 +452,9 @@ class Node:
 
 
 def _stored(real: float, quantized: QuantizedType) -> Array:
-    """Returns a real bound as it is stored. Rounding keeps the order, so clamping before or after it is the same."""
+    """Returns a real bound as a stored value. Rounding keeps the order, so clamping before or after it gives the same
+    result.
+    """
     points = np.array(quantized.zero_points)
     with np.errstate(over="ignore"):
         ratio = np.clip(

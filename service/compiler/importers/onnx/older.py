@@ -1,7 +1,7 @@
 """Converts operators of older operator sets to the form of later ones.
 
-Attributes that later became inputs become constant inputs here; other differences between operator sets are handled by
-the operators' rules. Sources: onnx/docs/Changelog.md.
+Attributes that later became inputs are converted to constant inputs here. The operators' rules handle other differences
+between operator sets. Sources: onnx/docs/Changelog.md.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported
 
 _Constant = Callable[[str, object, str], str]  # (description, values, dtype) -> name of the constant
-_INPUTS_SINCE = 10  # operator set in which Slice and TopK got inputs instead of attributes
+_INPUTS_SINCE = 10  # since this operator set, Slice and TopK have inputs instead of attributes
 
 
 def modern(operator: Operator, opset: int, constants: dict[str, Tensor]) -> Operator:
-    """Returns `operator` in the form of later operator sets; adds the constants that it needs to `constants`.
+    """Returns `operator` in the form of later operator sets, and adds the constants that it needs to `constants`.
 
     Raises:
         MalformedModel: such an attribute is not a list of numbers.
-        Unsupported: no later operator does the same.
+        Unsupported: later operator sets have no equivalent operator.
     """
 
     def constant(what: str, values: object, dtype: str) -> str:
@@ -59,7 +59,7 @@ def _slice(operator: Operator, constant: _Constant) -> Operator:
     attributes = operator.attributes
     names = [constant(each, attributes[each], "int64") for each in ("starts", "ends", "axes") if each in attributes]
     if "starts" not in attributes or "ends" not in attributes:
-        return operator  # its number of inputs is refused later
+        return operator  # the importer refuses the number of inputs later
     return replace(operator, inputs=(*operator.inputs, *names), attributes={})
 
 
@@ -74,8 +74,8 @@ def _top_k(operator: Operator, constant: _Constant) -> Operator:
 
 
 def _upsample(operator: Operator, constant: _Constant) -> Operator:
-    """Converts Upsample to Resize. Upsample-7 has its scales as an attribute, Upsample-9 as an input; Resize-10 is the
-    same as the latter.
+    """Converts Upsample to Resize. Upsample-7 has an attribute with the scales; Upsample-9 has an input instead, and
+    Resize-10 is the same as Upsample-9.
     """
     scales = operator.attributes.get("scales")
     kept = {name: value for name, value in operator.attributes.items() if name != "scales"}

@@ -1,7 +1,8 @@
 """Sorts the operators of a graph into an order in which they can be computed.
 
-The specification requires that order in a file (onnx/docs/IR.md, "Graphs"), but some programs do not follow it: ONNX
-Runtime sorts the nodes of every graph that it loads (core/graph/graph.cc, `PerformTopologicalSortAndCheckIsAcyclic`).
+The specification requires that order in a file (onnx/docs/IR.md, "Graphs"), but some exporters do not follow it. ONNX
+Runtime therefore sorts the nodes of every graph that it loads (core/graph/graph.cc,
+`PerformTopologicalSortAndCheckIsAcyclic`).
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from service.core.errors import MalformedModel
 
 
 def in_order(operators: Sequence[Operator]) -> tuple[Operator, ...]:
-    """Returns `operators` with each one after those whose outputs it reads. If several could come next, the first one
-    in the file does, so that a sorted graph does not change.
+    """Returns `operators` sorted, so that each comes after those whose outputs it reads. If several could come next,
+    the one that is first in the file does, so that a sorted graph does not change.
 
     Raises:
-        MalformedModel: some operators depend on their own results.
+        MalformedModel: the operators form a cycle.
     """
     makers = {name: place for place, operator in enumerate(operators) for name in operator.outputs if name}
     readers: dict[int, list[int]] = {}
-    missing = [0] * len(operators)  # how many of the operators whose outputs it reads are not sorted yet
+    # for each operator: how many of the operators whose outputs it reads are not sorted yet
+    missing = [0] * len(operators)
     for place, operator in enumerate(operators):
         needed = {makers[name] for name in operator.inputs if name in makers}
         missing[place] = len(needed)
@@ -44,7 +46,7 @@ def in_order(operators: Sequence[Operator]) -> tuple[Operator, ...]:
 
 
 def _refuse_cycle(operators: Sequence[Operator], makers: dict[str, int], missing: Sequence[int]) -> None:
-    """Raises `MalformedModel`, naming one operator of a cycle."""
+    """Raises `MalformedModel` with the name of an operator in a cycle."""
     place = next(place for place, count in enumerate(missing) if count)
     seen: set[int] = set()
     while place not in seen:  # each remaining operator reads from another remaining one

@@ -1,8 +1,8 @@
-"""External data: an ONNX model whose weights are in other files is uploaded as a zip archive of all files.
+"""External data: if an ONNX model has its weights in other files, all files are uploaded as one zip archive.
 
-This module does not load TVM: the command line uses it to pack. A tensor refers to its part of a file by `location`,
-`offset`, `length` (and `checksum`, which is not needed because the archive has checksums), as defined in onnx/docs/
-ExternalData.md.
+This module does not load TVM, because the command line uses it. A tensor refers to a part of a file by `location`,
+`offset` and `length`, as defined in onnx/docs/ExternalData.md. (`checksum` is not needed, because the archive has
+checksums.)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DEEPEST = 16  # nesting of subgraphs
 
 
 class Files:
-    """The files beside a model, in its archive. Files outside of the archive are never opened."""
+    """The other files in a model's archive. Files outside of the archive are never opened."""
 
     def __init__(self, archive: Archive | None = None) -> None:
         self._archive = archive
@@ -39,16 +39,18 @@ class Files:
         """Returns the bytes of a tensor.
 
         Args:
-            label: the tensor, as errors name it.
-            external: the location of the bytes, from the model; `location` is one of these files.
-            size_bytes: how many bytes the tensor's type and shape need.
+            label: the tensor as error messages name it.
+            external: the location of the bytes, as the model defines it. `location` is the name of a file in the
+                archive.
+            size_bytes: the number of bytes that the tensor's type and shape need.
 
         Raises:
-            MalformedModel: the file does not contain all of them.
+            MalformedModel: the file does not contain all of these bytes.
         """
         location = external["location"]
         offset = _number(label, external, "offset", 0)
-        length = _number(label, external, "length", size_bytes) or size_bytes  # 0: not given, as in ONNX Runtime
+        # 0 means that the length is not given, as in ONNX Runtime
+        length = _number(label, external, "length", size_bytes) or size_bytes
         if location not in self._read:
             assert self._archive is not None
             self._read[location] = memoryview(self._archive.read(location))
@@ -72,7 +74,7 @@ def archive_of(data: bytes) -> Archive:
 
 
 def unpack(data: bytes) -> tuple[bytes, Files]:
-    """Returns the model in an upload, which is the file itself or an archive, and the files beside it.
+    """Returns the model in an upload and the other files. The upload is the model file itself or an archive.
 
     Raises:
         MalformedModel: the archive does not contain exactly one model, or is damaged.
@@ -90,7 +92,7 @@ def unpack(data: bytes) -> tuple[bytes, Files]:
 
 
 def size_bytes(data: bytes) -> int:
-    """Returns the unpacked size of the model in an upload with the files beside it. Raises the errors of `unpack`."""
+    """Returns the unpacked size of the model in an upload, including its other files. Raises the errors of `unpack`."""
     if not data.startswith(_ZIP_MAGIC):
         return len(data)
     archive = archive_of(data)
@@ -114,13 +116,14 @@ def is_model(path: Path) -> bool:
 
 
 def pack_files(model: Path, archive: Path) -> bool:
-    """Writes the model and the files that its tensors name to `archive`, which then depends on their bytes only.
+    """If the tensors of a model are in other files, writes the model and these files to `archive`. The archive depends
+    only on their bytes.
 
     Returns:
-        True if there are such files; otherwise nothing is written.
+        True if there are such files. Otherwise, nothing is written.
 
     Raises:
-        InvalidInput: a file is missing, or not in the model's folder.
+        InvalidInput: a file is missing, or is not in the model's folder.
         MalformedModel: the model cannot be read.
     """
     data = model.read_bytes()
@@ -142,7 +145,7 @@ def pack_files(model: Path, archive: Path) -> bool:
 
 
 def _named(message: Values) -> Iterator[tuple[str, str]]:
-    """Iterates over the files that constants name, each with one such constant."""
+    """Iterates over the files to which constants refer. Yields each file with one of its constants."""
     budget = Budget()
     tensors = list(_tensors(message.get("graph", {}), 0, budget))
     for function in message.get("functions", ()):
@@ -154,7 +157,7 @@ def _named(message: Values) -> Iterator[tuple[str, str]]:
 
 
 def _tensors(graph: Values, depth: int, budget: Budget) -> Iterator[Values]:
-    """Iterates over the constants of a graph or a function, including those of its subgraphs."""
+    """Iterates over the constants of a graph or a function and of its subgraphs."""
     yield from graph.get("initializer", ())
     sparse = list(graph.get("sparse_initializer", ()))
     for node in graph.get("node", ()):

@@ -1,8 +1,9 @@
-"""Merges a Pad of zeros into the convolution or the MaxPool that reads it, as ONNX Runtime's optimizer does.
+"""Merges a Pad of zeros into the convolution or MaxPool that reads it, as ONNX Runtime's optimizer does.
 
-The values of a convolution do not change. But the optimizer then finds a DequantizeLinear directly before the
-convolution, and quantizes the convolution. The values of a MaxPool may change: its own padding is less than every
-value, and the zeros of a Pad are not. The mode `onnxruntime` follows the optimized session, and the build has a notice.
+The results of a convolution do not change. But without the Pad, the optimizer finds a DequantizeLinear directly before
+the convolution, and quantizes the convolution. The results of a MaxPool may change: its own padding is less than every
+value, but the zeros of a Pad may be the maximum. The mode `onnxruntime` follows the optimized session, and the build
+contains a notice.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ import numpy as np
 from service.compiler.importers.onnx.model import Model
 from service.compiler.importers.qdq import Operator
 
-_INPUTS_SINCE = 11  # operator set since which sizes and value of a Pad are inputs
-_LEADING = 2  # axes of an image before its rows: samples and channels
+_INPUTS_SINCE = 11  # since this operator set, the sizes and the value of a Pad are inputs
+_LEADING = 2  # the number of axes of an image before its rows: samples and channels
 
 
 def merge_pads(model: Model) -> tuple[Model, tuple[str, ...]]:
     """Returns `model` with Pads merged into their readers (optimizer/pad_fusion.cc), and a notice for each MaxPool
     whose values this may change.
 
-    A Pad is merged if only one Conv or MaxPool reads it and it sets constant zeros around images. The reader gets the
-    sizes of both. ONNX Runtime does not merge a Pad with an Identity before its reader, so this pass runs before
-    Identities are removed.
+    A Pad is merged if it pads images with constant zeros and only one operator, a Conv or MaxPool, reads it. Its sizes
+    are added to the reader's own padding. ONNX Runtime does not merge a Pad if an Identity is between the two, so this
+    pass runs before Identities are removed.
 
     Requires: a graph that `graph.check_graph` accepts.
-    Ensures: a graph that it would accept, with the same inputs and outputs.
+    Ensures: a graph that `check_graph` would accept, with the same inputs and outputs.
     """
     readers = Counter(name for operator in model.operators for name in operator.inputs)
     readers.update(end.name for end in model.outputs)
@@ -57,8 +58,9 @@ def merge_pads(model: Model) -> tuple[Model, tuple[str, ...]]:
 
 
 def _merged(operator: Operator, sizes: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Returns the attribute `pads` of an operator with the sizes of a Pad added. Returns None if ONNX Runtime does not
-    merge the two, or cannot create a session of the result, because a window of a MaxPool would contain only padding.
+    """Returns the attribute `pads` of an operator after the sizes of a Pad were added. Returns None if ONNX Runtime
+    does not merge the two. Also returns None if it cannot create a session of the result, because a window of a MaxPool
+    would contain nothing but padding.
     """
     own = operator.attributes.get("pads", (0,) * len(sizes))
     if operator.attributes.get("auto_pad", "NOTSET") != "NOTSET" or any(operator.outputs[1:]):
@@ -76,7 +78,9 @@ def _merged(operator: Operator, sizes: tuple[int, ...]) -> tuple[int, ...] | Non
 
 
 def _zeros(model: Model, padding: Operator) -> tuple[int, ...] | None:
-    """Returns how many zeros a Pad sets before each axis of pixels, and after each; None if it does anything else."""
+    """Returns how many zeros a Pad puts before and after each axis of pixels. Returns None if the Pad does anything
+    else.
+    """
     attributes, inputs = padding.attributes, padding.inputs
     sizes: Any = attributes.get("pads")
     value: Any = attributes.get("value", 0.0)

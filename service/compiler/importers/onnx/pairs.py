@@ -1,7 +1,7 @@
-"""Merges two successive pairs of QuantizeLinear and DequantizeLinear, as ONNX Runtime's optimizer does.
+"""Merges two successive pairs of QuantizeLinear and DequantizeLinear into one, as ONNX Runtime's optimizer does.
 
-A session without graph optimizations rounds twice, and an optimized one once. The mode `onnxruntime` follows the
-optimized session (`core.witnesses`), so that the two sessions of a report can disagree here.
+A session without graph optimizations then rounds twice, and an optimized session once. The mode `onnxruntime` follows
+the optimized session (`core.witnesses`), so the two sessions of a report may disagree here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from service.compiler.importers.qdq import Operator
 from service.compiler.qnn.numerics.affine import round_away
 from service.core.arrays import Array
 
-_CLOSEST = 1e-20  # difference of two scales that ONNX Runtime treats as equal
+_CLOSEST = 1e-20  # scales that differ by less are equal for ONNX Runtime
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,14 @@ class _Step:
 
 
 def merge_pairs(model: Model) -> Model:
-    """Returns `model` with one pair of conversions in place of two successive ones.
+    """Returns `model` with two successive pairs of conversions replaced by one.
 
-    The range of the remaining pair is the intersection of both ranges (`FindNewZeroPointAndScale` in
+    The remaining pair has the intersection of both ranges (`FindNewZeroPointAndScale` in
     optimizer/double_qdq_pairs_remover.cc). Both pairs must store the same 8-bit type with an explicit zero point, and
     nothing else may read the values between them.
 
     Requires: a graph that `graph.check_graph` accepts.
-    Ensures: a graph that it would accept, with the same inputs and outputs.
+    Ensures: a graph that `check_graph` would accept, with the same inputs and outputs.
     """
     return _Merging(model).run()
 
@@ -46,7 +46,7 @@ class _Merging:
         self.constants = dict(model.constants)
         self.operators: dict[str, Operator] = {each.outputs[0]: each for each in model.operators}  # in order
         self.ends = {end.name for end in model.outputs}
-        self.readers: dict[str, list[str]] = {}  # name -> first outputs of the operators that read it
+        self.readers: dict[str, list[str]] = {}  # name -> the operators that read it, each by its first output
         for operator in model.operators:
             for name in {*operator.inputs} - {""}:
                 self.readers.setdefault(name, []).append(operator.outputs[0])
@@ -95,8 +95,8 @@ class _Merging:
         return self._maker(readers[0], op_type) if readers[0] in self.operators else None
 
     def _step(self, quantize: Operator, dequantize: Operator) -> _Step | None:
-        """Returns the parameters that a pair shares, or None if ONNX Runtime does not treat the two as a pair
-        (`IsQDQPairSupported` in qdq_transformer/qdq_util.cc).
+        """Returns the scale and zero point that both conversions of a pair have. Returns None if ONNX Runtime does not
+        treat the two as a pair (`IsQDQPairSupported` in qdq_transformer/qdq_util.cc).
         """
         if len(quantize.inputs) != 3 or len(dequantize.inputs) != 3:
             return None
@@ -110,7 +110,7 @@ class _Merging:
         return _Step(np.float32(scale), point) if scale == other_scale and point == other_point else None
 
     def _named(self, conversion: Operator, step: _Step) -> tuple[str, str]:
-        """Adds the parameters as constants and returns their names."""
+        """Adds the scale and the zero point as constants and returns their names."""
         values: tuple[Array, Array] = np.asarray(step.scale), step.point
         names = []
         for name, data in zip(conversion.inputs[1:3], values, strict=True):

@@ -1,5 +1,5 @@
-"""Turns ONNX's float operators between DequantizeLinear and QuantizeLinear into quantized ones (`importers.qdq`). It
-uses the operators of ONNX and com.microsoft, if there is one, at the same positions as ONNX Runtime's own optimizer.
+"""Turns ONNX's float operators between DequantizeLinear and QuantizeLinear into quantized ones (`importers.qdq`). If
+ONNX or com.microsoft has such an operator, it is used, and only where ONNX Runtime's own optimizer also uses it.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ MOVES = frozenset(
         "Unsqueeze",
     }
 )
-# Operators through which ONNX Runtime moves conversions as well (`CanNodePropagate` in
-# qdq_transformer/qdq_propagation.cc), and the one that it removes.
+# Operators through which ONNX Runtime also moves conversions (`CanNodePropagate` in
+# qdq_transformer/qdq_propagation.cc), and Identity, which it removes.
 _PROPAGATES = frozenset({"Identity", "MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 _STORED_POOLS_SINCE = 12  # operator set since which a MaxPool takes 8-bit values
 
 
 def fuse(model: Model) -> Model:
-    """Returns `model` with quantized operators in place of float ones between conversions.
+    """Returns `model` with float operators between conversions replaced by quantized ones.
 
     Requires: a graph that `graph.check_graph` accepts.
-    Ensures: a graph that it would accept, with the same inputs and outputs. Operators that do not become part of a
-    quantized operator are unchanged, and compute in float32.
+    Ensures: a graph that `check_graph` would accept, with the same inputs and outputs. Operators that do not become
+        part of a quantized operator are unchanged, and compute in float32.
 
     Raises:
-        MalformedModel: an operator that the pass reads has too few inputs.
+        MalformedModel: an operator has too few inputs for this pass.
     """
     for operator in model.operators:
         if len(operator.inputs) < LEAST_INPUTS.get(operator.op_type, 0):

@@ -38,12 +38,12 @@ _DEEPEST = 16  # nesting of Ifs
 
 @dataclass(frozen=True)
 class _File:
-    """The parts of a file that are needed to read every graph in it.
+    """The parts of a file that are needed to read any graph in it.
 
     Attributes:
         functions: the model's functions.
         files: the files that may contain external data.
-        budget: the limit of fields, which subgraphs share with the file that contains them.
+        budget: the number of fields that may still be read. Subgraphs share it with the file that contains them.
         size_bytes: the size of the file.
     """
 
@@ -55,14 +55,15 @@ class _File:
 
 
 def read_model(data: bytes) -> Model:
-    """Returns the model in an ONNX file, or in an archive of one and the files that contain its weights. Its functions
-    are inlined, and its operators sorted.
+    """Returns the model in an ONNX file, or in an archive of a model and the files with its weights. Functions are
+    inlined, and operators are sorted.
 
-    Time and memory are proportional to the size of the file: constants are views of it if they are stored as raw bytes.
+    Time and memory are proportional to the size of the file. Constants that are stored as raw bytes are views of the
+    file.
 
     Raises:
         MalformedModel: the file is not well formed.
-        Unsupported: its operator set is not supported, or it computes nothing.
+        Unsupported: the file's operator set is not supported, or the model computes nothing.
     """
     content, files = unpack(data)
     budget = Budget()
@@ -77,8 +78,8 @@ def read_model(data: bytes) -> Model:
 
 
 def _opset(message: Values) -> int:
-    """Returns the version of ONNX's own operators. Of several entries, the last one counts. A file that has only
-    entries for other domains has the latest version, as in ONNX Runtime (core/graph/model.cc).
+    """Returns the version of ONNX's own operators. If there are several entries, the last one counts. A file with
+    entries only for other domains has the latest version, as in ONNX Runtime (core/graph/model.cc).
     """
     entries = message.get("opset_import", ())
     if not entries:
@@ -105,7 +106,7 @@ def _model(graph: Values, file: _File, size_bytes: int, said: str) -> Model:
         opset=file.opset,
         operators=in_order(operators),
         constants=constants,
-        # Before IR version 4, constants were listed as inputs too: defaults that a caller could replace.
+        # Before IR version 4, constants were also listed as inputs: they were defaults that a caller could replace.
         inputs=tuple(end for end in inputs if end.name not in constants),
         outputs=tuple(_end(values) for values in graph.get("output", ())),
         size_bytes=size_bytes,
@@ -114,8 +115,8 @@ def _model(graph: Values, file: _File, size_bytes: int, said: str) -> Model:
 
 
 def _contents(graph: Values, file: _File, depth: int) -> tuple[tuple[Operator, ...], dict[str, Tensor]]:
-    """Returns the operators of a graph, in the file's order, and its constants by name. Of several constants with the
-    same name, the last one counts, and a `Constant` operator takes precedence, as in ONNX Runtime.
+    """Returns the operators of a graph, in the file's order, and its constants by name. If several constants have the
+    same name, the last one counts; a `Constant` operator takes precedence over them, as in ONNX Runtime.
     """
     constants: dict[str, Tensor] = {}
     for values in graph.get("initializer", ()):
@@ -124,7 +125,7 @@ def _contents(graph: Values, file: _File, depth: int) -> tuple[tuple[Operator, .
     for values in graph.get("sparse_initializer", ()):
         tensor = read_sparse(values, file.files, file.size_bytes)
         constants[tensor.name] = tensor
-    constants.pop("", None)  # nothing can read it
+    constants.pop("", None)  # its name is empty, so nothing can read it
     operators, computed = [], set[str]()
     for index, values in enumerate(file.functions.inlined(graph.get("node", ()))):
         operator = modern(_operator(values, index, file, depth), file.opset, constants)
@@ -181,7 +182,9 @@ def _branch(attribute: Values, label: str, file: _File, depth: int) -> Branch:
 
 
 def _attribute(values: Values, file: _File) -> AttributeValue:
-    """Reads an attribute by its declared type. Old files do not declare it, and have one value."""
+    """Reads an attribute by its declared type. Old files do not declare the type; the attribute then has a single
+    value.
+    """
     for what in ("g", "graphs", "ref_attr_name"):
         if what in values:
             return Unread(what)
@@ -246,7 +249,7 @@ def _end(values: Values) -> End:
 
 
 def _size(dim: Values) -> int | str | None:
-    """Returns a dimension. Some programs write -1 for one that they leave open, and ONNX Runtime accepts that."""
+    """Returns a dimension. Some exporters write -1 for an open dimension, and ONNX Runtime accepts that."""
     if "dim_value" in dim:
         size = int(dim["dim_value"])
         return size if size >= 0 else None

@@ -1,6 +1,6 @@
-"""Removes activations that quantization makes redundant, as ONNX Runtime's optimizer does before it moves conversions.
+"""Removes activations that quantization makes redundant. ONNX Runtime's optimizer does so before it moves conversions.
 
-The values stay the same, but the operator before the activation is then directly before a QuantizeLinear, and becomes a
+The values stay the same. But the operator before the activation is then directly before a QuantizeLinear, and becomes a
 quantized operator.
 """
 
@@ -18,26 +18,27 @@ from service.compiler.importers.onnx.rewriting import BYTES, QUANTIZE, OnnxGraph
 from service.compiler.importers.qdq import Operator
 
 _MOVED_LATER = ("Identity", "Transpose")
-_OPERANDS = 3  # number for a QuantizeLinear with an explicit zero point
+_OPERANDS = 3  # the number of operands of a QuantizeLinear with an explicit zero point
 _EPSILON = float(np.finfo(np.float32).eps)
 
 
 def drop_redundant_activations(model: Model) -> Model:
-    """Returns `model` without every Relu and Clip that changes no stored value of the only QuantizeLinear after it.
+    """Removes every Relu and Clip that does not change any stored value of the only QuantizeLinear after it.
 
     A Relu changes nothing if the zero point is the smallest value of its type (`ReluQuantFusion` in
-    optimizer/qdq_transformer/relu_quantizelinear.cc). A Clip changes nothing if its bounds include those of
-    the type, and all of them are constants without axes (`ClipQuantFusion` in clip_quantizelinear.cc). Operators
-    through which the optimizer moves conversions may be between the two, because it moves conversions first. It does
-    not do so again, so an activation stays here if such an operator is before it: without the activation, the
-    conversion would move through. Transposes are an exception: a later rule swaps them with the conversion.
+    optimizer/qdq_transformer/relu_quantizelinear.cc). A Clip changes nothing if its bounds include those of the type
+    and all bounds are constants without axes (`ClipQuantFusion` in clip_quantizelinear.cc). The optimizer moves
+    conversions first, so operators through which it moves them may be between the activation and the QuantizeLinear. It
+    does not move conversions again afterwards. So an activation stays if such an operator is before it; if the
+    activation were removed here, the conversion would move through that operator. Transposes are an exception, because
+    a later rule swaps them with the conversion.
 
     The Add of a bias to a MatMul can be such an operator: for more than two dimensions the optimizer makes a Gemm of
     the two and a Reshape after it. The ranks are not known yet. For matrices, the activation that stays changes no
     value.
 
     Requires: a graph that `graph.check_graph` has accepted.
-    Ensures: a graph that it would accept, with the same inputs and outputs.
+    Ensures: a graph that `check_graph` would accept, with the same inputs and outputs.
     """
     graph = OnnxGraph(model)
     graph.replace_all(model.operators)
@@ -66,7 +67,7 @@ def drop_redundant_activations(model: Model) -> Model:
 
 
 def _rewired(operator: Operator, dropped: Mapping[str, str]) -> Operator:
-    """Returns `operator`, which reads the inputs of dropped activations instead of their outputs."""
+    """Returns `operator` with each dropped activation's output replaced by that activation's input."""
     inputs = []
     for name in operator.inputs:
         while name in dropped:

@@ -1,4 +1,4 @@
-"""A graph of ONNX that is being rewritten: its constants, and the operators before and after an operator."""
+"""An ONNX graph during its rewriting: its constants, and for each operator the operators before and after it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class OnnxGraph(Graph):
 
     Attributes:
         model: the model as it was read.
-        constants: by name; rules may add some.
-        rounded: real weights -> the stored values, scale and zero point to which they were rounded.
+        constants: by name. Rules may add constants.
+        rounded: name of real weights -> the stored values, scale and zero point that replace them.
     """
 
     def __init__(self, model: Model) -> None:
@@ -36,7 +36,7 @@ class OnnxGraph(Graph):
         self._open = _of_open_shape(model)
 
     def has_known_shape(self, name: str) -> bool:
-        """Returns true if the file alone determines every dimension of a tensor."""
+        """Returns true if the file determines every dimension of a tensor."""
         return name not in self._open
 
     def known_value(self, name: str) -> Array | None:
@@ -77,8 +77,8 @@ def _reshapes_to_constants(model: Model, operator: Operator) -> bool:
 
 
 def is_simple(graph: OnnxGraph, conversion: Operator) -> bool:
-    """Returns true if a conversion has one scale, which is constant and positive, and stored values of 8 bits, as
-    arithmetic on stored values requires.
+    """Returns true if arithmetic on stored values can use a conversion: it has one scale, which is constant and
+    positive, and stores 8 bits.
     """
     scale = graph.scalar(conversion.inputs[1])
     return (
@@ -91,8 +91,8 @@ def is_simple(graph: OnnxGraph, conversion: Operator) -> bool:
 
 
 def channel_parameters(graph: OnnxGraph, conversion: Operator) -> tuple[Array, Array] | None:
-    """Returns the scales of a conversion of 8-bit values that has one for each channel, and their zero point; None for
-    other conversions, and if zero points differ.
+    """For a conversion of 8-bit values with one scale per channel and equal zero points, returns the scales and the
+    zero point. Returns None for other conversions.
     """
     if conversion.attributes.get("block_size", 0) or storage_of(graph, conversion) not in BYTES:
         return None
@@ -107,7 +107,7 @@ def channel_parameters(graph: OnnxGraph, conversion: Operator) -> tuple[Array, A
 
 
 def are_alike(graph: OnnxGraph, conversions: Sequence[Operator]) -> bool:
-    """Returns true if simple conversions have the same scale, zero point and storage."""
+    """Returns true if the given simple conversions have equal scales, zero points and storage types."""
     kinds = set()
     for conversion in conversions:
         scale, point = parameters(conversion)
@@ -116,8 +116,8 @@ def are_alike(graph: OnnxGraph, conversions: Sequence[Operator]) -> bool:
 
 
 def storage_of(graph: OnnxGraph, conversion: Operator) -> str:
-    """Returns the type of a conversion's stored values: that of the zero point, or else of the operator that computes
-    them.
+    """Returns the type of a conversion's stored values. It is the type of the zero point, or else of the operator that
+    computes them.
     """
     point = parameters(conversion)[1]
     if conversion.op_type == DEQUANTIZE:
@@ -126,8 +126,8 @@ def storage_of(graph: OnnxGraph, conversion: Operator) -> str:
 
 
 def stored_type(graph: OnnxGraph, name: str, point: str) -> str:
-    """Returns the type of the stored values `name`: that of their zero point, or else of the constant, of the model's
-    input, or of the QuantizeLinear that computes them.
+    """Returns the type of the stored values `name`. It is the type of their zero point; or else of the constant, of the
+    model's input, or of the QuantizeLinear that computes them.
     """
     constant = graph.constants.get(point or name)
     if constant is not None:
@@ -135,7 +135,7 @@ def stored_type(graph: OnnxGraph, name: str, point: str) -> str:
     given = next((end.dtype for end in graph.model.inputs if end.name == name), None)
     maker = graph.made_by(name, QUANTIZE)
     if given is not None or maker is None or parameters(maker)[1]:
-        return given or "uint8"  # arithmetic checks the stored values themselves
+        return given or "uint8"  # arithmetic on stored values checks their type itself
     return _quantized_type(maker)
 
 
@@ -165,9 +165,9 @@ def bounds_of(graph: OnnxGraph, activation: Operator, name: str) -> tuple[float,
 
 
 def quantizes(graph: OnnxGraph, conversion: Operator, name: str) -> bool:
-    """Returns true if ONNX Runtime finds the QuantizeLinear `conversion` after `name`: directly, or after activations
-    that change no stored value, because saturation to 8 bits has the same or narrower bounds (`IsClipMadeRedundantByQ`
-    in qdq_transformer/qdq_util.cc).
+    """Returns true if ONNX Runtime treats the QuantizeLinear `conversion` as following `name`. It does so if it follows
+    directly, or after activations that change no stored value because saturation to 8 bits has the same or narrower
+    bounds (`IsClipMadeRedundantByQ` in qdq_transformer/qdq_util.cc).
     """
     source = conversion.inputs[0]
     while source != name:
@@ -189,7 +189,7 @@ def _is_redundant(graph: OnnxGraph, activation: Operator, conversion: Operator) 
 
 
 def stored_values(graph: OnnxGraph, name: str) -> tuple[str, str, str] | None:
-    """Returns stored values, scale and zero point of the DequantizeLinear that computes `name`, if it has one scale."""
+    """If a DequantizeLinear with one scale computes `name`, returns its stored values, scale and zero point."""
     conversion = graph.made_by(name, DEQUANTIZE)
     if conversion is None or not is_simple(graph, conversion):
         return None
@@ -197,8 +197,8 @@ def stored_values(graph: OnnxGraph, name: str) -> tuple[str, str, str] | None:
 
 
 def dequantized(graph: OnnxGraph, name: str) -> tuple[str, str, str] | None:
-    """Returns the same if ONNX Runtime finds the DequantizeLinear there, too. If not, it computes the operator that
-    reads `name` in float32, which may round to another step than arithmetic on stored values.
+    """Returns the same, but only if ONNX Runtime also finds the DequantizeLinear there. Otherwise ONNX Runtime computes
+    the operator that reads `name` in float32, whose result may round to another step than arithmetic on stored values.
     """
     conversion = graph.made_by(name, DEQUANTIZE)
     if conversion is None or conversion.attributes.get(MOVED):
@@ -207,7 +207,7 @@ def dequantized(graph: OnnxGraph, name: str) -> tuple[str, str, str] | None:
 
 
 def weights_of(graph: OnnxGraph, name: str, axis: int) -> tuple[str, str, str] | None:
-    """Returns the same for constant weights, which may have scales along one axis."""
+    """Returns the same for constant weights. They may have several scales along one axis."""
     conversion = graph.made_by(name, DEQUANTIZE)
     if conversion is None or conversion.inputs[0] not in graph.constants or conversion.attributes.get("block_size", 0):
         return None

@@ -1,7 +1,7 @@
-"""Quantizes constant real weights between quantized activations, as ONNX Runtime's optimizer does.
+"""Quantizes constant real weights of layers between quantized activations, as ONNX Runtime's optimizer does.
 
-The file leaves these weights in float32. ONNX Runtime stores them in 8 bits with one scale for all, so that the layer
-runs in integers (qdq_transformer/weight_bias_quantization.cc).
+The file contains these weights in float32. ONNX Runtime stores them in 8 bits with one scale, so that the layer
+computes in integers (qdq_transformer/weight_bias_quantization.cc).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _BOUNDS = np.iinfo(np.int8)
 
 
 def rounded_weights(graph: OnnxGraph, operator: Operator) -> tuple[str, str, str] | None:
-    """Returns the names of the stored values, the scale and the zero point of constant float32 weights, or None if they
-    stay real.
+    """Returns the names of stored values, scale and zero point that replace constant float32 weights, or None if the
+    weights stay real.
 
     ONNX Runtime does not quantize the weights of a layer whose bias is not a constant of one dimension.
 
@@ -42,8 +42,8 @@ def rounded_weights(graph: OnnxGraph, operator: Operator) -> tuple[str, str, str
 
 
 def _stored(weights: Array) -> tuple[Array, Array, Array]:
-    """Returns int8 values, scale and zero point, by `GetQuantizationParameter` (core/util/qmath.h), not symmetric, and
-    QuantizeLinear.
+    """Returns int8 values, scale and zero point. They are computed as by QuantizeLinear with the parameters of
+    `GetQuantizationParameter` (core/util/qmath.h), which is not symmetric.
     """
     low, high = min(np.float32(0), weights.min()), max(np.float32(0), weights.max())
     scale = np.float32(1) if low == high else (high - low) / np.float32(_BOUNDS.max - _BOUNDS.min)

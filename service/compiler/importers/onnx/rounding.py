@@ -1,8 +1,8 @@
-"""Products whose operands are rounded to bfloat16: Conv, Gemm and MatMul between Casts.
+"""Products whose operands are rounded to bfloat16: Conv, Gemm and MatMul after Casts to bfloat16.
 
-In ONNX, `Cast(x, bfloat16)` and `Cast(…, float)` before both operands express this, so that ONNX Runtime computes the
-same within the rounding of its sums. A stored bfloat16 constant with one Cast is such an operand, too. Beside operands
-that are not rounded, it is a float32 constant.
+ONNX files express the rounding by `Cast(x, bfloat16)` and `Cast(…, float)` before both operands. ONNX Runtime's results
+then differ only by the rounding of its sums. A stored bfloat16 constant with one Cast counts as a rounded operand too.
+If the other operand is not rounded, the constant is converted to float32.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ _ODDITY = "has elements of bfloat16, which only a Cast to float32 takes"
 
 
 def round_products(model: Model) -> Model:
-    """Returns `model` with products of `BFLOAT16_PRODUCTS` on the operands that its Casts round.
+    """Returns `model` with products of `BFLOAT16_PRODUCTS` instead, which read the operands before their Casts.
 
     Requires: a graph that `graph.check_graph` accepts.
-    Ensures: a graph that it would accept, with the same inputs and outputs, without the Casts that nothing reads any
-    more. Constants of bfloat16 with readers other than a Cast to float32 cannot be used as constants.
+    Ensures: a graph that `check_graph` would accept, with the same inputs and outputs. Casts that nothing reads any
+        more are removed. Constants of bfloat16 that are read by anything but a Cast to float32 cannot be used as
+        constants.
     """
     stored = {
         name: tensor for name, tensor in model.constants.items() if tensor.dtype == BFLOAT16 and tensor.data is not None
     }
-    real: dict[str, Tensor] = {}  # output of a Cast -> the constant
+    real: dict[str, Tensor] = {}  # output of a Cast -> the constant that it converts
     operators: list[Operator] = []
     for operator in model.operators:
         tensor = stored.get(operator.inputs[0]) if _casts(operator, _FLOAT) else None
@@ -66,7 +67,7 @@ class _Rounded:
         return replace(operator, op_type=own, inputs=(*operands, *operator.inputs[_OPERANDS:]))
 
     def _unrounded(self, name: str) -> str:
-        """Returns the tensor of which `name` is the nearest bfloat16, or "" if there is none."""
+        """Returns the name of the tensor before its rounding to bfloat16, or "" if `name` is not rounded."""
         if name in self.constants:
             return name
         widened = self.makers.get(name)
@@ -80,7 +81,7 @@ def _casts(operator: Operator, to: int) -> bool:
 
 
 def _read(operators: Sequence[Operator], ends: Collection[str]) -> list[Operator]:
-    """Returns `operators` without the Casts to bfloat16, and back, that nothing reads."""
+    """Returns `operators` without the Casts to and from bfloat16 that nothing reads."""
     read, kept = set(ends), list[Operator]()
     for operator in reversed(operators):
         rounds = _casts(operator, _BFLOAT16) or _casts(operator, _FLOAT)

@@ -1,8 +1,8 @@
-"""Field numbers of an ONNX file: the messages of onnx.proto (onnx/onnx, version 1.19 of the schema), as far as they are
-read. Other fields are skipped, as protobuf's own parsers skip unknown fields.
+"""Field numbers of an ONNX file: those parts of the messages in onnx.proto (onnx/onnx, version 1.19 of the schema) that
+are read. Other fields are skipped, as protobuf's own parsers skip unknown fields.
 
-No message contains itself, so that reading needs no stack: a subgraph stays bytes until it is read as a separate
-`Graph` (`branches`).
+No message contains itself, so reading needs no stack. A subgraph stays in bytes until it is read as a separate `Graph`
+(`branches`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Many:
 
 @dataclass(frozen=True)
 class Seen:
-    """A field of which only the presence matters."""
+    """A field whose value is not read: only its presence matters."""
 
 
 Kind = Number | Numbers | Text | Texts | One | Many | Seen

@@ -1,4 +1,4 @@
-"""The model's inputs and outputs as clients see them, under the file's own names."""
+"""The model's inputs and outputs as clients use them, under their names in the file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ Shape = tuple[int, ...]
 
 
 def input_shape(end: End, said: Sequence[int] | None = None) -> Shape:
-    """Returns the shape that an input is compiled for. A first dimension without a number is a batch, and becomes 1.
+    """Returns the shape for which an input is compiled. If the first dimension has no number, it is a batch and becomes
+    1.
 
     Args:
-        said: the shape given by the user; sizes in the file take precedence.
+        said: the shape that the user gave. Sizes in the file take precedence.
 
     Raises:
         Unsupported: another dimension has no number, or clients cannot send the type.
@@ -72,7 +73,7 @@ def signature_of(
     outputs: Iterable[tuple[Shape, str]],
     type_of: Callable[[str], QuantizedType | None],
 ) -> ModelSignature:
-    """Returns inputs and outputs in the file's order, with the shapes and dtypes of the module."""
+    """Returns inputs and outputs in the file's order. Their shapes and dtypes are those of the module."""
     return ModelSignature(
         _specs(model.inputs, inputs, type_of, "input"), _specs(model.outputs, outputs, type_of, "output")
     )

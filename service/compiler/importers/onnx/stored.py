@@ -1,8 +1,9 @@
-"""Convolutions of stored values that ONNX Runtime computes in float32: sums of integers, scaled, with a real bias.
+"""Convolutions of stored values that ONNX Runtime computes in float32. Here they are sums of integers that are scaled,
+with a real bias.
 
-ONNX Runtime computes them on dequantized values, which differs only in the rounding of its sums. They occur if the
-result or the bias is real, and around depthwise convolutions, whose input NNCF and OpenVINO quantize by channel. In
-these, each channel is summed separately, so that its scale is multiplied by that of its filters.
+ONNX Runtime computes them on dequantized values; only the rounding of its sums differs. They occur if the result or the
+bias is real. They also occur around depthwise convolutions, because NNCF and OpenVINO quantize their input by channel.
+Each channel is summed separately, so its scale can be multiplied into the scale of its filters.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ Operand = tuple[str, str, str]  # stored values, scale, zero point
 
 
 def convolution(graph: OnnxGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """Returns `STORED_CONV` for an operand from a DequantizeLinear, possibly with a Pad of zeros around it; an empty
-    list otherwise.
+    """Returns `STORED_CONV` if the operand comes from a DequantizeLinear, possibly through a Pad of zeros; otherwise an
+    empty list.
     """
     name, bias = operator.inputs[0], _real_bias(graph, operator)
     padding = graph.made_by(name, "Pad")
@@ -67,8 +68,8 @@ def _result(graph: OnnxGraph, conversion: Operator | None) -> tuple[str, ...]:
 
 
 def _real_bias(graph: OnnxGraph, operator: Operator) -> str | None:
-    """Returns the bias as a float32 constant, "" if there is none, and None if it is computed or not stored in 8
-    bits.
+    """Returns the bias as a float32 constant, "" if the layer has none, and None if it is computed or is not stored in
+    8 bits.
     """
     name = operator.inputs[2] if len(operator.inputs) > 2 else ""
     conversion = graph.made_by(name, DEQUANTIZE) if name else None
@@ -83,7 +84,7 @@ def _real_bias(graph: OnnxGraph, operator: Operator) -> str | None:
 
 
 def _operand(graph: OnnxGraph, name: str) -> Operand | None:
-    """Returns the operand of a DequantizeLinear of 8-bit values with one zero point, and one scale or one for each
+    """Returns the operand of a DequantizeLinear of 8-bit values that has one zero point, and one scale or one for each
     channel.
     """
     conversion = graph.made_by(name, DEQUANTIZE)
@@ -97,8 +98,8 @@ def _operand(graph: OnnxGraph, name: str) -> Operand | None:
 
 
 def _by_channel(graph: OnnxGraph, operator: Operator, x: Operand, w: Operand) -> tuple[Operand, Operand] | None:
-    """Returns the same operands with the scale of each channel multiplied into that of its filters; only for a
-    depthwise convolution.
+    """For a depthwise convolution, returns the operands with each channel's scale multiplied into the scale of its
+    filters.
     """
     weights, given, own = graph.constants[w[0]], graph.known_value(x[1]), graph.known_value(w[1])
     assert given is not None
@@ -120,7 +121,7 @@ def _by_channel(graph: OnnxGraph, operator: Operator, x: Operand, w: Operand) ->
 
 
 def _pads_zeros(graph: OnnxGraph, padding: Operator) -> bool:
-    """Returns true if a Pad sets zeros, which are stored as the zero point."""
+    """Returns true if a Pad pads with zeros. They are stored as the zero point."""
     inputs, mode = padding.inputs, padding.attributes.get("mode", "constant")
     if mode not in ("constant", b"constant") or len(inputs) < 2 or len(inputs) > 3:
         return False

@@ -1,4 +1,4 @@
-"""Checks whether a model can be compiled. It checks the whole file, so that a user learns of every obstacle at once."""
+"""Checks whether a model can be compiled. Checks the whole file, so that the error lists every obstacle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.compiler.importers.qdq import Operator
 from service.core.errors import MalformedModel, Unsupported, UnsupportedOperator
 
 _LOOP = "unroll the loop when exporting (torch.jit.trace does), or cut the model before it"
-# Operator type -> what to do about an operator that cannot be compiled, if leaving it out is not the only remedy.
+# Operator type -> the remedy for an operator that cannot be compiled, if there is another one than leaving it out.
 _REMEDIES = {
     "Loop": _LOOP,
     "Scan": _LOOP,
@@ -29,8 +29,8 @@ def check_support(model: Model) -> None:
     Requires: quantized operators have been created (`qdq.fuse`).
 
     Raises:
-        UnsupportedOperator: some cannot; the message lists them by type and one by one, at most `names.MOST_NAMES` of
-            each.
+        UnsupportedOperator: some operators cannot be converted. The message lists their types and their names, at most
+            `names.MOST_NAMES` of each.
         Unsupported: an operator uses a constant that no operator can use.
         MalformedModel: an operator has a number of inputs that its definition forbids.
     """
@@ -78,7 +78,7 @@ def _refuse(model: Model, obstacles: list[Operator]) -> None:
 
 
 def is_quantized(op_type: str) -> bool:
-    """Returns true if operators of a type compute or read stored values."""
+    """Returns true if operators of this type compute or read stored values."""
     name = op_type.rpartition(".")[2]
     return name.startswith(("Q", "Dequantize", "DynamicQuantize")) or "Integer" in name or name == "MatMulNBits"
 

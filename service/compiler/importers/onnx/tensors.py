@@ -18,10 +18,10 @@ from service.core.errors import MalformedModel
 
 _MAX_BYTES = (1 << 31) - 1
 _MAX_RANK = 8
-# limits of a sparse constant in dense form: a multiple of the file's size, plus a minimum
+# limits of a sparse constant after it was converted to a dense one: a multiple of the file's size, plus a minimum
 _SPARSE_GROWTH, _SPARSE_FLOOR_BYTES = 16, 1 << 20
 
-# Types with two values in a byte, the first in the low half -> the dtype that holds one value each.
+# Types that store two values in a byte, the first in the low half -> the dtype that stores one value per element.
 NIBBLES = {"int4": "int8", "uint4": "uint8"}
 # The supported dtypes, and the field that contains their elements if they are not raw bytes.
 _FIELDS = {
@@ -37,15 +37,17 @@ _WORDS = {BFLOAT16: "uint16"}  # type without a NumPy equivalent -> the type of 
 
 
 def text(raw: memoryview | None) -> str:
-    """Returns a name in the file. Names are for people: bytes that are not UTF-8 are escaped, not refused."""
+    """Returns a name from the file. Bytes that are not UTF-8 are escaped rather than refused, because names are only
+    shown to people.
+    """
     return bytes(raw or b"").decode("utf-8", errors="backslashreplace")
 
 
 def read_tensor(values: Values, files: Files, name: str | None = None) -> Tensor:
-    """Reads a `Tensor` message; `files` are those that may contain external data.
+    """Reads a `Tensor` message. `files` may contain its external data.
 
-    Well-formed features that are not supported are recorded in the tensor's `oddity`, so that unsupported operators are
-    reported first.
+    If a tensor is well-formed but not supported, the reason is recorded as its `oddity`, so that unsupported operators
+    are reported first.
 
     Raises:
         MalformedModel: its elements do not fit its shape.
@@ -70,10 +72,10 @@ def read_sparse(values: Values, files: Files, size_bytes: int) -> Tensor:
     """Returns the dense tensor that a `SparseTensor` message describes (onnx/docs/IR.md, "Sparse tensors").
 
     Args:
-        size_bytes: the size of the file; a dense tensor may only grow to a multiple of it.
+        size_bytes: the size of the file. A dense tensor may be at most a multiple of it.
 
     Raises:
-        MalformedModel: its parts do not fit together.
+        MalformedModel: the parts of the message do not fit together.
     """
     given = read_tensor(values.get("values", {}), files)
     places = read_tensor(values.get("indices", {}), files, given.name)

@@ -1,7 +1,7 @@
 """Reads protobuf's wire format (protobuf.dev/programming-guides/encoding) without trusting its contents.
 
-A message is a sequence of fields, each a number, a wire type and a value. Lengths only lead forward and never beyond
-the enclosing message, so that reading ends. Values are views of the file: only numbers are copied.
+A message is a sequence of fields. A field is a number, a wire type and a value. A length can only refer to later bytes
+of the enclosing message, so reading always ends. Values are views of the file; only numbers are copied.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.core.errors import MalformedModel, Unsupported
 
 _MAX_VARINT_BYTES = 10
 _MAX_FIELD_NUMBER = (1 << 29) - 1
-_MAX_FIELDS = 4_000_000  # each costs about a microsecond; the largest models known to us have some 100,000
+_MAX_FIELDS = 4_000_000  # each takes about a microsecond; the largest models in use have some 100,000
 _UINT32, _UINT64 = struct.Struct("<I"), struct.Struct("<Q")
 
 
@@ -34,7 +34,7 @@ class Wire(IntEnum):
 
 @dataclass
 class Budget:
-    """The number of fields that a file may still have, in all of its messages together."""
+    """The number of fields that may still be read, in all messages of a file together."""
 
     fields: int = _MAX_FIELDS
 
@@ -91,14 +91,14 @@ def fields(data: memoryview, where: str, budget: Budget) -> Iterator[Field]:
 
 
 def signed(value: int) -> int:
-    """Returns a varint as `int32` or `int64`: negative numbers are written in ten bytes, in two's complement of 64
+    """Returns a varint as `int32` or `int64`. Negative numbers are written in ten bytes, in two's complement of 64
     bits.
     """
     return value - (1 << 64) if value >> 63 else value
 
 
 def varints(data: memoryview, where: str) -> NDArray[np.int64]:
-    """Decodes a packed sequence of varints, all at once: weights may be written as millions of them."""
+    """Decodes a packed sequence of varints with array operations, because weights may be millions of varints."""
     raw = np.frombuffer(data, np.uint8)
     if not len(raw):
         return np.zeros(0, np.int64)
@@ -133,7 +133,8 @@ def _varint(data: memoryview, position: int, where: str) -> tuple[int, int]:
 
 
 def numbers(field: Field, dtype: str, where: str) -> NDArray[Any]:
-    """Returns the elements of a repeated field of numbers, packed or single: protobuf's parsers accept both.
+    """Returns the elements of a repeated field of numbers. They may be packed or single; protobuf's parsers accept
+    both.
 
     Args:
         dtype: `float32`, `float64`, or `int64` for everything that is written as varints.

@@ -1,8 +1,8 @@
-"""Replaces scales of 0, which quantizers give to channels of zeros ("dead" channels).
+"""Replaces scales of 0. Quantizers write them for channels whose values are all zero ("dead" channels).
 
-Values with such a scale are 0, whatever is stored. The same number of values is stored with a positive scale, as the
-zero point. A sum of products with them, and its bias, is scaled by 0 as well (`multiplier` in mlas/lib/qgemm.h,
-`RequantizeOutput`), so that a stored bias of such a channel becomes 0, too.
+Stored values with such a scale represent 0. Here they are replaced by zero points with a positive scale. A sum of
+products with them is scaled by 0 as well, including its bias (`multiplier` in mlas/lib/qgemm.h, `RequantizeOutput`), so
+the stored bias of such a channel becomes 0, too.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _BIASES = {"QLinearConv": 8, "QLinearMatMul": None, "com.microsoft.QGemm": 6}
 
 
 def without_zero_scales(model: Model) -> Model:
-    """Returns `model` with positive scales in place of constants' scales of 0.
+    """Returns `model` with each constant scale of 0 replaced by a positive one.
 
     Requires: a graph that `graph.check_graph` accepts.
-    Ensures: a graph that it would accept, and that computes the same.
+    Ensures: a graph that `check_graph` would accept, and that computes the same.
     """
     constants = dict(model.constants)
     operators = tuple(_positive(operator, constants) for operator in model.operators)
@@ -50,7 +50,7 @@ def _replaced(
     block_size: object,
     bias: int | None = None,
 ) -> Operator:
-    """Returns `operator` with other constants, if it has scales of 0 and all affected values are constant."""
+    """Returns `operator` with new constants if it has scales of 0 and all affected values are constant."""
     names = [operator.inputs[place] if place < len(operator.inputs) else "" for place in places]
     tensor, scale = (constants.get(name) for name in names[:2])
     if tensor is None or tensor.data is None or scale is None or scale.data is None or scale.dtype != "float32":
@@ -80,8 +80,8 @@ def _replaced(
 
 
 def _spread(values: Array, shape: tuple[int, ...], axis: int, block_size: int) -> Array | None:
-    """Returns one value for each element of a tensor, from one for all, one for each index of an axis, or one for each
-    block.
+    """Returns one value for each element of a tensor. `values` has one value for all, one for each index of an axis, or
+    one for each block.
     """
     if values.size == 1:
         return np.broadcast_to(values.reshape(()), shape)

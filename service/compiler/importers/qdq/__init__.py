@@ -1,10 +1,10 @@
-"""Converts float operators between conversions to quantized operators, for all frameworks that write models in this
-form.
+"""Converts float operators between conversions to quantized operators, for all frameworks whose quantized models have
+this form.
 
-ONNX (DequantizeLinear, Conv, Relu, QuantizeLinear) and PyTorch's exported programs write quantized models as float
-operators between conversions from and to stored values. `fuse` turns them into operators on stored values, before
-anything else reads the graph. A framework describes its operator names in a `Vocabulary`, and its own `Graph` provides
-what its rules need.
+Quantized models in ONNX (DequantizeLinear, Conv, Relu, QuantizeLinear) and PyTorch's exported programs consist of float
+operators between conversions from and to stored values. `fuse` turns these into operators on stored values before
+anything else reads the graph. The operator names of a framework are in a `Vocabulary`, and a framework's own `Graph`
+provides what its rules need.
 """
 
 from service.compiler.importers.qdq.fusing import fuse

@@ -1,14 +1,13 @@
 """The pass that moves conversions and turns the float operators between them into quantized ones.
 
-It does what ONNX Runtime's own optimizer does (core/optimizer/qdq_transformer), so that the following steps need to
-handle only one form. It works on the graph as it was read, before shapes are known:
+It follows ONNX Runtime's own optimizer (core/optimizer/qdq_transformer), so that the following steps have to handle
+only one form. It works on the graph as it was read, before shapes are known:
 
-1. Conversions move through operators that only move elements (`Vocabulary.moves`, those that join parts stored alike,
-   and Relu, whose bound is stored exactly): dequantizations towards the outputs, quantizations towards the inputs. The
-   values stay the same, bit for bit.
-2. Operators that are then between conversions become quantized operators (`Vocabulary.fused`), with the activations
-   after them as bounds of their stored output. Two conversions without an operator between them become one
-   requantization.
+1. Conversions move through operators that only move elements: dequantizations towards the outputs, and quantizations
+   towards the inputs. (These operators are those in `Vocabulary.moves`, those that join parts of one quantization, and
+   Relu, whose bound is stored exactly.) All values stay the same, bit for bit.
+2. Operators that are then between conversions become quantized operators (`Vocabulary.fused`). Activations after them
+   become bounds of their stored output. Two conversions without an operator between them become one requantization.
 3. Operators without readers are removed.
 """
 
@@ -23,11 +22,11 @@ from service.compiler.importers.qdq.vocabulary import Bounds, G, Vocabulary
 
 
 def fuse(graph: G, operators: Iterable[Operator], vocabulary: Vocabulary[G]) -> list[Operator]:
-    """Replaces float operators between conversions by quantized ones. Returns the operators, which `graph` then
-    contains.
+    """Replaces float operators between conversions by quantized ones. Returns all operators; `graph` then contains
+    them.
 
-    Requires: `operators` are in an order in which they can be computed, each with at least one output; conversions and
-    the operators of `vocabulary.fused` have the inputs that its functions read. `graph` is empty.
+    Requires: `operators` are sorted, and each has at least one output. Conversions and the operators of
+        `vocabulary.fused` have all inputs that the vocabulary's functions read. `graph` is empty.
     Ensures: the same conditions hold for the result. Operators that do not become part of a quantized operator are
     unchanged.
     """
@@ -43,12 +42,11 @@ def fuse(graph: G, operators: Iterable[Operator], vocabulary: Vocabulary[G]) -> 
 
 
 def _dequantized_later(graph: G, operator: Operator, vocabulary: Vocabulary[G], quantized: Set[str]) -> list[Operator]:
-    """Returns `operator`, or an operator that does the same on stored values, followed by the conversions of its
-    outputs.
+    """Returns `operator`, or an equivalent operator on stored values, followed by the conversions of its outputs.
 
     Args:
-        quantized: names of tensors that are quantized again. An operator that joins parts into such a tensor has a
-            quantized form of its own.
+        quantized: names of tensors that are quantized again. If an operator joins parts into such a tensor, its
+            quantized form is a different operator.
     """
     if operator.op_type in vocabulary.joins and operator.outputs[0] not in quantized:
         return _joined_stored(graph, operator, vocabulary)
@@ -74,7 +72,7 @@ def _dequantized_later(graph: G, operator: Operator, vocabulary: Vocabulary[G], 
 
 
 def _joined_stored(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> list[Operator]:
-    """Returns the same for an operator that joins parts, if all of them are stored alike."""
+    """Returns the same for an operator that joins parts, if all parts have the same quantization."""
     conversions = [graph.made_by(name, vocabulary.dequantize) for name in operator.inputs]
     parts = [each for each in conversions if each is not None and vocabulary.per_tensor(graph, each)]
     if not parts or len(parts) != len(conversions) or not vocabulary.alike(graph, parts):
@@ -88,8 +86,8 @@ def _joined_stored(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> l
 def _quantized_earlier(graph: G, vocabulary: Vocabulary[G]) -> list[Operator]:
     """Returns the operators with every quantization moved before operators that only move the elements that it reads.
 
-    A quantization is not moved if the framework does not move it: it would create a quantized operator that the
-    framework does not create.
+    A quantization stays where it is if the framework does not move it. Moving it would create a quantized operator that
+    the framework does not create.
     """
     swapped: dict[str, Operator] = {}  # output -> the operator that replaces its producer
     for conversion in reversed(graph.operators):
@@ -115,8 +113,8 @@ def _quantized_earlier(graph: G, vocabulary: Vocabulary[G]) -> list[Operator]:
 
 
 def _sorted(graph: Graph, swapped: Mapping[str, Operator], quantize: str) -> list[Operator]:
-    """Returns the operators with some replaced, each after those that it reads. A conversion is put before the first
-    operator of its chain.
+    """Returns the operators after the replacements in `swapped`, sorted. A conversion is put before the first operator
+    of its chain.
     """
     result: list[Operator] = []
     waiting: dict[str, Operator] = {}  # a conversion's output -> the conversion
@@ -134,7 +132,7 @@ def _sorted(graph: Graph, swapped: Mapping[str, Operator], quantize: str) -> lis
 
 def _fused(graph: G, vocabulary: Vocabulary[G]) -> list[Operator]:
     result: list[Operator] = []
-    gone: set[str] = set()  # outputs of operators that are part of a fused operator
+    gone: set[str] = set()  # outputs of operators that became part of a fused operator
     for operator in graph.operators:
         if operator.outputs[0] in gone:
             continue
@@ -149,10 +147,10 @@ def _fused(graph: G, vocabulary: Vocabulary[G]) -> list[Operator]:
 
 
 def _replacement(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> tuple[list[Operator], set[str]] | None:
-    """Returns the quantized operators that compute what `operator` and those after it compute, and the outputs of the
-    replaced ones.
+    """Returns the quantized operators that replace `operator` and operators after it, and the outputs of the replaced
+    operators.
 
-    They take the position of `operator`, so their inputs are computed before them and their readers follow.
+    They are put at the position of `operator`. Their inputs are computed before it, and their readers come after it.
     """
     rule = vocabulary.fused.get(operator.op_type)
     if rule is None:
@@ -167,8 +165,8 @@ def _replacement(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> tup
 
 
 def _behind(graph: G, operator: Operator, vocabulary: Vocabulary[G]) -> tuple[Bounds, Operator | None, set[str]]:
-    """Returns the activations after an operator as bounds, the conversion after those, and the outputs of all of
-    these.
+    """Finds the activations after an operator. Returns their bounds, the conversion after them, and the outputs of all
+    of these.
     """
     own = vocabulary.bounds(graph, operator, operator.inputs[0])
     clamp, swallowed, name = own or UNBOUNDED, set(), operator.outputs[0]

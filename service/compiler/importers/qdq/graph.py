@@ -1,4 +1,4 @@
-"""A graph that is being rewritten, with the producer and the readers of each tensor."""
+"""A graph during its rewriting, with the producer and the readers of each tensor."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 UNBOUNDED = (-math.inf, math.inf)
-# The attribute of a conversion that the pass has moved behind an operator although the framework leaves it before that
-# operator. The framework then finds no conversion before the operators that read its result.
+# The attribute of a conversion that the pass has moved after an operator, although the framework leaves it before that
+# operator. For the operators that read its result, the framework therefore finds no conversion.
 MOVED = "octet.moved"
 
 
@@ -19,10 +19,10 @@ class Operator:
 
     Attributes:
         index: its index in the file.
-        inputs: names of tensors, "" for an optional input that is left out.
+        inputs: names of tensors, or "" for an optional input that is omitted.
         attributes: its other properties in the file, by name.
         clamp: real bounds of the output, from an activation that `fuse` has put into the operator.
-        written: the type in the file, if a pass replaced the operator by another one; "" if it is `op_type`.
+        written: the operator type in the file, if a pass replaced the operator by one of another type; otherwise "".
     """
 
     index: int
@@ -35,7 +35,7 @@ class Operator:
 
     @property
     def label(self) -> str:
-        """The operator as errors name it, with the type in the file: `Conv #17`."""
+        """The operator as error messages name it, with its type in the file: `Conv #17`."""
         return f"{self.written or self.op_type} #{self.index}"
 
 
@@ -49,7 +49,7 @@ class Graph:
     """
 
     def __init__(self, names: Iterable[str], ends: Iterable[str]) -> None:
-        """`names` are the names of all tensors, which new ones must not have."""
+        """`names` are the names of all existing tensors. New tensors get other names."""
         self.operators: list[Operator] = []
         self.ends = set(ends)
         self.producers: dict[str, Operator] = {}

@@ -1,4 +1,4 @@
-"""The operator names of a framework that the pass looks for."""
+"""The operator names of a framework, as the pass needs them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from service.compiler.importers.qdq.graph import Graph, Operator
 
 G = TypeVar("G", bound=Graph)
 Bounds = tuple[float, float]
-# Maps an operator and the conversion of its output (None if that stays real) to operators that compute the same in its
-# place; the last one computes the output. Returns an empty list if there are none.
+# Takes an operator and the conversion of its output (None if the output stays real). Returns equivalent quantized
+# operators; the last one computes the output. Returns an empty list if there are none.
 Fuse = Callable[[G, Operator, Operator | None], list[Operator]]
 
 
@@ -21,22 +21,23 @@ class Vocabulary(Generic[G]):
 
     Attributes:
         quantize, dequantize: types of the conversions; their first input is the converted tensor.
-        moves: types of operators that only move elements of their first input, or choose between them by an order that
-            stored values share.
-        splits: types of such operators with several outputs, all of elements of their first input.
-        joins: types of such operators that join all their inputs.
-        keeps_conversions: returns true if the framework's own optimizer leaves conversions on the side of the given
-            operator (of `moves`, `splits` or `bounded_types`) where the file has them. A dequantization that moves
-            through it anyway gets the attribute `MOVED`.
-        by_channel: returns true if the rule of the given operator accepts the given conversion after it, although that
-            has a scale for each channel.
-        alike: returns true if the given conversions, each `per_tensor`, have the same scale, zero point and storage.
-        per_tensor: returns true if the given conversion has one scale, which is constant and positive, and stored
-            values that the operators of `fused` take.
-        bounds: maps an activation and the name of its operand to the real bounds that it sets to that operand; returns
-            None for any other operator.
-        bounded: maps an activation of `bounded_types`, the conversion before it and a name to an operator that computes
-            the activation under that name on stored values, of the conversion's type.
+        moves: types of operators that only move elements of their first input, or select some of them by their order,
+            which stored values share.
+        splits: types of such operators that have several outputs, all with elements of the first input.
+        joins: types of such operators that join all of their inputs.
+        keeps_conversions: returns true if the framework's own optimizer does not move conversions through the given
+            operator (one of `moves`, `splits` or `bounded_types`). A dequantization that the pass moves through it
+            nevertheless gets the attribute `MOVED`.
+        by_channel: returns true if the rule of the given operator accepts the given conversion after it even if the
+            conversion has a scale for each channel.
+        alike: returns true if the given conversions have the same scale, zero point and storage type. `per_tensor` is
+            true for each of them.
+        per_tensor: returns true if the given conversion has one scale, which is constant and positive, and a storage
+            type that the operators of `fused` support.
+        bounds: takes an operator and the name of its operand. If it is an activation, returns the real bounds to which
+            it clamps the operand; otherwise None.
+        bounded: takes an activation of `bounded_types`, the conversion before it and a name. Returns an operator that
+            computes the activation on stored values, in the conversion's type, under that name.
         bounded_types: types of activations whose bound is stored exactly, whatever the scale: Relu.
         fused: type -> the function that replaces such an operator between conversions.
     """

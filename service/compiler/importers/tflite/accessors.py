@@ -1,4 +1,4 @@
-"""Helpers around the generated accessors of the `tflite` package."""
+"""Helper functions for the generated accessors of the `tflite` package."""
 
 from __future__ import annotations
 
@@ -11,24 +11,28 @@ _FIRST_FIELD, _ENTRY_BYTES = 4, 2  # of a vtable
 
 
 def ints(table: Any, vector: str) -> tuple[int, ...]:
-    """Returns a vector of integers; an empty one if the file leaves it out, for which the accessor returns 0."""
+    """Returns a vector of integers. If the file omits the vector, the accessor returns 0, and this function returns an
+    empty tuple.
+    """
     length = getattr(table, f"{vector}Length")()
     return tuple(int(value) for value in getattr(table, f"{vector}AsNumpy")()) if length else ()
 
 
 def int32_at(table: Any, slot: int) -> int:
-    """Returns the int32 field at `slot` of a table, exactly as the file stores it; 0 if the file leaves it out."""
+    """Returns the int32 field at `slot` of a table, exactly as the file stores it, or 0 if the file omits it."""
     offset = table._tab.Offset(_FIRST_FIELD + slot * _ENTRY_BYTES)
     return int(table._tab.Get(number_types.Int32Flags, offset + table._tab.Pos)) if offset else 0
 
 
 def text(raw: bytes | None) -> str:
-    """Returns a name from the file. Names are for people: bytes that are not UTF-8 are escaped, not refused."""
+    """Returns a name from the file. Bytes that are not UTF-8 are escaped rather than refused, because names are only
+    shown to people.
+    """
     return (raw or b"").decode("utf-8", errors="backslashreplace")
 
 
 def shortened(name: str) -> str:
-    """Returns a name as messages show it: converters join the names of all operators that they fused, and a hostile
-    file may contain names of megabytes.
+    """Returns a name as messages show it. It is shortened, because converters join the names of all operators that they
+    fuse, and a hostile file may contain names of megabytes.
     """
     return name if len(name) <= _SHOWN else name[: _SHOWN - 1] + "…"

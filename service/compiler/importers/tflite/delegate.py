@@ -1,12 +1,13 @@
 """Decides which nodes of a model LiteRT's default delegate (XNNPACK) computes, and which kernels compute the others.
 
-The delegate takes some operators under most conditions, and leaves other nodes to LiteRT's own optimized kernels; the
-two round differently. `TAKEN` lists those operators with the conditions of tflite/delegates/xnnpack/xnnpack_delegate.cc
-(VisitNode and the functions that it calls); the conditions were compared with LiteRT 2.3.0, node by node. Operators
-that the delegate never takes, or that only move or compare stored values, need no entry.
+The delegate computes some operators only under certain conditions. LiteRT's own optimized kernels compute the nodes
+that do not meet them, and round differently. `TAKEN` lists those operators with the conditions of
+tflite/delegates/xnnpack/xnnpack_delegate.cc (VisitNode and the functions that it calls); the conditions were compared
+with LiteRT 2.3.0, node by node. Operators that the delegate never computes, or that only move or compare stored values,
+need no entry.
 
-The delegate uses the shapes that the file gives to tensors, and the constants that the file contains: a shape that
-other operators compute from constants is computed when the model runs.
+The delegate uses only the shapes and the constants that the file contains. A shape that operators compute from
+constants counts as computed at run time.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ _LEAST_SCALE, _LARGEST_SCALE = float(np.finfo(np.float32).tiny), float(np.finfo(
 
 @dataclass(frozen=True)
 class Taken:
-    """An operator that the delegate takes.
+    """An operator that the delegate computes under some conditions.
 
     Attributes:
-        takes: returns true if the delegate takes the node.
-        kernel: returns the kernel of `qnn.ops.builtin` that computes a node that the delegate does not take, or None if
-            both compute the same values.
+        takes: returns true if the delegate computes the node.
+        kernel: for a node that the delegate does not compute, returns the kernel of `qnn.ops.builtin` that does.
+            Returns None if the delegate and that kernel compute the same values.
     """
 
     takes: Callable[[Node], bool]
@@ -41,8 +42,8 @@ class Taken:
 
 
 def builtin_kernel(node: Node) -> str | None:
-    """Returns the kernel of LiteRT that computes `node`; None if the delegate takes it, or if both compute the same
-    values.
+    """Returns the LiteRT kernel that computes `node`. Returns None if the delegate computes it, or if both compute the
+    same values.
     """
     rule = TAKEN.get(node.operator.name)
     if rule is None or not _is_quantized(node) or rule.takes(node):
@@ -51,13 +52,13 @@ def builtin_kernel(node: Node) -> str | None:
 
 
 def takes(node: Node) -> bool:
-    """Returns true if the delegate takes `node`, a node of 8-bit values."""
+    """Returns true if the delegate computes `node`, which has 8-bit values."""
     rule = TAKEN.get(node.operator.name)
     return rule is not None and _is_quantized(node) and rule.takes(node)
 
 
 def _is_quantized(node: Node) -> bool:
-    """Returns true if the node computes 8-bit values; the delegate takes no 16-bit ones."""
+    """Returns true if the node has 8-bit values. The delegate does not compute 16-bit ones."""
     return node.is_quantized and node.output.dtype in _STORAGES
 
 
@@ -66,12 +67,14 @@ def _is_quantized(node: Node) -> bool:
 
 def _in_file(node: Node, position: int) -> Tensor:
     """Returns the input as the file describes it."""
-    node.input(position)  # raises if the node leaves it out
+    node.input(position)  # raises an error if the input is omitted
     return node.model.tensors[node.operator.inputs[position]]
 
 
 def _is_static(node: Node, position: int) -> bool:
-    """CheckTensorStaticAllocation. The delegate unpacks sparse constants (DENSIFY) before it looks."""
+    """CheckTensorStaticAllocation: the input is a constant. The delegate expands sparse constants (DENSIFY) before this
+    check.
+    """
     tensor = _in_file(node, position)
     return tensor.is_constant or _is_densified(node, tensor.index)
 
@@ -92,7 +95,7 @@ def _has_valid_scales(quantization: Quantization) -> bool:
 
 
 def _is_per_tensor(tensor: Tensor) -> bool:
-    """CheckTensorFloat32OrQUInt8Type: the tensor has one scale, for dimension 0."""
+    """CheckTensorFloat32OrQUInt8Type: the tensor has one scale, and its quantized dimension is 0."""
     quantization = tensor.quantization
     return quantization is not None and not quantization.per_axis and quantization.axis == 0
 
@@ -129,7 +132,7 @@ def _has_taken_bias(node: Node, position: int, *, optional: bool) -> bool:
 
 
 def _has_taken_weights(node: Node, position: int, axis: int, rank: int) -> bool:
-    """CheckTensorFloat32OrQCInt8Type: the weights are a constant, quantized per tensor or per channel along `axis`."""
+    """CheckTensorFloat32OrQCInt8Type: the weights are a constant, quantized per tensor, or per channel along `axis`."""
     quantization = _in_file(node, position).quantization
     return (
         _is_static(node, position)
@@ -163,7 +166,7 @@ def _convolution(channel_axis: int) -> Callable[[Node], bool]:
 
 
 def _convolution_kernel(node: Node) -> str:
-    """As `Prepare` in tflite/kernels/conv.cc: grouped convolutions have no optimized kernel."""
+    """As `Prepare` in tflite/kernels/conv.cc: LiteRT has no optimized kernel for grouped convolutions."""
     return GEMM if node.input(0).shape[3] == node.input(1).shape[3] else REFERENCE
 
 
@@ -241,7 +244,7 @@ def _quantize(node: Node) -> bool:
 
 
 def _max_pool(node: Node) -> bool:
-    """VisitMaxPool2DNode and CheckPoolingParams: windows without gaps between them, unless they are single elements."""
+    """VisitMaxPool2DNode and CheckPoolingParams: windows are adjacent or overlap, or each is a single element."""
     window = (node.int_option("filter_height"), node.int_option("filter_width"))
     strides = (node.int_option("stride_h"), node.int_option("stride_w"))
     return _are_per_tensor(node, 0) and all(stride <= extent for stride, extent in zip(strides, window, strict=True))

@@ -1,6 +1,7 @@
-"""Dilated convolutions, as old converters and variable batch sizes express them: SPACE_TO_BATCH_ND, a convolution, and
-BATCH_TO_SPACE_ND. Each output is the same sum of the same products as in one convolution with that dilation, padded
-with the same zero point. So the three operators are replaced by one, which saves the copies that the outer two make.
+"""Replaces dilated convolutions that consist of three operators (SPACE_TO_BATCH_ND, a convolution, and
+BATCH_TO_SPACE_ND) by one. Old converters write this form, and so do converters of models with a variable batch size.
+Each output is the same sum of the same products as in one convolution with that dilation, padded with the same zero
+point. One operator saves the copies that the outer two make.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ def join_dilated(model: Model) -> Model:
 
 
 def _join_three(model: Model, first: Operator, core: Operator, last: Operator) -> Operator | None:
-    """Returns the three operators as one; None if they are more than a dilation."""
+    """Returns the three operators as one, or None if they compute more than a dilated convolution."""
     blocks, paddings = (_pair(model, index) for index in first.inputs[1:3])
     blocks_back, crops = (_pair(model, index) for index in last.inputs[1:3])
     if blocks is None or paddings is None or blocks_back is None or crops is None or core.options is None:
         return None
-    if _is_hybrid(model, core):  # each of the parts has its own range
+    if _is_hybrid(model, core):  # each of the three parts has its own range
         return None
     if blocks.shape != (2,) or paddings.shape != (2, 2) or crops.shape != (2, 2) or min(blocks) < 1:
         return None

@@ -1,15 +1,16 @@
 """Checks that a file is a well-formed FlatBuffer before anything reads it.
 
-The Python FlatBuffers runtime follows offsets without checking them: a wrong one raises an IndexError at best, and
-reads another table's bytes at worst. After `verify`, every offset, table, vector and string that the schema's readers
-use lies inside the buffer. The rules are those of the C++ `flatbuffers::Verifier` (flatbuffers/verifier.h), with two
-exceptions. Alignment is not required, because nothing here loads through a pointer. And the parts of a file may be
-shared only within limits, because a reader copies a shared part once for each user: all reachable parts, counted with
-repetitions, may add up to `_SHARING` times the file, so that reading takes time and memory in proportion to the file.
+The Python FlatBuffers runtime follows offsets without checking them. A wrong offset raises an IndexError, or silently
+reads another table's bytes. After `verify`, every offset, table, vector and string that the schema's readers use is
+inside the buffer. The rules are those of the C++ `flatbuffers::Verifier` (flatbuffers/verifier.h), with two exceptions.
+Alignment is not required, because nothing here loads through a pointer. And the parts of a file may be shared only
+within limits, because a reader copies a shared part once for each reference. All reachable parts, counted with
+repetitions, may be at most `_SHARING` times as large as the file, so that reading takes time and memory in proportion
+to the file.
 
-Offsets to children are unsigned and relative to their own position, so they only point forward and cannot form a cycle;
-only the offset from a table to its vtable may point back, and a vtable contains no offsets to other parts. Depth is
-bounded because no table of the schemas contains itself.
+Offsets to children are unsigned and relative to their own position, so they only point forward and cannot form a cycle.
+Only the offset from a table to its vtable may point back, and a vtable contains no offsets to other parts. Depth is
+bounded, because no table of the schemas contains itself.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ _UINT8, _UINT16 = struct.Struct("<B"), struct.Struct("<H")
 _INT32, _UINT32 = struct.Struct("<i"), struct.Struct("<I")
 _OFFSET_BYTES = 4
 _MAX_BYTES = (1 << 31) - 1  # FLATBUFFERS_MAX_BUFFER_SIZE: larger offsets cannot be represented
-_MAX_TABLES = 250_000  # ten times as many as the largest known model has; each costs some 10 microseconds
-_SHARING, _SHARING_FLOOR_BYTES = 4, 4096  # the floor is for tiny files, in which writers share many parts
+_MAX_TABLES = 250_000  # ten times as many as the largest known model has; each takes some 10 microseconds
+_SHARING, _SHARING_FLOOR_BYTES = 4, 4096  # the minimum is for tiny files, in which writers share many parts
 
 
 def verify(data: bytes | memoryview, schema: Schema = MODEL) -> None:
-    """Checks that everything that the tables of `schema` declare can be read from `data` without leaving it.
+    """Checks that everything that the tables of `schema` declare is inside of `data`.
 
-    Takes time in proportion to the number of tables and vectors; there may be at most `_MAX_TABLES` of them.
+    Takes time in proportion to the number of tables and vectors. There may be at most `_MAX_TABLES` of them.
 
     Raises:
-        MalformedModel: something cannot be read; the message names the table and the field.
+        MalformedModel: a part is outside of `data` or malformed. The message names the table and the field.
     """
     Verifier(memoryview(data), schema).file()
 
@@ -85,7 +86,7 @@ class Verifier:
                 self._path.pop()
 
     def _field(self, vtable: int, vtable_bytes: int, slot: int) -> int:
-        """Returns the offset of a field in its table; 0 if the table leaves it out."""
+        """Returns the offset of a field in its table, or 0 if the table omits the field."""
         entry = 2 * _UINT16.size + slot * _UINT16.size
         return self._read(_UINT16, vtable + entry) if entry < vtable_bytes else 0
 

@@ -8,7 +8,7 @@ SAME, VALID = 0, 1  # Padding in schema.fbs
 
 
 def output_size(scheme: int, size: int, window: int, stride: int, dilation: int) -> int:
-    """Returns the number of window positions along one axis (`ComputeOutSize`); 0 or less if the window does not
+    """Returns the number of window positions along one axis (`ComputeOutSize`). It is 0 or less if the window does not
     fit.
     """
     reach = (window - 1) * dilation + 1
@@ -16,7 +16,9 @@ def output_size(scheme: int, size: int, window: int, stride: int, dilation: int)
 
 
 def padding_of(scheme: int, size: int, window: int, stride: int, dilation: int) -> tuple[int, int]:
-    """Returns the padding before and after one axis (`ComputePaddingWithOffset`): the odd element goes after."""
+    """Returns the padding before and after one axis (`ComputePaddingWithOffset`). If the total is odd, the additional
+    element goes after.
+    """
     reach = (window - 1) * dilation + 1
     total = max((output_size(scheme, size, window, stride, dilation) - 1) * stride + reach - size, 0)
     return total // 2, total - total // 2

@@ -12,13 +12,14 @@ _OMITTED = -1  # kTfLiteOptionalTensor
 
 
 def check_graph(model: Model) -> None:
-    """Checks that every index is in range, and that every tensor is given or computed exactly once before it is read.
-    An output may be an input or a constant, and one tensor may be several outputs.
+    """Checks that every index is in range, and that every tensor is defined exactly once (as an input, a constant or an
+    operator's output) before it is read. An output may be an input or a constant, and one tensor may be several
+    outputs.
 
     Raises:
         MalformedModel: one of these conditions does not hold.
-        Unsupported: LiteRT loads the model, but it has no inputs, no outputs, no operators, or inputs that cannot be
-            distinguished.
+        Unsupported: LiteRT loads the model, but it has no inputs, no outputs or no operators, or one tensor is several
+            inputs.
     """
     _check_ends(model)
     known = check_order(model)
@@ -28,8 +29,8 @@ def check_graph(model: Model) -> None:
 
 
 def check_order(graph: Subgraph) -> set[int]:
-    """Checks the operators as `check_graph` does, but not the outputs; returns the tensors that are given, kept or
-    computed.
+    """Checks the operators as `check_graph` does, but not the outputs. Returns all tensors that are inputs, constants,
+    states or computed.
     """
     known = {tensor.index for tensor in graph.tensors if tensor.is_constant or tensor.is_variable}
     known |= set(graph.inputs)

@@ -33,11 +33,11 @@ def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel
 
     Args:
         data: the file. Constants are copied into the module.
-        at: called with every operator before it is converted, and with its output's name, so that a supervisor can name
-            it if this process dies.
+        at: called before each operator is converted, with the operator and its output's name. A supervisor can then
+            report the operator if this process dies.
 
     Raises:
-        MalformedModel: the file is not well formed, or an operator's definition is invalid.
+        MalformedModel: the file does not follow the format, or an operator's definition is invalid.
         Unsupported, UnsupportedOperator: the file is well formed, but cannot be compiled.
     """
     try:
@@ -77,7 +77,7 @@ def _module(model: Model, at: At) -> tvm.IRModule:
 
 
 def _with_outputs(model: Model, module: tvm.IRModule) -> Model:
-    """Returns `model` with the outputs' computed shapes; the states follow the outputs."""
+    """Returns `model` with the computed shapes of its outputs. The states come after the outputs."""
     found = dict(zip(model.outputs, map(shape_of, results_of(main_of(module))), strict=False))
     tensors = [
         replace(tensor, shape=found[tensor.index]) if tensor.index in found else tensor for tensor in model.tensors
@@ -92,7 +92,7 @@ def _result(model: Model, index: int, values: dict[int, relax.Expr], constants: 
 
 
 def _left(model: Model, state: State, values: dict[int, relax.Expr], constants: Constants) -> relax.Expr:
-    """Returns the value of `state` after a call."""
+    """Returns the value that `state` has after a call."""
     tensor = model.tensors[state.result]
     if tensor.data is None and state.result not in values:
         raise MalformedModel(f"{tensor.label} is assigned to the variable {state.name}, but no operator computes it")

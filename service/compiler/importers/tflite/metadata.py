@@ -1,8 +1,8 @@
-"""Reads labels and preprocessing from the metadata of a TFLite file, which is meant for those who call the model.
+"""Reads labels and preprocessing from the metadata of a TFLite file. They are meant for programs that call the model.
 
-Metadata is a separate FlatBuffer in one of the model's buffers; the files that it names are in a zip archive after the
-model. Neither affects the arithmetic, and LiteRT reads neither. So a model with damaged metadata is compiled: the
-damaged part is left out, and a notice says so.
+Metadata is a separate FlatBuffer in one of the model's buffers. The files to which it refers are in a zip archive after
+the model. Neither affects the arithmetic, and LiteRT does not read them. So if the metadata is damaged, the model is
+compiled without the damaged part, and a notice reports this.
 
 Only the NormalizationOptions of image inputs and the TENSOR_AXIS_LABELS of outputs are read.
 """
@@ -32,15 +32,16 @@ from service.core.signature import ModelSignature, TensorSpec
 T = TypeVar("T")
 
 _BUFFER = b"TFLITE_METADATA"
-_ARCHIVE_BYTES = 4 << 20  # at most this many bytes at the file's end are searched, and at most as many are unpacked
+_ARCHIVE_BYTES = 4 << 20  # limit of the bytes at the file's end that are searched, and of the bytes that are unpacked
 _WHITE = 255.0
 
 
 def metadata_of(data: bytes, signature: ModelSignature) -> tuple[ModelMetadata, tuple[str, ...]]:
-    """Returns the metadata of a verified file, and a sentence for each part that cannot be used and why.
+    """Returns the metadata of a verified file. Also returns a sentence, with the reason, for each part that cannot be
+    used.
 
     Args:
-        data: the file; `flatbuffer.verify` has accepted it.
+        data: the file, which `flatbuffer.verify` has accepted.
         signature: the inputs and outputs in the file's order.
     """
     notices: list[str] = []
@@ -69,7 +70,9 @@ def _tables(data: bytes) -> SubgraphMetadata:
 
 
 def _preprocessing(inputs: Sequence[TensorSpec], described: Sequence[TensorMetadata]) -> ModelMetadata:
-    """Returns the mean, standard deviation and layout of the image inputs, which must be the same for all of them."""
+    """Returns the mean, standard deviation and layout of the image inputs. They must be the same for all image
+    inputs.
+    """
     found = {
         _image(spec, tensor)
         for spec, tensor in _pairs(inputs, described, "inputs")
@@ -84,7 +87,7 @@ def _image(spec: TensorSpec, tensor: TensorMetadata) -> ModelMetadata:
     layout = Layout.NHWC if tensor.content == IMAGE_PROPERTIES and spec.shape[3] in (1, 3) else None
     if not tensor.normalizations:
         return ModelMetadata(layout=layout)
-    theirs = tensor.normalizations[0]  # for pixels; the result is for pixel / 255
+    theirs = tensor.normalizations[0]  # for pixel / 255; the file's values are for pixels
     mean, std = ([value / _WHITE for value in values] for values in (theirs.mean or (0.0,), theirs.std or (1.0,)))
     found = ModelMetadata(mean=tuple(mean), std=tuple(std))
     check_pixels(spec, found)
@@ -104,7 +107,9 @@ def _labels(data: bytes, outputs: Sequence[TensorSpec], described: Sequence[Tens
 
 
 def _labels_of(data: bytes, spec: TensorSpec, tensor: TensorMetadata) -> tuple[str, ...]:
-    """Returns the labels of one output: from several translations, the one without a locale, or else the first."""
+    """Returns the labels of one output. If there are several translations, returns the one without a locale, or else
+    the first.
+    """
     files = [each for each in tensor.files if each.kind == TENSOR_AXIS_LABELS]
     if not files:
         return ()
@@ -124,7 +129,9 @@ def _labels_of(data: bytes, spec: TensorSpec, tensor: TensorMetadata) -> tuple[s
 def _pairs(
     specs: Sequence[TensorSpec], described: Sequence[TensorMetadata], what: str
 ) -> list[tuple[TensorSpec, TensorMetadata]]:
-    """Returns the tensors with their metadata; an empty list if the file describes none. Raises `MalformedModel`."""
+    """Returns pairs of a tensor and its metadata, or an empty list if the file describes no tensors. Raises
+    `MalformedModel`.
+    """
     if described and len(described) != len(specs):
         raise MalformedModel(f"the metadata describes {len(described)} {what}, but the model has {len(specs)}")
     return list(zip(specs, described, strict=False))

@@ -1,4 +1,4 @@
-"""The tables of TFLite's metadata that are read, as data for the verifier and the reader.
+"""The tables of TFLite's metadata that Octet reads, as data for the verifier and the reader.
 
 Taken from `metadata_schema.fbs` (semantic version 1.1.0) of tensorflow/tflite-support. The FlatBuffer is the content of
 the model's buffer `TFLITE_METADATA`.

@@ -1,5 +1,5 @@
-"""Reads a FlatBuffer of TFLite metadata into plain values; none of the packages that we use has generated readers for
-its schema.
+"""Reads a FlatBuffer of TFLite metadata into plain values. No package that Octet uses has generated readers for its
+schema.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from service.compiler.importers.tflite.metadata_schema import METADATA, NORMALIZ
 from service.compiler.importers.tflite.schema import Ref, Refs, Union
 from service.core.errors import MalformedModel
 
-_MOST_BYTES = 1 << 18  # hundreds are usual; labels are in separate files
+_MOST_BYTES = 1 << 18  # the usual size is hundreds of bytes, because labels are in separate files
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class AssociatedFile:
 
 @dataclass(frozen=True)
 class Normalization:
-    """The input is (pixel - mean) / std, with pixels of 0 to 255: one number for each channel, or one for all of
-    them.
+    """The input is (pixel - mean) / std, with pixels of 0 to 255. Mean and std have one number for each channel, or one
+    for all.
     """
 
     mean: tuple[float, ...]

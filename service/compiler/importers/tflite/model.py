@@ -1,4 +1,4 @@
-"""A TFLite model as plain, checked values, independent of the file's layout."""
+"""A TFLite model as plain values: the file's contents after they were checked, independent of their layout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ OptionValue = int | float | bool | str | tuple[int, ...]
 
 @dataclass(frozen=True)
 class Quantization:
-    """real = scale * (stored - zero_point): one scale and zero point, or one of each for each index of `axis`."""
+    """The quantization real = scale * (stored - zero_point). There is one scale and zero point, or one of each for
+    every index of `axis`.
+    """
 
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
@@ -24,11 +26,15 @@ class Quantization:
 
     @property
     def per_axis(self) -> bool:
-        """True if scales differ along `axis`; LiteRT treats a single scale as per-tensor, whatever the axis."""
+        """True if there are several scales along `axis`. LiteRT treats a single scale as per-tensor, whatever the
+        axis.
+        """
         return len(self.scales) > 1
 
     def fault_for(self, dtype: str) -> str | None:
-        """Returns why operators cannot compute with this quantization, such as "scale is 0.0"; None if they can."""
+        """Returns the reason why operators cannot use this quantization, such as "scale is 0.0", or None if they
+        can.
+        """
         limits = np.iinfo(dtype) if np.dtype(dtype).kind in "iu" else None
         for scale in self.scales:
             if not (scale > 0 and math.isfinite(scale)):
@@ -45,7 +51,7 @@ class Level:
 
     Attributes:
         size: the size of a dense dimension.
-        starts, indices: the segments and indices of a compressed dimension; None for a dense one.
+        starts, indices: the segments and indices of a compressed dimension; None for a dense dimension.
     """
 
     size: int
@@ -55,10 +61,10 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
-    """The elements of a sparse constant that the file contains, `[count]`, and their positions (`tflite/sparse.py`).
+    """The stored elements of a sparse constant, `[count]`, and their positions (`tflite/sparse.py`).
 
     Attributes:
-        order: the dimension of each level: first those of the shape, then those of `blocks`.
+        order: the dimension that belongs to each level: first those of the shape, then those of `blocks`.
         blocks: the dimensions of the shape that are divided into blocks.
     """
 
@@ -75,13 +81,13 @@ class Tensor:
     Attributes:
         name: the name in the file; may be empty, and need not be unique.
         dtype: numpy's name of the element type, or the schema's name in lower case if numpy has none (`int4`).
-        signature: the shape with -1 for each size that depends on the inputs (LiteRT recomputes it; `shape` has 1 in
-            its place); empty if the file does not specify it.
-        storage: constants with equal numbers share their bytes; None for tensors that are computed or given.
-        data: the elements of a constant without an oddity, read-only.
-        is_variable: true if the tensor keeps its elements from one call to the next.
-        oddity: why no operator can use the tensor, such as "is sparse"; None if operators can use it.
-        sparse: the sparse elements of a constant with that oddity, which only DENSIFY can use.
+        signature: the shape, with -1 for each size that depends on the inputs. (`shape` has 1 there, and LiteRT
+            recomputes the size.) Empty if the file does not specify it.
+        storage: a number that constants have in common if they share their bytes; None for computed tensors and inputs.
+        data: the elements of a constant that operators can use, read-only.
+        is_variable: true if the tensor's elements persist from one call to the next.
+        oddity: the reason why no operator can use the tensor, such as "is sparse"; None if operators can use it.
+        sparse: the stored elements of a sparse constant, which only DENSIFY can use.
     """
 
     index: int
@@ -108,10 +114,11 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Operator:
-    """A node of the graph: indices into `Model.tensors`, -1 for an optional input that is left out.
+    """A node of the graph. Inputs and outputs are indices into `Model.tensors`; -1 represents an optional input that is
+    omitted.
 
     Attributes:
-        intermediates: tensors that are never stored, but whose quantization the kernel computes with.
+        intermediates: tensors that are never stored. Their quantization determines how the kernel computes.
     """
 
     index: int
@@ -139,12 +146,12 @@ class Signature:
 
 @dataclass(frozen=True)
 class State:
-    """A tensor that keeps its elements from one call to the next.
+    """A tensor whose elements persist from one call to the next.
 
     Attributes:
-        name: the variable's name; empty if the tensor's name applies.
+        name: the variable's name, or "" if the tensor's name is used.
         tensor: the tensor at the start of a call.
-        result: the tensor at the end of a call; the same tensor if its operator changes it in place.
+        result: the tensor at the end of a call. It is the same tensor if its operator changes it in place.
         initial: the elements before the first call.
     """
 
@@ -166,11 +173,11 @@ class Subgraph:
 
 @dataclass(frozen=True)
 class Model(Subgraph):
-    """The first subgraph of a file, and its other properties.
+    """The first subgraph of a file, and the file's other properties.
 
     Attributes:
-        initializers: number -> the subgraph that CALL_ONCE runs before the first call.
-        states: the tensors that are kept between calls; found by `variables.find_states`.
+        initializers: number -> a subgraph that CALL_ONCE runs before the first call.
+        states: the tensors that persist between calls, as found by `variables.find_states`.
     """
 
     signatures: tuple[Signature, ...]

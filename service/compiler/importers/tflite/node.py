@@ -1,4 +1,4 @@
-"""An operator that is being converted: checked access to its operands, and errors that name the operator."""
+"""An operator during its conversion: checked access to its operands, and errors that name the operator."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from service.core.errors import MalformedModel, Unsupported
 
 Layout = Callable[[Array], Array]
 
-_NAME_LENGTH = 120  # of a name hint: enough to recognise a tensor, and bounded
+_NAME_LENGTH = 120  # length of a name hint: enough to recognise a tensor, and bounded
 
 
 class Constants:
-    """The model's constants as expressions, one for each distinct use of the file's bytes.
+    """The model's constants as expressions: one for each distinct use of the file's bytes.
 
-    Tensors of the file may share their bytes, but the module would contain a constant as often as it is created. So
-    that a small file cannot become a large module, equal uses share one expression, and all constants together may take
-    `_GROWTH` times the size that the file would have without sparse tensors.
+    Tensors in the file may share their bytes, but the module would contain a constant once for each use. A small file
+    must not become a large module, so equal uses share one expression, and all constants together may be at most
+    `_GROWTH` times as large as the file would be without sparse tensors.
     """
 
     _GROWTH, _FLOOR_BYTES = 5, 1 << 20
@@ -44,8 +44,11 @@ class Constants:
         self._budget_bytes = self._GROWTH * (model.size_bytes + sum(whole.values())) + self._FLOOR_BYTES
 
     def expr(self, tensor: Tensor, data: Array, layout: Layout | None = None) -> relax.Constant:
-        """Returns `layout(data)`. `layout` must be a module's function: its name is part of the constant's identity."""
-        owner = -1 - tensor.index if tensor.storage is None else tensor.storage  # computed from constants: in no buffer
+        """Returns `layout(data)`. `layout` must be a module-level function, because its name is part of the cache
+        key.
+        """
+        # a constant that was computed from others is not in any buffer
+        owner = -1 - tensor.index if tensor.storage is None else tensor.storage
         key = (owner, tensor.shape, tensor.dtype, layout.__name__ if layout else "")
         if key not in self._known:
             if not self.affords(data.nbytes):
@@ -57,7 +60,7 @@ class Constants:
         return self._known[key]
 
     def affords(self, size_bytes: int) -> bool:
-        """Returns true if there is room for `size_bytes` more, and takes it."""
+        """Reserves `size_bytes` of the limit. Returns false if less is left."""
         fits = size_bytes <= self._budget_bytes
         self._budget_bytes -= size_bytes if fits else 0
         return fits
@@ -84,8 +87,8 @@ class Node:
         kernel_of: Callable[[Node], str | None] = lambda node: None,
         is_delegated: Callable[[Node], bool] = lambda node: False,
     ) -> None:
-        """`is_delegated` returns true if LiteRT's default delegate takes the node, and `kernel_of` names the kernel
-        that computes it otherwise. They are called after the converter has checked the operands.
+        """`is_delegated` returns true if LiteRT's default delegate computes the node. Otherwise, `kernel_of` returns
+        the name of the kernel that does. Both are called after the converter has checked the operands.
         """
         self.model, self.operator = model, operator
         self.outputs = tuple(model.tensors[index] for index in operator.outputs)
@@ -101,7 +104,7 @@ class Node:
         return len(self.operator.inputs)
 
     def input(self, place: int) -> Tensor:
-        """Returns the tensor with its computed shape."""
+        """Returns the input as a tensor, with its computed shape."""
         index = self.operator.inputs[place]
         if index < 0:
             self.malformed(f"has no input {place}")
@@ -124,7 +127,9 @@ class Node:
         return self._constants.expr(tensor, self.data(place), layout)
 
     def data(self, place: int) -> Array:
-        """Returns the elements of an input that must be constant: in the file, or computed only from constants."""
+        """Returns the elements of an input that must be constant: stored in the file, or computed only from
+        constants.
+        """
         tensor = self.input(place)
         data = value_of(self._values[tensor.index]) if tensor.data is None else tensor.data
         if data is None:
@@ -161,9 +166,9 @@ class Node:
         return named % rank
 
     def reduced(self) -> tuple[relax.Expr, list[int], bool]:
-        """Returns the operand of a reduction, its axes (the second input), and whether they stay, with length 1.
+        """Returns the operand of a reduction, its axes (the second input), and true if the axes stay with length 1.
 
-        A reduction without axes is one over an added last axis of length 1. LiteRT does not look at the axes of a
+        If the list of axes is empty, an axis of length 1 is added at the end and reduced. LiteRT ignores the axes of a
         scalar (`ResolveAxis` in tflite/kernels/internal/reference/reduce.h).
         """
         shape = self.input(0).shape
@@ -180,7 +185,7 @@ class Node:
         return value
 
     def activation(self) -> str:
-        """Returns the fused activation, if it only clamps."""
+        """Returns the name of the fused activation, which must only clamp."""
         value = self.int_option("fused_activation_function")
         name = activations.NAMES.get(value, f"number {value}")
         if name not in activations.BOUNDS:
@@ -201,7 +206,7 @@ class Node:
         return self.quantized(tensor)
 
     def quantized(self, tensor: Tensor) -> QuantizedType:
-        """Returns the type of a tensor with one scale and zero point, or with one of each for each index of an axis."""
+        """Returns the type of a tensor. It has one scale and zero point, or one of each for every index of an axis."""
         quantization = tensor.quantization
         if quantization is None:
             self.malformed(f"uses the {tensor.dtype} tensor {tensor.label}, which has no quantization", tensor)
@@ -212,7 +217,7 @@ class Node:
         return QuantizedType(tensor.dtype, quantization.scales, quantization.zero_points, axis=axis)
 
     def check_quantization(self, tensor: Tensor, quantization: Quantization) -> None:
-        """Requires scales that are positive and finite, and zero points that can be stored."""
+        """Requires that scales are positive and finite, and that zero points fit the storage type."""
         fault = quantization.fault_for(tensor.dtype)
         if fault is not None:
             self.unsupported(f"uses the tensor {tensor.label}, whose {fault}", tensor)
@@ -235,7 +240,9 @@ class Node:
         return QuantizedType(plain.storage, plain.scales, plain.zero_points, storage_min=low, storage_max=high)
 
     def require_one_type(self, first: int = 0, count: int | None = None) -> None:
-        """Requires that the inputs from `first` on have the output's quantization: the kernel moves stored values."""
+        """Requires that the inputs from `first` on have the output's quantization, because the kernel copies stored
+        values.
+        """
         places = range(first, self.input_count if count is None else first + count)
         for tensor in (self.input(place) for place in places):
             if self.per_tensor(tensor) != self.per_tensor(self.output):
@@ -245,7 +252,7 @@ class Node:
     # -- results
 
     def reserve(self, size_bytes: int) -> None:
-        """Requires that there is room for a constant that is not in the file."""
+        """Requires that the limit allows a constant that is not in the file."""
         if not self._constants.affords(size_bytes):
             self.unsupported(f"needs a table of {size_bytes} bytes, far larger than the file")
 
@@ -254,8 +261,8 @@ class Node:
         return self._kernel_of(self)
 
     def emit(self, expr: relax.Expr, part: str = "", tensor: Tensor | None = None) -> relax.Expr:
-        """Binds a value under a name from which later errors can tell the operator and tensor; or computes it, if it is
-        a plain operator on constants.
+        """Binds a value under a name from which later errors can tell the operator and tensor. A plain operator on
+        constants is computed instead.
         """
         name = "_".join(
             filter(None, (self.operator.name, str(self.operator.index), part, (tensor or self.output).name))
@@ -271,8 +278,8 @@ class Node:
             ) from exc
 
     def clipped(self, value: relax.Expr) -> relax.Expr:
-        """Returns `value`, the node's result, within the bounds of its fused activation if the output's type does not
-        have them: modes disagree about them, or they leave only one value.
+        """Returns `value`, the node's result, clamped by its fused activation if the output's type does not contain the
+        bounds. This happens if modes compute different bounds, or if the bounds allow only one value.
         """
         if self._clips is None:
             return value
@@ -290,15 +297,15 @@ class Node:
         self._values[tensor.index] = value
 
     def expect_shape(self, shape: tuple[int, ...], tensor: Tensor | None = None) -> None:
-        """Requires that an output of `shape` can be compiled. Its shape in the file does not matter: LiteRT recomputes
-        shapes when it prepares a kernel.
+        """Requires that an output of `shape` can be compiled. Its shape in the file has no effect, because LiteRT
+        recomputes shapes when it prepares a kernel.
         """
         tensor = tensor or self.output
         if math.prod(shape) * np.dtype(tensor.dtype).itemsize > MAX_BYTES:
             self.unsupported(f"computes a tensor of shape {list(shape)}, which is more than 2 GiB", tensor)
 
     def expect(self, tensor: Tensor, value: relax.Expr) -> None:
-        """Checks `value`, which the operator computes for its output `tensor`."""
+        """Checks `value`, the expression that the operator computes for its output `tensor`."""
         self.expect_shape(shape_of(value), tensor)
         made = str(value.ty.dtype)
         self.require(made == tensor.dtype, f"computes {made}, but its output is {tensor.dtype}", tensor)

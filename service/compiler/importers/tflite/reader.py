@@ -1,6 +1,4 @@
-"""Reads a verified TFLite file into a `Model`, and checks requirements of the format that the file's layout cannot
-guarantee.
-"""
+"""Reads a verified TFLite file into a `Model`. Checks requirements of the format that the verifier cannot check."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ _BUILTIN_OPERATORS: dict[int, str] = dict(tflite.utils.BUILTIN_OPCODE2NAME)
 def read_model(data: bytes) -> Model:
     """Returns the model that a TFLite file contains.
 
-    Takes time and memory in proportion to the file: constants are views of `data`, never copies.
+    Takes time and memory in proportion to the file, because constants are views of `data`, never copies.
 
     Raises:
         MalformedModel: the file is not well formed.
@@ -62,8 +60,8 @@ def _subgraph(model: Any, data: bytes, number: int, codes: Sequence[str]) -> Sub
 
 
 def _with_empty_constants(graph: Subgraph) -> tuple[Tensor, ...]:
-    """Returns the tensors. A tensor without elements that no operator computes is a constant: its buffer is empty, like
-    the buffer of a computed tensor.
+    """Returns the tensors. A tensor without elements that no operator computes is treated as a constant. (Its buffer is
+    empty, like that of a computed tensor.)
     """
     computed = {index for operator in graph.operators for index in operator.outputs} | set(graph.inputs)
     return tuple(
@@ -75,7 +73,7 @@ def _with_empty_constants(graph: Subgraph) -> tuple[Tensor, ...]:
 
 
 def _initializers(model: Any, main: Subgraph) -> set[int]:
-    """Returns the numbers of the subgraphs that run once, before the first call."""
+    """Returns the numbers of the subgraphs that are run once, before the first call."""
     found = set()
     for operator in main.operators:
         if operator.name == "CALL_ONCE":
@@ -90,8 +88,8 @@ def _initializers(model: Any, main: Subgraph) -> set[int]:
 
 
 def _check_subgraphs(model: Any) -> None:
-    """Checks that the model has one entry point. The first subgraph is the model. Others belong to its operators
-    (CALL_ONCE; IF and WHILE, which are refused by name), or are additional entry points.
+    """Checks that the model has one entry point, which is the first subgraph. Other subgraphs belong to operators
+    (CALL_ONCE; IF and WHILE, which `support` refuses), or are additional entry points.
     """
     if not model.SubgraphsLength():
         raise MalformedModel("the file has no subgraph")
@@ -108,9 +106,9 @@ def _check_subgraphs(model: Any) -> None:
 def _operator_name(code: Any) -> str:
     """Returns the name of a builtin operator; `CUSTOM(name)` for a custom operator.
 
-    The older field has codes up to 127, and the newer one all codes; the larger value is used (`GetBuiltinCode` in
-    schema_utils.cc). Some writers leave the older one 0. The `tflite` package's own accessor of the newer field returns
-    the older one for every code below 127, so the field is read from the table.
+    The older field contains codes up to 127, and the newer one all codes. The larger of the two is used, because some
+    writers leave the older one 0 (`GetBuiltinCode` in schema_utils.cc). For codes below 127, the `tflite` package's
+    accessor of the newer field returns the older field, so this function reads the table directly.
     """
     slot, _ = schema.TABLES["OperatorCode"]["builtin_code"]
     builtin = max(code.DeprecatedBuiltinCode(), int32_at(code, slot))
@@ -133,11 +131,11 @@ def _operator(operator: Any, index: int, codes: Sequence[str]) -> Operator:
 
 
 def _options(operator: Any) -> dict[str, OptionValue] | None:
-    """Returns the operator's options by the schema's field names; None if it has none, or if they are not of a kind
-    that is read.
+    """Returns the operator's options by the schema's field names. Returns None if it has none, or if Octet does not
+    read options of their type.
     """
     name = schema.OPTIONS.get(operator.BuiltinOptionsType())
-    if name is None:  # then the verifier has not looked at them either
+    if name is None:  # the verifier has not checked them either
         return None
     union = operator.BuiltinOptions()
     if union is None:

@@ -1,7 +1,7 @@
 """The tables of TFLite's FlatBuffer schema that the importer reads, as data for the verifier.
 
-Taken from `schema.fbs` (version 3c) of LiteRT; fields that are never read are left out here. Fields have the schema's
-names. The `tflite` package reads the same slots: a test compares the two.
+Taken from `schema.fbs` (version 3c) of LiteRT, without fields that are never read. Fields have the schema's names. A
+test compares their slots with those of the `tflite` package.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Vector:
 
 @dataclass(frozen=True)
 class Text:
-    """A string: UTF-8, with a NUL after its last byte."""
+    """A string: UTF-8, followed by a NUL byte."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,16 @@ class Refs:
 
 @dataclass(frozen=True)
 class Union:
-    """A table whose type is in the field `selector`; types that are not in `tables` are never read."""
+    """A table whose type is the value of the field `selector`. Tables of types that `tables` does not contain are never
+    read.
+    """
 
     selector: str
     tables: Mapping[int, str] = field(hash=False)
 
 
 Kind = Scalar | Vector | Text | Ref | Refs | Union
-Table = Mapping[str, tuple[int, Kind]]  # field -> (its slot, its kind)
+Table = Mapping[str, tuple[int, Kind]]  # field -> its slot, and its type
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,8 @@ class Schema:
     """The tables of one kind of buffer.
 
     Attributes:
-        name: the kind's name in messages.
-        identifier: the identifier that such buffers contain.
+        name: the name of this buffer type in messages.
+        identifier: the file identifier of such buffers.
         root: the table that refers to all others.
     """
 
@@ -73,7 +75,7 @@ class Schema:
 
 BYTE, BOOL, INT, UINT, LONG, FLOAT = Scalar(1), Scalar(1), Scalar(4), Scalar(4), Scalar(8), Scalar(4)
 
-# The options of the operators that are converted: value of the BuiltinOptions union -> table.
+# Options of the operators that are converted: value of the BuiltinOptions union -> table.
 OPTIONS: Mapping[int, str] = {
     1: "Conv2DOptions",
     2: "DepthwiseConv2DOptions",
@@ -272,7 +274,7 @@ MODEL = Schema("TFLite file", b"TFL3", "Model", TABLES)
 
 
 def zero_of(option: str) -> int | str | tuple[int, ...]:
-    """Returns the value of an operator's option `option` whose bytes are all 0."""
+    """Returns the value that the option `option` has if all of its bytes are 0."""
     (kind,) = {TABLES[table][option][1] for table in OPTIONS.values() if option in TABLES[table]}
     match kind:
         case Vector():

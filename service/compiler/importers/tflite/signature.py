@@ -1,10 +1,10 @@
-"""The model's inputs and outputs as clients see them.
+"""The model's inputs and outputs, as clients use them.
 
-Names: a TFLite file names a model's inputs and outputs twice. Its tensors have names, which converters invent
-(`serving_default_keras_tensor_246:0`, `StatefulPartitionedCall:0`); and newer files have signatures with the names that
-the model's author chose (`keras_tensor_246`, `output_0`), which LiteRT's own `get_signature_runner` uses. So the
-signature's names are used if one signature names every input and output, `serving_default` before others; otherwise,
-the tensors' names are used.
+A TFLite file contains two kinds of names for inputs and outputs. Tensors have names that converters generate
+    (`serving_default_keras_tensor_246:0`, `StatefulPartitionedCall:0`). Newer files also have signatures, with names
+    that the model's author chose (`keras_tensor_246`, `output_0`); LiteRT's `get_signature_runner` uses these. If a
+    signature names every input and output, its names are used, and `serving_default` is preferred. Otherwise, the
+    tensors' names are used.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _DEFAULT_KEY = "serving_default"  # TensorFlow's DEFAULT_SERVING_SIGNATURE_DEF_K
 
 
 def signature_of(model: Model) -> ModelSignature:
-    """Returns the inputs and outputs in the file's order, and the states, each with names that are unique among their
-    kind.
+    """Returns the inputs and outputs in the file's order, and the states. Names are unique among the inputs, among the
+    outputs and among the states.
 
     Raises:
         Unsupported: an input has a type that clients cannot send.
@@ -44,7 +44,7 @@ def signature_of(model: Model) -> ModelSignature:
 
 
 def _named(ends: Sequence[tuple[str, int]]) -> dict[int, list[str]]:
-    """Returns the names of each tensor; a tensor that is several outputs has several names."""
+    """Returns the names of each tensor. A tensor that is several outputs has several names."""
     names: dict[int, list[str]] = {}
     for name, index in ends:
         names.setdefault(index, []).append(name)
@@ -57,7 +57,7 @@ def _state_specs(model: Model) -> tuple[TensorSpec, ...]:
 
 
 def _chosen(model: Model) -> Signature | None:
-    """Returns the signature that names every input and output, and nothing else."""
+    """Returns the signature that names every input and output and nothing else."""
     fitting = [
         signature
         for signature in model.signatures

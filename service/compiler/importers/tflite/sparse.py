@@ -1,9 +1,9 @@
-"""Constants that are stored without most of their zeros: `SparsityParameters` of schema.fbs.
+"""Sparse constants, most of whose zeros are not stored: `SparsityParameters` of schema.fbs.
 
-Such a tensor is a tree. Each level is a dimension, in the order of `order`: first those of the tensor, then those of
-its blocks, which divide some dimensions. A dense level has all of its indices below each node; a compressed one (CSR)
-has the listed indices, `starts[n]` to `starts[n + 1]` below node n. The leaves are the elements (`Populate` in
-tflite/kernels/internal/utils/sparsity_format_converter.cc).
+Such a tensor is a tree with one level for each dimension. `order` contains the dimensions: first those of the tensor,
+then those of its blocks, which divide some dimensions. In a dense level, every node has children for all indices of the
+dimension. In a compressed level (CSR), node n has children for the indices `starts[n]` to `starts[n + 1]` of the list.
+The leaves are the elements (`Populate` in tflite/kernels/internal/utils/sparsity_format_converter.cc).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from service.compiler.importers.tflite.model import Level, Sparse
 from service.core.arrays import Array
 from service.core.errors import MalformedModel
 
-# A tensor with a smaller share of its elements in the file is refused: a small file must not become a large module.
-# Pruned networks usually keep a fifth or a tenth.
+# If the file contains a smaller fraction of a tensor's elements, the tensor is refused, because a small file must not
+# become a large module. Pruned networks usually contain a fifth or a tenth.
 SPARSEST = 1 / 32
 _VECTORS: dict[int, type] = {
     tflite.SparseIndexVector.Int32Vector: tflite.Int32Vector,
@@ -31,9 +31,7 @@ _VECTORS: dict[int, type] = {
 
 
 def read_sparse(table: Any, elements: Array) -> Sparse:
-    """Returns the content of a `SparsityParameters`, with the elements in the file, `[count]`; it has not been checked
-    yet.
-    """
+    """Returns the content of a `SparsityParameters` and the stored elements, `[count]`. They are not checked yet."""
     levels = tuple(_level(table.DimMetadata(place)) for place in range(table.DimMetadataLength()))
     return Sparse(elements, ints(table, "TraversalOrder"), ints(table, "BlockMap"), levels)
 
@@ -46,8 +44,8 @@ def _level(table: Any) -> Level:
 
 
 def _vector(kind: int, read: Callable[[], Any]) -> Array:
-    """Returns a view of the file; an empty one if the vector is left out."""
-    union = read() if kind in _VECTORS else None  # the verifier has not looked at others either
+    """Returns a view of a vector in the file, which is empty if the file omits the vector."""
+    union = read() if kind in _VECTORS else None  # the verifier has not checked other types either
     if union is None:
         return np.zeros(0, np.uint8)
     vector = _VECTORS[kind]()
@@ -56,16 +54,17 @@ def _vector(kind: int, read: Callable[[], Any]) -> Array:
 
 
 def dense(sparse: Sparse, shape: tuple[int, ...]) -> Array:
-    """Returns all elements of a tensor of `shape`, with zeros for the elements that are not in the file.
+    """Returns all elements of a tensor of `shape`. Elements that are not stored are zero.
 
-    Takes some thirty bytes for each element: none is named twice, so no level has more nodes than there are elements.
+    Needs some thirty bytes of memory for each element. No element is stored twice, so no level has more nodes than
+    there are elements.
 
     Raises:
-        MalformedModel: the levels do not describe such a tensor; the message begins with a verb and does not name the
-            tensor.
+        MalformedModel: the levels do not describe a tensor of `shape`. The message begins with a verb; the caller adds
+            the tensor's name.
     """
     steps = _steps(sparse, shape)
-    places = np.zeros(1, np.int64)  # position of each node's first element in the result
+    places = np.zeros(1, np.int64)  # for each node: the position of its first element in the result
     for number, (level, (size, step)) in enumerate(zip(sparse.levels, steps, strict=True)):
         if level.starts is None or level.indices is None:
             _require(level.size == size, f"has {level.size} indices in dimension {number}, which needs {size}")
@@ -81,7 +80,7 @@ def dense(sparse: Sparse, shape: tuple[int, ...]) -> Array:
 
 
 def _steps(sparse: Sparse, shape: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Returns, for each level, the number of its indices, and the distance of their elements in the result."""
+    """Returns, for each level, the number of its indices, and the distance between their elements in the result."""
     rank, order, blocks = len(shape), sparse.order, sparse.blocks
     _require(
         len(order) == len(sparse.levels) == rank + len(blocks),
@@ -89,7 +88,7 @@ def _steps(sparse: Sparse, shape: tuple[int, ...]) -> list[tuple[int, int]]:
     )
     whole = sorted(order[:rank]) == [*range(rank)] and sorted(order[rank:]) == [*range(rank, len(order))]
     _require(whole, f"has the invalid dimension order {list(order)}")
-    # LiteRT finds the sizes of blocks by their number and not by their position; the two differ only for three blocks
+    # LiteRT determines the sizes of blocks by their number, not by their position. The two differ only for three blocks
     # or more.
     _require(
         all(order[order[place]] == place for place in range(rank, len(order))),
@@ -118,7 +117,7 @@ def _counts(starts: Array, indices: Array, nodes: int, size: int, number: int) -
     _require(whole, f"has segments {where} that do not cover its {len(indices)} indices")
     inside = bool(((indices >= 0) & (indices < size)).all())
     _require(inside, f"has an index {where} that is not below {size}")
-    within = np.ones(len(indices), np.bool_)  # true if the index before it is below the same node
+    within = np.ones(len(indices), np.bool_)  # true if the previous index has the same parent node
     within[starts[:-1][counts > 0]] = False
     rising = bool((np.diff(indices, prepend=-1)[within] > 0).all())
     _require(rising, f"has indices {where} that do not increase")

@@ -1,6 +1,4 @@
-"""Checks whether a model can be compiled, for the whole file at once: users learn about every obstacle, not only the
-first.
-"""
+"""Checks whether a model can be compiled. Checks the whole file, so that the error lists every obstacle."""
 
 from __future__ import annotations
 
@@ -17,16 +15,16 @@ _CONVERT = (
     "convert it with full-integer quantization: tf.lite.TFLiteConverter with optimizations = "
     "[tf.lite.Optimize.DEFAULT] and a representative_dataset (docs/how-to/tflite.md)"
 )
-# Operators for which LiteRT has a kernel that quantizes activations at run time.
+# Operators for which LiteRT has kernels that quantize activations at run time.
 _HYBRID = ("BATCH_MATMUL", "CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED", "SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM")
 
 
 def check_support(model: Model) -> None:
-    """Checks that every operator can be converted, and for the element types that it uses.
+    """Checks that every operator can be converted for the element types that it uses.
 
     Raises:
-        DynamicRange: operators multiply real activations by stored weights.
-        UnsupportedOperator: some operators cannot be converted. The message lists them by type and one by one, at most
+        DynamicRange: operators multiply real activations by stored weights, in a form that cannot be converted.
+        UnsupportedOperator: some operators cannot be converted. The message lists their types and their names, at most
             `names.MOST_NAMES` of each.
         Unsupported: an operator uses a tensor that no operator can use.
         MalformedModel: an operator has a number of inputs or outputs that its definition forbids.
@@ -46,8 +44,8 @@ def check_support(model: Model) -> None:
 
 
 def _require_stored_activations(model: Model) -> None:
-    """Refuses hybrid operators that are not converted. LiteRT's hybrid kernels quantize activations at run time, and
-    multiply integers; if such a model were computed in real arithmetic, half of the values would differ.
+    """Refuses hybrid operators that cannot be converted. LiteRT's hybrid kernels quantize activations at run time and
+    multiply integers. If such a model were computed in real arithmetic, half of its results would differ.
     """
     hybrid = [operator for operator in model.operators if _is_hybrid(model, operator)]
     if hybrid:
@@ -75,12 +73,14 @@ def counted(names: Iterable[str]) -> str:
 
 
 def dtypes_of(model: Model, operator: Operator) -> list[str]:
-    """Returns the dtypes of an operator's inputs; an empty one for an input that is left out."""
+    """Returns the dtypes of an operator's inputs; "" for an input that is omitted."""
     return [model.tensors[index].dtype if index >= 0 else "" for index in operator.inputs]
 
 
 def _obstacle(model: Model, operator: Operator) -> str | None:
-    """Returns why an operator cannot be converted, as `CONV_3D` or `CONV_2D on float32`; None if it can."""
+    """Returns what cannot be converted, as `CONV_3D` or `CONV_2D on float32`, or None if the operator can be
+    converted.
+    """
     rule = RULES.get(operator.name)
     if rule is None:
         return operator.name
@@ -118,8 +118,8 @@ def _hint(model: Model, obstacles: list[tuple[Operator, str]]) -> str:
 
 
 def _cuts(model: Model, obstacles: list[Operator]) -> list[str]:
-    """Returns the tensors that a model without `obstacles` would end with: those that the obstacles read and other
-    operators compute.
+    """Returns tensors at which the model could be cut so that no obstacle remains. Obstacles read these tensors, and
+    other operators compute them.
     """
     refused = {operator.index for operator in obstacles}
     computed = {index for each in model.operators if each.index not in refused for index in each.outputs}

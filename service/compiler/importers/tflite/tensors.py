@@ -31,7 +31,7 @@ _NUMPY_TYPES: dict[int, np.dtype[Any]] = {
     tflite.TensorType.INT16: np.dtype("<i2"),
     tflite.TensorType.INT8: np.dtype("i1"),
 }
-# Element types that are newer than the `tflite` package.
+# Element types that the `tflite` package does not know yet.
 _NEWER_TYPES = {19: "int2", 20: "uint4", 21: "float8_e4m3fn", 22: "float8_e5m2"}
 _TYPE_NAMES = _NEWER_TYPES | {
     value: name.lower() for name, value in vars(tflite.TensorType).items() if isinstance(value, int)
@@ -41,7 +41,8 @@ _TYPE_NAMES = _NEWER_TYPES | {
 def read_tensor(model: Any, data: bytes, subgraph: Any, index: int) -> Tensor:
     """Returns tensor `index` of a subgraph; `data` is the whole file.
 
-    A tensor that is well formed but not supported gets an `oddity`, so that unsupported operators are reported first.
+    If a tensor is well-formed but not supported, the reason is recorded as its `oddity`, so that unsupported operators
+    are reported first.
 
     Raises:
         MalformedModel: the tensor's bytes, shape and quantization do not fit together.
@@ -50,9 +51,9 @@ def read_tensor(model: Any, data: bytes, subgraph: Any, index: int) -> Tensor:
 
 
 def bytes_of_buffer(model: Any, data: bytes, index: int, owner: str, tensor: str | None = None) -> memoryview | None:
-    """Returns the bytes of buffer `index`; None if it is empty, or is the first: whatever that contains, it means "no
-    buffer" (`ParseTensors` in tflite/core/interpreter_builder.cc). The bytes are in the FlatBuffer, or after it in
-    files larger than 2 GB (`Buffer.offset`). Errors name the buffer's `owner`, and `tensor` if that is one.
+    """Returns the bytes of buffer `index`, or None if it is empty. Buffer 0 means "no buffer", whatever it contains
+    (`ParseTensors` in tflite/core/interpreter_builder.cc). The bytes are in the FlatBuffer; in files larger than 2 GB,
+    they come after it (`Buffer.offset`). Errors name the buffer's `owner`; `tensor` is its name if it is a tensor.
 
     Raises:
         MalformedModel: the buffer does not exist, or lies outside the file.
@@ -104,10 +105,11 @@ class _Reader:
         return replace(tensor, quantization=self._quantization(shape), data=data)
 
     def _oddity(self, shape: tuple[int, ...], dtype: np.dtype[Any] | None) -> str | None:
-        """Returns why no operator can use the tensor; None if operators can use it.
+        """Returns the reason why no operator can use the tensor, or None if operators can use it.
 
-        A shape is dynamic if `shape` itself is. A `shape_signature` with dynamic sizes does not matter, for LiteRT runs
-        a model at `shape` unless its caller resizes the inputs (`ParseTensors` in tflite/core/interpreter_builder.cc).
+        A tensor counts as dynamic if `shape` has a dynamic size. Dynamic sizes in `shape_signature` have no effect,
+        because LiteRT runs a model with `shape` unless its caller resizes the inputs (`ParseTensors` in
+        tflite/core/interpreter_builder.cc).
         """
         quantization = self._table.Quantization()
         if dtype is None:
@@ -125,7 +127,7 @@ class _Reader:
         return None
 
     def _sparse(self, tensor: Tensor, raw: memoryview | None, dtype: np.dtype[Any]) -> Tensor:
-        """Returns the tensor with its elements kept apart, because their bytes do not fill its shape."""
+        """Returns the tensor with its elements in a separate field, because they do not fill its shape."""
         if raw is None or len(raw) % dtype.itemsize:
             return replace(tensor, oddity="is sparse")
         elements, whole = np.frombuffer(raw, dtype), math.prod(tensor.shape)
@@ -145,7 +147,8 @@ class _Reader:
 
     def _quantization(self, shape: tuple[int, ...]) -> Quantization | None:
         """Returns the quantization, by the rules of `ParseQuantization` in tflite/core/interpreter_builder.cc. Scales
-        that are not positive and zero points that cannot be stored are left to the operators: LiteRT loads both.
+        that are not positive and zero points that do not fit the storage type are not refused here, because LiteRT
+        loads both. The operators refuse them.
         """
         table = self._table.Quantization()
         if table is None or not table.ScaleLength():

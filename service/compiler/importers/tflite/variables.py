@@ -1,10 +1,10 @@
-"""Finds the state that a model keeps between calls, before its operators are converted.
+"""Finds the states that a model keeps between calls, before its operators are converted.
 
-There are two kinds. A variable tensor is changed in place by its operator (the hidden and cell state of an LSTM, the
-history of an SVDF) and starts at its zero point. A resource variable is named by VAR_HANDLE, read by READ_VARIABLE and
-written by ASSIGN_VARIABLE (tflite/kernels/{var_handle,read_variable,assign_variable}.cc), and starts at the value that
-is assigned to it by the subgraph that CALL_ONCE runs before the first call. Their operators compute nothing: an
-operator that reads a variable reads the tensor that was last assigned to it, in this call or the one before.
+There are two types. A variable tensor is changed in place by its operator (the hidden and cell state of an LSTM, the
+history of an SVDF) and starts at its zero point. A resource variable has a handle from VAR_HANDLE, is read by
+READ_VARIABLE and written by ASSIGN_VARIABLE (tflite/kernels/{var_handle,read_variable,assign_variable}.cc). CALL_ONCE
+runs a subgraph before the first call, which assigns its initial value. These operators compute nothing: reading a
+variable gives the tensor that was last assigned to it, in this call or an earlier one.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from service.compiler.importers.tflite.model import Model, Operator, State, Subg
 from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
 
-Name = tuple[str, str]  # container and name, by which the kernels find variables
+Name = tuple[str, str]  # container and name; the kernels identify variables by these
 
-_MOST_BYTES = 16 << 20  # of a variable that is changed in place
+_MOST_BYTES = 16 << 20  # limit of a variable that is changed in place
 _HANDLE, _READ, _ASSIGN, _ONCE = "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"
-# Operator -> its least number of inputs, and its number of outputs.
+# Operator -> its smallest number of inputs, and its number of outputs.
 _ARITY = {_HANDLE: (0, 1), _READ: (1, 1), _ASSIGN: (2, 0), _ONCE: (0, 0)}
 
 
 def find_states(model: Model) -> Model:
-    """Returns `model` without operators on resource variables, and with its `states`.
+    """Returns `model` with its `states`, and without the operators on resource variables.
 
     Raises:
         MalformedModel: a variable is read before it has a value, or an operator on one is invalid.
-        Unsupported: a variable's first value is not a constant.
+        Unsupported: a variable's initial value is not a constant.
     """
     resources = _Resources(model).run()
     read = {index for operator in resources.operators for index in operator.inputs} - set(model.inputs)
@@ -47,10 +47,10 @@ def find_states(model: Model) -> Model:
 
 
 def _zero_point(tensor: Tensor) -> Array:
-    """Returns the initial elements of a variable, as `ResetVariableTensor` of tflite/core/subgraph.cc: int8 starts at
-    its zero point, everything else at zero.
+    """Returns the initial elements of a variable, as `ResetVariableTensor` of tflite/core/subgraph.cc sets them: int8
+    starts at its zero point, and everything else at zero.
 
-    The size is limited: a few bytes of a file can declare any size, and every sequence needs this much memory.
+    The size is limited, because a few bytes of a file can declare any size, and every sequence needs this much memory.
     """
     if math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize > _MOST_BYTES:
         raise Unsupported(
@@ -62,16 +62,16 @@ def _zero_point(tensor: Tensor) -> Array:
 
 
 class _Resources:
-    """Follows each variable through the operators, in their order."""
+    """Tracks the value of each variable through the operators, in their order."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self._tensors = list(model.tensors)
         self._handles: dict[int, Name] = {}
         self._first: dict[Name, Array] = {}
-        self._found: dict[Name, int] = {}  # the tensor that has the value from the call before
-        self._last: dict[Name, int] = {}  # the tensor that was last assigned
-        self._same: dict[int, int] = {}  # the output of a read -> the tensor that it is
+        self._found: dict[Name, int] = {}  # the tensor with the value from the call before
+        self._last: dict[Name, int] = {}  # the tensor that was assigned last
+        self._same: dict[int, int] = {}  # the output of a read -> the tensor whose value it is
 
     def run(self) -> Model:
         operators = []
@@ -101,7 +101,7 @@ class _Resources:
         )
 
     def _initialize(self, operator: Operator) -> None:
-        assert operator.options is not None  # otherwise the model would not have been read
+        assert operator.options is not None  # the reader refuses models without these options
         number = cast(int, operator.options["init_subgraph_index"])
         self._first.update(_assigned(self._model.initializers[number], number))
 
@@ -135,8 +135,8 @@ class _Resources:
             )
 
     def _states(self) -> Iterator[State]:
-        """Returns the states: variables that are written. A variable that is only read is a constant, and one that is
-        never read is left out.
+        """Returns the states, which are the variables that are written. A variable that is only read is a constant; one
+        that is never read is omitted.
         """
         for name, tensor in self._found.items():
             first = self._first[name]

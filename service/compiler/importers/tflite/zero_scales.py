@@ -1,8 +1,8 @@
-"""Replaces weights of scale 0, which some converters write for a filter whose weights are all zero.
+"""Replaces weights whose scale is 0. Some converters write this scale for a filter whose weights are all zero.
 
-LiteRT multiplies the sums of such a filter by 0 / s, whatever its weights and bias: the result is the output's zero
-point, or the bias if sums become real values (`Prepare` in tflite/kernels/conv.cc and similar kernels). Weights of 0,
-any scale, and a bias of 0 have the same result.
+LiteRT multiplies the sums of such a filter by 0 / s, whatever its weights and bias are. The result is the output's zero
+point, or the bias if sums become real values (`Prepare` in tflite/kernels/conv.cc and similar kernels). Weights of 0
+with any scale, and a bias of 0, give the same result.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from service.compiler.importers.tflite.model import Model, Quantization, Tensor
 from service.core.arrays import Array
 
 _WEIGHTS = 1
-# Operator -> the position of its bias among the inputs.
+# Operator -> the index of its bias among the inputs.
 _BIASES = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "FULLY_CONNECTED": 2, "TRANSPOSE_CONV": 3}
 
 
@@ -54,7 +54,7 @@ def _fits(bias: Array, zero: Array) -> bool:
 
 
 def _added(tensors: list[Tensor], tensor: Tensor) -> int:
-    """Appends a constant that is in no buffer of the file; returns its index."""
+    """Appends a constant that is not in any buffer of the file, and returns its index."""
     index = len(tensors)
     tensors.append(replace(tensor, index=index, storage=-1 - index))
     return index

@@ -1,8 +1,8 @@
-"""PyTorch's archives of quantized models, read without PyTorch.
+"""Importer of PyTorch's archives of quantized models. It does not need PyTorch.
 
-TorchScript (`torch.jit.save`): `importers.archive` opens the zip within limits, `unpickler` and `tensors` read its
-pickles without executing anything, `code` parses its TorchScript, `interpreter` follows `forward` from the input to the
-outputs, and `graph` converts the operators that it finds there (`operators`).
+For TorchScript (`torch.jit.save`), `importers.archive` opens the zip archive within limits. `unpickler` and `tensors`
+read its pickles without executing anything, and `code` parses its TorchScript. `interpreter` evaluates `forward` from
+the inputs to the outputs, and `graph` converts each operator that is called (`operators`).
 
 Paths such as `native/Pool.h` in the docstrings refer to the PyTorch source, below aten/src/ATen.
 """

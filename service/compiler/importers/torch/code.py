@@ -1,4 +1,4 @@
-"""The TorchScript code in an archive: Python's syntax, which is parsed but never executed."""
+"""The TorchScript code in an archive. It has Python's syntax, and is parsed but never executed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Code:
 
 
 def _check_depth(tree: ast.AST, record: str) -> None:
-    """Limits the depth of the code: the interpreter recurses as deeply as the code is nested."""
+    """Limits how deeply the code is nested, because the interpreter recurses to the same depth."""
     level: list[ast.AST] = [tree]
     for _ in range(_DEEPEST):
         level = [child for node in level for child in ast.iter_child_nodes(node)]

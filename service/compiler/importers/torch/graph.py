@@ -1,4 +1,4 @@
-"""The module that an import creates: operators are converted one by one as the interpreter finds them."""
+"""The module that an import creates. Operators are converted one by one, as the interpreter calls them."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ _COMPILED = "Octet compiles: " + ", ".join(
 
 
 class Graph:
-    """Converts the model's operators into `builder`.
+    """Converts the model's operators and emits them with `builder`.
 
-    Operators that cannot be compiled are recorded, and return an unknown value, so that `check` names every obstacle.
+    An operator that cannot be compiled is recorded and returns an unknown value, so that `check` can list every
+    obstacle.
     """
 
     def __init__(self, builder: relax.BlockBuilder, at: At) -> None:
         self._builder, self._at = builder, at
-        # why the operator cannot be compiled, and the variable that it computes
+        # (reason why the operator cannot be compiled, the variable that it computes)
         self._obstacles: list[tuple[str, str]] = []
         self._hint: str | None = None
         self._count = 0
@@ -64,10 +65,10 @@ class Graph:
         return UNKNOWN
 
     def check(self) -> None:
-        """Checks that every operator so far could be converted.
+        """Checks that every operator that was called could be converted.
 
         Raises:
-            UnsupportedOperator: some could not. The message lists them by type and one by one, at most
+            UnsupportedOperator: some could not. The message lists their types and their names, at most
                 `names.MOST_NAMES` of each.
         """
         if not self._obstacles:
@@ -94,7 +95,7 @@ def _rule(name: str, arguments: Sequence[Any]) -> Rule | None:
 
 
 def _kind_of(argument: Any) -> str:
-    """Returns the kind of an argument for messages."""
+    """Returns a description of an argument's type for messages."""
     if isinstance(argument, Value):
         return "quantized tensor" if argument.quantized is not None else "tensor"
     if isinstance(argument, Tensor):

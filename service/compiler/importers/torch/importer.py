@@ -28,8 +28,8 @@ def import_torchscript(data: bytes, at: At = lambda op, tensor: None, shapes: Sh
     """Returns the model in a file that `torch.jit.save` wrote.
 
     Args:
-        at: called with every operator before it is converted, and with the variable that it computes.
-        shapes: shapes of the inputs, by name; a traced model contains its own.
+        at: called before each operator is converted, with the operator and the variable that it computes.
+        shapes: name of an input -> its shape. A traced model contains the shapes of its inputs.
 
     Raises:
         MalformedModel: the file is not well formed.
@@ -57,7 +57,7 @@ class _Import:
         self.interpreter = Interpreter(self.code, list(constants), self.graph)
 
     def run(self) -> ImportedModel:
-        # The function must be open before anything is emitted: __setstate__ may call operators.
+        # The function must be open before anything is emitted, because __setstate__ may call operators.
         root = self.reader.read("data.pkl")
         kind = str(getattr(root, "kind", ""))
         methods = self.code.methods(kind) if kind else None
@@ -86,7 +86,7 @@ class _Import:
         return ImportedModel(self.builder.get(), signature, TORCHSCRIPT)
 
     def _traced(self) -> Sequence[Any]:
-        """Returns the example inputs that `forward` was traced with, if it was traced."""
+        """If `forward` was traced, returns the example inputs of the trace."""
         if "traced_inputs.pkl" not in self.archive:
             return ()
         traced = self.reader.read_specs("traced_inputs.pkl")
@@ -106,7 +106,7 @@ def computed(builder: relax.BlockBuilder, value: Value, params: Sequence[relax.V
 
 
 def outputs_of(result: Any) -> list[tuple[str | None, Value]]:
-    """Returns the tensors that a model returns; those of a dictionary have names.
+    """Returns the tensors that a model returns. If they are in a dictionary, they have names.
 
     Raises:
         Unsupported: the model returns something else.

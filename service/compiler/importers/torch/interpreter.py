@@ -1,8 +1,9 @@
-"""Evaluates TorchScript: values that are known during the import are computed, tensors are passed to operators.
+"""Evaluates TorchScript. Values that are known during the import are computed; operators on tensors are passed to
+`Operators`.
 
-The code is a tree of Python's syntax. Only the statements and expressions that PyTorch's printer writes
-(torch/csrc/jit/serialization/python_print.cpp) are supported here; nothing is ever passed to Python to execute. Shapes
-are known, so every condition and every loop can be evaluated, and calls of submodules are followed.
+The code is a tree of Python's syntax. The interpreter supports only the statements and expressions that PyTorch's
+printer writes (torch/csrc/jit/serialization/python_print.cpp), and never lets Python execute the code. Shapes are
+known, so every condition and every loop can be evaluated. Calls of submodules are evaluated too.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class Operators(Protocol):
     """The operators that compute tensors."""
 
     def call(self, name: str, output: str, arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        """Returns the result of the operator `name`, such as `quantized::conv2d`, which the code assigns to
-        `output`.
+        """Returns the result of the operator `name`, such as `quantized::conv2d`. `output` is the variable to which the
+        code assigns it.
         """
 
 
@@ -42,7 +43,7 @@ class Interpreter:
     """Runs functions of an archive's code.
 
     Args:
-        constants: the values that the code calls `CONSTANTS.c0`, `CONSTANTS.c1` …
+        constants: the values of `CONSTANTS.c0`, `CONSTANTS.c1` … in the code.
     """
 
     def __init__(self, code: Code, constants: Sequence[Any], operators: Operators) -> None:
@@ -63,10 +64,10 @@ class Interpreter:
         return self._call(methods[name], [instance, *arguments], {})
 
     def instance(self, value: Any) -> Any:
-        """Returns an object of a pickle as the code sees it; other values unchanged."""
+        """Returns an object of a pickle in the form that the code uses. Other values are returned unchanged."""
         if not isinstance(value, Object):
             return value
-        key = id(value)  # the objects of a pickle outlive the interpreter
+        key = id(value)  # objects of a pickle live longer than the interpreter, so their ids are unique
         if key not in self._instances:
             self._instances[key] = (value, self._instantiated(value, str(value.kind)))
         return self._instances[key][1]
@@ -192,7 +193,7 @@ class Interpreter:
     # -- expressions
 
     def _value(self, node: ast.expr, scope: dict[str, Any], output: str) -> Any:
-        """Returns the value of `node`. `output` is the variable that it is assigned to, which errors name."""
+        """Returns the value of `node`. `output` is the variable to which it is assigned; errors name it."""
         match node:
             case ast.Constant(value=bool() | int() | float() | str() | None):
                 return node.value
@@ -321,7 +322,7 @@ _STATEMENTS: dict[type[ast.stmt], Callable[[Interpreter, Any, dict[str, Any]], N
 def bound(
     function: ast.FunctionDef, arguments: Sequence[Any], named: Mapping[str, Any], literal: Callable[[ast.expr], Any]
 ) -> dict[str, Any]:
-    """Returns the function's parameters by name; parameters that the call leaves out have their defaults.
+    """Returns the function's parameters by name. Parameters without an argument have their defaults.
 
     Raises:
         MalformedModel: the arguments do not fit the function.
@@ -341,7 +342,7 @@ def bound(
 
 
 def _path(node: ast.expr) -> str:
-    """Returns `a.b.c` for names and attributes; an empty text for anything else."""
+    """Returns `a.b.c` for names and attributes, and "" for anything else."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

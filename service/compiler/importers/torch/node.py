@@ -1,4 +1,4 @@
-"""An operator that is being converted: checked access to its operands, and errors that name the operator."""
+"""An operator during its conversion: checked access to its operands, and errors that name the operator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STORAGES: dict[int, str] = {12: "int8", 13: "uint8"}
 
 QUANTIZE = "quantize it with torch.ao.quantization, so that no operator is left in float (docs/how-to/pytorch.md)"
 ANOTHER_FORM = "Octet compiles this operator with other operands or arguments: write this part of the model otherwise"
-_NAME_LENGTH = 120  # of a name hint
+_NAME_LENGTH = 120  # limit of a name hint
 _MOST_ELEMENTS = 1 << 31
 _LARGEST_SIZE = 1 << 31
 
@@ -77,7 +77,7 @@ class Node:
         return value
 
     def pair(self, value: Any, least: int) -> tuple[int, int]:
-        """Returns a number for rows and one for columns; `value` may be one number for both."""
+        """Returns one number for rows and one for columns. `value` may be one number for both."""
         items = value if isinstance(value, list | tuple) else [value]
         if len(items) not in (1, 2):
             self.unsupported("needs one number or two numbers for rows and columns")
@@ -114,13 +114,13 @@ class Node:
     # -- types
 
     def per_tensor(self, storage: str, scale: Any, zero_point: Any) -> QuantizedType:
-        """Returns a type as ATen's kernels see it, whose scales are float32 whenever they compute."""
+        """Returns a type as ATen's kernels use it: they convert scales to float32 before computing."""
         if isinstance(zero_point, Tensor) and zero_point.data.size == 1:
             zero_point = zero_point.data.reshape(-1)[0].item()
         return self.typed(storage, Quantization((self.real(scale),), (self.integer(zero_point),)))
 
     def typed(self, storage: str, quantization: Quantization) -> QuantizedType:
-        """Returns the type of a tensor with `quantization`."""
+        """Returns the type of a tensor that has `quantization`."""
         with np.errstate(over="ignore", under="ignore"):
             scales = tuple(float(np.float32(scale)) for scale in quantization.scales)
         try:
@@ -146,14 +146,14 @@ class Node:
         return Value(self.emit(expr), quantized)
 
     def image(self, x: Value, body: Callable[[relax.Var], relax.Expr], quantized: QuantizedType | None) -> Value:
-        """Applies `body` to the image `x` in channels-last layout; the result has its channels first again."""
+        """Applies `body` to the image `x` in channels-last layout. Returns the result with channels first."""
         exact_scale = x.exact_scale if quantized == x.quantized else None
         return Value(in_channels_last(self.emit, x.expr, body), quantized, exact_scale)
 
     # -- errors
     #
-    # It is not known here whether PyTorch runs an operator: it has more overloads than there are rules. So none of
-    # these errors says that the file is damaged.
+    # PyTorch has more overloads of an operator than there are rules here, so a rule cannot tell whether PyTorch would
+    # run the operator. These errors therefore never report that the file is damaged.
 
     def require(self, condition: bool, what: str) -> None:
         if not condition:

@@ -1,7 +1,8 @@
 """Packed parameters: the weights and bias of a quantized convolution or linear layer in TorchScript.
 
-Layouts: `serialize_conv` in aten/src/ATen/native/quantized/cpu/fbgemm_utils.cpp (versions 2 and 3), and
-`LinearPackedParamsBase` in the same file. The memory layout that an engine uses for the weights is not in the file.
+Their layouts are those of `serialize_conv` in aten/src/ATen/native/quantized/cpu/fbgemm_utils.cpp (versions 2 and 3),
+    and `LinearPackedParamsBase` in the same file. The file does not depend on the memory layout that an engine uses for
+    the weights.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Packed:
     """Weights `[O, I / groups, KH, KW]` or `[O, I]` with their quantization, and a float32 bias.
 
     Attributes:
-        stride, padding, dilation: for rows and columns; unused in a linear layer.
+        stride, padding, dilation: of rows and columns. A linear layer does not use them.
     """
 
     weight: Tensor
@@ -39,11 +40,11 @@ class Packed:
 
 
 def unpacked(module: str, kind: str, state: Any) -> Packed:
-    """Returns the parameters that a pickle contains as an object of class `kind` of `module`.
+    """Returns the parameters that a pickle contains, as an object of class `kind` in `module`.
 
     Raises:
-        MalformedModel: such an object does not have this state.
-        Unsupported: the object belongs to another kind of layer.
+        MalformedModel: `state` is not a valid state of such an object.
+        Unsupported: the object belongs to another type of layer.
     """
     if module != _QUANTIZED:
         whole = f"{module.removeprefix(CLASSES)}.{kind}"[:100]
@@ -78,8 +79,8 @@ def conv2d(weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, gro
 
 
 def conv1d(weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> Packed:
-    """Returns the parameters of `quantized::conv1d_prepack`: a convolution of images with one row, as PyTorch packs it
-    (`quantized::conv1d_prepack` in aten/src/ATen/native/quantized/cpu/qconv_prepack.cpp).
+    """Returns the parameters of `quantized::conv1d_prepack`: a convolution of images with one row. PyTorch packs it in
+    the same way (`quantized::conv1d_prepack` in aten/src/ATen/native/quantized/cpu/qconv_prepack.cpp).
     """
     _check(CONV2D, weight, bias, rank=3)
     steps, around, apart = (
@@ -90,8 +91,8 @@ def conv1d(weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, gro
 
 
 def _convolution(config: list[Any], weight: Any, bias: list[Any]) -> Packed:
-    """Returns the parameters of a convolution. `config` contains the number of dimensions, then for each of them
-    stride, padding, dilation and output padding, then groups and flags.
+    """Returns the parameters of a convolution. `config` contains the number of dimensions, then stride, padding,
+    dilation and output padding, each for all dimensions, then groups and flags.
     """
     if len(config) != 11 or config[0] != 2:
         raise Unsupported(f"convolutions with {config[0] if config else 'no'} dimensions cannot be compiled")

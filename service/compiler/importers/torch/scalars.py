@@ -1,4 +1,4 @@
-"""Numbers, text and lists in TorchScript: sizes, strides, flags. All of them are known when a model is imported."""
+"""Numbers, text and lists in TorchScript, such as sizes, strides and flags. All of them are known while importing."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _SIMPLE = (bool, int, float, str, type(None))
 
 
 def are_scalars(arguments: Sequence[Any]) -> bool:
-    """Returns true if neither the arguments nor their lists contain a tensor that the model computes. A constant
-    without dimensions is a number: traces divide sizes by such constants.
+    """Returns true if the arguments, and lists among them, contain no computed tensor. A constant without dimensions
+    counts as a number, because traces divide sizes by such constants.
     """
     return not any(_is_tensor(argument) or _holds_tensors(argument) for argument in arguments)
 
@@ -85,7 +85,7 @@ def _arithmetic(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
 
 def _comparison(function: Callable[[Any, Any], bool]) -> Callable[..., Any]:
     def compare(a: Any, b: Any) -> bool:
-        # Only lists of numbers: nested lists may be as large as 2**depth.
+        # Only lists of numbers are repeated: nested lists could grow to 2**depth elements.
         if not (_is_flat(a) and _is_flat(b)):
             raise TypeError
         return bool(function(a, b))
@@ -118,7 +118,7 @@ def _multiply(a: Any, b: Any) -> Any:
 
 
 def _divide(a: Any, b: Any, rounding_mode: Any = None) -> Any:
-    """Computes `aten::div`: the quotient of whole numbers is real, too, unless it is rounded (BinaryOps.cpp,
+    """Computes `aten::div`. The quotient of whole numbers is real unless a rounding mode is given (BinaryOps.cpp,
     `div_trunc_kernel` and `div_floor_kernel`).
     """
     dividend, divisor = _number(a), _number(b)

@@ -1,7 +1,7 @@
-"""The model's inputs and outputs as clients see them.
+"""The model's inputs and outputs, as clients use them.
 
-TorchScript only says that an input is a tensor. The user gives its shape, or the model was traced with it; its elements
-are float32.
+In TorchScript, the type of an input is only `Tensor`. Its shape is given by the user, or by the trace. Its elements are
+float32.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ Shapes = Mapping[str, Sequence[int]]
 
 _LONGEST_NAME = 256
 _MOST_RANK = 8
-_LARGEST = 1 << 31  # of a tensor's elements
+_LARGEST = 1 << 31  # limit of a tensor's number of elements
 _HINT = "specify it: octet compile --input-shape {name}=1,3,224,224 (or save a traced model, which carries its shapes)"
 
 
 def input_specs(names: Sequence[str], optional: int, shapes: Shapes, traced: Sequence[Any]) -> tuple[TensorSpec, ...]:
-    """Returns one for each parameter of `forward`, except those with defaults and without a given shape.
+    """Returns a specification for each parameter of `forward`. Parameters that have a default and no given shape are
+    omitted.
 
     Args:
         names: the parameters' names.
@@ -57,7 +58,7 @@ def input_specs(names: Sequence[str], optional: int, shapes: Shapes, traced: Seq
 
 
 def output_specs(results: Sequence[tuple[str | None, Value]]) -> tuple[TensorSpec, ...]:
-    """Returns one for each tensor that the model returns."""
+    """Returns a specification for each tensor that the model returns."""
     specs: dict[str, TensorSpec] = {}
     for place, (name, value) in enumerate(results):
         unique = _clean(name or f"output_{place}")
@@ -70,7 +71,7 @@ def output_specs(results: Sequence[tuple[str | None, Value]]) -> tuple[TensorSpe
 
 
 def spec_of(name: str, spec: Spec) -> TensorSpec:
-    """Returns an input as clients see it.
+    """Returns the specification of an input for clients.
 
     Raises:
         Unsupported: its type is not float32, or its shape is invalid.
@@ -83,5 +84,5 @@ def spec_of(name: str, spec: Spec) -> TensorSpec:
 
 
 def _clean(name: str) -> str:
-    """Returns a name that can appear in a JSON document, a log line and a terminal."""
+    """Returns a name that can safely be part of a JSON document, a log line or terminal output."""
     return "".join(char if char.isprintable() else "_" for char in name)[:_LONGEST_NAME]

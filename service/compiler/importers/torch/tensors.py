@@ -1,4 +1,4 @@
-"""Tensors in an archive: NumPy arrays over the archive's own bytes, as its pickles describe them."""
+"""Tensors in an archive, as the archive's pickles describe them: NumPy arrays that are views of the archive's bytes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ _OTHER_HINT = "save the model with constants of float32 (model.float()), and wit
 
 @dataclass(frozen=True)
 class Quantization:
-    """real = scale * (stored - zero_point): one scale and zero point, or one of each for each index of `axis`."""
+    """The quantization real = scale * (stored - zero_point). There is one scale and zero point, or one of each for
+    every index of `axis`.
+    """
 
     scales: tuple[float, ...]
     zero_points: tuple[int, ...]
@@ -78,7 +80,7 @@ class _Storage:
 class TensorReader:
     """Reads the pickles of an archive.
 
-    A pickle's tensors are in separate records beside it: those of `data.pkl` in `data/`.
+    The tensors of a pickle are in separate records: those of `data.pkl` are in `data/`.
     """
 
     def __init__(self, archive: Archive) -> None:
@@ -94,8 +96,8 @@ class TensorReader:
         return machine.run(self._archive.read(pickle))
 
     def read_specs(self, pickle: str) -> Any:
-        """Returns the value in the record `pickle`, with a `Spec` for each tensor: the archive has the shapes of traced
-        inputs, but not their elements.
+        """Returns the value in the record `pickle`, with a `Spec` in place of each tensor. The archive contains the
+        shapes of traced inputs, but not their elements.
         """
         machine = Unpickler(_MAKERS | _SPEC_MAKERS, _CONSTANTS, _is_own_class, _element_type)
         return machine.run(self._archive.read(pickle))
@@ -123,10 +125,10 @@ class TensorReader:
 
 
 def strided(data: bytes, dtype: np.dtype[Any], offset: int, size: Any, stride: Any) -> Array:
-    """Returns the tensor of `size` and `stride`, in elements from `offset`, over `data`; it is read-only.
+    """Returns a read-only tensor of `size` and `stride` over `data`. Its first element is at `offset`.
 
     Raises:
-        MalformedModel: the tensor does not lie within `data`.
+        MalformedModel: the tensor exceeds `data`.
         Unsupported: the tensor has more elements than `data`.
     """
     if not (_are_sizes(size) and _are_sizes(stride) and len(size) == len(stride) and isinstance(offset, int)):
@@ -212,7 +214,7 @@ def _parameter(data: Any, *_: Any) -> Any:
 
 
 def _untyped(value: Any, _type: Any = None) -> Any:
-    """Returns the value of a `torch.jit._pickle` name: lists with their element type."""
+    """Returns the value of a `torch.jit._pickle` name, which is a list with its element type."""
     return value
 
 

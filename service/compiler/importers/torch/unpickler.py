@@ -1,9 +1,9 @@
 """Reads pickles without executing anything.
 
 A pickle is a program for a stack machine, and Python's own machine calls every function that the program names. This
-machine implements the opcodes that PyTorch's pickler writes (torch/csrc/jit/serialization/pickler.cpp) and an explicit
-list of names; each name is mapped to one of our functions, which returns an inert record. Any other name or opcode is
-refused.
+machine implements only the opcodes that PyTorch's pickler writes (torch/csrc/jit/serialization/pickler.cpp), and
+accepts only an explicit list of names. Each name is mapped to a function of Octet that returns an inert record. Any
+other name or opcode is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from service.core.errors import MalformedModel, Unsupported
 
 _MOST_STEPS = 1 << 22
-_MOST_STACKED = 1 << 20  # values on the stack, and entries of the memo
+_MOST_STACKED = 1 << 20  # limit of the values on the stack, and of the entries of the memo
 _LONGEST_INTEGER_BYTES = 8
 
 
@@ -37,14 +37,14 @@ class Object:
 
     Attributes:
         kind: the class, as in the archive's code.
-        state: the saved state: attributes by name, or the argument of its `__setstate__`.
+        state: the saved state. It contains attributes by name, or is the argument of `__setstate__`.
     """
 
     kind: Global
     state: Any = field(default=None, repr=False)
 
 
-# The function that creates a name's record from its arguments.
+# A function that takes the arguments of a name and creates its record.
 Maker = Callable[..., Any]
 
 _MARK = object()
@@ -56,8 +56,8 @@ class Unpickler:
     Args:
         makers: `module.name` -> the function that creates its record.
         constants: `module.name` -> a value.
-        classes: returns true if classes of `module` may have instances (`Object`).
-        load: returns the record for a persistent id.
+        classes: returns true if the pickle may contain instances (`Object`) of classes in `module`.
+        load: takes a persistent id and returns its record.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Unpickler:
         """Returns the value that the pickle describes.
 
         Raises:
-            MalformedModel: the pickle is damaged, or does more than describe records.
+            MalformedModel: the pickle is damaged, or does something other than describe records.
         """
         self._stack: list[Any] = []
         self._memo: dict[int, Any] = {}
@@ -193,7 +193,7 @@ class Unpickler:
             return self._constants[str(found)]
         if str(found) in self._makers or self._classes(found.module):
             return found
-        # PyTorch's own names may be valid; a file with any other name is refused by PyTorch, too.
+        # A name of PyTorch may be valid in another version. PyTorch itself refuses a file with any other name.
         refusal = Unsupported if found.module.split(".")[0] == "torch" else MalformedModel
         raise refusal(
             f"the pickle in the archive names {str(found)[:200]!a}, which Octet does not read; nothing was executed",

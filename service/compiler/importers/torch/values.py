@@ -1,4 +1,4 @@
-"""Values of TorchScript's variables while a model is imported."""
+"""Values of TorchScript's variables during an import."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Value:
     """A tensor that the model computes.
 
     Attributes:
-        expr: its stored values, with the axes of the file.
-        quantized: the type of the stored values; None for real values.
-        exact_scale: the scale in float64, as in PyTorch's quantizer; None if it is that of `quantized`, which is
-            float32. It is only read to compute another scale from it.
+        expr: its stored values. The axes are in the order of the file.
+        quantized: the type of the stored values, or None for real values.
+        exact_scale: the scale in float64, as in PyTorch's quantizer. None if it equals that of `quantized`, which is
+            float32. It is used only to compute another scale.
     """
 
     expr: relax.Var
@@ -44,7 +44,7 @@ class Instance:
 
 
 class Unknown:
-    """The result of an operator that cannot be compiled; everything computed from it is unknown too."""
+    """The result of an operator that cannot be compiled. Everything that is computed from it is unknown, too."""
 
 
 UNKNOWN = Unknown()

@@ -71,8 +71,8 @@ class _Mover:
         return self._reshaped(self._emit(before, name), graph.shape_of(value), f"{name}_reshaped")
 
     def _before(self, call: relax.Call, args: list[relax.Expr], operation: graph.Found) -> relax.Call | None:
-        """Returns a call that computes the elements of `call` from the tensors before their reshapes, or None if there
-        is no such call.
+        """Returns a call that computes the elements of `call` from the tensors before their reshapes. Returns None
+        if that is impossible.
         """
         if not args or self._sources.keys().isdisjoint(args):
             return None

@@ -15,7 +15,7 @@ from service.compiler.importers.mxnet.operators import (
     real,
 )
 
-# Emits a node's calls; returns its outputs.
+# Emits the calls for a node and returns the node's outputs.
 Rule = Callable[[Node], list[Value]]
 
 RULES: Mapping[str, Rule] = {

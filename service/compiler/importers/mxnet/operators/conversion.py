@@ -64,7 +64,7 @@ def _calibrated(node: Node) -> tuple[np.float32, np.float32]:
 
 
 def _out_dtype(node: Node, low: np.float32) -> str:
-    """The output type, as `GetQuantizeOutputType` in quantize_v2-inl.h and requantize-inl.h determines it."""
+    """Returns the output type, determined as by `GetQuantizeOutputType` in quantize_v2-inl.h and requantize-inl.h."""
     named = node.attributes.text("out_type", "int8")
     node.require(named in ("auto", "int8", "uint8"), f"has the unknown output type {named!a:.40}")
     return ("uint8" if low >= 0 else "int8") if named == "auto" else named

@@ -31,12 +31,12 @@ from service.core.arrays import Array
 _MAX_PADDED_ELEMENTS = 1 << 31  # oneDNN's kernels index with 32-bit integers
 _UNSIGNED = ("relu", "clip")  # activations whose outputs MXNet stores as uint8 (`IsOutputUInt8`)
 _LARGEST_INT8 = 127
-_ONE_BN, _ONE_SUM = 4, 1  # numbers of additional inputs
+_ONE_BN, _ONE_SUM = 4, 1  # numbers of additional inputs: normalization, sum
 
 
 @dataclass(frozen=True)
 class _Geometry:
-    """The windows of a convolution, from its attributes."""
+    """The kernel size, strides, padding, dilation and groups of a convolution, from its attributes."""
 
     strides: tuple[int, int]
     padding: tuple[int, int]
@@ -109,8 +109,8 @@ def subgraph_convolution(node: Node) -> list[Value]:
 
 
 def _as_declared(node: Node, made: Tensor, stored: QuantizedType, declared: QuantizedType) -> Tensor:
-    """Returns bytes that were written as uint8 but declared as int8 in the form in which their readers interpret them:
-    values from 128 on are negative.
+    """Some outputs are written as uint8 but declared as int8. Returns their bytes as the readers interpret them: values
+    from 128 on are negative.
     """
     if stored.storage == declared.storage or declared.storage != "int8":
         return made
@@ -128,13 +128,14 @@ def quantized_convolution(node: Node) -> list[Value]:
     data, filters = node.range(2), node.range(4)
     types = (type_of(x.dtype, steps_per_unit(x.dtype, *data)), type_of("int8", steps_per_unit("int8", *filters)))
     sums = _over_images(node, x, lambda image: _convolve(node, image, x, weights, None, types, geometry, bind=False))
-    largest = product_range("int8", *data, *filters)  # int8's range, though the data is uint8
+    largest = product_range("int8", *data, *filters)  # MXNet uses int8's range, although the data is uint8
     return [sums, *edges(-largest, largest)]
 
 
 def _in_place(out_type: QuantizedType, steps: np.float32, residual: Tensor | None) -> QuantizedType:
-    """Returns the type in which a sum is stored. oneDNN writes a sum over its residual, in the residual's storage,
-    whatever the declared output (observed: oneDNN logs `dst_s8` for a uint8 output). So a sum of int8 ends at 127.
+    """Returns the type in which a sum is stored. oneDNN writes a sum into the memory of its residual and in the
+    residual's storage type, whatever the declared output is (observed: oneDNN logs `dst_s8` for a uint8 output). An
+    int8 sum therefore cannot exceed 127.
     """
     if residual is None or residual.dtype == out_type.storage:
         return out_type
@@ -183,7 +184,7 @@ def _bias(node: Node, weights: Array) -> Array:
 
 
 def _flag(node: Node, name: str) -> bool:
-    """Returns a flag. In older files, the names are `with_relu` and `with_postsum_relu`."""
+    """Returns a flag. Older files name the flags `with_relu` and `with_postsum_relu`."""
     return node.attributes.flag(name) or node.attributes.flag(name.replace("_act", "_relu"))
 
 
@@ -195,7 +196,7 @@ def _part(node: Node, op: str) -> Attributes:
 
 
 def _activation(node: Node, expected: bool) -> str | None:
-    """Returns the activation in the subgraph. A clip's upper bound needs no operator: the calibrated range ends
+    """Returns the subgraph's activation. The upper bound of a clip needs no operator, because the calibrated range ends
     there.
     """
     found = [part for part in node.node.subgraph if part.op in ("Activation", "LeakyReLU", "clip")]

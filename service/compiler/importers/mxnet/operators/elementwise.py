@@ -1,4 +1,4 @@
-"""Activations, sums and concatenations (src/operator/quantization/mkldnn/)."""
+"""Quantized activations, sums and concatenations (src/operator/quantization/mkldnn/)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_PARTS = 1 << 12
 
 
 def quantized_activation(node: Node) -> list[Value]:
-    """ReLU in place: keeps the type and removes negative values (`MKLDNNQuantizedActForward`)."""
+    """Applies ReLU without changing the type (`MKLDNNQuantizedActForward`)."""
     node.count(3)
     x, data = node.tensor(0, *_DATA), node.range(1)
     kind = node.attributes.text("act_type", "")
@@ -29,8 +29,8 @@ def quantized_activation(node: Node) -> list[Value]:
 
 
 def quantized_add(node: Node) -> list[Value]:
-    """`MKLDNNQuantizedElemwiseAddForward`. Without a calibrated range, the sum stays int32 until a requantize reads
-    it.
+    """`MKLDNNQuantizedElemwiseAddForward`. Without a calibrated range, the sum stays int32 until a requantize operator
+    reads it.
     """
     node.count(6)
     (a, b), (a_range, b_range) = (node.tensor(place, *_DATA) for place in range(2)), (node.range(2), node.range(4))
@@ -53,7 +53,7 @@ def quantized_add(node: Node) -> list[Value]:
 
 
 def quantized_concat(node: Node) -> list[Value]:
-    """Concatenates parts, rescaled to the widest of their ranges; int8 if one part is int8
+    """Concatenates parts, rescaled to the widest of their ranges. The result is int8 if one part is int8
     (`MKLDNNQuantizedConcatForward`).
     """
     number = node.attributes.integer("num_args", 1)

@@ -25,7 +25,7 @@ from service.compiler.qnn.types import QuantizedType
 from service.core.arrays import Array
 
 _MOST_BIAS = (1 << 31) // 2 - 1
-_UNITS = 1  # the output's axis of units
+_UNITS = 1  # the axis of the output that counts units
 
 
 def _round_away(values: Array) -> Array:
@@ -39,8 +39,8 @@ class _Layer:
 
     Attributes:
         rows: `[N, K]`.
-        data: the input's range.
-        weights: the range of int8 weights, or None if they were float32.
+        data: the range of the input.
+        weights: the range of int8 weights, or None if the weights were float32 in the file.
     """
 
     rows: relax.Expr
@@ -75,7 +75,7 @@ def subgraph_fully_connected(node: Node) -> list[Value]:
     dtype = "uint8" if activation else "int8"
     out_steps = steps_per_unit(dtype, *calibrated)
     out_type = type_of(dtype, out_steps)
-    if activation:  # an eltwise post-operation has a separate scale
+    if activation:  # an eltwise post-operation has a scale of its own
         multipliers = (np.float32(1) / layer.data_steps / layer.quantized.steps).astype(np.float32) * out_steps
     else:
         multipliers = (out_steps / layer.data_steps / layer.quantized.steps).astype(np.float32)
@@ -85,7 +85,7 @@ def subgraph_fully_connected(node: Node) -> list[Value]:
 
 def quantized_fully_connected(node: Node) -> list[Value]:
     """`_contrib_quantized_fully_connected` (`MKLDNNQuantizedFullyConnectedForward`): int32 sums. Its bias is truncated
-    towards zero, whereas the subgraph's bias is rounded.
+    towards zero. (The bias of the subgraph form is rounded.)
     """
     return _int32_output(node, _layer(node, node.attributes, channelwise=False, to_integer=np.trunc))
 
@@ -109,8 +109,8 @@ def _int32_output(node: Node, layer: _Layer) -> list[Value]:
 def _layer(
     node: Node, attributes: Attributes, *, channelwise: bool, to_integer: Callable[[Array], Array] = _round_away
 ) -> _Layer:
-    """Returns a layer's operands. Its inputs are data, weights and bias, then their ranges; those of weights and bias
-    only exist if they are int8.
+    """Returns the operands of a layer. The node's inputs are data, weights and bias, followed by their ranges. Weights
+    and bias have ranges only if they are int8.
     """
     x = node.tensor(0, "int8", "uint8")
     has_bias = not attributes.flag("no_bias")
@@ -130,7 +130,8 @@ def _layer(
         return _Layer(rows, x.dtype, data, data_steps, quantized, None)
     weight_range = node.range(operands + 2)
     steps = steps_per_unit("int8", *weight_range)
-    # A bias of zeros has infinitely many steps in a unit, so MXNet multiplies its stored values by 0.
+    # If all elements of a bias are zero, its range is 0 to 0 and its number of steps per unit is infinite. MXNet then
+    # multiplies its stored values by 0, so it is left out here.
     has_steps = has_bias and not node.is_of_zeros(operands + 4)
     bias_range = node.range(operands + 4) if has_steps else None
     quantized = _rescaled(weights, bias, bias_range, steps, data_steps, to_integer)
@@ -145,7 +146,9 @@ def _rescaled(
     data_steps: np.float32,
     to_integer: Callable[[Array], Array],
 ) -> Quantized:
-    """Converts an int8 bias to int32 in the scale of the sums. If that would overflow, the weights are scaled down."""
+    """Converts an int8 bias to int32 with the scale of the sums. If the result would overflow, the weights are scaled
+    down.
+    """
     if bias is None or bias_range is None:
         return Quantized(weights, None, np.array([steps]))
     bias_steps = steps_per_unit("int8", *bias_range)

@@ -1,4 +1,4 @@
-"""Operators that do not change elements: flatten, and operators that do nothing at inference."""
+"""Operators that do not change elements: flatten, and operators that have no effect at inference."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def quantized_flatten(node: Node) -> list[Value]:
 
 
 def flatten(node: Node) -> list[Value]:
-    """Flattens real values, after a dequantize."""
+    """Flattens real values; the operator follows a dequantize."""
     node.count(1)
     return [_flat(node, node.tensor(0, "float32"))]
 
 
 def identity(node: Node) -> list[Value]:
-    """Returns the operand: Dropout and copies."""
+    """Returns the operand. Dropout and copies do nothing at inference."""
     node.count(1)
     return [node.tensor(0, "float32", "int8", "uint8")]
 

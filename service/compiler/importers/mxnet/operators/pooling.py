@@ -23,7 +23,7 @@ class _Pool:
     """The checked attributes of a pooling of `[N, C, H, W]`.
 
     Attributes:
-        counted: true if zeros of the padding count in an average.
+        counted: true if the zeros of the padding count in an average.
     """
 
     kind: str
@@ -50,8 +50,8 @@ class _Pool:
 
 
 def pooling(node: Node) -> list[Value]:
-    """Pools real values, between quantized layers or after them (src/operator/nn/mkldnn/mkldnn_pooling-inl.h). Averages
-    are within a few units in the last place of MXNet's.
+    """Pools real values (src/operator/nn/mkldnn/mkldnn_pooling-inl.h). Averages differ from MXNet's by at most a few
+    units in the last place.
     """
     node.count(1)
     x = node.tensor(0, "float32")
@@ -70,8 +70,8 @@ def pooling(node: Node) -> list[Value]:
 
 
 def quantized_pooling(node: Node) -> list[Value]:
-    """Pools stored values; the range does not change. MXNet counts zeros of the padding in an average unless an
-    attribute disables it. Counted padding becomes zeros of the image here.
+    """Pools stored values. The range does not change. MXNet counts the zeros of the padding in an average unless an
+    attribute disables this. Here, padding that counts becomes zeros of the image.
     """
     node.count(3)
     x, data = node.tensor(0, "int8", "uint8"), node.range(1)
@@ -94,7 +94,7 @@ def _padded(image: relax.Expr, pads: _Pads) -> relax.Call:
 
 
 def _padding(node: Node, image: tuple[int, ...], window: tuple[int, int], strides: tuple[int, int], kind: str) -> _Pads:
-    """Returns the padding: top, left, bottom, right. The convention `full` rounds the output's size up
+    """Returns the padding: top, left, bottom, right. The pooling convention `full` rounds the size of the output up
     (`CalculatePoolingPadding`).
     """
     convention, pads = node.attributes.text("pooling_convention", "valid"), node.attributes.pair("pad", (0, 0), least=0)

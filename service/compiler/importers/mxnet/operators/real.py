@@ -1,7 +1,7 @@
-"""Operators that MXNet keeps in float between quantized layers, and after them.
+"""Operators that stay in float between and after MXNet's quantized layers.
 
-ReLU, bounds and sums equal MXNet's bit for bit. Functions and softmax are within a few units in the last place of
-MXNet's, as for every other format (`importers/real.py`).
+ReLU, clip and sum equal MXNet's bit for bit. Functions and softmax differ from MXNet's by at most a few units in the
+last place, as for every other format (`importers/real.py`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def clip(node: Node) -> list[Value]:
 
 
 def add(node: Node) -> list[Value]:
-    """`elemwise_add`, and `_plus`, its name in older files."""
+    """`elemwise_add`. In older files, it is called `_plus`."""
     node.count(2)
     a, b = (node.tensor(place, "float32") for place in range(2))
     node.require(a.shape == b.shape, f"adds tensors of different shapes, {list(a.shape)} and {list(b.shape)}")
@@ -74,7 +74,7 @@ def softmax(node: Node) -> list[Value]:
 
 
 def softmax_output(node: Node) -> list[Value]:
-    """`SoftmaxOutput` (src/operator/softmax_output-inl.h), whose labels are used in training only."""
+    """`SoftmaxOutput` (src/operator/softmax_output-inl.h). Its labels are used in training only."""
     x = node.tensor(0, "float32")
     if node.attributes.flag("multi_output"):
         node.require(len(x.shape) > 1, "has multi_output, but its input has only one dimension")
@@ -97,7 +97,7 @@ def softmax_activation(node: Node) -> list[Value]:
 
 
 def _of_rows(node: Node, x: Tensor) -> Tensor:
-    """Computes the softmax along all axes but the first, as one."""
+    """Computes the softmax over all axes except the first, as if they were one axis."""
     node.require(len(x.shape) > 0, "has a scalar as its input")
     flat = (x.shape[0], math.prod(x.shape[1:]))
     if flat == x.shape:

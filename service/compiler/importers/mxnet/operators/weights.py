@@ -1,4 +1,4 @@
-"""Quantizes float32 weights of a file, as MXNet does when it first runs a layer."""
+"""Quantizes float32 weights in the same way as MXNet, which does so when it first runs a layer."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from service.compiler.importers.mxnet.node import Node
 from service.compiler.importers.mxnet.scales import QUANTIZED_RANGES
 from service.core.arrays import Array
 
-_LARGEST_BIAS = np.float32((1 << 31) - 1) / 2  # in magnitude: oneDNN mishandles INT_MAX
+_LARGEST_BIAS = np.float32((1 << 31) - 1) / 2  # in magnitude, because oneDNN mishandles INT_MAX
 
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
-    """int8 weights, their int32 bias, and the steps in a unit of each filter, or of all filters."""
+    """int8 weights, their int32 bias, and the number of steps per unit: one for each filter, or one for all."""
 
     weights: Array
     bias: Array | None
@@ -30,7 +30,7 @@ def fold_batch_norm(
     mkldnn_conv.cc).
 
     Args:
-        first: the index of the normalization's gamma among the inputs; beta, mean and variance follow.
+        first: the index of the normalization's gamma among the inputs. Beta, mean and variance follow it.
         norm: the normalization's attributes.
     """
     given = norm.real("eps")
@@ -46,15 +46,16 @@ def fold_batch_norm(
 
 
 def quantize(node: Node, weights: Array, bias: Array | None, data_steps: np.float32, groups: int = 1) -> Quantized:
-    """Quantizes weights and bias (`GetWeightScales` and `ConvertWeightBias2MKLDNN` in mkldnn_common.h); oneDNN's
+    """Quantizes weights and bias (`GetWeightScales` and `ConvertWeightBias2MKLDNN` in mkldnn_common.h). oneDNN's
     reorder rounds halves to even.
 
-    That reorder sees the weights of several groups as `[G, O / G, …]`, and MXNet requests one scale along the first
-    axis. So all filters of group g get the scale of filter g, although MXNet then interprets their sums by the scale of
-    each filter. (For depthwise convolutions, both are the same.) This function reproduces the model's results in MXNet.
+    For several groups, that reorder reads the weights as `[G, O / G, …]`, and MXNet requests one scale along the first
+    axis. So all filters of group g are scaled by the scale of filter g, although MXNet later interprets their sums by
+    the scale of each filter. (For depthwise convolutions, both are the same.) This function gives the same results as
+    MXNet.
     """
     largest = np.abs(weights.reshape(len(weights), -1)).max(axis=1)
-    # A filter of zeros has no scale; whatever scale it gets, its sums are 0.
+    # The scale of a filter of zeros is undefined; with any scale, its sums are 0.
     with np.errstate(divide="ignore", over="ignore"):
         steps = np.where(largest > 0, QUANTIZED_RANGES["int8"] / largest, np.float32(1)).astype(np.float32)
         if bias is not None:

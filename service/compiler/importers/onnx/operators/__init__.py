@@ -1,4 +1,6 @@
-"""The operators that can be converted: type -> number of inputs, and the function that converts it."""
+"""The operators that can be converted. Maps each type to its allowed numbers of inputs and the function that converts
+it.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,8 @@ class Rule:
     """The conversion rule of one operator.
 
     Attributes:
-        convert: emits its calls, or computes it; returns the operator's output, or a tuple of all outputs.
-        arity: smallest and largest number of inputs.
+        convert: emits the calls or computes the result. Returns the operator's output, or a tuple of all outputs.
+        arity: the smallest and the largest number of inputs.
     """
 
     convert: Callable[[Node], Value | tuple[Value, ...]]

@@ -1,6 +1,6 @@
 """Functions of each float32 value (`importers/real.py`).
 
-Functions that MLAS has equal ONNX Runtime's bit for bit; others are computed in float64 and rounded once.
+Functions that MLAS implements equal ONNX Runtime's bit for bit. Others are computed in float64 and rounded once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def _wide(of: Callable[[Node, Wide], relax.Expr]) -> Convert:
 
 
 def gelu(node: Node) -> Value:
-    """Converts Gelu, and com.microsoft's variants. BiasGelu and FastGelu add their second input first, in float32."""
+    """Converts Gelu and com.microsoft's variants of it. BiasGelu and FastGelu add their second input first, in
+    float32.
+    """
     float32(node, *range(node.input_count))
     approximate = node.attribute("approximate", "none")
     node.require(approximate in ("none", "tanh"), f"has the unknown approximation {approximate}")
@@ -38,7 +40,7 @@ def gelu(node: Node) -> Value:
 
 
 def _logistic_gate(node: Node, made: Real, default: float) -> relax.Call:
-    """x * logistic(alpha * x): QuickGelu (com.microsoft) and Swish."""
+    """Returns x * logistic(alpha * x), for QuickGelu (com.microsoft) and Swish."""
     alpha = node.attribute("alpha", default)
     scaled = made.x if alpha == 1.0 else made.apply(relax.op.multiply, made.x, alpha)
     return made.call(relax.op.multiply, made.x, made(ops.real_function("logistic", scaled)))
@@ -86,7 +88,7 @@ _RELAX: dict[str, Callable[[relax.Expr], relax.Call]] = {
     "Tan": relax.op.tan,
 }
 
-# Functions that MLAS has: ONNX's name -> MLAS's.
+# Functions that MLAS implements: ONNX's name -> MLAS's name.
 _FLOAT32 = {"Erf": "erf", "Exp": "exp", "Sigmoid": "logistic", "Tanh": "tanh"}
 
 ACTIVATIONS: dict[str, tuple[Convert, tuple[int, int]]] = {

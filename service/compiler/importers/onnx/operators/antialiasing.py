@@ -1,7 +1,8 @@
-"""Resize with `antialias`: each element of a smaller image is computed from all elements that it covers, as in Pillow.
+"""Resize with `antialias`: each element of a smaller image is a weighted sum of all elements that it covers, as in
+Pillow.
 
-Everything is in float32 and in the order of ONNX Runtime (core/providers/cpu/tensor/upsample_antialias.h): the weights,
-and the sums, along the last axis first.
+Weights and sums are float32. They are computed in the order of ONNX Runtime
+(core/providers/cpu/tensor/upsample_antialias.h), beginning with the last axis.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ _ZERO, _HALF, _ONE = np.float32(0), np.float32(0.5), np.float32(1)
 
 @dataclass(frozen=True)
 class Filter:
-    """A window over the operand, scaled with the distance between the result's elements.
+    """A window over the operand. Its width is proportional to the distance between the result's elements.
 
     Attributes:
         mode: `linear` or `cubic`.
-        a: the cubic's coefficient.
+        a: the coefficient of the cubic filter.
         scale: the result's size divided by the operand's.
     """
 
@@ -36,8 +37,8 @@ class Filter:
     scale: np.float32
 
     def taps(self, node: Node, places: Array, axis: int) -> Taps:
-        """Returns the positions and weights for the elements of the result, which are at `places` of the operand's
-        `axis`.
+        """Returns positions and weights for the elements of the result. `places` are their positions along `axis` of
+        the operand.
         """
         size, step = node.shape(0)[axis], _ONE / self.scale
         support = np.float32(2 if self.mode == "cubic" else 1) * max(step, _ONE)
@@ -57,7 +58,7 @@ class Filter:
     def _weights(
         self, center: np.float32, support: np.float32, window: int, size: int, *, exclude_outside: bool
     ) -> tuple[int, Array]:
-        """Returns the first position inside of the operand, and the weights from there on."""
+        """Returns the first position that is inside the operand, and the weights from that position on."""
         start = int(np.floor(center - support + _HALF))
         end = start + min(max(int(np.floor(center + support + _HALF)) - start, 0), window)
         inside = [min(max(each, 0), size) for each in (start, end)]
@@ -70,7 +71,7 @@ class Filter:
         total = _ZERO
         for weight in weights:
             total = total + weight
-        if not exclude_outside and inside[0] < inside[1]:  # positions outside count as the element at the edge
+        if not exclude_outside and inside[0] < inside[1]:  # the edge element represents positions outside
             count = end - start
             before, behind = (min(max(each, 0), count - 1) for each in (-start, end - size))
             for place in range(before):
@@ -91,8 +92,8 @@ class Filter:
 
 
 def resized(node: Node, taps: dict[int, Taps]) -> Value:
-    """Resizes the float32 operand along each axis of `taps`: adds the elements at its positions, multiplied by their
-    weights.
+    """Resizes the float32 operand along each axis of `taps`. Each element of the result is a sum of the operand's
+    elements at given positions, multiplied by their weights.
     """
     float32(node)
     x, rank = node.expr(0), len(node.shape(0))

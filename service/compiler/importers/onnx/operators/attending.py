@@ -34,7 +34,7 @@ def heads_of(node: Node, x: relax.Expr, heads: int = 0) -> relax.Expr:
 
 
 def repeated(node: Node, x: relax.Expr, heads: int) -> relax.Expr:
-    """Repeats each head so that there are `heads` of them."""
+    """Repeats the heads so that there are `heads` of them."""
     batch, groups, tokens, size = shape_of(x)
     node.require(heads % groups == 0, f"has {heads} heads of queries, which {groups} heads of keys do not divide")
     if groups == heads:
@@ -45,7 +45,7 @@ def repeated(node: Node, x: relax.Expr, heads: int) -> relax.Expr:
 
 
 def with_past(node: Node, x: relax.Expr, past: int) -> relax.Expr:
-    """Returns keys or values after those of earlier calls, which are in input `past` if it is given."""
+    """Returns keys or values, preceded by those of earlier calls if input `past` is given."""
     if not node.has(past):
         return x
     float32(node, past)
@@ -64,11 +64,11 @@ def attended(
     scale: float | None,
     softcap: float = 0.0,
 ) -> relax.Call:
-    """Returns softmax(scale * query * key' + the sum of `added`) * value, not bound yet.
+    """Returns softmax(scale * query * key' + the sum of `added`) * value, as a call that is not bound yet.
 
     Args:
-        scale: None for 1 / sqrt(size).
-        softcap: the bound of the scores before anything is added, approached by tanh; 0 for none.
+        scale: the factor of the scores, or None for 1 / sqrt(size).
+        softcap: a bound of the scores, which tanh applies before anything is added; 0 for none.
     """
     turned = node.emit(relax.op.permute_dims(key, (0, 1, 3, 2)), "turned")
     scores = node.emit(ops.real_matmul(query, turned), "scores")
@@ -81,14 +81,14 @@ def attended(
     for each in added:
         made.x = made.apply(relax.op.add, made.x, each)
     weights = made(real.softmax(made, 3))
-    if added:  # a query that can read no key yields zeros
+    if added:  # the result of a query that can read no key is zero
         largest = made(relax.op.max(made.x, axis=[3], keepdims=True))
         weights = made.apply(relax.op.where, made.apply(relax.op.equal, largest, -math.inf), 0.0, weights)
     return ops.real_matmul(weights, value)
 
 
 def join_heads(node: Node, x: relax.Call) -> relax.Expr:
-    """Joins heads `[B, heads, S, size]`, not bound yet, to `[B, S, heads * size]`."""
+    """Joins the heads `[B, heads, S, size]` to `[B, S, heads * size]`. The result is not bound yet."""
     whole = node.emit(x, "attended")
     batch, heads, tokens, size = shape_of(whole)
     moved = node.emit(relax.op.permute_dims(whole, (0, 2, 1, 3)), "moved")
@@ -96,7 +96,7 @@ def join_heads(node: Node, x: relax.Call) -> relax.Expr:
 
 
 def bias(node: Node, place: int) -> list[relax.Expr]:
-    """Returns the bias that an input adds to the scores."""
+    """Returns the bias that an input contains, as an addend of the scores."""
     if not node.has(place):
         return []
     float32(node, place)
@@ -104,14 +104,14 @@ def bias(node: Node, place: int) -> list[relax.Expr]:
 
 
 def hidden(node: Node, there: relax.Expr, low: float) -> relax.Expr:
-    """Returns 0 where `there` is true, and `low` elsewhere."""
+    """Returns an addend of the scores: 0 where `there` is true, and `low` elsewhere."""
     nothing, hiding = (relax.const(np.array(value, np.float32)) for value in (0.0, low))
     return node.emit(relax.op.where(there, nothing, hiding), "hidden")
 
 
 def visible_keys(node: Node, tokens: int, length: int, behind: int, left: int = -1, right: int = 0) -> Array:
-    """Returns which keys a query can read: from `left` before its own position to `right` after it, if these are not
-    negative. The first query's position is `behind`. The result is bool `[tokens, length]`.
+    """Returns the keys that each query can read, bool `[tokens, length]`. A query reads keys from `left` before its own
+    position to `right` after it; a negative number means no limit. The first query has the position `behind`.
     """
     if tokens * length > _LARGEST_MASK:
         node.unsupported(f"has a mask of {tokens} queries by {length} keys, which is too large")
@@ -126,7 +126,7 @@ def visible_keys(node: Node, tokens: int, length: int, behind: int, left: int = 
 
 
 def causal(node: Node, tokens: int, length: int, behind: int, low: float = LOWEST) -> relax.Expr:
-    """Returns the addend that hides later keys: a query reads the first `behind` keys and those up to its own
-    position.
+    """Returns the addend that hides later keys. A query reads the first `behind` keys, and those after them up to its
+    own position.
     """
     return hidden(node, node.literal(visible_keys(node, tokens, length, behind)), low)

@@ -32,7 +32,7 @@ def quantized_attention(node: Node) -> Value:
     """Inputs: input, weights, bias, input_scale, weight_scale, mask_index, input_zero_point, weight_zero_point,
     past.
     """
-    places = (0, 1, 3, 4, 6, 7, 2)  # in the order of MatMulIntegerToFloat's inputs
+    places = (0, 1, 3, 4, 6, 7, 2)  # the inputs, in the order of MatMulIntegerToFloat's
     inputs = tuple(node.operator.inputs[place] if node.has(place) else "" for place in places)
     part = replace(node.operator, op_type="com.microsoft.MatMulIntegerToFloat", inputs=inputs, attributes={})
     rows = dynamic.matmul_integer_to_float(Node(node.state, part))
@@ -40,7 +40,7 @@ def quantized_attention(node: Node) -> Value:
 
 
 def _self_attention(node: Node, rows: relax.Expr, mask: int, past: int, bias: int) -> Value:
-    """Converts attention of queries, keys and values that are adjacent in rows `[B, S, 3 * N]`."""
+    """Converts attention whose queries, keys and values are the three parts of each row, `[B, S, 3 * N]`."""
     if node.attribute("do_rotary", 0) or node.attribute("past_present_share_buffer", 0):
         node.unsupported("uses do_rotary or past_present_share_buffer, which cannot be compiled")
     batch, tokens, width = shape_of(rows)
@@ -79,15 +79,15 @@ def _self_attention(node: Node, rows: relax.Expr, mask: int, past: int, bias: in
 
 
 def _behind(node: Node, x: relax.Expr, past: int, place: int) -> relax.Expr:
-    """Returns keys (0) or values (1) after those of earlier calls."""
+    """Returns the keys (`place` 0) or values (1), preceded by those of earlier calls."""
     part = node.emit(relax.op.strided_slice(node.expr(past), [0], [place], [place + 1], [1]), "past")
     earlier = node.emit(relax.op.reshape(part, node.shape(past)[1:]), "past")
     return node.emit(relax.op.concat([earlier, x], 2), "whole")
 
 
 def multi_head_attention(node: Node) -> Value:
-    """Inputs: query, key, value, bias, key_padding_mask, attention_bias, past_key, past_value: `[B, S, N]` each, or
-    keys and values `[B, heads, S, size]`.
+    """Inputs: query, key, value, bias, key_padding_mask, attention_bias, past_key, past_value. Query, key and value are
+    `[B, S, N]`; key and value may also be `[B, heads, S, size]`.
     """
     if node.has(8) or any(node.operator.outputs[3:]):
         node.unsupported("writes into past keys or returns its scores, which cannot be compiled")
@@ -102,7 +102,7 @@ def multi_head_attention(node: Node) -> Value:
 
 
 def _operands(node: Node) -> list[relax.Expr]:
-    """Returns queries, keys and values `[B, heads, S, size]`, with their biases added."""
+    """Returns queries, keys and values, `[B, heads, S, size]`, after their biases were added."""
     if not (node.has(1) and node.has(2)):
         node.unsupported(
             "has queries, keys and values packed into one tensor, which ONNX Runtime's CPU cannot compute either"
@@ -126,9 +126,9 @@ def _scale(node: Node) -> float | None:
 
 
 def _mask(node: Node, place: int, extents: tuple[int, int, int]) -> list[relax.Expr]:
-    """Returns the addend that hides keys by a mask. A mask is 0 for hidden keys: one for all queries, `[B, L]`, or one
-    for each query, `[B, S, L]`. Or it is the number of valid keys, `[B]`, or that number and the first valid key, `[2 *
-    B]`.
+    """Returns the addend by which a mask hides keys. The mask has one of four forms. `[B, L]`, for all queries, and
+    `[B, S, L]`, for each query, are 0 for hidden keys. `[B]` is the number of valid keys, and `[2 * B]` is that number
+    and the index of the first valid key.
     """
     if not node.has(place):
         return []
@@ -153,7 +153,7 @@ def _mask(node: Node, place: int, extents: tuple[int, int, int]) -> list[relax.E
 
 
 def _bounds(node: Node, place: int, start: int, batch: int) -> relax.Expr:
-    """Returns `batch` elements of an input from `start` on, one for each sample."""
+    """Returns elements `start` to `start + batch` of an input: one for each sample."""
     part = node.emit(relax.op.strided_slice(node.expr(place), [0], [start], [start + batch], [1]), "bounds")
     return node.emit(relax.op.reshape(part, (batch, 1, 1, 1)), "bounds")
 

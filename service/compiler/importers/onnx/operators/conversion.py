@@ -1,4 +1,4 @@
-"""QuantizeLinear and DequantizeLinear, which convert from and to float32, and conversions between stored types."""
+"""QuantizeLinear, DequantizeLinear, and conversions between two stored types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STORAGES = ("int4", "uint4", "int8", "uint8", "int16", "uint16", "int32")
 
 
 def quantize_linear(node: Node) -> relax.Var:
-    """Inputs: x, y_scale, y_zero_point. Converts float32 to stored values, of the zero point's type or of
+    """Inputs: x, y_scale, y_zero_point. Converts float32 to stored values. Their type is that of the zero point, or
     `output_dtype`.
     """
     node.require_supported(node.dtype(0) == "float32", f"quantizes {node.dtype(0)}, not float32", node.name(0))
@@ -32,7 +32,7 @@ def dequantize_linear(node: Node) -> relax.Var:
 
 
 def _type(node: Node, storage: str) -> QuantizedType:
-    """Returns the type of a conversion's stored values."""
+    """Returns the type of the stored values of a conversion."""
     points = node.data(2) if node.has(2) else None
     rank, axis = len(node.shape(0)), node.attribute("axis", 1)
     size = node.attribute("block_size", 0)
@@ -46,7 +46,7 @@ def _type(node: Node, storage: str) -> QuantizedType:
 
 
 def requantize(node: Node) -> relax.Var:
-    """Inputs: x, x_scale, x_zero_point, y_scale, y_zero_point. `qdq` creates it from DequantizeLinear and
+    """Inputs: x, x_scale, x_zero_point, y_scale, y_zero_point. `qdq` creates this operator from DequantizeLinear and
     QuantizeLinear.
     """
     in_type = node.quantized(0, 1, 2)

@@ -19,7 +19,7 @@ from service.core.arrays import Array
 def qlinear_conv(node: Node) -> relax.Var:
     """Inputs: x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, and an int32 bias.
 
-    Images are `[N, C, H, W]`, or rows `[N, C, L]`; filters are `[O, C / groups, KH, KW]` with one scale for all, or one
+    Images are `[N, C, H, W]`, or rows `[N, C, L]`. Filters are `[O, C / groups, KH, KW]`, with one scale for all or one
     for each.
     """
     windows, weights = Windows(node, weights=3), node.shape(3)
@@ -38,7 +38,7 @@ def qlinear_conv(node: Node) -> relax.Var:
 
 
 def conv(node: Node) -> relax.Var:
-    """Inputs: X, W, B of float32. X and W are rounded if the operator requires it."""
+    """Inputs: X, W, B of float32. X and W are rounded to bfloat16 if the operator requires it."""
     float32(node, *range(node.input_count))
     windows, weights = Windows(node, weights=1), node.shape(1)
     windows.check_groups(weights)
@@ -52,7 +52,7 @@ def conv(node: Node) -> relax.Var:
 
 
 def _arranged(node: Node, windows: Windows, place: int) -> relax.Expr:
-    """Returns filters, which may be computed from constants, as `[O, KH, KW, C / groups]`."""
+    """Returns filters as `[O, KH, KW, C / groups]`. They may be computed from constants."""
     filters, per_group = node.shape(place)[:2]
     whole = node.emit(relax.op.reshape(node.expr(place), (filters, per_group, *windows.kernel)), "filters")
     return node.emit(relax.op.permute_dims(whole, (0, 2, 3, 1)), "filters")
@@ -89,7 +89,7 @@ def qlinear_conv_transpose(node: Node) -> relax.Var:
 
 
 def conv_transpose(node: Node) -> relax.Var:
-    """Inputs: X, W, B of float32. Computes a convolution of the input, with zeros between its elements, by flipped
+    """Inputs: X, W, B of float32. Inserts zeros between the elements of the input, and convolves it with the flipped
     filters.
     """
     float32(node, *range(node.input_count))
@@ -113,7 +113,9 @@ def conv_transpose(node: Node) -> relax.Var:
 
 
 def _spread(node: Node, windows: Windows) -> relax.Expr:
-    """Returns the image with `stride - 1` zeros between its elements, and `output_padding` after them."""
+    """Returns the image with `stride - 1` zeros inserted between its elements, and `output_padding` zeros after
+    them.
+    """
     (height, width), (down, right) = windows.size, windows.strides
     n, channels = node.shape(0)[:2]
     cells = node.emit(relax.op.reshape(windows.image(node.expr(0)), (n, channels, height, 1, width, 1)), "cells")
@@ -126,7 +128,9 @@ def _spread(node: Node, windows: Windows) -> relax.Expr:
 
 
 def _flipped_filters(node: Node, windows: Windows, per_group: int) -> relax.Expr:
-    """Returns filters `[C, O / groups, KH, KW]` as those of the convolution: `[O, KH, KW, C / groups]`, flipped."""
+    """Converts filters `[C, O / groups, KH, KW]` to those of the ordinary convolution: flipped, `[O, KH, KW, C /
+    groups]`.
+    """
     groups, each = windows.groups, windows.channels // windows.groups
     (rows, columns), data = windows.kernel, node.data(1)
     whole = data.reshape(groups, each, per_group, rows, columns)[..., ::-1, ::-1]
@@ -134,7 +138,9 @@ def _flipped_filters(node: Node, windows: Windows, per_group: int) -> relax.Expr
 
 
 def bias_of(node: Node, place: int, filters: int) -> relax.Constant | None:
-    """Returns a bias of one int32 for each filter. Its scale is assumed to be the accumulators', as in ONNX Runtime."""
+    """Returns a bias with one int32 for each filter. It is assumed to have the accumulators' scale, as in ONNX
+    Runtime.
+    """
     if not node.has(place):
         return None
     bias = node.data(place)

@@ -1,11 +1,11 @@
-"""Dynamic quantization: activations whose scale and zero point are computed while the model runs.
+"""Dynamic quantization: the model computes the scale and the zero point of activations while it runs.
 
-The types of the dialect are constant. Stored values with a zero point that is not known yet therefore have a type with
-zero point 0, and its contribution to a sum of products is subtracted again: sum((x - z) * w) = sum(x * w) - z * sum(w).
-Everything is computed in int32, which wraps, so that the sums are exact.
+The dialect's types are constant. Stored values with a computed zero point therefore have a type with zero point 0, and
+the zero point's contribution is subtracted from each sum of products: sum((x - z) * w) = sum(x * w) - z * sum(w). All
+steps are int32, which wraps around, so the final sums are exact.
 
-A computed scale or zero point keeps the axes of its tensor, with length 1 (`State.loose`): every tensor of the module
-has the samples along its first axis, and each of several samples is quantized separately.
+A computed scale or zero point has the same number of axes as its tensor, each of length 1 (`State.loose`). Every tensor
+of the module has the samples along its first axis, so each of several samples is quantized separately.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _LARGEST_IMAGE = 1 << 24
 
 
 def dynamic_quantize_linear(node: Node) -> tuple[Value, ...]:
-    """Input: x. Converts float32 to uint8, its scale and its zero point, for a range that includes zero
-    (core/util/qmath.h, GetQuantizationParameter).
+    """Input: x. Returns x as uint8, the scale and the zero point, for a range that includes zero (core/util/qmath.h,
+    GetQuantizationParameter).
     """
     stored, scale, point = quantized_dynamically(node, node.expr(0), node.dtype(0))
     node.state.loose |= {name for name in node.operator.outputs[1:] if name}
@@ -74,7 +74,7 @@ def matmul_integer_to_float(node: Node) -> Value:
 
 
 def dynamic_quantize_matmul(node: Node) -> Value:
-    """Inputs: A, B, b_scale, b_zero_point, bias (com.microsoft). Multiplies float32 by stored values, giving
+    """Inputs: A, B, b_scale, b_zero_point, bias (com.microsoft). Multiplies float32 by stored weights; the result is
     float32.
     """
     stored, scale, point = quantized_dynamically(node, node.expr(0), node.dtype(0))
@@ -91,7 +91,7 @@ def _scaled(node: Node, sums: relax.Var, scale: relax.Expr, weight_scale: int, b
 
 
 def _point(node: Node, place: int) -> int | relax.Expr:
-    """Returns the zero point of the activations: a number, or a tensor with axes of length 1."""
+    """Returns the zero point of the activations: a number, or a computed tensor with axes of length 1."""
     if not node.has(place):
         return 0
     known = node.known_value(place)
@@ -105,8 +105,9 @@ def _point(node: Node, place: int) -> int | relax.Expr:
 def integer_product(
     node: Node, x: relax.Expr, storage: str, *, weights: int, point: int | relax.Expr, weight_point: int
 ) -> relax.Var:
-    """Returns sum((x - point) * (w - its zero point)) as int32 `[…, N]`, for constant weights `[K, N]`, or several such
-    matrices `[…, K, N]`. As in NumPy, an operand of one dimension is a row or a column, and its axis is dropped.
+    """Returns sum((x - point) * (w - its zero point)) as int32 `[…, N]`, for constant weights: `[K, N]`, or several
+    such matrices `[…, K, N]`. As in NumPy, an operand of one dimension is a row or a column; the result does not have
+    its axis.
     """
     data, shape = node.data(weights), shape_of(x)
     fits = bool(shape) and data.ndim > 0 and shape[-1] == data.shape[max(data.ndim - 2, 0)]
@@ -122,8 +123,8 @@ def integer_product(
 def _product_of_several(
     node: Node, x: relax.Expr, storage: str, *, weights: int, point: int | relax.Expr, weight_point: int
 ) -> relax.Var:
-    """Computes `integer_product` for a row, or for weights that are not one matrix. They broadcast, and have one zero
-    point.
+    """Computes `integer_product` if x is a row or the weights are not a single matrix. The matrices broadcast and have
+    one zero point.
     """
     data, shape = node.data(weights), shape_of(x)
     matrices = data[:, np.newaxis] if data.ndim == 1 else data
@@ -162,7 +163,7 @@ def conv_integer(node: Node) -> Value:
 
 
 def _padded(node: Node, windows: Windows, point: relax.Expr) -> relax.Expr:
-    """Pads the image with its zero point: pads with zeros first, and then adds the zero point at the padded
+    """Pads the image with its zero point. First pads it with zeros, and then adds the zero point at the padded
     positions.
     """
     top, left, bottom, right = windows.padding
@@ -185,7 +186,7 @@ def _padded(node: Node, windows: Windows, point: relax.Expr) -> relax.Expr:
 def _types(
     node: Node, storage: str, point: int | relax.Expr, weights: int, weight_point: int, units: int
 ) -> tuple[QuantizedType, QuantizedType]:
-    """Returns the types of the activations and the weights, with a scale of 1."""
+    """Returns the types of the activations and the weights, with scales of 1."""
     stored = node.dtype(weights)
     for dtype, what in ((storage, "activations"), (stored, "weights")):
         if dtype not in _STORAGES:
@@ -204,14 +205,14 @@ def _types(
 
 
 def _sums(weights: Array, weight_type: QuantizedType) -> Array:
-    """Returns the sum of each filter less its zero point, `[O]` int32."""
+    """Returns the sum of each filter's weights less their zero point, `[O]` int32."""
     rows = weights.reshape(len(weights), -1).astype(np.int64)
     points = np.array(weight_type.zero_points, np.int64).reshape(-1, 1)
     return np.asarray((rows - points).sum(axis=1).astype(np.int32))
 
 
 def _without(node: Node, sums: relax.Var, point: int | relax.Expr, rows: Array) -> relax.Var:
-    """Returns `sums` less the contribution of the computed zero point: `rows` times that zero point."""
+    """Returns `sums` less the contribution of the computed zero point, which is `rows` times the zero point."""
     if isinstance(point, int):
         return node.emit(sums)
     scalar = node.emit(relax.op.reshape(point, [1] * len(shape_of(sums))), "point")

@@ -1,4 +1,4 @@
-"""Einsum of float32: transposes, sums and products of matrices, from the left."""
+"""Einsum of float32: a sequence of transposes, sums and matrix products, from left to right."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MOST_LETTERS = 26
 
 
 def einsum(node: Node) -> relax.Var:
-    """Computes a product of operands whose axes are given by letters (`bij,bjk->bik`); an ellipsis represents axes that
-    all have.
+    """Computes a product of operands whose axes are letters (`bij,bjk->bik`). An ellipsis represents axes that all
+    operands have.
 
-    A letter that occurs twice in one operand, its diagonal, is refused.
+    An operand with the same letter twice, which selects its diagonal, is refused.
     """
     float32(node, *range(node.input_count))
     terms, wanted = _letters(node)
@@ -77,7 +77,7 @@ def _letters(node: Node) -> tuple[list[str], str]:
 def _product(
     node: Node, one: tuple[str, relax.Expr], other: tuple[str, relax.Expr], later: set[str]
 ) -> tuple[str, relax.Expr]:
-    """Returns the sum of products over the letters that both operands have and nothing needs `later`."""
+    """Returns a product of two operands, summed over the letters that both have and that `later` does not contain."""
     lhs, x = _summed(node, *one, later | set(other[0]))
     rhs, y = _summed(node, *other, later | set(lhs))
     shared = [each for each in lhs if each in rhs]
@@ -92,9 +92,7 @@ def _product(
 
 
 def _arranged(node: Node, letters: str, x: relax.Expr, groups: list[list[str]], sizes: dict[str, int]) -> relax.Expr:
-    """Returns `x` as matrices: the axes of the first group are kept, and those of each other group are merged into
-    one.
-    """
+    """Returns `x` as matrices: keeps the axes of the first group, and merges the axes of each other group into one."""
     order = [letters.index(each) for group in groups for each in group]
     if order != sorted(order):
         x = node.emit(relax.op.permute_dims(x, order), "ordered")
@@ -103,7 +101,7 @@ def _arranged(node: Node, letters: str, x: relax.Expr, groups: list[list[str]], 
 
 
 def _summed(node: Node, letters: str, x: relax.Expr, kept: set[str]) -> tuple[str, relax.Expr]:
-    """Sums over the axes that nothing needs."""
+    """Sums over the axes that are not needed any more."""
     gone = [place for place, each in enumerate(letters) if each not in kept]
     if not gone:
         return letters, x

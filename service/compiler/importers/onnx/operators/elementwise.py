@@ -1,4 +1,4 @@
-"""Arithmetic of two tensors: QLinearAdd and QLinearMul, and float32 operators outside of quantized parts."""
+"""Arithmetic of two tensors: QLinearAdd and QLinearMul, and operators of real values."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _NUMPY: dict[str, Callable[..., Any]] = {"Add": np.add, "Div": np.divide, "Mul":
 def qlinear_add(node: Node) -> relax.Var:
     """Inputs: A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scale, C_zero_point (com.microsoft).
 
-    A sum of three terms depends on their order. MLAS adds the second operand first, unless the first one is repeated
-    along the last axis that is longer than 1 (`QLinearBroadcast` in contrib_ops/cpu/quantization/qlinear_binary_op.cc).
-    In that case, the operands are swapped here.
+    The sum has three terms and depends on their order. MLAS adds the second operand first. But if the first operand is
+    repeated along the last axis that is longer than 1, MLAS adds that one first (`QLinearBroadcast` in
+    contrib_ops/cpu/quantization/qlinear_binary_op.cc). In that case, this rule swaps the operands.
     """
     return _binary(node, ops.add, swapped=_repeats(node.shape(0), node.shape(3)))
 
@@ -48,9 +48,7 @@ def _binary(node: Node, make: Callable[..., relax.Call], *, swapped: bool) -> re
 
 
 def _repeats(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> bool:
-    """Returns true if `lhs` is the operand that is repeated along the last axis on which the operands are not both
-    1.
-    """
+    """Returns true if `lhs` is repeated along the last axis on which at least one operand is longer than 1."""
     rank = max(len(lhs), len(rhs))
     pairs = list(zip((1,) * (rank - len(lhs)) + lhs, (1,) * (rank - len(rhs)) + rhs, strict=True))
     last = next((pair for pair in reversed(pairs) if pair != (1, 1)), (1, 1))
@@ -58,14 +56,17 @@ def _repeats(lhs: tuple[int, ...], rhs: tuple[int, ...]) -> bool:
 
 
 def arithmetic(node: Node) -> Value:
-    """Add, Sub, Mul, Div: on shapes while importing; on float32 and whole numbers when the model runs."""
+    """Converts Add, Sub, Mul and Div. Those of shapes are computed while importing; those of float32 and whole numbers
+    at run time.
+    """
     kind, known = node.operator.op_type, [node.known_value(0), node.known_value(1)]
     if all(data is not None and data.dtype.kind in "iu" for data in known) and node.is_small(node.all_known() or ()):
         if kind == "Div":
             return node.folded(_truncated(node, known[0], known[1]))
         return node.folded(_NUMPY[kind](*known))
     if kind == "Div" and np.dtype(node.dtype(0)).kind == "i":
-        node.require_supported(bool((node.data(1) != 0).all()), "divides by zero")  # it would end the process
+        # an integer division by zero would end the process
+        node.require_supported(bool((node.data(1) != 0).all()), "divides by zero")
     return real.plain(_RELAX[kind], _NUMPY[kind], dtypes="fi")(node)
 
 
@@ -75,7 +76,9 @@ def _truncated(node: Node, lhs: Any, rhs: Any) -> Any:
 
 
 def clip(node: Node) -> Value:
-    """Clips float32 and whole numbers. Bounds are attributes up to operator set 10, then inputs of one element."""
+    """Clips float32 and whole numbers. Up to operator set 10, the bounds are attributes; later, they are inputs of one
+    element.
+    """
     dtype, known = node.dtype(0), [node.known_value(place) for place in range(node.input_count) if node.has(place)]
     if np.dtype(dtype).kind not in "fiu" or (np.dtype(dtype).kind == "f" and dtype != "float32"):
         node.unsupported(f"works on {dtype}; only whole numbers and float32 can be compiled", node.name(0))

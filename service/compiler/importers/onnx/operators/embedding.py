@@ -1,4 +1,4 @@
-"""EmbedLayerNormalization (com.microsoft), with which ONNX Runtime's optimizer begins a BERT."""
+"""EmbedLayerNormalization (com.microsoft), the first operator of a BERT model after ONNX Runtime's optimizer."""
 
 from __future__ import annotations
 

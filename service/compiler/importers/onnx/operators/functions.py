@@ -9,7 +9,8 @@ from tvm import relax
 from service.compiler.importers.onnx.node import Node
 from service.compiler.qnn import ops
 
-_LAST_AXIS_SINCE = 13  # operator set: earlier ones apply softmax to the named axis and all later axes as one
+# operator set; earlier ones apply softmax to the given axis and all axes after it, as if they were one
+_LAST_AXIS_SINCE = 13
 
 
 def qlinear_sigmoid(node: Node) -> relax.Var:
@@ -29,7 +30,7 @@ def _unary(node: Node, function: str, **attributes: float) -> relax.Var:
 
 
 def qlinear_softmax(node: Node) -> relax.Var:
-    """Inputs: as for `qlinear_sigmoid`. The attribute `opset` selects one of the two meanings of `axis`."""
+    """Inputs: as for `qlinear_sigmoid`. The attribute `opset` selects one of two meanings of `axis`."""
     shape = node.shape(0)
     node.require(bool(shape), "has a scalar input")
     recent = node.attribute("opset", 0) >= _LAST_AXIS_SINCE

@@ -1,5 +1,5 @@
-"""FusedConv and FusedGemm (com.microsoft): a layer of real values and the activation after it, as ONNX Runtime's
-optimizer saves them.
+"""FusedConv and FusedGemm (com.microsoft): a layer of real values with its activation. ONNX Runtime's optimizer creates
+them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ _ACTIVATIONS: dict[str, tuple[Convert, tuple[str, ...]]] = {
 
 
 def fused_conv(node: Node) -> Value:
-    """Inputs: X, W, B, Z. Computes a convolution, to which Z is added before the bias (`MlasConv`), and an
-    activation.
-    """
+    """Inputs: X, W, B, Z. Computes a convolution, adds Z and then the bias (`MlasConv`), and applies an activation."""
     operator = node.operator
     added = node.has(3)
     taken = operator.inputs[: 2 if added else 3]
@@ -50,7 +48,7 @@ def fused_conv(node: Node) -> Value:
 
 
 def fused_gemm(node: Node) -> Value:
-    """Inputs: A, B, C of Gemm. Computes a Gemm and an activation."""
+    """Inputs: those of Gemm. Computes a Gemm and applies an activation."""
     product = matrix.gemm(Node(node.state, replace(node.operator, op_type="Gemm")))
     given = [node.attribute(f"activation_{name}", 0.0) for name in ("alpha", "beta")]
     _, names = _ACTIVATIONS.get(node.attribute("activation", ""), (None, ()))

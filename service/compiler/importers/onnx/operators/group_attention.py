@@ -1,5 +1,6 @@
-"""GroupQueryAttention (com.microsoft), as ONNX Runtime's generative models use it: causal, with fewer heads of keys and
-values than of queries, and keys and values of earlier calls (contrib_ops/cpu/bert/gqa_attention_base.h).
+"""GroupQueryAttention (com.microsoft), which ONNX Runtime's generative models use. It is causal, has fewer heads of
+keys and values than of queries, and receives the keys and values of earlier calls
+(contrib_ops/cpu/bert/gqa_attention_base.h).
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _PADDING = 1  # the position of padding after a sample's last token
 
 @dataclass(frozen=True)
 class _Cache:
-    """The positions of a call's tokens among those of earlier calls.
+    """The positions of a call's tokens after those of earlier calls.
 
     Attributes:
         size: the number of keys and values that the call returns.
         given: the number of keys and values that it receives.
-        before: int64 `[B, 1]`, how many of those belong to each sample.
-        all_before: their number if it is known and the same for all samples; otherwise None.
+        before: int64 `[B, 1]`, the number of those that belong to each sample.
+        all_before: that number if it is known and the same for all samples; otherwise None.
         last: int64 `[B, 1]`, the position of each sample's last token.
     """
 
@@ -141,9 +142,7 @@ def _rotated(node: Node, operands: tuple[relax.Expr, relax.Expr], cache: _Cache)
 
 
 def _cached_rows(node: Node, x: relax.Expr, past: int, cache: _Cache) -> relax.Expr:
-    """Returns keys or values after those of earlier calls that belong to the sample, followed by zeros: `cache.size`
-    rows.
-    """
+    """Returns `cache.size` rows: the sample's keys or values of earlier calls, then those of this call, then zeros."""
     batch, heads, tokens, size = shape_of(x)
     parts = [x]
     if node.has(past):
@@ -175,7 +174,7 @@ def _cached_rows(node: Node, x: relax.Expr, past: int, cache: _Cache) -> relax.E
 
 
 def _mask_addend(node: Node, tokens: int, cache: _Cache) -> relax.Expr:
-    """Returns the addend of the scores: -inf for keys after the query, and before its window."""
+    """Returns the addend of the scores: -inf for keys after the query and for keys before its window, otherwise 0."""
     window = node.attribute("local_window_size", -1)
     keys = np.arange(cache.size).reshape(1, 1, 1, cache.size)
     ahead = keys - np.arange(tokens).reshape(1, 1, tokens, 1)

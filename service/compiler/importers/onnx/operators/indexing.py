@@ -1,7 +1,7 @@
 """Operators that read elements at positions given by a tensor of indices, and operators that compute such indices.
 
-Negative indices count from the end. Indices beyond the ends are an error in ONNX; here they are clamped to the ends, so
-that no index leads out of a tensor.
+Negative indices count from the end. In ONNX, indices beyond the ends are an error; here they are clamped to the ends,
+so that nothing outside of a tensor is read.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _LARGEST_DEPTH = 1 << 20  # of one-hot rows
 
 
 def gather_elements(node: Node) -> Value:
-    """Inputs: data, indices. Reads, for each index, the element at that index along one axis, and at the index's own
-    position on the others.
+    """Inputs: data, indices. For each index, reads the element whose position along one axis is the index; along the
+    other axes, it is the position of the index itself.
     """
     shape, wanted = node.shape(0), node.shape(1)
     node.require(len(shape) == len(wanted) > 0, f"has indices {list(wanted)}, which do not fit the data {list(shape)}")
@@ -43,8 +43,8 @@ def gather_elements(node: Node) -> Value:
 
 
 def gather_nd(node: Node) -> Value:
-    """Inputs: data, indices. Reads parts of the data at the positions that the rows of the indices name, after
-    `batch_dims` axes that both share.
+    """Inputs: data, indices. Each row of the indices is a position; reads the part of the data there. Data and indices
+    share the first `batch_dims` axes.
     """
     shape, wanted, shared = node.shape(0), node.shape(1), node.attribute("batch_dims", 0)
     depth = wanted[-1] if wanted else 0
@@ -74,7 +74,7 @@ def gather_nd(node: Node) -> Value:
 
 
 def one_hot(node: Node) -> Value:
-    """Inputs: indices, depth, values (off and on). Adds an axis with "on" at the index and "off" elsewhere."""
+    """Inputs: indices, depth, values (off and on). Adds an axis that contains "on" at the index and "off" elsewhere."""
     depth, rank = node.whole(1), len(node.shape(0))
     named = node.attribute("axis", -1)
     node.require(-rank - 1 <= named <= rank, f"adds axis {named}, but its input has {rank} dimensions")
@@ -106,8 +106,8 @@ def one_hot(node: Node) -> Value:
 
 
 def trilu(node: Node) -> Value:
-    """Inputs: input, k. Keeps the elements from the k-th diagonal on, or up to it if `upper` is 0; the others become
-    zero.
+    """Inputs: input, k. Keeps the elements on and above the k-th diagonal, or those on and below it if `upper` is 0.
+    The others become zero.
     """
     shape, diagonal = node.shape(0), node.whole(1) if node.has(1) else 0
     node.require(len(shape) >= 2, f"has an input {list(shape)}, which is not a matrix")
@@ -115,7 +115,7 @@ def trilu(node: Node) -> Value:
     upper, known = bool(node.attribute("upper", 1)), node.known_value(0)
     if known is not None and node.is_small([known]):
         return node.folded((np.triu if upper else np.tril)(known, diagonal))
-    if node.dtype(0) == "bool":  # TVM's operators take numbers only
+    if node.dtype(0) == "bool":  # TVM's operators support numbers only
         number = node.emit(relax.op.astype(node.expr(0), "int8"), "numbers")
         cut = node.emit((relax.op.triu if upper else relax.op.tril)(number, diagonal), "cut")
         return node.emit(relax.op.astype(cut, "bool"))
@@ -123,8 +123,8 @@ def trilu(node: Node) -> Value:
 
 
 def cumulative_sum(node: Node) -> Value:
-    """Inputs: x, axis. Computes the sums of all elements up to each one along an axis, in the operand's own type;
-    without the element itself (`exclusive`), or from the end (`reverse`).
+    """Inputs: x, axis. Replaces each element by the sum of all elements up to it along an axis, in the operand's own
+    type. With `exclusive`, the element itself is not included; with `reverse`, sums start at the end.
     """
     shape, named = node.shape(0), node.whole(1)
     node.require(-len(shape) <= named < len(shape), f"has axis {named}, but its input has {len(shape)} dimensions")
@@ -148,7 +148,7 @@ def cumulative_sum(node: Node) -> Value:
 
 
 def _before(sums: Array, axis: int) -> Array:
-    """Returns the sums shifted by one position, with zero at the first."""
+    """Returns the sums shifted by one position. The first is zero."""
     widths = [(1, 0) if place == axis else (0, 0) for place in range(sums.ndim)]
     return np.take(np.pad(sums, widths), range(sums.shape[axis]), axis)
 
@@ -159,7 +159,7 @@ def _reversed(node: Node, x: relax.Expr, axis: int) -> relax.Expr:
 
 
 def top_k(node: Node) -> Value:
-    """Inputs: X, K. Returns the largest or smallest values along one axis, and their int64 indices. Of equal values,
+    """Inputs: X, K. Returns the K largest or smallest values along one axis, and their int64 indices. Of equal values,
     the first one is preferred.
     """
     shape, count = node.shape(0), node.whole(1)
@@ -186,7 +186,7 @@ def top_k(node: Node) -> Value:
 
 
 def _keys(node: Node, x: relax.Expr, *, largest: bool) -> relax.Expr:
-    """Returns float64 or int64 keys, of which the largest are wanted; NaN comes last."""
+    """Returns float64 or int64 keys. The elements with the largest keys are the result; NaN has the smallest key."""
     dtype = np.dtype(str(x.ty.dtype))
     if dtype == np.float32:
         wide = node.emit(relax.op.astype(x, "float64"), "wide")
@@ -198,11 +198,11 @@ def _keys(node: Node, x: relax.Expr, *, largest: bool) -> relax.Expr:
     keys = x if dtype == np.int64 else node.emit(relax.op.astype(x, "int64"), "wide")
     if largest:
         return keys
-    return node.emit(relax.op.subtract(node.literal(np.array(-1, np.int64)), keys), "negated")  # -1 - x: no overflow
+    return node.emit(relax.op.subtract(node.literal(np.array(-1, np.int64)), keys), "negated")  # -1 - x cannot overflow
 
 
 def non_max_suppression(node: Node) -> Value:
-    """Raises Unsupported: the number of boxes is found when the model runs, but every tensor here has a fixed shape."""
+    """Raises Unsupported: the number of boxes depends on the data, but every tensor here has a fixed shape."""
     node.unsupported(
         "returns as many boxes as it finds, but every tensor of a build has a fixed shape",
         hint="export the model without it (nms=False), so that boxes and scores are its outputs",
@@ -210,7 +210,7 @@ def non_max_suppression(node: Node) -> Value:
 
 
 def indices_of(node: Node, indices: relax.Expr, known: Array | None, sizes: Sequence[int]) -> relax.Expr:
-    """Returns int64 indices from 0 to their sizes less 1: one size for all, or one for each element of the last
+    """Returns int64 indices, clamped to 0 … size - 1. There is one size for all, or one for each element of the last
     axis.
     """
     size: Array = np.array(sizes if len(sizes) > 1 else sizes[0], np.int64)
@@ -228,7 +228,7 @@ def indices_of(node: Node, indices: relax.Expr, known: Array | None, sizes: Sequ
 
 
 def inside(node: Node, indices: Array, size: int | Array) -> Array:
-    """Returns constant indices, counted from the front."""
+    """Returns constant indices. Negative ones are converted to positions from the front."""
     node.require(indices.dtype.kind == "i", f"has indices of {indices.dtype}, not integers")
     node.require_supported(
         bool(((indices >= -size) & (indices < size)).all()), "has indices beyond the ends of its data"

@@ -29,7 +29,7 @@ def qlinear_concat(node: Node) -> relax.Var:
 
 
 def concat(node: Node) -> Value:
-    """Concatenates shapes while importing, and tensors of one type at run time."""
+    """Concatenates shapes while importing, and tensors of one type when the model runs."""
     places = range(node.input_count)
     axis = _axis(node, [node.shape(place) for place in places])
     known = [node.known_value(place) for place in places]

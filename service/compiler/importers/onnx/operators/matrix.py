@@ -24,7 +24,8 @@ ToOutput = Callable[[relax.Var, int], relax.Expr]
 
 def qlinear_matmul(node: Node) -> relax.Var:
     """Inputs: a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point. Multiplies `[…, M, K]` by
-    constant `[K, N]`, or by any `[…, K, N]` with one scale. Without y_scale (`STORED_MATMUL`), the output is float32.
+    constant `[K, N]`, or by computed `[…, K, N]` with one scale. Without y_scale (`STORED_MATMUL`), the output is
+    float32.
     """
     if node.known_value(3) is None or len(node.shape(3)) > 2 or node.known_value(0) is not None:
         return _computed(node)
@@ -44,8 +45,8 @@ def _computed(node: Node) -> relax.Var:
 def qgemm(node: Node) -> relax.Var:
     """Inputs: A, a_scale, a_zero_point, B, b_scale, b_zero_point, C, y_scale, y_zero_point (com.microsoft).
 
-    Multiplies `[M, K]` by `[K, N]`, or by `[N, K]` with `transB`, and adds C, int32 at the accumulators' scale. Without
-    y_scale, the output is float32.
+    Multiplies `[M, K]` by `[K, N]`, or by `[N, K]` with `transB`, and adds C, an int32 bias at the accumulators' scale.
+    Without y_scale, the output is float32.
     """
     if node.attribute("transA", 0):
         node.unsupported("transposes its activations (transA), which cannot be compiled")
@@ -55,14 +56,14 @@ def qgemm(node: Node) -> relax.Var:
 
 
 def qlinear_matmul_add(node: Node) -> relax.Var:
-    """Inputs: a, a_scale, a_zero_point, b, b_scale, b_zero_point, a real row, the same in steps of a_scale * b_scale, b
-    as real values if the file has them in that form, y_scale, y_zero_point. `qdq` creates it from a MatMul, an Add and
-    a QuantizeLinear.
+    """Inputs: a, a_scale, a_zero_point, b, b_scale, b_zero_point, the row as real values, the row in steps of a_scale *
+    b_scale, b as real values if the file has them, y_scale, y_zero_point. `qdq` creates this operator from a MatMul, an
+    Add and a QuantizeLinear.
 
-    ONNX Runtime makes a Gemm of the two for matrices. It does so for other numbers of dimensions, too, if it knows them
-    all: then there are Reshapes around the Gemm, and the quantization moves before the second one unless an activation
-    follows. In a quantized Gemm, the row is rounded (see `biases.stored_bias`), and real weights are rounded, too.
-    Without the quantization, the Gemm multiplies and adds real values.
+    For matrices, ONNX Runtime fuses the MatMul and the Add to a Gemm. It also does so for more dimensions if all of
+    them are known: it then puts Reshapes around the Gemm, and moves the quantization before the second Reshape unless
+    an activation follows. A quantized Gemm rounds the row (see `biases.stored_bias`) and real weights. Without the
+    quantization, the Gemm multiplies and adds real values.
     """
     is_matrix = len(node.shape(0)) == 2
     is_gemm = is_matrix or bool(node.attribute("has_known_shape", 0))
@@ -86,12 +87,12 @@ def qlinear_matmul_add(node: Node) -> relax.Var:
 
 
 def _product(node: Node, *, transposed: bool, bias: int | None, output: int | None) -> relax.Var:
-    """Returns the product of stored values by constant weights. A row or a column of one dimension is treated as a
-    matrix, and its additional axis is dropped from the result.
+    """Returns the product of stored values by constant weights. An operand of one dimension is a row or a column of a
+    matrix; the result does not have its additional axis.
 
     Args:
-        output: the index of the input that is the scale of the output; the next one is its zero point. Without one, the
-            output is float32.
+        output: the index of the input that contains the scale of the output; the next input is its zero point. Without
+            that input, the output is float32.
     """
     rows, weights = node.shape(0), node.shape(3)
     are_matrix = len(weights) in (1, 2)
@@ -128,9 +129,9 @@ def of_rows(
     types: tuple[QuantizedType, QuantizedType],
     to_output: ToOutput,
 ) -> relax.Var:
-    """Applies `to_output` to the sums of products of rows `[…, K]` and weights `[O, K]`, giving `[…, O]`.
+    """Multiplies rows `[…, K]` by weights `[O, K]` and applies `to_output` to the sums, giving `[…, O]`.
 
-    Rows of more than two dimensions become the pixels of an image, so that the samples keep a separate axis.
+    Rows of more than two dimensions become the pixels of an image, so that the samples keep an axis of their own.
 
     Args:
         to_output: maps the accumulators and the axis of their channels to the values of the result.
@@ -158,8 +159,8 @@ def matmul(node: Node) -> relax.Var:
 
 
 def matrices(node: Node, lhs: relax.Expr, rhs: relax.Expr) -> relax.Var:
-    """Returns the product of real values. A row or a column of one dimension is treated as a matrix, and its additional
-    axis is dropped from the result.
+    """Returns the product of real values. An operand of one dimension is a row or a column of a matrix; the result does
+    not have its additional axis.
     """
     operands = [lhs, rhs]
     shapes = [shape_of(operand) for operand in operands]
@@ -177,7 +178,7 @@ def matrices(node: Node, lhs: relax.Expr, rhs: relax.Expr) -> relax.Var:
 
 
 def fused_matmul(node: Node) -> relax.Var:
-    """Inputs: A, B of float32 (com.microsoft). Returns alpha times the product, of operands whose last two axes may be
+    """Inputs: A, B of float32 (com.microsoft). Returns alpha times their product. The last two axes of each may be
     transposed.
     """
     float32(node, 0, 1)
@@ -221,8 +222,8 @@ def _transposed_operand(node: Node, place: int, name: str) -> relax.Expr:
 
 def matmul_nbits(node: Node) -> relax.Var:
     """Inputs: A, B, scales, zero_points, g_idx, bias (com.microsoft). Multiplies rows `[…, K]` by weights `[N, K]` of 4
-    or 8 bits, in blocks along K, which are stored in bytes `[N, K / block, block * bits / 8]`; zero points are packed
-    alike.
+    or 8 bits, quantized in blocks along K. The weights are packed in bytes, `[N, K / block, block * bits / 8]`, and so
+    are the zero points.
     """
     float32(node, 0)
     bits, size = node.attribute("bits", 4), node.attribute("block_size", 0)

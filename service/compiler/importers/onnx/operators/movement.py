@@ -1,5 +1,5 @@
-"""Operators that move elements without changing any. They work on stored values like on others, and on values that are
-known while importing.
+"""Operators that move elements without changing them. They also work on stored values, and on values that are known
+while importing.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from tvm import relax
 
 from service.compiler.importers.onnx.node import Node, Value
 
-_TRUTHS_SINCE = 10  # operator set since which the mask of Dropout is bool
+_TRUTHS_SINCE = 10  # since this operator set, the mask of Dropout is bool
 
 
 def reshape(node: Node) -> Value:
-    """Inputs: data, shape. One size may be -1; 0 keeps the input's size unless `allowzero` is set."""
+    """Inputs: data, shape. One size may be -1. A size of 0 means the input's size unless `allowzero` is set."""
     shape, target = node.shape(0), list(node.integers(1))
     if not node.attribute("allowzero", 0):
         node.require(
@@ -35,8 +35,8 @@ def flatten(node: Node) -> Value:
 
 
 def squeeze(node: Node) -> Value:
-    """Removes axes of length 1. Axes are an attribute up to operator set 12, then an input; by default, all axes of
-    length 1.
+    """Removes axes of length 1; by default, all of them. Up to operator set 12, the axes are an attribute; later, they
+    are an input.
     """
     shape = node.shape(0)
     named = _axes(node, len(shape))
@@ -46,7 +46,7 @@ def squeeze(node: Node) -> Value:
 
 
 def unsqueeze(node: Node) -> Value:
-    """Adds axes of length 1. Axes are given as for `squeeze`, and are those of the output."""
+    """Adds axes of length 1. The axes are given as for `squeeze`, and are numbered as in the output."""
     shape = list(node.shape(0))
     count = node.data(1).size if node.has(1) else len(node.attribute("axes", ()))
     named = _axes(node, len(shape) + count)
@@ -63,7 +63,7 @@ def transpose(node: Node) -> Value:
     node.require(sorted(order) == list(range(rank)), f"has the invalid perm {list(order)[:8]} for {rank} axes")
     known = node.known_value(0)
     if known is not None:
-        return known.transpose(order)  # a view, of any size
+        return known.transpose(order)  # a view, which may have any size
     return node.with_input_type(node.emit(relax.op.permute_dims(node.expr(0), list(order))))
 
 
@@ -74,7 +74,7 @@ def identity(node: Node) -> Value:
 
 
 def dropout(node: Node) -> tuple[Value, ...]:
-    """Inputs: data, ratio, training_mode. Returns the data, and a mask that keeps everything."""
+    """Inputs: data, ratio, training_mode. Returns the data, and a mask that is true everywhere."""
     if node.has(2) and node.data(2).any():
         node.unsupported("drops elements at random (training_mode)", hint="export the model for inference")
     if not any(node.operator.outputs[1:]) or node.state.model.opset < _TRUTHS_SINCE:
@@ -110,7 +110,7 @@ def _reshaped(node: Node, target: Sequence[int]) -> Value:
     shape = [total // known if size == -1 else size for size in target]
     data = node.known_value(0)
     if data is not None:
-        if not data.flags.c_contiguous:  # a transposed view, which is copied
+        if not data.flags.c_contiguous:  # a transposed view, which must be copied
             node.state.constants.charge(data.nbytes, node.output)
         return data.reshape(shape)
     return node.with_input_type(node.emit(relax.op.reshape(node.expr(0), shape)))

@@ -1,8 +1,8 @@
-"""Normalizations of float32 values, in float32. Normalizations of rows (of 8 columns or more, or 16 without a mean), of
-channels and by running statistics equal ONNX Runtime's bit for bit. The others, including SkipLayerNormalization, come
-within a few units in the last place.
+"""Normalizations of float32 values, in float32. Three types equal ONNX Runtime's bit for bit: normalizations of rows
+(of at least 8 columns, or 16 without a mean), of channels, and by running statistics. The others, including
+SkipLayerNormalization, differ by at most a few units in the last place.
 
-Additional outputs of an operator (a mean, a deviation) are left out; operators that read them are refused.
+Additional outputs (a mean, a deviation) cannot be compiled. A model in which an operator reads one is refused.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from service.compiler.qnn.coverage import INSIDE
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.ops.real import PACKETS
 
-_PER_CHANNEL_SINCE = 21  # operator set: in earlier ones, GroupNormalization scales each group
+_PER_CHANNEL_SINCE = 21  # operator set; in earlier ones, GroupNormalization has one scale for each group
 
 
 def layer_normalization(node: Node) -> Value:
-    """Inputs: X, Scale, B. Normalizes over all axes from the named one on."""
+    """Inputs: X, Scale, B. Normalizes over all axes from `axis` on."""
     float32(node, *range(node.input_count))
     return _rows(node, node.expr(0), 1, 2, centered=True), None, None
 
@@ -54,15 +54,15 @@ def skip_rms_normalization(node: Node) -> Value:
 
 
 def _skipped(node: Node, bias: int) -> relax.Expr:
-    """Returns the sum in float32, from the left, as ONNX Runtime adds."""
+    """Returns the sum in float32, added from left to right, as in ONNX Runtime."""
     float32(node, *(place for place in range(node.input_count) if node.has(place)))
     total = node.emit(relax.op.add(node.expr(0), node.expr(1)), "skipped")
     return node.emit(relax.op.add(total, node.expr(bias)), "biased") if node.has(bias) else total
 
 
 def _rows(node: Node, x: relax.Expr, scale: int, bias: int, *, centered: bool) -> relax.Expr:
-    """Returns `x` normalized from the named axis on, multiplied by one input and added to another. It is computed in
-    float32, whatever `stash_type` is, as in ONNX Runtime (core/providers/cpu/nn/layer_norm_impl.cc).
+    """Returns `x` normalized over the axes from `axis` on, multiplied by one input and added to another. It computes in
+    float32, whatever `stash_type` is, as ONNX Runtime does (core/providers/cpu/nn/layer_norm_impl.cc).
     """
     rank = len(shape_of(x))
     axes = list(range(axis_of(node, rank, -1), rank))
@@ -77,8 +77,8 @@ def _rows(node: Node, x: relax.Expr, scale: int, bias: int, *, centered: bool) -
 
 
 def _moments(made: Real, axes: Sequence[int], epsilon: float, *, centered: bool) -> tuple[relax.Expr, relax.Expr]:
-    """Returns x, less its mean if it is `centered`, and 1 / sqrt(mean of its squares + epsilon), both along `axes`, in
-    the order of ONNX Runtime's own kernel.
+    """Returns x (less its mean if `centered` is true) and 1 / sqrt(mean of its squares + epsilon). Both are computed
+    along `axes` in the order of ONNX Runtime's own kernel.
     """
     shape = shape_of(made.x)
     outer, count = shape[: axes[0]], math.prod(shape[axes[0] :])
@@ -104,10 +104,10 @@ def scaled(node: Node, x: relax.Expr, scale: relax.Expr, bias: relax.Expr | None
 
 
 def batch_normalization(node: Node) -> Value:
-    """Inputs: X, scale, B, mean, var, each of the last four `[C]`. Normalizes by running statistics, as a model stores
-    them.
+    """Inputs: X, scale, B, mean, var; the last four are `[C]`. Normalizes by running statistics, which the model
+    contains.
 
-    Uses a factor and an addend for each channel, as ONNX Runtime does (core/providers/cpu/nn/batch_norm.h).
+    Multiplies each channel by a factor and adds an addend, as ONNX Runtime does (core/providers/cpu/nn/batch_norm.h).
     """
     if node.attribute("training_mode", 0):
         node.unsupported("is in training mode; export the model after model.eval()")
@@ -123,11 +123,11 @@ def batch_normalization(node: Node) -> Value:
 
 
 def instance_normalization(node: Node) -> Value:
-    """Inputs: input, scale, B, the last two `[C]`. Normalizes over the pixels of each channel, by a factor and an
-    addend for each, from Eigen's sums (core/providers/cpu/nn/instance_norm.cc).
+    """Inputs: input, scale, B; the last two are `[C]`. Normalizes over the pixels of each channel. A channel's factor
+    and addend are computed from sums that are added in Eigen's order (core/providers/cpu/nn/instance_norm.cc).
 
-    A channel's values are added from the first aligned address on. Its squares, which are not in memory, are added from
-    the first.
+    The values of a channel are in memory, and their sum starts at the first aligned address. The squares are not in
+    memory, and their sum starts at the first element.
     """
     float32(node, 0, 1, 2)
     shape = _channels(node, [node.shape(1), node.shape(2)])
@@ -152,8 +152,8 @@ def instance_normalization(node: Node) -> Value:
 
 
 def group_normalization(node: Node) -> Value:
-    """Inputs: X, scale, bias. Normalizes over channels and pixels of each group. Scale and bias are `[num_groups]` up
-    to operator set 20, then `[C]`.
+    """Inputs: X, scale, bias. Normalizes over the channels and pixels of each group. Up to operator set 20, scale and
+    bias are `[num_groups]`; later, they are `[C]`.
     """
     float32(node, 0, 1, 2)
     shape, groups = node.shape(0), node.attribute("num_groups", 0)
@@ -171,7 +171,9 @@ def group_normalization(node: Node) -> Value:
 
 
 def mean_variance_normalization(node: Node) -> Value:
-    """Returns (x - mean) / (deviation + 1e-9) along some axes (the function's body in the operator's definition)."""
+    """Returns (x - mean) / (deviation + 1e-9) along some axes, as the function body in the operator's definition
+    computes it.
+    """
     float32(node)
     rank, axes = len(node.shape(0)), node.attribute("axes", (0, 2, 3))
     node.require(
@@ -186,8 +188,8 @@ def mean_variance_normalization(node: Node) -> Value:
 
 
 def lp_normalization(node: Node) -> Value:
-    """Returns x divided by its norm along one axis: the sum of magnitudes (p = 1) or the root of the sum of squares (p
-    = 2); 0 if the norm is 0.
+    """Returns x divided by its norm along one axis, or 0 if the norm is 0. The norm is the sum of magnitudes (p = 1) or
+    the root of the sum of squares (p = 2).
     """
     float32(node)
     order = node.attribute("p", 2)
@@ -210,7 +212,7 @@ def _channels(node: Node, rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _row(node: Node, place: int, rank: int) -> relax.Expr:
-    """Returns an input `[C]`, reshaped for the second axis of `rank` axes."""
+    """Returns an input `[C]` reshaped so that it broadcasts along the second of `rank` axes."""
     known, ones = node.known_value(place), [1] * (rank - 2)
     if known is not None:
         return node.literal(known.astype(np.float32).reshape(-1, *ones))
@@ -225,7 +227,7 @@ NORMALIZING: dict[str, tuple[Convert, tuple[int, int]]] = {
     "LpNormalization": (lp_normalization, (1, 1)),
     "MeanVarianceNormalization": (mean_variance_normalization, (1, 1)),
     "RMSNormalization": (rms_normalization, (2, 2)),
-    "SimplifiedLayerNormalization": (rms_normalization, (2, 2)),  # ONNX Runtime's, under ONNX's own domain
+    "SimplifiedLayerNormalization": (rms_normalization, (2, 2)),  # ONNX Runtime's operator, which has ONNX's own domain
     "com.microsoft.SkipLayerNormalization": (skip_layer_normalization, (3, 5)),
     "com.microsoft.SkipSimplifiedLayerNormalization": (skip_rms_normalization, (3, 4)),
 }

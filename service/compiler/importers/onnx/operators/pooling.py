@@ -22,11 +22,11 @@ from service.compiler.qnn.types import QuantizedType
 from service.core.arrays import Array
 
 _MOST_WINDOWS = 1 << 24
-_MOST_PLACES = 1 << 10  # positions in a window of real values: each needs an operator
+_MOST_PLACES = 1 << 10  # positions in a window of real values; each of them becomes an operator
 
 
 def max_pool(node: Node) -> relax.Var:
-    """Returns the maximum of stored values, which have the order of the real ones, or of real values."""
+    """Returns the maximum of stored or real values. Stored values have the same order as the real ones."""
     windows = _windows(node)
     if windows.dilation != (1, 1):
         node.unsupported("is dilated")
@@ -45,7 +45,7 @@ def max_pool(node: Node) -> relax.Var:
 
 
 def _real_max_pool(node: Node, windows: Windows) -> relax.Var:
-    """Returns the largest of the shifted images, one for each position in the window."""
+    """Returns the elementwise maximum of several images: the input, shifted to each position in the window."""
     top, left, bottom, right = windows.padding
     sides = [0, 0, 0, 0, top, bottom, left, right]
     lowest = float(np.finfo(np.float32).min)
@@ -55,9 +55,8 @@ def _real_max_pool(node: Node, windows: Windows) -> relax.Var:
 
 
 def average_pool(node: Node) -> relax.Var:
-    """Returns the average of real values, as ONNX Runtime computes it (mlas/lib/pooling.cpp): the rows of each window
-    are added up in float32, then its columns, and the sum is divided. A window that covers the whole image is added up
-    in strips.
+    """Returns the average of real values in ONNX Runtime's order (mlas/lib/pooling.cpp): adds the rows of each window
+    in float32, then its columns, and divides the sum. A window that covers the whole image is added in strips.
     """
     windows = _windows(node)
     if windows.dilation != (1, 1):
@@ -77,7 +76,7 @@ def average_pool(node: Node) -> relax.Var:
 
 
 def _along(node: Node, x: relax.Expr, windows: Windows, axis: int) -> list[relax.Var]:
-    """Returns the image `[N, C, H, W]`, once for each position in the window along an axis."""
+    """Returns a list of images `[N, C, H, W]`: one for each position in the window along `axis`."""
     kernel, stride, extent = windows.kernel[axis - 2], windows.strides[axis - 2], shape_of(x)[axis]
     if kernel > _MOST_PLACES:
         node.unsupported(
@@ -89,7 +88,7 @@ def _along(node: Node, x: relax.Expr, windows: Windows, axis: int) -> list[relax
 
 
 def _shifted(node: Node, x: relax.Expr, windows: Windows) -> list[relax.Var]:
-    """Returns the image, once for each position in the window."""
+    """Returns a list of images: one for each position in the window."""
     if math.prod(windows.kernel) > _MOST_PLACES:
         node.unsupported(
             f"has windows of {math.prod(windows.kernel)} real values; at most {_MOST_PLACES} can be compiled"
@@ -98,7 +97,7 @@ def _shifted(node: Node, x: relax.Expr, windows: Windows) -> list[relax.Var]:
 
 
 def _strided(node: Node, x: relax.Expr, windows: Windows, first: tuple[int, ...]) -> relax.Var:
-    """Returns every element of `[N, C, H, W]` that is at position `first` of a window."""
+    """Returns, for each window of `[N, C, H, W]`, the element at position `first` in the window."""
     extents = shape_of(x)[2:]
     steps = zip(extents, windows.kernel, windows.strides, first, strict=True)
     ends = [place + (extent - kernel) // stride * stride + 1 for extent, kernel, stride, place in steps]
@@ -122,7 +121,9 @@ def _counts(node: Node, windows: Windows, size: tuple[int, ...]) -> Array:
 
 
 def _inside(node: Node, windows: Windows) -> None:
-    """Requires that no window extends beyond the padding in the file: elements beyond it are not counted."""
+    """Requires that no window extends beyond the padding that the file defines, because elements beyond it are not
+    counted.
+    """
     (top, bottom), (left, right) = windows.named_padding()
     if node.attribute("ceil_mode", 0) and windows.padding != (top, left, bottom, right):
         node.unsupported(

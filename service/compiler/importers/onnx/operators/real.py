@@ -1,8 +1,9 @@
-"""Operators on float32 values outside of quantized parts, and plain arithmetic of integers and booleans.
+"""Operators of float32 values in the parts of a model that are not quantized, and plain arithmetic of integers and
+booleans.
 
-Operators that round once are computed in float32 and equal ONNX Runtime bit for bit. So do sums and means
-(`reduction.py`), softmax, and the functions that MLAS has (`importers/real.py`). Others are computed in float64 and
-rounded once; ONNX Runtime's own come within a few units in the last place.
+Operators that round once are computed in float32 and equal ONNX Runtime's bit for bit. So do sums and means
+(`reduction.py`), softmax, and the functions that MLAS implements (`importers/real.py`). Others are computed in float64
+and rounded once; they differ from ONNX Runtime's by at most a few units in the last place.
 """
 
 from __future__ import annotations
@@ -26,23 +27,24 @@ from service.compiler.qnn.ops.real import SEQUENTIAL, STRIPS
 
 Convert = Callable[[Node], Value]
 
-_LAST_AXIS_SINCE = 13  # operator set: earlier ones apply softmax to the named axis and all later axes as one
-_EXACT_POWERS = (2.0, 3.0)  # which ONNX Runtime multiplies out (core/providers/cpu/math/element_wise_ops.cc)
+# operator set; earlier ones apply softmax to the given axis and all axes after it, as if they were one
+_LAST_AXIS_SINCE = 13
+_EXACT_POWERS = (2.0, 3.0)  # exponents for which ONNX Runtime multiplies (core/providers/cpu/math/element_wise_ops.cc)
 
 
 def float32(node: Node, *places: int) -> None:
-    """Requires that inputs are float32."""
+    """Requires that all inputs are float32."""
     for place in places or (0,):
         if node.dtype(place) != "float32":
             node.unsupported(f"works on {node.dtype(place)}; only float32 can be compiled", node.name(place))
 
 
 def plain(make: Callable[..., relax.Call], compute: Callable[..., Any] | None = None, dtypes: str = "f") -> Convert:
-    """Returns the converter of an operator that Relax has, on one tensor or on several of one type.
+    """Returns the converter of an operator that Relax also has. It takes one tensor, or several of one type.
 
     Args:
-        compute: the same operator in NumPy, for values that are known while importing; None if those are not computed.
-        dtypes: NumPy's kinds of the operands' types; `f` is float32 only.
+        compute: the operator in NumPy, for values that are known while importing; None if such values are not computed.
+        dtypes: the operand types, as NumPy's kind characters; `f` means float32 only.
     """
 
     def convert(node: Node) -> Value:
@@ -61,7 +63,9 @@ def plain(make: Callable[..., relax.Call], compute: Callable[..., Any] | None = 
 
 
 def operands(node: Node) -> list[relax.Expr]:
-    """Returns all inputs. A scalar that keeps the axes of its tensor gets the rank of the other operands."""
+    """Returns all inputs as expressions. A scalar with the axes of a tensor (`State.loose`) gets the rank of the other
+    operands.
+    """
     places = range(node.input_count)
     loose = [node.name(place) in node.state.loose for place in places]
     ranks = [len(node.shape(place)) for place in places if not loose[place] and node.known_value(place) is None]
@@ -77,8 +81,8 @@ def operands(node: Node) -> list[relax.Expr]:
 
 
 def folded(make: Callable[..., relax.Call], compute: Callable[..., Any], dtypes: str = "f") -> Convert:
-    """Returns the converter of Min, Max or Sum: an operator of two operands, applied to any number of them from the
-    left.
+    """Returns the converter of Min, Max or Sum: applies an operator of two operands to any number of them, from left to
+    right.
     """
 
     def convert(node: Node) -> Value:
@@ -144,14 +148,14 @@ def _sloped(node: Node, slope: relax.Expr) -> relax.Var:
 
 
 def thresholded_relu(node: Node) -> Value:
-    """Returns x if it is more than alpha, else 0."""
+    """Returns x if it is greater than alpha, and otherwise 0."""
     float32(node)
     more = node.emit(relax.op.greater(node.expr(0), _number(node.attribute("alpha", 1.0))), "more")
     return node.emit(relax.op.where(more, node.expr(0), _number(0)))
 
 
 def is_infinite(node: Node) -> Value:
-    """Finds infinities of either sign, or of one sign only (`detect_negative`, `detect_positive`)."""
+    """Returns true for infinities of either sign, or of one sign only (`detect_negative`, `detect_positive`)."""
     float32(node)
     signs = [
         (each, sign) for each, sign in (("detect_negative", -1), ("detect_positive", 1)) if node.attribute(each, 1)
@@ -216,7 +220,7 @@ def axis_of(node: Node, rank: int, default: int) -> int:
 
 
 def extreme(make: Callable[..., relax.Call]) -> Convert:
-    """Returns the converter of the largest or smallest value along some axes, of stored values too."""
+    """Returns the converter of the largest or smallest value along some axes. It also works on stored values."""
 
     def convert(node: Node) -> Value:
         axes, keepdims = reduced_axes(node)
@@ -228,7 +232,7 @@ def extreme(make: Callable[..., relax.Call]) -> Convert:
 
 
 def extreme_place(make: Callable[..., relax.Call]) -> Convert:
-    """Makes the converter of ArgMax or ArgMin: the int64 index of the first extreme element."""
+    """Returns the converter of ArgMax or ArgMin, which give the int64 index of the first extreme element."""
 
     def convert(node: Node) -> Value:
         if node.attribute("select_last_index", 0):
@@ -240,8 +244,9 @@ def extreme_place(make: Callable[..., relax.Call]) -> Convert:
 
 
 def reduced_axes(node: Node) -> tuple[list[int], bool]:
-    """Returns the reduced axes, and whether they are kept. Axes are an attribute up to operator set 17 (12 for
-    ReduceSum), then an input; by default, all axes are reduced, or none if `noop_with_empty_axes` is set.
+    """Returns the reduced axes, and true if they are kept with length 1. Up to operator set 17 (12 for ReduceSum), the
+    axes are an attribute; later, they are an input. By default, all axes are reduced, or none if `noop_with_empty_axes`
+    is set.
     """
     rank, keepdims = len(node.shape(0)), bool(node.attribute("keepdims", 1))
     named = node.integers(1) if node.has(1) else node.attribute("axes", ())
@@ -274,21 +279,21 @@ def global_average_pool(node: Node) -> Value:
 
 
 def mean_of_images(node: Node, x: relax.Expr, order: str) -> Value:
-    """Returns the mean of each channel `[N, C, 1, …]` of `[N, C, …]`."""
+    """Returns the mean of each channel: `[N, C, 1, …]` from `[N, C, …]`."""
     shape = shape_of(x)
     total = ops.real_sum(x, axes=range(2, len(shape)), order=order)
     return node.emit(relax.op.divide(node.emit(total, INSIDE), _number(math.prod(shape[2:]))))
 
 
 def global_max_pool(node: Node) -> Value:
-    """Returns the largest value of each channel, of stored values too."""
+    """Returns the largest value of each channel. It also works on stored values."""
     rank = len(node.shape(0))
     node.require(rank >= 3, f"has an input of shape {list(node.shape(0))}, not [N, C, …]")
     return node.with_input_type(node.emit(relax.op.max(node.expr(0), axis=list(range(2, rank)), keepdims=True)))
 
 
 _NUMBERS = "fiu"
-# Operators with one result: type -> converter, and the smallest and largest number of inputs (used by `operators`).
+# Operators with one result: type -> converter, and the allowed numbers of inputs (used by `operators`).
 REAL: dict[str, tuple[Convert, tuple[int, int]]] = {
     "Abs": (plain(relax.op.abs, np.abs, "fi"), (1, 1)),
     "And": (plain(relax.op.logical_and, np.logical_and, "b"), (2, 2)),

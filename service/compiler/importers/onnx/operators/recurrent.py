@@ -1,8 +1,8 @@
-"""LSTM and GRU of real values: their steps, one after the other.
+"""LSTM and GRU of real values, unrolled into their steps.
 
-The formulas are ONNX's. As in ONNX Runtime (core/providers/cpu/rnn), the inputs of all steps are multiplied at once,
-and the state's product is added before the bias; functions are MLAS's. Results therefore differ from ONNX Runtime's
-only by the order in which products are added.
+The formulas are ONNX's. As in ONNX Runtime (core/providers/cpu/rnn), the inputs of all steps are multiplied by the
+weights at once, and the product with the state is added before the bias. The activation functions are MLAS's. Results
+therefore differ from ONNX Runtime's only by the order in which products are added.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from service.compiler.qnn import ops
 from service.core.arrays import Array
 
 MOST_STEPS = 256
-# true for each direction that runs backward
+# For each direction: true if it processes the steps in reverse.
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
 _LENGTHS, _PEEPHOLES = 4, 7
-State = tuple[relax.Expr, ...]  # `[batch, hidden]` each: LSTM has the hidden state and the cell, GRU the hidden state
+# `[batch, hidden]` each: an LSTM has the hidden state and the cell; a GRU has the hidden state only
+State = tuple[relax.Expr, ...]
 
 
 @dataclass(frozen=True)
@@ -33,10 +34,10 @@ class _Cell:
     """One direction of a layer.
 
     Attributes:
-        made: emits its arithmetic.
+        made: the arithmetic with which values are emitted.
         size: the size of the hidden state.
         recurrent: float32 `[gates * size, size]`.
-        biases: of the products with the input and with the state, float32 `[gates * size]` each.
+        biases: those of the input's product and those of the state's product, float32 `[gates * size]` each.
     """
 
     node: Node
@@ -50,7 +51,7 @@ class _Cell:
         return self.node.literal(self.recurrent[first * self.size : last * self.size].T)
 
     def bias(self, parts: tuple[Array, ...], first: int, last: int) -> relax.Constant:
-        """Returns the sum of `parts` of `biases`, for gates `first` to `last`."""
+        """Returns the sum of the elements `parts` of `biases`, for gates `first` to `last`."""
         total: Array = np.add.reduce(parts)
         return self.node.literal(total[first * self.size : last * self.size])
 
@@ -72,11 +73,11 @@ class _Cell:
         return self.made.apply(relax.op.multiply, x, y)
 
 
-Step = Callable[[relax.Expr, State], State]  # (the input's products with the weights of all gates, state) -> next state
+Step = Callable[[relax.Expr, State], State]  # (input * weights of all gates, state) -> next state
 
 
 def _lstm(cell: _Cell) -> Step:
-    """Returns the step of an LSTM. Its gates have the order input, output, forget, cell."""
+    """Returns the function that computes one step of an LSTM. The order of its gates is input, output, forget, cell."""
     weights, bias = cell.weights(0, 4), cell.bias(cell.biases, 0, 4)
 
     def step(x: relax.Expr, state: State) -> State:
@@ -91,8 +92,8 @@ def _lstm(cell: _Cell) -> Step:
 
 
 def _gru(cell: _Cell) -> Step:
-    """Returns the step of a GRU. Its gates have the order update, reset, hidden. The state is reset before it is
-    multiplied, or after.
+    """Returns the function that computes one step of a GRU. The order of its gates is update, reset, hidden. The reset
+    gate is applied before or after the state is multiplied by the weights.
     """
     of_input, of_state = cell.biases
     weights, bias = (cell.weights(0, 2), cell.weights(2, 3)), cell.bias(cell.biases, 0, 2)
@@ -122,7 +123,7 @@ class _Kind:
     """A type of recurrent operator.
 
     Attributes:
-        steps: returns a cell's step; constants are the same in all steps.
+        steps: returns the step function of a cell. All steps use the same constants.
         gates: the number of gates of a cell.
         states: the number of states of a cell.
         activations: its default functions.
@@ -136,7 +137,7 @@ class _Kind:
 
 def _layer(node: Node, kind: _Kind) -> tuple[Value, ...]:
     """Inputs: X `[steps, batch, inputs]`, W, R, B, sequence_lens, and the initial states `[directions, batch, hidden]`.
-    Returns Y `[steps, directions, batch, hidden]`, and the last states.
+    Returns Y `[steps, directions, batch, hidden]`, and the states after the last step.
     """
     directions = _directions(node, kind)
     steps, batch, width = _input(node)
@@ -161,7 +162,9 @@ def _layer(node: Node, kind: _Kind) -> tuple[Value, ...]:
 
 
 def _directions(node: Node, kind: _Kind) -> tuple[bool, ...]:
-    """Returns, for each direction, whether it runs backward. Requires the default functions and rules of a cell."""
+    """Returns true for each direction that processes the steps in reverse. Requires that the cell has its default
+    functions and options.
+    """
     named = node.attribute("direction", "forward")
     node.require(named in _DIRECTIONS, f"has the unknown direction {shortened(named)}")
     directions = _DIRECTIONS[named]
@@ -200,7 +203,7 @@ def _initial(cell: _Cell, place: int, direction: int, shape: tuple[int, ...]) ->
 
 
 def _run(step: Step, parts: list[relax.Expr], state: State, is_backward: bool) -> tuple[list[relax.Expr], State]:
-    """Returns the hidden state after each step, in the order of the input, and the last state."""
+    """Returns the hidden state of each step, in the order of the input, and the state after the last step."""
     found: list[relax.Expr] = []
     for part in parts[::-1] if is_backward else parts:
         state = step(part, state)
@@ -209,7 +212,7 @@ def _run(step: Step, parts: list[relax.Expr], state: State, is_backward: bool) -
 
 
 def _results(node: Node, runs: list[tuple[list[relax.Expr], State]], shape: tuple[int, int, int]) -> tuple[Value, ...]:
-    """Returns the outputs that have a name, and None for the others."""
+    """Returns the outputs that the operator names, and None for the others."""
     steps, batch, size = shape
 
     def join_states(states: list[relax.Expr], part: str, *shape: int) -> relax.Expr:

@@ -44,11 +44,11 @@ def reduced(*, mean: bool) -> Callable[[Node], Value]:
 
 
 def _order(node: Node, shape: Sequence[int], axes: Collection[int]) -> str | None:
-    """Returns the order in which ONNX Runtime adds, or None if it is not known.
+    """Returns the order in which ONNX Runtime adds, or None if that order is not known.
 
-    Adjacent axes that are all reduced, or all kept, count as one. `FastReduceRK`, `FastReduceKR` and `FastReduceKRK`
-    (core/providers/cpu/reduction/reduction_ops.h) handle axes that are then reduced and kept alternately; others are
-    added one by one.
+    Adjacent axes that are all reduced, or all kept, count as one axis. If reduced and kept axes then alternate, ONNX
+    Runtime may have a fast function (`FastReduceRK`, `FastReduceKR` and `FastReduceKRK` in
+    core/providers/cpu/reduction/reduction_ops.h). Otherwise it adds elements one by one.
     """
     if 0 in shape:
         return None

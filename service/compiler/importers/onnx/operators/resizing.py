@@ -1,5 +1,5 @@
-"""Resize: changes the size of images by the nearest element, or by interpolation between two or four along each
-axis.
+"""Resize: changes the size of images. It selects the nearest element, or interpolates between two or four elements
+along each axis.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _ROUND: dict[str, Callable[[Array], Array]] = {
 
 
 def resize(node: Node) -> Value:
-    """Inputs: X, roi, scales, sizes. Up to operator set 10, inputs are X and scales, and the mode is asymmetric and
-    rounds down.
+    """Inputs: X, roi, scales, sizes. Up to operator set 10, the inputs are X and scales, the coordinates are
+    asymmetric, and positions are rounded down.
 
-    Nearest elements are copied. Interpolation is of float32: for images in float32, as in ONNX Runtime; otherwise in
-    float64, one axis after the other. With `antialias`, it is in float32 (`antialiasing`).
+    For the nearest element, elements are copied. Interpolation of images is float32, as in ONNX Runtime. Interpolation
+    of other tensors is float64, one axis after the other. With `antialias`, it is float32 (`antialiasing`).
     """
     old = node.state.model.opset < 11
     mode = node.attribute("mode", "nearest")
@@ -78,14 +78,14 @@ def resize(node: Node) -> Value:
 
 
 def _sizes(node: Node, scales: int) -> tuple[list[int], list[np.float32]]:
-    """Returns the sizes of the result, and their ratios to the operand's."""
+    """Returns the sizes of the result, and their ratios to the sizes of the operand."""
     shape = node.shape(0)
     if node.attribute("keep_aspect_ratio_policy", "stretch") != "stretch":
         node.unsupported("keeps the ratio of its axes (keep_aspect_ratio_policy), which cannot be compiled")
     axes = _axes(node, len(shape))
     sizes, factors = list(shape), [np.float32(1)] * len(shape)
     given: Array
-    by_sizes = node.has(3) and node.data(3).size > 0  # an empty list counts as none
+    by_sizes = node.has(3) and node.data(3).size > 0  # an empty list means that sizes are not given
     if by_sizes:
         given = np.array(node.integers(3))
     else:
@@ -110,7 +110,7 @@ def _sizes(node: Node, scales: int) -> tuple[list[int], list[np.float32]]:
 
 
 def _axes(node: Node, rank: int) -> list[int]:
-    """Returns the axes of the sizes or scales: all, unless an attribute names them."""
+    """Returns the axes to which sizes or scales apply: all axes, or those in an attribute."""
     named = node.attribute("axes", tuple(range(rank)))
     node.require(
         all(-rank <= axis < rank for axis in named),
@@ -127,10 +127,10 @@ def _bilinear(node: Node, places: Sequence[Array]) -> Value:
 
 
 def _bicubic(node: Node, places: Sequence[Array]) -> Value:
-    """Resizes images by interpolation between four elements along the columns and then along the rows (`ResizeBiCubic`
-    in core/providers/cpu/tensor/upsample.cc), with float32 weights and sums from the first element on. Elements outside
-    are those at the edge, or are left out of the sum, which is then divided by the sum of the other weights
-    (`exclude_outside`).
+    """Resizes images by interpolation between four elements, along the columns and then along the rows (`ResizeBiCubic`
+    in core/providers/cpu/tensor/upsample.cc). Weights are float32, and sums start at the first element. Outside of the
+    image, the edge element counts; or, with `exclude_outside`, no element counts, and the sum is divided by the sum of
+    the remaining weights.
     """
     float32(node)
     shape, outside = node.shape(0), not node.attribute("exclude_outside", 0)
@@ -187,8 +187,8 @@ def _linear(_node: Node, place: Array, size: int) -> Taps:
 
 
 def _cubic(node: Node, place: Array, size: int) -> Taps:
-    """Keys' kernel of four elements (Cubic Convolution Interpolation, 1981). Elements outside are those at the edge, or
-    are left out of the sum (`exclude_outside`).
+    """Returns Keys' kernel of four elements (Cubic Convolution Interpolation, 1981). Outside of the image, the edge
+    element counts; with `exclude_outside`, no element counts.
     """
     a, whole = node.attribute("cubic_coeff_a", -0.75), place.astype(np.float64)
     first = np.floor(whole).astype(np.int64)

@@ -1,5 +1,5 @@
-"""RotaryEmbedding, ONNX's own (operator set 23) and com.microsoft's: pairs of elements of each head are rotated by an
-angle that depends on their position (Su et al. 2021).
+"""RotaryEmbedding of ONNX (operator set 23) and of com.microsoft: rotates pairs of elements of each head by an angle
+that depends on the token's position (Su et al. 2021).
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ def rotary_embedding(node: Node) -> Value:
 
 
 def microsoft(node: Node) -> Value:
-    """Inputs: input, position_ids, cos_cache, sin_cache, as for `rotary_embedding`. position_ids are `[B, S]`, or `[1]`
-    for the position of each sample's first token. Without num_heads, the size of a head is twice the number of angles.
+    """Inputs: input, position_ids, cos_cache, sin_cache, as for `rotary_embedding`. position_ids are `[B, S]`; or
+    `[1]`, the position of every sample's first token. Without num_heads, the size of a head is twice the number of
+    angles.
     """
     float32(node, 0, 2, 3)
     if node.attribute("is_packed_batching", 0):
@@ -47,7 +48,7 @@ def microsoft(node: Node) -> Value:
 
 
 def looked_up(node: Node, cache: int, places: relax.Expr) -> relax.Expr:
-    """Returns the rows of input `cache` at positions `[B, S]`: `[B, S, angles]`."""
+    """Returns the rows of input `cache` for positions `[B, S]`, as `[B, S, angles]`."""
     return node.emit(relax.op.take(node.expr(cache), places, 0, mode="clip"), "angles")
 
 
@@ -68,9 +69,9 @@ def _of_heads(node: Node, heads: int, caches: list[relax.Expr]) -> Value:
 
 
 def rotate(node: Node, x: relax.Expr, caches: list[relax.Expr], count: int, interleaved: int) -> relax.Expr:
-    """Returns `[B, S, heads, size]` with the first `count` elements of each head (0: all) rotated by angles, whose
-    cosines and sines are `[B, S, count / 2]`. A pair is two neighbours if they are `interleaved`, or else one element
-    of each half.
+    """Returns `[B, S, heads, size]` with the first `count` elements of each head rotated (0 means all elements). The
+    cosines and sines of the angles are `[B, S, count / 2]`. The two elements of a pair are adjacent if `interleaved` is
+    true; otherwise, one is in each half.
     """
     size = shape_of(x)[3]
     count = count or size

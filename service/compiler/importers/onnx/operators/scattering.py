@@ -1,7 +1,7 @@
-"""ScatterND and ScatterElements: the data with other values at positions given by a tensor of indices.
+"""ScatterND and ScatterElements: return the data, changed by updates at positions that a tensor of indices gives.
 
-Indices are as in `indexing`. Elements that are replaced at constant positions are read from the concatenation of data
-and updates.
+Indices are treated as in `indexing`. If the positions are constant and elements are replaced, the result is read from
+the concatenation of data and updates.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _REDUCTIONS = {
 
 
 def scatter_nd(node: Node) -> Value:
-    """Inputs: data, indices, updates. Rows of the indices name parts of the data; updates of the same part are applied
-    in order.
+    """Inputs: data, indices, updates. Each row of the indices selects a part of the data. If several updates change the
+    same part, they are applied in order.
     """
     shape, wanted, known = node.shape(0), node.shape(1), node.known_value(1)
     depth = wanted[-1] if wanted else 0
@@ -55,8 +55,8 @@ def scatter_nd(node: Node) -> Value:
 
 
 def scatter_elements(node: Node) -> Value:
-    """Inputs: data, indices, updates, as for `scatter_nd`. Each index is along one axis; the position on the others is
-    that of the index itself.
+    """Inputs: data, indices, updates, as for `scatter_nd`. Each index is a position along one axis; along the other
+    axes, the position is that of the index itself.
     """
     shape, wanted, known = node.shape(0), node.shape(1), node.known_value(1)
     node.require(len(wanted) == len(shape) > 0, f"has indices {list(wanted)}, which do not fit the data {list(shape)}")
@@ -80,7 +80,7 @@ def scatter_elements(node: Node) -> Value:
 
 
 def _scatter_rows(node: Node, places: Value, count: int, width: int) -> Value:
-    """Returns the data as `count` rows of `width`, where the rows at `places` are changed by the updates."""
+    """Returns the data as `count` rows of `width` elements; the updates change the rows at `places`."""
     name = node.attribute("reduction", "none")
     node.require(name in _REDUCTIONS, f"has the unknown reduction {shortened(name)}")
     node.require(node.dtype(0) == node.dtype(2), f"cannot write {node.dtype(2)} into {node.dtype(0)}")
@@ -107,7 +107,7 @@ def _replaced(node: Node, places: Array, count: int, width: int) -> Value:
     if count > _MOST_WRITES:
         node.unsupported(f"writes into {count} rows; the limit is {_MOST_WRITES}")
     sources = np.arange(count)
-    sources[places] = count + np.arange(len(places))  # of several updates of the same row, the last one counts
+    sources[places] = count + np.arange(len(places))  # if several updates change the same row, the last one counts
     shape, known = node.shape(0), [node.known_value(0), node.known_value(2)]
     if known[0] is not None and known[1] is not None and known[0].size <= 1 << 16:
         rows = np.concatenate([known[0].reshape(count, width), known[1].reshape(len(places), width)])

@@ -1,5 +1,5 @@
-"""Operators that select, repeat and pad elements: stored values, real values, and values that are known while
-importing.
+"""Operators that select, repeat and pad elements. They work on stored values, real values, and values that are known
+while importing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _WIDEST = 1 << 16  # elements of padding
 
 
 def gather(node: Node) -> Value:
-    """Inputs: data, indices. Reads parts of the data along one axis. Negative indices count from the end. Indices
-    beyond the ends are an error in ONNX; here they are clamped to the ends.
+    """Inputs: data, indices. Reads parts of the data along one axis. Negative indices count from the end. In ONNX,
+    indices beyond the ends are an error; here they are clamped to the ends.
     """
     shape = node.shape(0)
     axis, indices, data = axis_of(node, len(shape), 0), node.known_value(1), node.known_value(0)
@@ -90,8 +90,9 @@ def part(node: Node, x: relax.Expr, axis: int, places: range) -> relax.Expr:
 
 
 def split(node: Node) -> tuple[Value, ...]:
-    """Splits the data into neighbouring parts along one axis. Their lengths are an attribute (up to operator set 12) or
-    an input; by default they are equal, except that the last part has the remaining elements.
+    """Splits the data into adjacent parts along one axis. Up to operator set 12, the lengths of the parts are an
+    attribute; later, they are an input. By default, all parts have the same length, except that the last part may be
+    shorter.
     """
     shape, count = node.shape(0), len(node.operator.outputs)
     axis = axis_of(node, len(shape), 0)
@@ -112,7 +113,7 @@ def split(node: Node) -> tuple[Value, ...]:
 
 
 def pad(node: Node) -> Value:
-    """Inputs: data, pads, constant_value, axes. Pads and constant_value are attributes up to operator set 10."""
+    """Inputs: data, pads, constant_value, axes. Up to operator set 10, pads and constant_value are attributes."""
     shape, rank = node.shape(0), len(node.shape(0))
     pads = node.integers(1) if node.has(1) else node.attribute("pads", ())
     named = node.integers(3) if node.has(3) else tuple(range(rank))
@@ -148,7 +149,7 @@ def pad(node: Node) -> Value:
 
 
 def expand(node: Node) -> Value:
-    """Inputs: data, shape. Both broadcast."""
+    """Inputs: data, shape. Broadcasts the data and the shape to one another."""
     known, wanted = node.known_value(0), node.integers(1)
     try:
         shape = np.broadcast_shapes(node.shape(0), wanted)
@@ -172,8 +173,8 @@ def tile(node: Node) -> Value:
 
 
 def depth_to_space(node: Node) -> Value:
-    """Converts `[N, C * b * b, H, W]` to `[N, C, H * b, W * b]`; blocks come first in the channels (DCR), or last
-    (CRD).
+    """Converts `[N, C * b * b, H, W]` to `[N, C, H * b, W * b]`. Within the channels, the two block axes come first
+    (DCR) or last (CRD).
     """
     (n, channels, height, width), block = _image(node)
     node.require(

@@ -1,4 +1,6 @@
-"""Operators on shapes and axes, computed while importing: exporters write `x.view(x.size(0), -1)` with them."""
+"""Operators on shapes and axes, which are computed while importing. Exporters express `x.view(x.size(0), -1)` with
+them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def shape(node: Node) -> Value:
 
 
 def cast(node: Node) -> Value:
-    """Casts values that are known while importing; at run time, only casts whose values cannot be out of range."""
+    """Casts values that are known while importing. At run time, only casts that cannot go out of range are
+    supported.
+    """
     to = DTYPES.get(node.attribute("to", 0), "nothing")
     known, dtype = node.known_value(0), node.dtype(0)
     node.keep_loose()
@@ -47,22 +51,22 @@ def cast(node: Node) -> Value:
 
 
 def cast_like(node: Node) -> Value:
-    """Inputs: input, target_type. The second one only gives a type."""
+    """Inputs: input, target_type. The second input only determines the type."""
     number = next(number for number, dtype in DTYPES.items() if dtype == node.dtype(1))
     operator = replace(node.operator, inputs=node.operator.inputs[:1], attributes={"to": number})
     return cast(Node(node.state, operator))
 
 
 def _truncated(node: Node, to: str) -> Value:
-    """Truncates towards zero. Values that do not fit are undefined in ONNX; here they become the nearest value that
-    fits, and NaN becomes 0.
+    """Truncates towards zero. ONNX does not define the result for values that do not fit; here it is the nearest value
+    that fits, and 0 for NaN.
     """
     wide = node.emit(relax.op.astype(node.expr(0), "float64"), "wide")
     number = node.emit(
         relax.op.where(node.emit(relax.op.isnan(wide), "nan"), relax.const(np.array(0.0), "float64"), wide), "number"
     )
     info = np.iinfo(to)
-    # The largest float64 that is not more than the type's largest value.
+    # The largest float64 that does not exceed the type's largest value.
     high = float(info.max) if info.bits < 64 else float(np.nextafter(2.0**63, 0))
     for bound, by in ((float(info.min), relax.op.maximum), (high, relax.op.minimum)):
         number = node.emit(by(number, relax.const(np.array(bound), "float64")), "bounded")
@@ -87,14 +91,14 @@ def size(node: Node) -> Value:
     return np.array(math.prod(node.shape(0)), np.int64)
 
 
-# -- operators on shapes only: they are compiled if their operands are known while importing, and not otherwise
+# -- operators that are supported only if their operands are known while importing
 
 
 def on_known_values(
     compute: Callable[..., Any], otherwise: Callable[[Node], Value] | None = None
 ) -> Callable[[Node], Value]:
-    """Returns the converter of an operator on values that are known while importing: `compute` takes the node and the
-    elements of its operands. For other values, `otherwise` is used.
+    """Returns the converter of an operator on values that are known while importing. `compute` takes the node and the
+    elements of its operands. If a value is not known, `otherwise` is called.
     """
 
     def convert(node: Node) -> Value:
@@ -128,7 +132,7 @@ def modulo(node: Node, dividend: Array, divisor: Array) -> Array:
 
 
 def modulo_computed(node: Node) -> Value:
-    """Computes a modulo by constants other than zero: a division by zero would end the process."""
+    """Computes a modulo by constants other than zero. (An integer division by zero would end the process.)"""
     whole = np.dtype(node.dtype(0)).kind in "iu"
     node.require(node.dtype(0) == node.dtype(1), f"cannot divide {node.dtype(0)} by {node.dtype(1)}")
     truncated = bool(node.attribute("fmod", 0))

@@ -23,9 +23,9 @@ _PAST_KEY, _PAST_VALUE, _COUNTS = 4, 5, 6
 
 
 def attention(node: Node) -> Value:
-    """Inputs: Q, K, V, attn_mask, past_key, past_value, nonpad_kv_seqlen: `[B, heads, S, size]`, or `[B, S, N]` with
-    the numbers of heads as attributes. If there are fewer heads of keys and values, each serves several heads of
-    queries.
+    """Inputs: Q, K, V, attn_mask, past_key, past_value, nonpad_kv_seqlen. Q, K and V are `[B, heads, S, size]`, or `[B,
+    S, N]` with the numbers of heads as attributes. If there are fewer heads of keys and values than of queries, each
+    serves several heads of queries.
     """
     if any(node.operator.outputs[3:]):
         node.unsupported("returns its scores, which cannot be compiled")
@@ -55,7 +55,7 @@ def attention(node: Node) -> Value:
 
 
 def _mask(node: Node, length: int) -> list[relax.Expr]:
-    """Returns the addends for attn_mask, which hides the keys that it has no columns for."""
+    """Returns the addends for attn_mask. Keys for which the mask has no column are hidden."""
     if not node.has(3):
         return []
     mask, shape = node.expr(3), node.shape(3)
@@ -74,11 +74,11 @@ def _mask(node: Node, length: int) -> list[relax.Expr]:
 
 
 def _places(node: Node, query: relax.Expr, key: relax.Expr) -> list[relax.Expr]:
-    """Returns the addends that hide keys by their positions: those after the query, outside of its window, or after the
-    last valid one.
+    """Returns the addends that hide keys by position: keys after the query, outside of its window, or after the last
+    valid key.
 
     If the number of keys is given (nonpad_kv_seqlen), the last query has the position of the last key. Otherwise, the
-    first query comes after the keys of earlier calls.
+    first query has the position after the keys of earlier calls.
     """
     (batch, _, tokens, _), length = shape_of(query), shape_of(key)[2]
     left, right = (node.attribute(f"{side}_window_size", -1) for side in ("left", "right"))
@@ -96,7 +96,7 @@ def _places(node: Node, query: relax.Expr, key: relax.Expr) -> list[relax.Expr]:
     counts = node.emit(relax.op.reshape(node.expr(_COUNTS), (batch, 1, 1, 1)), "counts")
     keys = np.arange(length).reshape(1, 1, 1, length)
     seen = [node.emit(relax.op.less(node.literal(keys), counts), "there")]
-    # key <= query + count - tokens + right, and the same to the left
+    # key <= query + count - tokens + right, and similarly on the left
     ahead = keys - np.arange(tokens).reshape(1, 1, tokens, 1) + tokens
     if right >= 0:
         seen.append(node.emit(relax.op.less_equal(node.literal(ahead - right), counts), "before"))

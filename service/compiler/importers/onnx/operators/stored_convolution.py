@@ -1,7 +1,7 @@
-"""Convolutions of stored values that ONNX Runtime computes in float32 (`importers.onnx.stored`).
+"""Convolutions of stored values for which ONNX Runtime computes in float32 (`importers.onnx.stored`).
 
-If the result has a scale for each channel, the scale of each filter is divided by it. The result is then what kernels
-store anyway, in steps of 1, and its readers use the scales.
+If the result has a scale for each channel, each filter's scale is divided by its channel's scale. Kernels then store
+the result in steps of 1, and its readers use the scales of the channels.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LEAST, _MOST = EXPRESSED_RANGES["float32"]
 
 
 def stored_conv(node: Node) -> relax.Var:
-    """Inputs: x, x_scale, x_zero_point, w, w_scale, w_zero_point, an optional bias, and, unless the result is real,
-    y_scale and y_zero_point, as for a QLinearConv. Computes sums of integers, scaled.
+    """Inputs: x, x_scale, x_zero_point, w, w_scale, w_zero_point, an optional bias, y_scale and y_zero_point, as for a
+    QLinearConv. The last two are absent if the result is real. Computes integer sums and scales them.
 
-    An int32 bias is one of the terms of the sums; a float32 bias is added to the scaled sums. y_scale may have a value
-    for each filter.
+    An int32 bias is added to the integer sums, and a float32 bias to the scaled sums. y_scale may have a value for each
+    filter.
     """
     windows, weights = Windows(node, weights=3), node.shape(3)
     windows.check_groups(weights)
@@ -65,7 +65,7 @@ def stored_conv(node: Node) -> relax.Var:
 
 
 def _named_type(node: Node, filters: int) -> QuantizedType:
-    """Returns the type of the result, as the file defines it. With one scale, it has the bounds of the operator's
+    """Returns the type of the result, as the file defines it. If it has one scale, it is clamped by the operator's
     activation.
     """
     storage = str(node.data(8).dtype.name)
@@ -79,8 +79,9 @@ def _named_type(node: Node, filters: int) -> QuantizedType:
 def _in_steps_of_one(
     node: Node, weight_type: QuantizedType, named: QuantizedType
 ) -> tuple[QuantizedType, QuantizedType] | None:
-    """Returns the types of filters and result with the scale of each filter divided by that of its channel of the
-    result, which is then 1. Returns None if the stored bounds of channels differ, or a scale exceeds float32.
+    """Returns the types of filters and result after each filter's scale was divided by the scale of its channel in the
+    result, which then becomes 1. Returns None if the stored bounds of the channels differ, or if a scale exceeds
+    float32.
     """
     lows, highs = node.stored_bounds(named)
     with np.errstate(over="ignore", under="ignore"):
@@ -96,7 +97,7 @@ def _in_steps_of_one(
 
 
 def _quantized(node: Node, real: relax.Expr, named: QuantizedType) -> relax.Expr:
-    """Quantizes real values `[N, H, W, C]` with a scale for each channel, after the activation."""
+    """Applies the activation to real values `[N, H, W, C]`, and quantizes them with a scale for each channel."""
     low, high = (relax.const(np.float32(bound), "float32") for bound in node.operator.clamp)
     above = node.emit(relax.op.maximum(node.emit(real, "real"), low), "above")
     return ops.quantize(node.emit(relax.op.minimum(above, high), "clipped"), replace(named, axis=CHANNELS))

@@ -1,5 +1,5 @@
-"""Geometry of sliding windows: sizes, steps and padding, as ONNX's operator specification defines them for convolutions
-and poolings.
+"""The geometry of sliding windows (sizes, strides and padding), as ONNX's operator specification defines it for
+convolutions and poolings.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ class Windows:
         channels: C.
         groups: the number of groups of the channels.
         kernel, strides, dilation: of height and width.
-        padding: top, left, bottom, right. With `ceil_mode`, a last window that begins inside the image or its leading
-            padding counts as a whole. For a transposed convolution: rows and columns removed from the result.
-        output_padding: rows and columns added to the result of a transposed convolution at the bottom and on the right.
+        padding: top, left, bottom, right. With `ceil_mode`, there is a last window if it begins inside the image or its
+            leading padding. For a transposed convolution: the rows and columns that are removed from the result.
+        output_padding: the rows and columns that are added to the result of a transposed convolution, at the bottom and
+            on the right.
     """
 
     def __init__(self, node: Node, weights: int | None = None, *, transposed: bool = False) -> None:
-        """`weights` is the input whose last dimensions are the window; without it, the attribute `kernel_shape` is the
-        window.
+        """`weights` is the input whose last dimensions are the window's size. Without it, the attribute `kernel_shape`
+        is the window's size.
 
         Raises:
-            Unsupported: the input has another number of dimensions.
+            Unsupported: the input has a different number of dimensions.
         """
         shape = node.shape(0)
         if len(shape) not in (3, 4):
@@ -50,7 +51,7 @@ class Windows:
         self.padding = self._transposed_padding() if transposed else self._padding()
 
     def _pair(self, values: tuple[int, ...], first: int) -> Pair:
-        """Returns a pair for height and width; `first` is the height's value for an image of one row."""
+        """Returns a pair for height and width. For an image of one row, `first` is the value for the height."""
         height, width = (first,) * (2 - self._rank) + tuple(values)
         return height, width
 
@@ -114,12 +115,12 @@ class Windows:
         return (top, bottom), (left, right)
 
     def image(self, x: relax.Expr) -> relax.Expr:
-        """Returns `x` as `[N, C, H, W]`."""
+        """Returns `x` in the form `[N, C, H, W]`."""
         n, channels = self._shape[:2]
         return x if self._rank == 2 else self.node.emit(relax.op.reshape(x, (n, channels, *self.size)), "image")
 
     def restored(self, y: relax.Var) -> relax.Var:
-        """Reshapes the result for an image to the number of dimensions of the input."""
+        """Reshapes the result of an image to the number of dimensions that the input has."""
         n, channels, _, width = shape_of(y)
         return y if self._rank == 2 else self.node.emit(relax.op.reshape(y, (n, channels, width)))
 
@@ -136,6 +137,6 @@ class Windows:
         )
 
     def options(self) -> dict[str, Any]:
-        """Returns the options of the dialect's convolutions."""
+        """Returns the keyword arguments for the dialect's convolutions."""
         each = {"strides": self.strides, "padding": self.padding, "dilation": self.dilation}
         return {**each, "groups": self.groups}

@@ -37,7 +37,7 @@ from service.compiler.importers.tflite.operators import (
 STORAGES = frozenset({"int8", "uint8"})
 WIDE = STORAGES | {"int16"}  # 16x8 quantization: 16-bit activations, 8-bit weights
 _INT8 = frozenset({"int8"})  # for operators without a uint8 kernel in LiteRT
-# The types of operators that only move elements, or that compute no real values.
+# The types of operators that only copy elements or do not compute with real values.
 ANY = STORAGES | {"int16", "int32", "int64", "float32", "bool"}
 _INTEGERS = frozenset({"int32", "int64"})
 _UNSCALED = STORAGES | _INTEGERS
@@ -57,16 +57,16 @@ class Rule:
     """The conversion rule of one builtin operator.
 
     Attributes:
-        convert: emits the operator's calls and returns its output, or a list of several.
+        convert: emits the operator's calls. Returns its output, or a list if there are several.
         arity: smallest and largest number of inputs.
         outputs: largest number of outputs.
-        real: converts the operator for float32 activations; None if they are unsupported, or if `convert` supports
+        real: converts the operator for float32 activations. None if they are not supported, or if `convert` supports
             them.
-        hybrid: converts the operator for int8 weights with such activations.
-        sparse: true if it reads sparse constants.
+        hybrid: converts the operator for float32 activations and int8 weights.
+        sparse: true if the operator can read sparse constants.
         skips_empty: true if its activations may be empty.
-        activations: the number of inputs from `first` on that are activations, whose dtype must be one of `reads`; None
-            for all.
+        activations: how many inputs from `first` on are activations; None means all of them. Their dtype must be one of
+            `reads`.
         reads, writes: dtypes that the activations and the output may have.
     """
 
@@ -86,7 +86,9 @@ class Rule:
         return dtype in self.reads or (dtype == "float32" and self.real is not None)
 
     def converter(self, dtypes: Sequence[str]) -> Callable[[Node], relax.Expr | list[relax.Expr]]:
-        """Returns the converter for inputs of `dtypes`. The first activation determines whether they are real."""
+        """Returns the converter for inputs of `dtypes`. The dtype of the first activation decides whether the operator
+        computes with real values.
+        """
         activations = self.activations_of(tuple(range(len(dtypes))))
         is_real = bool(activations) and dtypes[activations[0]] == "float32"
         if is_real and self.hybrid is not None and dtypes[1] == "int8":
@@ -97,7 +99,7 @@ class Rule:
         return dtype in self.writes or (dtype == "float32" and self.real is not None)
 
     def activations_of(self, inputs: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the inputs of an operator that are activations."""
+        """Returns those inputs of an operator that are activations."""
         return inputs[self.first : None if self.activations is None else self.first + self.activations]
 
 
@@ -123,7 +125,7 @@ def _wide(
 
 
 def _real(make: Callable[[relax.Expr], relax.Call]) -> Rule:
-    """Returns the rule of an operator that is only defined on float32, and that rounds at most once."""
+    """Returns the rule of an operator that is defined only on float32 and rounds at most once."""
     return Rule(real.plain(make), (1, 1), reads=_FLOAT, writes=_FLOAT)
 
 

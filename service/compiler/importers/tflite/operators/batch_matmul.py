@@ -22,7 +22,7 @@ def batch_matmul(node: Node) -> relax.Expr:
 
 
 def operands(node: Node) -> tuple[relax.Expr, relax.Expr]:
-    """Returns both operands, transposed if its options are set."""
+    """Returns both operands. An operand is transposed if the option for it is set."""
     return _operand(node, 0, "adj_x"), _operand(node, 1, "adj_y")
 
 

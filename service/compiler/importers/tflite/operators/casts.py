@@ -1,7 +1,7 @@
-"""CAST: converts one element type to another, whatever the scales are (`copyCast` in tflite/kernels/cast.cc).
+"""CAST: converts the stored elements to another type and ignores scales (`copyCast` in tflite/kernels/cast.cc).
 
-Whole numbers lose their upper bits. Real values lose their fraction; values outside the type's range become its bounds,
-and NaN becomes the upper bound.
+A whole number loses its upper bits. A real value loses its fraction; if it is outside the range of the type, it becomes
+the nearest bound, and NaN becomes the upper bound.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from tvm import relax
 from service.compiler.importers.tflite.node import Node
 
 _WHOLE = ("int8", "uint8", "int16", "int32", "int64")
-_SATURATED = ("int8", "uint8", "int16", "int32")  # types whose bounds float64 can represent
+_SATURATED = ("int8", "uint8", "int16", "int32")  # types whose bounds float64 represents exactly
 
 
 def cast(node: Node) -> relax.Expr:
     source, target = node.input(0).dtype, node.output.dtype
     x = node.expr(0)
     if target == "bool" and source != "bool":
-        # `not_equal` would be wrong: it is compiled to an ordered comparison, but NaN is true.
+        # `not_equal` would be compiled to an ordered comparison, which is false for NaN. But NaN is true.
         zero = node.emit(relax.op.equal(x, relax.const(np.array(0, source), source)), "zero")
         return node.emit(relax.op.where(zero, relax.const(False), relax.const(True)))
     if source == "float32" and target in _SATURATED:

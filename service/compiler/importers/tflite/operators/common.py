@@ -12,7 +12,7 @@ from service.core.arrays import Array
 
 
 def same_dtype(node: Node) -> None:
-    """Requires that the operator's outputs have its input's dtype."""
+    """Requires that the operator's outputs have the dtype of its input."""
     source = node.input(0).dtype
     for target in node.outputs:
         node.require(source == target.dtype, f"reads {source}, but writes {target.dtype}", target)

@@ -11,8 +11,8 @@ from service.compiler.qnn import ops
 
 
 def comparison(relation: str) -> Callable[[Node], relax.Expr]:
-    """Returns the converter of a builtin to a relation of `ops.elementwise.RELATIONS`, or to the plain relation of that
-    name.
+    """Returns the converter of a comparison: to a relation of `ops.elementwise.RELATIONS` for quantized operands, or to
+    Relax's relation of the same name.
     """
     plain = getattr(relax.op, relation)
 
@@ -39,8 +39,8 @@ def logical_not(node: Node) -> relax.Expr:
 
 
 def select(node: Node) -> relax.Expr:
-    """Converts SELECT. A condition with one dimension chooses whole rows (`RankOneSelect` in
-    tflite/kernels/internal/reference/select.h); any other condition has the operands' shape.
+    """Converts SELECT. A condition with one dimension selects whole rows (`RankOneSelect` in
+    tflite/kernels/internal/reference/select.h). Any other condition must have the operands' shape.
     """
     condition, first = node.input(0).shape, node.input(1).shape
     node.require(

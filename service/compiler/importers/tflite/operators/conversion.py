@@ -1,4 +1,4 @@
-"""QUANTIZE and DEQUANTIZE, at which float32 values enter and leave; and DENSIFY, which expands sparse weights."""
+"""QUANTIZE and DEQUANTIZE, which convert from and to float32; and DENSIFY, which expands sparse weights."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def quantize(node: Node) -> relax.Expr:
 
 
 def dequantize(node: Node) -> relax.Expr:
-    """Converts stored values to float32 (`DequantizeImpl` in tflite/kernels/dequantize.h); weights immediately,
-    including float16 ones.
+    """Converts stored values to float32 (`DequantizeImpl` in tflite/kernels/dequantize.h). Weights, including float16
+    ones, are converted at compile time.
     """
     tensor = node.input(0)
     if tensor.dtype == "float16":

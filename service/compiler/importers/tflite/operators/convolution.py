@@ -17,9 +17,9 @@ from service.core.arrays import Array
 
 _MAX_PADDED_ELEMENTS = (1 << 31) - 1
 _BIAS_TOLERANCE = 0.02
-# by the activations' type; other activations have weights of their own type
+# Type of the activations -> type of the weights, if the two differ.
 _STORAGE_OF_WEIGHTS = {"int16": "int8", "float32": "int8"}
-_MAX_BIAS = 1 << 46  # LiteRT's 64-bit sums must stay within 48 bits, including the sign
+_MAX_BIAS = 1 << 46  # LiteRT's 64-bit sums must fit 48 bits, including the sign
 
 
 def conv2d(node: Node) -> relax.Var:
@@ -35,9 +35,9 @@ def conv2d(node: Node) -> relax.Var:
 
 
 def depthwise_conv2d(node: Node) -> relax.Var:
-    """Converts DEPTHWISE_CONV_2D with weights `[1, KH, KW, C * M]`, per axis over 3: output channel c * M + m filters
-    input channel c with weights[…, c * M + m] (`DepthwiseConv` in
-    tflite/kernels/internal/reference/depthwiseconv_uint8.h), which is a convolution in C groups with weights `[C * M,
+    """Converts DEPTHWISE_CONV_2D with weights `[1, KH, KW, C * M]`, per axis over 3. Output channel c * M + m is input
+    channel c filtered with weights[…, c * M + m] (`DepthwiseConv` in
+    tflite/kernels/internal/reference/depthwiseconv_uint8.h). This is a convolution in C groups with weights `[C * M,
     KH, KW, 1]`. M is computed from the shapes, as in the kernel (`ComputeDepthMultiplier` in
     tflite/kernels/depthwise_conv.cc).
     """
@@ -57,11 +57,11 @@ def output_channels_first(weights: Array) -> Array:
 
 
 def weights_type(node: Node, channel_axis: int, *, source: int = 0) -> QuantizedType:
-    """Returns the type of weights. Their output channels are on `channel_axis` in the file, but come first in the
-    module; `source` is the position of the activations that they multiply.
+    """Returns the type of weights. In the file, their output channels are on `channel_axis`; in the module, they come
+    first. `source` is the index of the input with the activations.
 
-    int8 weights are symmetric and uint8 weights per-tensor (`Prepare` in tflite/kernels/conv.cc and the TFLite 8-bit
-    quantization specification); 16-bit and real activations have int8 weights.
+    int8 weights must be symmetric, and uint8 weights per-tensor (`Prepare` in tflite/kernels/conv.cc and the TFLite
+    8-bit quantization specification). 16-bit and real activations have int8 weights.
     """
     tensor, activations = node.input(1), node.input(source).dtype
     quantization, storage = tensor.quantization, _STORAGE_OF_WEIGHTS.get(activations, activations)
@@ -83,11 +83,12 @@ def weights_type(node: Node, channel_axis: int, *, source: int = 0) -> Quantized
 
 
 def bias_of(node: Node, filters: int, *, source: int = 0, place: int = 2) -> relax.Constant | None:
-    """Returns the bias, an accumulator for each filter, at their scale: input `place`, for activations `source`.
+    """Returns the bias: input `place`, one value for each filter at the scale of the accumulators. `source` is the
+    index of the input with the activations.
 
-    If one scale applies to the whole tensor, LiteRT refuses a bias whose own scale is off by more than 2 % of an output
-    step (`GetQuantizedConvolutionMultipler` in tflite/kernels/kernel_util.cc); if there are scales per channel, it does
-    not check them.
+    If one scale applies to the whole tensor, LiteRT refuses a bias whose own scale differs by more than 2 % of an
+    output step (`GetQuantizedConvolutionMultipler` in tflite/kernels/kernel_util.cc). It does not check scales per
+    channel.
     """
     if not node.has_input(place):
         return None
@@ -105,7 +106,7 @@ def bias_of(node: Node, filters: int, *, source: int = 0, place: int = 2) -> rel
 
 
 def bias_of_reals(node: Node, filters: int, place: int = 2, times: int = 1) -> relax.Expr | None:
-    """Returns the bias of a layer on real values, float32, repeated `times` times."""
+    """Returns the bias of a layer on real values: float32, repeated `times` times."""
     if not node.has_input(place):
         return None
     bias = node.input(place)
@@ -173,7 +174,7 @@ def _convolve(node: Node, weight: relax.Constant, weight_type: QuantizedType, fi
 
 
 def requantized(node: Node, call: relax.Call, in_type: QuantizedType, weight_type: QuantizedType) -> relax.Var:
-    """Returns the accumulators of `call` in the output's type, whose storage type must be that of the activations."""
+    """Converts the accumulators of `call` to the output's type, whose storage type must be that of the activations."""
     accumulated, out_type = node.emit(call, "accumulate"), node.out_type(node.activation())
     node.require(in_type.storage == out_type.storage, f"reads {in_type.storage}, but writes {out_type.storage}")
     dtype, axis = str(accumulated.ty.dtype), len(accumulated.ty.shape) - 1

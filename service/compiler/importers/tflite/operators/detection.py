@@ -1,4 +1,4 @@
-"""The custom operator TFLite_Detection_PostProcess, the last operator of SSD models."""
+"""The custom operator TFLite_Detection_PostProcess, with which SSD models end."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def _rows(node: Node, place: int) -> relax.Expr:
 
 
 def _options(node: Node) -> Any:
-    """Returns a function that reads an option by its name: the options are a FlexBuffers map, whose layout has not been
-    verified.
+    """Returns a function that reads an option by its name. The options are a FlexBuffers map, which the verifier has
+    not checked.
     """
 
     def option(name: str, default: float | None = None) -> float:

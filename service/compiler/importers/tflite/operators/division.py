@@ -1,7 +1,7 @@
-"""DIV of uint8; and DIV of whole numbers, FLOOR_DIV and FLOOR_MOD, which use the elements as stored, whatever their
-scales.
+"""DIV of uint8; and DIV of whole numbers, FLOOR_DIV and FLOOR_MOD, which divide the elements as they are stored and
+ignore scales.
 
-LiteRT stops if a divisor is 0. Here the result is then 0 for whole numbers; for real values, it follows IEEE 754.
+If a divisor is 0, LiteRT's call fails. Here, the result is 0 for whole numbers; for real values, it follows IEEE 754.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _GROUP, _NARROW_BYTES = 8, 2
 def floor_div(node: Node) -> relax.Expr:
     """Converts FLOOR_DIV: the quotient in float64, rounded down (`FloorDiv` in reference/floor_div.h).
 
-    The smallest number divided by -1 fits no int32, int16 or int8, and C++ does not define the result. In LiteRT 2.3.0
-    on x86-64 it wraps, except for int8 and int16 operands of the same shape: vector instructions that saturate convert
-    their whole groups of eight elements.
+    The smallest number divided by -1 does not fit int32, int16 or int8, and C++ does not define the result. In LiteRT
+    2.3.0 on x86-64, it wraps around. An exception are int8 and int16 operands of the same shape: vector instructions
+    convert whole groups of eight elements, and saturate.
     """
     require_one_dtype(node)
     if node.output.dtype == "float32":
@@ -39,7 +39,7 @@ def floor_div(node: Node) -> relax.Expr:
 
 
 def _floored_within(node: Node, wide: Operands, *, saturating: int, most: float) -> relax.Expr:
-    """Returns `_floored`, with the first `saturating` elements at most `most`."""
+    """Returns `_floored`. The first `saturating` elements are limited to `most`."""
     shape = node.input(0).shape
     node.reserve(math.prod(shape) * np.dtype(np.float64).itemsize)
     limits = np.where(np.arange(math.prod(shape)) < saturating, most, np.inf).reshape(shape)
@@ -65,8 +65,8 @@ def floor_mod(node: Node) -> relax.Expr:
 
 
 def _wide(node: Node) -> Operands:
-    """Returns both operands in float64, which represents every int32 exactly, and every quotient of two precisely
-    enough to be rounded.
+    """Returns both operands in float64. It represents every int32 exactly, and every quotient of two precisely enough
+    to round it correctly.
     """
     dividend, divisor = (
         node.emit(relax.op.astype(x, "float64"), f"wide_{place}") for place, x in enumerate(node.exprs())
@@ -84,9 +84,7 @@ def _rest(node: Node, wide: Operands) -> relax.Expr:
 
 
 def _truncated(node: Node, wide: Operands) -> relax.Expr:
-    """Returns the magnitude of the quotient, rounded down, with its sign; the smallest number divided by -1 is the
-    largest.
-    """
+    """Returns the quotient truncated towards 0. The smallest number divided by -1 gives the largest number."""
     zero, most = (relax.const(np.array(value, np.float64), "float64") for value in (0, np.iinfo(np.int32).max))
     quotient = node.emit(relax.op.divide(*wide), "quotient")
     size = node.emit(relax.op.floor(node.emit(relax.op.abs(quotient), "size")), "floored")
@@ -96,8 +94,8 @@ def _truncated(node: Node, wide: Operands) -> relax.Expr:
 
 
 def _whole(node: Node, divide: Callable[[Node, Operands], relax.Expr]) -> relax.Expr:
-    """Returns a quotient as a whole number, converted through 64 bits: values that do not fit the output wrap, and
-    nothing traps.
+    """Returns a quotient as a whole number. It is converted through 64 bits, so values that do not fit the output wrap
+    around instead of raising an exception.
     """
     zero, one = (relax.const(np.array(value, np.float64), "float64") for value in (0, 1))
     dividend, divisor = _wide(node)

@@ -1,6 +1,6 @@
 """Arithmetic with two operands: ADD, SUB, MUL, SQUARED_DIFFERENCE, PRELU, MAXIMUM, MINIMUM.
 
-Quantized tensors use the QNN dialect; tensors that are not quantized (shapes, indices) use plain Relax.
+Quantized tensors are converted to the QNN dialect. Other tensors (shapes, indices) are converted to plain Relax.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Plain = Callable[[relax.Expr, relax.Expr], relax.Expr]
 
 
 def add(node: Node) -> relax.Expr:
-    """Converts ADD. 16-bit values whose scales are all powers of two have a separate kernel, unless an option
-    forbids it (`Prepare` in tflite/kernels/add.cc).
+    """Converts ADD. LiteRT has a separate kernel for 16-bit values whose scales are all powers of two, unless an option
+    disables it (`Prepare` in tflite/kernels/add.cc).
     """
     if node.is_quantized and node.output.dtype == "int16" and node.option("pot_scale_int16"):
         scales = (node.in_type(0).scale, node.in_type(1).scale, node.out_type().scale)
@@ -36,7 +36,7 @@ def sub(node: Node) -> relax.Expr:
 
 
 def mul(node: Node) -> relax.Expr:
-    """Converts MUL. XNNPACK computes the product of a tensor with itself as a function of one operand, and rounds it
+    """Converts MUL. For a product of a tensor with itself, XNNPACK uses a function of one operand, which rounds
     differently.
     """
     if node.operator.inputs[0] == node.operator.inputs[1] and node.is_quantized and delegate.takes(node):
@@ -76,7 +76,7 @@ def _plain(node: Node, make: Plain) -> relax.Expr:
 
 
 def clamped(node: Node, x: relax.Expr, activation: str) -> relax.Expr:
-    """Returns values that are not quantized, within the bounds of an activation."""
+    """Clamps values that are not quantized to the bounds of an activation."""
     for bound, limit in zip(activations.BOUNDS[activation], (relax.op.maximum, relax.op.minimum), strict=True):
         if bound is not None:
             x = node.emit(limit(x, relax.const(np.array(bound, node.output.dtype), node.output.dtype)))
@@ -97,8 +97,8 @@ def minimum(node: Node) -> relax.Expr:
 
 
 def _extreme(node: Node, make: Plain) -> relax.Expr:
-    """Returns the extreme of stored values: the kernel ignores scales, so the quantization must be the same everywhere
-    (tflite/kernels/maximum_minimum.cc).
+    """Returns the larger or smaller of two stored values. The kernel ignores scales, so operands and result must have
+    the same quantization (tflite/kernels/maximum_minimum.cc).
     """
     require_one_dtype(node)
     if node.is_quantized:

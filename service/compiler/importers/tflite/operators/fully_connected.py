@@ -18,21 +18,21 @@ _INT64 = 4  # TensorType in schema.fbs
 
 
 def _wants_64_bits(node: Node) -> bool:
-    """Returns true if a 16-bit layer without a bias declares a 64-bit bias: LiteRT's sums then have 64 bits, otherwise
-    32 (`EvalQuantized` in tflite/kernels/fully_connected.cc).
+    """Returns true if a 16-bit layer without a bias declares a 64-bit bias type. LiteRT's sums then have 64 bits
+    instead of 32 (`EvalQuantized` in tflite/kernels/fully_connected.cc).
     """
     return not node.has_input(2) and node.input(0).dtype == "int16" and node.option("quantized_bias_type") == _INT64
 
 
 def _sums_in_64_bits(units: int) -> relax.Constant:
-    """Returns a bias of zeros, which distinguishes the two in the module."""
+    """Returns a bias of zeros. In the module, it marks a layer with 64-bit sums."""
     return relax.const(np.zeros(units, np.int64), "int64")
 
 
 def fully_connected(node: Node) -> relax.Var:
-    """Converts FULLY_CONNECTED with weights `[O, K]`; the input is read as `[-1, K]`, whatever its shape, and the
-    output is `[-1, O]`, or has the input's leading dimensions with `keep_num_dims` (`PrepareImpl` and
-    `UpdateOutputSize` in tflite/kernels/fully_connected.cc).
+    """Converts FULLY_CONNECTED with weights `[O, K]`. The input is read as `[-1, K]`, whatever its shape. The output is
+    `[-1, O]`, or has the input's leading dimensions with `keep_num_dims` (`PrepareImpl` and `UpdateOutputSize` in
+    tflite/kernels/fully_connected.cc).
     """
     x, units = rows_of(node)
     in_type, weight_type = node.in_type(0), weights_type(node, channel_axis=0)
@@ -63,7 +63,7 @@ def rows_of(node: Node) -> tuple[relax.Expr, int]:
 
 
 def restored(node: Node, result: relax.Expr, units: int) -> relax.Expr:
-    """Returns `[-1, O]` in the shape that the operator's options declare."""
+    """Returns `[-1, O]` reshaped as the operator's options require."""
     shape = node.input(0).shape
     if not _keeps_dims(node) or len(shape) == 2:
         return result

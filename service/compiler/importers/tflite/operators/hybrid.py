@@ -1,6 +1,6 @@
 """Operators on float32 activations with 8-bit weights: LiteRT's hybrid kernels, for dynamic-range quantization.
 
-Activations are quantized at run time, by row or by sample, so that products are summed as integers; see `ops.dynamic`.
+Activations are quantized at run time, by row or by sample, so that products are sums of integers; see `ops.dynamic`.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def fully_connected(node: Node) -> relax.Expr:
 
 
 def conv2d(node: Node) -> relax.Expr:
-    """Converts CONV_2D, with one range for each sample; symmetric if the weights have one scale (`EvalHybrid` in
-    tflite/kernels/conv.cc), otherwise asymmetric (`EvalHybridPerChannel`).
+    """Converts CONV_2D, with one range for each sample. The range is symmetric if the weights have one scale
+    (`EvalHybrid` in tflite/kernels/conv.cc), and otherwise asymmetric (`EvalHybridPerChannel`).
     """
     channels, weights = image_channels(node), node.input(1)
     per_group = weights.shape[3] if len(weights.shape) == 4 else 0
@@ -54,7 +54,7 @@ def conv2d(node: Node) -> relax.Expr:
 
 
 def depthwise_conv2d(node: Node) -> relax.Expr:
-    """Converts DEPTHWISE_CONV_2D, with one range for each sample, never symmetric (`EvalHybridPerChannel` in
+    """Converts DEPTHWISE_CONV_2D, with one asymmetric range for each sample (`EvalHybridPerChannel` in
     tflite/kernels/depthwise_conv.cc).
     """
     channels, weights = image_channels(node), node.input(1)
@@ -73,7 +73,7 @@ def _convolve(
     strides = (node.int_option("stride_h", least=1), node.int_option("stride_w", least=1))
     dilation = (node.int_option("dilation_h_factor", least=1), node.int_option("dilation_w_factor", least=1))
     padding = window_padding(node, tuple(window), strides, dilation)
-    # The delegate computes such a convolution as a dense layer on the pixels, with a range for each pixel.
+    # The delegate computes such a convolution as a dense layer on the pixels. Each pixel then has its own range.
     by_pixel = kernel == CONV2D and groups == 1 and (*window, *strides) == (1, 1, 1, 1) and not any(padding)
     axes, shared = ([3], [1, 2]) if by_pixel else ([1, 2, 3], [])
     symmetric = kernel == CONV2D and weight_type.is_per_tensor
@@ -89,7 +89,7 @@ def _convolve(
 
 
 class _Ranges:
-    """The quantization of a tensor whose ranges are computed when the model runs."""
+    """The quantization of a tensor. Its ranges are computed when the model runs."""
 
     def __init__(
         self,

@@ -14,8 +14,8 @@ from service.compiler.qnn import ops
 
 
 def concatenation(node: Node) -> relax.Expr:
-    """Converts CONCATENATION. uint8 inputs are rescaled to the output's quantization; others are copied, so that they
-    must already have it; and a fused activation is not supported (`Prepare` in tflite/kernels/concatenation.cc).
+    """Converts CONCATENATION. uint8 inputs are rescaled to the output's quantization; other inputs are copied and must
+    already have it. A fused activation is not supported (`Prepare` in tflite/kernels/concatenation.cc).
     """
     if node.activation() != "NONE":
         node.unsupported("has a fused activation, which its kernel refuses")
@@ -63,7 +63,7 @@ def _join(node: Node, parts: list[relax.Expr], axis: int) -> relax.Expr:
 
 
 def split(node: Node) -> list[relax.Expr]:
-    """Converts SPLIT: the axis comes first, then the data; the parts are equal (`Prepare` in
+    """Converts SPLIT. The first input is the axis and the second the data. All parts have the same size (`Prepare` in
     tflite/kernels/split.cc).
     """
     shape, count = node.input(1).shape, len(node.outputs)
@@ -77,7 +77,7 @@ def split(node: Node) -> list[relax.Expr]:
 
 
 def split_v(node: Node) -> list[relax.Expr]:
-    """Converts SPLIT_V: the data, the sizes of the parts, of which one may be -1, and the axis
+    """Converts SPLIT_V. The inputs are the data, the sizes of the parts, one of which may be -1, and the axis
     (tflite/kernels/split_v.cc).
     """
     shape, sizes = node.input(0).shape, node.integers(1).reshape(-1).tolist()
@@ -92,7 +92,9 @@ def split_v(node: Node) -> list[relax.Expr]:
 
 
 def unpack(node: Node) -> list[relax.Expr]:
-    """Converts UNPACK: one output for each index of an axis, which is removed (tflite/kernels/unpack.cc)."""
+    """Converts UNPACK, which has one output for each index of an axis. The outputs do not have that axis
+    (tflite/kernels/unpack.cc).
+    """
     same_dtype(node)
     shape = node.input(0).shape
     axis = node.axis(node.int_option("axis"), len(shape))
@@ -107,7 +109,9 @@ def unpack(node: Node) -> list[relax.Expr]:
 
 
 def _parts(node: Node, place: int, sizes: Sequence[int], axis: int) -> list[relax.Expr]:
-    """Returns input `place`, cut along `axis`. The kernels copy bytes, so all parts need the same quantization."""
+    """Cuts input `place` along `axis` and returns the parts. The kernels copy bytes, so all parts must have the same
+    quantization.
+    """
     source = node.input(place)
     parts = []
     for tensor, size, end in zip(node.outputs, sizes, accumulate(sizes), strict=True):

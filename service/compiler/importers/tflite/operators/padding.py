@@ -16,13 +16,17 @@ _REFLECT, _SYMMETRIC = 0, 1  # MirrorPadMode in schema.fbs
 
 
 def pad(node: Node) -> relax.Expr:
-    """Converts PAD, which pads with the zero point, or zero (`Eval` in tflite/kernels/pad.cc)."""
+    """Converts PAD. Quantized values are padded with the zero point, and others with zero (`Eval` in
+    tflite/kernels/pad.cc).
+    """
     same_dtype(node)
     return _padded(node, node.expr(0), _amounts(node), _zero(node))
 
 
 def pad_v2(node: Node) -> relax.Expr:
-    """Converts PADV2, which pads with a constant, stored like the input (`Eval` in tflite/kernels/pad.cc)."""
+    """Converts PADV2, which pads with a constant that has the input's quantization (`Eval` in
+    tflite/kernels/pad.cc).
+    """
     same_dtype(node)
     fill = node.input(2)
     node.require(fill.dtype == node.input(0).dtype, f"pads {node.input(0).dtype} with {fill.dtype}", fill)
@@ -34,8 +38,8 @@ def pad_v2(node: Node) -> relax.Expr:
 
 
 def mirror_pad(node: Node) -> relax.Expr:
-    """Converts MIRROR_PAD, which pads with elements of the input: from the second element on, or from the first
-    (`GetPositionInInput` in tflite/kernels/mirror_pad.cc).
+    """Converts MIRROR_PAD, which pads with elements of the input in reverse order, starting with the second element or
+    with the first (`GetPositionInInput` in tflite/kernels/mirror_pad.cc).
     """
     same_dtype(node)
     mode, shape, amounts = node.int_option("mode"), node.input(0).shape, _amounts(node)

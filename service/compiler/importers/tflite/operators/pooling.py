@@ -23,8 +23,8 @@ def max_pool2d(node: Node) -> relax.Var:
 
 
 def _pool(node: Node, make: Callable[..., relax.Call]) -> relax.Var:
-    """Converts a pooling operator. The kernels pool stored values and ignore scales. Scales that differ by at most
-    1e-6, as converters write them, count as equal; a quantization that differs from the input's is refused.
+    """Converts a pooling operator. The kernels pool stored values and ignore scales. The output must have the input's
+    quantization; scales that differ by at most 1e-6, as in files of some converters, count as equal.
     """
     source = node.input(0)
     node.require(len(source.shape) == 4, f"has an input of shape {list(source.shape)}, not [N, H, W, C]", source)

@@ -1,9 +1,9 @@
-"""Operators on float32 activations, between conversions of a quantized model.
+"""Operators on float32 activations, in the parts of a quantized model that are between conversions.
 
-Sums, products and similar operators round once, as IEEE 754 defines, also in LiteRT. Sums of products are
-float32 (`qnn.real_matmul`, `qnn.real_conv2d`), as are functions such as exp (`importers/real.py`); long sums along
-other axes than the last are computed in float64 and rounded once. LiteRT's results differ from all of these by a few
-units in the last place. Weights are float32, too: 8-bit weights with real activations are in `hybrid`.
+Sums, products and similar operators round once, as IEEE 754 defines; LiteRT's do the same. Sums of products are float32
+(`qnn.real_matmul`, `qnn.real_conv2d`), and so are functions such as exp (`importers/real.py`). Long sums along axes
+other than the last are computed in float64 and rounded once. LiteRT's results differ from all of these by a few units
+in the last place. Weights are float32, too; `hybrid` converts 8-bit weights with real activations.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from service.compiler.qnn.graph import shape_of
 from service.core.arrays import Array
 
 _MOST_NORMALIZED = 4  # dimensions that L2_NORMALIZATION supports
-_MOST_ADDED = 1 << 8  # elements of an average: one operator for each
+_MOST_ADDED = 1 << 8  # limit of the elements of an average, each of which becomes an operator
 Convert = Callable[[Node], relax.Expr]
 Binary = Callable[[relax.Expr, relax.Expr], relax.Call]
 
 
 def binary(make: Binary) -> Convert:
-    """Returns the converter of arithmetic with a fused activation; a scalar operand broadcasts as in NumPy."""
+    """Returns the converter of arithmetic with a fused activation. A scalar operand broadcasts as in NumPy."""
 
     def convert(node: Node) -> relax.Expr:
         require_one_dtype(node)
@@ -51,7 +51,7 @@ def binary(make: Binary) -> Convert:
 
 
 def plain(make: Callable[..., relax.Call]) -> Convert:
-    """Returns the converter of an operator that Relax has, without options."""
+    """Returns the converter of an operator without options that Relax also has."""
 
     def convert(node: Node) -> relax.Expr:
         require_one_dtype(node)
@@ -61,8 +61,9 @@ def plain(make: Callable[..., relax.Call]) -> Convert:
 
 
 def extreme(compare: Binary) -> Convert:
-    """The first operand where it compares true with the second, else the second: also beside NaN (`MaximumOp` in
-    tflite/kernels/maximum_minimum.cc)."""
+    """Returns a converter to the first operand if comparing it with the second gives true, and otherwise to the second
+    operand. This also defines the result for NaN (`MaximumOp` in tflite/kernels/maximum_minimum.cc).
+    """
 
     def convert(node: Node) -> relax.Expr:
         require_one_dtype(node)
@@ -101,7 +102,7 @@ def max_pool2d(node: Node) -> relax.Expr:
 
 def average_pool2d(node: Node) -> relax.Expr:
     """Converts AVERAGE_POOL_2D: the average of the elements inside the image (`AveragePool` in
-    tflite/kernels/internal/reference/pooling.h). One large window is converted to a mean.
+    tflite/kernels/internal/reference/pooling.h). If there is one large window, it is converted to a mean.
     """
     x, size = Real(node.emit, node.expr(0)), (node.int_option("filter_height"), node.int_option("filter_width"))
     is_whole = size == _windowed(node).shape[1:3] and node.int_option("padding") == VALID
@@ -130,7 +131,9 @@ def _windows(node: Node) -> Windows:
 
 
 def resize_bilinear(node: Node) -> relax.Expr:
-    """Resizes `[N, H, W, C]` (tflite/kernels/internal/reference/resize_bilinear.h), within rounding."""
+    """Resizes `[N, H, W, C]` (tflite/kernels/internal/reference/resize_bilinear.h). Results differ from the kernel's
+    only by rounding.
+    """
     shape, size = node.input(0).shape, node.integers(1).reshape(-1).tolist()
     node.require(len(shape) == 4 and len(size) == 2 and min(size) >= 1, f"cannot resize shape {list(shape)} to {size}")
     node.expect_shape((shape[0], *size, shape[3]))
@@ -248,7 +251,7 @@ def _convolve(node: Node, weights: Array, groups: int) -> relax.Expr:
 
 
 def _weights(node: Node) -> Array:
-    """Returns float32 weights, as they are in the file."""
+    """Returns float32 weights in the layout of the file."""
     data = node.data(1)
     if data.dtype != np.float32:
         node.unsupported(f"has weights of {data.dtype}, not float32", node.input(1))

@@ -1,4 +1,4 @@
-"""Operators with a state: UNIDIRECTIONAL_SEQUENCE_LSTM and SVDF, on int8 with 16-bit states."""
+"""Operators with a state: UNIDIRECTIONAL_SEQUENCE_LSTM and SVDF, for int8 activations with 16-bit states."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from service.compiler.qnn.types import QuantizedType
 from service.core.arrays import Array
 
 _GATES = QuantizedType("int16", (GATE_SCALE,))
-# Positions of the inputs (tflite/kernels/lstm_shared.h); each range of four belongs to the input, forget, cell and
-# output gate.
+# Indices of the inputs (tflite/kernels/lstm_shared.h). Each range of four belongs to the input, forget, cell and output
+# gate.
 _INPUT_WEIGHTS, _RECURRENT_WEIGHTS, _BIASES = range(1, 5), range(5, 9), range(12, 16)
 _PEEPHOLES, _NORMS = range(9, 12), range(20, 24)
 _PROJECTION, _PROJECTION_BIAS, _HIDDEN, _CELL = 16, 17, 18, 19
 _HIDDEN_INTERMEDIATE = 4
-_MOST_STEPS = 256  # each is unrolled, and takes a third of a second to compile
+_MOST_STEPS = 256  # each step is unrolled, and takes a third of a second to compile
 _TANH = 4  # ActivationFunctionType in schema.fbs
 
 
 def lstm(node: Node) -> relax.Expr:
-    """Converts `[N, T, K]`, or `[T, N, K]` if time is major, to `[N, T, O]` or `[T, N, O]`; the hidden state `[N, O]`
-    int8 and the cell state `[N, C]` int16 are variables (`EvalInteger8x8_16` in tflite/kernels/lstm_eval.cc).
+    """Converts `[N, T, K]` to `[N, T, O]`, or `[T, N, K]` to `[T, N, O]` if the operator is time-major. The hidden
+    state `[N, O]` int8 and the cell state `[N, C]` int16 are variables (`EvalInteger8x8_16` in
+    tflite/kernels/lstm_eval.cc).
 
-    The input's contribution to the gates is computed for all steps at once, the rest step by step.
+    The input's contribution to the gates is computed for all steps at once. Everything else is computed step by step.
     """
     return _Lstm(node).run()
 
@@ -82,7 +83,7 @@ class _Lstm:
         return self._join_steps(made)
 
     def _input_sums(self) -> relax.Expr:
-        """Returns the inputs' contribution to the gates at all steps, including biases: a row for each."""
+        """Returns the inputs' contribution to the gates, including biases: one row for each step."""
         node = self.node
         weights, weight_type = self._stacked(_INPUT_WEIGHTS)
         bias = np.concatenate([self._bias(_BIASES[gate], self.cells) for gate in self.gates])
@@ -100,7 +101,7 @@ class _Lstm:
         return self.node.emit(relax.op.reshape(part, (self.batch, width)), f"seen_{step}")
 
     def _output(self, gates: relax.Expr, cell: relax.Expr, step: int) -> relax.Expr:
-        """Returns the step's output, projected if the operator says so."""
+        """Returns the step's output. If the operator has projection weights, the output is projected."""
         node = self.node
         shown_type = self._shown_type()
         shown = node.emit(ops.lstm_output(gates, cell, self.cell_type, shown_type), f"shown_{step}")
@@ -122,8 +123,8 @@ class _Lstm:
     def _shown_type(self) -> QuantizedType:
         """Returns the quantization of logistic(output) * tanh(cell), from an intermediate tensor.
 
-        Before a projection, the kernel uses the zero point with the opposite sign, there and back (measured on LiteRT
-        2.3.0; the two only differ in saturation).
+        Before a projection, the kernel negates the zero point, both when it stores this product and when it reads it
+        (measured on LiteRT 2.3.0). The result differs only if a value saturates.
         """
         node = self.node
         places = node.operator.intermediates
@@ -144,7 +145,7 @@ class _Lstm:
         return self.node.input(_RECURRENT_WEIGHTS[1]).shape[-1]
 
     def _rows(self, place: int) -> relax.Expr:
-        """Returns a state as `[N, …]`; the file may leave out its batch dimension."""
+        """Returns a state as `[N, …]`. In the file, the batch dimension may be missing."""
         tensor, width = self.node.input(place), self._width() if place == _HIDDEN else self.cells
         self.node.require(
             math.prod(tensor.shape) == self.batch * width,
@@ -168,7 +169,7 @@ class _Lstm:
         return node.emit(relax.op.concat(each, axis=0 if self.time_major else 1))
 
     def _stacked(self, places: Sequence[int]) -> tuple[relax.Expr, QuantizedType]:
-        """Returns the weights of all gates stacked in rows, each gate with its scale."""
+        """Returns the weights of all gates, stacked along the rows. Each gate has its own scale."""
         node = self.node
         tensors = [node.input(places[gate]) for gate in self.gates]
         depth = tensors[-1].shape[-1]
@@ -191,7 +192,9 @@ class _Lstm:
         return _bias(self.node, place, count)
 
     def _clip(self, option: str, quantized: QuantizedType) -> int:
-        """Returns the stored value that bounds a state; 0 for none (`PopulateQuantizedLstmParams8x8_16`)."""
+        """Returns the stored value to which a state is clamped, or 0 if it is not clamped
+        (`PopulateQuantizedLstmParams8x8_16`).
+        """
         bound = float(cast(float, self.node.option(option)))
         self.node.require(
             math.isfinite(bound) and bound >= 0, f"has {option} {bound}, which must be finite and at least 0"
@@ -201,7 +204,7 @@ class _Lstm:
 
 
 def _bias(node: Node, place: int, count: int) -> Array:
-    """Returns an int32 bias; zeros if it is left out."""
+    """Returns an int32 bias, or zeros if the file omits it."""
     if not node.has_input(place):
         return np.zeros(count, np.int32)
     tensor = node.input(place)
@@ -214,12 +217,12 @@ def _bias(node: Node, place: int, count: int) -> Array:
 
 
 def _accumulated(in_type: QuantizedType, weight_type: QuantizedType) -> QuantizedType:
-    """Returns the type of the sums of products: scales are multiplied in float32, as in the kernels' `Prepare`."""
+    """Returns the type of the sums of products. Its scale is a float32 product, as in the kernels' `Prepare`."""
     scales = tuple(float(np.float32(each) * np.float32(in_type.scale)) for each in weight_type.scales)
     return QuantizedType("int32", scales, (0,) * len(scales), axis=None if weight_type.axis is None else 1)
 
 
-# SVDF: positions of the inputs (tflite/kernels/svdf.cc).
+# SVDF: indices of the inputs (tflite/kernels/svdf.cc).
 _FEATURE, _TIME, _UNIT_BIAS, _PAST = 1, 2, 3, 4
 
 

@@ -45,7 +45,9 @@ def reduce_prod(node: Node) -> relax.Expr:
 
 
 def _extreme(node: Node, make: Callable[..., relax.Call]) -> relax.Expr:
-    """Returns the extreme of stored values, which have one quantization (`EvalType` in tflite/kernels/reduce.cc)."""
+    """Returns the extreme of stored values. Input and output must have the same quantization (`EvalType` in
+    tflite/kernels/reduce.cc).
+    """
     x, axes, keepdims = node.reduced()
     if node.is_quantized:
         node.require_one_type(count=1)
@@ -61,15 +63,17 @@ def arg_min(node: Node) -> relax.Expr:
 
 
 def _place(node: Node, make: Callable[..., relax.Call]) -> relax.Expr:
-    """Returns the first position of equal extremes (`ArgMinMax` in reference/arg_min_max.h)."""
+    """Returns the position of the extreme element; of equal elements, the first (`ArgMinMax` in
+    reference/arg_min_max.h).
+    """
     axis = node.axis(node.scalar(1), len(node.input(0).shape))
     place = node.emit(make(node.expr(0), axis=axis, keepdims=False), "place")
     return place if node.output.dtype == "int64" else node.emit(relax.op.astype(place, node.output.dtype))
 
 
 def l2_normalization(node: Node) -> relax.Expr:
-    """Converts L2_NORMALIZATION, over the last axis; the output has scale 1/128 and a zero point in the middle
-    (tflite/kernels/l2norm.cc).
+    """Converts L2_NORMALIZATION, over the last axis. The output has scale 1/128, and its zero point is the middle of
+    the storage range (tflite/kernels/l2norm.cc).
     """
     if node.activation() != "NONE":
         node.unsupported("has a fused activation, which its kernel refuses")

@@ -10,7 +10,7 @@ from service.compiler.qnn import ops
 
 
 def resize_bilinear(node: Node) -> relax.Expr:
-    """Resizes `[N, H, W, C]`; the kernels interpolate stored values and ignore scales (`Eval` in
+    """Resizes `[N, H, W, C]`. The kernels interpolate stored values and ignore scales (`Eval` in
     tflite/kernels/resize_bilinear.cc).
     """
     same_dtype(node)

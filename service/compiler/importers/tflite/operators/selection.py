@@ -21,7 +21,7 @@ _BYTES = ("int8", "uint8")
 
 
 def slice_(node: Node) -> relax.Expr:
-    """Converts SLICE; a size of -1 means all remaining elements (`CalculateOutputShapeVector` in
+    """Converts SLICE. A size of -1 means all remaining elements (`CalculateOutputShapeVector` in
     tflite/kernels/slice.cc).
     """
     same_dtype(node)
@@ -41,7 +41,7 @@ def slice_(node: Node) -> relax.Expr:
 def sliced(
     node: Node, x: relax.Expr, begin: list[int], end: list[int], part: str = "", tensor: Tensor | None = None
 ) -> relax.Expr:
-    """Returns `x[begin:end]` along every axis; only axes of which something is left out are named."""
+    """Returns `x[begin:end]` along every axis. The emitted slice contains only those axes that become shorter."""
     shape = shape_of(x)
     axes = [
         axis for axis, (first, last) in enumerate(zip(begin, end, strict=True)) if (first, last) != (0, shape[axis])
@@ -53,8 +53,8 @@ def sliced(
 
 
 def strided_slice(node: Node) -> relax.Expr:
-    """Converts STRIDED_SLICE, as `StridedSliceContext` in tflite/kernels/strided_slice.cc: with masks for open ends, an
-    ellipsis, new axes and removed axes.
+    """Converts STRIDED_SLICE, as `StridedSliceContext` in tflite/kernels/strided_slice.cc does. Masks select open ends,
+    an ellipsis, new axes and removed axes.
     """
     same_dtype(node)
     if node.option("offset"):
@@ -78,7 +78,7 @@ def strided_slice(node: Node) -> relax.Expr:
 
 
 def _dimensions(node: Node, rank: int) -> list[tuple[slice | None, bool]]:
-    """Returns the slice of each axis, and true if the axis stays; a slice of None for a new axis."""
+    """Returns the slice of each axis (None for a new axis), and true if the axis stays in the result."""
     begin, end, strides = (node.integers(place).reshape(-1).tolist() for place in (1, 2, 3))
     node.require(
         len(begin) == len(end) == len(strides), f"cannot slice from {begin} to {end} by {strides}: their lengths differ"
@@ -116,7 +116,7 @@ def _range(node: Node, x: relax.Expr, places: range, axis: int) -> relax.Expr:
 
 
 def gather(node: Node) -> relax.Expr:
-    """Converts GATHER. Indices out of range, at which LiteRT stops, are clamped here (`Gather` in
+    """Converts GATHER. If an index is out of range, LiteRT's call fails; here, the index is clamped (`Gather` in
     reference/gather.h).
     """
     _same_type_of_data(node)
@@ -128,8 +128,8 @@ def gather(node: Node) -> relax.Expr:
 
 
 def gather_nd(node: Node) -> relax.Expr:
-    """Converts GATHER_ND: each row of the indices selects an element, or a part, of the data
-    (reference/reference_ops.h, GatherNd).
+    """Converts GATHER_ND: each row of the indices selects an element or a part of the data (reference/reference_ops.h,
+    GatherNd).
     """
     _same_type_of_data(node)
     shape, indices = node.input(0).shape, node.input(1).shape
@@ -152,7 +152,7 @@ def gather_nd(node: Node) -> relax.Expr:
 
 
 def _column(node: Node, axis: int) -> relax.Expr:
-    """Returns element `axis` of each row of the indices, clamped to the data's size."""
+    """Returns element `axis` of each row of the indices, clamped to the size of the data."""
     shape, last = node.input(1).shape, node.input(0).shape[axis] - 1
     rank = len(shape)
     begin, end = [0] * (rank - 1) + [axis], [*shape[:-1], axis + 1]
@@ -234,7 +234,7 @@ def resize_nearest(node: Node) -> relax.Expr:
 
 
 def nearest_places(old: int, new: int, *, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """Returns the position in `old` for each position in `new`, in float32 arithmetic."""
+    """Returns, for each position in `new`, the nearest position in `old`. Computes in float32."""
     span = (old - 1, new - 1) if align_corners and new > 1 else (old, new)
     scale = np.float32(span[0]) / np.float32(span[1])
     place = (np.arange(new, dtype=np.float32) + np.float32(0.5 if half_pixel_centers else 0)) * scale

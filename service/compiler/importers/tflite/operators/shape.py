@@ -1,7 +1,7 @@
 """Operators that keep the elements but change their shape or order: RESHAPE, SQUEEZE, EXPAND_DIMS, TRANSPOSE,
-SPACE_TO_DEPTH, DEPTH_TO_SPACE; and SHAPE, which is a constant.
+SPACE_TO_DEPTH, DEPTH_TO_SPACE. Also SHAPE, whose result is a constant.
 
-Their kernels copy bytes and ignore the scales of input and output, as does this module.
+Their kernels copy bytes and ignore the scales of input and output. This module does the same.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from service.compiler.importers.tflite.operators.common import same_dtype
 
 
 def reshape(node: Node) -> relax.Expr:
-    """Converts RESHAPE. The new shape is the second input if that is an int32 vector, otherwise an option; one size may
-    be -1 (`GetOutputShape` and `ResizeOutput` in tflite/kernels/reshape.cc).
+    """Converts RESHAPE. If the second input is an int32 vector, it is the new shape; otherwise, an option contains it.
+    One size may be -1 (`GetOutputShape` and `ResizeOutput` in tflite/kernels/reshape.cc).
     """
     same_dtype(node)
     if node.has_input(1) and len(node.input(1).shape) == 1:
@@ -37,11 +37,11 @@ def reshape(node: Node) -> relax.Expr:
 def _shape_option(node: Node) -> tuple[int, ...]:
     shape = node.option("new_shape")
     assert isinstance(shape, tuple)
-    return () if shape == (0,) else shape  # as old converters wrote a scalar
+    return () if shape == (0,) else shape  # old converters wrote (0,) for a scalar
 
 
 def squeeze(node: Node) -> relax.Expr:
-    """Converts SQUEEZE, which removes the named axes, or every axis of size 1 if none is named (`Prepare` in
+    """Converts SQUEEZE, which removes the given axes, or every axis of size 1 if none is given (`Prepare` in
     tflite/kernels/squeeze.cc).
     """
     same_dtype(node)
@@ -102,12 +102,12 @@ def _image(node: Node) -> tuple[int, ...]:
 
 
 def _rearranged(node: Node, split: list[int], shape: list[int]) -> relax.Expr:
-    """Reshapes to `split`, exchanges the third and fourth of its six axes, and reshapes to `shape`."""
+    """Reshapes to `split`, exchanges axes three and four of six, and reshapes to `shape`."""
     cells = node.emit(relax.op.reshape(node.expr(0), split), "cells")
     return node.emit(relax.op.reshape(node.emit(relax.op.permute_dims(cells, [0, 1, 3, 2, 4, 5]), "moved"), shape))
 
 
 def shape(node: Node) -> relax.Expr:
-    """Converts SHAPE, which is known before the model runs."""
+    """Converts SHAPE to a constant, because shapes are static."""
     node.require(node.output.dtype in ("int32", "int64"), f"writes {node.output.dtype}, not int32 or int64")
     return relax.const(np.array(node.input(0).shape, node.output.dtype), node.output.dtype)

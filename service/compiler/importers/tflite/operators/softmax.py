@@ -15,8 +15,8 @@ _TOLERANCE = 0.001  # relative to the scale
 
 
 def softmax(node: Node) -> relax.Var:
-    """Converts SOFTMAX, over the last axis. The kernels write probabilities in 1/256, from the smallest stored value
-    upwards, or in 1/32768, so the output must be quantized in this way (`SoftmaxPrepare` in
+    """Converts SOFTMAX, over the last axis. The kernels write probabilities in steps of 1/256, where 0 is the smallest
+    stored value, or in steps of 1/32768. The output must therefore have this quantization (`SoftmaxPrepare` in
     tflite/kernels/activations.cc checks it, except for uint8).
     """
     in_type, out_type = node.in_type(0), node.out_type()

@@ -21,7 +21,7 @@ from service.compiler.importers.tflite.operators.elementwise import clamped
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics.transposed import Phases
 
-_SHAPE, _SOURCE, _BIAS = 0, 2, 3  # positions of the inputs; weights are at 1
+_SHAPE, _SOURCE, _BIAS = 0, 2, 3  # indices of the inputs; that of the weights is 1
 _PARAMETERS = struct.Struct("<iii")  # TfLiteTransposeConvParams: the padding scheme, and strides of columns and rows
 _SAME_PADDING = 1
 _MAX_ELEMENTS = (1 << 31) - 1
@@ -30,9 +30,9 @@ Shape = tuple[int, int, int, int]
 
 
 def transpose_conv(node: Node) -> relax.Var:
-    """Converts TRANSPOSE_CONV: output shape `[N, OH, OW, O]` as an int32 constant, weights `[O, KH, KW, C]`, per axis
-    over 0, the input and an optional bias. The padding is that of the convolution that computes the input's size from
-    the output's; such a padding must exist (`Prepare` in tflite/kernels/transpose_conv.cc).
+    """Converts TRANSPOSE_CONV. Inputs: the output's shape `[N, OH, OW, O]` as an int32 constant, weights `[O, KH, KW,
+    C]`, per axis over 0, the input, and an optional bias. The padding is that of a convolution from the output's size
+    to the input's size; such a convolution must exist (`Prepare` in tflite/kernels/transpose_conv.cc).
     """
     shape, strides, padding, output_padding = _geometry(node)
     in_type, weight_type = node.in_type(_SOURCE), weights_type(node, channel_axis=0, source=_SOURCE)
@@ -57,8 +57,8 @@ def real_transpose_conv(node: Node) -> relax.Expr:
 
 
 def transpose_conv_with_bias(node: Node) -> relax.Expr:
-    """Converts the custom operator; input, weights `[O, KH, KW, C]` and bias are float32. Sizes are computed as in its
-    `Prepare` (mediapipe/util/tflite/operations/transpose_conv_bias.cc), whose padding is not TensorFlow's.
+    """Converts the custom operator. Input, weights `[O, KH, KW, C]` and bias are float32. Sizes are computed as in the
+    operator's `Prepare` (mediapipe/util/tflite/operations/transpose_conv_bias.cc), whose padding is not TensorFlow's.
     """
     source, weights, options = node.input(0), node.input(1), node.operator.custom_options
     for tensor in (source, weights):
@@ -126,7 +126,9 @@ def _geometry(node: Node) -> tuple[Shape, Pair, tuple[int, int, int, int], Pair]
 def _padding(
     node: Node, target: tuple[int, ...], sizes: tuple[int, ...], kernel: tuple[int, ...], strides: tuple[int, int]
 ) -> tuple[tuple[int, int, int, int], tuple[int, int]]:
-    """Returns the crop of the full output of `sizes` (top, left, bottom, right) and the padding that give `target`."""
+    """Returns the crop of the full output of `sizes` (top, left, bottom, right) and the padding. Together they give an
+    output of the size `target`.
+    """
     scheme = node.int_option("padding")
     node.require(scheme in (SAME, VALID), f"has the unknown padding scheme {scheme}")
     made = tuple(output_size(scheme, *axis, 1) for axis in zip(target, kernel, strides, strict=True))

@@ -12,8 +12,8 @@ from service.compiler.qnn import ops
 
 
 def squashing(name: str) -> Callable[[Node], relax.Var]:
-    """Returns the converter of LOGISTIC or TANH: for 16-bit values, the kernels write 1/32768 (`SigmoidPrepare` and
-    `TanhPrepare` in tflite/kernels/activations.cc).
+    """Returns the converter of LOGISTIC or TANH. For 16-bit values, the kernels write in steps of 1/32768
+    (`SigmoidPrepare` and `TanhPrepare` in tflite/kernels/activations.cc).
     """
 
     def convert(node: Node) -> relax.Var:

@@ -1,8 +1,8 @@
-"""Quantizations and dequantizations in a common form: one operand, and the type of the stored values.
+"""Quantizations and dequantizations in one form: an operand, and the type of the stored values.
 
-PyTorch's own are `quantized_decomposed::(de)quantize_per_tensor` and `…_per_channel`
-(torch/ao/quantization/fx/_decomposed.py), torchao's `torchao::(de)quantize_affine`
-(torchao/quantization/quant_primitives.py). Scales and zero points are arguments or constants; a conversion that
+PyTorch has `quantized_decomposed::(de)quantize_per_tensor` and `…_per_channel`
+(torch/ao/quantization/fx/_decomposed.py), and torchao has `torchao::(de)quantize_affine`
+(torchao/quantization/quant_primitives.py). Scales and zero points are arguments or constants. A conversion that
 computes them, as in dynamic quantization, is not changed.
 """
 
@@ -19,7 +19,7 @@ from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.errors import InvalidInput, MalformedModel, Unsupported
 
 _STORAGES = ("int8", "uint8", "int16", "int32")
-# The operators' parameters after the operand, by position, as in their schemas.
+# The parameters after the operand, in the order of the operators' schemas.
 _PER_TENSOR = ("scale", "zero_point", "quant_min", "quant_max", "dtype")
 _PER_CHANNEL = ("scales", "zero_points", "axis", "quant_min", "quant_max", "dtype")
 _AFFINE = ("block_size", "scale", "zero_point", "dtype", "quant_min", "quant_max")
@@ -28,7 +28,7 @@ Given = dict[str, Any]
 
 
 def typed(program: Program) -> list[Call]:
-    """Returns the calls of `program`, with `QUANTIZE` and `DEQUANTIZE` for all conversions of known types.
+    """Returns the calls of `program`. Conversions of known types become `QUANTIZE` or `DEQUANTIZE`.
 
     Raises:
         MalformedModel: the arguments of a conversion do not fit together.
@@ -48,7 +48,7 @@ def _typed(program: Program, call: Call) -> Call:
         return call
     try:
         quantized = type_of(known, program.shapes.get(call.inputs[0], ()))
-    except InvalidInput as exc:  # PyTorch computes it: a scale of 0 gives infinities, for example
+    except InvalidInput as exc:  # PyTorch computes it nevertheless: a scale of 0 gives infinities, for example
         raise Unsupported(f"{call.label}: {exc.message}", op=call.label, tensor=call.outputs[0]) from exc
     except (ArithmeticError, LookupError, TypeError, ValueError) as exc:
         what = f"{call.label}: its arguments do not fit together"
@@ -60,7 +60,7 @@ def _typed(program: Program, call: Call) -> Call:
 
 
 def _constant_argument(program: Program, call: Call, value: Any) -> Any:
-    """Returns an argument, which may be a constant tensor; unchanged if it is computed."""
+    """Returns an argument. If it is a constant tensor, returns its value; if it is computed, returns it unchanged."""
     if not isinstance(value, Operand):
         return value
     tensor = program.constants.get(call.inputs[value.place])
@@ -78,7 +78,7 @@ def _per_channel(given: Given, shape: Sequence[int | None]) -> QuantizedType | N
 
 
 def _affine(given: Given, shape: Sequence[int | None]) -> QuantizedType | None:
-    """Returns the type for blocks that divide at most one dimension, into single elements; None for other blocks."""
+    """Returns the type if the blocks divide at most one dimension, into single elements; None for other blocks."""
     scales, points = _numbers(given.get("scale"), float), _numbers(given.get("zero_point", 0), int)
     apart = [axis for axis, (size, block) in enumerate(zip(shape, given["block_size"], strict=True)) if size != block]
     if scales is None or points is None or len(apart) > 1 or any(given["block_size"][axis] != 1 for axis in apart):
@@ -100,7 +100,7 @@ def _bounded(given: Given, scales: list[float], points: list[int], axis: int | N
 
 
 def _numbers(value: Any, kind: Callable[[Any], Any]) -> list[Any] | None:
-    """Returns one number, or those of a constant; None if they are computed."""
+    """Returns a number, or the numbers of a constant, as a list; None if they are computed."""
     if isinstance(value, Tensor):
         return [kind(each) for each in value.data.reshape(-1).tolist()] or [kind(0)]
     if value is None:  # no zero point

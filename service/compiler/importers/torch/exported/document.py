@@ -1,4 +1,4 @@
-"""The JSON of an archive, and the meaning of its numbers (torch/_export/serde/schema.py)."""
+"""The JSON in an archive, and the meaning of its numbers (torch/_export/serde/schema.py)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def load(archive: Archive, record: str) -> dict[str, Any]:
 
 
 def field(value: Any, name: str, kind: type[T]) -> T:
-    """Returns a member that must exist, and have the type `kind`."""
+    """Returns a member, which must exist and have the type `kind`."""
     found = value.get(name) if isinstance(value, dict) else None
     if not isinstance(found, kind) or (isinstance(found, bool) and kind is not bool):
         malformed(f"has no {kind.__name__} {name}")
@@ -91,7 +91,7 @@ def dtype(value: Any) -> str:
 
 
 def dimension(value: Any) -> int | None:
-    """Returns a size; None if it is a symbol."""
+    """Returns a size, or None if it is symbolic."""
     kind, size = union(value)
     return integer(size) if kind == "as_int" else None
 

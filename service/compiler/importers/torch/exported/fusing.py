@@ -1,8 +1,9 @@
-"""PyTorch's vocabulary for the pass that inserts quantized operators between conversions (`importers.qdq`).
+"""PyTorch's vocabulary for the pass that creates quantized operators between conversions (`importers.qdq`).
 
 A fused operator has the prefix `octet::` instead of `aten::` (`operators.fused`), and the arguments of the float
-operator. Its operands are the stored values, with their types; constant weights keep theirs. Its result is stored, too,
-if it is quantized next and nothing else reads it. Convolutions and linear layers are fused even if no quantization
+operator. Its operands are the stored values, with their types; constant weights keep their own types. Its result is
+stored too, if it is quantized next and nothing else reads it. Convolutions and linear layers are fused even if no
+quantization
 follows: their products are integers, and only their sums become real values.
 """
 
@@ -26,7 +27,7 @@ _MOVES = frozenset(
         *("slice", "squeeze", "transpose", "unsqueeze", "upsample_nearest2d", "view"),
     )
 )
-# Activations: the bounds of their result if the call gives none, and the names of its arguments that give them.
+# Activations: the bounds of their result if the call has none, and the names of the arguments that contain bounds.
 _ACTIVATIONS: dict[str, tuple[Bounds, tuple[str, str]]] = {
     "aten::clamp": ((-math.inf, math.inf), ("min", "max")),
     "aten::hardtanh": ((-1.0, 1.0), ("min_val", "max_val")),
@@ -36,10 +37,10 @@ _ACTIVATIONS: dict[str, tuple[Bounds, tuple[str, str]]] = {
 
 
 class ProgramGraph(Graph):
-    """The program in its present state.
+    """The program in its current state.
 
     Attributes:
-        constants: name -> constant; rules add some.
+        constants: name -> constant. Rules add some.
     """
 
     def __init__(self, program: Program) -> None:
@@ -53,17 +54,15 @@ class ProgramGraph(Graph):
         return cast("Call | None", self.made_by(name, DEQUANTIZE))
 
     def stored(self, name: str) -> tuple[str, QuantizedType] | None:
-        """Returns the stored values for the real values `name`, with their type, which has one scale; None if there are
-        none.
-        """
+        """If `name` was dequantized with one scale, returns the stored values and their type; otherwise None."""
         conversion = self.conversion(name)
         if conversion is None or conversion.quantized is None or not conversion.quantized.is_per_tensor:
             return None
         return conversion.inputs[0], conversion.quantized
 
     def weights(self, name: str) -> str | None:
-        """Adds a constant with the quantization of the weights `name`, and returns its new name; None if they are not
-        constant.
+        """Adds a constant with the stored weights of `name` and their quantization, and returns its name. Returns None
+        if the weights are not constant.
         """
         conversion = self.conversion(name)
         tensor = self.constants.get(conversion.inputs[0]) if conversion is not None else None
@@ -73,7 +72,9 @@ class ProgramGraph(Graph):
         return self._add(name, Tensor(tensor.data, Quantization(of.scales, of.zero_points, of.axis)))
 
     def reals(self, name: str) -> str | None:
-        """Returns a constant of real values, such as a bias, which may be stored in steps; None if it is computed."""
+        """Returns a constant of real values, such as a bias, dequantizing it if it is stored. Returns None if it is
+        computed.
+        """
         if name in self.constants:
             return name
         conversion = self.conversion(name)
@@ -89,8 +90,8 @@ class ProgramGraph(Graph):
 
 
 def fused(program: Program) -> tuple[list[Call], dict[str, Tensor]]:
-    """Returns the calls of `program` with quantized operators instead of float ones between conversions, and its
-    constants, including those that were added for them.
+    """Returns the calls of `program` after float operators between conversions were replaced by quantized ones, and its
+    constants, including new ones.
     """
     graph = ProgramGraph(program)
     calls = fuse(graph, [_told_apart(call) for call in typed(program)], _VOCABULARY)
@@ -98,8 +99,8 @@ def fused(program: Program) -> tuple[list[Call], dict[str, Tensor]]:
 
 
 def _told_apart(call: Call) -> Call:
-    """Distinguishes two kinds of padding: padding with zeros, which are stored exactly, or with elements is `aten::pad`
-    and moves elements; padding with another number is `aten::constant_pad_nd`.
+    """Distinguishes two types of padding. Padding with zeros, which are stored exactly, or with elements moves elements
+    and is `aten::pad`. Padding with another number is `aten::constant_pad_nd`.
     """
     if call.op_type == "aten::pad" and _given(call, 2, "mode", "constant") == "constant":
         value = _given(call, 3, "value", 0)
@@ -129,7 +130,7 @@ def bounds_of(_: ProgramGraph, activation: Operator, name: str) -> Bounds | None
 
 
 def _given(call: Call, place: int, name: str, default: Any) -> Any:
-    """Returns an argument by its position or name."""
+    """Returns an argument that is given by position or by name."""
     if not name:
         return default
     value = call.arguments[place] if place < len(call.arguments) else call.named.get(name)
@@ -172,7 +173,7 @@ def _several(graph: ProgramGraph, operator: Operator, conversion: Operator | Non
 
 
 def _pair(graph: ProgramGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """Fuses an operator with two tensors, neither of them multiplied first."""
+    """Fuses an operator on two tensors that does not multiply them."""
     call = cast("Call", operator)
     if call.arguments != (Operand(0), Operand(1)) or set(call.named.values()) - {1}:
         return []
@@ -180,7 +181,7 @@ def _pair(graph: ProgramGraph, operator: Operator, conversion: Operator | None) 
 
 
 def _activation(graph: ProgramGraph, operator: Operator, conversion: Operator | None) -> list[Operator]:
-    """Fuses a single activation between conversions; its bounds are among those that the pass finds."""
+    """Fuses an activation that is the only operator between two conversions. The pass applies its bounds."""
     if bounds_of(graph, operator, operator.inputs[0]) is None:
         return []
     return _requantized(graph, operator, conversion)

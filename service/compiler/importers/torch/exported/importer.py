@@ -28,11 +28,11 @@ At = Callable[[str, str], None]
 
 
 def import_exported(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes | None = None) -> ImportedModel:
-    """Returns the model in a file that `torch.export.save` wrote. If the program leaves the batch size open, it is 1.
+    """Returns the model in a file that `torch.export.save` wrote. A batch size that the program leaves open becomes 1.
 
     Args:
-        at: called with every operator before it is converted, and with the tensor that it computes.
-        shapes: shapes of inputs with open dimensions, by name; "" means the only input.
+        at: called before each operator is converted, with the operator and the tensor that it computes.
+        shapes: name of an input with open dimensions -> its shape; "" means the only input.
 
     Raises:
         MalformedModel: the file is not well formed.

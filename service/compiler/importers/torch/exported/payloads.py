@@ -1,7 +1,7 @@
-"""Parameters, buffers and constants of an exported program.
+"""The parameters, buffers and constants of an exported program.
 
-Each is a record of elements, with the strides in the program's JSON (`PayloadMeta` in torch/_export/serde/schema.py).
-Tensor subclasses and custom objects, which the archive stores as pickles, are not read.
+Each is a record with elements; the program's JSON contains its strides (`PayloadMeta` in
+torch/_export/serde/schema.py). Tensor subclasses and custom objects are stored as pickles, and are not read.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _GROWTH, _FLOOR_BYTES = 4, 1 << 20
 
 
 class Payloads:
-    """Tensors by their names in the model's state."""
+    """Tensors, by their names in the model's state dictionary."""
 
     def __init__(self, archive: Archive, model: str) -> None:
         self._archive = archive
         self._entries: dict[str, tuple[str, dict[str, Any]]] = {}
-        # A record may be used by several tensors; together they must not be much larger than the file.
+        # Several tensors may use one record. Together they must not be much larger than the file.
         self._budget_bytes = _GROWTH * archive.size_bytes + _FLOOR_BYTES
         for folder, kind in (("weights", "weights"), ("constants", "constants")):
             record = f"data/{folder}/{model}_{kind}_config.json"
@@ -38,7 +38,7 @@ class Payloads:
         """Returns a parameter, buffer or constant.
 
         Raises:
-            MalformedModel: it does not exist, or its elements are not those of its record.
+            MalformedModel: the tensor does not exist, or does not fit its record.
             Unsupported: NumPy does not have its element type, it is a pickle, or constants repeat elements too often.
         """
         try:

@@ -15,21 +15,21 @@ QUANTIZE, DEQUANTIZE = "octet::quantize", "octet::dequantize"
 
 @dataclass(frozen=True)
 class Operand:
-    """An argument that is computed, or constant: `operator.inputs[place]`."""
+    """An argument that is computed or constant: `operator.inputs[place]`."""
 
     place: int
 
 
 @dataclass(frozen=True, eq=False)
 class Call(Operator):
-    """An operator with its arguments as in its schema: `Operand`s, lists of them, and plain values.
+    """An operator with the arguments of its schema: `Operand`s, lists of them, and plain values.
 
     Attributes:
         arguments: by position.
         named: by name.
-        types: position -> type, for inputs that are stored values.
-        quantized: the type that a conversion converts to or from, or the type of a fused operator's output; None if
-            that is real.
+        types: index -> type, for inputs that are stored values.
+        quantized: for a conversion, the type that it converts to or from. For a fused operator, the type of its output,
+            or None if the output is real.
     """
 
     arguments: tuple[Any, ...] = ()
@@ -40,7 +40,7 @@ class Call(Operator):
 
 @dataclass(frozen=True)
 class End:
-    """An input of the program: a dimension is None if the program leaves it open."""
+    """An input of the program. A dimension is None if the program leaves it open."""
 
     name: str
     dtype: str
@@ -54,7 +54,7 @@ class Program:
     Attributes:
         calls: in an order in which they can be computed.
         constants: parameters, buffers and constants, by the names that calls use.
-        shapes: the known shapes of tensors; None for an open dimension.
+        shapes: the shapes of tensors, if known; None for an open dimension.
         outputs: names of tensors.
     """
 

@@ -20,11 +20,11 @@ _SCHEMA = 8
 _NEWER = "load and save it again with PyTorch 2.8 or later: torch.export.save(torch.export.load(file), file)"
 _KEYWORD = 2  # `ArgumentKind`
 _TARGET = re.compile(r"torch\.ops\.(\w+)\.(\w+?)(?:\.\w+)?")
-# Calls that compute nothing: checks of shapes, which are known here.
+# Calls that only check shapes. Shapes are known here.
 _CHECKS = ("aten::_assert_tensor_metadata", "aten::_assert_scalar", "aten::sym_constrain_range_for_size")
-# Operators that convert a constant to a tensor.
+# Operators that turn a constant into a tensor.
 _COPIES = ("aten::lift_fresh_copy", "aten::lift_fresh", "aten::detach")
-# Other operators that compute nothing: their result shares the elements of their operand.
+# Other operators that compute nothing: their result is a view of their operand.
 _VIEWS = frozenset(
     f"aten::{name}"
     for name in (
@@ -43,7 +43,7 @@ _PLAIN: dict[str, Callable[[Any], Any]] = {
     "as_scalar_type": document.dtype,
 }
 _ITEMS: dict[str, Callable[[Any], Any]] = {"as_ints": document.integer, "as_floats": document.real, "as_bools": bool}
-# The compiler decides the memory layout of elements.
+# Arguments that describe the memory layout, which the compiler chooses.
 _IGNORED = ("as_none", "as_memory_format", "as_layout", "as_device")
 
 
@@ -52,7 +52,7 @@ def read_program(archive: Archive) -> Program:
 
     Raises:
         MalformedModel: the archive is damaged.
-        Unsupported: the archive contains several programs, or the program changes its own state, or has subgraphs.
+        Unsupported: the archive contains several programs, or the program changes its own state or has subgraphs.
     """
     names = [name for name in archive if name.startswith("models/") and name.endswith(".json")]
     if len(names) != 1:
@@ -78,8 +78,8 @@ class _Reader:
         self._constants: dict[str, Tensor] = {}
         self._inputs: list[End] = []
         self._known: set[str] = set()
-        self._renamed: dict[str, str] = {}  # a tensor that was changed in place -> its present name
-        self._viewed: set[str] = set()  # tensors that share their elements with others
+        self._renamed: dict[str, str] = {}  # a tensor that was changed in place -> the name of its new value
+        self._viewed: set[str] = set()  # tensors that are views of others, or have views
 
     def program(self) -> Program:
         for spec in field(self._signature, "input_specs", list):
@@ -153,7 +153,9 @@ class _Reader:
         return Call(index, op_type, tuple(operands), outputs, {}, arguments=tuple(arguments), named=named)
 
     def _in_place(self, op_type: str, operands: list[str], output: str) -> str:
-        """Returns the operator that does not change its operand; later readers of the operand read the output."""
+        """Returns the variant of the operator that does not change its operand in place. Later readers of the operand
+        then read the output.
+        """
         if op_type in _VIEWS:
             self._viewed |= {*operands[:1], output}
         if not op_type.endswith("_") or op_type.endswith("__"):
@@ -216,8 +218,8 @@ class _Reader:
 
 
 def _op_type(target: str) -> str:
-    """Returns the operator's name: `torch.ops.aten.conv2d.default` -> `aten::conv2d`; `_operator.mul` -> `aten::mul`,
-    of integers.
+    """Returns the operator's name: `torch.ops.aten.conv2d.default` -> `aten::conv2d`. An operator of integers,
+    `_operator.mul`, becomes `aten::mul`.
     """
     if target.startswith("_operator."):
         return f"aten::{target.removeprefix('_operator.')}"

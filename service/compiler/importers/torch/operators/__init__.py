@@ -1,7 +1,7 @@
-"""Conversions of PyTorch's operators to the QNN dialect: one file per family, each with the rules of its operators.
+"""Conversions of PyTorch's operators to the QNN dialect. Each file contains the rules of one family of operators.
 
-A rule is a function of the node and of the operator's arguments as its schema names them, in order and with their
-defaults (aten/src/ATen/native/native_functions.yaml, and `TORCH_LIBRARY(quantized, m)`).
+A rule is a function of the node and the operator's arguments. The arguments have the names, order and defaults of the
+operator's schema (aten/src/ATen/native/native_functions.yaml, and `TORCH_LIBRARY(quantized, m)`).
 """
 
 from __future__ import annotations
@@ -28,5 +28,5 @@ Rule = Callable[..., Any]
 
 _FAMILIES = (accumulating, casts, dynamic, elementwise, functions, fused, joining, movement, pooling, resizing)
 RULES: Mapping[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()} | layers.ANY
-# Rules that apply instead if none of an operator's operands is quantized.
+# These rules take precedence if none of an operator's operands is quantized.
 REAL_RULES: Mapping[str, Rule] = {**real.RULES, **layers.RULES}

@@ -31,8 +31,8 @@ def _linear(node: Node, x: Any, parameters: Any, scale: Any, zero_point: Any, *,
 
 
 def convolved(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None) -> Value:
-    """Returns the convolution of `[N, C, H, W]`, or of `[N, C, L]` with a kernel of one row; real values without
-    `out_type`.
+    """Returns the convolution of `[N, C, H, W]`, or of `[N, C, L]` with a kernel of one row. Without `out_type`, the
+    result is real.
     """
     image, in_type = node.activation(x)
     if len(image.shape) == 3 and layer.weight.data.shape[2] == 1:
@@ -64,7 +64,7 @@ def convolved(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None)
 def transposed(
     node: Node, x: Any, layer: Packed, output_padding: tuple[int, int], out_type: QuantizedType | None
 ) -> Value:
-    """Returns the transposed convolution of `[N, C, H, W]`, without groups; real values without `out_type`."""
+    """Returns the transposed convolution of `[N, C, H, W]`, without groups. Without `out_type`, the result is real."""
     image, in_type = node.activation(x, rank=4)
     weight_type, (down, right) = type_of_weights(node, layer), layer.padding
 
@@ -85,7 +85,7 @@ def transposed(
 
 
 def multiplied(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None) -> Value:
-    """Returns rows `[…, K]` times the transposed weights; real values without `out_type`."""
+    """Returns rows `[…, K]` times the transposed weights. Without `out_type`, the result is real."""
     x, in_type = node.activation(x)
     weight_type = type_of_weights(node, layer)
     node.require(len(x.shape) > 0, "has a scalar operand")
@@ -102,7 +102,7 @@ def multiplied(node: Node, x: Any, layer: Packed, out_type: QuantizedType | None
 def _finished(
     node: Node, accumulators: relax.Expr, layer: Packed, in_type: QuantizedType, out_type: QuantizedType | None
 ) -> relax.Expr:
-    """Returns the result of a layer. The bias is added in real values, as PyTorch's engines do."""
+    """Returns the result of a layer. The bias is added as real values, as PyTorch's engines do."""
     bias = None if layer.bias is None else relax.const(np.ascontiguousarray(layer.bias))
     sums = node.emit(accumulators, "accumulators")
     if out_type is not None:

@@ -32,7 +32,7 @@ def _dequantize(node: Node, input: Any) -> Any:
 
 
 def _quantize(node: Node, input: Any, *, out_type: QuantizedType) -> Value:
-    """Converts the quantization of an exported program."""
+    """Converts a quantization operator of an exported program."""
     x = node.tensor(input)
     node.require(x.quantized is None and x.dtype == "float32", f"quantizes {x.dtype}, not float32")
     if out_type.storage not in STORAGES.values() or not out_type.is_per_tensor:
@@ -41,7 +41,7 @@ def _quantize(node: Node, input: Any, *, out_type: QuantizedType) -> Value:
 
 
 def _dequantize_as(node: Node, input: Any, *, out_type: QuantizedType, clamp: Any) -> Any:
-    if isinstance(input, Tensor):  # weights that no quantized operator uses
+    if isinstance(input, Tensor):  # weights that no quantized operator reads
         stored = node.emit(relax.const(np.ascontiguousarray(input.data), input.data.dtype.name), "stored")
         return node.value(ops.dequantize(stored, out_type), None)
     x = node.tensor(input)
@@ -50,7 +50,7 @@ def _dequantize_as(node: Node, input: Any, *, out_type: QuantizedType, clamp: An
 
 
 def _to(node: Node, self: Any, *options: Any) -> Value:
-    """Converts `Tensor.to` with a dtype, a device and an optional dtype, or another tensor."""
+    """Converts `Tensor.to`. Its arguments are a dtype, a device and an optional dtype, or another tensor."""
     x = node.tensor(self)
     wanted: str | None
     match options:

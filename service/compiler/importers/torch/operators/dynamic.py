@@ -29,7 +29,7 @@ def _linear_dynamic(node: Node, X: Any, W_prepack: Any, reduce_range: Any = Fals
     )
     if shape[0] == 1:
         return node.value(_scaled(node, x, layer, reduced=reduced), None)
-    sample = node.emit(relax.op.reshape(x, (1, *shape)), "sample")  # one range, whatever the shape within it
+    sample = node.emit(relax.op.reshape(x, (1, *shape)), "sample")  # the sample has one range, whatever its shape is
     return node.value(
         relax.op.reshape(node.emit(_scaled(node, sample, layer, reduced=reduced)), (*shape[:-1], units)), None
     )
@@ -41,9 +41,7 @@ def _linear_relu_dynamic(node: Node, X: Any, W_prepack: Any, reduce_range: Any =
 
 
 def _scaled(node: Node, x: relax.Expr, layer: Packed, *, reduced: bool) -> relax.Expr:
-    """Returns the rows `[1, …, K]` of a sample times the transposed weights, with one range for all rows: `[1, …,
-    O]`.
-    """
+    """Returns the rows `[1, …, K]` of a sample times the transposed weights, `[1, …, O]`. All rows have one range."""
     kind = type_of_weights(node, layer)
     if any(kind.zero_points):
         node.unsupported(f"has weights of {kind}, whose zero point is not 0")
@@ -65,8 +63,8 @@ def _scaled(node: Node, x: relax.Expr, layer: Packed, *, reduced: bool) -> relax
 
 
 def _sums(node: Node, stored: relax.Var, layer: Packed) -> relax.Expr:
-    """Returns the sums of products of stored values; if the rows have more than two dimensions, they become the pixels
-    of an image, so that the samples keep a separate axis.
+    """Returns the sums of products of stored values. Rows with more than two dimensions become the pixels of an image,
+    so that the samples keep an axis of their own.
     """
     shape, (units, depth) = shape_of(stored), layer.weight.data.shape
     weights = np.ascontiguousarray(layer.weight.data)

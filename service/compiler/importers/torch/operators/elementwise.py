@@ -23,8 +23,8 @@ Stored = npt.NDArray[np.int64]
 
 
 def _binary(operator: Binary, of_number: OfNumber, *, relu: bool = False) -> Callable[..., Value]:
-    """Returns the rule of `quantized::add` or `quantized::mul`: for two tensors; or for a tensor and a number, in
-    either order, whose result has a separate type.
+    """Returns the rule of `quantized::add` or `quantized::mul`. It takes two tensors; or a tensor and a number, in
+    either order, in which case the type of the result is computed.
     """
 
     def convert(node: Node, qa: Any, qb: Any, scale: Any = None, zero_point: Any = None) -> Value:
@@ -59,8 +59,8 @@ def _is_number(value: Any) -> bool:
 
 def _times_number(node: Node, value: Any, number: float, relu: bool) -> Value:
     """Converts `_mul_scalar_out` (aten/src/ATen/native/quantized/cpu/BinaryOps.cpp): stored values stay, and their
-    scale is multiplied. A negative number mirrors them within their range; if the number is zero, all become 0 with the
-    scale 1.
+    scale is multiplied. A negative number also mirrors the stored values within their range. Zero sets all of them to 0
+    and the scale to 1.
     """
     x, in_type = node.activation(value)
     low, high = STORAGE_RANGES[in_type.storage]
@@ -77,8 +77,9 @@ def _times_number(node: Node, value: Any, number: float, relu: bool) -> Value:
 
 
 def _plus_number(node: Node, value: Any, number: float, relu: bool) -> Value:
-    """Converts `_add_scalar_out` (BinaryOps.cpp): the number, in steps, moves the zero point. A zero point that would
-    leave the storage range stays at its end, and the steps become wider (`qadd_scalar_kernel`, QuantizedOpKernels.cpp).
+    """Converts `_add_scalar_out` (BinaryOps.cpp): the number, in steps, shifts the zero point. If the zero point would
+    leave the storage range, it stays at the end of the range, and the scale increases (`qadd_scalar_kernel`,
+    QuantizedOpKernels.cpp).
     """
     x, in_type = node.activation(value)
     low, high = STORAGE_RANGES[in_type.storage]
@@ -103,13 +104,13 @@ def _exact_scale(x: Value, quantized: QuantizedType) -> float:
 
 
 def _looked_up(node: Node, x: Value, in_type: QuantizedType, stored: Stored, scale: float, point: int) -> Value:
-    """Returns the value of `stored` for each of the 256 values that `x` may have."""
+    """Looks up each value of `x`, which has 256 possible values, in `stored`."""
     out_type = node.per_tensor(in_type.storage, scale, point)
     return Value(node.emit(ops.table(x.expr, in_type, out_type, stored.tolist())), out_type, scale)
 
 
 def _clamped(node: Node, value: Any, low: float | None, high: float | None) -> Value:
-    """Clamps stored values between the quantized bounds, as ATen does (`qrelu_kernel`, `qclamp_kernel`)."""
+    """Clamps stored values to the quantized bounds, as ATen does (`qrelu_kernel`, `qclamp_kernel`)."""
     x, in_type = node.activation(value)
     unbounded = -math.inf if low is None else low, math.inf if high is None else high
     out_type = bounded(node, in_type, *unbounded)
@@ -119,14 +120,14 @@ def _clamped(node: Node, value: Any, low: float | None, high: float | None) -> V
 
 
 def bounded(node: Node, quantized: QuantizedType, low: float, high: float) -> QuantizedType:
-    """Returns `quantized` with real bounds, which may be infinite."""
+    """Returns `quantized` with real bounds as its storage bounds. The bounds may be infinite."""
     stored = [None if math.isinf(bound) else _quantized(bound, quantized) for bound in (low, high)]
     return _bounded(node, quantized, *stored)
 
 
 def _quantized(real: float, quantized: QuantizedType) -> int:
-    """Returns `quantize_val` (AffineQuantizerBase.cpp) before it saturates; with float32's reciprocal, halves rounded
-    to even.
+    """Returns `quantize_val` (AffineQuantizerBase.cpp) before it saturates. It multiplies by the float32 reciprocal and
+    rounds halves to even.
     """
     with np.errstate(over="ignore"):
         ratio = np.float32(real) * (np.float32(1) / np.float32(quantized.scale))

@@ -13,7 +13,7 @@ from service.compiler.qnn import ops
 def _applied(
     node: Node, function: str, value: Any, scale: Any = None, zero_point: Any = None, **attrs: float | bool
 ) -> Value:
-    """Converts a function; without a scale, the output has the operand's type."""
+    """Converts a function. Without a scale, the output has the operand's type."""
     x, in_type = node.activation(value)
     given = (in_type.scale, in_type.zero_point) if scale is None else (scale, zero_point)
     out_type = node.per_tensor(in_type.storage, *given)
@@ -21,7 +21,7 @@ def _applied(
 
 
 def _with_range(function: str, scale: float, zero_points: dict[str, int]) -> Callable[..., Value]:
-    """Returns the rule of a function whose output type ATen fixes, by the function's range."""
+    """Returns the rule of a function whose output type is fixed in ATen, because the range of the function is known."""
 
     def convert(node: Node, input: Any) -> Value:
         _, in_type = node.activation(input)

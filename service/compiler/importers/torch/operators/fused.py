@@ -1,7 +1,7 @@
-"""Fused operators of an exported program (`exported.fusing`): the arguments are those of the float operators,
-activations are stored values, and the output has a separate type.
+"""Fused operators of an exported program (`exported.fusing`). They have the arguments of the float operators.
+Activations are stored values, and the type of the output is an additional argument.
 
-`clamp` contains the real bounds of the activations that follow the operator.
+`clamp` contains the real bounds of the activations after the operator.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def _conv_transpose2d(
     out_type: QuantizedType | None,
     clamp: Clamp,
 ) -> Value:
-    """Converts a transposed convolution; weights are `[C, O, KH, KW]`, with a scale for each of O. Strides are limited
-    to the kernel's size, so that the filters of all phases are not much larger than the file's.
+    """Converts a transposed convolution. Weights are `[C, O, KH, KW]`, with a scale for each of O. Strides must not
+    exceed the kernel's size, so that the filters of all phases are not much larger than the file's.
     """
     steps, around, more = node.pair(stride, 1), node.pair(padding, 0), node.pair(output_padding, 0)
     if node.integer(groups, 1) != 1 or node.pair(dilation, 1) != (1, 1):
@@ -192,7 +192,7 @@ def _avg_pool2d(node: Node, input: Any, *window: Any, out_type: QuantizedType, c
 
 
 def _bounded(node: Node, out_type: Any, clamp: Clamp) -> Any:
-    """Returns the output's type with the activation's bounds; None if the output is real."""
+    """Returns the output's type clamped by the activation, or None if the output is real."""
     return None if out_type is None else bounded(node, out_type, *clamp)
 
 

@@ -1,6 +1,6 @@
-"""Layers on real values, which timm and transformers leave between quantized layers: normalizations, activations,
-products, embeddings and attention. They are computed in float32 (`importers/real.py`); PyTorch's results differ by a
-few units in the last place.
+"""Layers on real values, which models of timm and transformers contain between quantized layers: normalizations,
+activations, products, embeddings and attention. They are computed in float32 (`importers/real.py`); PyTorch's results
+differ by a few units in the last place.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ def _extreme(make: Callable[..., relax.Call]) -> Callable[..., Value]:
 def _batch_norm(
     node: Node, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, *rest: Any, **named: Any
 ) -> Value:
-    """Converts a normalization with running statistics; `rest` are training, momentum, eps, cudnn_enabled."""
+    """Converts a normalization with running statistics. `rest` contains the arguments training, momentum, eps and
+    cudnn_enabled.
+    """
     given = dict(zip(("training", "momentum", "eps", "cudnn_enabled"), rest, strict=False)) | named
     if node.flag(given.get("training", False)):
         node.unsupported("is in training mode", hint="call model.eval() before the model is saved")
@@ -112,7 +114,7 @@ def _batch_norm(
 
 
 def _along_channels(rank: int, *rows: np.ndarray[Any, Any] | None) -> list[relax.Expr | None]:
-    """Returns each row `[C]`, in float32, along the second axis of `rank`."""
+    """Returns each row `[C]`, in float32, reshaped so that it broadcasts along the second of `rank` axes."""
     ones = [1] * (rank - 2)
     return [None if row is None else relax.const(row.astype(np.float32).reshape(-1, *ones)) for row in rows]
 
@@ -184,8 +186,8 @@ def _quantized_layer_norm(
     output_scale: Any,
     output_zero_point: Any,
 ) -> Value:
-    """Converts the normalization of stored values; it computes real values, which are within one step of PyTorch's
-    float32 (quantized_layer_norm).
+    """Converts a normalization of stored values. It computes real values, so its results are within one step of
+    PyTorch's (quantized_layer_norm).
     """
     x, in_type = node.activation(input)
     made = node.per_tensor(in_type.storage, output_scale, output_zero_point)
@@ -214,9 +216,7 @@ def _linear(node: Node, input: Any, weight: Any, bias: Any = None) -> Value:
 def _convolved(
     node: Node, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any, places: int
 ) -> Value:
-    """Returns the convolution of `[N, C, H, W]`; or, if `places` is 1, of `[N, C, L]`, which are images with one
-    row.
-    """
+    """Returns the convolution of `[N, C, H, W]`. If `places` is 1, the operand is `[N, C, L]`: images with one row."""
     if not isinstance(weight, Tensor) or weight.quantization is not None:
         node.unsupported("has weights that are computed or quantized")
     x = node.real_tensor(input)
@@ -252,8 +252,8 @@ def _convolved(
 def _sides(
     node: Node, padding: Any, kernel: tuple[int, ...], strides: tuple[int, int], dilations: tuple[int, int]
 ) -> tuple[int, int, int, int]:
-    """Returns the padding at the top, left, bottom and right. `same` adds the odd element at the end
-    (`_convolution_same` in ATen/native/Convolution.cpp).
+    """Returns the padding at the top, left, bottom and right. With `same`, if the total is odd, the additional element
+    goes at the end (`_convolution_same` in ATen/native/Convolution.cpp).
     """
     if padding == "valid":
         return 0, 0, 0, 0
@@ -298,7 +298,7 @@ def _convolution(
     groups: Any,
     *_: Any,
 ) -> Value:
-    """Converts a convolution as a trace contains it; the arguments after the groups are flags of kernels."""
+    """Converts a convolution as a trace contains it. The arguments after `groups` are flags that select kernels."""
     if node.flag(transposed):
         node.unsupported("is transposed")
     places = len(node.sizes(stride))
@@ -310,7 +310,7 @@ def _convolution(
 def _convolution_mode(
     node: Node, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
 ) -> Value:
-    """Converts a convolution whose padding has a name, as a trace contains it."""
+    """Converts a convolution whose padding is a word (`same` or `valid`), as a trace contains it."""
     places = len(node.sizes(stride))
     if places not in (1, 2):
         node.unsupported(f"has {places} dimensions; only 1 or 2 can be compiled")
@@ -378,7 +378,7 @@ def _embedding(node: Node, weight: Any, indices: Any, *_: Any, **__: Any) -> Val
 
 
 def _expand(node: Node, input: Any, size: Any, *, implicit: Any = False) -> Value:
-    """Converts `aten::expand`; -1 keeps the operand's own size, and axes in front are new."""
+    """Converts `aten::expand`. A size of -1 keeps the operand's own size, and additional sizes in front add axes."""
     x, sizes = node.tensor(input), node.sizes(size)
     added = len(sizes) - len(x.shape)
     node.require(added >= 0, f"cannot expand shape {list(x.shape)} to {sizes}")
@@ -390,7 +390,7 @@ def _expand(node: Node, input: Any, size: Any, *, implicit: Any = False) -> Valu
 
 
 _SILU = _function(real.silu)
-# Rules for operands that are not quantized, as `real.RULES`; and `ANY` for all operands.
+# Rules for operands that are not quantized, like `real.RULES`. `ANY` contains the rules for all operands.
 RULES: dict[str, Callable[..., Value]] = {
     "aten::_convolution": _convolution,
     "aten::_convolution_mode": _convolution_mode,

@@ -1,4 +1,4 @@
-"""Operators that only move elements, or have no effect at all."""
+"""Operators that only move elements or have no effect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.values import Value
 
 _MOST_PARTS = 1 << 10
-_WIDEST = 1 << 16  # of the padding on one side of an axis
+_WIDEST = 1 << 16  # limit of the padding on one side of an axis
 # Modes -> their names in NumPy.
 _OF_ELEMENTS: dict[str, Literal["reflect", "edge", "wrap"]] = {
     "reflect": "reflect",
@@ -51,7 +51,7 @@ def _unflatten(node: Node, input: Any, dim: Any, sizes: Any) -> Value:
 
 
 def _inferred(sizes: list[int], count: int) -> list[int]:
-    """Returns `sizes`, in which a -1 is replaced so that there are `count` elements."""
+    """Returns `sizes` with -1 replaced so that there are `count` elements."""
     known = math.prod(size for size in sizes if size >= 0)
     fits = sizes.count(-1) == 1 and known and count % known == 0
     return [count // known if size == -1 else size for size in sizes] if fits else sizes
@@ -85,7 +85,7 @@ def _unsqueeze(node: Node, input: Any, dim: Any) -> Value:
 
 
 def _cut(node: Node, x: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
-    """Returns the elements `start`, `start + step` … before `stop` along an axis; there must be at least one."""
+    """Returns the elements `start`, `start + step` … before `stop` along an axis. There must be at least one."""
     node.require(
         0 <= start < stop <= x.shape[axis] and step > 0, f"cannot select {start}:{stop} from {x.shape[axis]} elements"
     )
@@ -101,7 +101,7 @@ def _slice(node: Node, input: Any, dim: Any = 0, start: Any = None, end: Any = N
 
 
 def _index(node: Node, value: Any) -> int:
-    """Returns a bound of a slice; the largest integer means the end."""
+    """Returns a bound of a slice. The largest integer means the end."""
     return value if type(value) is int and -(1 << 63) <= value < 1 << 63 else node.integer(value)
 
 
@@ -119,7 +119,7 @@ def _chunk(node: Node, input: Any, chunks: Any, dim: Any = 0) -> list[Value]:
 
 
 def _split(node: Node, input: Any, split_size: Any, dim: Any = 0) -> list[Value]:
-    """Splits into parts of one size, of which the last may be smaller, or of the sizes in a list."""
+    """Splits into parts of one size, of which the last may be smaller, or into parts whose sizes are in a list."""
     x = node.tensor(input)
     axis = node.axis(dim, len(x.shape))
     size = x.shape[axis]
@@ -133,7 +133,7 @@ def _split(node: Node, input: Any, split_size: Any, dim: Any = 0) -> list[Value]
 
 
 def _unbind(node: Node, input: Any, dim: Any = 0) -> list[Value]:
-    """Returns every position along one axis, without that axis."""
+    """Returns, for each position along one axis, the elements at that position, without the axis."""
     x = node.tensor(input)
     axis = node.axis(dim, len(x.shape))
     node.require(x.shape[axis] <= _MOST_PARTS, f"makes {x.shape[axis]} parts; at most {_MOST_PARTS} can be compiled")
@@ -141,7 +141,7 @@ def _unbind(node: Node, input: Any, dim: Any = 0) -> list[Value]:
 
 
 def _roll(node: Node, input: Any, shifts: Any, dims: Any = ()) -> Value:
-    """Moves elements along some axes; elements that leave at the end return at the front."""
+    """Rotates elements along some axes: elements that move beyond the end continue at the front."""
     x = node.tensor(input)
     moved, along = node.sizes(shifts), node.sizes(dims)
     if not along:
@@ -162,7 +162,9 @@ def _repeat(node: Node, input: Any, repeats: Any) -> Value:
 
 
 def _pad(node: Node, input: Any, pad: Any, mode: Any = "constant", value: Any = None) -> Value:
-    """Pads before and after each axis, the last axis first, with a number or with elements of the operand."""
+    """Pads before and after each axis, with a number or with elements of the operand. The pads begin with the last
+    axis.
+    """
     x = node.tensor(input)
     sides = _sides(node, pad, len(x.shape))
     if mode == "constant":
@@ -201,7 +203,7 @@ def _sides(node: Node, pad: Any, rank: int) -> list[tuple[int, int]]:
 
 
 def _filling(node: Node, x: Value, real: float) -> float:
-    """Returns the value that represents a number in an operand, which may be stored."""
+    """Returns the value that represents a number in an operand. The operand may contain stored values."""
     if x.quantized is None:
         return real
     point = x.quantized.zero_point
@@ -231,7 +233,9 @@ def _pixel_unshuffle(node: Node, input: Any, downscale_factor: Any) -> Value:
 
 
 def _channel_shuffle(node: Node, input: Any, groups: Any) -> Value:
-    """Converts a channel shuffle: the first channel of each group comes first, then the second of each."""
+    """Converts a channel shuffle: the result contains the first channel of each group, then the second of each group,
+    and so on.
+    """
     x, count = node.tensor(input), node.integer(groups, 1)
     node.require(len(x.shape) >= 3, f"on a tensor with {len(x.shape)} dimensions; it needs at least 3")
     batch, channels, *places = x.shape
@@ -242,7 +246,7 @@ def _channel_shuffle(node: Node, input: Any, groups: Any) -> Value:
 
 
 def _rearranged(node: Node, x: Value, apart: list[int], order: list[int], shape: list[int]) -> Value:
-    """Reshapes `x` to `apart`, puts its last five axes in `order`, and reshapes it to `shape`."""
+    """Reshapes `x` to `apart`, permutes its last five axes by `order`, and reshapes it to `shape`."""
     first = len(apart) - 5
     axes = [*range(first), *(first + axis for axis in order)]
     wide = node.emit(relax.op.reshape(x.expr, apart), "apart")
@@ -262,7 +266,7 @@ def _stack(node: Node, tensors: Any, dim: Any = 0) -> Value:
 
 
 def _same(node: Node, input: Any, *_: Any, **__: Any) -> Value:
-    """Converts operators that only change the memory layout, which the compiler decides."""
+    """Converts operators that only change the memory layout, which the compiler chooses."""
     return node.tensor(input)
 
 

@@ -71,8 +71,8 @@ class Average:
 
 
 def pooled(node: Node, input: Any, out_type: QuantizedType, average: Average) -> Value:
-    """Converts average pooling. Padding that counts becomes part of the image; elements that `ceil_mode` adds beyond it
-    never count.
+    """Converts average pooling. Padding that counts becomes part of the image. Elements that `ceil_mode` adds beyond
+    the padding never count.
     """
     x, quantized = node.activation(input, rank=4)
     top, left, bottom, right = average.sides(node, x.shape)
@@ -109,10 +109,12 @@ def adapted(node: Node, input: Any, output_size: Any, out_type: QuantizedType) -
 
 
 def cells(node: Node, shape: tuple[int, ...], output_size: Any) -> tuple[list[int] | None, list[int], bool]:
-    """Expresses adaptive pooling of `[N, C, H, W]` as a mean: windows of equal size become separate axes.
+    """Expresses adaptive pooling of `[N, C, H, W]` as a mean. If the windows have equal sizes, they become axes of
+    their own.
 
     Returns:
-        The shape with these axes (None if it is the image's own), the axes of the mean, and whether they are kept.
+        The shape with these axes (None if it is the image's shape), the axes of the mean, and true if these axes are
+        kept.
     """
     down, across = cell_sizes(node, shape, output_size)
     batch, channels, height, width = shape
@@ -122,7 +124,7 @@ def cells(node: Node, shape: tuple[int, ...], output_size: Any) -> tuple[list[in
 
 
 def cell_sizes(node: Node, shape: tuple[int, ...], output_size: Any) -> tuple[int, int]:
-    """Returns the rows and columns of each window when `[N, C, H, W]` is pooled to `output_size`."""
+    """Returns the rows and columns of each window if `[N, C, H, W]` is pooled to `output_size`."""
     if len(shape) != 4:
         node.unsupported(f"on a tensor with {len(shape)} dimensions, not 4")
     items = output_size if isinstance(output_size, list | tuple) else [output_size, output_size]
@@ -140,7 +142,7 @@ def _mean(node: Node, input: Any, dim: Any = None, keepdim: Any = False, dtype: 
 
 
 def averaged(node: Node, input: Any, dim: Any, keepdim: Any, out_type: QuantizedType) -> Value:
-    """Converts the mean over dimensions; over all of them if none is named."""
+    """Converts the mean over dimensions, or over all dimensions if none is given."""
     x, quantized = node.activation(input)
     rank = len(x.shape)
     axes = {node.axis(each, rank) for each in (range(rank) if dim is None else node.sizes(dim))}
@@ -149,7 +151,9 @@ def averaged(node: Node, input: Any, dim: Any, keepdim: Any, out_type: Quantized
 
 
 def _geometry(node: Node, kernel_size: Any, stride: Any, padding: Any) -> tuple[Pair, Pair, Pair]:
-    """Returns the window, strides and padding; without strides, windows do not overlap."""
+    """Returns the window, the strides and the padding. By default, the strides equal the window, so windows do not
+    overlap.
+    """
     window, around = node.pair(kernel_size, 1), node.pair(padding, 0)
     strides = node.pair(stride, 1) if stride not in ((), [], None) else window
     for extent, pad in zip(window, around, strict=True):
@@ -162,7 +166,7 @@ def _sides(
 ) -> tuple[int, int, int, int]:
     """Returns the padding at the top, left, bottom and right (`pooling_output_shape_pad_lr` in native/Pool.h).
 
-    In `ceil_mode`, the last window may start inside the image or its left padding and extend beyond its end.
+    In `ceil_mode`, the last window must start inside the image or its left padding, and may extend beyond the end.
     """
     ends = []
     for size, extent, step, pad in zip(shape[2:], window, strides, around, strict=True):

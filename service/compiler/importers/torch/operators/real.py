@@ -1,8 +1,8 @@
-"""Operators on real values: between the conversions of an exported program, and after the quantized part of a model.
+"""Operators on real values. They are between the conversions of an exported program, or after the quantized part of a
+model.
 
-Operators that round once are float32, as in PyTorch. Functions are float32, too, and their results differ from
-PyTorch's by a few units in the last place (`importers/real.py`). Sums of pixels are computed in float64 and rounded
-once.
+Operators that round once are float32, as in PyTorch. Functions are float32, too, but differ from PyTorch's by a few
+units in the last place (`importers/real.py`). Sums of pixels are computed in float64 and rounded once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _binary(operator: Binary) -> Callable[..., Value]:
 
 
 def _operand(node: Node, value: Any) -> relax.Expr:
-    """Returns a tensor of real values, a constant of them, or a number."""
+    """Returns a computed tensor of real values, a constant, or a number, as an expression."""
     if isinstance(value, Tensor) and value.quantization is None and value.data.dtype == np.float32:
         return relax.const(np.ascontiguousarray(value.data))
     if isinstance(value, int | float) or _is_scalar(value):
@@ -45,7 +45,7 @@ def _operand(node: Node, value: Any) -> relax.Expr:
 
 
 def _is_scalar(value: Any) -> bool:
-    """Returns true for a constant without axes, which affects an operator's dtype as a number does."""
+    """Returns true for a constant without axes. It determines an operator's dtype in the same way as a number."""
     return isinstance(value, Tensor) and value.quantization is None and value.data.ndim == 0
 
 
@@ -94,7 +94,7 @@ def _hardswish(node: Node, input: Any) -> Value:
 
 
 def _wide(of: Callable[..., relax.Expr]) -> Callable[..., Value]:
-    """Returns the rule that computes `of(node, x, …)` in float64, and rounds it."""
+    """Returns the rule that computes `of(node, x, …)` in float64 and rounds the result."""
 
     def convert(node: Node, input: Any, *arguments: Any, **named: Any) -> Value:
         x = node.emit(relax.op.astype(node.real_tensor(input).expr, "float64"), "wide")
@@ -134,7 +134,7 @@ def _adaptive_avg_pool2d(node: Node, x: relax.Expr, output_size: Any) -> relax.E
 
 
 def _avg_pool2d(node: Node, input: Any, *window: Any, **named: Any) -> Value:
-    """Converts average pooling; elements that `ceil_mode` adds beyond the padding never count."""
+    """Converts average pooling. Elements that `ceil_mode` adds beyond the padding never count."""
     x, average = node.real_tensor(input).expr, pooling.Average.of(node, *window, **named)
     down, across = average.around if average.counts_padding else (0, 0)
     made = windows.average(Real(node.emit, x), _windows(node, x, average), (down, across, down, across))
@@ -181,7 +181,7 @@ def _cat(node: Node, tensors: Any, dim: Any = 0) -> Value:
     return node.value(relax.op.concat([part.expr for part in parts], node.axis(dim, len(parts[0].shape))), None)
 
 
-# Rules that apply instead of an operator's own rule if none of its operands is quantized.
+# These rules take precedence over an operator's other rule if none of its operands is quantized.
 RULES: dict[str, Callable[..., Value]] = {
     "aten::adaptive_avg_pool2d": _wide(_adaptive_avg_pool2d),
     "aten::add": _binary(relax.op.add),

@@ -12,15 +12,15 @@ from service.compiler.importers.torch.node import Node
 from service.compiler.importers.torch.values import Value
 from service.compiler.qnn import ops
 
-_LARGEST = 1 << 16  # of an image's rows or columns
+_LARGEST = 1 << 16  # limit of an image's rows or columns
 Places = npt.NDArray[np.int64]
 
 
 def _upsample_nearest2d(
     node: Node, input: Any, output_size: Any, scales_h: Any = None, scales_w: Any = None, *, scale_factors: Any = None
 ) -> Value:
-    """Resizes `[N, C, H, W]`, whose elements may be stored values. The overload `.vec` has a list of both factors
-    instead of `scales_h`, and only either the factors or the size.
+    """Resizes `[N, C, H, W]`, which may contain stored values. The overload `.vec` has a list of both factors instead
+    of `scales_h` and `scales_w`; either the factors or the size are given.
     """
     x = node.tensor(input)
     node.require(len(x.shape) == 4, f"has an input of shape {list(x.shape)}, not [N, C, H, W]")
@@ -51,8 +51,9 @@ def _upsample_nearest2d(
 
 def _nearest(node: Node, before: int, after: int, scale: float | None) -> Places:
     """Returns min(floor(place * ratio), before - 1) in float32 (`nearest_neighbor_compute_source_index` in
-    ATen/native/UpSample.h). Kernels of real values, but not those of quantized tensors, have shortcuts for the same and
-    the double size (`nearest_idx`); a factor that only rounds to such a size can result in other places.
+    ATen/native/UpSample.h). Kernels of real values have shortcuts for equal and for doubled sizes (`nearest_idx`);
+    kernels of quantized tensors do not. If a factor gives such a size only after rounding, the positions can therefore
+    differ.
     """
     ratio = np.float32(before) / np.float32(after) if scale is None else np.float32(1 / scale)
     places = np.arange(after, dtype=np.int64)
