@@ -1,5 +1,5 @@
 """Builds one kernel, compares it with the oracle, and shows its program, its machine code and its speed.
 
-`operators.py` contains the operators that it can build, `building.py` lowers a module as a build does, and
-`__main__.py` is the program.
+`__main__.py` is the command, `operators.py` contains the operators for which it can build kernels, and `building.py`
+lowers a module with the same steps as a build.
 """

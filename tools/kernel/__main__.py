@@ -1,13 +1,13 @@
-"""One kernel alone: built, compared with the oracle, and measured.
+"""Builds the kernel of one operator, compares its results with the oracle, and measures it.
 
     python -m tools.kernel conv2d --input 1,56,56,64 --channels 64 --window 3
     python -m tools.kernel depthwise --input 1,28,28,192 --window 3 --strides 2 --mode xnnpack --perf
     python -m tools.kernel dense --input 1,512 --channels 1000 --target x86-64-v3 --asm
     python -m tools.kernel add --input 1,28,28,64 --target aarch64+dotprod --ir
 
-The operator gets random parameters and inputs. The program prints the kernels that the target's library selects, and
-the number of values that differ from the oracle; the exit status is 1 if any does. Targets for ARM run on an emulated
-CPU, which needs `qemu-user-static`; targets for GPUs are built and not run.
+The operator gets random parameters and inputs. The program prints the kernels that are selected for the target, and the
+number of values that equal those of the oracle. The exit status is 1 if any value differs. Kernels for ARM run on an
+emulated CPU, which needs `qemu-user-static`. Kernels for GPUs are built but not run.
 """
 
 from __future__ import annotations

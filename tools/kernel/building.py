@@ -1,6 +1,6 @@
-"""Lowers a module of QNN operators to a library in this process, with the steps of the build child.
+"""Lowers a module of QNN operators to a library in this process, with the same steps as a build.
 
-A build runs each step in a sandboxed process. Here nothing is untrusted, and one process is quicker.
+A build runs each step in a sandboxed process. This tool only handles trusted input, and one process is quicker.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Places all activations in one arena, which each instance allocates when a model is loaded.
 
-TVM plans which activations share memory, but its code still makes two calls of the virtual machine for each kernel on
-every prediction. Here the plan becomes part of the artifact: each activation is a parameter of the entry function, at
-a fixed offset in an arena of a known size.
+TVM plans which activations share memory, but the code that it generates still makes two calls of the virtual machine
+for each kernel in every prediction. Here TVM's plan becomes part of the artifact: each activation is a parameter of the
+entry function, and is at a fixed offset in an arena of constant size.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def write_in_place(module: tvm.IRModule, _context: tvm.transform.PassContext) ->
 
 
 def _substituted(expr: relax.Expr, environment: dict[relax.Var, relax.Expr]) -> relax.Expr:
-    """Returns `expr` with the variables in `environment` replaced."""
+    """Replaces the variables of `expr` that are in `environment`."""
     if isinstance(expr, relax.Var):
         return environment.get(expr, expr)
     if isinstance(expr, relax.Tuple):
@@ -64,7 +64,7 @@ def _substituted(expr: relax.Expr, environment: dict[relax.Var, relax.Expr]) -> 
 def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, tuple[Slot, ...]]:
     """Makes every activation an additional parameter of `main`. Returns the module and the slots in the arena.
 
-    Requires: `main` allocates storage and tensors of known sizes with `relax.memory`.
+    Requires: `main` allocates storage and tensors of constant sizes with `relax.memory`.
     """
     function = graph.main_of(module)
     plan = _Plan()
@@ -82,7 +82,7 @@ def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, tuple[Slot, ...]]:
 
 
 class _Plan:
-    """The offset of each storage in the arena, and a parameter for each tensor. Equal slots share a parameter."""
+    """Assigns an offset in the arena to each storage, and a parameter to each tensor. Equal slots share a parameter."""
 
     def __init__(self) -> None:
         self.slots: list[Slot] = []

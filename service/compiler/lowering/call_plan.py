@@ -1,8 +1,8 @@
 """The call plan of a compiled model: a list of calls that replaces the entry function.
 
-After the last pass, `main` contains only calls of functions that write into their operands, and new names for tensors
-(aliases, reshapes). Its parameters are the inputs, the constants and the activations. The runtime needs no generated
-code for that, so the calls are stored as a list (`core.call_plan`).
+After the last pass, `main` contains only calls of functions that write into their operands, and bindings that give a
+tensor another name (aliases, reshapes). Its parameters are the inputs, the constants and the activations. The runtime
+needs no generated code to make these calls, so they are stored as a list (`core.call_plan`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from service.core.artifact import Slot
 from service.core.call_plan import ALIGNMENT_BYTES, Buffer, Call, CallPlan, Launch, Space
 from service.core.errors import BuildFailed
 
-PLAIN_PREFIX = (
-    "octet_plain_"  # of generated functions; without it, a function `exp` would have the name of the C library's
-)
+# The prefix of generated functions. Without it, a function `exp` would have the name of the C library's function.
+PLAIN_PREFIX = "octet_plain_"
 _NOT_OF_SYMBOLS = re.compile(r"[^A-Za-z0-9_]")
 
 
 def plain_symbol(name: str) -> str:
-    """Returns the symbol of a module's function `name`. Characters not allowed in symbols are written as numbers."""
+    """Returns the symbol of a module's function `name`. Characters that symbols cannot contain are written as
+    numbers."""
     return PLAIN_PREFIX + _NOT_OF_SYMBOLS.sub(lambda found: f"_{ord(found[0])}_", name)
 
 
@@ -42,7 +42,7 @@ def call_plan(
     """Returns the call plan of `module`, whose parameters are inputs, states, `constants` and `activations`, in order.
 
     An output that shares no memory with other tensors is written directly to the caller's memory. Other outputs are
-    copied there.
+    copied to the caller's memory at the end.
 
     Args:
         states: the number of states that the model keeps between calls. They are the last inputs and the last outputs.
@@ -63,7 +63,7 @@ class _Writer:
         self._function, self._states = function, states
         inputs = len(function.params) - len(constants) - len(activations)
         self._tensors: dict[relax.Var, Buffer] = {}
-        self._tuples: dict[relax.Var, relax.Tuple] = {}  # the outputs of functions with several outputs
+        self._tuples: dict[relax.Var, relax.Tuple] = {}  # maps a variable to its tuple
         for number, parameter in enumerate(function.params[:inputs]):
             space, at = _numbered(number, inputs - states, Space.INPUT, Space.STATE)
             self._tensors[parameter] = Buffer(space, at, _size_bytes(parameter))
@@ -113,7 +113,10 @@ class _Writer:
 
 
 def _numbered(number: int, first: int, one: Space, other: Space) -> tuple[Space, int]:
-    """Converts a number that counts through two spaces, of which the second begins at `first`, to (space, number)."""
+    """Splits a sequence of tensors into two spaces: the second one begins at number `first`.
+
+    Returns the space of tensor `number`, and its number in that space.
+    """
     return (one, number) if number < first else (other, number - first)
 
 
@@ -123,7 +126,11 @@ def _size_bytes(variable: relax.Var) -> int:
 
 
 def _placed(calls: Sequence[tuple[str, tuple[Buffer, ...]]], outputs: Sequence[tuple[Buffer, Buffer]]) -> CallPlan:
-    """Returns the plan. Outputs are moved out of the arena if possible, and the arena becomes smaller."""
+    """Returns the call plan.
+
+    An output that is alone in its part of the arena is written to the caller's memory instead. The arena then becomes
+    smaller.
+    """
     used = {operand for _, operands in calls for operand in operands} | {source for source, _ in outputs}
     moved: dict[Buffer, Buffer] = {}
     for source, output in outputs:
@@ -146,7 +153,7 @@ def _overlap(one: Buffer, other: Buffer) -> bool:
 
 
 def _shifted(buffer: Buffer, moved: Iterable[Buffer]) -> Buffer:
-    """Returns `buffer` with its offset in the arena that remains after the buffers `moved` were removed."""
+    """Returns `buffer` with the offset that it has after the buffers `moved` were removed from the arena."""
     if buffer.space is not Space.ARENA:
         return buffer
     before = (each.bytes for each in moved if each.at < buffer.at)

@@ -1,4 +1,4 @@
-"""The TVM passes that turn canonical Relax into scheduled programs, and the object file of those programs."""
+"""The TVM passes that turn canonical Relax into scheduled programs, and that compile these to an object file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.compiler.lowering.plain import lower_plain
 from service.compiler.targets import CodegenTarget
 
 _ANCHOR = "anchor"
-# Passes of TVM's pipeline that create its own calling convention or depend on it. They are left out.
+# Passes of TVM's pipeline that create TVM's own calling convention or depend on it. They are omitted.
 _OF_PACKED_FUNCTIONS = (
     "tirx.AnnotateEntryFunc",
     "tirx.MakePackedAPI",
@@ -47,7 +47,7 @@ PLAN = (
 def generate(module: tvm.IRModule, target: CodegenTarget, path: Path) -> None:
     """Writes the object file of the functions that no hand-written kernel computes, lowered by TVM's own pipeline.
 
-    Kernels are compiled in `kernels.objects`. The calls of all functions are not code but a list (`call_plan`).
+    Hand-written kernels are compiled in `kernels.objects`. No code is generated for `main` (`call_plan`).
     """
     llvm = tvm.target.Target(dict(target.llvm))
     functions = {
@@ -63,7 +63,7 @@ def generate(module: tvm.IRModule, target: CodegenTarget, path: Path) -> None:
 
 
 def anchored(module: tvm.IRModule) -> tvm.IRModule:
-    """Returns `module` with at least one tensor program, because otherwise there would be no object file."""
+    """Adds a tensor program to `module` if it has none. TVM creates an object file only for a module with programs."""
     if any(isinstance(function, tirx.PrimFunc) for function in module.functions.values()):
         return module
     anchor = tirx.PrimFunc([], tirx.Evaluate(tirx.const(0, "int32"))).with_attr("global_symbol", _ANCHOR)

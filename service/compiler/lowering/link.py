@@ -1,8 +1,8 @@
 """Links objects to a shared library, with the LLD that is in the PyPI wheel `ziglang`.
 
-One version of one linker gives the same bytes on every machine and for every architecture. The linker is a static
-program that reads only the objects, and takes 15 ms. The objects come from a process that has read the upload, so the
-linker runs in the sandbox too.
+The version of the wheel is fixed, so the library has the same bytes on whichever machine it is linked. The linker is a
+static program that reads only the objects, and takes 15 ms. The objects come from a process that has read the upload,
+so the linker runs in the sandbox too.
 
 Objects are checked before the linker reads them, and the library before any process loads it (`core.elf`).
 
@@ -31,14 +31,14 @@ _EMULATION = {"x86_64": "elf_x86_64", "aarch64": "aarch64linux", "riscv64": "elf
 _OPTIONS = (
     "-shared",
     "--threads=1",
-    # The bytes depend on the content only, not on time, paths or the version of a tool.
+    # The bytes of the library depend only on the objects, not on the time, paths or the version of a tool.
     "--build-id=none",
     "--strip-debug",
     "--hash-style=gnu",
     "--eh-frame-hdr",
     "--gc-sections",
     "--fatal-warnings",
-    # Otherwise an object could request libraries with a special section.
+    # Without this option, an object could request libraries by a special section.
     "--no-dependent-libraries",
     # The stack is not executable, relocated data is read-only, and a missing symbol is an error when loading.
     *("-z", "noexecstack", "-z", "relro", "-z", "now", "-z", "separate-code"),
@@ -58,8 +58,8 @@ def link(
     Args:
         objects: ELF relocatable objects of the target's architecture.
         output: the path of the library, in an existing directory. It is written completely or not at all.
-        target: its architecture is used.
-        poll: called while the linker runs; may raise.
+        target: the target that the objects were compiled for.
+        poll: a function that is called while the linker runs; it may raise an exception to stop the linker.
         allow_unsandboxed: link even if the kernel cannot sandbox the linker.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The order of the passes that turn an imported model into tensor programs. Loads no TVM.
+"""The order of the passes that turn an imported model into tensor programs. This module does not load TVM.
 
 The passes are in `passes`. The text of the order is part of every build's key (`toolchain.fingerprint`).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from service.core.build import Stage
 
-# The name of each pass -> the stage of a build that it belongs to.
+# Maps the name of each pass to the stage of a build that the pass belongs to.
 ORDER: dict[str, Stage] = {
     "choose-kernels": Stage.SELECT,
     "batch": Stage.SELECT,

@@ -1,4 +1,4 @@
-"""The pipeline of passes, which turns an imported model into scheduled tensor programs and calls of kernels.
+"""The pipeline of passes that turns an imported model into scheduled tensor programs and calls of kernels.
 
 A pass takes a module and returns a module. Its other inputs and results are in the `Context`.
 Each pass documents what it requires and ensures. `str(PIPELINE)` is `pass_order.text()`.
@@ -46,10 +46,10 @@ class Context:
         library: the target's hand-written kernels; None if it has none.
         batch: the number of samples in a call.
         model: the model with this batch, before it is simplified.
-        simplified: pass -> the names of the tensors that it changed.
+        simplified: maps each pass to the names of the tensors that it changed.
         selection: the selected kernels, and how each operator is computed.
-        constants: the values of the parameters of the entry function that follow the inputs.
-        activations: the slots of the parameters that follow the constants.
+        constants: the values of the entry function's parameters that follow the inputs.
+        activations: the slots of the entry function's parameters that follow the constants.
     """
 
     mode: Mode

@@ -1,4 +1,4 @@
-"""Lowers plain Relax operators to tensor programs where TVM's own programs would lose NaN.
+"""Lowers the plain Relax operators for which TVM's own tensor programs would lose NaN.
 
 TVM computes `maximum`, `minimum`, `relu`, `max`, `min` and `sign` by comparisons, so that some or all NaN become
 another number. The oracle and the reference runtimes keep NaN.
@@ -27,7 +27,7 @@ def _is_real(expr: relax.Expr) -> bool:
 
 
 def _binary(name: str, combine: _Combine) -> Legalize:
-    """An operator on two tensors that are repeated to one shape."""
+    """Returns the legalization of an operator on two tensors that are broadcast to one shape."""
 
     def legalize(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         if not _is_real(call):
@@ -46,7 +46,7 @@ def _binary(name: str, combine: _Combine) -> Legalize:
 
 
 def _element(arg: relax.Expr) -> Callable[[Any], Scalar] | None:
-    """Reads a constant that is one number; None for other operands."""
+    """Returns a function that returns a constant with one element. Returns None for any other operand."""
     known = value_of(arg)
     if known is None or known.ndim > 0:
         return None
@@ -55,7 +55,7 @@ def _element(arg: relax.Expr) -> Callable[[Any], Scalar] | None:
 
 
 def _reader(tensor: te.Tensor, rank: int) -> Callable[[Any], Scalar]:
-    """Returns a function that reads the element of `tensor` for an index of a result with `rank` axes."""
+    """Returns a function from an index of the result, which has `rank` axes, to the element of `tensor` for it."""
     extents = [int(extent) for extent in tensor.shape]
 
     def read(at: Any) -> Scalar:
@@ -98,7 +98,7 @@ def _reduction(name: str, combine: _Combine, identity: float) -> Legalize:
 
 
 def _with_zeros(at: Sequence[Any], reduced: Collection[int], rank: int) -> list[Any]:
-    """Returns the place `at` with a zero for each of the `reduced` axes, which the result does not have."""
+    """Inserts a zero into the index `at` for each of the `reduced` axes, which the result does not have."""
     kept = iter(at)
     return [0 if axis in reduced else next(kept) for axis in range(rank)]
 

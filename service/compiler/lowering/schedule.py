@@ -1,4 +1,4 @@
-"""The default schedule, which makes any canonical tensor program parallel and vectorized for a CPU.
+"""The default schedule. It makes any canonical tensor program parallel and vectorized for a CPU.
 
 All programs are scheduled in the same way. Elementwise producers and epilogues are inlined, so that at most one
 reduction and one elementwise block remain. A reduction is split into tiles of accumulators in registers: columns (the
@@ -17,13 +17,13 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 from service.compiler.targets import CodegenTarget
 
 _ACCUMULATOR_BYTES = 4
-_SPARE_REGISTERS = 4  # for weights, a broadcast element and temporaries
+_SPARE_REGISTERS = 4  # the registers for weights, a broadcast element and temporaries
 _STACK_LIMIT_BYTES = 1024  # TVM moves larger buffers to the heap
-_SHARES = 64  # the least number of iterations of a parallel loop, so that threads get almost equal shares
-_SERIAL_BELOW = 1 << 14  # elements (or products) for which waking another thread costs more than it saves
+_SHARES = 64  # a parallel loop has at least this many iterations if possible, so that threads get almost equal shares
+_SERIAL_BELOW = 1 << 14  # with fewer elements or products, waking another thread costs more than it saves
 
-# LLVM supports these on vectors, but TVM does not mark them so. It would make loops scalar again, and fail if a
-# variable is bound in the loop.
+# LLVM supports these functions on vectors, but TVM does not mark them as vectorizable. Without the mark, TVM would turn
+# vectorized loops back into scalar loops, and fail if a variable is bound in the loop.
 register_op_attr("tirx.nearbyint", "TVectorizable", True)
 
 
@@ -71,7 +71,7 @@ def _elementwise(sch: Schedule, block: SBlockRV, target: CodegenTarget) -> None:
     if columns % lanes == 0:
         last, inner = sch.split(last, [None, lanes])
         sch.vectorize(inner)
-        if _product(sch, outer) < _SHARES:  # otherwise whole rows are distributed to threads
+        if _product(sch, outer) < _SHARES:  # if there are enough rows, threads get whole rows
             outer = [*outer, last]
     elif columns <= lanes:
         sch.vectorize(last)
@@ -85,7 +85,7 @@ def _reduction(sch: Schedule, block: SBlockRV, epilogue: SBlockRV | None, target
     loops, reduce = sch.get_loops(block), _reduction_loops(sch, block)
     spatial = loops[: len(loops) - len(reduce)]
     if len(spatial) < 2 or _extent(sch, spatial[-1]) == 1:
-        return  # a sum along rows, whose order must not change
+        return  # the sum is along rows, and its order must not change
     columns, rows = _tile(_extent(sch, spatial[-1]), _extent(sch, spatial[-2]), target)
     work = _product(sch, loops)
     column_outer, column = sch.split(spatial[-1], [None, columns])
@@ -115,7 +115,8 @@ def _tile(columns: int, rows: int, target: CodegenTarget) -> tuple[int, int]:
     lanes = target.vector_bytes // _ACCUMULATOR_BYTES
     registers = min(target.vector_registers - _SPARE_REGISTERS, _STACK_LIMIT_BYTES // target.vector_bytes)
     wide = [d for d in _divisors(columns) if d % lanes == 0 and d <= 4 * lanes]
-    # Two vectors of columns amortize a broadcast element. With one row only, as many vectors as possible are used.
+    # Two vectors of columns amortize the load of a broadcast element. With one row, a tile has as many vectors as
+    # possible.
     preferred = [d for d in wide if d <= 2 * lanes] if rows > 1 and wide else wide
     tile_columns = max(preferred or [d for d in _divisors(columns) if d <= 2 * lanes])
     vectors = -(-tile_columns // lanes)

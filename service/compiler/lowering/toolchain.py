@@ -1,4 +1,4 @@
-"""Versions and digests of everything besides the model that determines the result of a build. Loads no TVM."""
+"""The versions and digests that determine the result of a build, in addition to the model. Does not load TVM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.core.build import BuildInputs
 from service.core.digest import Digest, digest_of_file, digest_of_json
 from service.core.target import Target
 
-LLVM_VERSION = "22"  # the version in the TVM wheel, which a test checks
+LLVM_VERSION = "22"  # the version in the TVM wheel; a test checks it
 _PACKAGES = {"tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi", "linker": "ziglang", "numpy": "numpy"}
 _NVRTC = "nvidia-cuda-nvrtc-cu12"
 
@@ -72,5 +72,5 @@ def versions(target: Target) -> dict[str, str]:
 def build_inputs(
     source: Digest, target: Target, numerics: str, options: Mapping[str, Any] | None = None
 ) -> BuildInputs:
-    """Returns the inputs of a build on this machine, whose digest identifies the build."""
+    """Returns the inputs of a build on this machine. Their digest identifies the build."""
     return BuildInputs(source, target.name, numerics, versions(target), dict(options or {}))

@@ -1,11 +1,11 @@
 """Selection: chooses hand-written kernels for operators, lays out the tensors between them, and emits the calls.
 
 - `select`: the pass itself, which writes the new function.
-- `groups`: divides the operators of a model into groups, each of which one kernel may compute.
+- `groups`: divides the operators of a model into groups. One kernel may compute each group.
 - `rows`: finds regions of operators that one kernel computes row by row.
 - `recurrent`: finds chains of LSTM steps.
-- `seen`: reshapes, permutations and slices as views of other tensors.
-- `moves`, `moving`: operators that only copy elements, and which of them kernels compute.
-- `plan`: which groups have kernels, and the layouts of their tensors.
-- `selection`: the result.
+- `seen`: describes reshapes, permutations and slices as views of other tensors.
+- `moves`: finds operators that only copy elements; `moving` decides which of them kernels compute.
+- `plan`: decides which groups have kernels, and the layouts of their tensors.
+- `selection`: the result of selection.
 """

@@ -1,4 +1,4 @@
-"""Divides the operators of a model into groups and into operators that are only views of a tensor."""
+"""Divides the operators of a model into groups, which kernels compute, and into views of tensors."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class View:
     """A tensor that is a view of another tensor's memory.
 
     Attributes:
-        source: the tensor that it is a view of.
-        padding: the rows and columns of the view outside of its source.
-        fill: the value of the padding, as an element of the tensor, or the variable with that value; None without
-            padding.
+        source: the other tensor.
+        padding: the rows and columns of the view that are outside of its source.
+        fill: the value of the padding, as an element of the tensor, or a variable that contains it at run time; None
+            without padding.
         part: (first channel, number of channels) if the view does not include all channels.
     """
 
@@ -49,13 +49,13 @@ class Model:
 
     Attributes:
         bindings: (variable, value) pairs in order.
-        groups: output -> group.
-        views: variable -> view.
-        channels_last: image -> the `[N, C, H, W]` tensor that it is a permutation of.
-        channels_first: `[N, C, H, W]` tensor -> the image that it is a permutation of.
-        seen: tensors that are permuted or sliced views of other tensors.
-        recurrent: LSTMs, whose operators are groups too.
-        constants: constant operands that are not uniform, each as a variable, `[N, H, W, C]` or `[N, K]`.
+        groups: maps the output of each group to the group.
+        views: maps each variable that is a view to the view.
+        channels_last: maps an image to the `[N, C, H, W]` tensor that it is a permutation of.
+        channels_first: maps a `[N, C, H, W]` tensor to the image that it is a permutation of.
+        seen: maps each variable that is a permuted or sliced view of another tensor to the view.
+        recurrent: the LSTMs. Their operators are in `groups` too.
+        constants: the constant operands whose elements are not all equal. A new variable stands for each of them.
     """
 
     def __init__(self, function: relax.Function, block: int) -> None:
@@ -69,16 +69,15 @@ class Model:
         self.channels_last = self._permutations(_TO_CHANNELS_LAST)
         self.channels_first = self._permutations(_TO_CHANNELS_FIRST)
         self.seen = seen_by(self.bindings)
-        self._inside: dict[
-            relax.Var, list[relax.Var]
-        ] = {}  # output of a product -> the result before it is moved, and the moves
+        # Maps the output of a product to the other variables of its group: the product, and the moves that follow it.
+        self._inside: dict[relax.Var, list[relax.Var]] = {}
         self.constants: dict[relax.Var, NDArray[Any]] = {}
         self.groups = self._groups()
         self.recurrent = sequences(self.bindings, self._operations, self._uses)
 
     @property
     def taken(self) -> set[relax.Var]:
-        """Returns the operators for which there are kernels other than row kernels: groups except real-valued ones."""
+        """The variables of operators that kernels other than row kernels compute: those of LSTMs and integer groups."""
         taken = {var for sequence in self.recurrent for var in sequence.variables}
         for group in self.groups.values():
             if group.requantize is not None or not group.core.name.startswith(_OF_REAL_VALUES):
@@ -86,7 +85,7 @@ class Model:
         return taken
 
     def leave(self, regions: Sequence[Region]) -> None:
-        """Removes the operators of regions from the groups."""
+        """Removes the groups that contain an operator of one of `regions`."""
         inside = {step.var for region in regions for step in region.steps}
         for var, group in list(self.groups.items()):
             if not inside.isdisjoint({group.output, *self.parts(group)}):
@@ -101,7 +100,8 @@ class Model:
                 residual = operation.call.args[1:] if operation.name == "qnn.requantize_add" else ()
                 inputs = (producer.call.args[0], *residual)
                 computed = all(isinstance(operand, relax.Var) for operand in inputs)
-                summed = operation.name == "qnn.rescale" and len(operation.call.args) > 1  # only in a step of an LSTM
+                # Only LSTMs rescale accumulators and add another tensor to them. Their kernel is found separately.
+                summed = operation.name == "qnn.rescale" and len(operation.call.args) > 1
                 if operation.name in _REQUANTIZING and not summed and computed and self._uses[first] == 1:
                     groups[var] = Group(str(var.name), producer, operation, None, inputs, var)
             elif producer is not None and self._scales_product(operation, producer):
@@ -127,13 +127,16 @@ class Model:
         return groups
 
     def _scales_product(self, operation: Operation, producer: Operation) -> bool:
-        """Returns true if `operation` scales the product of two computed matrices, and only it reads that product."""
+        """Returns true if `operation` scales a product of two computed matrices, and nothing else reads the product."""
         names = producer.name == "qnn.matmul" and operation.name in ("qnn.requantize", "qnn.dequantize")
         computed = all(isinstance(operand, relax.Var) for operand in producer.call.args)
         return names and computed and self._uses[operation.call.args[0]] == 1
 
     def _product(self, var: relax.Var, core: Operation, requantize: Operation | None) -> Group:
-        """Returns the group of a product of two computed matrices, with the moves of its operands and its result."""
+        """Returns the group of a product of two computed matrices.
+
+        It includes reshapes, permutations and slices of the operands, and reshapes and permutations of the result.
+        """
         lhs, rhs = (self.seen.get(operand, Seen.whole(operand)) for operand in core.call.args[:2])
         if not lhs.view.of_rows:
             lhs = Seen.whole(core.call.args[0])
@@ -148,7 +151,7 @@ class Model:
         return Group(str(var.name), core, requantize, None, inputs, output, matrices=(left, right, out))
 
     def _permutations(self, axes: tuple[int, ...]) -> dict[relax.Var, relax.Var]:
-        """Returns each variable that is a permutation of another one by `axes` -> the other one."""
+        """Maps each variable that is a permutation of another variable by `axes` to the other variable."""
         return {
             var: value.args[0]
             for var, value in self.bindings
@@ -161,8 +164,8 @@ class Model:
     def _sums(self, groups: dict[relax.Var, Group]) -> dict[relax.Var, Group]:
         """Returns the groups whose accumulators are outputs, or are read by operators without a kernel.
 
-        The meaning of QNN operators other than `_SCALING` depends on the operator that computes their sums. For these,
-        it must remain an operator.
+        If a QNN operator other than `_SCALING` reads the accumulators, they do not form such a group. Its formula
+        depends on the operator that computes the accumulators, so that operator must remain in the graph.
         """
         taken = {group.requantize.call.args[0] for group in groups.values() if group.requantize is not None}
         for operation in self._operations.values():
@@ -177,7 +180,8 @@ class Model:
     def _fuse_addition(self, addition: Group, groups: dict[relax.Var, Group]) -> None:
         """Joins an addition to the convolution that computes one of its operands.
 
-        It is the later of two convolutions, so that the other operand exists when the kernel runs.
+        If convolutions compute both operands, the addition is joined to the later one, so that the other operand exists
+        when the kernel runs.
         """
         if len(addition.inputs) == 1 or not self.constants.keys().isdisjoint(addition.inputs):
             return
@@ -190,7 +194,7 @@ class Model:
             if producer is None or producer.kind != "conv2d+requantize" or self._uses[operand] != 1:
                 continue
             if str(operand.ty.dtype) not in BIAS:
-                continue  # only 8-bit kernels can add residuals
+                continue  # only kernels with 8-bit outputs can add residuals
             inputs = (*producer.inputs, other)
             del groups[operand]
             groups[addition.output] = replace(
@@ -199,9 +203,9 @@ class Model:
             return
 
     def _data(self, operation: Operation) -> tuple[relax.Var, ...]:
-        """Returns the operands of an operator; () if all of them are constant.
+        """Returns the data operands of an operator; () if no kernel can compute it, for example if all are constant.
 
-        A uniform constant is not an operand, because the operator is then a function of the others.
+        A constant whose elements are all equal is not a data operand: the operator is then a function of the others.
         """
         args = list(operation.call.args)
         joined = bool(args) and isinstance(args[0], relax.Tuple)
@@ -217,7 +221,7 @@ class Model:
                 data.append(self._constant(value))
             elif not uniform(value):
                 if value.shape[-1] not in (1, shape_of(operation.call)[-1]):
-                    return ()  # it cannot be an operand of an elementwise operator
+                    return ()  # kernels cannot broadcast such a constant
                 data.append(self._constant(_repeated(value, shape_of(operation.call))))
         return tuple(data)
 
@@ -227,7 +231,7 @@ class Model:
         return var
 
     def parts(self, group: Group) -> set[relax.Var]:
-        """Returns the variables inside `group`."""
+        """Returns the variables inside `group`: the results of its operators except its output."""
         arguments = {arg for part in (group.requantize, group.addition) if part is not None for arg in part.call.args}
         moved = {self.channels_first[group.output]} if group.channels_first else set()
         moved |= set(self._inside.get(group.output, ()))
@@ -235,16 +239,16 @@ class Model:
 
 
 def _repeated(value: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
-    """Extends a constant operand to the rank of `shape`, with a value for each channel."""
+    """Extends a constant to the rank of `shape`, and repeats a single channel for all channels of `shape`."""
     extents = (1,) * (len(shape) - value.ndim) + value.shape
     return np.broadcast_to(value.reshape(extents), (*extents[:-1], shape[-1]))
 
 
 def _view(value: relax.Expr, block: int) -> View | None:
-    """Returns the view that `value` is, or None.
+    """Describes the operator `value` as a view of its operand, or returns None if it is not a view.
 
-    Views are: a padding of rows and columns, a reshape that does not change the channels of a pixel, some whole blocks
-    of channels, and a conversion between types that kernels store as the same bytes.
+    These operators are views: a padding of rows and columns, a reshape that does not change the channels of a pixel, a
+    slice of whole blocks of channels, and a conversion between types that kernels store as the same bytes.
     """
     name = value.op.name if isinstance(value, relax.Call) and hasattr(value.op, "name") else ""
     if isinstance(value, relax.Var):
@@ -263,7 +267,7 @@ def _view(value: relax.Expr, block: int) -> View | None:
         widths, fill = [int(width) for width in value.attrs.pad_width], float(value.attrs.pad_value)
         constant = (
             str(value.attrs.pad_mode) == "constant" and fill.is_integer()
-        )  # real values may be padded with non-integers
+        )  # float tensors may be padded with numbers that are not integers
         if constant and len(widths) == 8 and not any(widths[:2] + widths[6:]):
             return View(value.args[0], Halo(widths[2], widths[4], widths[3], widths[5]), int(fill))
     return None

@@ -1,7 +1,8 @@
-"""Finds tensors that only contain elements of others (`kernels.moves`), by reshapes, permutations, slices and joins.
+"""Finds tensors that only contain elements of other tensors (`kernels.moves`).
 
-A tensor that is only read by other moves is never written. A concatenation can only be the first move of a chain. So if
-a network splits and joins channels in each of its units, they are written once in each unit.
+A *move* is a reshape, a permutation, a slice or a concatenation. A tensor that only other moves read is never written:
+its readers copy from the tensors that it consists of. A concatenation can only be the first move of a chain. So if a
+network splits and concatenates channels in each of its units, they are written once in each unit.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Part:
 
     Attributes:
         source: a variable or a constant.
-        join: the `qnn.concatenate` that it is a part of, if any; `place` is its index among the parts.
+        join: the `qnn.concatenate` whose operand it is, if any; `place` is its index among the operands.
     """
 
     source: relax.Expr
@@ -43,13 +44,13 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Movement:
-    """A tensor as elements of other tensors.
+    """Describes a tensor by the elements of other tensors that it consists of.
 
     Attributes:
-        parts: the tensors that its elements come from.
-        elements: for each element, its index among the elements of all parts, concatenated.
+        parts: the tensors that the elements come from.
+        elements: for each element of the tensor, its index among the elements of all parts, concatenated.
         operators: the names of the moves, for reports.
-        join: the concatenation among the moves.
+        join: the concatenation among the moves, if any.
     """
 
     parts: tuple[Part, ...]
@@ -65,10 +66,10 @@ class Movement:
 
 
 class Moves:
-    """The moves of a model's bindings.
+    """The moves of a model.
 
     Attributes:
-        inner: tensors that are only read by other moves, so that they need not be written.
+        inner: the tensors that only other moves read, so that they need not be written.
     """
 
     def __init__(self, bindings: Sequence[tuple[relax.Var, relax.Expr]], results: Collection[relax.Var]) -> None:
@@ -101,13 +102,14 @@ class Moves:
         return iter(self._values)
 
     def ends(self, var: relax.Var) -> list[relax.Var]:
-        """Returns the tensors at the ends of the chains of moves from `var`; `var` itself if it is not `inner`."""
+        """Returns the tensors at the ends of all chains of moves that begin at `var`; `var` itself if it is not
+        `inner`."""
         if var not in self.inner:
             return [var]
         return [end for reader in dict.fromkeys(self.readers[var]) for end in self.ends(reader)]
 
     def movement(self, var: relax.Var, written: Collection[relax.Var]) -> Movement:
-        """Returns `var` as elements of tensors that are not moves themselves, or that are in `written`."""
+        """Describes `var` by elements of tensors that are not results of moves, or that are in `written`."""
         found = _Found(self, written)
         elements = found.elements(var, inside=True)
         names = [_name(self._values[each]).removeprefix("relax.").removeprefix("qnn.") for each in found.moves]
@@ -117,7 +119,7 @@ class Moves:
         return self._values[var]
 
     def sources(self, var: relax.Var) -> list[relax.Expr]:
-        """Returns the operands of the last of the moves that compute `var`."""
+        """Returns the operands of the move that computes `var`."""
         return _tensors(self._values[var])
 
 
@@ -132,7 +134,8 @@ class _Found:
         self._elements = 0
 
     def elements(self, expr: relax.Expr, *, inside: bool, join: Operation | None = None, place: int = 0) -> Any:
-        """Returns the indices of the elements of `expr`. If `inside`, a move is followed to its operands."""
+        """Returns the index of each element of `expr`. If `inside`, and a move computes `expr`, it is followed to its
+        operands."""
         moved = isinstance(expr, relax.Var) and expr in self._moves and expr not in self._written
         if not (moved and (inside or expr in self._moves.inner)):
             first, self._elements = self._elements, self._elements + elements_of(expr)
@@ -159,7 +162,7 @@ def elements_of(expr: relax.Expr) -> int:
 
 
 def _moves(var: relax.Var, value: relax.Expr) -> bool:
-    """Returns true if `value` only moves elements, in a way that kernels support."""
+    """Returns true if `value` is a move that kernels support."""
     if _name(value) not in _MOVES or not 0 < elements_of(var) <= MOST_ELEMENTS:
         return False
     tensors = _tensors(value)

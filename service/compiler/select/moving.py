@@ -1,4 +1,5 @@
-"""Decides which moves kernels compute, and from which parts, so that few intermediate tensors are written."""
+"""Decides which moves (`moves`) kernels compute, and from which tensors, so that few intermediate tensors are
+written."""
 
 from __future__ import annotations
 
@@ -19,13 +20,13 @@ from service.core.arrays import Array
 
 
 class Layouts(Protocol):
-    """The layouts of the tensors between kernels, which `plan.Plan` implements."""
+    """The layouts of the tensors between kernels. `plan.Plan` implements this interface."""
 
     def is_image(self, var: relax.Var) -> bool:
         """Returns true if `var` is a view of an image that a kernel writes, or of some of its blocks."""
 
     def view_of(self, var: relax.Var) -> Image:
-        """Returns the image that `var` is a view of, with the halo that is known so far."""
+        """Returns the image that `var` is a view of, with the halo that is planned so far."""
 
 
 class Moving:
@@ -41,8 +42,8 @@ class Moving:
     ) -> None:
         """
         Args:
-            taken: tensors that other kernels compute, even if they are moves.
-            read: tensors that kernels read as images.
+            taken: the tensors that other kernels compute, even if they are results of moves.
+            read: the tensors that kernels read as images.
         """
         self._model, self._library, self._layouts = model, library, layouts
         results = {result for result in graph.results_of(model.function) if isinstance(result, relax.Var)}
@@ -52,9 +53,9 @@ class Moving:
         self._images: dict[relax.Var, bool] = {}
 
     def skips(self, join: relax.Var) -> bool:
-        """Returns true if a concatenation need not be written. Its readers then read its parts.
+        """Returns true if a concatenation need not be written, because its readers can copy from its parts.
 
-        Tensors that would be views of it, or moves of its elements, are then computed from its parts too.
+        Tensors that would be views of the concatenation are then copied from its parts too.
         """
         ends = self.moves.ends(join)
         if join not in self.moves.inner or any(self._is_taken(end, views=False) for end in ends):
@@ -68,7 +69,8 @@ class Moving:
         return True
 
     def prefers(self, join: relax.Var) -> bool:
-        """Returns true if parts of a concatenation are moves themselves, so that one kernel can compute all of them."""
+        """Returns true if parts of a concatenation are results of moves, and one move kernel can compute all of
+        these."""
         inner = self.moves.inner.difference(self._model.views)
         moved = join in self.moves and any(part in inner for part in self.moves.sources(join))
         return moved and self.movement(join) is not None
@@ -78,7 +80,7 @@ class Moving:
         self._written.add(var)
 
     def movement(self, var: relax.Var) -> Movement | None:
-        """Returns the movement with which a kernel computes `var`; None if no move kernel does."""
+        """Returns the movement by which a move kernel computes `var`, or None if no move kernel computes it."""
         if self._is_taken(var):
             return None
         if var not in self._found:
@@ -90,11 +92,11 @@ class Moving:
         return self._found[var]
 
     def moves_image(self, var: relax.Var) -> bool:
-        """Returns true if a move kernel writes `var` as an image. Other kernels convert the model's inputs."""
+        """Returns true if a move kernel writes `var` as an image."""
         return var not in self._model.channels_last and self.makes_image(var) and self.movement(var) is not None
 
     def makes_image(self, var: relax.Var) -> bool:
-        """Returns true if `var`, or a tensor that is moved from it, is read as an image."""
+        """Returns true if a kernel reads `var`, or a tensor that moves compute from it, as an image."""
         if var not in self._images:
             ends = (
                 end for reader in self.moves.readers[var] if reader in self.moves for end in self.moves.ends(reader)
@@ -107,7 +109,8 @@ class Moving:
         return var not in self.moves or var in self._written or (views and var in self._model.views)
 
     def sources(self, movement: Movement, *, images: bool) -> tuple[Memory, ...]:
-        """Returns the memory of the parts of a movement. If not `images`, all of them are contiguous tensors."""
+        """Returns the memory of the parts of a movement. If `images` is false, all parts are read as contiguous
+        tensors."""
         return tuple(
             Memory.of_image(self._layouts.view_of(part.source), str(part.source.ty.dtype))
             if images and self.is_image(part)
@@ -119,7 +122,7 @@ class Moving:
         return isinstance(part.source, relax.Var) and self._layouts.is_image(part.source)
 
     def tables(self, movement: Movement) -> tuple[Array | None, ...]:
-        """Returns the lookup tables of the parts, as for `moves.Move`.
+        """Returns the lookup tables of the parts (`kernels.moves.Move.tables`).
 
         Raises:
             Declined: the elements are not bytes.
@@ -131,7 +134,7 @@ class Moving:
     def _movable(self, var: relax.Var, written: Collection[relax.Var]) -> Movement | None:
         movement = self.moves.movement(var, written)
         if movement.moves_nothing and not (self.makes_image(var) and self.is_image(movement.parts[0])):
-            return None  # it is another name, or another kernel computes it in one pass
+            return None  # nothing is copied, or another kernel converts between tensor and image in one pass
         for images in (True, False):
             with suppress(Declined):
                 self.tables(movement)

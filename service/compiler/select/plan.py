@@ -1,4 +1,4 @@
-"""The plan of a selection: which groups have kernels, and the memory layouts of the tensors between them."""
+"""The plan of a selection: the groups that have kernels, and the memory layouts of the tensors between them."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Entry:
     """The tensor from which an image is made if no kernel writes that image.
 
     Attributes:
-        source: a contiguous tensor.
-        quantize: the operator that quantizes it, if it contains real values.
-        channels_first: true if it is `[N, C, H, W]`.
+        source: the tensor, which is contiguous.
+        quantize: the operator that quantizes the tensor, if it is float32.
+        channels_first: true if the tensor is `[N, C, H, W]`.
     """
 
     source: relax.Var
@@ -49,15 +49,15 @@ class Plan:
     """The groups that have kernels, and the layouts of their outputs.
 
     Attributes:
-        demands: output of a group -> the layouts that its kernel requires of its inputs.
-        plain: output of a group that is not 8 bits -> its kernel.
+        demands: maps the output of a group to the layouts that the group's kernel requires of its inputs.
+        plain: maps the output of a group with contiguous inputs to the group's kernel.
         products: the outputs of products of two computed matrices.
-        places: tensor -> (the tensor whose memory it shares, the block at which it begins there).
-        recurrent: first binding of an LSTM -> the LSTM and its kernel.
-        quantized: tensor that is quantized while it is converted to an image -> its `qnn.quantize`.
-        declined: as in `Selection`.
-        reasons: the same for each variable of such a group.
-        regions: last operator of a region -> the region.
+        places: maps a tensor to (the tensor whose memory it shares, the block of that tensor at which it begins).
+        recurrent: maps the first variable of an LSTM to the LSTM and its kernel.
+        quantized: maps a tensor that is quantized while it is converted to an image to its `qnn.quantize`.
+        declined: maps the name of each declined group to the reason, as in `Selection`.
+        reasons: maps each variable of a declined group to the reason.
+        regions: maps the variable of a region's last operator to the region.
         images: the tensors that regions write as images.
         moving: the moves that kernels compute.
     """
@@ -133,7 +133,7 @@ class Plan:
         return self._places[each.output if isinstance(each, Group) else each.steps[-1].var]
 
     def _accept_region(self, region: Region, read: set[relax.Var]) -> None:
-        """Accepts a region. It writes those results as images that groups `read` as images."""
+        """Accepts a region. The results that groups `read` as images are written as images."""
         for var in region.outputs:
             stored = str(var.ty.dtype) in BIAS and image_shape(shape_of(var)) is not None
             if stored and var in read:
@@ -143,7 +143,8 @@ class Plan:
                     self._fills[var, False] = stored_zero_point(last.operation.per_tensor("out_type"))
 
     def _pad_in_place(self, region: Region) -> None:
-        """Lets a region write the padding of a result that it quantizes with parameters computed at run time."""
+        """Makes a region write the padding of its result, if the zero point is computed at run time
+        (`qnn.dynamic_pad`)."""
         own = {step.var for step in region.steps}
         for var, group in list(self.model.groups.items()):
             if group.core.name != "qnn.dynamic_pad":
@@ -154,7 +155,7 @@ class Plan:
                 del self.model.groups[var]
 
     def _accept_part(self, group: Group) -> None:
-        """Accepts a layer without its residual addition, if no kernel computes the addition too."""
+        """Accepts a declined layer without its residual addition, if a kernel computes the rest of the group."""
         layer = group.without_addition
         if layer is None:
             return
@@ -165,7 +166,7 @@ class Plan:
             self.model.groups[layer.output] = layer
 
     def _accept_recurrent(self, sequence: Recurrent) -> None:
-        """Accepts an LSTM, and removes its operators from the groups."""
+        """Accepts an LSTM if a kernel computes it, and removes its operators from the groups."""
         try:
             with located("lstm", sequence.name), declining():
                 self._check_refused(sequence.steps[0].sums)
@@ -206,7 +207,8 @@ class Plan:
         for var in group.inputs:
             self._drop_parts(var)
         roots = [self.root(var)[0] for var in group.inputs]
-        looks_up = group.core.name == "qnn.table"  # generated code for it is slower than two layout changes
+        # For a lookup, a kernel with two layout changes is faster than generated code.
+        looks_up = group.core.name == "qnn.table"
         produced = [self._produced(root) or (looks_up and root in self.plain) for root in roots]
         demands = self.library.demands(group, produced)
         wanted = [self._rooted(var, demand) for var, demand in zip(group.inputs, demands, strict=True)]
@@ -234,9 +236,10 @@ class Plan:
         return self.part(self.image(self.root(var)[0], packed=False), var)
 
     def matrices(self, var: relax.Var, view: Strided, *, written: bool = False) -> Matrices | None:
-        """Returns the matrices that a product reads from the image `var`, or writes to it; None for a plain tensor.
+        """Returns the matrices that a product reads from the image `var`, or writes to it if `written`.
 
-        The output of a product is an image if a kernel other than a product reads it as an image.
+        Returns None if `var` is a plain tensor. The output of a product is an image if a kernel other than a product
+        reads it as an image.
         """
         root, padding, _ = self.root(var)
         if padding or not (root in self.demands or root in self.quantized or root in self._read):
@@ -245,9 +248,10 @@ class Plan:
         return None if written and image.halo else Matrices.within(image, view)
 
     def _place_inputs(self, group: Group) -> None:
-        """Places inputs in the memory of the output, if possible. The output gets the halos that their readers need.
+        """Places inputs of a group in the memory of its output, if possible.
 
-        A tensor can be placed in only one other tensor, and its halo must have the same value as that of the output.
+        The output then gets the halo that any reader of the inputs needs. A tensor can be placed in only one other
+        tensor, and both must have the same halo value.
         """
         whole = group.output, False
         for var, block in zip(group.inputs, self.library.places(group), strict=True):
@@ -267,7 +271,10 @@ class Plan:
         return root
 
     def entry(self, root: relax.Var) -> Entry:
-        """Returns the tensor from which the image `root` is made, in one pass if possible."""
+        """Returns the plain tensor that is converted to the image `root`.
+
+        If `root` is quantized or permuted from another tensor, it is that tensor, so that one pass suffices.
+        """
         found = Entry(root)
         while True:
             if found.quantize is None and found.source in self.quantized:
@@ -279,7 +286,7 @@ class Plan:
                 return found
 
     def is_whole(self, var: relax.Var) -> bool:
-        """Returns true if `var` includes all channels of its root."""
+        """Returns true if `var` includes all channels of the tensor that it is a view of."""
         while var in self.model.views:
             view = self.model.views[var]
             if view.part is not None:
@@ -288,7 +295,8 @@ class Plan:
         return True
 
     def part(self, image: Image, var: relax.Var) -> Image:
-        """Returns the part of the image of its root that `var` is a view of."""
+        """Returns the part of `image` that `var` is a view of. `image` is the layout of the tensor returned by
+        `root`."""
         parts = []
         while var in self.model.views:
             view = self.model.views[var]
@@ -299,7 +307,10 @@ class Plan:
         return image
 
     def _drop_parts(self, var: relax.Var) -> None:
-        """Removes views of parts of `var` if it is not an image, so that no image is created only for them."""
+        """If `var` is a slice of a tensor that no kernel writes as an image, `var` is no longer treated as a view.
+
+        So no image of the whole tensor is created only for its slices.
+        """
         if not self.is_whole(var) and not self._produced(self.root(var)[0]):
             while var in self.model.views:
                 view = self.model.views[var]
@@ -317,7 +328,8 @@ class Plan:
         return (root, demand.packed), demand.halo + padding, next(iter(fills), 0)
 
     def root(self, var: relax.Var) -> tuple[relax.Var, Halo, list[Fill]]:
-        """Returns the tensor whose memory `var` is a view of, the padding of the view, and the padding values."""
+        """Follows views from `var`. Returns the tensor with the memory, the padding of the view, and the padding
+        values."""
         padding, fills = Halo(), list[Fill]()
         while var in self.model.views:
             view = self.model.views[var]
@@ -348,7 +360,7 @@ class Plan:
 
 
 def padded(image: Image, padding: Halo) -> Image:
-    """Returns a view of `image` in which `padding` rows and columns of its halo are part of the image."""
+    """Returns a view of `image` in which the rows and columns `padding` of its halo are part of the image."""
     if not padding:
         return image
     halo = Halo(*(have - shown for have, shown in zip(image.halo.sides, padding.sides, strict=True)))

@@ -1,4 +1,4 @@
-"""Finds chains of LSTM steps, which importers unroll and which one kernel can compute."""
+"""Finds chains of LSTM steps. Importers unroll LSTMs into such chains, and one kernel can compute a whole chain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ _SLICE = "relax.strided_slice"
 
 @dataclass(frozen=True)
 class Step:
-    """One step: a `dense` of the hidden state, rescaled and added to `seen`; then the next cell and hidden state."""
+    """One time step of an LSTM.
+
+    Attributes:
+        sums: the result of the `dense` of the hidden state.
+        gates: `sums`, rescaled and added to `seen`.
+        cell, hidden: the next cell state and hidden state.
+        seen: the input's contribution to the gates.
+    """
 
     sums: relax.Var
     gates: relax.Var
@@ -50,7 +57,7 @@ class Recurrent:
 
     Attributes:
         seen: the input's contributions to the gates, `[T * N, gates * C] int16`.
-        inside: the variables that only the steps read.
+        inside: the variables that only the steps themselves read.
         joined: the concatenation of the hidden states of all steps in order, if there is one.
     """
 
@@ -78,7 +85,7 @@ def sequences(
 ) -> list[Recurrent]:
     """Returns the LSTM sequences of a model.
 
-    If the inputs of a chain's steps are not consecutive rows of one tensor, each step is a sequence of its own.
+    If the inputs of a chain's steps are not consecutive rows of one tensor, each step becomes a separate sequence.
     """
     steps = {step.before: step for var in operations if (step := _step(var, operations)) is not None}
     later = {(step.hidden, step.cell) for step in steps.values()}
@@ -97,7 +104,7 @@ def sequences(
 
 
 def _step(var: relax.Var, operations: Mapping[relax.Var, Operation]) -> Step | None:
-    """Returns the step that computes the hidden state `var`, or None."""
+    """Returns the step that computes the hidden state `var`, or None if no step does."""
     output = operations[var]
     if output.name != "qnn.lstm_output":
         return None
@@ -118,7 +125,10 @@ def _step(var: relax.Var, operations: Mapping[relax.Var, Operation]) -> Step | N
 
 
 def _sequence(chain: list[Step], values: Mapping[relax.Var, relax.Expr], uses: Counter[relax.Var]) -> Recurrent | None:
-    """Returns the chain as a sequence if it reads one tensor row by row, and nothing else reads its inner variables."""
+    """Returns the chain as one sequence, or None.
+
+    The steps must read one tensor row by row, and nothing outside of the chain may read its inner variables.
+    """
     batch = shape_of(chain[0].cell)[0]
     whole, slices = chain[0].seen, set()
     if len(chain) > 1:

@@ -1,7 +1,8 @@
 """Finds the regions of a model (`kernels.rows`): operators that one kernel computes row by row.
 
-From the first operator to the last, an operator joins the region of its operand if both have the same domain, and if no
-path leaves the region and returns to it, because a single call computes the whole region.
+Operators are visited in order. An operator joins the region of its operand if both have the same domain, and if no path
+from the region to the operator goes through an operator outside of both. A region with such a path could not be
+computed by a single call.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from service.compiler.qnn.operation import Operation, value_of
 Check = Callable[[str, relax.Expr, Operation | None], None]
 
 _LEAST_COLUMNS = 4
-_LEAST_STEPS = 2  # that compute something: a single operator has another kernel, or generated code is as fast
+_LEAST_STEPS = 2  # a region with fewer computing operators is not worthwhile: generated code is as fast
 _ALONE = {"qnn.dynamic_quantize", "qnn.dynamic_scale"}  # operators that are faster as a region of one step
 
 Domain = tuple[tuple[int, ...], int]
@@ -33,12 +34,12 @@ Domain = tuple[tuple[int, ...], int]
 
 @dataclass
 class _Node:
-    """Bindings that are computed together.
+    """A region that is being formed, or a single binding that is not in a region.
 
     Attributes:
-        places: the indices of the bindings, in order.
-        domain: the domain of the region that they form; None if they do not form one.
-        after: the indices of the bindings that read them.
+        places: the indices of its bindings, in order.
+        domain: the domain of the region; None if it is not a region.
+        after: the indices of the bindings that read results of this node.
     """
 
     places: list[int]
@@ -47,10 +48,13 @@ class _Node:
 
 
 def in_regions(function: relax.Function, check: Check, taken: set[relax.Var]) -> tuple[relax.Function, list[Region]]:
-    """Returns `function` with the operators of each region in succession, and the regions.
+    """Finds the regions of `function`, and reorders its bindings so that the operators of each region are consecutive.
 
     Args:
-        taken: the variables that other kernels compute.
+        taken: the variables that other kernels compute. They do not become part of regions.
+
+    Returns:
+        The reordered function, and the regions.
     """
     forming = _Forming(function, check, taken)
     forming.join()
@@ -99,7 +103,7 @@ class _Forming:
                     self.node[joined] = node
 
     def _beside(self, place: int) -> list[int]:
-        """Returns earlier operators that reduce the rows of the same tensor as the operator at `place`."""
+        """Returns the earlier reductions of the same tensor, if the operator at `place` is a reduction."""
         value = self.found[place][1]
         if _name(value) not in REDUCTIONS:
             return []
@@ -109,15 +113,15 @@ class _Forming:
     def _domain(self, place: int) -> Domain:
         """Returns the domain of the region that an operator can be part of.
 
-        It is the shape of the tensor that the operator computes or reduces; for an operator on values of rows, it is
-        the domain of the region that computes these.
+        It is the shape of the tensor that the operator computes or reduces. If the operator's operands and result have
+        one value for each row, it is the domain of the region that computes the operands.
         """
         var, value, _ = self.found[place]
         shape = shape_of(var)
         if _name(value) in REDUCTIONS:
             before = shape_of(value.args[0])
             if _axes(value) != [len(before) - 1] or len(shape) != len(before):
-                raise Declined("it reduces other axes")
+                raise Declined("it does not reduce the last axis only")
             shape = before
         elif shape and shape[-1] == 1:
             for source in self.reads[place]:
@@ -146,7 +150,7 @@ class _Forming:
         return False
 
     def regions(self) -> list[Region]:
-        """Returns the regions for which a kernel is worthwhile. The others are dissolved."""
+        """Returns the regions for which a kernel is worthwhile. Other regions are dissolved into single bindings."""
         found = []
         for node in self._nodes():
             if node.domain is None:
@@ -174,7 +178,8 @@ class _Forming:
         return self.found[place][0] in self.results or not own.issuperset(self.readers[place])
 
     def _leave_views(self, node: _Node) -> None:
-        """Removes bindings that compute nothing and are not read inside. They only rename a result."""
+        """Removes the bindings at the end of a region that only reshape or rename a result for readers outside of
+        it."""
         for place in reversed(node.places.copy()):
             inside = any(self.node[reader] is node for reader in self.readers[place])
             if not inside and _name(self.found[place][1]) in IDENTITIES:
@@ -199,10 +204,10 @@ class _Forming:
         return self._memory(arg, place, domain)
 
     def _memory(self, arg: relax.Expr, place: int, domain: Domain) -> Operand | float:
-        """Returns an operand that is a number or is in memory.
+        """Describes an operand that the region does not compute: a number, or a tensor in memory.
 
         Raises:
-            Declined: its elements do not correspond to those of the domain.
+            Declined: the elements of the tensor do not correspond to those of the domain.
         """
         var, value, _ = self.found[place]
         constant = value_of(arg)
@@ -213,7 +218,7 @@ class _Forming:
         seen = shape if _name(value) in REDUCTIONS else shape_of(var)
         if _name(value) == "relax.reshape":
             if (_outer(shape), shape[-1:]) != (_outer(seen), seen[-1:]):
-                raise Declined("it has other rows")
+                raise Declined("the reshape changes the rows")
             axes = [axis for axis, extent in enumerate(shape[:-1]) if extent != 1]
         else:
             axes = _aligned(shape, seen)
@@ -222,7 +227,7 @@ class _Forming:
         return Operand(arg if constant is None else constant, strides, column, tuple(axes))
 
     def ordered(self) -> relax.Function:
-        """Returns the function with the bindings of each node in succession."""
+        """Returns the function with its bindings reordered, so that those of each node are consecutive."""
         nodes, done = self._nodes(), []
         missing = {id(node): self._sources(node) for node in nodes}
         ready = [(node.places[-1], node.places) for node in nodes if not missing[id(node)]]
@@ -271,25 +276,26 @@ def _axes(call: relax.Call) -> list[int]:
 
 
 def _outer(shape: Sequence[int]) -> tuple[int, ...]:
-    """Returns the dimensions except the last one and except those of length 1."""
+    """Returns all dimensions except the last one and those of length 1."""
     return tuple(extent for extent in shape[:-1] if extent != 1)
 
 
 def _aligned(shape: Sequence[int], seen: Sequence[int]) -> list[int]:
-    """Returns, for each outer dimension of a domain, the axis of an operand of `shape`, which is broadcast to `seen`.
+    """Returns, for each outer dimension of a domain, the corresponding axis of an operand.
 
-    It is -1 if the operand is repeated along the dimension.
+    The operand has the shape `shape` and is broadcast to `seen`. The axis is -1 if the operand is repeated along the
+    dimension.
     """
     missing = len(seen) - len(shape)
     axes = []
     for place, extent in enumerate(seen[:-1]):
         axis = place - missing
         if axis >= 0 and shape[axis] not in (1, extent):
-            raise Declined("it is not repeated to the domain")
+            raise Declined("its operand cannot be broadcast to the shape of the region")
         if extent != 1:
             axes.append(axis if axis >= 0 and shape[axis] == extent else -1)
     if shape and shape[-1] not in (1, seen[-1]):
-        raise Declined("it is not repeated to the domain")
+        raise Declined("its operand cannot be broadcast to the shape of the region")
     return axes
 
 

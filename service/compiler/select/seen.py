@@ -1,4 +1,4 @@
-"""Reshapes, permutations and slices as views of a tensor, which copy no elements."""
+"""Describes reshapes, permutations and slices as views of a tensor, so that no elements need to be copied."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Bindings = Sequence[tuple[relax.Var, relax.Expr]]
 
 @dataclass(frozen=True)
 class Seen:
-    """A tensor as a view of another tensor: all of its elements or some of them, in another order."""
+    """A view of the tensor `source`: all or some of its elements, in another order."""
 
     source: relax.Var
     view: Strided
@@ -30,7 +30,7 @@ class Seen:
 
 
 def seen_by(bindings: Bindings) -> dict[relax.Var, Seen]:
-    """Returns each variable that is a view of another one -> the view of the first tensor in the chain."""
+    """Maps each variable that is a view of another variable to the view of the first tensor in the chain of views."""
     found: dict[relax.Var, Seen] = {}
     for var, value in bindings:
         source = _moved_tensor(value)
@@ -50,14 +50,14 @@ def put_into(
     uses: Counter[relax.Var],
     views: Collection[relax.Var],
 ) -> tuple[list[relax.Var], Strided]:
-    """Follows the moves of the matrices `var` while nothing else reads their results.
+    """Follows the chain of reshapes and permutations that begins at the matrices `var`, while each has only one reader.
 
-    Returns the results of these moves, and the view of the last one that contains the elements of `var`. Its rows are
-    contiguous.
+    Returns the variables of the chain, and a view of the last one that has the elements of `var` in order. The rows of
+    the view are contiguous. So a kernel that computes `var` can write the last variable directly.
 
     Args:
-        readers: variable -> the bindings that read it.
-        views: tensors with the memory layout of their operand. The last result is not one of them.
+        readers: the result of `readers_of`.
+        views: variables that have the memory layout of their operand. The chain does not end at one of them.
     """
     steps: list[tuple[relax.Var, relax.Expr]] = []
     best: tuple[list[relax.Var], Strided] = [], Strided.of(shape_of(var))
@@ -85,7 +85,7 @@ def channels_of(value: relax.Call) -> tuple[int, int] | None:
 
 
 def readers_of(bindings: Bindings) -> dict[relax.Var, list[tuple[relax.Var, relax.Expr]]]:
-    """Returns variable -> the bindings of calls whose only operand it is."""
+    """Maps each variable to the bindings that reshape, permute or slice it."""
     found: dict[relax.Var, list[tuple[relax.Var, relax.Expr]]] = {}
     for var, value in bindings:
         source = _moved_tensor(value)
@@ -99,7 +99,8 @@ def _name(value: relax.Expr) -> str:
 
 
 def _moved_tensor(value: relax.Expr) -> relax.Var | None:
-    """Returns the 8-bit or real tensor whose elements `value` only moves; None if it does something else."""
+    """Returns the operand of `value` if it is a reshape, permutation or slice of an 8-bit or float32 tensor, else
+    None."""
     if _name(value) not in ("relax.reshape", "relax.permute_dims", "relax.strided_slice"):
         return None
     source = value.args[0]
@@ -112,7 +113,7 @@ def _axes(value: relax.Call) -> list[int]:
 
 
 def _after(value: relax.Call, view: Strided) -> Strided | None:
-    """Applies the move `value` to `view`. None if the result is not a strided view."""
+    """Applies the reshape, permutation or slice `value` to `view`. Returns None if the result is not a strided view."""
     match _name(value):
         case "relax.reshape":
             return view.reshaped(shape_of(value))
@@ -128,7 +129,10 @@ def _after(value: relax.Call, view: Strided) -> Strided | None:
 
 
 def _before(steps: Sequence[tuple[relax.Var, relax.Expr]]) -> Strided | None:
-    """Returns the view of the last result that contains the elements of the first operand; None if it is not a view."""
+    """Returns the view of the last variable of a chain that has the elements of the first operand in order.
+
+    Returns None if they are not a strided view.
+    """
     view: Strided | None = Strided.of(shape_of(steps[-1][0]))
     for _, value in reversed(steps):
         if view is None:

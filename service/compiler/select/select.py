@@ -1,10 +1,10 @@
 """The pass `select`: replaces groups of operators by kernel calls, and lays out the tensors between them.
 
 Requires: a model of `qnn.*` operators.
-Ensures: every group that the library accepts is a call of its kernel on flat buffers. Declined groups do not change, on
-plain tensors, and the report contains the reason. The layout of a tensor between two kernels is never changed: it is
-written with the largest halo that any of its readers needs. A part of a concatenation is written in place if it needs
-no rescaling and begins a block.
+Ensures: every group that the library accepts is a call of its kernel on flat buffers. Declined groups are not changed
+and use plain tensors, and the report contains the reason. No layout change is needed between two kernels: a kernel
+writes a tensor with the largest halo that any reader needs. A part of a concatenation is written directly into the
+concatenated tensor if it needs no rescaling and begins at a block.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def select(module: tvm.IRModule, library: KernelLibrary | None) -> Selection:
 
 
 def _selected(module: tvm.IRModule, library: KernelLibrary, refused: Mapping[str, str]) -> Selection:
-    """Selects kernels, except for the groups in `refused` (name of the output -> reason).
+    """Selects kernels, except for the groups in `refused`, which maps the name of a group's output to the reason.
 
     Raises:
         _Refused: a planned kernel could not be created.
@@ -75,7 +75,11 @@ class _Refused(Exception):
 
 @contextmanager
 def _making(op: str, tensor: str) -> Iterator[None]:
-    """Adds the operator and tensor to errors in the block, which creates a kernel. Raises `_Refused` if declined."""
+    """Adds the operator and the tensor to errors of the block, which creates a kernel.
+
+    Raises:
+        _Refused: the block raised `Declined`.
+    """
     try:
         with located(op, tensor), declining():
             yield
@@ -84,9 +88,9 @@ def _making(op: str, tensor: str) -> Iterator[None]:
 
 
 class _Emission:
-    """Writes the new function, binding by binding. A layout change is emitted before its first use.
+    """Writes the new function, binding by binding. A layout change is emitted just before the first use of its result.
 
-    The first kernel that writes to shared memory allocates it, and the others write into it.
+    If several kernels write parts of one tensor, the first one allocates the memory, and the others write into it.
     """
 
     def __init__(self, model: Model, library: KernelLibrary, plan: Plan) -> None:
@@ -96,10 +100,10 @@ class _Emission:
         self._images: dict[tuple[relax.Var, bool], relax.Var] = {}
         self._rows: dict[
             relax.Var, tuple[relax.Var, int]
-        ] = {}  # hidden state -> (hidden states of all steps, number of the step)
+        ] = {}  # maps a hidden state to (tensor of the hidden states of all steps, number of the step)
         self._shared: dict[
             relax.Var, relax.Var
-        ] = {}  # tensor with others in its memory -> the memory after the last write
+        ] = {}  # maps a tensor that has others in its memory to the variable of the memory after the last write
         self.selection = Selection(tvm.IRModule(), declined=plan.declined)
         self._macs = coverage.macs_by_operator(model.function)
 
@@ -127,7 +131,7 @@ class _Emission:
         return self.selection
 
     def _bind(self, var: relax.Var, value: relax.Expr, *, plain: bool) -> None:
-        """Emits the computation of `var`, if it is needed. `plain`: the operator itself computes it."""
+        """Emits the call of the kernel that computes `var`, if there is one, or the operator itself if `plain`."""
         if var in self.plan.regions:
             self._call_region(self.plan.regions[var])
         elif var in self.plan.recurrent:
@@ -178,7 +182,7 @@ class _Emission:
         self._plain[group.output] = self._emit_contiguous(group, made.kernel, flat, macs)
 
     def _call_product(self, group: Group) -> None:
-        """Emits a product. Operands are read from images if their matrices are runs of bytes there."""
+        """Emits a product. Operands that are images are read in place if each row of their matrices is whole blocks."""
         assert group.matrices is not None
         (lhs, rhs), (*views, out) = group.inputs, group.matrices
         transposed = views[1].of_columns
@@ -246,7 +250,8 @@ class _Emission:
         return Output(Access(str(var.ty.dtype), math.prod(shape), strides))
 
     def _call_recurrent(self, sequence: Recurrent, made: LstmKernel) -> None:
-        """Emits all steps as one call. The hidden state of a step is a row of its output, and copied if it is read."""
+        """Emits all steps as one call. Its output has a row for each step's hidden state, which is sliced only if
+        read."""
         first, last = sequence.steps[0], sequence.steps[-1]
         operands = [self._reshaped(self.plain(var), [elements_of(var)]) for var in (sequence.seen, *first.before)]
         types = [relax.TensorType([size], dtype) for size, dtype in made.outputs]
@@ -273,7 +278,7 @@ class _Emission:
         return self._emit(kernel, operands, group.name, group.kind, out_type, macs=macs)
 
     def _placed(self, group: Group) -> list[int]:
-        """Returns the inputs that are already in place in the output. A repeated input counts once."""
+        """Returns the indices of the inputs that are already in the memory of the output."""
         placed: list[int] = []
         for place, (var, block) in enumerate(zip(group.inputs, self.library.places(group), strict=True)):
             root, _, _ = self.plan.root(var)
@@ -288,7 +293,8 @@ class _Emission:
     def _write(
         self, root: relax.Var, kernel: Kernel, operands: Sequence[relax.Expr], name: str, kind: str, macs: int = 0
     ) -> None:
-        """Emits a kernel that writes `root` as an image, to its own memory or that of the tensor that contains it."""
+        """Emits a kernel that writes `root` as an image, to its own memory or to the memory of a tensor that contains
+        it."""
         memory = self.plan.memory(root)
         written = self._emit(kernel, operands, name, kind, macs=macs, into=self._shared.get(memory))
         self._images[root, False] = self._shared[memory] = written
@@ -368,7 +374,7 @@ class _Emission:
                 kernel, operands, operators = made
                 out_type = _shaped(var, str(var.ty.dtype))
                 self._plain[var] = self._emit(kernel, operands, str(var.name), operators, out_type)
-            else:  # it is emitted `later`
+            else:  # `run` did not emit it
                 value = next(value for bound, value in self.model.bindings if bound.same_as(var))
                 self._emit_plain(var, value)
         return self._plain[var]
@@ -393,7 +399,7 @@ class _Emission:
         self._plain[var] = graph.emit(self.builder, self._with_plain(value), var.name)
         called = value.op.name if isinstance(value, relax.Call) and hasattr(value.op, "name") else ""
         if called in ("", "relax.reshape"):
-            return  # it is another name for an existing tensor
+            return  # the binding only gives an existing tensor another name
         reason = self.plan.reasons.get(var, "no kernel computes this operator")
         operators = called.removeprefix("relax.").removeprefix("qnn.")
         self.selection.leave(str(var.name), operators, reason, self._macs.get(var, 0))
@@ -423,7 +429,7 @@ class _Emission:
         macs: int = 0,
         into: relax.Var | None = None,
     ) -> relax.Var:
-        """Emits a call of `kernel`, which writes to new memory, or to a part of the memory `into`."""
+        """Emits a call of `kernel`. It writes to new memory, or to a part of the memory `into`."""
         self.selection.call(kernel, name, kind, macs)
         constants = [relax.const(array, str(array.dtype)) for array in kernel.constants]
         out_type = out_type or relax.TensorType([kernel.output_bytes], "uint8")
@@ -436,5 +442,8 @@ class _Emission:
 
 
 def _shaped(var: relax.Var, dtype: str) -> relax.TensorType:
-    """Returns the type of a contiguous output in the shape of `var`. A reshape of a flat output would copy it."""
+    """Returns the type of a contiguous output that has the shape of `var`.
+
+    A flat output would need a reshape, which would copy it.
+    """
     return relax.TensorType(list(shape_of(var)), dtype)

@@ -1,4 +1,4 @@
-"""The result of a selection: a model with kernel calls, and how each operator is computed."""
+"""The result of a selection: a model with kernel calls, and a record of how each operator is computed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from service.compiler.kernels.kernel import Kernel
 
 @dataclass
 class Selection:
-    """A model with kernel calls, and how each operator is computed.
+    """A model with kernel calls, and a record of how each operator is computed.
 
     Attributes:
         module: the model.
-        kernels: symbol by which the model calls the kernel -> kernel.
+        kernels: maps the symbol by which the model calls a kernel to the kernel.
         layers: a description of each kernel call, in order of execution, for reports.
-        plain: the operators that no kernel computes, each with its `place`, the index of the next of `layers`.
-        declined: group -> the reason why no kernel computes it.
-        concatenations: those on images, each with the number of its `parts` and of those that were written `in_place`.
-        inexact: symbol of generated GPU code -> library functions that it calls, whose last bit may differ from those
-            of a CPU (`lowering.gpu.spelling.INEXACT`).
+        plain: the operators that no kernel computes. Its `place` is the index in `layers` of the next kernel call.
+        declined: maps the name of a group to the reason why no kernel computes it.
+        concatenations: the concatenations of images, each with the number of its `parts` and the number of parts that
+            were written `in_place`.
+        inexact: maps the symbol of generated GPU code to the library functions that it calls whose last bit may differ
+            from a CPU's result (`lowering.gpu.spelling.INEXACT`).
     """
 
     module: tvm.IRModule

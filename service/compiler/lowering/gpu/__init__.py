@@ -1,7 +1,7 @@
 """Code generation for GPUs: tensor programs that no hand-written kernel computes become CUDA C++.
 
 - `lowering`: replaces each call of a tensor program by launches of kernels.
-- `stages`: splits a program into stages, each of which is one launch.
+- `stages`: splits a program into stages. Each stage is one launch.
 - `functions`: writes the device function of a stage.
 - `printer`: prints statements and expressions as C++.
 - `spelling`: the C++ names of types, constants and operations.

@@ -1,8 +1,8 @@
 """Device functions of tensor programs.
 
-Each thread computes one element of a nest, and the innermost axis runs along a warp. A thread adds the terms of its
-element one after another, in order, so a reduction to few elements is slow. A program that is not a nest is run by a
-single thread, statement by statement.
+Each thread computes one element of a nest of loops (`stages.Nest`). Consecutive threads of a warp compute neighbors
+along the innermost axis. A thread adds the terms of its element in order, so a reduction to few elements is slow. A
+program that does not consist of such nests runs in a single thread, statement by statement.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from service.core.call_plan import Launch
 from service.core.errors import Unsupported
 
 _WARP = 32
-_THREADS = 256  # of a block
-_FEW = 1 << 15  # with fewer elements, a block is one warp, so that all multiprocessors of a large GPU are used
+_THREADS = 256  # the threads of a thread block
+_FEW = 1 << 15  # with fewer elements, a thread block is one warp, so that all multiprocessors of a large GPU are used
 _MOST_ELEMENTS = (1 << 32) - _THREADS
 
 
@@ -31,9 +31,9 @@ class Printed:
     """A device function and its operands.
 
     Attributes:
-        inputs: the buffers that it only reads.
-        outputs: the buffers that it writes, including scratch memory.
-        inexact: the functions of `spelling.INEXACT` that it calls.
+        inputs: the buffers that the function only reads.
+        outputs: the buffers that the function writes, including scratch memory.
+        inexact: the functions of `spelling.INEXACT` that the function calls.
     """
 
     function: DeviceFunction
@@ -46,7 +46,7 @@ def of_nest(nest: Nest) -> Printed:
     """Writes the device function of a nest.
 
     Raises:
-        Unsupported: as in `Printer.statement`; or the nest has too many elements.
+        Unsupported: `Printer.statement` does not support a statement, or the nest has too many elements.
     """
     printer = Printer()
     elements = math.prod(extent for _, extent in nest.spatial)
@@ -95,7 +95,7 @@ def of_whole(function: tirx.PrimFunc) -> Printed:
     """Writes the device function of a whole program, which runs in one thread.
 
     Raises:
-        Unsupported: as in `Printer.statement`.
+        Unsupported: `Printer.statement` does not support a statement.
     """
     printer = Printer()
     printer.statement(function.body)

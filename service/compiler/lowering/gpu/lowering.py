@@ -1,8 +1,8 @@
 """Replaces every call of a tensor program by GPU kernels, one launch for each stage of the program.
 
 Requires: canonical Relax after fusion (`codegen.FUSE`).
-Ensures: no tensor program is left. Buffers between the stages of a program become tensors of `main`, so that their
-memory is planned like that of all other tensors. The kernels are in `Lowered`.
+Ensures: the module contains no tensor program. The kernels are in `Lowered`. Buffers between the stages of a program
+are tensors of `main`, so that TVM plans their memory together with all other tensors.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Lowered:
     """A module without tensor programs.
 
     Attributes:
-        kernels: symbol -> kernel.
-        inexact: symbol -> the functions of `spelling.INEXACT` that the kernel calls.
+        kernels: maps each symbol to its kernel.
+        inexact: maps the symbol of a kernel to the functions of `spelling.INEXACT` that it calls.
     """
 
     module: tvm.IRModule
@@ -42,7 +42,7 @@ class Lowered:
 
 @dataclass(frozen=True)
 class _Program:
-    """The kernels of a tensor program, each with the buffers that it reads and writes."""
+    """The kernels that compute a tensor program, each with the buffers that it reads and writes."""
 
     function: tirx.PrimFunc
     launches: tuple[tuple[Kernel, Printed], ...]
@@ -94,7 +94,8 @@ def _lower_program(name: str, function: tirx.PrimFunc, lowered: Lowered) -> _Pro
 def _emit_calls(
     builder: relax.BlockBuilder, program: _Program, operands: list[relax.Expr], result: relax.Type
 ) -> relax.Expr:
-    """Emits the calls of the kernels of `program`. Returns the results, which are the last parameters."""
+    """Emits the calls of the kernels of `program`. Returns its results, which are the last parameters of the
+    program."""
     tensors: dict[tirx.Var, relax.Expr] = dict(zip(program.function.params, operands, strict=False))
     for kernel, printed in program.launches:
         types = [relax.TensorType([int(size) for size in each.shape], str(each.dtype)) for each in printed.outputs]

@@ -1,11 +1,11 @@
 """Prints tensor programs as CUDA C++, one operation per line.
 
-Every operation is printed so that it computes the same as the code that is generated for a CPU
-(`kernels/cuda/source/plain.cuh`), so results have the same bits on both. Products and sums are not contracted: an
-option of NVRTC disables it, and code for CPUs uses fences. An operation that cannot be printed raises `Unsupported`.
+Every operation is printed so that it computes the same bits as the code that is generated for a CPU
+(`kernels/cuda/source/plain.cuh`). Products and sums are not contracted: an option of NVRTC disables contraction on
+GPUs, and fences prevent it on CPUs. An operation that cannot be printed raises `Unsupported`.
 
-Only the functions of `spelling.INEXACT` may differ in their last bits: a CPU uses those of its C library and a GPU
-those of CUDA's, each with an error of one or two units in the last place.
+Only the functions of `spelling.INEXACT` may differ in their last bits. A CPU calls its C library and a GPU calls CUDA's
+library, and both have errors of one or two units in the last place.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ class Printer:
         self.inexact: set[str] = set()
         self._depth = 1
         self._numbers = 0
-        self._made: list[tvm.ir.Expr] = []  # keeps expressions alive, so that no other expression gets their address
-        self._names: dict[int, str] = {}  # names of variables and buffers, by address
+        self._made: list[tvm.ir.Expr] = []  # keeps expressions alive, so that their addresses stay unique
+        self._names: dict[int, str] = {}  # maps the address of a variable or buffer to its name
         self._places: dict[
             int, tuple[tirx.BufferStore, str]
-        ] = {}  # buffer -> the element of it that is kept in a variable
-        # The values computed so far, innermost scope last: the text or the address of an operation -> its variable.
+        ] = {}  # maps a buffer's address to (store of its element, variable that `hold` declared)
+        # The values computed so far, one dictionary for each scope. It maps an operation's text or address to its
+        # variable.
         self._scopes: list[dict[str | int, str]] = [{}]
 
     # -- lines that callers print between statements
@@ -59,7 +60,7 @@ class Printer:
 
     @contextmanager
     def block(self, head: str, *, repeated: bool = False) -> Iterator[None]:
-        """Prints `head { … }`. In a loop (`repeated`), values computed before it are not reused."""
+        """Prints `head { … }`. If `repeated`, the block is a loop, which does not reuse values computed before it."""
         self.line(f"{head} {{")
         self._depth += 1
         kept = self._scopes
@@ -79,14 +80,15 @@ class Printer:
         self._names[_address(variable)] = text
 
     def hold(self, store: tirx.BufferStore) -> str:
-        """Declares a C++ variable for the element that `store` writes, which replaces the element until `release`."""
+        """Declares a C++ variable that is used instead of the element that `store` writes, until `release` is
+        called."""
         name = self._new("sum")
         self.line(f"{type_name(_dtype(store.buffer))} {name};")
         self._places[_address(store.buffer)] = (store, name)
         return name
 
     def release(self) -> None:
-        """Stores the variables that `hold` declared to their elements."""
+        """Stores the values of the variables that `hold` declared to their elements."""
         held, self._places = list(self._places.values()), {}
         for store, name in held:
             self.line(f"{self._element(store.buffer, store.indices, self.stored)} = {name};")
@@ -97,7 +99,7 @@ class Printer:
     # -- statements
 
     def statement(self, stmt: tirx.Stmt) -> None:
-        """Prints `stmt`, which one thread runs in order.
+        """Prints `stmt` as code of one thread.
 
         Raises:
             Unsupported: it contains something that cannot be printed.
@@ -208,7 +210,7 @@ class Printer:
         return found
 
     def _text(self, expr: tvm.ir.Expr) -> str:
-        """Returns the text of one operation, whose operands are variables or constants."""
+        """Returns the text of one operation. Its operands are variables or constants."""
         form = BINARY.get(type(expr))
         if isinstance(expr, tirx.NE) and _dtype(expr.a).startswith("float"):
             form = "differ({}, {})"
@@ -230,7 +232,7 @@ class Printer:
         raise Unsupported(f"GPU code generation does not support {type(expr).__name__}")
 
     def _choice(self, call: tvm.ir.Call) -> str:
-        """Prints a branch. Only the chosen side may be computed, because the other may read outside its buffer."""
+        """Prints a branch. The side that is not chosen must not be computed, because it may read outside its buffer."""
         condition, *branches = call.args
         name = self._new("t")
         self.line(f"{type_name(_dtype(call))} {name};")
@@ -247,7 +249,7 @@ class Printer:
             return f"{value} != 0"
         if target == "uint64":
             raise Unsupported("GPU code generation does not support conversions of real numbers to uint64")
-        # A smaller integer is the low bits of a larger one, as on a CPU.
+        # A conversion to a smaller integer keeps the low bits, as on a CPU.
         through = "int64" if target in ("int64", "uint32") else "int32"
         text = f"whole<{type_name(through)}>({value})"
         return text if through == target else f"static_cast<{type_name(target)}>({text})"
@@ -302,7 +304,7 @@ class Printer:
         return next((scope[key] for scope in reversed(self._scopes) if key in scope), None)
 
     def _forget(self) -> None:
-        """Forgets all computed values, because they may have been read from an element that is now overwritten."""
+        """Discards all computed values, because they may depend on an element that is now overwritten."""
         self._scopes = [{} for _ in self._scopes]
 
     def _named(self, variable: tirx.Var, prefix: str) -> str:

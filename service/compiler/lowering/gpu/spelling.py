@@ -23,7 +23,7 @@ TYPES: Mapping[str, str] = {
     "float32": "float",
     "float64": "double",
 }
-# C's functions of float64. The names of those of float32 end with an additional f.
+# The names of C's functions of float64. The names for float32 have an additional f at the end.
 _LIBRARY: tuple[str, ...] = (
     "acos",
     "acosh",
@@ -41,7 +41,7 @@ _LIBRARY: tuple[str, ...] = (
 )
 _LIBRARY += ("log", "log10", "log1p", "log2", "pow", "sin", "sinh", "tan", "tanh")
 INEXACT = frozenset(f"tirx.{name}" for name in _LIBRARY)
-EXACT: Mapping[str, str] = {  # functions that return the correctly rounded result
+EXACT: Mapping[str, str] = {  # functions whose results are correctly rounded
     "tirx.ceil": "ceil",
     "prim.ceil": "ceil",
     "tirx.copysign": "copysign",

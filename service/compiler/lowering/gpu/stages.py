@@ -15,12 +15,12 @@ Loop = tuple[tirx.Var, int]
 
 @dataclass(frozen=True)
 class Nest:
-    """Loops around one block. Each loop is one axis of the block.
+    """Loops around one TIR block. Each loop is one axis of the block.
 
     Attributes:
         spatial: the loops over the elements that the block writes, outermost first.
         reduced: the loops over the terms of one element, in the order in which they are added.
-        axes: each variable of the block with the loop variable or constant that it equals.
+        axes: pairs of a variable of the block and the loop variable or constant that it equals.
         body, init: the statements of the block.
         stores: one store for each buffer that the block writes.
     """
@@ -34,7 +34,7 @@ class Nest:
 
 
 def inlined(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Inlines the elementwise producers of `function`. A function that is scheduled by hand does not change."""
+    """Inlines the elementwise producers of `function`. A hand-scheduled function is returned unchanged."""
     if function.attrs and "tirx.is_scheduled" in function.attrs:
         return function
     schedule = Schedule(function)
@@ -43,7 +43,7 @@ def inlined(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def stages_of(function: tirx.PrimFunc) -> tuple[Nest, ...] | None:
-    """Returns the nests of `function` in order. Each buffer is written by only one of them.
+    """Returns the nests of `function` in order. Only one nest writes each buffer.
 
     Returns None if the function does not consist of elementwise blocks and reductions only.
     """
