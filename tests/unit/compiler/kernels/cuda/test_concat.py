@@ -118,7 +118,7 @@ def test_rows_of_a_matrix_are_images_of_one_pixel() -> None:
 
 @pytest.mark.parametrize(
     ("parts", "axis", "block", "reason"),
-    [(2, 1, BLOCK, "not the channels'"), (2, 3, 0, "not in blocks"), (65, 3, BLOCK, "joins 65 tensors")],
+    [(2, 1, BLOCK, "not along the channels"), (2, 3, 0, "not in blocks"), (65, 3, BLOCK, "joins 65 tensors")],
 )
 def test_other_axes_and_layouts_are_declined(parts: int, axis: int, block: int, reason: str) -> None:
     image = Image(1, 4, 4, 16, block)

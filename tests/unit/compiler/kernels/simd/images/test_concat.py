@@ -80,7 +80,7 @@ def test_rows_of_a_matrix_are_images_of_one_pixel() -> None:
     np.testing.assert_array_equal(written, mode.formula(operation).evaluate(operation, *values))
 
 
-@pytest.mark.parametrize(("axis", "block", "reason"), [(1, 8, "not the channels'"), (3, 0, "not in blocks")])
+@pytest.mark.parametrize(("axis", "block", "reason"), [(1, 8, "not along the channels"), (3, 0, "not in blocks")])
 def test_other_axes_and_layouts_are_declined(axis: int, block: int, reason: str) -> None:
     isa = ISAS["x86-64-v3"]
     quantized = QuantizedType("int8", (0.1,))
