@@ -70,7 +70,7 @@ def bench(
                 spinner = Spinner("dots", f"{count} threads …")
                 # Without a refresh thread: this process forks.
                 with Live(spinner, console=output.progress, auto_refresh=False, transient=True) as live:
-                    rows.append({"artifact": locked.digest, **locked.bench(count, seconds, live.refresh)})
+                    rows.append({"artifact": locked.digest, **locked.bench(count, seconds, live.refresh).to_json()})
         if as_json:
             output.document({"machine": machine, "artifact": rows[0]["artifact"], "latencies": rows})
         else:

@@ -124,7 +124,7 @@ def measure(
     if not attach and not target.runs_on(detect_host()):
         return digest, build_explanation(described)
     locked = LockedArtifact.read(layout, digest, load_checked(), unsandboxed=unsandboxed)
-    taken = locked.explain(threads, seconds, described.get("kernels", {}).get("peak"))
+    taken = locked.explain(threads, seconds, described.get("kernels", {}).get("peak")).to_json()
     if attach:
         layout.attach(digest, Report.PROFILE, json.dumps(taken).encode())
     return digest, build_explanation(described, taken)

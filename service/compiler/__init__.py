@@ -14,6 +14,7 @@ A package imports only packages below it in this list:
 - `kernels`: the hand-written kernels, for SIMD instruction sets and for GPUs.
 - `importers`: read model files of each format into QNN operators.
 - `qnn`: the operators of quantized models, their types, formulas and passes.
+- `messages`: the messages between the parent process and its children, and the files that they exchange.
 - `sandbox`: starts child processes that cannot reach files, programs or the network.
 - `targets`: what TVM and LLVM need to know about each target.
 - `locating`: adds the operator and the tensor to errors. All of the packages above may use it.

@@ -59,6 +59,6 @@ def build(
     """
     request = CompileRequest(source, digest_of_file(source), parse_target("host"), ONNXRUNTIME, with_shapes(shapes))
     steps = Steps(request, directory, progress, settings)
-    signature = ModelSignature.from_json(steps.imported()["signature"]).batched(1)
+    signature = steps.imported().signature.batched(1)
     made = make(steps, signature)
     return Built(made.config, made.library, made.constants)

@@ -94,13 +94,13 @@ def verify_artifact(layout: OciLayout, artifact: Digest, settings: Settings, pol
 
 def _figures(model: LockedArtifact, coverage: bytes | None, poll: Poll) -> dict[str, Any]:
     """Measures calls on one thread: latency, calls per second, and the share of the machine's peak."""
-    latency = model.bench(1, _MEASURE_S, poll)
+    latency = model.bench(1, _MEASURE_S, poll).to_json()
     figures = {name: latency[name] for name in ("p50_s", "p99_s", "per_s")}
     figures |= {"machine": machine_name(model.target), "threads": 1}
     try:
         described = json.loads(coverage or b"{}")
         profile = model.explain(1, _MEASURE_S, described.get("kernels", {}).get("peak"), poll)
-        explanation = build_explanation(described, profile)
+        explanation = build_explanation(described, profile.to_json())
         figures["peak_percent"] = explanation.rates(explanation.macs, explanation.seconds)["peak_percent"]
     except (
         LookupError,

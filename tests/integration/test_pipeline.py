@@ -15,6 +15,8 @@ from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.compiler.build.steps import Steps
 from service.compiler.importers.uploads import upload_of
+from service.compiler.messages.checking import PROFILE
+from service.compiler.messages.role import Role
 from service.core.artifact import Report
 from service.core.build import BuildCanceled, Stage
 from service.core.digest import Digest, digest_of_file
@@ -103,8 +105,8 @@ def test_the_artifact_computes_the_same_as_litert(source: Path, numerics: str, t
 def test_a_failed_measurement_does_not_affect_the_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Steps.run
 
-    def failing(steps: Steps, role: str, *arguments: Any, **options: Any) -> Any:
-        if role == "profile":
+    def failing(steps: Steps, role: Role[Any, Any], *arguments: Any, **options: Any) -> Any:
+        if role == PROFILE:
             raise BuildTimedOut("the clock stands still")
         return run(steps, role, *arguments, **options)
 
@@ -120,15 +122,19 @@ def test_a_failed_measurement_does_not_affect_the_artifact(tmp_path: Path, monke
     ("calls", "line"),
     [
         ([{"symbol": "octet_plain_exp2", "seconds": 1.0}], "generated code takes 100 % of the time: exp 100 %"),
-        ([{"symbol": "octet_plain_exp2"}], "not profiled: the profile process returned a malformed result"),
+        (
+            [{"symbol": "octet_plain_exp2"}],
+            "not profiled: the profile process returned a malformed result: calls[0].seconds is missing",
+        ),
     ],
 )
 def test_the_profile_is_logged(calls: list[Any], line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = Steps.run
 
-    def answering(steps: Steps, role: str, *arguments: Any, **options: Any) -> Any:
-        if role == "profile":
-            return {"peak_macs_per_s": None, "calls": calls}
+    def answering(steps: Steps, role: Role[Any, Any], *arguments: Any, **options: Any) -> Any:
+        if role == PROFILE:
+            times = {"model_seconds": 1.0, "least_model_seconds": 1.0, "peak_macs_per_s": None}
+            return role.read_result({"machine": "", "threads": 1, "rounds": 1, **times, "calls": calls})
         return run(steps, role, *arguments, **options)
 
     monkeypatch.setattr(Steps, "run", answering)

@@ -5,6 +5,7 @@ were.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest
 from service.compiler.build.tile_store import TileStore
 from service.compiler.build.tuning import _Tuning, build_artifact
+from service.compiler.messages.checking import RACE, TimeResult
+from service.compiler.messages.role import Role
 from service.core.artifact import Report
 from service.core.build import Stage
 from service.core.digest import Digest, digest_of_file, digest_of_json
@@ -58,11 +61,11 @@ def test_the_faster_artifact_is_promoted(
     """Times are replaced: here the second tile of each layer is the fastest, and the race has this result."""
     measure = _Tuning._measure
 
-    def measured(self: _Tuning, role: str, models: Any, files: Any, seconds: float) -> Any:
-        answer = measure(self, role, models, files, 0.01)
-        if role == "race":
-            return {**answer, "times_as_fast": times_as_fast}
-        return {"seconds": [dict.fromkeys(each, 2.0 - place) for place, each in enumerate(answer["seconds"])]}
+    def measured(self: _Tuning, role: Role[Any, Any], models: Any, seconds: float) -> Any:
+        result = measure(self, role, models, 0.01)
+        if role == RACE:
+            return replace(result, times_as_fast=times_as_fast)
+        return TimeResult(tuple(dict.fromkeys(each, 2.0 - place) for place, each in enumerate(result.seconds)))
 
     monkeypatch.setattr(_Tuning, "_measure", measured)
     plain_layout, plain = tune(tmp_path / "plain", Recorder(), {})

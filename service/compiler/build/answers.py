@@ -10,9 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from service.compiler.build.background import Poll, in_background
-from service.compiler.build.expected import Answers, Expected, said_by
-from service.compiler.build.steps import MODULE_FILE, Steps
-from service.compiler.children.checking_roles import EXPECTED_FILE, PROBES_FILE, reference_file, reference_probes_file
+from service.compiler.build.expected import Answers, Expected, expected_of
+from service.compiler.build.steps import Steps
+from service.compiler.messages.checking import ORACLE, REFERENCE, OracleRequest, ReferenceRequest
+from service.compiler.messages.files import (
+    EXPECTED_FILE,
+    MODULE_FILE,
+    PROBES_FILE,
+    reference_file,
+    reference_probes_file,
+)
+from service.compiler.messages.message import Malformed
 from service.compiler.references import Reference, reference_for
 from service.core.artifact import Report
 from service.core.errors import BuildFailed
@@ -56,26 +64,23 @@ class _ExpectedOutputs:
         of_batch = max(1, min(_SAMPLES_OF_BATCH, _MOST_INPUTS // self._batch))
         self._samples = SAMPLES if self._batch == 1 else of_batch
         self._probes = probes if self._batch == 1 else 0
-        self._request: dict[str, Any] = {
-            "numerics": steps.request.numerics,
-            "signature": signature.to_json(),
-            "samples": self._samples,
-        }
+        self._signature = signature
         self._reference = reference_for(source_format, steps.request.numerics)
 
     def oracle(self, poll: Poll) -> tuple[Expected, dict[str, Any]]:
         """Runs the oracle. Returns its answers, and which special cases the operators met (`reached`)."""
         module = self._steps.output("import", MODULE_FILE)
-        said = self._steps.ask(
-            "oracle",
-            {"module": str(module), "batch": self._batch, "probes": self._probes, **self._request},
+        numerics = self._steps.request.numerics
+        result = self._steps.ask(
+            ORACLE,
+            OracleRequest(module, self._batch, self._probes, numerics, self._signature, self._samples),
             readable=[module],
             question=self._question(),
             files=[EXPECTED_FILE, PROBES_FILE],
             poll=poll,
         )
         file, probes = (self._steps.output("oracle", name) for name in (EXPECTED_FILE, PROBES_FILE))
-        return Expected(CANONICAL, file, probes), dict(said["reached"])
+        return Expected(CANONICAL, file, probes), dict(result.reached)
 
     def reference(self, oracle: Future[tuple[Expected, dict[str, Any]]], poll: Poll) -> list[Expected]:
         """Runs each session of the reference (`Reference.witnesses`). Empty if no runtime defines the mode."""
@@ -89,14 +94,12 @@ class _ExpectedOutputs:
         chosen = [reference_probes_file(place) for place in range(len(witnesses))]
         probes = self._wait_for_probes(oracle, poll)
         try:
-            said = steps.ask(
-                "reference",
-                {
-                    "source": str(steps.request.source),
-                    "format": self._format,
-                    "probes": None if probes is None else str(probes),
-                    **self._request,
-                },
+            request = ReferenceRequest(
+                steps.request.source, self._format, probes, steps.request.numerics, self._signature, self._samples
+            )
+            result = steps.ask(
+                REFERENCE,
+                request,
                 readable=[steps.request.source, *([] if probes is None else [probes])],
                 question={**self._question(), "name": reference.name, "version": reference.version},
                 files=[*files, *chosen],
@@ -104,12 +107,14 @@ class _ExpectedOutputs:
             )
             count = self._samples + self._probes
             return [
-                said_by(witness, steps.output("reference", file), steps.output("reference", extra), session, count)
-                for witness, file, extra, session in zip(witnesses, files, chosen, said["sessions"], strict=True)
+                expected_of(witness, steps.output("reference", file), steps.output("reference", extra), session, count)
+                for witness, file, extra, session in zip(witnesses, files, chosen, result.sessions, strict=True)
             ]
-        except (LookupError, TypeError, ValueError) as error:
+        except ValueError as error:
             raise BuildFailed("the reference process returned a malformed result") from error
         except BuildFailed as error:
+            if isinstance(error.__cause__, Malformed):
+                raise
             return [Expected(witness, reason=f"could not run the model: {error.message}") for witness in witnesses]
 
     def _wait_for_probes(self, oracle: Future[tuple[Expected, dict[str, Any]]], poll: Poll) -> Path | None:
@@ -141,4 +146,11 @@ class _ExpectedOutputs:
 
     def _question(self) -> dict[str, Any]:
         # The media type is part of the key because it changes whenever the generated inputs change.
-        return {**self._request, "batch": self._batch, "probes": self._probes, "vectors": Report.VECTORS}
+        return {
+            "numerics": self._steps.request.numerics,
+            "signature": self._signature.to_json(),
+            "samples": self._samples,
+            "batch": self._batch,
+            "probes": self._probes,
+            "vectors": Report.VECTORS,
+        }

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from service.compiler.messages.checking import SessionResult
 from service.core.vectors import CHOSEN
 from service.core.witnesses import Witness
 
@@ -58,23 +59,23 @@ class Answers:
         return CHOSEN in self.kinds
 
 
-def said_by(witness: Witness, file: Path, probes: Path, said: Mapping[str, Any], samples: int) -> Expected:
-    """Reads the result of one session from the child's result (`checking_roles.reference_role`).
+def expected_of(witness: Witness, file: Path, probes: Path, result: SessionResult, samples: int) -> Expected:
+    """Returns the expected outputs of one session of the reference runtime.
 
     Raises:
-        LookupError, TypeError, ValueError: the child's result is malformed.
+        ValueError: the result contains the number of an input that does not exist.
     """
-    if "error" in said:
-        return Expected(witness, reason=f"refused the model: {_line(said['error'])}")
-    refused = {int(number): _line(message) for number, message in said["refused"].items()}
+    if result.error is not None:
+        return Expected(witness, reason=f"refused the model: {_line(result.error)}")
+    refused = {int(number): _line(message) for number, message in result.refused.items()}
     if not all(0 <= number < samples for number in refused):
         raise ValueError(f"these inputs do not exist: {sorted(refused)}")
-    if not said["answered"]:
+    if not result.answered:
         return Expected(witness, reason=f"refused every input: {next(iter(refused.values()), '')}", refused=refused)
     return Expected(witness, file, probes, refused=refused)
 
 
-def _line(message: Any) -> str:
+def _line(message: str) -> str:
     """Returns a framework's message as one line that is safe to show in a terminal."""
-    line = " ".join(str(message).split())
+    line = " ".join(message.split())
     return "".join(character for character in line if character.isprintable())[:_MESSAGE_CHARACTERS]

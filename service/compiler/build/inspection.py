@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
+from service.compiler.messages.building import INSPECT, PASSES, ImportRequest, PassesRequest
+from service.compiler.messages.files import GRAPH_FILE
+from service.compiler.messages.role import Result, Role
 from service.compiler.sandbox import Access, run_child, working
 from service.compiler.sandbox.scratch import scratch_directory
 from service.core.facts import Facts, Outline
 from service.core.settings import Settings
 from service.core.target import Target
 
-GRAPH_FILE = "graph.txt"
+AnyRequest = TypeVar("AnyRequest", ImportRequest, PassesRequest)
 
 
 def inspect_file(
@@ -29,10 +32,9 @@ def inspect_file(
         OctetError: the file is not a model that can be read. The error names the operator and the tensor.
     """
     with scratch_directory(within) as scratch:
-        answer = _ask("inspect", source, scratch, settings, {"shapes": dict(shapes or {})})
-        if "outline" in answer:
-            return Outline.from_json(answer["outline"]), ""
-        return Facts.from_json(answer["facts"]), (scratch / GRAPH_FILE).read_text()
+        result = _ask(INSPECT, ImportRequest(source.absolute(), shapes or {}), scratch, settings)
+        graph = "" if result.facts is None else (scratch / GRAPH_FILE).read_text()
+        return result.description, graph
 
 
 def passes_of(
@@ -52,19 +54,20 @@ def passes_of(
         OctetError: the model cannot be compiled. The error names the stage and the operator.
     """
     with scratch_directory(within) as scratch:
-        asked = {"shapes": dict(shapes or {}), "target": target.name, "numerics": numerics}
-        answer = _ask("passes", source, scratch, settings, asked)
+        request = PassesRequest(source.absolute(), shapes or {}, target.name, numerics)
+        result = _ask(PASSES, request, scratch, settings)
         # A child that an upload took over could leave a link, which would be read with the rights of this process.
         written = sorted(path for path in scratch.glob("*.txt") if path.is_file() and not path.is_symlink())
-        return str(answer["pipeline"]), {path.name: path.read_text() for path in written}
+        return result.pipeline, {path.name: path.read_text() for path in written}
 
 
-def _ask(role: str, source: Path, scratch: Path, settings: Settings, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Runs a child that may read `source` and write into `scratch`, and returns its result."""
-    return run_child(
-        role,
-        {"source": str(source.absolute()), **asked},
-        access=Access(readable=(source.absolute(),), writable=(scratch,)),
+def _ask(role: Role[AnyRequest, Result], request: AnyRequest, scratch: Path, settings: Settings) -> Result:
+    """Runs a child that may read the source and write into `scratch`, and returns its result."""
+    members = run_child(
+        role.name,
+        request.to_json(),
+        access=Access(readable=(request.source,), writable=(scratch,)),
         limits=working(settings.build_time_limit_s, settings.build_stall_limit_s, settings.build_memory_limit_bytes),
         allow_unsandboxed=settings.allow_unsandboxed,
     )
+    return role.read_result(members)

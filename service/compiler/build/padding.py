@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.compiler.build.steps import MODULE_FILE, Steps
+from service.compiler.build.steps import Steps
+from service.compiler.messages.checking import PADDING, PaddingRequest
+from service.compiler.messages.files import MODULE_FILE
 from service.core.buckets import padded_length
-from service.core.build import Stage
-from service.core.errors import BuildFailed, BuildTimedOut, OctetError
+from service.core.errors import BuildTimedOut, OctetError
 from service.core.options import Shapes, bucket_index_of, buckets_of, shapes_of
 from service.core.signature import ModelSignature, TensorSpec
 
@@ -84,28 +85,18 @@ def _compare_padded(
     modules, signatures = [], []
     for length in lengths:
         within = f"import-{length}"
-        said = steps.imported_at(_shapes_at(signature, shapes, varying, length), within)
+        imported = steps.imported_at(_shapes_at(signature, shapes, varying, length), within)
         modules.append(steps.output(within, MODULE_FILE))
-        signatures.append(said["signature"])
+        signatures.append(imported.signature)
     own = steps.output("import", MODULE_FILE)
-    request = {
-        "module": str(own),
-        "signature": signature.to_json(),
-        "modules": [str(each) for each in modules],
-        "signatures": signatures,
-        "numerics": steps.request.numerics,
-    }
-    answer = steps.run("padding", request, readable=[own, *modules])
-    try:
-        values, equal, reason = int(answer["values"]), int(answer["equal"]), str(answer["reason"])
-    except (LookupError, TypeError, ValueError) as error:
-        raise BuildFailed("the padding process returned a malformed result", stage=Stage.VERIFY) from error
-    if reason:
-        return Padding(False, reason)
-    exact = 0 < values == equal
+    request = PaddingRequest(own, signature, tuple(modules), tuple(signatures), steps.request.numerics)
+    result = steps.run(PADDING, request, readable=[own, *modules])
+    if result.reason:
+        return Padding(False, result.reason)
+    values, equal = result.values, result.equal
     shown = ", ".join(map(str, lengths))
     text = f"{equal} of {values} values for inputs of length {shown} stayed equal when the inputs were padded"
-    return Padding(exact, text, tuple(lengths), values, equal)
+    return Padding(0 < values == equal, text, tuple(lengths), values, equal)
 
 
 def _varying(signature: ModelSignature, buckets: Sequence[Shapes]) -> list[tuple[int, int]]:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from service.cache import Descriptor, Manifest, OciLayout
 from service.compiler.build.answers import answering
 from service.compiler.build.padding import Padding, padding_of
-from service.compiler.build.steps import CONSTANTS_FILE, CompileRequest, Steps
-from service.compiler.children.checking_roles import EXPECTED_FILE, PROBES_FILE
+from service.compiler.build.steps import CompileRequest, Steps
+from service.compiler.messages.building import BuildResult
+from service.compiler.messages.files import CONSTANTS_FILE, EXPECTED_FILE, PROBES_FILE
 from service.core.artifact import (
     ARTIFACT_TYPE,
     CONSTANTS_MEDIA_TYPE,
@@ -32,16 +32,12 @@ from service.core.artifact import (
     Report,
 )
 from service.core.build import Progress, Stage
-from service.core.call_plan import CallPlan
 from service.core.compatibility import CONFIG_MEDIA_TYPE
 from service.core.digest import Digest, canonical_json
-from service.core.errors import BuildFailed
-from service.core.facts import Facts
 from service.core.options import batch_of
 from service.core.provenance import ENVELOPE_MEDIA_TYPE, STATEMENT_MEDIA_TYPE, Provenance, Signer, signer_of
 from service.core.settings import Settings
 from service.core.signature import ModelSignature
-from service.core.vectors import MOST_PROBES
 
 __all__ = ["CompileRequest", "Made", "compile_model", "make"]
 
@@ -75,11 +71,10 @@ def compile_model(
     request = replace(request, source=request.source.absolute())
     steps = Steps(request, scratch.absolute(), progress, settings)
     imported = steps.imported()
-    facts = Facts.from_json(imported["facts"])
-    for notice in facts.notices:
+    for notice in imported.facts.notices:
         progress.log(notice)
-    signature = ModelSignature.from_json(imported["signature"]).batched(batch_of(request.options))
-    with answering(steps, signature, imported["format"], _count(imported["probes"])) as answers:
+    signature = imported.signature.batched(batch_of(request.options))
+    with answering(steps, signature, imported.format, imported.probes) as answers:
         made = make(steps, signature, tiles)
         padding = padding_of(steps, signature)
         expected = answers()
@@ -90,11 +85,11 @@ def compile_model(
     numerics |= {"padding": padding.to_json()} if padding else {}
     profile = steps.profile(made.config, made.library, made.built)
     progress.stage(Stage.PUBLISH)
-    artifact = _publish(layout, made, request, imported["format"])
+    artifact = _publish(layout, made, request, imported.format)
     reports = {
         Report.NUMERICS: canonical_json(numerics),
-        Report.COVERAGE: canonical_json(made.built["coverage"]),
-        Report.FACTS: canonical_json(facts.to_json()),
+        Report.COVERAGE: canonical_json(made.built.coverage),
+        Report.FACTS: canonical_json(imported.facts.to_json()),
         Report.VECTORS: steps.output("oracle", EXPECTED_FILE).read_bytes(),
         **({Report.PROBES: steps.output("oracle", PROBES_FILE).read_bytes()} if expected.has_probes else {}),
         **({Report.PROFILE: canonical_json(profile)} if profile is not None else {}),
@@ -106,13 +101,6 @@ def compile_model(
     provenance = Provenance(artifact, steps.inputs(), *builder, *times, tiles=tiles or {}, stages_s=steps.times_s)
     _attach_provenance(layout, provenance, signer)
     return artifact
-
-
-def _count(probes: object) -> int:
-    """Checks the number of inputs that the oracle shall choose, which the import child reported."""
-    if type(probes) is not int or not 0 <= probes <= MOST_PROBES:
-        raise BuildFailed("the import process did not report how many inputs to check", stage=Stage.IMPORT)
-    return probes
 
 
 def _attach_provenance(layout: OciLayout, provenance: Provenance, signer: Signer | None) -> None:
@@ -134,7 +122,7 @@ class Made:
     config: ArtifactConfig
     library: Path
     constants: Path
-    built: Mapping[str, Any]
+    built: BuildResult
 
     def padding(self, padding: Padding) -> Made:
         """Returns a copy whose signature states whether shorter inputs may be padded."""
@@ -147,9 +135,8 @@ def make(
 ) -> Made:
     """Builds and links the model that `steps` has imported. `tiles` and `rank` are as in `kernels.choices`."""
     built = steps.build(len(signature.states), tiles, rank)
-    library = steps.link(steps.kernels(built["kernels"]))
-    plan = CallPlan.from_json(built["plan"])
-    config = ArtifactConfig(signature, steps.request.target.name, steps.request.numerics, plan)
+    library = steps.link(steps.kernels(built.kernels))
+    config = ArtifactConfig(signature, steps.request.target.name, steps.request.numerics, built.plan)
     return Made(config, library, steps.output("build", CONSTANTS_FILE), built)
 
 

@@ -17,8 +17,9 @@ from typing import Any
 from service.cache import Descriptor, OciLayout
 from service.compiler.build.artifact_archive import Received, received
 from service.compiler.build.expected import Answers, Expected
-from service.compiler.build.steps import CONSTANTS_FILE, LIBRARY_FILE, CompileRequest, Steps
-from service.compiler.children.checking_roles import EXPECTED_FILE, PROBES_FILE
+from service.compiler.build.steps import LIBRARY_FILE, CompileRequest, Steps
+from service.compiler.messages.building import BuildResult
+from service.compiler.messages.files import CONSTANTS_FILE, EXPECTED_FILE, PROBES_FILE
 from service.core.agreement import keep_build_difference, may_serve
 from service.core.artifact import ArtifactConfig, Report
 from service.core.build import Progress, Stage
@@ -79,7 +80,8 @@ def publish_received(
     config_bytes = found.archive.read(found.manifest.config.digest)
     config = _config(config_bytes, request)
     reports = _reports(found, config, progress)
-    built = {"formulas": {}, "deviations": [], "coverage": json.loads(reports.get(Report.COVERAGE, b"{}"))}
+    coverage = json.loads(reports.get(Report.COVERAGE, b"{}"))
+    built = BuildResult(kernels=(), plan=config.plan, coverage=coverage, tiles=(), formulas={}, deviations=())
     answers = Answers(
         input_kinds(_MOST_SAMPLES if probes is None else PATTERNS, _MOST_SAMPLES),
         [Expected(WITNESS, expected, probes)],

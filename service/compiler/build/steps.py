@@ -17,9 +17,22 @@ from service.compiler.build.object_cache import KernelProgram, ObjectCache
 from service.compiler.build.results import Results
 from service.compiler.lowering import toolchain
 from service.compiler.lowering.link import link
+from service.compiler.messages.building import (
+    BUILD,
+    IMPORT,
+    KERNEL,
+    BuildRequest,
+    BuildResult,
+    ImportRequest,
+    ImportResult,
+    KernelRequest,
+)
+from service.compiler.messages.checking import PROFILE, VERIFY, ProfileRequest, VerifyRequest
+from service.compiler.messages.files import CONSTANTS_FILE, MODULE_FILE, OBJECT_FILE, PLAIN_FILE, program_file
+from service.compiler.messages.role import Request, Result, Role
 from service.compiler.sandbox import Access, Limits, run_child, with_cards, working
 from service.core import witnesses
-from service.core.agreement import Comparison, Deviation
+from service.core.agreement import Deviation
 from service.core.artifact import ArtifactConfig
 from service.core.build import BuildInputs, Progress, Stage
 from service.core.cores import Core, build_cores
@@ -34,8 +47,7 @@ from service.core.witnesses import Statement, float_share
 _POLL_S = 0.1
 _LOG_EVERY_S = 10.0
 _PROFILE_S = 0.2  # a model that takes longer than a tenth of this is run five times
-MODULE_FILE, CONSTANTS_FILE, LIBRARY_FILE, OBJECT_FILE = "module.json", "constants.bin", "library.so", "kernel.o"
-PLAIN_FILE = "plain.o"  # the object that the build child writes; see `codegen.generate`
+LIBRARY_FILE = "library.so"
 
 _RUNNING_ROLES = frozenset({"verify", "profile", "race"})  # the roles that run the built artifact
 T = TypeVar("T")
@@ -85,44 +97,47 @@ class Steps:
 
     def run(
         self,
-        role: str,
-        request: Mapping[str, Any],
+        role: Role[Request, Result],
+        request: Request,
         readable: list[Path],
         *,
         within: str = "",
         poll: Callable[[], None] | None = None,
-    ) -> Any:
+    ) -> Result:
         """Runs one child in its own directory, which is named `within` or else after the role, and returns its result.
 
         A child with a `poll` runs in the background, and does not report stages.
+
+        Raises:
+            BuildFailed: the result is malformed; and the errors of `sandbox.run_child`.
         """
-        directory = self.scratch / (within or role)
+        directory = self.scratch / (within or role.name)
         directory.mkdir(exist_ok=True)
         started_s = time.monotonic()
-        result = run_child(
-            role,
-            request,
+        members = run_child(
+            role.name,
+            request.to_json(),
             access=Access(readable=tuple(readable), writable=(directory,)),
-            limits=with_cards(self._limits()) if self._runs_on_card(role) else self._limits(),
+            limits=with_cards(self._limits()) if self._runs_on_card(role.name) else self._limits(),
             on_message=self._relay if poll is None else None,
             poll=poll or self._poll,
             allow_unsandboxed=self.settings.allow_unsandboxed,
             on_cpu=self._count,
         )
         if not within:
-            self.times_s[role] = round(time.monotonic() - started_s, 4)
-        return result
+            self.times_s[role.name] = round(time.monotonic() - started_s, 4)
+        return role.read_result(members, self._stage)
 
     def ask(
         self,
-        role: str,
-        request: Mapping[str, Any],
+        role: Role[Request, Result],
+        request: Request,
         readable: list[Path],
         question: Mapping[str, Any],
         files: Sequence[str],
         *,
         poll: Callable[[], None] | None = None,
-    ) -> Any:
+    ) -> Result:
         """Returns the cached result of an equal request, or runs a child as `run` does and caches its result.
 
         Args:
@@ -133,34 +148,33 @@ class Steps:
             BuildFailed: the child read a source with another digest.
         """
         code = {**toolchain.fingerprint(), "octet_core": toolchain.core_digest()}
-        whole = {"role": role, "source": self.request.source_digest, "code": code, **question}
-        directory = self.scratch / role
+        whole = {"role": role.name, "source": self.request.source_digest, "code": code, **question}
+        directory = self.scratch / role.name
         directory.mkdir()
-        answer = self._results.take(whole, directory)
-        if answer is None:
-            answer = self.run(role, request, readable, poll=poll)
-            if answer.get("source", self.request.source_digest) != self.request.source_digest:
-                name = self.request.source.name
-                raise BuildFailed(f"{name} changed while it was read", stage=self._stage, hint="compile the file again")
-            self._results.keep(whole, answer, [self.output(role, name) for name in files])
-        else:
-            self.progress.log(f"{role}: result found in the cache")
-        return answer
+        cached = self._results.take(whole, directory)
+        if cached is not None:
+            self.progress.log(f"{role.name}: result found in the cache")
+            return role.read_result(cached, self._stage)
+        result = self.run(role, request, readable, poll=poll)
+        if getattr(result, "source", self.request.source_digest) != self.request.source_digest:
+            name = self.request.source.name
+            raise BuildFailed(f"{name} changed while it was read", stage=self._stage, hint="compile the file again")
+        self._results.keep(whole, result.to_json(), [self.output(role.name, name) for name in files])
+        return result
 
-    def imported(self) -> Any:
-        """Imports the source. Returns its signature, format and facts; the child writes `module.json`."""
+    def imported(self) -> ImportResult:
+        """Imports the source. The child writes `module.json`."""
         self._enter(Stage.IMPORT)
-        source, question = self.request.source, {"shapes": shapes_of(self.request.options)}
-        request = {"source": str(source), **question}
-        return self.ask("import", request, [source], question=question, files=[MODULE_FILE])
+        source, shapes = self.request.source, shapes_of(self.request.options)
+        question = {"shapes": shapes}
+        return self.ask(IMPORT, ImportRequest(source, shapes), [source], question=question, files=[MODULE_FILE])
 
-    def imported_at(self, shapes: Mapping[str, Sequence[int]], within: str) -> Any:
+    def imported_at(self, shapes: Mapping[str, Sequence[int]], within: str) -> ImportResult:
         """Imports the source with other input `shapes`, like `imported`. `module.json` is in the directory `within`."""
         source = self.request.source
-        request = {"source": str(source), "shapes": {name: list(shape) for name, shape in shapes.items()}}
-        return self.run("import", request, [source], within=within, poll=self._poll)
+        return self.run(IMPORT, ImportRequest(source, shapes), [source], within=within, poll=self._poll)
 
-    def build(self, states: int, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0) -> Any:
+    def build(self, states: int, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0) -> BuildResult:
         """Builds the imported module: an object, the constants, the kernels' programs and the call plan.
 
         Args:
@@ -168,16 +182,16 @@ class Steps:
             tiles, rank: as in `kernels.choices`.
         """
         module = self.output("import", MODULE_FILE)
-        request = {
-            "module": str(module),
-            "target": self.request.target.name,
-            "numerics": self.request.numerics,
-            "batch": batch_of(self.request.options),
-            "tiles": {key: list(tile) for key, tile in (tiles or {}).items()},
-            "rank": rank,
-            "states": states,
-        }
-        return self.run("build", request, readable=[module])
+        request = BuildRequest(
+            module,
+            self.request.target.name,
+            self.request.numerics,
+            batch_of(self.request.options),
+            tiles or {},
+            rank,
+            states,
+        )
+        return self.run(BUILD, request, readable=[module])
 
     def kernels(self, symbols: Sequence[str]) -> list[Path]:
         """Returns the object file of each kernel, from the cache or compiled from the build child's program.
@@ -188,7 +202,7 @@ class Steps:
         started_s = time.monotonic()
         cache = ObjectCache(self.settings.objects_dir.absolute())
         target = self.request.target
-        programs = [KernelProgram(str(name), self.output("build", f"{name}.json"), target) for name in symbols]
+        programs = [KernelProgram(name, self.output("build", program_file(name)), target) for name in symbols]
         found = {program.symbol: path for program in programs if (path := cache.find(program)) is not None}
         missing = [program for program in programs if program.symbol not in found]
         self.progress.log(f"kernels: {len(programs)}, {len(found)} of them found in the cache")
@@ -218,9 +232,9 @@ class Steps:
 
     def _kernel(self, cache: ObjectCache, program: KernelProgram, poll: Callable[[], None]) -> Path:
         """Compiles one kernel in a child that can access nothing but the kernel's program."""
-        request = {"program": str(program.path), "symbol": program.symbol, "target": program.target.name}
+        request = KernelRequest(program.path, program.symbol, program.target.name)
         within = f"kernel-{program.symbol}"
-        self.run("kernel", request, readable=[program.path], within=within, poll=poll)
+        self.run(KERNEL, request, readable=[program.path], within=within, poll=poll)
         return cache.keep(program, self.output(within, OBJECT_FILE))
 
     def link(self, kernels: list[Path]) -> Path:
@@ -241,9 +255,7 @@ class Steps:
         self.times_s["link"] = round(time.monotonic() - started_s, 4)
         return library
 
-    def verify(
-        self, config: ArtifactConfig, library: Path, built: Mapping[str, Any], answers: Answers
-    ) -> dict[str, Any]:
+    def verify(self, config: ArtifactConfig, library: Path, built: BuildResult, answers: Answers) -> dict[str, Any]:
         """Runs the artifact, and compares its outputs with those of each witness.
 
         Returns:
@@ -255,16 +267,16 @@ class Steps:
         self._enter(Stage.VERIFY)
         about = {
             "mode": config.numerics,
-            "formulas": built["formulas"],
+            "formulas": built.formulas,
             "seed": 0,
-            "float": float_share(built["coverage"]),
+            "float": float_share(built.coverage),
         }
         missing = self.request.target.missing_on(detect_host())
         if missing:
             reason = f"this host lacks {', '.join(sorted(missing))}"
             self.progress.log(f"not verified: {reason}; run `octet verify` on the target")
             return {**about, **witnesses.not_checked(reason)}
-        said = self._compared(config, library, answers, _deviations(built))
+        said = self._compared(config, library, answers, built.deviations)
         split = len(answers.witnesses)
         accepts = accepts_differences(self.request.options)
         report = witnesses.report(said[:split], said[split:], answers.kinds, answers.no_witness, accepts=accepts)
@@ -283,36 +295,24 @@ class Steps:
         expected = [*answers.witnesses, *answers.sessions]
         files = [each.file for each in expected if each.file is not None]
         probes = [each.probes for each in expected if each.probes is not None] if answers.has_probes else []
-        outcome = self.run(
-            "verify",
-            {
-                "config": config.to_json(),
-                "library": str(library),
-                "constants": str(constants),
-                "vectors": [str(file) for file in files],
-                "probes": [str(file) for file in probes],
-            },
-            readable=[library, constants, *files, *probes],
-        )
-        try:
-            made = [Comparison.from_json(each) for each in outcome["comparisons"]]
-            if any(not 0 <= number < len(answers.kinds) for each in made for number in each.inputs):
-                raise ValueError("a comparison contains the number of an input that does not exist")
-            comparisons = iter(made)
-            return [
-                Statement(
-                    each.witness,
-                    next(comparisons) if each.file else None,
-                    each.reason,
-                    each.refused,
-                    () if each.witness.is_own or each in answers.sessions else deviations,
-                )
-                for each in expected
-            ]
-        except (LookupError, TypeError, ValueError, StopIteration) as error:
-            raise BuildFailed("the verify process returned a malformed result", stage=Stage.VERIFY) from error
+        request = VerifyRequest(config, library, constants, tuple(files), tuple(probes))
+        found = self.run(VERIFY, request, readable=[library, constants, *files, *probes]).comparisons
+        numbers = {number for each in found for number in each.inputs}
+        if len(found) < len(files) or not numbers <= set(range(len(answers.kinds))):
+            raise BuildFailed("the verify process returned a malformed result", stage=Stage.VERIFY)
+        comparisons = iter(found)
+        return [
+            Statement(
+                each.witness,
+                next(comparisons) if each.file else None,
+                each.reason,
+                each.refused,
+                () if each.witness.is_own or each in answers.sessions else deviations,
+            )
+            for each in expected
+        ]
 
-    def profile(self, config: ArtifactConfig, library: Path, built: Mapping[str, Any]) -> dict[str, Any] | None:
+    def profile(self, config: ArtifactConfig, library: Path, built: BuildResult) -> dict[str, Any] | None:
         """Measures the time of each call of a verified artifact on this machine, within a bounded time.
 
         Logs the operators whose generated code takes a large part of that time.
@@ -324,16 +324,11 @@ class Steps:
         if self.request.target.missing_on(detect_host()):
             return None
         constants = self.output("build", CONSTANTS_FILE)
-        asked = {
-            "config": config.to_json(),
-            "library": str(library),
-            "constants": str(constants),
-            "peak": built["coverage"].get("kernels", {}).get("peak"),
-            "seconds": _PROFILE_S,
-        }
         try:
-            profile: dict[str, Any] = self.run("profile", asked, readable=[library, constants])
-            warning = build_explanation(built["coverage"], profile).warning if is_described(built["coverage"]) else ""
+            peak = built.coverage.get("kernels", {}).get("peak")
+            request = ProfileRequest(config, library, constants, peak, _PROFILE_S)
+            profile = self.run(PROFILE, request, readable=[library, constants]).to_json()
+            warning = build_explanation(built.coverage, profile).warning if is_described(built.coverage) else ""
         except BuildFailed as error:
             self.progress.log(f"not profiled: {error.message}")
             return None
@@ -380,11 +375,3 @@ class Steps:
 
     def _poll(self) -> None:
         self.progress.stage(self._stage, self._fraction)
-
-
-def _deviations(built: Mapping[str, Any]) -> list[Deviation]:
-    """Returns the model's documented deviations from the reference runtime, as the build child reported them."""
-    try:
-        return [Deviation.from_json(each) for each in built["deviations"]]
-    except (LookupError, TypeError, ValueError) as error:
-        raise BuildFailed("the build process did not report the model's deviations", stage=Stage.VERIFY) from error

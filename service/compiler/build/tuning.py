@@ -10,10 +10,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from pathlib import Path
-from typing import Any
 
 from service.cache import OciLayout
 from service.compiler.build.artifact_archive import is_archive
@@ -21,13 +20,14 @@ from service.compiler.build.pipeline import CompileRequest, Made, compile_model,
 from service.compiler.build.received import publish_received
 from service.compiler.build.steps import Steps
 from service.compiler.build.tile_store import Tile, TileStore
-from service.core.artifact import CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE
+from service.compiler.messages.checking import RACE, TIME, ArtifactFiles, RaceResult, SpeedRequest
+from service.compiler.messages.role import Result, Role
+from service.core.artifact import CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, ArtifactConfig
 from service.core.build import Progress, Stage
 from service.core.digest import Digest
 from service.core.errors import BuildFailed
 from service.core.options import batch_of, tune_s_of, without_tuning
 from service.core.settings import Settings
-from service.core.signature import ModelSignature
 from service.core.target import detect_host
 
 MARGIN = 1.02  # a tuned artifact must be this many times as fast as the plain one to replace it
@@ -47,15 +47,6 @@ def build_artifact(
     if tune_s_of(request.options) is None:
         return compile_model(request, layout, scratch, progress, settings)
     return _Tuning(request, layout, scratch.absolute(), progress, settings).run()
-
-
-@dataclass(frozen=True)
-class _Layer:
-    """A layer in a build's list of tile choices; see `kernels.choices`."""
-
-    key: str
-    tile: Tile
-    symbol: str
 
 
 class _TuningProgress:
@@ -102,10 +93,10 @@ class _Tuning:
             self._request, self._layout, self._directory("tuned"), self._inner, self._settings, tiles=table
         )
         self._report_fraction(0.9)
-        outcome = self._race(plain, tuned)
-        times = float(outcome["times_as_fast"])
-        milliseconds = f"{1e3 * outcome['first_s']:.3f} ms before, {1e3 * outcome['second_s']:.3f} ms after"
-        log(f"{times:.3f} times as fast in {outcome['rounds']} turns: {milliseconds}")
+        race = self._race(plain, tuned)
+        times = race.times_as_fast
+        milliseconds = f"{1e3 * race.first_s:.3f} ms before, {1e3 * race.second_s:.3f} ms after"
+        log(f"{times:.3f} times as fast in {race.rounds} turns: {milliseconds}")
         if times < MARGIN:
             log(f"no gain: it has to be {MARGIN:g} times as fast")
             return plain
@@ -146,36 +137,31 @@ class _Tuning:
     def _round(self, rank: int, tiles: Mapping[str, Tile]) -> _Round:
         directory = self._directory(f"round-{rank}")
         steps = Steps(self._plain, directory, self._inner, self._settings, nice=_NICE)
-        signature = ModelSignature.from_json(steps.imported()["signature"]).batched(batch_of(self._plain.options))
+        signature = steps.imported().signature.batched(batch_of(self._plain.options))
         return _Round(make(steps, signature, tiles, rank))
 
-    def _times(self, rounds: Sequence[_Round]) -> list[dict[str, float]]:
+    def _times(self, rounds: Sequence[_Round]) -> Sequence[Mapping[str, float]]:
         made = [each.made for each in rounds]
-        models = [
-            {"config": one.config.to_json(), "library": str(one.library), "constants": str(one.constants)}
-            for one in made
-        ]
-        files = [path for one in made for path in (one.library, one.constants)]
-        seconds = max(1.0, _TIMING * self._budget_s)
-        answer = self._measure("time", models, files, seconds)["seconds"]
-        if not isinstance(answer, list) or len(answer) != len(rounds):
+        models = [ArtifactFiles(one.config, one.library, one.constants) for one in made]
+        times = self._measure(TIME, models, max(1.0, _TIMING * self._budget_s)).seconds
+        if len(times) != len(rounds):
             raise BuildFailed("the time process did not return the times of every round", stage=Stage.TUNE)
-        return [{str(symbol): float(taken) for symbol, taken in each.items()} for each in answer]
+        return times
 
-    def _race(self, plain: Digest, tuned: Digest) -> Any:
-        models, files = [], []
+    def _race(self, plain: Digest, tuned: Digest) -> RaceResult:
+        models = []
         for digest in (plain, tuned):
             manifest = self._layout.manifest(digest)
             paths = {layer.media_type: self._layout.blobs.path(layer.digest) for layer in manifest.layers}
             library, constants = (paths[kind].absolute() for kind in (LIBRARY_MEDIA_TYPE, CONSTANTS_MEDIA_TYPE))
-            config = json.loads(self._layout.blobs.read(manifest.config.digest))
-            models.append({"config": config, "library": str(library), "constants": str(constants)})
-            files += [library, constants]
-        return self._measure("race", models, files, max(1.0, _RACING * self._budget_s))
+            config = ArtifactConfig.from_json(json.loads(self._layout.blobs.read(manifest.config.digest)))
+            models.append(ArtifactFiles(config, library, constants))
+        return self._measure(RACE, models, max(1.0, _RACING * self._budget_s))
 
-    def _measure(self, role: str, models: list[dict[str, Any]], files: list[Path], seconds: float) -> Any:
-        steps = Steps(self._plain, self._directory(role), self._inner, self._settings, nice=_NICE)
-        return steps.run(role, {"models": models, "seconds": seconds}, readable=files)
+    def _measure(self, role: Role[SpeedRequest, Result], models: Sequence[ArtifactFiles], seconds: float) -> Result:
+        steps = Steps(self._plain, self._directory(role.name), self._inner, self._settings, nice=_NICE)
+        files = [path for each in models for path in each.paths]
+        return steps.run(role, SpeedRequest(tuple(models), seconds), readable=files)
 
     def _directory(self, name: str) -> Path:
         path = self._scratch / name
@@ -196,14 +182,7 @@ class _Round:
     """
 
     def __init__(self, made: Made) -> None:
-        self.made = made
-        try:
-            self.layers = [
-                _Layer(str(each["key"]), tuple(map(int, each["tile"])), str(each["symbol"]))
-                for each in made.built["tiles"]
-            ]
-        except (KeyError, TypeError, ValueError) as error:
-            raise BuildFailed("the build process did not report which tiles it chose", stage=Stage.TUNE) from error
+        self.made, self.layers = made, made.built.tiles
         self.tiles = {layer.key: layer.tile for layer in self.layers}
         self.symbols: dict[str, set[str]] = {}
         for layer in self.layers:

@@ -13,5 +13,6 @@ reads its request. The parent process trusts nothing that a child returns.
 - `observing_roles`: run a model on calibration inputs, for quantization.
 - `columns`: the operand columns that a layer's weights are multiplied by, and their moments.
 - `probing`: chooses random inputs that reach rare cases of the model's operators.
+- `handler`: converts the messages of a role from and to JSON.
 - `incident`: describes an internal error without disclosing the model.
 """

@@ -17,10 +17,11 @@ import runpy
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from service.compiler.children.handler import Handler
 from service.compiler.locating import described
 from service.compiler.sandbox import lockdown, parent_death
 from service.compiler.sandbox.policy import Access, Limits
@@ -32,7 +33,6 @@ from service.core.errors import BuildFailed, InternalError, OctetError
 from service.core.imports import block_torch
 
 _MOST_REPORT_BYTES = 64 << 10
-Handler = Callable[[Mapping[str, Any], Report], Mapping[str, Any]]
 
 # role -> "package.module:function"
 ROLES: Mapping[str, str] = {

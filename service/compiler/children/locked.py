@@ -7,33 +7,42 @@ code, so it is not trusted.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from service.cache import OciLayout
 from service.compiler.children.forked import keeping
+from service.compiler.messages.checking import VERIFY, ProfileResult, VerifyRequest
+from service.compiler.messages.role import Request, Result, Role
+from service.compiler.messages.running import (
+    BENCH,
+    EXPLAIN,
+    RUN,
+    BenchRequest,
+    BenchResult,
+    ExplainRequest,
+    RunRequest,
+)
 from service.compiler.sandbox import Access, Limits, run_child, with_cards
 from service.compiler.sandbox.policy import unlimited
 from service.core.agreement import Comparison
 from service.core.arrays import Array
-from service.core.artifact import only_artifact
+from service.core.artifact import ArtifactConfig, only_artifact
 from service.core.buckets import fit_inputs, merge_buckets
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, SandboxUnavailable
+from service.core.explanation import Call
 from service.core.settings import Settings
 from service.core.signature import ModelSignature
 from service.core.target import Target, machine_name, parse_target
-from service.runtime.latency import PERCENTILES
 from service.runtime.model import checked
 from service.runtime.shared import SharedTensors, bytes_of
 from service.runtime.stored import StoredArtifact, artifacts_of_model
 from service.runtime.trust import Trust
 
-T = TypeVar("T")
 Poll = Callable[[], None]
 
 
@@ -103,11 +112,11 @@ class LockedArtifact:
         try:
             for place, given in zip(shared.inputs, inputs, strict=True):
                 place[...] = given
-            asked = {"tensors": shared.descriptor, "threads": threads}
-            said = self._ask("run", asked, keep=[shared.descriptor], shared_bytes=bytes_of(self.signature))
+            request = RunRequest(*self._files, shared.descriptor, threads)
+            result = self._ask(RUN, request, keep=[shared.descriptor], shared_bytes=bytes_of(self.signature))
         finally:
             os.close(shared.descriptor)
-        return list(shared.outputs), _parse_result("run", lambda: _number(said["seconds"]))
+        return list(shared.outputs), result.seconds
 
     def compare(self, vectors: Path, probes: Path | None = None, poll: Poll = _do_nothing) -> Comparison:
         """Compares the outputs with the expected outputs in the file `vectors` (`runtime.compare`).
@@ -116,40 +125,48 @@ class LockedArtifact:
             probes: the file of the inputs that the oracle chose and their expected outputs, if the artifact has one.
             poll: called about every 100 ms during the run; it may raise. The same applies to the methods below.
         """
-        chosen = [] if probes is None else [probes]
-        asked = {"vectors": [str(vectors.absolute())], "probes": [str(file.absolute()) for file in chosen]}
-        said = self._ask("verify", asked, readable=[vectors, *chosen], poll=poll)
-        return _parse_result("verify", lambda: Comparison.from_json(said["comparisons"][0]))
+        chosen = () if probes is None else (probes.absolute(),)
+        request = VerifyRequest(*self._files, (vectors.absolute(),), chosen)
+        comparisons = self._ask(VERIFY, request, readable=[vectors, *chosen], poll=poll).comparisons
+        if not comparisons:
+            raise BuildFailed("the verify process returned a malformed result: it compared nothing")
+        return comparisons[0]
 
-    def bench(self, threads: int, seconds: float, poll: Poll) -> dict[str, Any]:
+    def bench(self, threads: int, seconds: float, poll: Poll) -> BenchResult:
         """Measures `runtime.latency.Latency` with `threads` threads, each on its own core, and reports the cores."""
-        said = self._ask("bench", {"threads": threads, "seconds": seconds}, poll=poll)
-        return _parse_result("bench", lambda: _latency(said))
+        return self._ask(BENCH, BenchRequest(*self._files, threads, seconds), poll=poll)
 
-    def explain(self, threads: int, seconds: float, peak: object, poll: Poll = _do_nothing) -> dict[str, Any]:
+    def explain(
+        self, threads: int, seconds: float, peak: Mapping[str, Any] | None, poll: Poll = _do_nothing
+    ) -> ProfileResult:
         """Measures `runtime.profile.Profile` with `threads` threads, each on its own core."""
-        said = self._ask("explain", {"threads": threads, "seconds": seconds, "peak": peak}, poll=poll)
+        result = self._ask(EXPLAIN, ExplainRequest(*self._files, threads, seconds, peak), poll=poll)
         symbols = [call.symbol for call in self.stored.config.plan.calls]
-        return _parse_result("explain", lambda: _profile(said, symbols, machine_name(self.target)))
+        if len(result.calls) != len(symbols):
+            raise BuildFailed("the explain process returned a malformed result: calls are missing or too many")
+        calls = tuple(Call(symbol, call.seconds) for symbol, call in zip(symbols, result.calls, strict=True))
+        return replace(result, machine=machine_name(self.target), calls=calls)
+
+    @property
+    def _files(self) -> tuple[ArtifactConfig, Path, Path]:
+        return self.stored.config, self.stored.library.absolute(), self.stored.constants.absolute()
 
     def _ask(
         self,
-        role: str,
-        request: Mapping[str, Any],
+        role: Role[Request, Result],
+        request: Request,
         *,
         readable: Sequence[Path] = (),
         keep: Collection[int] = (),
         shared_bytes: int = 0,
         poll: Poll = _do_nothing,
-    ) -> dict[str, Any]:
-        library, constants = self.stored.library.absolute(), self.stored.constants.absolute()
+    ) -> Result:
         limits = self.limits or unlimited(shared_bytes)
-        files = {"config": self.stored.config.to_json(), "library": str(library), "constants": str(constants)}
         try:
-            return run_child(
-                role,
-                {**files, **request},
-                access=Access((library, constants, *readable)),
+            members = run_child(
+                role.name,
+                request.to_json(),
+                access=Access((*self._files[1:], *readable)),
                 limits=limits if self.target.device == "cpu" else with_cards(limits),
                 poll=poll,
                 allow_unsandboxed=self.allow_unsandboxed,
@@ -159,6 +176,7 @@ class LockedArtifact:
         except SandboxUnavailable as error:
             error.hint = f"{_ELSEWHERE}; or, if you trust the source of the artifact, run it with --unsandboxed"
             raise
+        return role.read_result(members)
 
 
 class LockedModel:
@@ -201,48 +219,3 @@ class LockedModel:
         request = fit_inputs(self.signature, inputs)
         outputs, took_s = self._parts[request.bucket].run(request.inputs, threads)
         return request.cut(self.signature, outputs), took_s
-
-
-def _parse_result(role: str, read: Callable[[], T]) -> T:
-    try:
-        return read()
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise BuildFailed(f"the {role} process returned a malformed result") from error
-
-
-def _latency(said: Mapping[str, Any]) -> dict[str, Any]:
-    times = ("min", *(f"p{percentile}" for percentile in PERCENTILES), "max")
-    return {
-        **{name: _integer(said[name]) for name in ("threads", "batch", "calls")},
-        "cores": [_integer(core) for core in said["cores"]],
-        **{name: _number(said[name]) for name in ("per_s", *(f"{time}_s" for time in times))},
-        "histogram": {
-            "edges_s": [_number(edge) for edge in said["histogram"]["edges_s"]],
-            "calls": [_integer(calls) for calls in said["histogram"]["calls"]],
-        },
-    }
-
-
-def _profile(said: Mapping[str, Any], symbols: Sequence[str], machine: str) -> dict[str, Any]:
-    seconds, peak = [_number(call["seconds"]) for call in said["calls"]], said["peak_macs_per_s"]
-    return {
-        "machine": machine,
-        "threads": _integer(said["threads"]),
-        "rounds": _integer(said["rounds"]),
-        "model_seconds": _number(said["model_seconds"]),
-        "least_model_seconds": _number(said["least_model_seconds"]),
-        "peak_macs_per_s": None if peak is None else _number(peak),
-        "calls": [{"symbol": symbol, "seconds": each} for symbol, each in zip(symbols, seconds, strict=True)],
-    }
-
-
-def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ValueError(f"{value!r} is not a finite number of 0 or more")
-    return float(value)
-
-
-def _integer(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is not an integer of 0 or more")
-    return value

@@ -8,45 +8,52 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 from service import runtime
+from service.compiler.children.handler import handles
+from service.compiler.messages.checking import ProfileResult
+from service.compiler.messages.running import (
+    BENCH,
+    EXPLAIN,
+    RUN,
+    BenchRequest,
+    BenchResult,
+    ExplainRequest,
+    RunRequest,
+    RunResult,
+)
 from service.compiler.sandbox import Report
-from service.core.artifact import ArtifactConfig
 from service.runtime.latency import measure
 from service.runtime.profile import profile
 from service.runtime.shared import SharedTensors
-from service.runtime.threads import Threads, confined
+from service.runtime.threads import confined
 
 
-def run_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+@handles(RUN)
+def run_role(request: RunRequest, report: Report) -> RunResult:
     """Reads inputs from the shared memory `tensors`, writes outputs to it, and returns the duration of the call."""
-    model = _model(request, request["threads"])
-    shared = SharedTensors(model.signature, request["tensors"])
+    model = runtime.load_files(request.config, *request.paths, threads=request.threads)
+    shared = SharedTensors(model.signature, request.tensors)
     started_s = time.perf_counter()
     outputs = model.run(shared.inputs)
     took_s = time.perf_counter() - started_s
     for place, output in zip(shared.outputs, outputs, strict=True):
         place[...] = output
-    return {"seconds": took_s}
+    return RunResult(took_s)
 
 
-def bench_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+@handles(BENCH)
+def bench_role(request: BenchRequest, report: Report) -> BenchResult:
     """Measures `runtime.latency.Latency` with the requested number of threads, each on its own core."""
-    threads = confined(request["threads"])
-    model = _model(request, threads)
+    threads = confined(request.threads)
+    model = runtime.load_files(request.config, *request.paths, threads=threads)
     cores = sorted(os.sched_getaffinity(0))
-    return {"threads": threads.count, "cores": cores, **measure(model, seconds=request["seconds"]).to_json()}
+    measured = measure(model, seconds=request.seconds).to_json()
+    return BenchResult.from_json({"threads": threads.count, "cores": cores, **measured})
 
 
-def explain_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+@handles(EXPLAIN)
+def explain_role(request: ExplainRequest, report: Report) -> ProfileResult:
     """Measures `runtime.profile.Profile` with the requested number of threads, each on its own core."""
-    model = _model(request, confined(request["threads"]))
-    return profile(model, peak=request["peak"], seconds=request["seconds"]).to_json()
-
-
-def _model(request: Mapping[str, Any], threads: int | Threads) -> runtime.Model:
-    config = ArtifactConfig.from_json(request["config"])
-    return runtime.load_files(config, Path(request["library"]), Path(request["constants"]), threads=threads)
+    model = runtime.load_files(request.config, *request.paths, threads=confined(request.threads))
+    return ProfileResult.from_json(profile(model, peak=request.peak, seconds=request.seconds).to_json())

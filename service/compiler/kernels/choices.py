@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from service.compiler.messages.building import TileChoice
 from service.core.errors import InvalidInput
 
 Numbers = tuple[int, ...]  # the sizes of a tile, as plain data for the table
@@ -23,12 +23,12 @@ class Choices:
     Attributes:
         table: maps the key of a layer to its tile.
         rank: for layers that are not in the table, the rank of the candidate to choose; 0 is the cost model's best.
-        made: the choices of all layers so far, in order.
+        choices: the choices of all layers so far, in order.
     """
 
     table: Mapping[str, Sequence[int]] = field(default_factory=dict)
     rank: int = 0
-    made: list[dict[str, Any]] = field(default_factory=list)
+    choices: list[TileChoice] = field(default_factory=list)
 
     def choose(self, key: str, ranked: Sequence[Numbers]) -> Numbers:
         """Chooses one of `ranked`, the candidates with the best one first.
@@ -45,4 +45,4 @@ class Choices:
 
     def note(self, key: str, tile: Numbers, symbol: str) -> None:
         """Records that the kernel `symbol` computes a layer with `tile`."""
-        self.made.append({"key": key, "tile": list(tile), "symbol": symbol})
+        self.choices.append(TileChoice(key, tile, symbol))

@@ -111,7 +111,7 @@ def test_only_a_kernels_name_can_be_used_to_call_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: object
 ) -> None:
     hijack(monkeypatch, {"say": {"kernels": [name]}})
-    with pytest.raises(BuildFailed, match=r"did not write|is not the name of a kernel"):
+    with pytest.raises(BuildFailed, match=r"did not write|is not the name of a kernel|kernels\[0\] is not a string"):
         build(tmp_path, "build")
 
 

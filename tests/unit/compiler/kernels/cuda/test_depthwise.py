@@ -117,9 +117,9 @@ def test_the_library_notes_the_tile(data: st.DataObject) -> None:
     (demand,) = library.demands(group, [False])
     kernel = library.kernel(group, [Image(1, 8, 8, 33, 32, demand.halo)], Image(1, 8, 8, 33, 32))
     assert (kernel.family, demand.packed) == ("depthwise", False)
-    (made,) = choices.made
-    assert made["symbol"] == kernel.symbol
-    assert DepthwiseTile.of(tuple(made["tile"])).columns <= 8
+    (made,) = choices.choices
+    assert made.symbol == kernel.symbol
+    assert DepthwiseTile.of(made.tile).columns <= 8
 
 
 def test_layers_that_differ_in_numbers_share_their_code() -> None:

@@ -1,0 +1,12 @@
+"""The messages between the compiler's parent process and its sandboxed children, and the files that they exchange.
+
+Both sides import these definitions, so each message is written and read by the same class. A child may have been taken
+over by the model file that it read. Therefore, reading a message checks the type of every member.
+
+- `message`: the base class, which converts messages to JSON and back.
+- `role`: a role of a child, with the types of its request and of its result.
+- `files`: the names of files.
+- `building`: importing, inspecting and building a model.
+- `checking`: expected outputs, verification and measurements.
+- `running`: `octet run`, `octet bench` and `octet explain`.
+"""

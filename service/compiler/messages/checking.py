@@ -1,0 +1,213 @@
+"""Requests and results of the roles that compute expected outputs, and verify and time artifacts (`children.roles`,
+`children.checking_roles`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from service.compiler.messages.message import Count, Message, Seconds
+from service.compiler.messages.role import Role
+from service.core.agreement import Comparison
+from service.core.artifact import ArtifactConfig
+from service.core.explanation import Call
+from service.core.signature import ModelSignature
+
+
+@dataclass(frozen=True)
+class OracleRequest(Message):
+    """An imported module whose outputs the oracle computes.
+
+    Attributes:
+        module: the file of the imported module.
+        batch: the number of inputs in each sample.
+        probes: the number of inputs that the oracle shall choose.
+        samples: the number of generated samples.
+    """
+
+    module: Path
+    batch: int
+    probes: int
+    numerics: str
+    signature: ModelSignature
+    samples: int
+
+
+@dataclass(frozen=True)
+class OracleResult(Message):
+    """The special cases that the operators met in all inputs (`probing.Observer.report`)."""
+
+    reached: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ReferenceRequest(Message):
+    """A model file that runs in its own runtime.
+
+    Attributes:
+        source: the model file, in the format `format`.
+        probes: the file of the inputs that the oracle chose, if it chose any.
+        samples: the number of generated samples.
+    """
+
+    source: Path
+    format: str
+    probes: Path | None
+    numerics: str
+    signature: ModelSignature
+    samples: int
+
+
+@dataclass(frozen=True)
+class SessionResult(Message):
+    """The result of one session of the reference runtime.
+
+    Attributes:
+        error: the reason why the session could not load the model; then it has no other members.
+        refused: the number of each input that the session rejected -> its error message. The inputs that the oracle
+            chose are numbered after the others.
+        answered: the number of inputs whose outputs were written.
+    """
+
+    error: str | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)
+    answered: Count = 0
+
+
+@dataclass(frozen=True)
+class ReferenceResult(Message):
+    """The digest of the file that was read, and the results of the reference's sessions, in order."""
+
+    source: str
+    sessions: tuple[SessionResult, ...]
+
+
+@dataclass(frozen=True)
+class PaddingRequest(Message):
+    """Modules of one model at several lengths; see `build.padding`.
+
+    Attributes:
+        module, signature: the module of the longest inputs.
+        modules, signatures: the others.
+    """
+
+    module: Path
+    signature: ModelSignature
+    modules: tuple[Path, ...]
+    signatures: tuple[ModelSignature, ...]
+    numerics: str
+
+
+@dataclass(frozen=True)
+class PaddingResult(Message):
+    """The result of a comparison of padded inputs with inputs of their own length.
+
+    Attributes:
+        values: the number of output values.
+        equal: the number of these that stay equal if the inputs are padded.
+        reason: why nothing was compared; or "".
+    """
+
+    values: Count
+    equal: Count
+    reason: str
+
+
+@dataclass(frozen=True)
+class ArtifactFiles(Message):
+    """The files of a linked artifact that a child loads."""
+
+    config: ArtifactConfig
+    library: Path
+    constants: Path
+
+    @property
+    def signature(self) -> ModelSignature:
+        return self.config.signature
+
+    @property
+    def paths(self) -> tuple[Path, Path]:
+        return self.library, self.constants
+
+
+@dataclass(frozen=True)
+class VerifyRequest(ArtifactFiles):
+    """An artifact to compare with expected outputs.
+
+    Attributes:
+        vectors: the files of the expected outputs of the witnesses.
+        probes: the files of their outputs for the inputs that the oracle chose; the first one contains these inputs.
+    """
+
+    vectors: tuple[Path, ...]
+    probes: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class VerifyResult(Message):
+    """The comparison of the artifact's outputs with each file of expected outputs."""
+
+    comparisons: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True)
+class ProfileRequest(ArtifactFiles):
+    """An artifact whose calls are timed on one thread.
+
+    Attributes:
+        peak: the description of the peak loop in the coverage report, if the artifact has one.
+        seconds: the approximate duration of the measurement.
+    """
+
+    peak: Mapping[str, Any] | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ProfileResult(Message):
+    """The JSON form of `runtime.profile.Profile`."""
+
+    machine: str
+    threads: Count
+    rounds: Count
+    model_seconds: Seconds
+    least_model_seconds: Seconds
+    peak_macs_per_s: Seconds | None
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True)
+class SpeedRequest(Message):
+    """Several artifacts of one model, which are timed in turns for about `seconds`."""
+
+    models: tuple[ArtifactFiles, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class TimeResult(Message):
+    """For each artifact: symbol of a kernel -> its time."""
+
+    seconds: tuple[Mapping[str, Seconds], ...]
+
+
+@dataclass(frozen=True)
+class RaceResult(Message):
+    """The JSON form of `runtime.racing.Race`."""
+
+    rounds: Count
+    first_s: Seconds
+    second_s: Seconds
+    times_as_fast: Seconds
+
+
+ORACLE = Role("oracle", OracleRequest, OracleResult)
+REFERENCE = Role("reference", ReferenceRequest, ReferenceResult)
+PADDING = Role("padding", PaddingRequest, PaddingResult)
+VERIFY = Role("verify", VerifyRequest, VerifyResult)
+PROFILE = Role("profile", ProfileRequest, ProfileResult)
+TIME = Role("time", SpeedRequest, TimeResult)
+RACE = Role("race", SpeedRequest, RaceResult)

@@ -1,0 +1,29 @@
+"""The names of the files that a child writes into its directory, and its parent or another child reads."""
+
+MODULE_FILE = "module.json"  # the imported module
+GRAPH_FILE = "graph.txt"  # the imported module as text
+PLAIN_FILE = "plain.o"  # the object of the functions that TVM generates; see `lowering.codegen`
+OBJECT_FILE = "kernel.o"  # the object of one kernel
+CONSTANTS_FILE = "constants.bin"
+
+EXPECTED_FILE = "expected.npz"  # the oracle's outputs for the generated inputs
+PROBES_FILE = "probes.npz"  # the inputs that the oracle chose, and its outputs for them
+
+OBSERVED_FILE = "seen.npy"  # the result of a role of `children.observing_roles`
+OUTPUTS_FILE = "outputs-{}.bin"
+CLASSES_FILE = "classes.npy"
+
+
+def program_file(symbol: str) -> str:
+    """Returns the name of the file of a kernel's program."""
+    return f"{symbol}.json"
+
+
+def reference_file(session: int) -> str:
+    """Returns the name of the file with the outputs of one session of the reference runtime."""
+    return f"reference-{session}.npz"
+
+
+def reference_probes_file(session: int) -> str:
+    """Returns the name of the file of that session's outputs for the inputs that the oracle chose."""
+    return f"reference-{session}-probes.npz"

@@ -1,0 +1,83 @@
+"""Requests and results of `octet run`, `octet bench` and `octet explain` (`children.running_roles`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from service.compiler.messages.checking import ArtifactFiles, ProfileResult
+from service.compiler.messages.message import Count, Message, Seconds
+from service.compiler.messages.role import Role
+
+
+@dataclass(frozen=True)
+class RunRequest(ArtifactFiles):
+    """An artifact to run once.
+
+    Attributes:
+        tensors: the descriptor of the shared memory of inputs and outputs (`runtime.shared.SharedTensors`).
+    """
+
+    tensors: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class RunResult(Message):
+    """The duration of the call."""
+
+    seconds: Seconds
+
+
+@dataclass(frozen=True)
+class BenchRequest(ArtifactFiles):
+    """An artifact to measure.
+
+    Attributes:
+        seconds: the approximate duration of the measurement.
+    """
+
+    threads: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Histogram(Message):
+    """The number of calls between each two neighbouring edges."""
+
+    edges_s: tuple[Seconds, ...]
+    calls: tuple[Count, ...]
+
+
+@dataclass(frozen=True)
+class BenchResult(Message):
+    """The JSON form of `runtime.latency.Latency`, and the cores that were used."""
+
+    threads: Count
+    batch: Count
+    calls: Count
+    cores: tuple[Count, ...]
+    per_s: Seconds
+    min_s: Seconds
+    p50_s: Seconds
+    p90_s: Seconds
+    p99_s: Seconds
+    max_s: Seconds
+    histogram: Histogram
+
+
+@dataclass(frozen=True)
+class ExplainRequest(BenchRequest):
+    """An artifact whose calls are timed.
+
+    Attributes:
+        peak: the description of the peak loop in the coverage report, if the artifact has one.
+    """
+
+    peak: Mapping[str, Any] | None
+
+
+RUN = Role("run", RunRequest, RunResult)
+BENCH = Role("bench", BenchRequest, BenchResult)
+EXPLAIN = Role("explain", ExplainRequest, ProfileResult)
