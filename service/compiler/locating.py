@@ -2,7 +2,7 @@
 
 - `Declined`: a kernel cannot compute an operator. Selection catches it, and uses another kernel or generated code.
 - `OctetError`: the model cannot be compiled, and the message states why. `located` adds the operator and the tensor.
-- Any other exception is a bug in Octet. `located` raises an `InternalError` instead.
+- Any other exception is a bug in Octet. `located` converts it to an `InternalError`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from service.core.errors import InternalError, InvalidInput, OctetError, Unsuppo
 
 
 class Declined(Exception):
-    """A kernel library has no kernel for an operator. The coverage report shows the text as the reason."""
+    """A kernel library has no kernel for an operator. The coverage report contains the message as the reason."""
 
 
 @contextmanager
@@ -22,11 +22,13 @@ def located(op: str, tensor: str) -> Iterator[None]:
     """Adds the operator and the tensor to errors raised in the block, if they do not name them already.
 
     Args:
-        op: the operator, as the passes name it, for example `qnn.add`.
-        tensor: its result. Importers give names that contain the operator's name and index in the file.
+        op: the operator as the passes name it, for example `qnn.add`.
+        tensor: the operator's result. The names that importers give to results contain the operator's name and its
+            index in the file.
 
     Raises:
-        InternalError: the block raised an exception that is neither an `OctetError` nor `Declined`. It is the cause.
+        InternalError: the block raised an exception that is neither an `OctetError` nor `Declined`. That exception is
+            its cause.
     """
     try:
         yield
@@ -41,9 +43,9 @@ def located(op: str, tensor: str) -> Iterator[None]:
 
 @contextmanager
 def declining() -> Iterator[None]:
-    """Converts an error of a formula or a type in the block to `Declined`.
+    """If a formula or a type raises an error in the block, converts it to `Declined`.
 
-    Another implementation may be able to compute the operator. If none can, the last one raises the error.
+    Another implementation may support the operator. If none does, the last one raises the error.
     """
     try:
         yield
@@ -54,7 +56,7 @@ def declining() -> Iterator[None]:
 def described(error: BaseException) -> str:
     """Returns the message for an `InternalError`: the type and the last line of `error`.
 
-    The other lines are left out, because the messages of TVM begin with a C++ stack trace.
+    Other lines are omitted, because TVM's messages begin with a C++ stack trace.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = f"{type(error).__name__}: {lines[-1]}" if lines else type(error).__name__

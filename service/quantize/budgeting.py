@@ -1,4 +1,6 @@
-"""Chooses which layers to raise so that the model meets a budget for lost answers."""
+"""Chooses which layers to raise to a more precise type, so that the model loses at most a given fraction of right
+answers.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +12,20 @@ from service.quantize.sensitivity import Point, Sensitivity
 
 Mixture = Callable[
     [int, int], Point
-]  # (how many of the noisiest layers to raise, how many of these to float) -> result
+]  # (number of the noisiest layers to raise, number of these to run in float) -> result
 
 
 def within(budget: float, curve: Sequence[Point], mixture: Mixture) -> tuple[Point, list[Point]]:
-    """Returns a mixture whose share of right answers is at most `budget` below the float model's, and all that were
-    tried.
+    """Returns a mixture whose fraction of right answers is at most `budget` less than the float model's, and all
+    mixtures that were tried.
 
-    First finds the smallest number of noisiest layers that must be raised to float if all others are in integers. Then
-    finds how few of these must really be in float, the noisiest ones, if the rest of them is raised to the smaller
-    type. Both are binary searches.
+    The function first finds the smallest number of noisiest layers that must run in float if all others run in
+    integers. Some of these may also be accurate enough in the other type (16x8 or bfloat16). So it then finds the
+    smallest number that must stay in float, beginning with the noisiest. Both are binary searches.
 
     Args:
-        curve: measured mixtures, including the one with no layer raised and the one with all layers in float.
-        mixture: measures a mixture that is not in `curve`.
+        curve: measured mixtures, including the one with all layers in int8 and the one with all layers in float.
+        mixture: measures a mixture that `curve` does not contain.
     """
     tried = {(point.raised, len(point.kept)): point for point in curve}
     total = max(point.raised for point in curve)
@@ -44,9 +46,9 @@ def within(budget: float, curve: Sequence[Point], mixture: Mixture) -> tuple[Poi
 def in_bfloat16(
     calibration: Calibration, ranked: Sensitivity, options: Options, labels: Sequence[int | None] = ()
 ) -> Mixture:
-    """Returns a function that measures mixtures whose raised layers run in bfloat16 if they need not be in float.
+    """Returns a function that measures mixtures. Raised layers run in bfloat16 unless they must run in float.
 
-    Raised layers that cannot run in bfloat16, or do not gain from it (`narrowing.objection`), run in float. Each
+    Layers that cannot run in bfloat16, or do not gain from it (`narrowing.objection`), run in float instead. Each
     mixture is built as it will be served, and runs all inputs.
 
     Args:
@@ -69,8 +71,8 @@ def in_bfloat16(
 
 
 def _fewest(below: int, enough: int, is_enough: Callable[[int], bool]) -> int:
-    """Returns the smallest count above `below` that is enough, if a larger one never is worse; `enough` is known to
-    be.
+    """Returns the smallest count above `below` for which `is_enough` is true. A larger count must never be worse, and
+    `enough` must be known to be enough.
     """
     while enough - below > 1:
         middle = (enough + below) // 2

@@ -1,5 +1,5 @@
-"""Builds the models that a calibration runs, with the steps of any build and in their sandboxes. They are neither
-verified nor published, as they are not served. Does not load TVM.
+"""Builds the models that a calibration runs. It uses the steps of an ordinary build, in their sandboxes. The models are
+not verified or published, because they are not served. This module does not load TVM.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def build(
     """Builds an ONNX file for this machine.
 
     Args:
-        directory: a new directory, which keeps the built files.
+        directory: a new directory in which the built files stay.
         shapes: the shapes of inputs that the file leaves open.
 
     Raises:

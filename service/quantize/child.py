@@ -1,4 +1,4 @@
-"""The roles of the sandboxed child process that quantizes. Its parent is `quantize.sandboxed`."""
+"""The roles of the sandboxed child process that quantizes. `quantize.sandboxed` is its parent."""
 
 from __future__ import annotations
 
@@ -87,10 +87,10 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
 
 
 def _preprocessing_of(model: bytes) -> ModelMetadata:
-    """Returns the model's own preprocessing of pictures. Options take precedence over it."""
+    """Returns how the model preprocesses pictures. Options take precedence."""
     try:
         return parse(read_model(model).said)
-    except InvalidInput:  # importing the model reports the reason
+    except InvalidInput:  # importing the model will report the reason
         return NOTHING
 
 
@@ -101,7 +101,9 @@ def _choose_mixture(
     requested: QuantizationOptions,
     labels: Sequence[int | None],
 ) -> tuple[Options, dict[str, Any]]:
-    """Chooses the layers to raise. Returns `options` with them, and the report's members about mixtures."""
+    """Chooses the layers to raise to a more precise type. Returns `options` with these layers, and the report's fields
+    about mixtures.
+    """
     ranked = calibration.sensitivity(options)
     enough: Point | None = None
     curve = ranked.curve(labels, requested.raise_to)
@@ -124,7 +126,7 @@ def _choose_mixture(
 
 
 def _without_inputs(model: bytes, requested: QuantizationOptions) -> tuple[bytes, dict[str, Any]]:
-    """Returns the quantized file, and the report's members about its layers."""
+    """Quantizes without a calibration set. Returns the quantized file, and the report's fields about its layers."""
     made = dynamic(model) if requested.weights is None else blocked(model, requested.weights, requested.block)
     return made.file, {"weights": requested.weights, "layers": list(made.layers)}
 
@@ -133,8 +135,8 @@ def _write(source: bytes, model: bytes, quantized: bytes, document: Mapping[str,
     """Writes the quantized file and the report.
 
     Args:
-        model: the float model as ONNX. The report compares its size with that of `quantized`, since the source's own
-            format, or an archive, stores the same weights differently.
+        model: the float model as ONNX. The report compares its size with that of `quantized`, because the source's own
+            format, or an archive, would store the same weights differently.
     """
     Path(QUANTIZED_FILE).write_bytes(quantized)
     sizes = {"source": len(source), "float": size_bytes(model), "quantized": len(quantized)}
@@ -146,7 +148,7 @@ class _ProgressLog:
     """Reports progress to the parent.
 
     Attributes:
-        inputs: how many inputs each pass runs; 0 before the first pass.
+        inputs: the number of inputs that each pass runs; 0 before the first pass.
     """
 
     report: Report
@@ -165,13 +167,13 @@ class _ProgressLog:
 
 @dataclass
 class _ParentMachine:
-    """An `observing.Machine` inside a sandboxed child: the parent builds models, and they run in this process."""
+    """An `observing.Machine` for a sandboxed child. The parent builds models, and this process runs them."""
 
     made: Path
     progress: _ProgressLog
     data: Data
     _count: int = 0
-    _numbers: dict[Path, int] = field(default_factory=dict)  # the number of each build, by its library
+    _numbers: dict[Path, int] = field(default_factory=dict)  # library of a build -> the build's number
 
     def build(self, source: Path, directory: Path) -> Built:
         self._count += 1
@@ -179,7 +181,7 @@ class _ParentMachine:
         self.progress.report.log("builds a model to measure with")
         self.progress.report.make(_ASKED_FILE)
         answer = self.made / f"{self._count}.json"
-        while not answer.exists():  # the parent ends this process if the build fails
+        while not answer.exists():  # if the build fails, the parent ends this process
             time.sleep(_POLL_S)
         built = Built.from_json(json.loads(answer.read_text()))
         self._numbers[built.library] = self._count

@@ -1,7 +1,7 @@
 """Calibration sets: pictures in a folder or a zip archive, or arrays in an .npz or .npy file.
 
-They are read one input at a time, and are untrusted: sizes in a file's headers are checked before anything is
-allocated, and nothing is unpacked to disk.
+They are read one input at a time. They are untrusted: sizes in a file's headers are checked before memory is allocated,
+and nothing is unpacked to disk.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from service.runtime.image import decode
 _PICTURES = (".jpg", ".jpeg", ".png")
 _LARGEST_PICTURE_BYTES = 64 << 20
 _LARGEST_LABELS_BYTES = 16 << 20
-_LARGEST_HEADER_BYTES = 1 << 16  # of an .npy array; NumPy writes 128
-_LABELS = "labels.csv"  # the name of the labels in an archive
+_LARGEST_HEADER_BYTES = 1 << 16  # limit of the header of an .npy array; NumPy writes 128 bytes
+_LABELS = "labels.csv"  # the name of the file with labels in an archive
 _DAMAGED = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError)
-_ANY_BYTES = 1 << 62  # no limit: arrays are streamed while they are unpacked, and pictures are limited one by one
+# no limit, because arrays are streamed while they are unpacked, and pictures are limited one by one
+_ANY_BYTES = 1 << 62
 _ARRAYS = (
     "use an .npz file with an array [count, …] for each of the model's inputs, under its name, or a folder of pictures"
 )
@@ -44,8 +45,8 @@ class Data:
 
     Attributes:
         path: a folder, an archive of pictures or of arrays (.npz), or an .npy file.
-        metadata: how pictures become tensors.
-        most: the largest number of inputs to read.
+        metadata: describes how pictures become tensors.
+        most: the largest number of inputs that are read.
     """
 
     path: Path
@@ -53,7 +54,7 @@ class Data:
     most: int = 256
 
     def inputs(self, signature: ModelSignature) -> Iterator[list[Array]]:
-        """Yields each input: the model's tensors, as its signature describes them for a batch of 1.
+        """Yields each input: a list of the model's tensors, as its signature describes them for a batch of 1.
 
         Raises:
             InvalidInput, InvalidTensor: a file is damaged, contains Python objects, or does not fit the model.
@@ -90,7 +91,9 @@ class Data:
         return [str(path) for path in sorted(shown) if path.suffix.lower() in _PICTURES]
 
     def labels(self) -> list[int | None]:
-        """Returns the labels in the archive's `labels.csv`, like `labels_of`; empty if it has none."""
+        """Returns the labels in the archive's `labels.csv` in the same form as `labels_of`. The list is empty if the
+        archive has no such file.
+        """
         if not _is_zip(self.path):
             return []
         with _reading(self.path), zipfile.ZipFile(self.path) as archive:
@@ -112,7 +115,7 @@ class Data:
 
     @cached_property
     def _archive(self) -> Archive | None:
-        """The archive of pictures; None if the set has another form."""
+        """The archive of pictures, or None if the set has another form."""
         if not _is_zip(self.path):
             return None
         with _reading(self.path), zipfile.ZipFile(self.path) as archive:
@@ -149,11 +152,12 @@ class Data:
 
 
 def labels_of(path: Path, data: Data) -> list[int | None]:
-    """Returns the class of each input of `data`, in order. The file has lines of `file,class` for pictures, and of
-    `class` for arrays. The class is None for a picture without a line. A first line may name the columns.
+    """Returns the class of each input of `data`, in order. For pictures, the lines of the file are `file,class`; for
+    arrays, they are `class`. The class is None for a picture that is not listed. The first line may contain names of
+    columns.
 
     Raises:
-        InvalidInput: a line has another form, or names a picture that does not exist.
+        InvalidInput: a line has another form, or contains the name of a picture that does not exist.
     """
     return _labels(path.read_bytes(), str(path), data)
 
@@ -189,7 +193,7 @@ def _is_zip(path: Path) -> bool:
 
 
 def _archive(path: Path) -> Archive:
-    """Opens an archive. Raises `InvalidInput` if it is damaged, or has unsafe names, links or encrypted members."""
+    """Opens an archive. Raises `InvalidInput` if it is damaged or has unsafe names, links or encrypted members."""
     try:
         return Archive(path, with_folders=True, largest_deflated_bytes=_ANY_BYTES, most_deflated_bytes=_ANY_BYTES)
     except MalformedModel as error:
@@ -205,7 +209,7 @@ def _bytes_of(archive: Archive, name: str, path: Path) -> bytes:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turns the errors that libraries raise for a damaged file into `InvalidInput`."""
+    """Converts the errors that libraries raise for a damaged file to `InvalidInput`."""
     try:
         yield
     except _DAMAGED as error:
@@ -213,7 +217,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _rows(path: Path, spec: TensorSpec, stack: ExitStack, only: bool) -> tuple[int, Iterator[Array]]:
-    """Returns the number of values that a file has for an input, and an iterator over them."""
+    """Returns the number of values that a file contains for an input, and an iterator over them."""
     with _reading(path):
         file = _open_array(path, spec, stack, only)
         length, dtype = _read_header(file, path, spec)
@@ -239,7 +243,7 @@ def _open_array(path: Path, spec: TensorSpec, stack: ExitStack, only: bool) -> I
 
 
 def _read_header(file: IO[bytes], path: Path, spec: TensorSpec) -> tuple[int, np.dtype[Any]]:
-    """Reads an array's header. Returns the number of values, and their dtype."""
+    """Reads an array's header. Returns the number of values and their dtype."""
     version = np.lib.format.read_magic(file)
     read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
     if read is None:
@@ -250,7 +254,7 @@ def _read_header(file: IO[bytes], path: Path, spec: TensorSpec) -> tuple[int, np
     if (dtype.kind == "f") != (spec.dtype.kind == "f"):
         raise InvalidTensor(f"{path}: {spec.name!r} has dtype {dtype}; the model takes {spec.dtype}", tensor=spec.name)
     own = tuple(spec.shape)
-    of_each = own[1:] if own[:1] == (1,) else own  # an axis of samples is replaced by `count`; a state may lack one
+    of_each = own[1:] if own[:1] == (1,) else own  # `count` replaces an axis of samples; a state may not have that axis
     if by_column or not shape or tuple(shape[1:]) not in (of_each, own):
         said = f"{list(shape)}{' in column-major order' if by_column else ''}"
         raise InvalidTensor(
@@ -262,7 +266,7 @@ def _read_header(file: IO[bytes], path: Path, spec: TensorSpec) -> tuple[int, np
 
 
 class _Beginning(io.RawIOBase):
-    """A file from which at most `_LARGEST_HEADER_BYTES` are read, whatever length its header claims."""
+    """A file of which at most `_LARGEST_HEADER_BYTES` are read, even if its header claims to be longer."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._left_bytes = file, _LARGEST_HEADER_BYTES
@@ -286,12 +290,12 @@ def _read(file: IO[bytes], length: int, dtype: np.dtype[Any], path: Path, spec: 
 
 
 def classes_of(outputs: Sequence[Array]) -> list[int]:
-    """Returns the most likely class of each output of a classifier."""
+    """Returns the index of the largest value in each output of a classifier."""
     return [int(output.reshape(-1).argmax()) for output in outputs]
 
 
 def accuracy(classes: Sequence[int], labels: Sequence[int | None]) -> Mapping[str, float | int]:
-    """Returns the share of right classes among the inputs with a label, and its (binomial) standard error."""
+    """Returns the fraction of right classes among the inputs that have a label, and its (binomial) standard error."""
     right = [found == label for found, label in zip(classes, labels, strict=False) if label is not None]
     share = sum(right) / len(right) if right else 0.0
     error = (share * (1 - share) / len(right)) ** 0.5 if right else 0.0

@@ -1,4 +1,4 @@
-"""An editable ONNX file. Everything that is not edited is written exactly as it was read, including unknown fields."""
+"""An ONNX file that can be edited. Everything else is written exactly as it was read, including unknown fields."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Node:
     """An operator.
 
     Attributes:
-        op_type: prefixed with its domain unless that is ONNX's own, as in `importers.onnx.model`.
-        rest: the node's serialized fields other than inputs and outputs.
+        op_type: has its domain as a prefix unless that is ONNX's own, as in `importers.onnx.model`.
+        rest: the serialized fields of the node, without inputs and outputs.
     """
 
     op_type: str
@@ -43,7 +43,7 @@ class Node:
     def create(
         op_type: str, inputs: Sequence[str], output: str, domain: str = "", **attributes: encoding.Attribute
     ) -> Node:
-        """Creates an operator, named after its output."""
+        """Creates an operator whose name is that of its output."""
         encoded = (protobuf.message(5, encoding.attribute(name, value)) for name, value in attributes.items())
         rest = protobuf.text(_NODE_NAME, f"{output}_{op_type}") + protobuf.text(4, op_type) + b"".join(encoded)
         rest += protobuf.text(_NODE_DOMAIN, domain) if domain else b""
@@ -51,7 +51,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """The operator's name in reports: `Conv → features`."""
+        """The operator as reports name it: `Conv → features`."""
         return f"{self.op_type} → {next(filter(None, self.outputs), 'nothing')}"
 
     def serialize(self) -> bytes:
@@ -63,17 +63,17 @@ class Document:
     """The main graph of an ONNX file.
 
     Attributes:
-        opset: the version of ONNX's own operator set.
-        nodes: in an order in which they can be computed.
-        constants: by name, without those whose elements could not be read.
-        inputs, outputs: the names of the model's own.
+        opset: the version of the operator set of ONNX's own domain.
+        nodes: sorted, so that each comes after those whose outputs it reads.
+        constants: by name. Constants whose elements could not be read are not included.
+        inputs, outputs: the names of the model's inputs and outputs.
         floats: the names of the float32 inputs.
     """
 
     def __init__(self, data: bytes) -> None:
         """
         Args:
-            data: an ONNX file, or an archive of one with the files that contain its weights.
+            data: an ONNX file, or an archive of one and the files with its weights.
 
         Raises:
             MalformedModel, Unsupported: see `importers.onnx.reader.read_model`.
@@ -112,7 +112,7 @@ class Document:
         self._names = {*self._tensors, *self._inputs, *(name for node in self.nodes for name in node.outputs)}
 
     def new_name(self, stem: str) -> str:
-        """Returns a name that no tensor has, and reserves it."""
+        """Returns a name that no tensor has yet, and reserves it."""
         name, count = stem, 0
         while name in self._names:
             count += 1
@@ -121,29 +121,30 @@ class Document:
         return name
 
     def add_constant(self, stem: str, values: Array, dtype: str | None = None) -> str:
-        """Adds a constant, like `set_constant`. Returns its name."""
+        """Adds a constant in the same way as `set_constant`, under a new name. Returns the name."""
         name = self.new_name(stem)
         self.set_constant(name, values, dtype)
         return name
 
     def set_constant(self, name: str, values: Array, dtype: str | None = None) -> None:
-        """Makes `name`, which no operator may produce, a constant.
+        """Makes `name` a constant. No operator may produce a tensor of that name.
 
         Args:
-            dtype: the type in the file, if it is not that of `values`: bfloat16 is passed as float32 (`Tensor.data`).
+            dtype: the type in the file, if it differs from that of `values`. (bfloat16 is passed as float32, see
+                `Tensor.data`.)
         """
-        self.constants[name] = np.array(values, order="C")  # keeps scalars as 0-d arrays
+        self.constants[name] = np.array(values, order="C")  # scalars stay 0-d arrays
         self._tensors[name] = Tensor(name, dtype or values.dtype.name, values.shape, self.constants[name])
 
     def add_input(self, name: str, size: int) -> None:
-        """Adds an input of the model, `[size]` float32, after the others."""
+        """Adds an input `[size]` float32 to the model, after its other inputs."""
         self._inputs[name] = Field(_INPUT, Wire.BYTES, memoryview(encoding.value_info(name, "float32", (size,))))
         self._names.add(name)
         self.inputs += (name,)
         self.floats += (name,)
 
     def use_domain(self, domain: str) -> str:
-        """Declares that the file uses operators of `domain`, version 1, unless it does so already."""
+        """Declares that the file uses operators of `domain`, version 1, unless it already does."""
         declared = (field for field in self._model if field.number == _OPERATOR_SET)
         if domain not in (_name(field, 1) for field in declared):
             said = protobuf.text(1, domain) + protobuf.number(2, 1)
@@ -151,7 +152,7 @@ class Document:
         return domain
 
     def readers(self) -> dict[str, list[Node]]:
-        """Returns the operators that read each tensor."""
+        """Returns, for each tensor, the operators that read it."""
         found: dict[str, list[Node]] = {}
         for node in self.nodes:
             for name in filter(None, dict.fromkeys(node.inputs)):
@@ -159,9 +160,9 @@ class Document:
         return found
 
     def serialize(self, outputs: Iterable[str] | None = None) -> bytes:
-        """Serializes the file; with `outputs`, these float32 tensors replace the model's own outputs.
+        """Serializes the file. If `outputs` is given, these float32 tensors replace the model's outputs.
 
-        Constants that nothing reads are left out. Constants in external files are included in this file.
+        Constants that nothing reads are omitted. Constants from external files become part of this file.
         """
         wanted = self.outputs if outputs is None else tuple(outputs)
         read = {name for node in self.nodes for name in node.inputs} | {*wanted}
@@ -193,7 +194,7 @@ class Document:
 
 
 def rewire(node: Node, inputs: Mapping[int, str] | None = None, output: str | None = None) -> Node:
-    """Returns `node` with other operands, by index, and another first output."""
+    """Returns `node` with some inputs replaced, by index, and another first output."""
     operands = list(node.inputs)
     for place, name in (inputs or {}).items():
         operands += [""] * (place + 1 - len(operands))

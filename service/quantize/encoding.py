@@ -14,7 +14,7 @@ from service.core.arrays import Array
 from service.quantize import protobuf
 
 DTYPES = {name: number for number, name in schema.DTYPES.items()}
-RAW = {*DTYPES} - {"int4", "uint4", "string"}  # types whose elements have the same bytes in the file as in memory
+RAW = {*DTYPES} - {"int4", "uint4", "string"}  # types whose elements have the same bytes in the file and in memory
 Attribute = int | float | str | tuple[int, ...]
 
 
@@ -42,7 +42,7 @@ def tensor(name: str, dtype: str, values: Array) -> bytes:
 
 
 def value_info(name: str, dtype: str, shape: Sequence[int] | None = None) -> bytes:
-    """Encodes a ValueInfoProto; without `shape`, it allows any shape."""
+    """Encodes a ValueInfoProto. Without `shape`, it allows any shape."""
     dims = b"".join(protobuf.message(1, protobuf.number(1, size)) for size in shape or ())
     said = b"" if shape is None else protobuf.message(2, dims)
     kind = protobuf.message(1, protobuf.number(1, DTYPES[dtype]) + said)

@@ -1,9 +1,9 @@
-"""Cross-layer equalization: scales one layer's channels, and makes the next layer's weights undo it.
+"""Cross-layer equalization: scales the channels of a layer, and the next layer's weights compensate it.
 
-Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction, arXiv:1906.04721, section 4.1:
-if f(s x) = s f(x) for s > 0 holds for everything between two layers, then W₁ / s and W₂ s compute the same function.
-With s = sqrt(r₁ / r₂) for each channel, the channel's weights have the same range r in both layers, so that no channel
-loses its precision to others.
+Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction, arXiv:1906.04721, section 4.1: if
+everything between two layers is a function with f(s x) = s f(x) for s > 0, then W₁ / s and W₂ s compute the same
+result. With s = sqrt(r₁ / r₂) for each channel, the channel's weights have the same range r in both layers, so that no
+channel loses precision because of others.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from service.core.arrays import Array
 from service.quantize.document import Document, Node, rewire
 
-SWEEPS = 20  # the most passes over all pairs; scaling one pair changes the neighbouring pairs
-_SETTLED = 0.01  # stop when no factor of a sweep differs from 1 by more than this
-# Operators that scale with their operand: elementwise ones, and pools, which also keep the channels of `[N, C, …]`.
+SWEEPS = 20  # limit of the passes over all pairs; scaling one pair changes the adjacent pairs
+_SETTLED = 0.01  # the passes stop when no factor differs from 1 by more than this
+# Operators f with f(s x) = s f(x) for s > 0. Pools also keep the channels of `[N, C, …]`.
 _ACTIVATIONS = ("LeakyRelu", "Relu")
 _POOLS = ("AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool")
 _LAYERS = ("Conv", "Gemm", "MatMul")
@@ -27,10 +27,10 @@ _LAYERS = ("Conv", "Gemm", "MatMul")
 
 @dataclass
 class _Parameters:
-    """A layer's parameters while they are scaled.
+    """The parameters of a layer during equalization.
 
     Attributes:
-        weights: as in the file.
+        weights: the weights in the layout of the file.
         bias: `[channels]`, or None.
     """
 
@@ -39,11 +39,12 @@ class _Parameters:
 
 
 def equalize(document: Document) -> int:
-    """Equalizes every Conv, Gemm or MatMul with the layer that alone reads its result, also through ReLU, LeakyReLU,
-    pools or Flatten. The model computes the same function, up to the rounding of float32.
+    """Equalizes each pair of a Conv, Gemm or MatMul and the layer that reads its result, if nothing else reads it.
+    ReLU, LeakyReLU, pools or Flatten may be between the two. The model still computes the same function, up to float32
+    rounding.
 
     Returns:
-        The number of pairs.
+        The number of pairs that were equalized.
     """
     readers, uses = document.readers(), Counter(name for node in document.nodes for name in node.inputs)
     layers = [node for node in document.nodes if _is_layer(document, node, uses)]
@@ -59,7 +60,7 @@ def equalize(document: Document) -> int:
 
 
 def _is_layer(document: Document, node: Node, uses: Mapping[str, int]) -> bool:
-    """Returns true if `node` is a layer whose weights are constant, and used by no other operator."""
+    """Returns true if `node` is a layer with constant weights that no other operator uses."""
     attributes = node.attributes
     if node.op_type not in _LAYERS or any(uses[name] > 1 for name in node.inputs[1:] if name):
         return False
@@ -80,7 +81,9 @@ def _is_layer(document: Document, node: Node, uses: Mapping[str, int]) -> bool:
 def _next_layer(
     document: Document, readers: Mapping[str, list[Node]], uses: Mapping[str, int], node: Node
 ) -> Node | None:
-    """Returns the layer that alone reads the result of `node`, channel by channel; None if there is none."""
+    """Returns the layer that reads the result of `node` channel by channel, if it is the only reader; otherwise
+    None.
+    """
     is_picture, name = node.op_type == "Conv", node.outputs[0]
     is_conv = is_picture
     while name not in document.outputs and uses.get(name, 0) == 1:
@@ -99,8 +102,8 @@ def _next_layer(
 
 
 def _fits(document: Document, first: Node, second: Node) -> bool:
-    """Returns true if each channel of `first` corresponds to one channel of `second`, or after Flatten to several
-    neighbouring ones.
+    """Returns true if each channel of `first` corresponds to one channel of `second`; or, after Flatten, to several
+    adjacent ones.
     """
     made = _channels(first, document.constants[first.inputs[1]])
     read = len(_inward(second, document.constants[second.inputs[1]]))
@@ -108,13 +111,14 @@ def _fits(document: Document, first: Node, second: Node) -> bool:
 
 
 def _scale(first: Node, second: Node, parameters: Mapping[Node, _Parameters]) -> float:
-    """Equalizes a pair once. Returns the largest difference of a factor from 1."""
+    """Equalizes a pair once. Returns the largest difference between a factor and 1."""
     own, behind = parameters[first], parameters[second]
     outward = np.abs(own.weights).max(axis=_others(own.weights, _outward_axis(first)))
     inward = _inward(second, behind.weights).reshape(len(outward), -1).max(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         factors = np.sqrt(outward / inward)
-    factors = np.where(np.isfinite(factors) & (factors > 0), factors, 1.0)  # a channel of zeros has no range to scale
+    # a channel of zeros has no range, so its factor is 1
+    factors = np.where(np.isfinite(factors) & (factors > 0), factors, 1.0)
     shape = [1] * own.weights.ndim
     shape[_outward_axis(first)] = -1
     own.weights = own.weights / factors.reshape(shape)
@@ -141,15 +145,15 @@ def _groups(node: Node) -> int:
 
 
 def _inward(node: Node, weights: Array) -> Array:
-    """Returns the largest absolute weight of each channel that `node` reads."""
+    """Returns the largest absolute weight for each channel that `node` reads."""
     if node.op_type != "Conv":
         return np.asarray(np.abs(weights).max(axis=_outward_axis(node)))
-    each = np.abs(weights).max(axis=tuple(range(2, weights.ndim)))  # [O, C / groups]
+    each = np.abs(weights).max(axis=tuple(range(2, weights.ndim)))  # shape [O, C / groups]
     return np.asarray(each.reshape(_groups(node), -1, each.shape[1]).max(axis=1).reshape(-1))
 
 
 def _spread(node: Node, weights: Array, factors: Array) -> Array:
-    """Expands `factors` to the shape of `weights`, by the channel that each weight reads."""
+    """Expands `factors` to the shape of `weights`: each weight gets the factor of the channel that it reads."""
     if node.op_type != "Conv":
         axis = 1 - _outward_axis(node)
         rows = np.repeat(factors, weights.shape[axis] // len(factors))

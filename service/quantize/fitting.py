@@ -1,9 +1,9 @@
-"""Fits weights and biases to the activations that a calibration observed: adaptive rounding (`rounding`), and bias
-correction.
+"""Fits weights and biases to the activations that a calibration observed. It has two methods: adaptive rounding
+(`rounding`) and bias correction.
 
 Rounding the weights shifts the mean of a layer's results by E x̄, where E is the rounding error of the weights, and x̄
 the mean column of the operand. The bias compensates this (Nagel et al., arXiv:1906.04721, section 4.2, with the
-observed mean). Both methods use only a layer's own error on its operand as stored, so layers can be fitted
+observed mean). Both methods use only the layer's own error and its operand as it is stored, so layers can be fitted
 independently.
 """
 
@@ -25,16 +25,16 @@ from service.quantize.patterns import Layer, Plan
 from service.quantize.rewriting import MOST_WEIGHT, Fitted, Form, bias_of, is_fitted, key_of, layer_scales
 from service.quantize.rounding import rounded_adaptively
 
-_MOST_COLUMN = 5120  # elements of a column for adaptive rounding: its sums of products take 200 MiB
+_MOST_COLUMN = 5120  # limit of the elements of a column for adaptive rounding: the sums of their products take 200 MiB
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The parts of layers to fit.
+    """Selects what is fitted.
 
     Attributes:
-        biases: whether biases compensate the shift of each channel's mean that rounding the weights causes.
-        rounding: whether weights are rounded so that results change least, rather than to the nearest step.
+        biases: true if biases compensate the shift of each channel's mean that rounding the weights causes.
+        rounding: true if weights are rounded so that the results change least, rather than to the nearest step.
     """
 
     biases: bool = True
@@ -54,12 +54,12 @@ def fit_layers(
     names: Sequence[str],
     data: Data,
 ) -> dict[tuple[str, str], Fitted]:
-    """Fits every Conv, Gemm and MatMul with constant weights. Makes one pass over `data` for each 256 MiB of sums.
+    """Fits every Conv, Gemm and MatMul that has constant weights. Makes one pass over `data` for each 256 MiB of sums.
 
     Args:
-        form: how operands and biases are stored; its `fits` are ignored.
-        built: a model that has all operands of these layers among its inputs and outputs.
-        names: the names of these inputs and outputs.
+        form: how operands and biases are stored. Its `fits` are ignored.
+        built: a model whose inputs and outputs include all operands of these layers.
+        names: the names of its inputs and outputs.
 
     Returns:
         The fitted weights and biases, by `rewriting.key_of`.
@@ -106,7 +106,7 @@ def _windows(node: Node, weights: Array) -> Windows:
 
 
 def _rows(node: Node, weights: Array) -> Array:
-    """Returns the weights as `[groups, channels, K]`: the row that each channel of a group multiplies a column with."""
+    """Returns the weights as `[groups, channels, K]`. Each row is multiplied by a column of the operand."""
     if node.op_type != "Conv":
         return weights[None] if node.attributes.get("transB", 0) else weights.T[None]
     (groups,) = (int(size) for size in np.asarray(node.attributes.get("group", 1)).reshape(-1))
@@ -132,8 +132,8 @@ def _fit_layer(document: Document, layer: Layer, step: float, form: Form, fit: F
 
 
 def _spread(products: Array, around_mean: bool) -> Array:
-    """Returns the matrix that weighs rounding errors, `[groups, K, K]`. With `around_mean`, errors in the mean count
-    nothing, as the bias compensates them.
+    """Returns the matrix of the squared error as a function of rounding errors, `[groups, K, K]`. With `around_mean`,
+    errors of the mean do not count, because the bias compensates them.
     """
     sums, count = products[:, :-1, -1], max(float(products[0, -1, -1]), 1.0)
     inner = products[:, :-1, :-1]

@@ -1,5 +1,5 @@
-"""Simplifies a model before it is quantized: removes copies, folds scales and shifts of a convolution's result into
-the convolution, and rewrites operators as others that have an integer form.
+"""Simplifies a model before it is quantized: removes copies, folds scales and shifts of a convolution's result into the
+convolution, and replaces operators by equivalent ones that have an integer form.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from service.core.arrays import Array
 from service.core.errors import MalformedModel
 from service.quantize.document import Document, Node, rewire
 
-# Operators whose result has the shape of the first operand, if that is a picture.
+# If the first operand is a picture, the result of these operators has the same shape.
 _ELEMENTWISE = ("Clip", "HardSwish", "LeakyRelu", "PRelu", "Relu", "Sigmoid")
 _FILTERS = {"Conv": 0, "ConvTranspose": 1}  # operator -> the axis of the output channels in its weights
 _EPSILON = 1e-5  # the default of BatchNormalization
@@ -20,7 +20,9 @@ _EPSILON = 1e-5  # the default of BatchNormalization
 
 @dataclass(frozen=True)
 class _Affine:
-    """x * factor + addend for each channel; both are `[C]` or `[1]`, float64."""
+    """The function x * factor + addend. Factor and addend are `[C]` or `[1]` float64: one value per channel, or one for
+    all.
+    """
 
     factor: Array
     addend: Array
@@ -36,7 +38,7 @@ def tidy(document: Document) -> None:
 
 def drop_copies(document: Document) -> None:
     """Removes every Identity that does not produce an output of the model. Exporters insert one if two layers have
-    equal constants, which makes the weights of one look computed.
+    equal constants. It would make the weights of one layer look computed.
     """
     source: dict[str, str] = {}
     kept = []
@@ -86,11 +88,12 @@ def _move_constant(document: Document, node: Node, known: Array) -> Array | None
 
 
 def fold_affine(document: Document) -> int:
-    """Folds BatchNormalization, and multiplications by or additions of constants per channel, into the convolution with
-    constant weights whose result they alone read, one after the other.
+    """Folds operators into the convolution whose result they read, if nothing else reads it and its weights are
+    constant. These operators are BatchNormalization, and multiplication by or addition of constants per channel.
+    Several may follow one another.
 
-    Conv(x, w, b) * f + a equals Conv(x, w * f, b * f + a): https://arxiv.org/abs/1712.05877, section 3.2. Computed in
-    float64.
+    Conv(x, w, b) * f + a equals Conv(x, w * f, b * f + a) (https://arxiv.org/abs/1712.05877, section 3.2). The
+    constants are computed in float64.
 
     Returns:
         The number of operators that were folded.
@@ -114,8 +117,8 @@ def fold_affine(document: Document) -> int:
 
 
 def unify(document: Document) -> None:
-    """Rewrites operators as others that have an integer form: x - c as x + (-c), x / c as x * (1 / c), and the mean
-    over the rows and columns of a convolution's result as GlobalAveragePool.
+    """Replaces operators by equivalent ones that have an integer form: x - c by x + (-c), x / c by x * (1 / c), and the
+    mean over the rows and columns of a convolution's result by GlobalAveragePool.
     """
     pictures: set[str] = set()  # names of tensors [N, C, H, W]
     made: list[Node] = []
@@ -142,13 +145,13 @@ def unify(document: Document) -> None:
 
 
 def _constant(document: Document, node: Node, place: int) -> Array | None:
-    """Returns the operand at index `place` if it is a float32 constant, else None."""
+    """Returns the operand at index `place` if it is a float32 constant; otherwise None."""
     known = document.constants.get(node.inputs[place]) if len(node.inputs) > place else None
     return known if known is not None and known.dtype == np.float32 else None
 
 
 def _is_global(document: Document, node: Node) -> bool:
-    """Returns true if a ReduceMean of four dimensions reduces the last two, and keeps them."""
+    """Returns true if a ReduceMean reduces the last two of four dimensions and keeps them."""
     axes = document.constants.get(node.inputs[1]) if len(node.inputs) > 1 else node.attributes.get("axes")
     places = np.asarray(() if axes is None else axes).reshape(-1).tolist()
     is_last = sorted(axis % 4 for axis in places if axis in range(-4, 4)) == [2, 3]
@@ -156,7 +159,9 @@ def _is_global(document: Document, node: Node) -> bool:
 
 
 def _affine(document: Document, node: Node, behind: Node) -> _Affine | None:
-    """Returns what `behind` does to the result of a convolution; None if it is not an affine operation per channel."""
+    """If `behind`, which reads the result of a convolution, is an affine operation per channel, returns it; otherwise
+    None.
+    """
     if behind.op_type == "BatchNormalization" and behind.inputs[0] == node.outputs[0]:
         return _normalization(document, behind)
     if behind.op_type not in ("Add", "Div", "Mul", "Sub"):
@@ -196,7 +201,7 @@ def _normalization(document: Document, norm: Node) -> _Affine | None:
 
 
 def _fold(document: Document, node: Node, behind: _Affine, output: str) -> Node | None:
-    """Returns the folded convolution, which produces `output`; None if folding is not possible."""
+    """Returns the folded convolution, which produces `output`, or None if the two cannot be folded."""
     weights, has_bias = _constant(document, node, 1), len(node.inputs) > 2 and node.inputs[2] != ""
     bias = _constant(document, node, 2) if has_bias else np.zeros(1, np.float32)
     axis = _FILTERS[node.op_type]

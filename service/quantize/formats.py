@@ -1,4 +1,6 @@
-"""The formats of float models that can be quantized, and the format and numerics of the result. Does not load TVM."""
+"""The formats of float models that can be quantized, and the format and numerics of the result. This module does not
+load TVM.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from service.core.errors import Unsupported
 from service.core.numerics import DEFAULT_MODE
 
 FORMATS = (ONNX, TFLITE, TORCHSCRIPT, PT2)
-RESULT = ONNX  # the format of every quantized file, whatever the float model's format is
+RESULT = ONNX  # every quantized file has this format, whatever the float model's format is
 RESULT_NUMERICS = DEFAULT_MODE[RESULT]
 
 

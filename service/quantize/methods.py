@@ -1,7 +1,7 @@
-"""Calibration methods: choose a tensor's type from the statistics of its values.
+"""Calibration methods. Each chooses a tensor's type from the statistics of its values.
 
-A method is a function `choose(statistics, storage) -> QuantizedType`; users can pass their own. The methods here differ
-in the range that they cover. All ranges include zero, which padding and ReLU need to be exact.
+A method is a function `choose(statistics, storage) -> QuantizedType`; users can pass their own. The methods here choose
+different ranges. All ranges include zero, because padding and ReLU need an exact zero.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.arrays import Array
 
 BINS = 2048
-MOMENTUM = 0.1  # weight of the next input in the moving average
+MOMENTUM = 0.1  # weight of each new input in the moving average
 PERCENTILE = 99.99
-_STEPS = 64  # how many ranges are tried, for each end
-_MOST_CLIPPED = 1e-3  # share of values that KL may clip: it takes the gaps of a sparse histogram for information
+_STEPS = 64  # number of ranges that are tried for each end
+# the largest fraction of values that KL may clip; without a limit, it would treat the gaps of a sparse histogram as
+# information
+_MOST_CLIPPED = 1e-3
 _LEAST_SHARE = (
     1 / 8
-)  # the smallest range tried, as a share of the observed one: each histogram bin then has its own level
+)  # the smallest range that is tried, as a fraction of the observed one; each histogram bin then has its own level
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ class Statistics:
     Attributes:
         name: the tensor's name.
         lows, highs: the smallest and the largest value for each input, in the order of the inputs.
-        counts: a histogram of all values, with `BINS` bins between the smallest and the largest of all; empty for a
-            method that does not use it.
+        counts: a histogram of all values, with `BINS` bins between the smallest and the largest value. Empty if the
+            method does not use it.
     """
 
     name: str
@@ -60,9 +62,7 @@ Choose = Callable[[Statistics, str], QuantizedType]
 
 
 def affine(low: float, high: float, storage: str) -> QuantizedType:
-    """Returns the type whose values reach from `low` to `high`, and include zero. If all values are zero, the scale
-    is 1.
-    """
+    """Returns the type that represents `low` to `high`, and zero. If all values are zero, the scale is 1."""
     least, most = STORAGE_RANGES[storage]
     low, high = min(low, 0.0), max(high, 0.0)
     scale = float(np.float32((high - low) / (most - least)))
@@ -77,7 +77,7 @@ def minmax(statistics: Statistics, storage: str) -> QuantizedType:
 
 
 def moving_average(statistics: Statistics, storage: str) -> QuantizedType:
-    """Averages the extremes of the inputs, with more weight on later inputs, so that a single outlier counts little."""
+    """Averages the extremes of the inputs. Later inputs have more weight, and a single outlier has little."""
     low, high = float(statistics.lows[0]), float(statistics.highs[0])
     for least, most in zip(statistics.lows[1:], statistics.highs[1:], strict=True):
         low, high = low + MOMENTUM * (float(least) - low), high + MOMENTUM * (float(most) - high)
@@ -85,7 +85,7 @@ def moving_average(statistics: Statistics, storage: str) -> QuantizedType:
 
 
 def percentile(statistics: Statistics, storage: str) -> QuantizedType:
-    """Covers all but one ten-thousandth of the values; as many are cut off at either end."""
+    """Covers all values except one ten-thousandth. Equal numbers are cut off at both ends."""
     total = statistics.counts.cumsum()
     cut = (1 - PERCENTILE / 100) / 2 * total[-1]
     edges = np.linspace(statistics.low, statistics.high, BINS + 1)
@@ -95,7 +95,7 @@ def percentile(statistics: Statistics, storage: str) -> QuantizedType:
 
 
 def mean_square_error(statistics: Statistics, storage: str) -> QuantizedType:
-    """Chooses the range with the least noise from rounding and clipping."""
+    """Chooses the range for which the errors of rounding and clipping are smallest, in the mean square."""
 
     def noise(kind: QuantizedType) -> float:
         centers = statistics.centers
@@ -105,8 +105,9 @@ def mean_square_error(statistics: Statistics, storage: str) -> QuantizedType:
 
 
 def kl_divergence(statistics: Statistics, storage: str) -> QuantizedType:
-    """Chooses the range whose stored values are distributed most like the real ones (Migacz, 8-bit inference with
-    TensorRT, GTC 2017). Clipped values count at the ends of the real distribution, but not of the stored one.
+    """Chooses the range for which the distribution of the stored values is most similar to that of the real ones
+    (Migacz, 8-bit inference with TensorRT, GTC 2017). Clipped values count at the ends of the real distribution, but
+    not of the stored one.
     """
 
     def divergence(kind: QuantizedType) -> float:
@@ -133,7 +134,7 @@ def kl_divergence(statistics: Statistics, storage: str) -> QuantizedType:
 
 
 def power_of_two(statistics: Statistics, storage: str) -> QuantizedType:
-    """Chooses the smallest scale that is a power of two and covers all observed values (Intel, arXiv:1802.00930). The
+    """Chooses the smallest power of two as the scale that covers all observed values (Intel, arXiv:1802.00930). The
     range is symmetric, or starts at zero if no value is negative.
     """
     least, most = STORAGE_RANGES[storage]
@@ -152,12 +153,12 @@ METHODS: Mapping[str, Choose] = {
     "power-of-two": power_of_two,
     "moving-average": moving_average,
 }
-# Methods that need no histogram, so no second pass over the inputs.
+# Methods that need no histogram, and therefore no second pass over the inputs.
 OF_EXTREMES: tuple[Choose, ...] = (minmax, moving_average, power_of_two)
 
 
 def stored(values: Array, kind: QuantizedType) -> Array:
-    """Returns `values` as `kind` stores them, as int64."""
+    """Returns `values` as they are stored in the type `kind`, as int64."""
     least, most = STORAGE_RANGES[kind.storage]
     return np.asarray(np.clip(np.rint(values / kind.scales[0]) + kind.zero_points[0], least, most), np.int64)
 
@@ -168,7 +169,7 @@ def real(values: Array, kind: QuantizedType) -> Array:
 
 
 def _least(statistics: Statistics, storage: str, cost: Callable[[QuantizedType], float]) -> QuantizedType:
-    """Returns the range of the least cost. Searches its upper end, then its lower one, then both once more."""
+    """Returns the range with the smallest cost. Searches its upper end, then its lower end, then both again."""
     shares = np.linspace(_LEAST_SHARE, 1, _STEPS)[::-1]
     high = low = 1.0
 

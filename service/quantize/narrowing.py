@@ -1,5 +1,5 @@
-"""bfloat16: rounds operands of layers to bfloat16, in the form that `importers.onnx.rounding` recognizes. Their sums
-are float32, in ONNX Runtime as here. Weights take half the bytes of float32.
+"""bfloat16: rounds operands of layers to bfloat16, in the form that `importers.onnx.rounding` recognizes. Sums are
+float32, in ONNX Runtime and here. Weights take half the bytes of float32.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _OPERANDS = 2
 
 
 def check_narrow(document: Document, names: Collection[str]) -> None:
-    """Checks that the operators which produce these tensors can run in bfloat16.
+    """Checks that the operators that produce these tensors can run in bfloat16.
 
     Raises:
-        InvalidInput: one of them cannot, or does not gain from it.
+        InvalidInput: one of them cannot run in bfloat16, or does not gain from it.
     """
     for node in document.nodes:
         if node.outputs[0] in names and (found := objection(document, node)):
@@ -27,10 +27,10 @@ def check_narrow(document: Document, names: Collection[str]) -> None:
 
 
 def objection(document: Document, node: Node) -> tuple[str, str] | None:
-    """Returns why an operator does not run in bfloat16, and what to do about it; None if it does.
+    """If an operator should not run in bfloat16, returns the reason and a remedy; otherwise None.
 
-    It must be one of `BFLOAT16_PRODUCTS`. Depthwise convolutions are faster in float32: bfloat16 instructions multiply
-    pairs of elements, which belong to two channels there.
+    It must be one of `BFLOAT16_PRODUCTS`. Depthwise convolutions are faster in float32, because bfloat16 instructions
+    multiply pairs of elements, which would belong to two channels.
     """
     if node.op_type not in BFLOAT16_PRODUCTS:
         return f"produced by {node.op_type}, which cannot run in bfloat16", f"{', '.join(BFLOAT16_PRODUCTS)} can"
@@ -40,10 +40,10 @@ def objection(document: Document, node: Node) -> tuple[str, str] | None:
 
 
 def narrow(document: Document, names: Collection[str]) -> None:
-    """Rounds both operands of the operators that produce these tensors, which are float in `document`. Constants are
-    rounded before they are stored, other operands at run time.
+    """For each operator that produces one of these tensors, rounds both operands. The operators are float in
+    `document`. Constants are rounded before they are stored, and other operands at run time.
     """
-    rounds: dict[str, str] = {}  # operand -> the tensor with its rounded values
+    rounds: dict[str, str] = {}  # operand -> the tensor that contains its rounded values
     made: list[Node] = []
     for node in document.nodes:
         if node.outputs[0] in names:

@@ -23,22 +23,22 @@ from service.quantize.building import Built, build
 from service.quantize.data import Data
 from service.quantize.methods import BINS, Statistics
 
-_PART_BYTES = 64 << 20  # inputs in one file; at least one input
+_PART_BYTES = 64 << 20  # limit of the inputs in one file, which contains at least one input
 _MOST_IN_PART = 32
 _MOST_ANSWER_BYTES = 1 << 30
-_MOST_SUMMED_BYTES = 256 << 20  # sums of moments in one child; at least those of one layer
+_MOST_SUMMED_BYTES = 256 << 20  # limit of the moments that one child sums, which are at least those of one layer
 Tick = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a layer's operand to observe; see `compiler.children.columns`.
+    """The columns of a layer's operand that are observed; see `compiler.children.columns`.
 
     Attributes:
         tensor: the index of the operand among the model's inputs and outputs.
-        rounding: how the operand is stored: the smallest and the largest step, the scale and the zero point.
+        rounding: how the operand is stored: the smallest and the largest stored value, the scale and the zero point.
         size: the number of elements of a column.
-        products: whether to sum products of elements, too.
+        products: true if products of elements are summed, too.
     """
 
     tensor: int
@@ -59,11 +59,11 @@ class Columns:
 
 @dataclass(frozen=True)
 class Moments:
-    """The observed moments of a layer's columns.
+    """The observed moments of the columns of a layer's operand.
 
     Attributes:
         means: the mean column, `[groups, K]`.
-        products: as in `columns.products`, summed over all inputs; None if they were not requested.
+        products: the result of `columns.products`, summed over all inputs; None if it was not requested.
     """
 
     means: Array
@@ -71,7 +71,7 @@ class Moments:
 
 
 class Machine(Protocol):
-    """Builds and runs models for a calibration session."""
+    """The interface that a calibration session uses to build and run models."""
 
     def build(self, source: Path, directory: Path) -> Built:
         """Builds an ONNX file for this machine, in a new directory. Raises the errors of `building.build`."""
@@ -80,12 +80,15 @@ class Machine(Protocol):
         """Deletes a built model."""
 
     def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
-        """Runs a role of `compiler.children.observing_roles`, which reads `files` and writes others to `directory`."""
+        """Runs a role of `compiler.children.observing_roles`. The role reads `files` and writes other files to
+        `directory`.
+        """
 
 
 @dataclass(frozen=True)
 class Children:
-    """A `Machine` that builds and runs in sandboxed children, for a process that has read only its own user's files.
+    """A `Machine` that builds and runs models in sandboxed children. The process itself must have read only files of
+    its own user.
 
     Attributes:
         shapes: the shapes of inputs that the file leaves open.
@@ -114,12 +117,13 @@ class Children:
 
 @dataclass
 class CalibrationSession:
-    """Builds and runs the models of one calibration, in a scratch directory.
+    """Builds and runs the models of one calibration in a scratch directory.
 
     Attributes:
         scratch: an empty directory; the caller removes it.
-        threads: the number of threads to run with; 0: all cores.
-        tick: called with the name of the task, the number of items done, and their total; 0: all inputs.
+        threads: the number of threads with which models run; 0 means all cores.
+        tick: called with the name of the task, the number of items done, and the number of all items; 0 means all
+            inputs.
     """
 
     scratch: Path
@@ -136,11 +140,11 @@ class CalibrationSession:
         return self.machine.build(source, directory)
 
     def statistics(self, built: Built, data: Data, histograms: bool) -> list[Statistics]:
-        """Returns the statistics of each input and output of `built`. Makes one pass over `data`, or two with
-        histograms.
+        """Returns the statistics of each input and output of `built`. It makes one pass over `data`, or two if
+        histograms are requested.
 
         Raises:
-            InvalidInput: see `Data.inputs`; or a tensor has a value that is not finite.
+            InvalidInput: see `Data.inputs`. Also raised if a tensor has a value that is not finite.
         """
         names = [spec.name for spec in (*built.signature.inputs, *built.signature.outputs)]
         parts = []
@@ -163,10 +167,11 @@ class CalibrationSession:
         return [Statistics(each.name, each.lows, each.highs, row) for each, row in zip(found, counts, strict=True)]
 
     def channels(self, built: Built, data: Data, names: Sequence[str]) -> list[Array]:
-        """Returns each output channel's smallest and largest value, `[C, 2]` per output of `built`, in one pass.
+        """Returns the smallest and the largest value of each channel of the outputs, `[C, 2]` per output of `built`. It
+        makes one pass over the data.
 
         Raises:
-            InvalidInput: see `Data.inputs`; or a tensor has a value that is not finite.
+            InvalidInput: see `Data.inputs`. Also raised if a tensor has a value that is not finite.
         """
         outputs = {spec.name: (place, spec.shape[1]) for place, spec in enumerate(built.signature.outputs)}
         places, sizes = zip(*(outputs[name] for name in names), strict=True)
@@ -185,9 +190,9 @@ class CalibrationSession:
         """Compares two models with the same outputs.
 
         Returns:
-            For each output, the sums of the squares of the first model's values, and of the differences, `[outputs,
-            2]`; and each model's first output for each input, `[inputs, elements]` float32, memory-mapped from files in
-            `scratch`.
+            For each output, the sum of squares of the first model's values, and that of the differences, `[outputs,
+            2]`. Also each model's first output for each input, `[inputs, elements]` float32, memory-mapped from files
+            in `scratch`.
         """
         sums, count = np.zeros((len(first.signature.outputs), 2)), 0
         size = math.prod(first.signature.outputs[0].shape)
@@ -203,11 +208,12 @@ class CalibrationSession:
         return sums, [np.memmap(path, np.float32, "r", shape=(count, size)) for path in paths]
 
     def switched(self, built: Built, data: Data, rows: Sequence[Sequence[float]]) -> tuple[Array, Array]:
-        """Runs a model whose last input are switches, once for each row of switch values.
+        """Runs a model whose last input is a vector of switches, once for each row of switch values.
 
         Returns:
-            For each row, the sums of the squares of the first output with the first row, and of its differences from
-            that, `[rows, 2]`; and the most likely classes, `[inputs, rows]`.
+            For each row, the sum of squares of the first output with the first row of switches, and that of its
+            differences from the output with this row, `[rows, 2]`. Also the index of the largest value of each output,
+            `[inputs, rows]`.
         """
         sums, classes = np.zeros((len(rows), 2)), []
         own = replace(built.signature, inputs=built.signature.inputs[:-1])
@@ -219,7 +225,9 @@ class CalibrationSession:
         return sums, np.concatenate(classes)
 
     def paired(self, first: Built, second: Built, seconds: float) -> tuple[float, float]:
-        """Measures calls of two models with the same inputs, alternately. Returns their median times in s."""
+        """Runs two models with the same inputs alternately, and measures each call. Returns their median times in
+        seconds.
+        """
         directory = self._directory()
         request = {"models": [first.to_json(), second.to_json()], "seconds": seconds, "threads": self.threads}
         self.machine.run("pair", request, directory, (*first.files, *second.files))
@@ -231,7 +239,9 @@ class CalibrationSession:
         self.machine.discard(built)
 
     def moments(self, built: Built, data: Data, groups: Sequence[Columns]) -> list[Moments]:
-        """Returns the moments of each of `groups`, in one pass over `data` for every `_MOST_SUMMED_BYTES` of sums."""
+        """Returns the moments for each of `groups`. It makes one pass over `data` for each `_MOST_SUMMED_BYTES` of
+        sums.
+        """
         found: list[Moments] = []
         for some in _batches(groups):
             shapes = [shape for each in some for shape in each.shapes]
@@ -250,8 +260,8 @@ class CalibrationSession:
         return found
 
     def _parts(self, what: str, data: Data, signature: ModelSignature) -> Iterator[tuple[Path, int]]:
-        """Yields directories, each with a file of inputs for one child, and the number of inputs, until all were
-        read.
+        """Yields directories that contain a file of inputs for one child, and the number of these inputs, until all
+        inputs were read.
         """
         done = 0
         inputs = data.inputs(signature)
@@ -279,7 +289,7 @@ class CalibrationSession:
 
 
 def _batches(groups: Sequence[Columns]) -> Iterator[list[Columns]]:
-    """Groups columns so that one child can sum up each group."""
+    """Divides columns into groups such that one child can sum the moments of each group."""
     some: list[Columns] = []
     size = 0
     for each in groups:
@@ -294,7 +304,7 @@ def _batches(groups: Sequence[Columns]) -> Iterator[list[Columns]]:
 
 
 def _write_inputs(file: BinaryIO, inputs: Iterator[list[Array]]) -> int:
-    """Writes a batch of inputs. Returns how many."""
+    """Writes as many inputs as fit into one file. Returns their number."""
     number = 0
     for tensors in inputs:
         for tensor in tensors:
@@ -306,8 +316,8 @@ def _write_inputs(file: BinaryIO, inputs: Iterator[list[Array]]) -> int:
 
 
 def _read_array(directory: Path, shape: Sequence[int], dtype: type, name: str = SEEN_FILE) -> Array:
-    """Reads an array that a child wrote. The child ran the model's native code, so only its type and size are checked:
-    any values are as trustworthy as the model.
+    """Reads an array that a child wrote. Only its type and size are checked. The child ran the model's native code, so
+    the values cannot be trusted more than the model.
     """
     path = directory / name
     if path.is_symlink() or not path.is_file():

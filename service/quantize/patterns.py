@@ -8,28 +8,29 @@ from dataclasses import dataclass
 
 from service.quantize.document import Document, Node
 
-# The reason that an operator stays in float, or None.
+# A function that returns the reason why an operator stays in float, or None.
 Obstacle = Callable[[Document, Node], str | None]
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """The rule for one operator type.
+    """The rule for one type of operator.
 
     Attributes:
-        operands: indices of the activations among the operator's inputs; None for all inputs.
-        weights: the index of the weights.
-        axis: returns the weights' axis of channels, each of which has its own scale.
-        bias: the index of the bias, which is stored as int32 in steps of the products' scale.
-        moves: whether the results consist of elements of the operand, which means that they have its type. Such an
-            operator is quantized if its operand is.
-        follows: whether the operator is quantized only if its operands and its result are stored anyway, because of
-            other operators. A function of one tensor then becomes a table; an operator without an integer form only
-            reads and writes bytes.
-        may_end_real: whether a float result is as fast. Then a result at the model's end is not rounded to 8 bits.
-        obstacle: returns any other reason why the operator stays in float.
-        computed: the rule for the same operator with computed weights.
-        interpolated: the rule for the same operator in a mode that interpolates between elements.
+        operands: the indices of the activations among the operator's inputs; None means all inputs.
+        weights: the index of the weights among the inputs.
+        axis: returns the axis of the weights that counts channels. Each channel has its own scale.
+        bias: the index of the bias. It is stored as int32 in steps of the products' scale.
+        moves: true if the result consists of elements of the operand. It then has the operand's type, and the operator
+            is quantized if its operand is.
+        follows: true if the operator is quantized only if other operators already store its operands and its result. A
+            function of one tensor then becomes a table. An operator without an integer form then only reads and writes
+            bytes.
+        may_end_real: true if the operator is as fast with a float result. If its result is an output of the model, it
+            is not rounded to 8 bits.
+        obstacle: returns another reason why the operator stays in float, or None.
+        computed: the rule that applies if the operator's weights are computed.
+        interpolated: the rule that applies if the operator's mode interpolates between elements.
     """
 
     operands: tuple[int, ...] | None = (0,)
@@ -44,7 +45,9 @@ class Pattern:
     interpolated: Pattern | None = None
 
     def of(self, document: Document, node: Node) -> Pattern:
-        """Returns the rule for `node`, considering whether its weights are computed, and whether it interpolates."""
+        """Returns the rule for `node`. It depends on whether the weights are computed, and whether the node
+        interpolates.
+        """
         if self.interpolated is not None and node.attributes.get("mode", "nearest") != "nearest":
             return self.interpolated
         is_computed = self.weights is not None and node.inputs[self.weights] not in document.constants
@@ -63,7 +66,7 @@ def _grouped(document: Document, node: Node) -> str | None:
 
 
 def _zeros(document: Document, node: Node) -> str | None:
-    """Returns an obstacle unless the padding is zero, which is exact in any type."""
+    """Returns an obstacle unless the padding is zero. Zero is exact in any type."""
     if node.attributes.get("mode", "constant") != "constant":
         return None
     value = document.constants.get(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
@@ -103,7 +106,7 @@ PATTERNS: Mapping[str, Pattern] = {
         axis=lambda node: 1,
         may_end_real=True,
         obstacle=_matrix,
-        computed=Pattern(operands=(0, 1), may_end_real=True),  # both products of attention
+        computed=Pattern(operands=(0, 1), may_end_real=True),  # the two products of attention
     ),
     "MaxPool": _MOVE,
     "Mul": _BINARY,
@@ -124,14 +127,14 @@ PATTERNS: Mapping[str, Pattern] = {
     "Transpose": _MOVE,
     "Unsqueeze": _MOVE,
 }
-# Operators whose results are not float even if their operands are.
+# Operators whose results are not float, even if their operands are.
 _NOT_REAL = {"ArgMax", "ArgMin", "Cast", "Equal", "Greater", "IsNaN", "Less", "NonZero", "Shape", "Size"}
-# Functions of each element, of one tensor and scalars. A chain of them on one tensor becomes one table.
+# Functions of each element, of one tensor and scalars. Several of them in succession on one tensor become one table.
 _FUNCTIONS = (
     *("Abs", "Add", "Clip", "Div", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "LeakyRelu", "Mul", "Relu"),
     *("Sigmoid", "Softplus", "Sqrt", "Sub", "Tanh"),
 )
-# Activations that become part of the range of the result before them, if nothing else reads that result.
+# If nothing but such an activation reads a result, the activation becomes part of that result's range.
 ACTIVATIONS = ("Clip", "Relu")
 
 
@@ -140,9 +143,10 @@ class Layer:
     """An operator that is quantized.
 
     Attributes:
-        operands: its activations, by index.
-        constants: activations that are constants, by index, such as the addend of an Add.
-        result: the tensor that is stored, which may be that of a following activation; None if the result stays float.
+        operands: index -> activation.
+        constants: index -> activation that is a constant, such as the addend of an Add.
+        result: the tensor that is stored; None if the result stays float. If an activation follows, it is the result of
+            the activation.
     """
 
     node: Node
@@ -153,7 +157,7 @@ class Layer:
 
     @property
     def name(self) -> str:
-        """The name of its output, by which options exclude it."""
+        """The name of the operator's output. Options exclude the operator by this name."""
         return self.node.outputs[0]
 
 
@@ -162,8 +166,8 @@ class Plan:
     """The operators and tensors of a model that are quantized.
 
     Attributes:
-        tensors: stored tensor -> the tensor whose type it has.
-        real: operators that stay in float, as `Conv → features`, each with the reason.
+        tensors: tensor that is stored -> the tensor that determines its type.
+        real: operators that stay in float, as `Conv → features` -> the reason.
     """
 
     layers: tuple[Layer, ...]
@@ -172,7 +176,7 @@ class Plan:
 
     @property
     def observed(self) -> list[str]:
-        """The tensors that have a type of their own."""
+        """The tensors that determine their own type."""
         return list(dict.fromkeys(self.tensors.values()))
 
 
@@ -181,7 +185,7 @@ def plan(
     patterns: Mapping[str, Pattern] = PATTERNS,
     kept: Collection[str] = (),
 ) -> Plan:
-    """Matches `patterns` with the operators of a document.
+    """Applies `patterns` to the operators of a document.
 
     Args:
         kept: the names of outputs of operators that must stay in float.
@@ -202,7 +206,7 @@ def plan(
             if node.inputs[0] in tensors and node.outputs[0] not in kept and not pattern.obstacle(document, node):
                 found.append((node, pattern, node.outputs[0]))
                 tensors |= dict.fromkeys(filter(None, node.outputs), tensors[node.inputs[0]])
-            continue  # it only moves float values
+            continue  # the operator only moves float values
         reason = _obstacle(document, node, pattern, kept, given)
         if pattern is None or reason is not None:
             real[node.label] = reason or "quantizing this operator is not supported"
@@ -262,7 +266,7 @@ def _places(node: Node, pattern: Pattern) -> tuple[int, ...]:
 
 
 def _activation(document: Document, readers: Mapping[str, list[Node]], node: Node) -> Node | None:
-    """Returns the activation after `node`, if nothing else reads the result of `node`."""
+    """Returns the activation after `node`, if it is the only reader of the result of `node`."""
     behind = readers.get(node.outputs[0], [])
     alone = len(behind) == 1 and node.outputs[0] not in document.outputs
     is_one = alone and behind[0].op_type in ACTIVATIONS and behind[0].inputs[0] == node.outputs[0]
@@ -272,9 +276,9 @@ def _activation(document: Document, readers: Mapping[str, list[Node]], node: Nod
 
 def _chained(document: Document, readers: Mapping[str, list[Node]]) -> set[Node]:
     """Returns the operators that together compute a function of one tensor, such as x * clip(x + 3) / 6. Only the
-    function's result is rounded, by the operators that read it.
+    result of the whole function is rounded, by the operators that read it.
     """
-    sources: dict[str, str] = {}  # each result of a function -> the tensor that it is a function of
+    sources: dict[str, str] = {}  # result of a function -> the tensor of which it is a function
     made: dict[str, Node] = {}
     for node in document.nodes:
         made |= dict.fromkeys(node.outputs, node)
@@ -297,7 +301,9 @@ def _chained(document: Document, readers: Mapping[str, list[Node]]) -> set[Node]
 
 
 def _float_ends(readers: Mapping[str, list[Node]], found: list[tuple[Node, Pattern, str]]) -> frozenset[str]:
-    """Returns results that no quantized operator reads, of operators that are as fast with a float result."""
+    """Returns results that no quantized operator reads, if the operators that compute them are as fast with a float
+    result.
+    """
     quantized = {node for node, _, _ in found}
     return frozenset(
         result
@@ -307,13 +313,15 @@ def _float_ends(readers: Mapping[str, list[Node]], found: list[tuple[Node, Patte
 
 
 def _real_tensors(document: Document) -> set[str]:
-    """Returns the float32 tensors, as far as they are computed from other float32 tensors."""
+    """Returns the float32 tensors, including those that operators compute from float32 tensors."""
     known = (name for name, values in document.constants.items() if values.dtype == "float32")
     return _computed_from(document, [*document.floats, *known], _NOT_REAL)
 
 
 def _computed_from(document: Document, tensors: Collection[str], without: Collection[str] = ()) -> set[str]:
-    """Returns `tensors`, and all tensors that operators compute from them, except operators of the types `without`."""
+    """Returns `tensors` and all tensors that operators compute from them. Operators of the types `without` are
+    ignored.
+    """
     found = {*tensors}
     for node in document.nodes:
         if node.op_type not in without and any(name in found for name in node.inputs):
@@ -329,6 +337,6 @@ def _layer(document: Document, node: Node, pattern: Pattern, result: str, is_rea
 
 
 def counted(real: Mapping[str, str]) -> list[tuple[str, str, int]]:
-    """Counts the operators that stay in float by type and reason, most frequent first."""
+    """Counts the operators that stay in float by type and reason. The most frequent come first."""
     kinds = Counter((label.split(" ")[0], reason) for label, reason in real.items())
     return [(op_type, reason, times) for (op_type, reason), times in kinds.most_common()]

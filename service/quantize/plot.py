@@ -26,10 +26,10 @@ class _Dot:
 
 @dataclass(frozen=True)
 class _Picture:
-    """The parts of the picture, for both formats.
+    """The parts of the picture, independent of its format.
 
     Attributes:
-        lines: from (x, y) to (x, y).
+        lines: each from (x, y) to (x, y).
         texts: (x, y, text), centered.
     """
 
@@ -39,8 +39,8 @@ class _Picture:
 
 
 def svg(curve: Sequence[Point]) -> str:
-    """Draws the share of answers kept over the latency if that was measured, else over the number of raised layers.
-    Each dot has a tooltip with the noise of the output.
+    """Draws the fraction of right answers against the latency, if that was measured, or else against the number of
+    raised layers. The tooltip of each dot contains the noise of the output.
     """
     picture, (width, height) = _draw(curve), _SIZE
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif">']

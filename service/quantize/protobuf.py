@@ -1,4 +1,4 @@
-"""Writes protobuf's wire format (protobuf.dev/programming-guides/encoding); `importers.onnx.wire` reads it."""
+"""Writes protobuf's wire format (protobuf.dev/programming-guides/encoding). `importers.onnx.wire` reads it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.compiler.importers.onnx.wire import Field, Wire
 
 
 def varint(value: int) -> bytes:
-    """Encodes `value`; a negative one in ten bytes, as a two's complement of 64 bits."""
+    """Encodes `value`. A negative value takes ten bytes, as two's complement of 64 bits."""
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 0x7F:

@@ -1,4 +1,4 @@
-"""Runs a quantization on a server, from a stored model and calibration set to a stored result."""
+"""Runs a quantization on a server: reads a stored model and calibration set, and stores the result."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from service.core.settings import Settings
 from service.quantize.sandboxed import Request, quantize
 from service.quantize.stored import store
 
-_NAME = "upload"  # the calibration set's name in error messages
+_NAME = "upload"  # how error messages name the calibration set
 
 
 def quantize_stored(
     request: CompileRequest, layout: OciLayout, scratch: Path, progress: Progress, settings: Settings
 ) -> Digest:
-    """Quantizes `request.source` with the options and the calibration set that the request names.
+    """Quantizes `request.source` with the options and the calibration set in the request.
 
     Args:
         scratch: an empty directory on the store's file system; the caller removes it.
@@ -32,8 +32,8 @@ def quantize_stored(
         The digest of the result's manifest.
 
     Raises:
-        OctetError: see `sandboxed.quantize`; or the calibration set is lost.
-        BuildCanceled: raised by `progress`.
+        OctetError: see `sandboxed.quantize`. Also raised if the calibration set is missing in the store.
+        BuildCanceled: `progress` raises it if the build was canceled.
     """
     options = quantization_of(request.options)
     if options is None:

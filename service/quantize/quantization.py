@@ -33,15 +33,15 @@ class Options:
     """How to quantize a model.
 
     Attributes:
-        choose: the method that chooses types from statistics: a name in `METHODS`, or a function.
-        storage: the type of activations. Weights are int8, symmetric, with a scale for each channel.
+        choose: the method that chooses types from statistics. It is a name in `METHODS`, or a function.
+        storage: the storage type of activations. Weights are int8, symmetric, with a scale for each channel.
         kept: the names of outputs of operators that stay in float.
         wide: the names of outputs of operators with 8-bit weights and 16-bit activations.
         bfloat16: the names of outputs of operators whose operands are rounded to bfloat16.
-        fit: how weights and biases become integers.
-        equalize: whether channels of neighbouring layers are first scaled to equal ranges.
-        rounds: how often ranges are chosen again, from the activations of the quantized model.
-        patterns: the rules for which operators are quantized.
+        fit: selects how weights and biases are fitted to the observed activations.
+        equalize: true if the channels of adjacent layers are first scaled to equal ranges.
+        rounds: how often ranges are chosen again, using the activations of the quantized model.
+        patterns: the rules that decide which operators are quantized.
     """
 
     choose: str | Choose = "minmax"
@@ -57,7 +57,7 @@ class Options:
     def raising(
         self, kept: Collection[str] = (), wide: Collection[str] = (), bfloat16: Collection[str] = ()
     ) -> Options:
-        """Returns the same options with further layers raised."""
+        """Returns the same options with additional layers in float, 16x8 or bfloat16."""
         return replace(
             self,
             kept=(*self.kept, *kept),
@@ -75,18 +75,19 @@ class Options:
 
 
 class Calibration:
-    """A float model that was compiled with its tensors as outputs, and the statistics of these tensors.
+    """A float model that was compiled with all its tensors as outputs, and the statistics of these tensors.
 
-    One calibration serves any number of quantizations of the same plan. With `rounds`, ranges are those of its own
-    method only.
+    One calibration can be used for any number of quantizations of the same plan. If `rounds` is used, all of them use
+    the ranges of the calibration's own method.
 
-    In the first round, all ranges are those of the float model. In each further round, they are those of the model
-    quantized with the previous round's ranges. So after n rounds, the first n tensors have the ranges that they would
-    get if tensors were calibrated one by one, each after a quantized prefix; the others nearly do.
+    In the first round, all ranges are those of the float model. In each further round, they are those of the model that
+    is quantized with the ranges of the previous round. So after n rounds, the first n tensors have the ranges that they
+    would get if tensors were calibrated one by one, each after all tensors before it were quantized. Those of the other
+    tensors are close to that.
     """
 
     def __init__(self, model: bytes, session: CalibrationSession, data: Data, options: Options) -> None:
-        """Compiles `model` and runs it on `data`.
+        """Compiles `model` with its tensors as outputs, and runs it on `data`.
 
         Raises:
             Unsupported: the model is already quantized, or nothing in it can be quantized.
@@ -100,7 +101,7 @@ class Calibration:
             raise Unsupported(
                 "nothing in this model can be quantized", hint=f"these operators can: {', '.join(options.patterns)}"
             )
-        check_narrow(document, options.bfloat16)  # an early check, before anything runs
+        check_narrow(document, options.bfloat16)  # checked early, before anything is run
         self._kept, self._tensors = options.kept, planned.tensors
         wanted = dict.fromkeys((*planned.observed, *(operands(planned) if options.fit else ())))
         self.names = (*document.outputs, *(name for name in wanted if _is_made(document, name)))
@@ -118,8 +119,8 @@ class Calibration:
             self.statistics = self._collect_statistics(options)
 
     def _narrow(self, document: Document) -> dict[str, Array]:
-        """Returns the factors by which to multiply the channels of tensors, for tensors with any factor other than
-        1.
+        """Returns the factors by which the channels of tensors are multiplied. Tensors whose factors are all 1 are not
+        included.
         """
         names = [name for name in spreadable(document) if name in self.names]
         seen = self._session.channels(self.float, self._data, names) if names else []
@@ -135,7 +136,7 @@ class Calibration:
         return {name: replace(each, name=name) for name, each in zip(self._ends, found, strict=True)}
 
     def _prefixes(self, options: Options) -> bytes:
-        """Returns the quantized model with the tensors as outputs, each as it is before it is rounded."""
+        """Returns the quantized model with its tensors as outputs. Each is the value before it is rounded."""
         document, planned = self._make_plan(options)
         stored = rewrite(document, planned, Form(self._types(planned, options)))
         return document.serialize(stored[name].real if name in stored else name for name in self.names)
@@ -145,7 +146,9 @@ class Calibration:
         return {name: choose(self._statistics_of(name), options.storage) for name in planned.observed}
 
     def _wide_types(self, planned: Plan) -> dict[str, QuantizedType]:
-        """Returns 16-bit types that cover all observed values: their steps are so small that clipping gains nothing."""
+        """Returns 16-bit types that cover all observed values. Their steps are so small that clipping would not reduce
+        the error.
+        """
         return {
             name: minmax(self._statistics_of(own), STORAGE)
             for name, own in planned.tensors.items()
@@ -153,21 +156,21 @@ class Calibration:
         }
 
     def _statistics_of(self, name: str) -> Statistics:
-        """Returns the statistics of a tensor. After a raised layer, a tensor that another was moved from has its own
-        type, and so needs the statistics of the original.
+        """Returns the statistics of a tensor. If the operator before it runs in a more precise type, a tensor that only
+        moves elements of another one has its own type. It then uses the statistics of the original.
         """
         return self.statistics[name if name in self.statistics else self._tensors[name]]
 
     def _integer(self, planned: Plan, options: Options) -> Form:
-        """Returns the form of layers in integers."""
+        """Returns the form of layers in int8."""
         return self._fitting(Form(self._types(planned, options)), planned.layers, options)
 
     def _wide(self, planned: Plan, layers: Sequence[Layer], options: Options) -> Form:
-        """Returns the form of `layers` of `planned` as 16x8."""
+        """Returns the form of those layers of `planned` that are 16x8."""
         return self._fitting(Form(self._wide_types(planned), real_biases=True), layers, options)
 
     def _fitting(self, form: Form, layers: Sequence[Layer], options: Options) -> Form:
-        """Returns `form` with the weights of `layers` fitted to their operands as that form stores them."""
+        """Returns `form` with the weights of `layers` fitted to their operands, as that form stores them."""
         if not options.fit:
             return form
         key = (options.choose, options.storage, options.fit, options.equalize, form.real_biases)
@@ -182,7 +185,7 @@ class Calibration:
         return replace(form, fits=known)
 
     def quantize(self, options: Options) -> Quantized:
-        """Quantizes the model with the collected statistics.
+        """Quantizes the model, using the collected statistics.
 
         Raises:
             Unsupported: the model's operator set is too old.
@@ -200,20 +203,22 @@ class Calibration:
         return Quantized(file, planned, document.serialize((*document.outputs, *twins)), len(document.outputs))
 
     def sensitivity(self, options: Options) -> Sensitivity:
-        """Measures the loss that quantizing each layer alone causes. Raises the errors of `quantize`."""
+        """Measures the loss of quantizing each layer alone. Raises the errors of `quantize`."""
         document, planned = self._make_plan(options)
         forms = self._integer(planned, options), self._wide(planned, planned.layers, options)
         file, names = switched(document, planned, *forms)
         return Sensitivity.measure(self._session, self._session.build(file), self._data, names)
 
     def narrowable(self, options: Options, names: Collection[str]) -> set[str]:
-        """Returns those of `names` whose operators may run in bfloat16."""
+        """Returns those of `names` whose operators can run in bfloat16."""
         document, _ = self._make_plan(options)
         of_names = [node for node in document.nodes if node.outputs[0] in names]
         return {node.outputs[0] for node in of_names if objection(document, node) is None}
 
     def measure(self, quantized: Quantized, labels: Sequence[int | None] = (), data: Data | None = None) -> Measured:
-        """Runs the float and the quantized model, and compares them; by default on the calibration's inputs."""
+        """Runs the float and the quantized model and compares their outputs. By default, the inputs are those of the
+        calibration.
+        """
         built = self._session.build(quantized.with_tensors)
         sums, answers = self._session.compare(self.float, built, data or self._data)
         self._session.discard(built)
@@ -229,8 +234,9 @@ class Quantized:
     """A quantized model.
 
     Attributes:
-        file: ONNX, with QuantizeLinear and DequantizeLinear.
-        with_tensors: the same model with its `outputs` outputs, followed by the tensors that the calibration observed.
+        file: an ONNX file with QuantizeLinear and DequantizeLinear.
+        with_tensors: the same model with more outputs: its own, whose number is `outputs`, and then the tensors that
+            the calibration observed.
     """
 
     file: bytes
@@ -240,20 +246,21 @@ class Quantized:
 
     @property
     def real(self) -> list[tuple[str, str, int]]:
-        """The operators that stayed in float: type, reason and number."""
+        """The operators that stayed in float, as tuples of type, reason and number."""
         return counted(self.plan.real)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The measured loss of a quantization.
+    """The loss of a quantization, as measured.
 
     Attributes:
-        outputs: the signal-to-noise ratio of each output, in dB. The float model's values are the signal, and the
-            quantized model's differences from them are the noise.
-        tensors: the same for each stored tensor, including the noise of everything before it.
-        float_answers, answers: the first output for each input, `[inputs, elements]`, as long as the scratch directory
-            exists.
+        outputs: the signal-to-noise ratio of each output, in dB. The signal is the float model's output, and the noise
+            is the difference from it.
+        tensors: the signal-to-noise ratio of each stored tensor. The noise includes that of everything before the
+            tensor.
+        float_answers, answers: the first output for each input, `[inputs, elements]`. They exist as long as the scratch
+            directory does.
         labels: the right class of each input, or None if it is unknown.
     """
 
@@ -298,5 +305,7 @@ def _make_plan(model: bytes, options: Options, by_tensor: Mapping[str, Array]) -
 
 
 def _is_made(document: Document, name: str) -> bool:
-    """Returns true if a tensor is not an input or output of the model; those are observed in any case."""
+    """Returns true if an operator produces a tensor that is not an output of the model. (Inputs and outputs are always
+    observed.)
+    """
     return name not in document.inputs and name not in document.outputs

@@ -1,4 +1,4 @@
-"""Inserts conversions into the file: each stored tensor is quantized after the operator that produces it, and
+"""Inserts conversions into the file. Each stored tensor is quantized after the operator that produces it, and
 dequantized before each operator that reads it. The compiler and ONNX Runtime turn this into integer arithmetic.
 """
 
@@ -16,10 +16,10 @@ from service.quantize.document import Document, Node, rewire
 from service.quantize.methods import affine, stored
 from service.quantize.patterns import Layer, Plan
 
-_LEAST_OPSET = 13  # the first one whose conversions have an axis
+_LEAST_OPSET = 13  # since this operator set, conversions have an axis
 MOST_WEIGHT = 127
 FITTED = ("Conv", "Gemm", "MatMul")  # operators whose weights and biases can be fitted
-_MOST_BIAS = 1 << 30  # of stored biases; sums of products use the rest of the range of int32
+_MOST_BIAS = 1 << 30  # limit of stored biases; sums of products use the rest of int32's range
 
 
 @dataclass(frozen=True)
@@ -41,28 +41,28 @@ class Fitted:
     """The quantized weights of a layer, and the bias that belongs to them.
 
     Attributes:
-        steps: int8, in the weights' shape and the scales of `weight_scales`.
-        bias: `[channels]`, float; None if there is none.
+        steps: the weights as int8, in the scales of `weight_scales`. They have the shape of the original weights.
+        bias: `[channels]` float, or None if the layer has none.
     """
 
     steps: Array
     bias: Array | None
 
 
-# By the layer's operand and weights (`key_of`), for every layer that `is_fitted`. None if nothing is fitted; then all
-# weights are rounded to the nearest steps.
+# Maps the key of each layer that `is_fitted` (`key_of`: its operand and weights) to its fitted parameters. None means
+# that no layer is fitted, and that all weights are rounded to the nearest step.
 Fits = Mapping[tuple[str, str], Fitted] | None
 
 
 @dataclass(frozen=True)
 class Form:
-    """How layers are stored: int8, or 16x8. All code that quantizes weights takes the whole form, so that a layer's
-    weights go through the same steps in every form.
+    """How layers are stored: as int8, or as 16x8. All code that quantizes weights uses this class, so that a layer's
+    weights are computed in the same steps for either form.
 
     Attributes:
         types: the types of tensors, by the names in `Plan.observed`.
         fits: the fitted weights and biases.
-        real_biases: whether biases stay float32. Otherwise they are int32 in steps of the products' scale.
+        real_biases: true if biases stay float32; otherwise they are int32 in steps of the products' scale.
     """
 
     types: Mapping[str, QuantizedType]
@@ -74,13 +74,13 @@ def rewrite(document: Document, plan: Plan, form: Form) -> dict[str, Stored]:
     """Quantizes `document` according to `plan`.
 
     Args:
-        form: must have the type of each tensor in `plan.observed`.
+        form: must contain the type of each tensor in `plan.observed`.
 
     Returns:
         The stored tensors, in the order in which they are computed.
 
     Raises:
-        Unsupported: the file's operator set has no conversions along an axis.
+        Unsupported: conversions along an axis do not exist in the file's operator set.
     """
     if document.opset < _LEAST_OPSET:
         raise Unsupported(
@@ -116,15 +116,15 @@ class _Rewriting:
         return self._stored
 
     def _real(self, node: Node) -> Node:
-        """Makes an operator in float read the dequantized tensors of layers, so that only its conversion reads a
-        layer's float result. Tensors that no layer produces are read as they are.
+        """Makes an operator that stays in float read the dequantized results of layers. (Only a conversion reads a
+        layer's float result.) Tensors that are not results of layers are read unchanged.
         """
         stored = {place: name for place, name in enumerate(node.inputs) if name in self._results}
         twins = {place: self._stored[name].dequantized for place, name in stored.items() if name in self._stored}
         return rewire(node, twins) if twins else node
 
     def _store(self, name: str) -> None:
-        """Quantizes and dequantizes a tensor, if it is to be stored."""
+        """Quantizes and dequantizes a tensor, if the plan stores it."""
         if name not in self._plan.tensors:
             return
         kind = self._form.types[self._plan.tensors[name]]
@@ -140,7 +140,7 @@ class _Rewriting:
         return scale, self._document.add_constant(f"{name}_zero_point", point)
 
     def _quantized(self, layer: Layer) -> Node:
-        """Returns the layer's operator, with dequantized operands."""
+        """Returns the layer's operator, reading dequantized operands."""
         node, pattern = layer.node, layer.pattern
         operands = {place: self._stored[name].dequantized for place, name in layer.operands.items()}
         operands |= {place: self._constant(layer, name) for place, name in layer.constants.items()}
@@ -150,7 +150,7 @@ class _Rewriting:
         return rewire(node, operands)
 
     def _constant(self, layer: Layer, name: str) -> str:
-        """Quantizes an activation that is a constant, with the same storage as the other activations."""
+        """Quantizes an activation that is a constant. It has the same storage type as other activations."""
         storage = next(self._stored[each].kind.storage for each in layer.operands.values())
         values = self._document.constants[name]
         kind = affine(float(values.min()), float(values.max()), storage)
@@ -193,7 +193,7 @@ class _Rewriting:
         return output
 
     def _keep_outputs(self, readers: Mapping[str, list[Node]]) -> None:
-        """Keeps the names of the model's outputs: a stored output is dequantized under its original name."""
+        """Keeps the names of the model's outputs. If an output is stored, it is dequantized under its original name."""
         ends = {name: pair for name, pair in self._stored.items() if name in self._document.outputs}
         for name, pair in ends.items():
             real = self._document.new_name(f"{name}_real")
@@ -203,37 +203,38 @@ class _Rewriting:
 
 
 def bias_of(document: Document, layer: Layer) -> Array | None:
-    """Returns a layer's constant bias; None if it has none."""
+    """Returns a layer's constant bias, or None if it has none."""
     place, inputs = layer.pattern.bias, layer.node.inputs
     has_one = place is not None and len(inputs) > place and inputs[place] != ""
     return document.constants[inputs[place]] if has_one and place is not None else None
 
 
 def is_fitted(layer: Layer) -> bool:
-    """Returns true if the layer's weights and bias can be fitted to what a calibration observed."""
+    """Returns true if the layer's weights and bias can be fitted to observed activations."""
     return layer.node.op_type in FITTED and layer.pattern.weights is not None and 0 in layer.operands
 
 
 def key_of(layer: Layer) -> tuple[str, str]:
-    """Returns the key in `Fits` of a layer that `is_fitted`."""
+    """Returns the key of a layer in `Fits`. `is_fitted` must be true for the layer."""
     assert layer.pattern.weights is not None
     return layer.operands[0], layer.node.inputs[layer.pattern.weights]
 
 
 def layer_scales(document: Document, layer: Layer, step: float, form: Form) -> Array:
-    """Returns the scales of the channels of a layer's weights, for an operand with the scale `step`."""
+    """Returns the scale of each channel of a layer's weights, for an operand with the scale `step`."""
     assert layer.pattern.weights is not None
     weights, axis = document.constants[layer.node.inputs[layer.pattern.weights]], layer.pattern.axis(layer.node)
     return weight_scales(weights, axis, step, None if form.real_biases else bias_of(document, layer))
 
 
 def quantized_weights(document: Document, layer: Layer, scales: Array, fits: Fits) -> Fitted:
-    """Returns the weights of a layer in steps of `scales`, from `fits` or rounded to the nearest, and its bias.
+    """Returns a layer's weights, in steps of `scales`, and its bias. They come from `fits`; without fits, weights are
+    rounded to the nearest step.
 
-    Both forms, int8 and 16x8, get their weights here.
+    Both int8 and 16x8 layers use this function.
 
     Raises:
-        KeyError: other layers were fitted, but not this one although it can be: a bug in the caller.
+        KeyError: `fits` contains other layers but not this one, although it can be fitted. This is a bug in the caller.
     """
     if fits is not None and is_fitted(layer):
         return fits[key_of(layer)]
@@ -246,8 +247,9 @@ def quantized_weights(document: Document, layer: Layer, scales: Array, fits: Fit
 
 
 def weight_scales(weights: Array, axis: int, step: float, bias: Array | None) -> Array:
-    """Returns the scale of each channel along `axis`, so that its largest weight is 127, and its bias, in steps of
-    `step` times the scale, fits into 30 bits. A channel of zeros has the scale 1, or that of its bias.
+    """Returns the scale of each channel along `axis`. The largest weight of the channel becomes 127, unless the bias,
+    in steps of `step` times the scale, then needs more than 30 bits. A channel of zeros has the scale 1, or the one
+    that its bias needs.
     """
     others = tuple(place for place in range(weights.ndim) if place != axis)
     scales = np.abs(weights).max(axis=others).astype(np.float64) / MOST_WEIGHT

@@ -1,10 +1,12 @@
-"""Adaptive rounding: rounds each weight up or down so that the layer's results, not the weights, change least.
+"""Adaptive rounding: rounds each weight up or down so that the layer's results change least. (Rounding to the nearest
+step changes the weights least.)
 
-Nagel et al., Up or Down? Adaptive Rounding for Post-Training Quantization, arXiv:2004.10568. For each row E of the
-rounding errors of the weights, the squared error of the layer's results, summed over its columns x, is E G Eᵀ, where G
-is the sum of x xᵀ. Minimizing it is a quadratic problem over zeros and ones (the paper's equation 20). It is solved by
-descent rather than by the paper's relaxation: starting with the nearest steps, every weight whose other rounding
-reduces the error is switched, until none does. So the error is never larger than that of rounding to the nearest.
+Nagel et al., Up or Down? Adaptive Rounding for Post-Training Quantization, arXiv:2004.10568. Let E be a row of the
+rounding errors of the weights, and let G be the sum of x xᵀ over the columns x of the operand. The squared error of the
+layer's results, summed over all columns, is then E G Eᵀ. Minimizing it is a quadratic problem over zeros and ones (the
+paper's equation 20). The paper solves it by relaxation; here it is solved by descent. Starting with the nearest steps,
+every weight whose other rounding reduces the error is switched, until no switch reduces it. So the error is never
+larger than with rounding to the nearest step.
 """
 
 from __future__ import annotations
@@ -13,12 +15,15 @@ import numpy as np
 
 from service.core.arrays import Array
 
-SWEEPS = 20  # the most passes over all weights
-_BLOCK = 128  # columns, within which the slopes are updated after each change
+SWEEPS = 20  # limit of the passes over all weights
+_BLOCK = 128  # number of columns within which the slopes are updated after each change
 _DAMPING = (
-    0.01  # of the mean square of a column's elements: gives directions that the inputs did not show a small weight
+    # fraction of the mean square of a column's elements; it adds a small weight for directions that did not occur in
+    # the inputs
+    0.01
 )
-_GAIN = 1e-9  # the smallest gain, relative to a weight's own term; less may be a rounding error of the sums
+# the smallest gain that counts, relative to a weight's own term; a smaller one may be a rounding error of the sums
+_GAIN = 1e-9
 
 
 def rounded_adaptively(weights: Array, products: Array, most: int) -> Array:
@@ -28,7 +33,7 @@ def rounded_adaptively(weights: Array, products: Array, most: int) -> Array:
         products: G of each group, `[groups, K, K]`, symmetric and positive semidefinite.
 
     Returns:
-        Whole steps as float64: for each weight the step below or above it, at most one from the nearest.
+        Whole steps, as float64. Each is the step below or above the weight, at most one away from the nearest step.
     """
     size = products.shape[-1]
     spread = np.trace(products, axis1=1, axis2=2) / size

@@ -1,9 +1,9 @@
-"""Runs a quantization in one sandboxed child, which does everything from reading the files to writing the report. This
+"""Runs a quantization in a sandboxed child, which does everything from reading the files to writing the report. This
 module is the child's parent, and does not load TVM.
 
 The child (`quantize.child`) parses the model, unpacks inputs, runs models built from it, and writes the quantized file.
-It cannot start processes, so it requests builds from its parent: it names a file, and finds the built model in a
-directory that it can only read. Its results are as untrusted as the uploaded model that it received.
+It cannot start processes, so it requests builds from its parent. It sends the name of a file, and reads the built model
+in a directory to which it cannot write. Like the uploaded model, its results are untrusted.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from service.core.settings import Settings
 from service.quantize.building import Built, build
 
 QUANTIZED_FILE, REPORT_FILE = ".quantized.onnx", ".report.json"
-_MOST_BUILDS = 64  # per child: it needs three, and one for each mixture that it times
+_MOST_BUILDS = 64  # limit for each child; it needs three builds, and one for each mixture whose time it measures
 _MOST_REPORT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class Request:
-    """A quantization. All paths are absolute.
+    """A request for a quantization. All paths are absolute.
 
     Attributes:
-        model: a float model in one of `formats.FORMATS`; for ONNX, also an archive with its weights.
-        data: inputs, in a form that `quantize.data.Data` accepts; None if the options need none.
-        labels: a CSV file; None if there are no labels, or only those in an archive of inputs.
+        model: a float model in one of `formats.FORMATS`. For ONNX, it may also be an archive that contains its weights.
+        data: the inputs, in a form that `quantize.data.Data` accepts; None if the options need none.
+        labels: a CSV file; None if there are none, or if the archive of inputs contains them.
         name: the name of the inputs in error messages.
         shapes: the shapes of inputs that the model leaves open.
     """
@@ -59,7 +59,7 @@ class Result:
 
     Attributes:
         file: the quantized model, in the scratch directory.
-        report: as the child wrote it; see docs/how-to/quantize.md.
+        report: the report that the child wrote; see docs/how-to/quantize.md.
     """
 
     file: Path
@@ -71,17 +71,18 @@ def quantize(request: Request, scratch: Path, progress: Progress, settings: Sett
 
     Args:
         scratch: an empty directory; the caller removes it.
-        limits: the limits of the child; builds have their own.
+        limits: the limits of the child. Builds have their own limits.
 
     Raises:
-        OctetError: the model or the inputs cannot be used, or the settings do not allow it.
-        BuildCanceled: raised by `progress`.
+        OctetError: the model or the inputs cannot be used, or do not fit the settings' limits.
+        BuildCanceled: `progress` raises it if the build was canceled.
     """
     own, made = scratch.absolute() / "own", scratch.absolute() / "made"
     own.mkdir()
     made.mkdir()
     if request.data is not None:
-        (own / request.name).symlink_to(request.data)  # error messages use this name rather than the path of an upload
+        # error messages contain this name instead of the path of an upload
+        (own / request.name).symlink_to(request.data)
     with in_background(1) as start:
         session = _Session(request, own, made, progress, settings, start)
         readable = [path for path in (request.model, request.data, request.labels, made) if path is not None]
@@ -105,7 +106,7 @@ def quantize(request: Request, scratch: Path, progress: Progress, settings: Sett
 
 
 def _result(own: Path, scratch: Path, settings: Settings) -> Result:
-    """Returns the result that the child left in `own`."""
+    """Returns the result that the child wrote into `own`."""
     file, report = scratch / "quantized.onnx", scratch / "report.json"
     _copy_regular(own / QUANTIZED_FILE, file, settings.max_upload_bytes)
     _copy_regular(own / REPORT_FILE, report, _MOST_REPORT_BYTES)
@@ -116,7 +117,7 @@ def _result(own: Path, scratch: Path, settings: Settings) -> Result:
 
 
 class _Session:
-    """The parent's side of a running child: passes on its progress, and builds the models that it requests."""
+    """The parent's part of a quantization: passes on the child's progress, and builds the models that it requests."""
 
     def __init__(
         self,
@@ -145,8 +146,8 @@ class _Session:
             self._discard(int(message["discard"]))
 
     def poll(self) -> None:
-        """Reports progress, and passes a finished build to the child. Raises the build's error, which ends the
-        child.
+        """Reports progress, and passes a finished build to the child. If a build fails, raises its error, which ends
+        the child.
         """
         self._progress.stage(self._stage, self._fraction)
         if self._built is not None and self._built.done():
@@ -175,7 +176,9 @@ class _Session:
 
 
 class _PollingProgress:
-    """The progress of an inner build, whose stages are not those of the quantization. It only polls."""
+    """The progress of a build that the child requested. Its stages are not those of the quantization, so it only
+    polls.
+    """
 
     def __init__(self, poll: Callable[[], None]) -> None:
         self._poll = poll
@@ -188,7 +191,7 @@ class _PollingProgress:
 
 
 def _copy_regular(source: Path, target: Path, most_bytes: int) -> None:
-    """Copies a file that a child wrote to a place where the child can no longer change it.
+    """Copies a file that a child wrote to a directory where the child cannot change it.
 
     Raises:
         BuildFailed: the file does not exist, is not a regular file, or is too large.

@@ -1,4 +1,6 @@
-"""Measures the loss that quantizing each layer alone causes, and what remains of it if some layers are raised."""
+"""Measures the loss that quantizing each layer alone causes, and the loss that remains if some layers run in a more
+precise type.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,21 @@ from service.quantize.building import Built
 from service.quantize.data import Data, accuracy
 from service.quantize.observing import CalibrationSession
 
-RANKING = 16  # the number of inputs used to rank layers: each input is run once for every layer
+RANKING = 16  # number of inputs that are used to rank layers; each of them is run once for every layer
 
 
 @dataclass(frozen=True)
 class Point:
-    """A mixture of layers in float, 16x8, bfloat16 and integers, with its measurements.
+    """A mixture of layers in float, 16x8, bfloat16 and int8, with its measurements.
 
     Attributes:
         kept: layers in float.
         wide: layers of 16x8.
         bfloat16: layers in bfloat16.
-        share: the share of inputs that are answered like their labels; without labels, like the float model.
-        noise: the first output's signal-to-noise ratio, in dB.
-        latency_s: the time of a call; None if it was not measured.
+        share: the fraction of inputs for which the model's answer equals the label, or, without labels, the float
+            model's answer.
+        noise: the signal-to-noise ratio of the first output, in dB.
+        latency_s: the time of a call in seconds; None if it was not measured.
     """
 
     kept: tuple[str, ...]
@@ -39,7 +42,7 @@ class Point:
 
     @property
     def raised(self) -> int:
-        """The number of layers that are not in integers."""
+        """The number of layers that are not in int8."""
         return len(self.kept) + len(self.wide) + len(self.bfloat16)
 
     @staticmethod
@@ -57,12 +60,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """The loss that each layer causes, and a model that can run any mixture.
+    """The loss that each layer causes, and a model that can run any mixture of layer types.
 
     Attributes:
-        layers: layer -> the first output's signal-to-noise ratio in dB with only that layer in integers, noisiest
-            first.
-        wide: the same with only that layer as 16x8.
+        layers: layer -> the signal-to-noise ratio of the first output in dB, if only that layer is in int8. The
+            noisiest come first.
+        wide: the same ratio if only that layer is 16x8.
         names: the layers, in the order of the switches.
     """
 
@@ -75,7 +78,9 @@ class Sensitivity:
 
     @staticmethod
     def measure(session: CalibrationSession, built: Built, data: Data, names: Sequence[str]) -> Sensitivity:
-        """Runs the first `RANKING` inputs with every layer alone, in both forms, and with none."""
+        """Runs the first `RANKING` inputs with every layer alone in int8, with every layer alone in 16x8, and with all
+        layers in float.
+        """
         rows = np.vstack([np.zeros(2 * len(names)), np.eye(2 * len(names))])
         sums, _ = session.switched(built, replace(data, most=min(data.most, RANKING)), rows.tolist())
         alone = [decibels(*row) for row in sums[1:]]
@@ -88,8 +93,8 @@ class Sensitivity:
         return {"layers_db": layers, "wide_layers_db": wide, "curve": [point.to_json() for point in curve]}
 
     def curve(self, labels: Sequence[int | None] = (), raise_to: Raised = Raised.WIDE) -> list[Point]:
-        """Measures what remains of the loss with 0, 1, 2, 4 … all of the noisiest layers raised: to float and, if
-        `raise_to` is 16x8, also to that.
+        """Measures the remaining loss when 0, 1, 2, 4 … all of the noisiest layers are raised to float. If `raise_to`
+        is 16x8, also measures it when they are raised to 16x8.
         """
         counts = [0, *(1 << place for place in range(len(self.names).bit_length())), len(self.names)]
         steps = sorted({min(count, len(self.names)) for count in counts})
@@ -97,12 +102,14 @@ class Sensitivity:
         return self._points([(count, floats) for count in steps for floats in dict.fromkeys((*others, count))], labels)
 
     def mixture(self, count: int, floats: int, labels: Sequence[int | None] = ()) -> Point:
-        """Measures the mixture with `count` of the noisiest layers raised, and `floats` of these to float."""
+        """Measures the mixture in which `count` of the noisiest layers are raised, and `floats` of these run in
+        float.
+        """
         (point,) = self._points([(count, floats)], labels)
         return point
 
     def _points(self, mixtures: Sequence[tuple[int, int]], labels: Sequence[int | None]) -> list[Point]:
-        """Measures mixtures, each given as in `mixture`."""
+        """Measures several mixtures. Each is given as for `mixture`."""
         made = []
         for count, floats in mixtures:
             raised = list(self.layers)[:count]
@@ -121,12 +128,12 @@ class Sensitivity:
 
 
 def decibels(signal: float, noise: float) -> float:
-    """Returns 10 log10(signal / noise) for sums of squares; infinite without noise."""
+    """Returns 10 log10(signal / noise), for sums of squares. The result is infinite if the noise is 0."""
     if noise == 0:
         return math.inf
     return 10 * math.log10(signal / noise) if signal > 0 else -math.inf
 
 
 def finite(value: float) -> float | None:
-    """Returns the value for JSON: None instead of infinity."""
+    """Returns the value for JSON: None represents infinity."""
     return value if math.isfinite(value) else None

@@ -1,4 +1,6 @@
-"""Runs the simulated form of a quantized model (`compiler.qnn.simulate`), and reports how wide its accumulators are."""
+"""Runs the simulated form of a quantized model (`compiler.qnn.simulate`), and reports how many bits its accumulators
+need.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ class Sums:
     """The accumulators of one operator.
 
     Attributes:
-        bits: the narrowest two's complement that holds all of their values.
-        overflows: how many values did not fit into the accumulator.
+        bits: the smallest width, in two's complement, that can represent all of their values.
+        overflows: the number of values that did not fit the accumulator.
     """
 
     bits: int
@@ -32,7 +34,7 @@ class Simulated:
 
     Attributes:
         outputs: the model's outputs.
-        sums: the accumulators, by the name of the value that they compute.
+        sums: name of a value -> the accumulators from which it is computed.
     """
 
     outputs: list[Array]
@@ -43,8 +45,8 @@ def simulate(module: tvm.IRModule, mode: Mode, inputs: Sequence[Array], bits: in
     """Evaluates a quantized model in its simulated form.
 
     Args:
-        module: as an importer creates it.
-        bits: the width of accumulators; more than `compiler.qnn.simulate.EXACT_BITS` means the model's own width.
+        module: the module that an importer returns.
+        bits: the width of accumulators. A value above `compiler.qnn.simulate.EXACT_BITS` means the model's own width.
 
     Raises:
         UnsupportedOperator: see `oracle.run`.

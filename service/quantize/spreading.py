@@ -1,13 +1,13 @@
-"""Spreads narrow channels over the range of their tensor's wide channels.
+"""Scales channels with small values so that they use the range of their tensor's other channels.
 
 A stored tensor has one scale. If some of its channels cover a small part of its range, they have few steps, and a
 depthwise convolution, which reads each channel alone, loses precision. So the weights that produce such a channel are
-multiplied by a power of two, and the weights that read it are divided by it, which is exact in float32. The effect is
-that of one scale per channel (NNCF has these before depthwise convolutions), with a single scale for the tensor.
+multiplied by a power of two, and the weights that read it are divided by it. Both are exact in float32. The effect is
+similar to one scale per channel (which NNCF uses before depthwise convolutions), but the tensor has a single scale.
 
-The bound of an activation between them (the 6 of ReLU6) does not change, so it becomes tighter for a spread channel, as
-does the stored range: about `_HEADROOM` times what calibration observed of that channel, since few inputs show little
-of it.
+If an activation with a bound (the 6 of ReLU6) is between the two, the bound stays the same, so it is tighter for a
+multiplied channel. The same applies to the stored range. It is about `_HEADROOM` times as large as the values of that
+channel in the calibration, because few inputs show only part of the values.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import numpy as np
 from service.core.arrays import Array
 from service.quantize.document import Document, Node, rewire
 
-_HEADROOM = 4  # the ratio of the range to a spread channel's values, within the rounding to a power of two
-_MOST = 64.0  # the largest factor for a channel
+_HEADROOM = 4  # the ratio of the range to a multiplied channel's values, up to the rounding to a power of two
+_MOST = 64.0  # the largest factor of a channel
 _BOUNDS = ("Clip", "Relu")
 
 
 def spreadable(document: Document) -> list[str]:
-    """Returns the tensors `[N, C, …]` that a convolution produces, and that only depthwise convolutions read."""
+    """Returns the tensors `[N, C, …]` that a convolution produces and only depthwise convolutions read."""
     return [name for name, _, _ in _found(document)]
 
 
 def factors(channels: Array) -> Array:
-    """Returns the factor for each channel, `[C]`: a power of two, or 1 for a channel of zeros.
+    """Returns the factor of each channel, `[C]`: a power of two, which is 1 for a channel of zeros.
 
     Args:
         channels: the smallest and the largest value of each channel, `[C, 2]`.
@@ -45,8 +45,8 @@ def factors(channels: Array) -> Array:
 
 
 def spread(document: Document, by_tensor: Mapping[str, Array]) -> None:
-    """Multiplies the channels of `spreadable` tensors. The model computes the same function, except for tighter
-    bounds.
+    """Multiplies the channels of `spreadable` tensors. The model computes the same function, except that bounds of
+    activations become tighter.
     """
     for name, maker, readers in [*_found(document)] if by_tensor else []:
         if (row := by_tensor.get(name)) is not None:
@@ -57,9 +57,11 @@ def spread(document: Document, by_tensor: Mapping[str, Array]) -> None:
 
 
 def _multiply(document: Document, layer: Node, row: Array, end: int) -> None:
-    """Multiplies the constant operands 1 to `end - 1` of a convolution (weights and bias) along their first axis."""
+    """Multiplies the constant operands 1 to `end - 1` of a convolution (its weights and bias) along their first
+    axis.
+    """
     at = next(place for place, node in enumerate(document.nodes) if node.outputs == layer.outputs)
-    node, made = document.nodes[at], {}  # `layer` itself may have been multiplied before
+    node, made = document.nodes[at], {}  # the convolution may have been multiplied before, so `layer` may be outdated
     for place in range(1, end):
         if name := node.inputs[place]:
             values = document.constants[name]
@@ -68,7 +70,7 @@ def _multiply(document: Document, layer: Node, row: Array, end: int) -> None:
 
 
 def _found(document: Document) -> Iterator[tuple[str, Node, list[Node]]]:
-    """Yields each spreadable tensor, the convolution that produces it, and those that read it."""
+    """Yields each spreadable tensor, the convolution that produces it, and the convolutions that read it."""
     readers, uses = document.readers(), Counter(name for node in document.nodes for name in node.inputs)
     for maker in document.nodes:
         if not _is_own(document, maker, uses):
@@ -87,7 +89,7 @@ def _found(document: Document) -> Iterator[tuple[str, Node, list[Node]]]:
 
 
 def _is_own(document: Document, node: Node, uses: Mapping[str, int]) -> bool:
-    """Returns true if a node is a convolution whose weights and bias are constants that nothing else reads."""
+    """Returns true if a node is a convolution with constant weights and bias that no other node reads."""
     known = [document.constants.get(name) for name in node.inputs[1:] if name] if node.op_type == "Conv" else []
     return bool(known) and all(
         each is not None and each.dtype == np.float32 and uses[name] == 1

@@ -1,7 +1,7 @@
-"""Quantizations in a store: the key of such a build, and its result. Does not load the compiler.
+"""Quantizations in a store: the key of a quantization, and its result. This module does not load the compiler.
 
-A result is an OCI manifest: the report is its config, and the quantized file and the calibration set, if any, are its
-layers. No index lists it; it is kept as long as its build exists.
+A result is an OCI manifest. Its config is the report, and its layers are the quantized file and, if there is one, the
+calibration set. It is not listed in an index; it is kept as long as its build exists.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ from service.quantize.formats import RESULT_NUMERICS
 
 @dataclass(frozen=True)
 class Stored:
-    """A stored result.
-    Attributes:
-        file: the quantized ONNX file.
-        report: see docs/how-to/quantize.md.
+    """A result in the store. Attributes:
+    file: the quantized ONNX file.
+    report: see docs/how-to/quantize.md.
     """
 
     file: Descriptor
@@ -37,19 +36,17 @@ class Stored:
 
 
 def versions(target: Target, options: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the versions of everything here that determines the result of a build or quantization besides its
-    inputs.
-    """
+    """Returns the versions of all software that determines the result of a build or quantization."""
     own = {"octet_quantize": _digest()} if is_quantization(options) else {}
     return {**toolchain.versions(target), **own}
 
 
 def build_inputs(source: Digest, target: Target, numerics: str, options: Mapping[str, Any]) -> BuildInputs:
-    """Returns the inputs, and so the key, of the build for this request.
+    """Returns the inputs of the build for this request, which determine its key.
 
     Args:
-        numerics: the numerics of a build that compiles. A quantization uses those of its result's format, for which the
-            result is then built.
+        numerics: the numerics mode of a build that compiles. A quantization has the mode of its result's format
+            instead, because the result is compiled in that mode.
     """
     own = RESULT_NUMERICS if is_quantization(options) else numerics
     return BuildInputs(source, target.name, own, versions(target, options), dict(options))
@@ -61,9 +58,7 @@ def _digest() -> str:
 
 
 def store(layout: OciLayout, source: Digest, file: Path, data: Digest | None, report: Mapping[str, Any]) -> Digest:
-    """Stores the result of quantizing `source`, with its calibration set if there is one. Returns the manifest's
-    digest.
-    """
+    """Stores the result of quantizing `source`, and its calibration set if any. Returns the manifest's digest."""
     sets = () if data is None else (Descriptor(DATA_MEDIA_TYPE, data, layout.blobs.size_bytes(data)),)
     layers = (layout.put_blob_descriptor(SOURCE_MEDIA_TYPE, file), *sets)
     config = layout.put_blob_descriptor(REPORT_MEDIA_TYPE, canonical_json(report))
@@ -75,7 +70,7 @@ def stored(layout: OciLayout, result: Digest) -> Stored:
     """Returns the result that `store` wrote.
 
     Raises:
-        NotFound: a part of the result is lost.
+        NotFound: a part of the result is missing.
         CorruptBlob: a part of the result is damaged.
     """
     manifest = layout.manifest(result)
@@ -83,7 +78,7 @@ def stored(layout: OciLayout, result: Digest) -> Stored:
 
 
 def is_intact(layout: OciLayout, result: Digest) -> bool:
-    """Returns true if all parts of the result exist in full size, including the calibration set for further results."""
+    """Returns true if all parts of the result exist and have their full size, including the calibration set."""
     try:
         manifest = layout.manifest(result)
         parts = (manifest.config, *manifest.layers)

@@ -1,7 +1,7 @@
-"""Builds a model that contains each layer in float and in integers, with an input that chooses between them.
+"""Builds a model that contains each layer both in float and in integers, and has an input that selects between them.
 
-One build thus measures any mixture: each layer alone, or all but some. The quantized form is that of the quantized
-file, so that the same kernels compute it; nothing is simulated.
+A single build can then measure any mixture, such as each layer alone. The quantized layers are those of the quantized
+file and run in the same kernels; nothing is simulated.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ SWITCHES = "octet_switches"
 
 
 def switched(model: Document, plan: Plan, integer: Form, wide: Form) -> tuple[bytes, list[str]]:
-    """Returns the file with an additional input `SWITCHES`, `[2 * layers]` float32: 1 in the first half puts a layer in
-    integers, and 1 in the second half makes it 16x8. A layer with neither runs in float.
+    """Returns the file with an additional input `SWITCHES`, `[2 * layers]` float32. A 1 in the first half selects int8
+    for a layer, and a 1 in the second half selects 16x8. With 0 in both, the layer runs in float.
 
-    A layer in integers has operands, weights and result as in the quantized file. A neighbouring layer in float reads
-    its rounded result, or passes it float values to round. Operators that only move values have no switch.
+    A layer in int8 has the operands, weights and result of the quantized file. If an adjacent layer runs in float, it
+    reads the rounded result, or its float result is rounded. Operators that only move values have no switch.
 
     Args:
-        model: the float model from which `plan` was created; it is changed.
-        integer, wide: the forms of layers in integers and of layers in 16x8.
+        model: the float model from which `plan` was created. It is changed.
+        integer, wide: the forms of layers in int8 and of layers in 16x8.
 
     Returns:
-        The file, and the layers' names (`patterns.Layer.name`), in the order of the switches.
+        The file, and the names of the layers (`patterns.Layer.name`) in the order of the switches.
     """
     layers = {layer.node: layer for layer in plan.layers if not layer.pattern.moves}
     names = [layer.name for layer in layers.values()]
@@ -45,7 +45,9 @@ class _Switching:
         self._made: list[Node] = []
 
     def run(self) -> bytes:
-        """Passes each layer through `rewrite` in a document of its own, as the float form stays next to it."""
+        """Passes each layer through `rewrite` in a separate document, because the float form stays in the file as
+        well.
+        """
         document = self._document
         floats, behind = list(document.nodes), {}
         readers = document.readers()
@@ -73,7 +75,7 @@ class _Switching:
         return document.serialize()
 
     def _switch(self, layer: Layer, nodes: list[Node], switches: tuple[str, str]) -> None:
-        """Writes all forms of a layer of one or two operators, and the selected one under the result's name."""
+        """Writes all forms of a layer of one or two operators. The selected form gets the name of the result."""
         document, result = self._document, nodes[-1].outputs[0]
         real, between = document.new_name(f"{result}_float"), document.new_name(f"{layer.name}_between")
         if len(nodes) == 1:
@@ -92,7 +94,7 @@ class _Switching:
             total = summed
 
     def _form(self, layer: Layer, nodes: list[Node], result: str, form: str) -> str:
-        """Writes the layer as in the quantized file, on its float operands. Returns the name of its result."""
+        """Writes the layer as it is in the quantized file, on its float operands. Returns the name of its result."""
         document = self._document
         kept, outputs, inputs = document.nodes, document.outputs, document.inputs
         first = rewire(nodes[0], output=document.new_name(f"{nodes[0].outputs[0]}_{form}"))

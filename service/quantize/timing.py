@@ -1,4 +1,6 @@
-"""Measures the latency of mixtures of layers, built as they will be served, and finds the best within a limit."""
+"""Measures the latency of mixtures of layer types, built as they will be served, and finds the best mixture within a
+latency limit.
+"""
 
 from __future__ import annotations
 
@@ -12,30 +14,31 @@ from service.quantize.building import Built
 from service.quantize.observing import CalibrationSession
 from service.quantize.sensitivity import Point, Sensitivity
 
-_SECONDS = 0.5  # of calls of each mixture, and as long of the mixture with no raised layer
+_SECONDS = 0.5  # how long each mixture is run, in seconds; the mixture with all layers in int8 is run as long
 
 
 class Stopwatch:
-    """Builds mixtures, and times each alternately with the mixture that has no raised layer.
+    """Builds mixtures, and measures the time of each. It runs alternately with the base, the mixture with all layers in
+    int8.
 
-    Other load on the machine then slows both down alike. A mixture's latency is the ratio of the two times, multiplied
-    by the base latency.
+    Other load on the machine then slows both down in the same way. A mixture's latency is the ratio of the two times,
+    multiplied by the base latency.
 
     Attributes:
-        base_s: the base latency: that of the mixture with no raised layer, measured at the start.
+        base_s: the base latency, which is that of the mixture with all layers in int8, measured at the start.
     """
 
     def __init__(self, session: CalibrationSession, file: Callable[[Point], bytes], base: Point) -> None:
         """
         Args:
-            file: returns the quantized ONNX file of a mixture.
+            file: returns the quantized ONNX file for a mixture.
         """
         self._session, self._file = session, file
         self._base = session.build(file(base))
         self.base_s = self._against(self._base)[1]
 
     def timed(self, points: Sequence[Point]) -> list[Point]:
-        """Returns the same mixtures with their latencies."""
+        """Returns the same mixtures with their latencies added."""
         made = []
         for place, point in enumerate(points):
             self._session.tick("times mixtures", place, len(points))
@@ -61,8 +64,8 @@ class Within:
     Attributes:
         tried: all mixtures that were measured and timed.
         limit_s: the limit.
-        met: whether any mixture is within the limit; if not, `point` is the one with no raised layer.
-        enough: whether `point` also meets the budget for lost answers.
+        met: true if a mixture is within the limit. If none is, `point` is the mixture with all layers in int8.
+        enough: true if `point` also meets the budget for lost answers.
     """
 
     point: Point
@@ -83,13 +86,14 @@ def within(
     budget: float | None,
     labels: Sequence[int | None] = (),
 ) -> Within:
-    """Returns the mixture within `bound` that keeps the most answers; of equal ones, that with the least noise. With a
-    `budget` for lost answers, returns the fastest mixture that meets it, if there is one.
+    """Returns the mixture within `bound` that loses the fewest right answers; of several, the one with the least noise.
+    With a `budget` for lost answers, returns the fastest mixture that meets the budget, if one does.
 
-    In addition to `tried`, puts as many of the noisiest layers in float as the limit allows, found by binary search.
+    In addition to the mixtures in `tried`, it runs as many of the noisiest layers in float as the limit allows. A
+    binary search finds their number.
 
     Args:
-        tried: measured mixtures, including the one with no layer raised and the one with all layers in float.
+        tried: measured mixtures, including the one with all layers in int8 and the one with all layers in float.
     """
     limit_s, total = bound.limit_s(watch.base_s), len(ranked.names)
     points = {(point.kept, point.wide): point for point in watch.timed(tried)}

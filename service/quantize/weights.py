@@ -1,5 +1,5 @@
-"""Quantization without a calibration set, of products with constant matrices: their operands are quantized at run
-time, or only their weights are, in blocks along the summed axis.
+"""Quantization without a calibration set. It applies to products with constant matrices. Either their operands are
+quantized at run time, or only their weights are quantized, in blocks along the summed axis.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from service.quantize.patterns import PATTERNS
 from service.quantize.rewriting import MOST_WEIGHT, weight_scales
 
 _FLOAT = 1  # TensorProto.DataType
-_LEAST_OPSET = 11  # the first one with DynamicQuantizeLinear
+_LEAST_OPSET = 11  # since this operator set, DynamicQuantizeLinear exists
 _TYPES = ("Gemm", "MatMul")
 
 
 @dataclass(frozen=True)
 class Product:
-    """x times a constant matrix, plus a bias.
+    """A product of x and a constant matrix, plus a bias.
 
     Attributes:
         weights: `[K, N]` float32.
-        bias: the name of the addend; "" if there is none.
+        bias: the name of the addend, or "" if there is none.
     """
 
     x: str
@@ -52,11 +52,11 @@ class Flavoured:
 
 
 def dynamic(model: bytes) -> Flavoured:
-    """Rewrites products with DynamicQuantizeLinear and MatMulInteger: int8 weights with a scale per column, and uint8
-    operands whose range is computed at run time. ONNX Runtime's `quantize_dynamic` writes the same.
+    """Rewrites products with DynamicQuantizeLinear and MatMulInteger. Weights are int8 with a scale per column.
+    Operands are uint8, and their range is computed at run time. ONNX Runtime's `quantize_dynamic` writes the same form.
 
     Raises:
-        Unsupported: the model is quantized already, has no such product, or its operator set is too old.
+        Unsupported: the model is already quantized, has no such product, or its operator set is too old.
     """
     stored: dict[str, tuple[str, str, str]] = {}  # operand -> the names of its stored values, scale and zero point
 
@@ -82,7 +82,7 @@ def dynamic(model: bytes) -> Flavoured:
 
 
 def blocked(model: bytes, bits: int, block: int = 32) -> Flavoured:
-    """Rewrites products with MatMulNBits: weights of 4 or 8 bits, where each `block` of them along the summed axis has
+    """Rewrites products with MatMulNBits. Weights have 4 or 8 bits, and each `block` of them along the summed axis has
     its own scale and zero point. Operands stay float.
 
     Raises:
@@ -108,9 +108,9 @@ def blocked(model: bytes, bits: int, block: int = 32) -> Flavoured:
 
 
 def in_blocks(weights: Array, bits: int, block: int) -> tuple[Array, Array, Array]:
-    """Quantizes weights `[N, K]` in blocks. Returns the stored values `[N, blocks, block]` uint8, and the scales and
-    zero points `[N, blocks]`. A block's range, extended to include zero, is divided into equal steps. The last block is
-    padded with zeros.
+    """Quantizes weights `[N, K]` in blocks. Returns the stored values, `[N, blocks, block]` uint8, and the scales and
+    zero points, `[N, blocks]` each. A block's range is extended to include zero, and divided into equal steps. The last
+    block is padded with zeros.
     """
     units, depth = weights.shape
     count, most = -(-depth // block), (1 << bits) - 1
@@ -126,7 +126,7 @@ def in_blocks(weights: Array, bits: int, block: int) -> tuple[Array, Array, Arra
 
 
 def _packed(values: Array, bits: int) -> Array:
-    """Packs 4-bit values into bytes along the last axis, the earlier value in the lower half."""
+    """Packs 4-bit values into bytes along the last axis. The first value of a pair is in the lower half."""
     if bits == 8:
         return values
     if values.shape[-1] % 2:
@@ -169,8 +169,8 @@ def _product(document: Document, node: Node) -> Product | None:
 
 
 def _biased(document: Document, product: Product, multiplied: Callable[[str], list[Node]]) -> list[Node]:
-    """Returns the operators of a product, with its bias added if it has one. The last one produces the product's
-    output.
+    """Returns the operators of a product, including the addition of its bias if it has one. The last one produces the
+    product's output.
     """
     if not product.bias:
         return multiplied(product.output)

@@ -1,5 +1,5 @@
-"""16x8: layers with 8-bit weights and 16-bit activations. They compute in float32 between conversions, in ONNX
-Runtime as here; in common with int8 they have the size of their weights.
+"""16x8: layers with 8-bit weights and 16-bit activations. They compute in float32 between conversions, in ONNX Runtime
+and here. Their weights are as small as those of int8 layers.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from service.quantize.patterns import Layer
 from service.quantize.rewriting import Form, layer_scales, quantized_weights
 
 STORAGE = "uint16"
-_OWN_OPSET = 21  # the first one whose conversions support 16 bits; before, those of com.microsoft are used
+_OWN_OPSET = 21  # since this operator set, conversions support 16 bits; in older ones, those of com.microsoft are used
 _DEQUANTIZE = ("DequantizeLinear", "com.microsoft.DequantizeLinear")
 
 
 def widen(document: Document, layers: Sequence[Layer], form: Form) -> None:
-    """Quantizes the weights of `layers`, which are float in `document`; and, with 16 bits, their results and those of
-    their operands that are float. Biases stay float.
+    """Quantizes the weights of `layers`, which are float in `document`. Also quantizes, with 16 bits, their results and
+    those operands that are float. Biases stay float.
 
     Args:
-        form: must have the types of those tensors. A tensor without a type stays float.
+        form: must contain the types of those tensors. A tensor without a type stays float.
     """
     types = form.types
     by_name = {layer.name: layer for layer in layers}
@@ -61,7 +61,7 @@ def widen(document: Document, layers: Sequence[Layer], form: Form) -> None:
 
 
 def _weighted(document: Document, layer: Layer, form: Form, made: list[Node]) -> dict[int, str]:
-    """Returns the names of the layer's weights, dequantized from 8 bits, and of its bias, by operand index."""
+    """Returns the names of the layer's weights, dequantized from 8 bits, and of its bias; both by operand index."""
     pattern = layer.pattern
     assert pattern.weights is not None
     name = layer.node.inputs[pattern.weights]

@@ -6,10 +6,10 @@ between the children, and loads no TVM.
 - `pipeline`: the whole build, from a model file to an artifact in the store.
 - `steps`: one method for each step, which starts a child that may access only the files of that step.
 - `background`: runs children beside the main thread of a build.
-- `answers`: requests the expected outputs from the oracle and from the source framework.
+- `answers`: runs the oracle and the source framework to get the expected outputs.
 - `expected`: the files that contain these expected outputs.
-- `padding`: checks if a bucket may serve shorter inputs that are padded with zeros.
-- `tuning`: measures other tile sizes and keeps the faster ones.
+- `padding`: checks whether the artifact of one input size may also serve shorter inputs, padded with zeros.
+- `tuning`: measures other tile sizes, and uses those that are faster.
 - `tile_store`: the measured tile sizes.
 - `object_cache`: the object files of kernels, shared by all builds.
 - `results`: a cache of the results of children.

@@ -33,22 +33,23 @@ from service.core.witnesses import CANONICAL
 SAMPLES = PATTERNS
 _POLL_S = 0.1
 _SAMPLES_OF_BATCH = 4  # each sample contains a whole batch of inputs: two extremes, a random and a smooth one
-_MOST_INPUTS = 512  # in all samples of a batched model: for large batches, fewer samples are computed
+_MOST_INPUTS = 512  # limit for all samples of a batched model; for large batches, fewer samples are computed
 
 
 @contextmanager
 def answering(
     steps: Steps, signature: ModelSignature, source_format: str, probes: int
 ) -> Iterator[Callable[[], Answers]]:
-    """Runs the oracle in the background, and the reference runtime of the source format if it is installed.
+    """Runs the oracle in the background. Also runs the reference runtime of the source format, if it is installed.
 
-    If the oracle chooses inputs, the runtime computes their outputs too, and therefore runs after the oracle.
+    If the oracle also chooses inputs, the runtime starts after the oracle, because it computes the outputs for those
+    inputs too.
 
     Args:
         probes: the number of inputs that the oracle chooses (`compiler.children.probing.probe_count`).
 
     Yields:
-        A function that waits for both and returns their answers. The children end with the block.
+        A function that waits for both and returns their outputs. When the block ends, the children are killed.
     """
     asking = _ExpectedOutputs(steps, signature, source_format, probes)
     with in_background(2) as start:
@@ -68,7 +69,7 @@ class _ExpectedOutputs:
         self._reference = reference_for(source_format, steps.request.numerics)
 
     def oracle(self, poll: Poll) -> tuple[Expected, dict[str, Any]]:
-        """Runs the oracle. Returns its answers, and which special cases the operators met (`reached`)."""
+        """Runs the oracle. Returns its outputs, and the special cases that the operators met (`reached`)."""
         module = self._steps.output("import", MODULE_FILE)
         numerics = self._steps.request.numerics
         result = self._steps.ask(
@@ -83,7 +84,9 @@ class _ExpectedOutputs:
         return Expected(CANONICAL, file, probes), dict(result.reached)
 
     def reference(self, oracle: Future[tuple[Expected, dict[str, Any]]], poll: Poll) -> list[Expected]:
-        """Runs each session of the reference (`Reference.witnesses`). Empty if no runtime defines the mode."""
+        """Runs each session of the reference (`Reference.witnesses`). Returns an empty list if no runtime defines the
+        mode.
+        """
         steps, reference = self._steps, self._reference
         if reference is None:
             return []
@@ -118,7 +121,7 @@ class _ExpectedOutputs:
             return [Expected(witness, reason=f"could not run the model: {error.message}") for witness in witnesses]
 
     def _wait_for_probes(self, oracle: Future[tuple[Expected, dict[str, Any]]], poll: Poll) -> Path | None:
-        """Waits for the oracle and returns the file of the inputs that it chose. None if it chooses none."""
+        """Waits for the oracle and returns the file with the inputs that it chose, or None if it chose none."""
         if not self._probes:
             return None
         while not oracle.done():
@@ -127,7 +130,7 @@ class _ExpectedOutputs:
         return oracle.result()[0].probes
 
     def answers(self, oracle: Future[tuple[Expected, dict[str, Any]]], reference: Future[list[Expected]]) -> Answers:
-        """Waits for both, and logs the reason if the reference did not run."""
+        """Waits for both children. If the reference did not run, logs the reason."""
         (own, reached), asked = self._steps.awaited(oracle), self._steps.awaited(reference)
         for each in asked[:1]:
             if each.reason:

@@ -41,7 +41,7 @@ class Received:
 
     Attributes:
         digest: the digest of the artifact's manifest.
-        options: the options of the build that made it.
+        options: the options of the build that created the artifact.
         reports: the manifests of the reports in the archive, by type.
     """
 
@@ -56,9 +56,9 @@ class Received:
 
 @contextmanager
 def archive_of(folder: Path) -> Iterator[Path]:
-    """Yields the path of a temporary archive of the only artifact in a folder, to be pushed.
+    """Yields the path of a temporary archive that contains the only artifact in a folder. It can be pushed.
 
-    Equal artifacts give equal archives, whatever machines they have run on.
+    Equal artifacts give equal archives, even if they were run on different machines before.
 
     Raises:
         NotFound: the folder contains no artifact, or several.
@@ -66,8 +66,8 @@ def archive_of(folder: Path) -> Iterator[Path]:
     """
     layout = OciLayout.open(folder)
     digest = only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
-    # Numerics reports of equal artifacts differ in their texts between machines, so a report is included only if it
-    # records a difference.
+    # The texts of numerics reports differ between machines even if the artifacts are equal. So a report is included
+    # only if it records a difference.
     numerics = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")
     carries = numerics.get("outcome") == Outcome.DIFFERENT
     reports = TRAVELING if carries else tuple(kind for kind in TRAVELING if kind != Report.NUMERICS)
@@ -99,13 +99,13 @@ def is_archive(path: Path) -> bool:
 
 
 def received(path: Path) -> Received:
-    """Reads the documents of the archive at `path`. Nothing in it is executed.
+    """Reads the documents in the archive at `path`. Nothing in the archive is executed.
 
     Raises:
         MalformedModel: the file is not an artifact archive.
-        NotFound, DigestMismatch: a part of it is missing or damaged.
-        InvalidInput: it contains no artifact or several, or one that was compiled for a batch.
-        UnknownTarget, Unsupported: this release does not support its format, target or numerics mode.
+        NotFound, DigestMismatch: a part of the archive is missing or damaged.
+        InvalidInput: the archive contains no artifact, several artifacts, or one that was compiled for a batch.
+        UnknownTarget, Unsupported: this release does not support the artifact's format, target or numerics mode.
     """
     archive = LayoutArchive(path)
     listed = [entry for entry in archive.manifests if entry.media_type == MANIFEST_MEDIA_TYPE]

@@ -1,4 +1,4 @@
-"""Runs children in background threads of a build. They end with the block that started them."""
+"""Runs children in background threads of a build. When the block that started them ends, they are killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Poll = Callable[[], None]
 
 
 class Start(Protocol):
-    """Runs a function in the background. The function must pass its argument to each child that it runs, as `poll`."""
+    """Runs a function in the background. The function must pass its argument as `poll` to each child that it runs."""
 
     def __call__(self, function: Callable[[Poll], T], /) -> Future[T]: ...
 
@@ -24,7 +24,7 @@ class Start(Protocol):
 def in_background(at_once: int) -> Iterator[Start]:
     """Yields a function that starts other functions in background threads, at most `at_once` at a time.
 
-    When the block ends, the children of functions that are still running are ended, and the functions are awaited.
+    When the block ends, children that are still running are killed, and the functions are awaited.
     """
     abandoned = threading.Event()
 

@@ -1,6 +1,6 @@
 """The expected outputs of an artifact, and the witness that computed each of them.
 
-The outputs are in files that children wrote. This process does not read those files.
+Children write the outputs to files. This process does not read those files.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _MESSAGE_CHARACTERS = 250
 
 @dataclass(frozen=True)
 class Expected:
-    """A witness and its outputs.
+    """A witness (the oracle or a runtime) and its outputs.
 
     Attributes:
-        file: the file of its outputs; None if it has none.
-        probes: the file of its outputs for the inputs that the oracle chose; None if it has none.
-        reason: why it has no outputs.
-        refused: the number of each input that it rejected -> its error message.
+        file: the file with the outputs, or None if it has none.
+        probes: the file with the outputs for the inputs that the oracle chose, or None if it has none.
+        reason: the reason why it has no outputs.
+        refused: maps the number of each input that the witness rejected to its error message.
     """
 
     witness: Witness
@@ -40,11 +40,11 @@ class Answers:
     """The expected outputs that an artifact is compared with.
 
     Attributes:
-        kinds: the kind of each generated input (`core.vectors.input_kinds`); there may be fewer inputs.
-        witnesses: first the oracle, which decides; then the source framework's runtime, if one defines the mode.
-        sessions: the same runtime with other settings.
-        no_witness: why `witnesses` contains the oracle only; empty if it contains more.
-        reached: which special cases the operators met in the inputs, as the oracle's process reported it.
+        kinds: the type of each generated input (`core.vectors.input_kinds`). There may be fewer inputs than types.
+        witnesses: first the oracle, whose outputs decide; then the source framework's runtime, if one defines the mode.
+        sessions: the same runtime, run with other settings.
+        no_witness: the reason why the oracle is the only witness; empty if there are others.
+        reached: the special cases that the operators met, as the oracle's child process reported them.
     """
 
     kinds: Sequence[str]

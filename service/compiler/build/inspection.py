@@ -25,7 +25,7 @@ def inspect_file(
 
     Args:
         source: the file.
-        within: the directory in which the child gets its own directory.
+        within: the directory in which a directory for the child is created.
         shapes: the shapes of inputs, as for `importers.auto.import_model`.
 
     Raises:
@@ -45,7 +45,8 @@ def passes_of(
     numerics: str,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> tuple[str, dict[str, str]]:
-    """Returns the pipeline of passes as text, and the model after each pass: text by file name, in order.
+    """Returns the pipeline of passes as text. Also returns the text of the model after each pass, by file name, in
+    order.
 
     Args:
         source, within, shapes: as for `inspect_file`.
@@ -56,7 +57,8 @@ def passes_of(
     with scratch_directory(within) as scratch:
         request = PassesRequest(source.absolute(), shapes or {}, target.name, numerics)
         result = _ask(PASSES, request, scratch, settings)
-        # A child that an upload took over could leave a link, which would be read with the rights of this process.
+        # If an upload has taken over the child, it could leave a link, which this process would follow with its own
+        # rights.
         written = sorted(path for path in scratch.glob("*.txt") if path.is_file() and not path.is_symlink())
         return result.pipeline, {path.name: path.read_text() for path in written}
 

@@ -1,10 +1,10 @@
 """A cache of the object files of kernels. Each kernel is compiled once for all layers, builds and models.
 
-The build child names the kernels that a model needs, and writes their programs: tensor programs without weights. It
+The build child determines which kernels a model needs, and writes their programs: tensor programs without weights. It
 has read data derived from an upload, so it does not compile the programs and cannot access this cache. Another child
 compiles one program in a sandbox that contains nothing else, and its object is stored under the digest of the program.
-If an upload takes over the build child, the child can submit any program, but the object is stored under the digest
-of that program, which no other build requests.
+If an upload takes over the build child, the child can submit any program. But the object is then stored under the
+digest of that program, which no other build requests.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from service.core.elf import ElfError, check_object
 from service.core.errors import BuildFailed
 from service.core.target import Target
 
-_LEFT_BEHIND_S = 3600.0  # an incomplete file older than this was left by a killed process
+_LEFT_BEHIND_S = 3600.0  # an incomplete file that is older must have been left by a killed process
 _SYMBOL = re.compile(r"octet_[a-z0-9_]{1,120}")
 
 
 @dataclass(frozen=True)
 class KernelProgram:
-    """One kernel to compile.
+    """A kernel to be compiled.
 
     Attributes:
         symbol: the name by which the model calls the kernel.
         path: the file of its program, as `kernels.objects.program_of` writes it.
-        target: the target to compile for.
+        target: the target for which it is compiled.
 
     Raises:
-        BuildFailed: `symbol` is not a valid name of a kernel.
+        BuildFailed: `symbol` is not a valid name for a kernel.
     """
 
     symbol: str
@@ -66,7 +66,7 @@ class KernelProgram:
 
 
 class ObjectCache:
-    """Object files by the key of their program.
+    """A store of object files, keyed by the digest of their program.
 
     Args:
         directory: created if it does not exist. Several processes may share it; children must not write to it.
@@ -109,7 +109,7 @@ class ObjectCache:
         return path
 
     def sweep(self) -> None:
-        """Deletes incomplete files that killed processes have left."""
+        """Deletes incomplete files left by killed processes."""
         for left in self._directory.glob(".*"):
             with suppress(FileNotFoundError):
                 if time.time() - left.stat().st_mtime > _LEFT_BEHIND_S:

@@ -1,11 +1,12 @@
-"""Checks if a bucket may serve shorter inputs that are padded with zeros.
+"""Checks whether the artifact of a bucket may serve shorter inputs, padded with zeros. A bucket is one of the input
+sizes for which a model is compiled.
 
-If attention scores are real values, a mask removes padding from attention exactly. It does not if the scores were
-quantized with a range that was calibrated without a mask, or if a range is taken over all tokens (dynamic
-quantization). Names in the model do not distinguish these cases. So a model that takes a range over a whole tensor is
-rejected. For other models, the oracle computes random inputs of a few lengths, unpadded and padded to the bucket. The
-bucket serves lengths between itself and the previous bucket only if all values of all outputs are equal. The lengths
-that are checked are the shortest and the longest of these.
+If attention scores are real values, a mask excludes padding from attention exactly. If the scores were quantized, it
+may not: their range may have been calibrated without a mask, or may be computed over all tokens (dynamic quantization).
+Names in the model do not distinguish these cases. So a model that computes a range over a whole tensor is rejected. For
+other models, the oracle computes random inputs of two lengths, unpadded and padded to the bucket: the shortest and the
+longest that this bucket, rather than the previous one, would serve. Shorter inputs are served only if all values of all
+outputs are equal.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class Padding:
 
     Attributes:
         exact: true if every value was equal.
-        text: the result in words, or the reason why nothing was checked.
+        text: a sentence with the result, or the reason why nothing was checked.
         lengths: the lengths that were checked.
         values: the number of output values that were compared.
-        equal: the number of these that were equal.
+        equal: the number of these values that were equal.
     """
 
     exact: bool
@@ -52,10 +53,10 @@ class Padding:
 
 
 def padding_of(steps: Steps, signature: ModelSignature) -> Padding | None:
-    """Checks the bucket of this build. Returns None if the model has no buckets.
+    """Checks the bucket of this build. Returns None if the model does not have buckets.
 
     Args:
-        signature: the signature of the bucket, as it was imported.
+        signature: the signature of the bucket, as the import child returned it.
     """
     options = steps.request.options
     buckets, place = buckets_of(options), bucket_index_of(options)
@@ -74,7 +75,7 @@ def padding_of(steps: Steps, signature: ModelSignature) -> Padding | None:
         return _compare_padded(steps, signature, varying, [each for each in lengths if each < length])
     except BuildTimedOut:
         raise
-    except OctetError as error:  # the model may not be valid at another length
+    except OctetError as error:  # the model may not be valid for another length
         return Padding(False, f"the model could not be computed at other lengths: {error.message}")
 
 
@@ -100,7 +101,7 @@ def _compare_padded(
 
 
 def _varying(signature: ModelSignature, buckets: Sequence[Shapes]) -> list[tuple[int, int]]:
-    """Returns (index of the input, axis) of each dimension in which the buckets' shapes differ."""
+    """Returns an (index of the input, axis) for each dimension that differs between buckets."""
     return [
         (index, axis)
         for index, spec in enumerate(signature.inputs)

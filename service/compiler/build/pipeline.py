@@ -1,4 +1,4 @@
-"""The whole pipeline, from a model file to a verified artifact in the store.
+"""The whole pipeline: turns a model file into a verified artifact in the store.
 
 Every step that reads the upload, or data derived from it, runs in a sandboxed child that can access only the files of
 that step. This process starts the children, moves files between them, and writes the result to the store. It does not
@@ -56,15 +56,15 @@ def compile_model(
     Args:
         layout: the store to which the artifact and its reports are written.
         scratch: an empty directory on the store's file system; the caller removes it.
-        tiles: the tile sizes of layers that shall not use the cost model's choice (`kernels.choices`).
+        tiles: tile sizes for layers that do not use the cost model's choice (`kernels.choices`).
 
     Returns:
         The digest of the artifact's manifest.
 
     Raises:
-        OctetError: the model cannot be compiled, or the compiled model is wrong. The error names the stage and the
-            operator.
-        BuildCanceled: raised by `progress`, if the build was canceled.
+        OctetError: the model cannot be compiled, or the compiled model gives wrong results. The error names the stage
+            and the operator.
+        BuildCanceled: `progress` raises it if the build was canceled.
     """
     signer, started_at = signer_of(settings), _now()
     # The children run in other directories, so paths must be absolute.
@@ -113,7 +113,7 @@ def _attach_provenance(layout: OciLayout, provenance: Provenance, signer: Signer
 
 @dataclass(frozen=True)
 class Made:
-    """A model that was built and linked, but not yet verified.
+    """A model that was built and linked but not verified yet.
 
     Attributes:
         built: the result of the build child.
@@ -125,7 +125,7 @@ class Made:
     built: BuildResult
 
     def padding(self, padding: Padding) -> Made:
-        """Returns a copy whose signature states whether shorter inputs may be padded."""
+        """Returns a copy. Its signature states whether shorter inputs may be padded."""
         signature = replace(self.config.signature, pads=padding.exact)
         return replace(self, config=replace(self.config, signature=signature))
 
@@ -133,7 +133,7 @@ class Made:
 def make(
     steps: Steps, signature: ModelSignature, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0
 ) -> Made:
-    """Builds and links the model that `steps` has imported. `tiles` and `rank` are as in `kernels.choices`."""
+    """Builds and links the model that `steps` imported. `tiles` and `rank` are explained in `kernels.choices`."""
     built = steps.build(len(signature.states), tiles, rank)
     library = steps.link(steps.kernels(built.kernels))
     config = ArtifactConfig(signature, steps.request.target.name, steps.request.numerics, built.plan)

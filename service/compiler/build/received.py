@@ -1,10 +1,10 @@
 """Verifies artifacts that were compiled elsewhere, and publishes them here.
 
-No part of such an artifact is trusted. Its blobs are hashed, and its library runs in the sandbox on inputs that are
-generated here. The artifact is published only if the outputs equal the expected outputs. Because the expected outputs
-came with the artifact, this shows that the artifact gives the same results on this machine as on the one that
-compiled it. It does not show who compiled it; a signature does. If trusted keys are configured, an artifact without a
-trusted signature is rejected before anything of it is loaded.
+No part of such an artifact is trusted. Its blobs are hashed, and its library runs in the sandbox on inputs that this
+process generates. The artifact is published only if the outputs equal the expected outputs. The expected outputs come
+with the artifact, so this shows that it gives the same results on this machine as on the one that compiled it. It does
+not show who compiled it; a signature does. If trusted keys are configured, an artifact without a trusted signature is
+rejected before any of its code is loaded.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def publish_received(
         The digest of its manifest.
 
     Raises:
-        Untrusted: it is not signed with a trusted key.
-        OctetError: the artifact is damaged, is for another target or mode than requested, does not load here, or
-            computes other outputs than expected.
-        BuildCanceled: raised by `progress`, if the build was canceled.
+        Untrusted: the artifact is not signed with a trusted key.
+        OctetError: the artifact is damaged, was compiled for another target or mode than requested, cannot be loaded
+            here, or its outputs differ from the expected ones.
+        BuildCanceled: `progress` raises it if the build was canceled.
     """
     found = received(request.source)
     accepts = accepts_differences(request.options)
-    asked = with_acceptance(found.options, accepts)  # differences may also be accepted when the artifact arrives
+    asked = with_acceptance(found.options, accepts)  # differences may also be accepted when an artifact is received
     if (found.target, found.numerics, asked) != (request.target, request.numerics, dict(request.options)):
         raise InvalidInput(f"artifact {found.digest} is for {found.target}, {found.numerics}", stage=Stage.FETCH)
     trust, origin = Trust.of(settings), _origin(found)
@@ -96,12 +96,13 @@ def publish_received(
     artifact = layout.put_manifest(found.manifest).digest
     reports[Report.VECTORS] = expected.read_bytes()
     reports |= {} if probes is None else {Report.PROBES: probes.read_bytes()}
-    if not accepts and _is_verified(layout, artifact):  # it was already verified here: keep the existing reports
+    if not accepts and _is_verified(layout, artifact):  # it was verified here before: keep those reports
         is_better = evidence.key is not None and trust.evidence(layout, artifact).key is None
     else:
         found_here = {} if profile is None else {Report.PROFILE: canonical_json(profile)}
         for kind, data in {**reports, **found_here, Report.NUMERICS: canonical_json(numerics)}.items():
-            layout.attach(artifact, kind, data)  # the numerics report is last: with it the artifact can be served
+            # the numerics report is attached last, because the artifact can be served as soon as it exists
+            layout.attach(artifact, kind, data)
         is_better = evidence.provenance is not None
     if is_better and origin is not None:
         layout.attach(artifact, Report.PROVENANCE, origin, media_type=_content(found, Report.PROVENANCE).media_type)
@@ -114,7 +115,7 @@ def _is_verified(layout: OciLayout, artifact: Digest) -> bool:
 
 
 def _earlier(found: Received) -> dict[str, Any]:
-    """Returns the numerics report of the original build; empty if it is missing or cannot be read."""
+    """Returns the numerics report of the original build, or {} if it is missing or cannot be read."""
     if Report.NUMERICS not in found.reports:
         return {}
     try:
@@ -125,7 +126,7 @@ def _earlier(found: Received) -> dict[str, Any]:
 
 
 def _origin(found: Received) -> bytes | None:
-    """Returns the provenance that came with the artifact, or None."""
+    """Returns the provenance in the archive, or None if it has none."""
     if Report.PROVENANCE not in found.reports:
         return None
     return found.archive.read(_content(found, Report.PROVENANCE).digest)

@@ -1,8 +1,8 @@
 """A cache of the results of children, keyed by the content of their inputs.
 
 Only the parent writes to it. A key contains everything that determines the result: the digest of the upload, the
-versions of Octet's code, and the numerics mode. A hostile upload can therefore poison only the results for that same
-upload. A cached result is trusted no more than a new one: only sandboxed children read it.
+versions of Octet's code, and the numerics mode. A hostile upload can therefore affect only the cached results for that
+same upload. A cached result is not trusted more than a new one, because only sandboxed children read it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _LEFT_BEHIND_S = 3600.0
 
 
 class Results:
-    """Results and the files that belong to them. The least recently used are deleted when the cache is too large.
+    """A store of results and the files that belong to them. If it becomes too large, the least recently used results
+    are deleted.
 
     Args:
         directory: created if it does not exist. Several processes may share it.
@@ -37,19 +38,21 @@ class Results:
         self._directory, self._max_bytes = directory, max_bytes
 
     def take(self, question: Mapping[str, Any], into: Path) -> dict[str, Any] | None:
-        """Returns the result for `question`, and copies its files to `into`. None if it is not in the cache."""
+        """Returns the cached result for `question` and copies its files to `into`. Returns None if it is not in the
+        cache.
+        """
         entry = self._entry(question)
         try:
-            os.utime(entry)  # the modification time is the time of the last use
+            os.utime(entry)  # the modification time records the last use
             answer: dict[str, Any] = json.loads((entry / _ANSWER).read_text())
             for file in answer["files"]:
                 shutil.copyfile(entry / file, into / file)
-        except FileNotFoundError:  # not in the cache, or deleted during the read
+        except FileNotFoundError:  # not in the cache, or deleted while it was read
             return None
         return dict(answer["answer"])
 
     def keep(self, question: Mapping[str, Any], answer: Mapping[str, Any], files: Sequence[Path]) -> None:
-        """Stores a result, so that later calls of `take` return it.
+        """Stores a result, so that `take` returns it later.
 
         Raises:
             StorageFull: the disk is full.
@@ -65,7 +68,7 @@ class Results:
                 (partial / _ANSWER).write_text(written)
                 for path in partial.iterdir():
                     _sync(path)
-                with suppress(OSError):  # another build has stored it in the meantime
+                with suppress(OSError):  # another build stored it in the meantime
                     partial.rename(entry)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
@@ -86,7 +89,7 @@ class Results:
         for _, size, entry in sorted(entries):
             if left <= self._max_bytes:
                 return
-            # The entry is renamed first, so that no process reads a half-deleted one.
+            # Renaming it first prevents other processes from reading an entry that is only partly deleted.
             dropped = self._directory / f"{_PARTIAL}{uuid.uuid4().hex}"
             with suppress(OSError):
                 entry.rename(dropped)
@@ -95,7 +98,7 @@ class Results:
 
 
 def sweep(directory: Path) -> None:
-    """Deletes incomplete entries that killed processes have left."""
+    """Deletes incomplete entries left by killed processes."""
     for left in directory.glob(f"{_PARTIAL}*"):
         with suppress(FileNotFoundError):
             if time.time() - left.stat().st_mtime > _LEFT_BEHIND_S:

@@ -46,16 +46,16 @@ from service.core.witnesses import Statement, float_share
 
 _POLL_S = 0.1
 _LOG_EVERY_S = 10.0
-_PROFILE_S = 0.2  # a model that takes longer than a tenth of this is run five times
+_PROFILE_S = 0.2  # a model that takes more than a tenth of this is run five times
 LIBRARY_FILE = "library.so"
 
-_RUNNING_ROLES = frozenset({"verify", "profile", "race"})  # the roles that run the built artifact
+_RUNNING_ROLES = frozenset({"verify", "profile", "race"})  # the roles that run the code of the artifact
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class CompileRequest:
-    """One build. `source` is a local file that hashes to `source_digest`."""
+    """A request for one build. `source` is a local file whose digest is `source_digest`."""
 
     source: Path
     source_digest: Digest
@@ -65,7 +65,7 @@ class CompileRequest:
 
 
 class Steps:
-    """The steps of one build. Each is timed, and has its own directory under `scratch`."""
+    """The steps of one build. The duration of each is measured, and each has its own directory under `scratch`."""
 
     def __init__(
         self, request: CompileRequest, scratch: Path, progress: Progress, settings: Settings, *, nice: int = 0
@@ -76,7 +76,7 @@ class Steps:
         self.times_s: dict[str, float] = {}
         self._stage, self._fraction = Stage.IMPORT, 0.0
         self._results = Results(settings.results_dir.absolute(), settings.results_max_bytes)
-        self._cpu_s, self._counting = 0.0, threading.Lock()  # the processor time of all children so far
+        self._cpu_s, self._counting = 0.0, threading.Lock()  # the processor time that all children have used so far
 
     def inputs(self) -> BuildInputs:
         request = self.request
@@ -85,10 +85,10 @@ class Steps:
     def output(self, step: str, name: str) -> Path:
         """Returns the path of a file that `step` wrote.
 
-        The name may come from the child, so it must not lead out of the step's directory.
+        A child may choose the name, so it must not lead out of the step's directory.
 
         Raises:
-            BuildFailed: there is no such file.
+            BuildFailed: the file does not exist.
         """
         path = self.scratch / step / name
         if Path(name).name != name or path.is_symlink() or not path.is_file():
@@ -104,9 +104,10 @@ class Steps:
         within: str = "",
         poll: Callable[[], None] | None = None,
     ) -> Result:
-        """Runs one child in its own directory, which is named `within` or else after the role, and returns its result.
+        """Runs one child and returns its result. The child has its own directory, which is named `within` or else after
+        the role.
 
-        A child with a `poll` runs in the background, and does not report stages.
+        A child with a `poll` runs in the background and does not report stages.
 
         Raises:
             BuildFailed: the result is malformed; and the errors of `sandbox.run_child`.
@@ -138,14 +139,15 @@ class Steps:
         *,
         poll: Callable[[], None] | None = None,
     ) -> Result:
-        """Returns the cached result of an equal request, or runs a child as `run` does and caches its result.
+        """Returns the cached result of an equal request. If there is none, runs a child like `run` and caches its
+        result.
 
         Args:
-            question: everything that determines the result, besides the source and Octet's own code.
+            question: everything that determines the result, except for the source and Octet's own code.
             files: the names of the files that the child writes into its directory.
 
         Raises:
-            BuildFailed: the child read a source with another digest.
+            BuildFailed: the child read a source with a different digest.
         """
         code = {**toolchain.fingerprint(), "octet_core": toolchain.core_digest()}
         whole = {"role": role.name, "source": self.request.source_digest, "code": code, **question}
@@ -170,12 +172,15 @@ class Steps:
         return self.ask(IMPORT, ImportRequest(source, shapes), [source], question=question, files=[MODULE_FILE])
 
     def imported_at(self, shapes: Mapping[str, Sequence[int]], within: str) -> ImportResult:
-        """Imports the source with other input `shapes`, like `imported`. `module.json` is in the directory `within`."""
+        """Imports the source with different input `shapes`, like `imported`. `module.json` is in the directory
+        `within`.
+        """
         source = self.request.source
         return self.run(IMPORT, ImportRequest(source, shapes), [source], within=within, poll=self._poll)
 
     def build(self, states: int, tiles: Mapping[str, Sequence[int]] | None = None, rank: int = 0) -> BuildResult:
-        """Builds the imported module: an object, the constants, the kernels' programs and the call plan.
+        """Builds the imported module: writes an object, the constants and the kernels' programs, and returns the call
+        plan.
 
         Args:
             states: the number of tensors that the model keeps between calls.
@@ -194,7 +199,8 @@ class Steps:
         return self.run(BUILD, request, readable=[module])
 
     def kernels(self, symbols: Sequence[str]) -> list[Path]:
-        """Returns the object file of each kernel, from the cache or compiled from the build child's program.
+        """Returns the object file of each kernel, which comes from the cache or is compiled from the build child's
+        program.
 
         Raises:
             BuildFailed: a program is missing, or its object does not define the kernel of that name.
@@ -214,9 +220,9 @@ class Steps:
         return [found[program.symbol] for program in programs]
 
     def _await_kernels(self, objects: Sequence[Future[Path]]) -> None:
-        """Waits for all objects. Reports progress as a fraction of the stage, and from time to time in the log.
+        """Waits for all objects. Reports progress as a fraction of the stage, and occasionally in the log.
 
-        Raises the first error at once.
+        The first error is raised at once.
         """
         logged_s = time.monotonic()
         while pending := [each for each in objects if not each.done()]:
@@ -231,14 +237,14 @@ class Steps:
                     each.result()
 
     def _kernel(self, cache: ObjectCache, program: KernelProgram, poll: Callable[[], None]) -> Path:
-        """Compiles one kernel in a child that can access nothing but the kernel's program."""
+        """Compiles one kernel in a child that can access only the kernel's program."""
         request = KernelRequest(program.path, program.symbol, program.target.name)
         within = f"kernel-{program.symbol}"
         self.run(KERNEL, request, readable=[program.path], within=within, poll=poll)
         return cache.keep(program, self.output(within, OBJECT_FILE))
 
     def link(self, kernels: list[Path]) -> Path:
-        """Links the build child's object and those of `kernels`, and nothing else, into one library."""
+        """Links the build child's object and the objects `kernels` into one library that contains nothing else."""
         self._enter(Stage.LINK)
         objects = [self.output("build", PLAIN_FILE), *kernels]
         directory = self.scratch / "link"
@@ -313,9 +319,9 @@ class Steps:
         ]
 
     def profile(self, config: ArtifactConfig, library: Path, built: BuildResult) -> dict[str, Any] | None:
-        """Measures the time of each call of a verified artifact on this machine, within a bounded time.
+        """Measures the time of each call of a verified artifact on this machine. The measurement takes a bounded time.
 
-        Logs the operators whose generated code takes a large part of that time.
+        Logs the operators whose generated code takes a large fraction of that time.
 
         Returns:
             A `runtime.profile.Profile` as JSON. None if the target's code does not run on this machine, or if the
@@ -340,7 +346,7 @@ class Steps:
         return profile
 
     def awaited(self, answer: Future[T]) -> T:
-        """Waits for a background result, and reports that the build is alive meanwhile."""
+        """Waits for a background result, and meanwhile reports that the build is still running."""
         while not answer.done():
             self._poll()
             wait([answer], timeout=_POLL_S)

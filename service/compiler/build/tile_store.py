@@ -1,8 +1,8 @@
 """The measured tile sizes, by machine, layer and instruction set.
 
-Only parent processes write them, from the measurements of sandboxed children. A hostile model could make its child
-report false times for a layer that other models have too. Their kernels would then be slower than possible, but never
-wrong (`kernels.choices`), and a tuned artifact is used only if it is faster.
+Only parent processes write them, from measurements by sandboxed children. A hostile model could make its child report
+wrong times for a layer that other models have too. Their kernels could then be slower than possible, but not wrong
+(`kernels.choices`). A tuned artifact is used only if it is faster.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ Tile = tuple[int, ...]
 
 
 class TileStore:
-    """The fastest tile sizes on one processor model.
+    """The fastest tile sizes on one type of processor.
 
     Args:
         directory: created if it does not exist. Several processes may share it.
-        machine: the name of the processor model.
+        machine: the name of the processor type.
     """
 
     def __init__(self, directory: Path, machine: str) -> None:
         self._directory, self._machine = directory, machine
 
     def measured(self, keys: Iterable[str]) -> dict[str, Tile]:
-        """Returns the measured tiles of those layers in `keys` that have been measured."""
+        """Returns the tiles of those layers in `keys` that have been measured."""
         found: dict[str, Tile] = {}
         for key in keys:
             with suppress(FileNotFoundError):
@@ -38,7 +38,7 @@ class TileStore:
         return found
 
     def keep(self, key: str, tile: Tile, seconds: float, default_seconds: float) -> None:
-        """Stores the fastest tile of a layer, with its time and the time of the cost model's tile."""
+        """Stores the fastest tile of a layer, its time, and the time of the cost model's tile."""
         self._directory.mkdir(parents=True, exist_ok=True)
         about = {"machine": self._machine, "layer": key, "seconds": seconds, "default_seconds": default_seconds}
         partial = self._directory / f".{uuid.uuid4().hex}"

@@ -1,8 +1,8 @@
 """Tuning: measures other tile sizes than those that the cost model chose, and uses the faster ones.
 
-Each round builds the whole model with the next best tile of every layer, so that a kernel is timed in its place in the
-model, with the cache contents that the layers around it leave. The fastest tile of each layer goes into one more build.
-It is verified like any other build, and replaces the first one if it is faster in a race between the two.
+Each round builds the whole model with the next best tile of every layer. A kernel is therefore timed at its position in
+the model, with the cache contents that the layers before it leave. The fastest tile of each layer goes into one more
+build. It is verified like any other build, and replaces the first build if it is faster in a race between the two.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from service.core.target import detect_host
 MARGIN = 1.02  # a tuned artifact must be this many times as fast as the plain one to replace it
 _LAYER_MARGIN = 1.01  # a tile must be this many times as fast as the cost model's to be chosen
 _MOST_ROUNDS = 8
-# Fractions of the budget: no round starts after the first one; the others are spent on timing and on the race.
+# Fractions of the time budget. No new round starts after the first fraction. The others are for timing and for the
+# race.
 _BUILDING, _TIMING, _RACING = 0.5, 0.25, 0.1
 _NICE = 10
 
@@ -50,7 +51,7 @@ def build_artifact(
 
 
 class _TuningProgress:
-    """A `Progress` for the builds inside a tuned build, which reports all their stages as `Stage.TUNE`."""
+    """The `Progress` of the builds inside a tuned build. It reports all their stages as `Stage.TUNE`."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress, self.fraction = progress, 0.0
@@ -79,7 +80,9 @@ class _Tuning:
         self._store = TileStore(settings.tiles_dir, detect_host().model_name)
 
     def run(self) -> Digest:
-        """Returns the digest of the faster artifact: the plain one or the one with measured tiles."""
+        """Returns the digest of the faster artifact: that of the plain build, or that of the build with measured
+        tiles.
+        """
         log = self._progress.log
         plain = compile_model(self._plain, self._layout, self._directory("plain"), self._inner, self._settings)
         if self._request.target.missing_on(detect_host()):
@@ -104,7 +107,7 @@ class _Tuning:
         return tuned
 
     def _table(self) -> dict[str, Tile]:
-        """Returns the tiles of the layers for which another tile is faster than the cost model's."""
+        """Returns the tiles of the layers for which a tile other than the cost model's is faster."""
         first = self._round(0, {})
         default = {layer.key: layer.tile for layer in first.layers}
         known = self._store.measured(default)
@@ -119,7 +122,7 @@ class _Tuning:
         while len(rounds) < _MOST_ROUNDS and (len(rounds) == 1 or time.monotonic() < until_s):
             rounds.append(self._round(len(rounds), known))
             if rounds[-1].tiles == rounds[-2].tiles:
-                rounds.pop()  # every layer has run out of candidates
+                rounds.pop()  # there are no more candidates for any layer
                 break
             self._report_fraction(0.6 * len(rounds) / _MOST_ROUNDS)
         times = self._times(rounds)
@@ -189,5 +192,5 @@ class _Round:
             self.symbols.setdefault(layer.key, set()).add(layer.symbol)
 
     def seconds(self, key: str, taken: Mapping[str, float]) -> float:
-        """Returns the time of a layer: the sum of its kernels' times, or infinity if one was not timed."""
+        """Returns the time of a layer: the sum of its kernels' times, or infinity if a kernel was not timed."""
         return sum(taken.get(symbol, inf) for symbol in self.symbols.get(key, ())) or inf

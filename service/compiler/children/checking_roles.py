@@ -1,7 +1,7 @@
 """The roles of children that check an artifact. They never load the compiler.
 
-`reference` runs the model in the source framework. The other roles load the linked library, which is native code that
-a hostile model may have influenced.
+`reference` runs the model in the source framework. The other roles load the linked library. It is native code, which a
+hostile model may have influenced.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from service.core.vectors import read_probes, sample_inputs
 
 
 def write_answers(outputs: Mapping[int, Sequence[NDArray[Any]]], file: str) -> None:
-    """Writes the outputs of samples, by the number of the sample, as arrays that are named `sample.output`."""
+    """Writes the outputs of samples as arrays named `sample.output`, where both are numbers."""
     answers: dict[str, Any] = {
         f"{number}.{position}": output for number, sample in outputs.items() for position, output in enumerate(sample)
     }
@@ -65,7 +65,7 @@ def reference_role(request: ReferenceRequest, report: Report) -> ReferenceResult
         refused: dict[str, str] = {}
         try:
             answer = reference.open(str(request.source), session)
-        except Exception as error:  # any exception of a framework is reported as its result
+        except Exception as error:  # if a framework raises any exception, it is reported as the session's result
             results.append(SessionResult(str(error) or type(error).__name__))
         else:
             for number, sample in enumerate(samples):
@@ -73,7 +73,7 @@ def reference_role(request: ReferenceRequest, report: Report) -> ReferenceResult
                     answers[number] = answer(sample)
                 except Exception as error:
                     refused[str(number)] = str(error) or type(error).__name__
-                    if signature.states:  # the later calls of the sequence depend on this one
+                    if signature.states:  # later calls of the sequence depend on this one
                         break
             results.append(SessionResult(refused=refused, answered=len(answers)))
         probes = {number - patterns: answer for number, answer in answers.items() if number >= patterns}
@@ -122,7 +122,7 @@ def race_role(request: SpeedRequest, report: Report) -> RaceResult:
 
 
 def _load_models(request: SpeedRequest) -> list[Any]:
-    """Loads the models of the request. They share threads, as the models of one server do."""
+    """Loads the models of the request. They share their threads, like the models of one server."""
     from service import runtime
     from service.runtime.threads import Threads
 

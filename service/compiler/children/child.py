@@ -1,9 +1,9 @@
 """The entry point of sandboxed children: `python -m service.compiler.children.child ROLE DESCRIPTOR PARENT_DEATH`.
 
 `sandbox.run_child` starts a child, or a zygote forks it. The child reads its orders from stdin, and reports through the
-pipe DESCRIPTOR. It first gives up access to all files except those in its orders. Then it imports the modules of the
-role, which are trusted (in a forked child they are already imported). Then it gives up all system calls that it does
-not need, and only after that it handles the request, which may contain an upload.
+pipe DESCRIPTOR. First, it gives up access to all files except those in its orders. Then it imports the modules of the
+role, which are trusted (a forked child has imported them already). Then it gives up all system calls that it does not
+need. Only then does it handle the request, which may contain an upload.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ ROLES: Mapping[str, str] = {
 
 
 def load(role: str) -> None:
-    """Imports the modules of `role` before a process is forked for it. Other roles are imported in the child."""
+    """Imports the modules of `role` before a process is forked for it. Modules of other roles are imported in the
+    child.
+    """
     if role in ROLES:
         importlib.import_module(ROLES[role].split(":")[0])
 
@@ -71,26 +73,27 @@ def load(role: str) -> None:
 def become(
     role: str, ends: ChildDescriptors, directory: Path, env: Mapping[str, str], keep: Collection[int] = ()
 ) -> None:
-    """Sets up a forked process as `subprocess` would between fork and exec, and runs `main`.
+    """Sets up a forked process as `subprocess` would between fork and exec, and calls `main`.
 
     Args:
-        keep: the numbers of descriptors that stay open besides `ends`.
+        keep: the numbers of the descriptors that stay open, in addition to `ends`.
     """
     os.chdir(directory)
     for source, place in ((ends.stdin, 0), (ends.log, 1), (ends.log, 2)):
         os.dup2(source, place)
     _close_all_but({0, 1, 2, ends.messages, ends.parent_death, *keep})
-    # The parent's file objects may refer to other descriptors, and their buffers may contain unwritten data.
+    # The parent's file objects may refer to descriptors that are closed here, and their buffers may contain data that
+    # was not written yet.
     sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode, 1, closefd=False) for number, mode in enumerate("rww"))
     os.environ.update(env)
-    tempfile.tempdir = None  # the next use determines it again, from the new environment
+    tempfile.tempdir = None  # it is determined again from the new environment when it is next used
     main(role, ends.messages, ends.parent_death)
 
 
 def _close_all_but(kept: Iterable[int]) -> None:
     first = 0
     for descriptor in sorted(kept):
-        if first < descriptor:  # for an empty range, closerange would close all higher descriptors
+        if first < descriptor:  # given an empty range, closerange would close all higher descriptors
             os.closerange(first, descriptor)
         first = descriptor + 1
     os.closerange(first, os.sysconf("SC_OPEN_MAX"))
@@ -104,7 +107,7 @@ def main(role: str, descriptor: int, parent_death_end: int) -> None:
         descriptor: the pipe for reports.
         parent_death_end: see `parent_death.die_with`.
     """
-    faulthandler.enable()  # writes the Python stack to the log after a native crash
+    faulthandler.enable()  # after a native crash, the Python stack is written to the log
     os.set_inheritable(descriptor, False)
     report = Report(descriptor)
     orders = json.load(sys.stdin.buffer)
@@ -130,7 +133,7 @@ def main(role: str, descriptor: int, parent_death_end: int) -> None:
         report.error(_explain(error, role, limits))
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not sys.exit: exit handlers of libraries could crash, and the parent removes the scratch directory.
+    # sys.exit would run exit handlers of libraries, which could crash. The parent removes the scratch directory.
     os._exit(0)
 
 
@@ -159,7 +162,7 @@ def _close_stdin() -> None:
 
 
 def _explain(error: BaseException, role: str, limits: Limits) -> OctetError:
-    """Returns the error to send to the parent. The traceback is in the log."""
+    """Returns the error that is sent to the parent. The traceback is in the log."""
     who = f"the {role} process"
     if isinstance(error, InternalError):
         error.hint, error.report = error.hint or BUG, _incident(role, error)

@@ -1,4 +1,4 @@
-"""The columns that a layer's weights are multiplied by, `[groups, K, positions]`.
+"""The operand columns by which a layer's weights are multiplied, `[groups, K, positions]`.
 
 A column is the window of the operand from which one result is computed, as a sum of products. The moments of the
 columns show how a change of the weights changes the results.
@@ -16,15 +16,15 @@ import numpy as np
 
 from service.core.arrays import Array
 
-POSITIONS = 2048  # the largest number of columns of one input whose products are summed
+POSITIONS = 2048  # the largest number of columns of one input for which products are summed
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows in which a layer reads its operand, with the attributes of ONNX's Conv.
+    """The windows in which a layer reads its operand. They are given by the attributes of ONNX's Conv.
 
     Attributes:
-        kernel: the size along each spatial axis of `[N, C, …]`; None for a matrix product, which reads the last axis.
+        kernel: the size along each spatial axis of `[N, C, …]`. None for a matrix product, which reads the last axis.
         pads: the padding before each axis, then after each axis.
         auto_pad: `NOTSET`; or `VALID`, `SAME_UPPER` or `SAME_LOWER`, which override `pads`.
     """
@@ -48,7 +48,9 @@ class Windows:
 
 
 def taps(x: Array, windows: Windows) -> Iterator[Array]:
-    """Yields the values that each kernel tap reads, `[C, positions]`; for a matrix product `[K, positions]`, once."""
+    """Yields the values that each kernel tap reads, `[C, positions]`. A matrix product has one tap, `[K,
+    positions]`.
+    """
     if windows.kernel is None:
         yield x.reshape(-1, x.shape[-1]).T
         return
@@ -69,7 +71,7 @@ def columns(x: Array, windows: Windows, positions: int | None = None) -> Array:
     """Returns the columns `[groups, K, positions]`, with K in the order of ONNX's weights.
 
     Args:
-        positions: the largest number of columns, which are then evenly spaced; None for all columns.
+        positions: the largest number of columns, which are evenly spaced if there are more; None for all columns.
     """
     rows = []
     for tap in taps(x, windows):
@@ -87,9 +89,9 @@ def means(x: Array, windows: Windows) -> Array:
 
 
 def products(x: Array, windows: Windows) -> Array:
-    """Returns the sums of the products of each column with itself, `[groups, K + 1, K + 1]` float64.
+    """Returns the sum of the outer products of each column with itself, `[groups, K + 1, K + 1]` float64.
 
-    A one is appended to each column, so that the result also contains the sums and the number of the columns. At most
+    A one is appended to each column, so that the result also contains the sum of the columns and their number. At most
     `POSITIONS` columns are used.
     """
     found = columns(x, windows, POSITIONS)
@@ -99,7 +101,7 @@ def products(x: Array, windows: Windows) -> Array:
 
 
 def rounded(x: Array, low: int, high: int, scale: float, zero_point: int) -> Array:
-    """Quantizes and dequantizes `x`, as for a layer with a quantized operand. Returns float32."""
+    """Quantizes and dequantizes `x`, like the operand of a quantized layer. Returns float32."""
     steps = np.clip(np.rint(x / np.float32(scale)) + zero_point, low, high)
     return np.asarray((steps - zero_point) * np.float32(scale), np.float32)
 

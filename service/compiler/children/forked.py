@@ -1,7 +1,8 @@
-"""Starts children as forks of this process, for short commands that have already loaded what the child needs.
+"""Starts children as forks of this process. It is used by short commands that have already loaded everything that the
+child needs.
 
 Starting a new interpreter and importing NumPy takes longer than most models take to run. A fork inherits the memory of
-this process, so this process must not have read anything hostile before. The fork closes every inherited file
+this process, so this process must not have read any hostile data before. The fork closes every inherited file
 descriptor that it was not explicitly given.
 """
 
@@ -26,7 +27,7 @@ def keeping(*descriptors: int) -> Fork:
         """Forks this process.
 
         Raises:
-            RuntimeError: this process has other threads. Locks that they hold would stay locked in the child.
+            RuntimeError: this process has several threads. Locks held by other threads would stay locked in the child.
         """
         child.load(role)
         threads = own_threads()
@@ -42,7 +43,7 @@ def keeping(*descriptors: int) -> Fork:
             except BaseException:
                 traceback.print_exc()
                 sys.stderr.flush()
-            finally:  # the child must never continue to run the parent's code
+            finally:  # whatever happens, the child must not run the parent's code
                 os._exit(1)
         return pid
 

@@ -1,9 +1,11 @@
-"""Reports of internal errors. A report contains enough to reproduce the error, but only the structure of the model.
+"""Reports of internal errors. A report contains enough to reproduce the error, but nothing of the model except its
+structure.
 
-A role calls `about` to set what it works on. If it ends with an exception that is not an `OctetError`, `report`
-describes the smallest part of the graph that still fails, or else the whole graph: operators, types, quantization
-parameters and shapes. Constants are described by type and shape, and tensors by numbers. The report contains no
-weights, no names and no metadata of the model. To reproduce the error, constants are filled with random values.
+A role calls `about` to describe its current work. If the role ends with an exception that is not an `OctetError`,
+`report` describes the smallest part of the graph that still fails, or else the whole graph: operators, types,
+quantization parameters and shapes. Constants are described by type and shape, and tensors by numbers. The report
+contains no weights, no names and no metadata of the model. To reproduce the error, constants are filled with random
+values.
 """
 
 from __future__ import annotations
@@ -37,13 +39,13 @@ Again = Callable[[tvm.IRModule], object]
 
 @dataclass
 class _Subject:
-    """The work of this process.
+    """The current work of this process.
 
     Attributes:
-        request: target, numerics mode or format.
+        request: the target, numerics mode or format.
         module: the module that is being compiled.
-        again: repeats the work on another module.
-        imported: types of the operators that an importer has begun to convert, in order.
+        again: a function that repeats the work on another module.
+        imported: the types of the operators whose import has begun, in order.
     """
 
     request: Mapping[str, str]
@@ -56,18 +58,20 @@ _subjects: list[_Subject] = []
 
 
 def about(request: Mapping[str, str], module: tvm.IRModule | None = None, again: Again | None = None) -> None:
-    """Sets what the report of a later error describes.
+    """Sets the work that the report of a later error describes.
 
     Args:
-        request: target, numerics mode or format, as far as the role has them.
+        request: the target, numerics mode or format, if the role has them.
         module: the module that is being compiled.
-        again: repeats the work on another module, to find the smallest part that fails.
+        again: a function that repeats the work on another module. It is used to find the smallest part that fails.
     """
     _subjects[:] = [_Subject(dict(request), module, again)]
 
 
 def importing(op: str) -> None:
-    """Adds an operator to those that the report of a failed import lists; `op` is its type, a space and a number."""
+    """Adds an operator to the list in the report of a failed import. `op` is the operator's type, a space and a
+    number.
+    """
     if _subjects:
         _subjects[0].imported.append(op.partition(" ")[0])
 
@@ -85,7 +89,7 @@ def report(role: str, error: BaseException) -> dict[str, Any]:
         "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
     }
     if subject.module is None:
-        if subject.imported:  # no module exists before the import ends
+        if subject.imported:  # a module exists only after the import
             found["imported"] = subject.imported[-_MOST_OPERATORS:]
             found["imported_count"] = len(subject.imported)
         return found
@@ -96,12 +100,14 @@ def report(role: str, error: BaseException) -> dict[str, Any]:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Returns the original exception of an `InternalError` that was raised to add the operator."""
+    """If an `InternalError` was raised only to add the operator's name, returns the original exception."""
     return error.__cause__ if isinstance(error, InternalError) and error.__cause__ is not None else error
 
 
 def _frames(error: BaseException) -> Iterator[str]:
-    """Yields files, lines and functions. Messages and local variables are left out, because they may contain values."""
+    """Yields the file, line and function of each frame. Messages and local variables are omitted, because they may
+    contain values of the model.
+    """
     for frame in traceback.extract_tb(error.__traceback__)[-_MOST_FRAMES:]:
         path = Path(frame.filename)
         file = path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else Path(*path.parts[-3:])
@@ -116,9 +122,10 @@ def _version(package: str) -> str | None:
 
 
 def _smallest(subject: _Subject, kind: type[BaseException]) -> tvm.IRModule | None:
-    """Finds one operator, or two of which one computes an operand of the other, that causes the same error.
+    """Finds the smallest part that causes the same error: one operator, or two operators where one computes an operand
+    of the other.
 
-    Returns None if there is none, or if it was not found in time.
+    Returns None if it finds none within the time limit.
     """
     if subject.module is None or subject.again is None:
         return None
@@ -141,12 +148,12 @@ def _smallest(subject: _Subject, kind: type[BaseException]) -> tvm.IRModule | No
             except Exception as failure:
                 if type(_cause(failure)) is kind:
                     return part
-                # If it fails with another error by itself, it is not the cause.
+                # If the error of the part differs, the part is not the cause.
     return None
 
 
 def _module_of(bindings: list[tuple[relax.Var, relax.Expr]]) -> tvm.IRModule:
-    """Returns a module of these bindings only. Results of other bindings become parameters."""
+    """Returns a module that consists of these bindings. Results of other bindings become parameters."""
     bound = {var for var, _ in bindings}
     read = [var for _, value in bindings for var in graph.variables(value) if var not in bound]
     outside = list(dict.fromkeys(read))
@@ -192,7 +199,7 @@ def _operand(expr: relax.Expr, names: Mapping[relax.Var, str]) -> str:
         return f"constant {_type(expr)}"
     if isinstance(expr, relax.Tuple):
         return ", ".join(_operand(field, names) for field in expr.fields)
-    return type(expr).__name__  # a shape or a number
+    return type(expr).__name__  # expr is a shape or a number
 
 
 def _type(expr: relax.Expr) -> str:

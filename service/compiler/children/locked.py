@@ -1,8 +1,8 @@
 """Runs artifacts in a sandboxed child, in which their code cannot reach files, programs or the network.
 
-This process reads the folder, checks the digests of its blobs and checks the library. The child (`running_roles`) can
-access only those files, and tensors in shared memory. Everything that the child reports may come from the artifact's
-code, so it is not trusted.
+This process reads the folder and checks the digests of its blobs and the library. The child (`running_roles`) can
+access only those files, and tensors in shared memory. The artifact's code may control everything that the child
+reports, so the reports are not trusted.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _do_nothing() -> None:
 
 @dataclass(frozen=True)
 class LockedArtifact:
-    """One artifact of a folder. Each method loads the artifact in a new child process.
+    """One artifact in a folder. Each method loads the artifact in a new child process.
 
     All methods raise:
         BuildCrashed: the artifact's code crashed.
@@ -64,10 +64,10 @@ class LockedArtifact:
         OctetError: the library cannot be loaded.
 
     Attributes:
-        allow_unsandboxed: run without a complete sandbox if the kernel lacks features for it.
+        allow_unsandboxed: run without a complete sandbox if the kernel does not have all features for it.
         unsandboxed: do not sandbox the child at all.
         limits: the child's resource limits. If None, the child has no limits and is a fork of this process, which must
-            have one thread and contain no secrets. This is for commands whose user waits and can interrupt them.
+            have one thread and contain no secrets. None is meant for commands whose user waits and can interrupt them.
     """
 
     stored: StoredArtifact
@@ -87,7 +87,7 @@ class LockedArtifact:
         """Reads the artifact `digest` in `layout`, or the only artifact if `digest` is None.
 
         Raises:
-            OctetError: the same errors as `runtime.load` raises before it loads code.
+            OctetError: any error that `runtime.load` raises before it loads code.
         """
         digest = digest or only_artifact((entry.digest, entry.artifact_type) for entry in layout.index())
         stored = StoredArtifact.read(layout, digest, Trust.of(settings))
@@ -122,8 +122,9 @@ class LockedArtifact:
         """Compares the outputs with the expected outputs in the file `vectors` (`runtime.compare`).
 
         Args:
-            probes: the file of the inputs that the oracle chose and their expected outputs, if the artifact has one.
-            poll: called about every 100 ms during the run; it may raise. The same applies to the methods below.
+            probes: the file with the inputs that the oracle chose and their expected outputs, if the artifact has one.
+            poll: called about every 100 ms during the run. It may raise an exception to end the run. The methods below
+                have the same parameter.
         """
         chosen = () if probes is None else (probes.absolute(),)
         request = VerifyRequest(*self._files, (vectors.absolute(),), chosen)
@@ -133,7 +134,9 @@ class LockedArtifact:
         return comparisons[0]
 
     def bench(self, threads: int, seconds: float, poll: Poll) -> BenchResult:
-        """Measures `runtime.latency.Latency` with `threads` threads, each on its own core, and reports the cores."""
+        """Measures `runtime.latency.Latency` with `threads` threads, each on its own core. The result names the
+        cores.
+        """
         return self._ask(BENCH, BenchRequest(*self._files, threads, seconds), poll=poll)
 
     def explain(
@@ -180,7 +183,7 @@ class LockedArtifact:
 
 
 class LockedModel:
-    """A model of a folder: its only artifact, or one artifact for each bucket.
+    """A model in a folder: its only artifact, or one artifact for each bucket.
 
     Attributes:
         signature: the signature that `runtime.load_model` would return.
@@ -192,7 +195,7 @@ class LockedModel:
             digest: the digest of one artifact, or None for the whole model in `layout`.
 
         Raises:
-            OctetError: the same errors as `runtime.load_model` raises before it loads code.
+            OctetError: any error that `runtime.load_model` raises before it loads code.
         """
         digests = [digest] if digest else artifacts_of_model(layout)
         parts = [LockedArtifact.read(layout, each, settings, unsandboxed=unsandboxed) for each in digests]

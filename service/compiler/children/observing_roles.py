@@ -1,7 +1,7 @@
 """The roles of children that run models for quantization, on inputs that the parent wrote into a file.
 
-They measure the values of tensors, and the differences between two models. The file contains one input after another.
-An input is the model's tensors in the signature's order, in C order and without gaps.
+They measure the values of tensors, and the differences between two models. The file contains the inputs one after
+another. Each input consists of the model's tensors in the signature's order, in C order and without gaps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEEN_FILE, OUTPUTS_FILE, CLASSES_FILE = "seen.npy", "outputs-{}.bin", "classes.n
 
 
 def extremes_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """Writes the minimum and the maximum of every input and output, for each set of inputs.
+    """Writes the minimum and the maximum of every input and output of the model, for each of the inputs in the file.
 
     `SEEN_FILE` is `[sets, tensors, 2]` float32. If a tensor contains a value that is not finite, both are NaN.
     """
@@ -78,8 +78,8 @@ def histograms_role(request: Mapping[str, Any], report: Report) -> Mapping[str, 
 def compare_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     """Compares two models with outputs of equal shapes.
 
-    Writes the sum of squares of the first model's outputs and that of the differences to `SEEN_FILE`, `[outputs, 2]`
-    float64; and the first output of each model to `OUTPUTS_FILE`, float32.
+    Writes to `SEEN_FILE`, `[outputs, 2]` float64: the sum of squares of the first model's outputs, and that of the
+    differences. Writes the first output of each model to `OUTPUTS_FILE`, float32.
     """
     models = [_model(each, request["threads"]) for each in request["models"]]
     sums = np.zeros((len(models[0].signature.outputs), 2), np.float64)
@@ -101,8 +101,8 @@ def moments_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any
     """Writes, for each of `layers`, the sums over all inputs of `columns.means` and, if requested, of
     `columns.products`.
 
-    `SEEN_FILE` contains them one after another, flat, as float64. A layer is described by the index of its operand
-    among inputs and outputs, the operand's rounding, and the windows.
+    `SEEN_FILE` contains these sums one after another, flattened, as float64. A layer is described by its operand (an
+    index among the model's inputs and outputs), the operand's rounding, and the windows.
     """
     model = _model(request["model"], request["threads"])
     layers = [(each, Windows.from_json(each["windows"])) for each in request["layers"]]
@@ -122,9 +122,9 @@ def moments_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any
 def switched_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
     """Runs a model whose last input is a vector of switches, once for each row of `switches`.
 
-    Writes to `SEEN_FILE`, `[rows, 2]` float64: the sum of squares of the first output with the first row, and the sum
-    of squares of its difference from the output with each row. Writes the index of the largest value of each output to
-    `CLASSES_FILE`, `[inputs, rows]` int64.
+    Writes to `SEEN_FILE`, `[rows, 2]` float64: the sum of squares of the first output when the first row is used, and
+    the sum of squares of its differences from the output when each other row is used. Writes the index of the largest
+    value of each output to `CLASSES_FILE`, `[inputs, rows]` int64.
     """
     model = _model(request["model"], request["threads"])
     rows = [np.array(row, np.float32) for row in request["switches"]]
@@ -140,7 +140,9 @@ def switched_role(request: Mapping[str, Any], report: Report) -> Mapping[str, An
 
 
 def pair_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """Runs two models in turns for `seconds`. Writes the median duration of each, in s: `SEEN_FILE`, `[2]` float64."""
+    """Runs two models alternately for `seconds`. Writes the median duration of each in seconds to `SEEN_FILE`, `[2]`
+    float64.
+    """
     first, second = (_model(each, request["threads"]) for each in request["models"])
     found = race(first, second, request["seconds"])
     np.save(SEEN_FILE, np.array([found.first_s, found.second_s]), allow_pickle=False)
@@ -148,7 +150,7 @@ def pair_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
 
 
 def histogram(values: Array, low: float, high: float, bins: int) -> Array:
-    """Counts `values` in equal bins from `low` to `high`. The first and last bin include the values outside."""
+    """Counts `values` in equal bins from `low` to `high`. The first and last bin also count the values outside."""
     if high <= low:
         return np.bincount([0], [values.size], bins).astype(np.int64)
     places = (values.reshape(-1) - np.float32(low)) * np.float32(bins / (high - low))

@@ -1,9 +1,9 @@
-"""Chooses inputs to verify an artifact with, in addition to the fixed patterns of `core.vectors`.
+"""Chooses inputs for the verification of an artifact, in addition to the fixed patterns of `core.vectors`.
 
-Small models are checked on hundreds of inputs, large ones on the patterns alone. The inputs are drawn at random, in
-rounds. The oracle computes each of them and records which special cases every operator meets: ties before rounding,
-both bounds of its storage type, the extremes of its accumulators, and the entries of a lookup table. Later inputs are
-variations of those inputs that reached a new case.
+Small models are verified on hundreds of inputs, and large ones on the patterns alone. The inputs are drawn at random,
+in rounds. The oracle computes each of them and records the special cases that every operator reaches: ties in its
+rounding, both bounds of its storage type, the extremes of its accumulators, and the entries of a lookup table. Later
+inputs are variations of inputs that reached a new case.
 
 The choice depends only on the model and a seed, never on time, so equal builds choose equal inputs. They are stored
 with the expected outputs, so that other machines can verify the artifact too.
@@ -27,11 +27,11 @@ from service.core.arrays import Array
 from service.core.signature import ModelSignature, TensorSpec
 from service.core.vectors import MOST_PROBES, InputFill
 
-# The time budget for a model's inputs. The estimate includes the oracle and the slowest reference kernels.
+# The time that the inputs of a model may take. The estimate includes the oracle and the slowest reference kernels.
 _BUDGET_S = 1.5
 _CALL_S, _ELEMENT_S, _MAC_S = 1e-4, 4e-8, 1e-8
 _FEWEST = 4
-_MOST_BYTES = 2 << 20  # the size of all inputs and outputs, which are stored with the artifact
+_MOST_BYTES = 2 << 20  # limit of all inputs and outputs together, which are stored with the artifact
 _ROUND = 16
 _WORDS = 256  # the number of values of an 8-bit type
 
@@ -55,20 +55,20 @@ def probe_count(module: tvm.IRModule, signature: ModelSignature) -> int:
 def _elements(var: tvm.relax.Var) -> int:
     try:
         return math.prod(graph.shape_of(var))
-    except (AttributeError, TypeError):  # a tuple or a shape
+    except (AttributeError, TypeError):  # the value is a tuple or a shape
         return 0
 
 
 @dataclass
 class Reached:
-    """The special cases that the inputs so far have reached in one operator.
+    """The special cases of one operator that the inputs have reached so far.
 
     Attributes:
-        ties: the number of rounded values that were exactly between two integers.
-        low, high: true if an output has reached that bound of its storage type.
-        least, most: the extremes of its accumulators; None if it has none.
-        entries: true for each of the 256 values that its 8-bit operand has had; None if the operator is not a function
-            of single values.
+        ties: the number of rounded values that were exactly halfway between two integers.
+        low, high: true if a value of the output was that bound of its storage type.
+        least, most: the smallest and the largest accumulator, or None if the operator has no accumulators.
+        entries: true for each of the 256 values that occurred in its 8-bit operand; None if the operator is not a
+            function of single values.
     """
 
     ties: int = 0
@@ -81,11 +81,11 @@ class Reached:
 
 @dataclass
 class Observer:
-    """Records the special cases that each operator reaches while the oracle runs. Implements `oracle.Observe`.
+    """Records the special cases that each operator reaches while the oracle runs. It implements `oracle.Observe`.
 
     Attributes:
         reached: the cases reached so far, by the name of the operator's result.
-        news: for each sample of the current round, the number of cases that it was the first to reach.
+        news: for each sample of the current round, the number of cases that no earlier sample reached.
     """
 
     reached: dict[str, Reached] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Observer:
         self.news[sample] += news
 
     def report(self) -> dict[str, Any]:
-        """Returns the counts of operators and a sentence for the numerics report."""
+        """Returns counts of operators, and a sentence for the numerics report."""
         bounded = [each for each in self.reached.values() if each.least is None]
         tables = [each.entries for each in self.reached.values() if each.entries is not None]
         full = sum(bool(entries.all()) for entries in tables)
@@ -138,7 +138,7 @@ class Observer:
 
 
 def _bounds(operation: Operation) -> tuple[int, int] | None:
-    """Returns the bounds of the storage type that an operator rounds to; None if it does not round."""
+    """Returns the bounds of the storage type to which an operator rounds, or None if it does not round."""
     if "out_type" not in (operation.call.attrs or {}).keys():  # noqa: SIM118 (DictAttrs has no `in`)
         return None
     quantized = operation.quantized("out_type")
@@ -146,7 +146,9 @@ def _bounds(operation: Operation) -> tuple[int, int] | None:
 
 
 def _maps_values(operation: Operation, operand: Array, result: Array) -> bool:
-    """Returns true if an operator is a function of each single value of an 8-bit tensor, like a lookup table."""
+    """Returns true if each element of the result depends only on the corresponding element of an 8-bit operand, as with
+    a lookup table.
+    """
     variables = [arg for arg in operation.call.args if isinstance(arg, tvm.relax.Var)]
     return len(variables) == 1 and operand.dtype.itemsize == 1 and operand.shape == result.shape and operand.size > 0
 
@@ -162,10 +164,10 @@ def probe(
     """Chooses `count` inputs, and runs the oracle on them.
 
     Args:
-        patterns: inputs that were run with `observer` before. The first inputs may be variations of these.
+        patterns: inputs that were run with `observer` before. The first of the new inputs may be variations of these.
 
     Returns:
-        The inputs, and the outputs for each of them.
+        The chosen inputs, and the outputs for each of them.
     """
     rng = np.random.Generator(np.random.PCG64(1))
     parents = [list(sample) for sample in patterns]
@@ -184,7 +186,9 @@ def probe(
 def _drawn(
     specs: Sequence[TensorSpec], rng: np.random.Generator, number: int, parents: Sequence[Sequence[Array]]
 ) -> list[Array]:
-    """Draws one input: random values, all values in turn, random values near the zero point, or a changed parent."""
+    """Draws one input. It consists of random values, of all values in turn, of random values near the zero point, or of
+    a changed parent.
+    """
     way = number % 4
     if way == 3 and parents:
         parent = parents[int(rng.integers(len(parents)))]

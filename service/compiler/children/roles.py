@@ -2,7 +2,7 @@
 
 `import` reads the upload and writes typed IR as JSON. `build` checks that IR again, and writes the model's object and
 the programs of its kernels. `kernel` compiles one of these programs. `oracle` computes the expected outputs. The roles
-exchange files in scratch directories; the parent trusts none of their content.
+exchange files in scratch directories; the parent does not trust their content.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ def inspect_role(request: ImportRequest, report: Report) -> InspectResult:
 
 @handles(PASSES)
 def passes_role(request: PassesRequest, report: Report) -> PassesResult:
-    """Runs the passes on a model file, and writes the module after each pass to a numbered text file."""
+    """Runs the passes on a model file. Writes the module after each pass to a text file, whose name begins with a
+    number.
+    """
     name, mode = parse_target(request.target), get_mode(request.numerics)
     imported = _import_model(request.source.read_bytes(), request.shapes, report)
     context = Context(mode, codegen_target(name), library_for(name, mode))
@@ -137,10 +139,11 @@ def _import_model(data: bytes, shapes: Shapes, report: Report) -> ImportedModel:
 def oracle_role(request: OracleRequest, report: Report) -> OracleResult:
     """Computes the expected outputs of `module.json` for the generated inputs, and writes them.
 
-    The oracle computes the module as it was imported, one sample of a batch at a time, so that the comparison covers
-    every pass. The inputs of a model that keeps state are the calls of one sequence.
+    The oracle computes the imported module, before any pass, and one sample of a batch at a time. The comparison
+    therefore covers every pass. If a model keeps state, its inputs are the calls of one sequence.
 
-    For a small model it also chooses further inputs (`compiler.children.probing`), and writes them with their outputs.
+    For a small model, it also chooses additional inputs (`compiler.children.probing`), and writes them with their
+    outputs.
     """
     report.at(stage=Stage.VERIFY)
     batch, signature = request.batch, request.signature
@@ -163,7 +166,7 @@ def oracle_role(request: OracleRequest, report: Report) -> OracleResult:
 
 @handles(PADDING)
 def padding_role(request: PaddingRequest, report: Report) -> PaddingResult:
-    """Compares modules of one model at several lengths (see `compiler.build.padding`).
+    """Compares modules of one model for several lengths (see `compiler.build.padding`).
 
     The inputs of the shorter modules are padded with zeros and computed by the longest module.
     """
@@ -183,7 +186,9 @@ def padding_role(request: PaddingRequest, report: Report) -> PaddingResult:
 
 
 def _ranges(module: tvm.IRModule) -> str:
-    """Returns the name of a minimum or maximum over all elements of a tensor, for dynamic quantization; or ""."""
+    """If the model computes a minimum or maximum over all elements of a tensor (for dynamic quantization), returns the
+    name of one; otherwise "".
+    """
     for var, value in graph.bindings(graph.main_of(module)):
         name = str(getattr(getattr(value, "op", None), "name", ""))
         if name in ("relax.max", "relax.min") and math.prod(graph.shape_of(var)) == 1 < math.prod(
@@ -261,7 +266,9 @@ def kernel_role(request: KernelRequest, report: Report) -> Empty:
 
 
 def _report_stages(report: Report) -> Callable[[Pass], None]:
-    """Reports the first stage, and returns a function that reports each new stage when its first pass begins."""
+    """Reports the first stage. Returns a function that is called before each pass, and reports the pass's stage if it
+    is new.
+    """
     stage = Stage.SELECT
     report.stage(stage)
 
@@ -277,13 +284,15 @@ def _report_stages(report: Report) -> Callable[[Pass], None]:
 
 def _load_module(path: Path) -> tvm.IRModule:
     """Rebuilds the module of an import child call by call, so that type inference checks every operator again."""
-    # Not `tvm.ir.load_json`, which also checks for formats of older versions, and takes longer for that than to read.
+    # `tvm.ir.load_json` would also check for formats of older versions, which takes longer than the reading.
     module = from_json_graph_str(path.read_text())
     return graph.rewrite(module, lambda builder, call, args, operation: graph.with_args(call, args))
 
 
 def _select_sample(sample: Sequence[Array], place: int, batch: int) -> list[Array]:
-    """Returns one sample of a batch. If the batch is 1, returns all of it: inputs may lack a batch dimension."""
+    """Returns one sample of a batch. If the batch is 1, returns the whole input, because inputs may have no batch
+    dimension.
+    """
     return [value[place : place + 1] for value in sample] if batch > 1 else list(sample)
 
 

@@ -1,7 +1,7 @@
 """The roles of children that run an artifact for `octet run`, `octet bench` and `octet explain`.
 
-An artifact is native code that may come from an untrusted source. The parent has checked the digests of its files and
-passes the tensors. Times are measured in the child, which is the process that computes.
+An artifact is native code that may come from an untrusted source. The parent has checked the digests of its files, and
+passes the tensors. The child measures times, because it is the process that computes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from service.runtime.threads import confined
 
 @handles(RUN)
 def run_role(request: RunRequest, report: Report) -> RunResult:
-    """Reads inputs from the shared memory `tensors`, writes outputs to it, and returns the duration of the call."""
+    """Reads inputs from the shared memory `tensors`, writes the outputs there, and returns the duration of the call."""
     model = runtime.load_files(request.config, *request.paths, threads=request.threads)
     shared = SharedTensors(model.signature, request.tensors)
     started_s = time.perf_counter()

@@ -1,7 +1,7 @@
 """The zygote: a process that has imported the compiler, never reads an upload, and forks children on request.
 
-`sandbox.zygotes` starts it as `python -m service.compiler.children.zygote SOCKET MODULE…` and sends it requests. Each
-forked child continues like every other child (`child`).
+`sandbox.zygotes` starts it as `python -m service.compiler.children.zygote SOCKET MODULE…` and sends requests to it.
+Each forked child then continues like every other child (`child`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _REQUEST_BYTES = 1 << 16
 
 
 def serve(channel: socket.socket) -> None:
-    """Forks a child for each request, until the other end is closed. Never returns in a child."""
+    """Forks a child for each request until the other end of the channel is closed. Never returns in a child."""
     gc.collect()
-    gc.freeze()  # otherwise, a garbage collection in a child would write to every page, and thus copy it
-    with suppress(ConnectionError):  # the parent has ended
+    gc.freeze()  # otherwise, a garbage collection in a child would write to every page, so that the kernel copies it
+    with suppress(ConnectionError):  # the parent process has ended
         channel.send(READY)
         _answer(channel)
 
@@ -44,7 +44,9 @@ def _answer(channel: socket.socket) -> None:
 
 
 def _fork(request: Mapping[str, Any], descriptors: Sequence[int], channel: socket.socket) -> int:
-    """Forks twice and returns the process id of the grandchild, which waits until it has been reparented."""
+    """Forks twice and returns the process id of the grandchild. The grandchild waits until the kernel has given it a
+    new parent.
+    """
     number, number_end = os.pipe()
     go, go_end = os.pipe()
     middle = os.fork()
@@ -55,12 +57,12 @@ def _fork(request: Mapping[str, Any], descriptors: Sequence[int], channel: socke
             os.write(number_end, str(os.getpid()).encode())
             for end in (number, number_end, go_end):
                 os.close(end)
-            os.read(go, 1)  # returns when the zygote closes its end, which it does after `middle` has ended
+            os.read(go, 1)  # returns when the zygote closes its end of the pipe, after `middle` has ended
             os.close(go)
             try:
                 ends = ChildDescriptors(*descriptors)
                 child.become(request["role"], ends, Path(request["directory"]), request["env"])
-            finally:  # the child must never continue to run the zygote's code
+            finally:  # whatever happens, the child must not run the zygote's code
                 os._exit(1)
         os._exit(0)
     os.waitpid(middle, 0)

@@ -20,10 +20,10 @@ def program_file(symbol: str) -> str:
 
 
 def reference_file(session: int) -> str:
-    """Returns the name of the file with the outputs of one session of the reference runtime."""
+    """Returns the name of the file that contains the outputs of one session of the reference runtime."""
     return f"reference-{session}.npz"
 
 
 def reference_probes_file(session: int) -> str:
-    """Returns the name of the file of that session's outputs for the inputs that the oracle chose."""
+    """Returns the name of the file that contains that session's outputs for the inputs that the oracle chose."""
     return f"reference-{session}-probes.npz"

@@ -14,17 +14,17 @@ from service.core.arrays import Array
 from service.core.numerics import FBGEMM, LITERT_REFERENCE, ONEDNN, ONNXRUNTIME, PT2E, QNNPACK, TORCH_X86, XNNPACK
 from service.core.witnesses import Witness
 
-# A function from the inputs of a sample to its outputs, in the order of the file.
+# A function that takes the inputs of a sample and returns its outputs, both in the order of the file.
 Answer = Callable[[Sequence[Array]], list[Array]]
 
 
 @dataclass(frozen=True)
 class Session:
-    """A way to run a model in its runtime.
+    """One way to run a model in its runtime.
 
     Attributes:
-        options: the settings, by the runtime's names. Everything else has the runtime's default.
-        note: a description of the session, if it is not the one that defines the mode.
+        options: settings, under the runtime's names. All others have the runtime's default.
+        note: a description of the session; empty for the session that defines the mode.
     """
 
     options: Mapping[str, str]
@@ -39,7 +39,8 @@ class Reference:
         name: the name in reports.
         package: the distribution that must be installed.
         module: the module of this package that has the function `open_session`.
-        sessions: numerics mode -> the session that defines it, then sessions that are only reported.
+        sessions: maps each numerics mode to the session that defines it, followed by sessions whose results are only
+            reported.
     """
 
     name: str
@@ -70,7 +71,7 @@ _LITERT_KERNELS = "experimental_op_resolver_type"
 _ORT_INT8, _ORT_LEVEL = "session.qdqisint8allowed", "graph_optimization_level"
 _TORCH_ENGINE = "torch.backends.quantized.engine"
 
-# By the format of the source.
+# By the format of the source file.
 REFERENCES: Mapping[str, Reference] = {
     "tflite": Reference(
         "LiteRT",
@@ -81,8 +82,8 @@ REFERENCES: Mapping[str, Reference] = {
                 Session({_LITERT_KERNELS: "BUILTIN_REF"}),
                 Session({_LITERT_KERNELS: "AUTO"}, "the default delegate"),
             ),
-            # The reference kernels are not a second session here: they take minutes for what the delegate does in a
-            # second.
+            # A session with the reference kernels is not included: they take minutes for a model that the delegate
+            # computes in a second.
             XNNPACK: (Session({_LITERT_KERNELS: "AUTO"}),),
         },
     ),
@@ -91,9 +92,9 @@ REFERENCES: Mapping[str, Reference] = {
         "onnxruntime",
         "onnxruntime",
         {
-            # Without this option, ONNX Runtime converts int8 to uint8 on x86-64, and then leaves operators in float32
-            # that it no longer recognizes. Its graph optimizations turn float operators between conversions into
-            # quantized operators.
+            # Without this option, ONNX Runtime converts int8 to uint8 on x86-64. It then does not recognize some
+            # quantized operators, and computes them in float32. Its graph optimizations turn float operators between
+            # conversions into quantized operators.
             ONNXRUNTIME: (
                 Session({_ORT_INT8: "1", _ORT_LEVEL: "ORT_ENABLE_ALL"}),
                 Session({}, "a default session"),
@@ -115,6 +116,6 @@ REFERENCES: Mapping[str, Reference] = {
 
 
 def reference_for(source_format: str, numerics: str) -> Reference | None:
-    """Returns the runtime that defines `numerics` for files of `source_format`; None if there is none."""
+    """Returns the runtime that defines `numerics` for files of `source_format`, or None if no runtime does."""
     reference = REFERENCES.get(source_format)
     return reference if reference is not None and numerics in reference.sessions else None

@@ -16,7 +16,7 @@ _LEVEL = "graph_optimization_level"
 
 
 def open_session(source: str, options: Mapping[str, str]) -> Answer:
-    """Loads the model in `source`, to run with the CPU kernels on one thread.
+    """Loads the model in `source`. It runs on one thread with the CPU kernels.
 
     Args:
         options: session configuration entries, and the attribute `graph_optimization_level` of `SessionOptions`.
@@ -43,7 +43,7 @@ def _model_in(source: Path) -> str:
         if detect_format(file.read(HEAD_BYTES)) != ZIP:
             return str(source)
     archive, model = archive_of(source.read_bytes()), source
-    for name in archive:  # the names were checked: none leads out of the folder
+    for name in archive:  # the names were checked, so none leads out of the folder
         path = Path.cwd() / "source" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(archive.read(name))

@@ -14,9 +14,9 @@ from service.core.arrays import Array
 def open_session(source: str, options: Mapping[str, str]) -> Answer:
     """Loads the model in `source`.
 
-    `torch.jit.load` executes pickles and code of the file, so only a sandboxed child may call this.
+    `torch.jit.load` executes pickles and code in the file, so this function may only be called in a sandboxed child.
     """
-    warnings.filterwarnings("ignore")  # quantized tensors are deprecated
+    warnings.filterwarnings("ignore")  # PyTorch warns that quantized tensors are deprecated
     torch.set_num_threads(1)
     # The engine must be set first, because weights are packed for it when the file is loaded.
     torch.backends.quantized.engine = options["torch.backends.quantized.engine"]

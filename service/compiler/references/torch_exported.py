@@ -12,14 +12,14 @@ import torch  # type: ignore[import-not-found]
 from service.compiler.references import Answer
 from service.core.arrays import Array
 
-# The modules that register the conversion operators. The second one is part of torchao, if it is installed.
+# The modules that register the conversion operators. The second one is part of torchao, which may not be installed.
 _OPERATORS = ("torch.ao.quantization.fx._decomposed", "torchao.quantization.quant_primitives")
 
 
 def open_session(source: str, options: Mapping[str, str]) -> Answer:
-    """Loads the program in `source`, to run in eager mode, which is the only mode.
+    """Loads the program in `source`. It runs in eager mode.
 
-    `torch.export.load` may unpickle data, so only a sandboxed child may call this.
+    `torch.export.load` may unpickle data, so this function may only be called in a sandboxed child.
     """
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)

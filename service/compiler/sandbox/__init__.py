@@ -1,8 +1,8 @@
 """The sandbox of the compiler's children. It assumes that the upload that a child reads is hostile.
 
-`run_child` runs a role of `service.compiler.children.child` in a process that can access only the files of its `Access`
-and use only the resources of its `Limits`. Apart from that, it can only compute. `check` reports which sandbox features
-the running kernel has. This package does not import TVM.
+`run_child` runs a role of `service.compiler.children.child` in a process. The process can access only the files in its
+`Access`, use only the resources in its `Limits`, and compute. `check` reports which sandbox features the running kernel
+has. This package does not import TVM.
 """
 
 from service.compiler.sandbox.cards import with_cards

@@ -1,6 +1,6 @@
 """Additional rights of a child that runs kernels on an NVIDIA GPU.
 
-The user-space driver runs in the child's process and uses device files to communicate with the kernel. The list of
+The user-space driver runs in the child's process and communicates with the kernel through device files. The list of
 rights is based on the public sources of the driver's kernel modules, on its documentation, and on the system calls that
 driver 580.159 made with an H200 outside of this sandbox (recorded with strace). A bug in the driver could let a child
 with these rights escape, so only roles that run a GPU artifact have them.
@@ -28,8 +28,8 @@ CALLS = (
     *("eventfd2", "pipe2", "mincore", "mlock", "mlock2", "munlock", "get_mempolicy", "set_mempolicy", "mbind"),
     *("memfd_create", "bind", "listen"),
 )
-# At start, the driver listens on an abstract socket, through which processes that share memory would find it, and
-# checks if an MPS server is listening on its socket. Neither is needed here.
+# When it starts, the driver listens on an abstract socket, by which processes that share memory can find it. It also
+# checks whether an MPS server is listening on its socket. Neither is needed here.
 SOCKET = socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC
 # The ioctls of the control device have type F (NV_IOCTL_MAGIC, nv-ioctl-numbers.h), which is the second byte. Those of
 # unified memory are plain numbers (uvm_ioctl.h, uvm_linux_ioctl.h). Landlock restricts which devices can be opened.
@@ -49,13 +49,13 @@ def rules() -> Rules:
 
 
 def environment() -> dict[str, str]:
-    """Returns variables that select the driver and the visible GPUs, and disable the cache of compiled code."""
+    """Returns variables that select the driver and the visible GPUs, and that disable the cache of compiled code."""
     return {name: os.environ[name] for name in ENVIRONMENT if name in os.environ} | {"CUDA_CACHE_DISABLE": "1"}
 
 
 def with_cards(limits: Limits) -> Limits:
     """Returns `limits` with GPU access and no address space limit.
 
-    The driver reserves addresses for all memory of the machine and its GPUs.
+    The driver reserves address space for all memory of the machine and its GPUs.
     """
     return replace(limits, cards=True, memory_bytes=UNLIMITED_BYTES, open_files=max(limits.open_files, _OPEN_FILES))

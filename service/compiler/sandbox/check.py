@@ -1,4 +1,4 @@
-"""The sandbox features of this kernel, for `octet doctor`, the start-up message, and the child itself."""
+"""The sandbox features of this kernel. `octet doctor`, the start-up message and the child itself use this check."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Finding:
 
     Attributes:
         name: `landlock` or `seccomp`.
-        available: true if this kernel has the feature. Without it, builds are rejected.
+        available: true if this kernel has the feature. If it does not, builds are rejected.
         detail: the version, or the reason why it is missing.
-        lost: what a malicious model file could do without the feature; empty if it is available.
+        lost: what a malicious model file could do without the feature; empty if the feature is available.
     """
 
     name: str
@@ -62,7 +62,8 @@ def _landlock() -> Finding:
             "not built into this kernel, switched off at boot, or hidden by the container's own filter",
             "a malicious model file could read and write every file of this user",
         )
-    # The seccomp filter denies everything else that newer versions add: truncation, TCP, abstract sockets, signals.
+    # The seccomp filter denies everything else that newer versions restrict: truncation, TCP, abstract sockets,
+    # signals.
     return Finding("landlock", True, f"ABI {version}")
 
 

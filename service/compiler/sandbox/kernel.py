@@ -28,7 +28,7 @@ def syscall(name: str, *arguments: int | ctypes.Array[ctypes.c_char] | None) -> 
     """Makes the system call `name`. Integers are passed as 64-bit values, arrays by address.
 
     Raises:
-        OSError: the kernel returned an error. ENOSYS also means that the number of the call is not known.
+        OSError: the kernel returned an error. ENOSYS may also mean that the number of the call is not known.
     """
     if not is_known_architecture():
         raise OSError(errno.ENOSYS, f"{name}: no system call table for {architecture()}")
@@ -43,7 +43,7 @@ def drop_capabilities() -> None:
 
 
 def prctl(option: int, *arguments: int) -> int:
-    """Calls prctl(2) like `syscall`, and passes zeros as the unused arguments."""
+    """Calls prctl(2) in the same way as `syscall`, with zeros for the unused arguments."""
     padded = (*arguments, 0, 0, 0, 0)[:4]
     return _checked(_libc.prctl(ctypes.c_int(option), *map(ctypes.c_ulong, padded)), "prctl")
 

@@ -1,8 +1,8 @@
-"""Landlock: restricts permanently which files this process can access, and denies TCP.
+"""Landlock: permanently restricts the files that this process can access, and denies TCP.
 
-https://docs.kernel.org/userspace-api/landlock.html. Every right that the running kernel supports is denied unless a
-rule grants it. New threads and programs inherit a restriction, but it does not apply to other threads that are already
-running. Therefore call `restrict` while the process has one thread.
+See https://docs.kernel.org/userspace-api/landlock.html. Every right that the running kernel supports is denied unless a
+rule grants it. New threads and programs inherit a restriction, but other threads that are already running do not.
+Therefore call `restrict` while the process has one thread.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Right(enum.IntFlag):
 
 
 READ = Right.READ_FILE | Right.READ_DIR
-# Regular files and directories only: the collector of the results need not expect links, pipes and devices.
+# These rights allow regular files and directories only, so the code that collects the results need not handle links,
+# pipes and devices.
 WRITE = (
     READ
     | Right.WRITE_FILE
@@ -55,7 +56,7 @@ WRITE = (
 EXECUTE = Right.EXECUTE | Right.READ_FILE
 USE_DEVICE = Right.READ_FILE | Right.WRITE_FILE
 
-# The rights that a rule for something other than a directory can grant.
+# The rights that a rule can grant for a file that is not a directory.
 _FILE_RIGHTS = Right.EXECUTE | Right.WRITE_FILE | Right.READ_FILE | Right.TRUNCATE | Right.IOCTL_DEV
 # ABI version -> the highest file system right it introduced.
 _NEWEST_RIGHT = {1: Right.MAKE_SYM, 2: Right.REFER, 3: Right.TRUNCATE, 5: Right.IOCTL_DEV}
@@ -71,7 +72,8 @@ def abi() -> int:
     try:
         return syscall("landlock_create_ruleset", None, 0, _CREATE_RULESET_VERSION)
     except OSError as error:
-        if error.errno in (errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM):  # EPERM: an outer seccomp filter
+        # EPERM: an outer seccomp filter denies the call
+        if error.errno in (errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM):
             return 0
         raise
 
@@ -83,12 +85,13 @@ def handled_rights(version: int) -> Right:
 
 
 def restrict(rules: Iterable[tuple[Path, Right]]) -> None:
-    """Denies the calling thread all files that `rules` do not allow, all TCP ports, and signals to other processes.
+    """Denies the calling thread access to all files that `rules` do not allow, all TCP ports, and signals to other
+    processes.
 
-    Requires no_new_privs, but no privilege. It cannot be undone.
+    It requires no_new_privs, but no privilege. The restriction cannot be removed.
 
     Raises:
-        OSError: the kernel has no Landlock, or a path cannot be opened.
+        OSError: the kernel does not have Landlock, or a path cannot be opened.
     """
     version = abi()
     if version == 0:

@@ -1,9 +1,10 @@
-"""The steps by which a child sandboxes itself. They are irreversible, inherited by threads, and also bind root.
+"""The steps by which a child sandboxes itself. They cannot be undone, threads inherit them, and they also apply to
+root.
 
-File access is restricted before the task's modules are imported, and system calls afterwards. Landlock does not apply
-to other threads that are already running, so it must come first, while there is only one thread. Imports can then read
-only installed code. The seccomp filter comes last, because imports need more system calls than tasks. It applies to
-every thread (TSYNC).
+File access is restricted before the task's modules are imported, and system calls are restricted afterwards. Landlock
+does not apply to other threads that are already running, so it must come first, while there is only one thread. Imports
+can then read only installed code. The seccomp filter comes last, because imports need more system calls than tasks. It
+applies to every thread (TSYNC).
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ from service.core.own_threads import own_threads
 from service.core.scheduling import lower_priority
 
 _PR_SET_NO_NEW_PRIVS = 38
-# Between the catchable signal and the kill when the processor time is used up.
+# The time between the signal that a child can catch and the kill, when its processor time is used up.
 _CPU_GRACE_S = 2
 
-# Landlock knows /proc/self by its inode, which the kernel makes anew once it has dropped the cached directory entry;
-# an open descriptor keeps the entry.
+# Landlock identifies /proc/self by its inode. The kernel creates a new inode after it has dropped the cached directory
+# entry. An open descriptor prevents that.
 _pinned: list[int] = []
 
 
 def close_files(access: Access, limits: Limits, *, allow_unsandboxed: bool) -> None:
-    """Sets resource limits, drops privileges, and denies all files except those of `access` and installed code.
+    """Sets resource limits, drops privileges, and denies access to all files except those of `access` and installed
+    code.
 
     The process must have only one thread.
 
@@ -39,7 +41,7 @@ def close_files(access: Access, limits: Limits, *, allow_unsandboxed: bool) -> N
     """
     require(allow_unsandboxed=allow_unsandboxed)
     _limit(limits)
-    # Root could otherwise raise its limits again. no_new_privs keeps exec from bringing them back.
+    # Root could otherwise raise its limits again. With no_new_privs, exec cannot restore the capabilities.
     drop_capabilities()
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
     if landlock.abi() == 0:
@@ -65,7 +67,7 @@ def close_calls(limits: Limits, *, execute: bool = False) -> None:
 def _limit(limits: Limits) -> None:
     lower_priority(limits.nice)
     if limits.processors:
-        with contextlib.suppress(OSError):  # these processors may no longer be available
+        with contextlib.suppress(OSError):  # some of these processors may no longer be available
             os.sched_setaffinity(0, limits.processors)
     cpu_s = max(1, round(limits.cpu_s))
     for what, soft, hard in (
@@ -76,12 +78,12 @@ def _limit(limits: Limits) -> None:
         (resource.RLIMIT_CORE, 0, 0),
         (resource.RLIMIT_MEMLOCK, *(2 * (UNLIMITED_BYTES,) if limits.cards else (0, 0))),  # for GPU copies
         (resource.RLIMIT_MSGQUEUE, 0, 0),
-        # Not RLIMIT_NPROC: it counts all tasks of the user on the machine, including those of other containers. The
-        # filter denies fork, and the parent limits the number of threads.
+        # RLIMIT_NPROC is not used, because it counts all tasks of the user on the machine, including those in other
+        # containers. The filter denies fork, and the parent limits the number of threads.
     ):
         ceiling = resource.getrlimit(what)[1]
         if ceiling != resource.RLIM_INFINITY:
             soft, hard = min(soft, ceiling), min(hard, ceiling)
         resource.setrlimit(what, (soft, hard))
-    with contextlib.suppress(OSError):  # if memory runs out, the kernel should kill this process, not the server
+    with contextlib.suppress(OSError):  # if memory runs out, the kernel should kill this process rather than the server
         Path("/proc/self/oom_score_adj").write_text("1000")

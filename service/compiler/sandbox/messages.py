@@ -1,4 +1,4 @@
-"""The parent's end of the pipe. After a child has read the upload, the upload may control its messages.
+"""The parent's end of the pipe. Once a child has read the upload, the upload may control its messages.
 
 Every message is checked for structure, type and size. Texts are truncated, and control characters that a terminal
 would interpret are removed.
@@ -22,7 +22,8 @@ _NAME_CHARACTERS = 200
 _REPORT_DEPTH, _REPORT_BYTES = 6, 64 << 10
 _TEXT_CHARACTERS = 2000
 
-# The errors that a child may report: about the file, the request or itself, but not about the server ("not_ready").
+# The errors that a child may report. They are about the file, the request or the child, but not about the server
+# ("not_ready").
 _CHILD_ERRORS = (errors.InvalidInput, errors.Unsupported, errors.UnsupportedFormat, errors.TooLarge, BuildFailed)
 
 
@@ -30,7 +31,7 @@ class Conversation:
     """The messages that one child has sent so far.
 
     Args:
-        also: error classes that the child may report in addition to those about its request.
+        also: error classes that the child may report in addition to those in `_CHILD_ERRORS`.
 
     Attributes:
         position: the stage, op and tensor that were reported last.
@@ -53,7 +54,7 @@ class Conversation:
         return self.result is not None or self.error is not None
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """Parses data from the pipe. Yields the messages for the caller: at, stage, make, discard and log.
+        """Parses data from the pipe. Yields the messages that concern the caller: at, stage, make, discard and log.
 
         Raises:
             BuildFailed: the child violated the protocol.
@@ -74,7 +75,9 @@ class Conversation:
             raise self._violation(f"sent a message of more than {MAX_MESSAGE_BYTES} bytes")
 
     def place(self, error: OctetError) -> OctetError:
-        """Adds the last reported stage, op and tensor to `error`, if it does not have its own, and returns it."""
+        """Adds the stage, operator and tensor that were reported last to `error`, unless it has its own, and returns
+        it.
+        """
         error.stage = error.stage or self.position.get("stage")
         if error.op is None and error.tensor is None:
             error.op, error.tensor = self.position.get("op"), self.position.get("tensor")
@@ -88,7 +91,7 @@ class Conversation:
             raise self._violation("sent a message after its last one")
         try:
             message = json.loads(line, parse_constant=_no_constant)
-            # lone surrogates are rejected here too, because they cannot be stored or sent
+            # lone surrogates are rejected here as well, because they can be neither stored nor sent
             json.dumps(message, ensure_ascii=False).encode()
         except (ValueError, RecursionError):
             raise self._violation("sent something that is not JSON") from None
@@ -158,7 +161,7 @@ class Conversation:
 
 
 def _report(value: object) -> dict[str, Any]:
-    """Returns those parts of an internal error's report that are texts, numbers, lists and objects of moderate size."""
+    """Returns those parts of an internal error's report that are texts, numbers, lists or objects of moderate size."""
     cleaned = _cleaned(value, _REPORT_DEPTH)
     if not isinstance(cleaned, dict) or len(json.dumps(cleaned)) > _REPORT_BYTES:
         return {}
@@ -179,7 +182,7 @@ def _cleaned(value: object, depth: int) -> Any:
 
 def clean(text: str, limit: int) -> str:
     """Returns `text` as one line of at most `limit` characters, without control, format and surrogate characters."""
-    # The text is truncated first, because the child decides its length.
+    # The text is truncated before anything else, because the child determines its length.
     printable = "".join(c if c.isprintable() else " " for c in text[: limit * 2])
     short = " ".join(printable.split())
     return short if len(short) <= limit else short[: limit - 1] + "…"

@@ -1,15 +1,15 @@
-"""Ends a child when its parent ends, whatever the reason and whatever the child is doing.
+"""Ends a child when its parent ends, for any reason and whatever the child is doing.
 
-Three mechanisms are used. All of them are in the kernel and run no code of the child, so the interpreter lock, ignored
-signals and endless native code do not stop them. Each covers a gap of the others.
+Three mechanisms are used. All of them are in the kernel and do not run code of the child, so a held interpreter lock,
+ignored signals and endless native code do not stop them. Each covers gaps of the others.
 
-- PR_SET_PDEATHSIG. A sandboxed child cannot undo it. But the ending parent sends the signal, so none is sent if the
-  parent has no permission to signal the child because one of them changed its user; and none if the parent continues
-  to run but lost track of the child through an exception during its start. The signal is sent when the thread that
-  started the child ends, not when the parent process ends.
-- The parent-death pipe. Only the parent has a descriptor of its writing end. When it is closed for any reason, the
+- PR_SET_PDEATHSIG. A sandboxed child cannot undo it. But it has two gaps. The ending parent sends the signal, so none
+  is sent if one of the two has changed its user and the parent is no longer permitted to signal the child. And none is
+  sent if the parent continues to run, but lost track of the child because of an exception while starting it. The signal
+  is sent when the thread that started the child ends, not when the parent process ends.
+- The parent-death pipe. Only the parent has a descriptor of its writing end. When that is closed for any reason, the
   kernel kills the reader (F_SETSIG, fcntl(2)) with the reader's own permissions.
-- A timer that kills the child some time after the parent should have done so, in case the parent hangs. The seccomp
+- A timer. It kills the child some time after the parent should have done so, in case the parent hangs. The seccomp
   filter denies all calls that could stop the timer.
 """
 
@@ -37,13 +37,13 @@ def die_with(parent: int, pipe: int) -> None:
 
     Args:
         parent: the process that started this one.
-        pipe: the reading end of the parent-death pipe. It must stay open, also after an exec.
+        pipe: the reading end of the parent-death pipe. It must stay open, even after an exec.
     """
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_ASYNC)
-    # Checked afterwards: a parent that was already gone sends no signal.
+    # The check comes last: a parent that had ended before sends no signal.
     poll = select.poll()
     poll.register(pipe, 0)
     if poll.poll(0) or os.getppid() != parent:
@@ -51,7 +51,7 @@ def die_with(parent: int, pipe: int) -> None:
 
 
 def die_after(seconds: float) -> None:
-    """Kills this process after `seconds` of wall-clock time. An exec cancels this; see `alarm_after`."""
+    """Kills this process after `seconds` of wall-clock time. An exec cancels the timer; see `alarm_after`."""
     event = struct.pack("=Qii48x", 0, signal.SIGKILL, _SIGEV_SIGNAL)  # struct sigevent
     timer = ctypes.create_string_buffer(4)
     syscall("timer_create", time.CLOCK_MONOTONIC, ctypes.create_string_buffer(event, len(event)), timer)
@@ -62,9 +62,9 @@ def die_after(seconds: float) -> None:
 
 
 def alarm_after(seconds: float) -> None:
-    """Sends SIGALRM to this process after `seconds`, also if it has become another program by exec.
+    """Sends SIGALRM to this process after `seconds`, even if an exec has replaced its program.
 
-    The program could ignore the signal, but it cannot postpone it.
+    The program can ignore the signal, but cannot postpone it.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -16,9 +16,9 @@ from service.compiler.sandbox.landlock import EXECUTE, READ, USE_DEVICE, WRITE, 
 Rules = list[tuple[Path, Right]]
 
 UNLIMITED_BYTES = 1 << 62
-_CLOCK_FACTOR = 20  # a build that gets a twentieth of a core is slow, and not hung
+_CLOCK_FACTOR = 20  # a build that gets a twentieth of a core is slow rather than hung
 _TEN_YEARS_S = 10 * 365 * 86400.0
-_ORDERS_BYTES = 64 << 20  # a child reads its orders from a file of at most this size
+_ORDERS_BYTES = 64 << 20  # limit of the file from which a child reads its orders
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,9 @@ class Access:
     """The files that a child may access. A directory includes everything in it.
 
     Attributes:
-        readable: in addition to the interpreter, its packages and the system's libraries.
-        writable: the first one is the scratch directory, which is the child's working directory, TMPDIR and HOME.
+        readable: files that it may read, in addition to the interpreter, its packages and the system's libraries.
+        writable: files that it may write. The first one is the scratch directory, which is the child's working
+            directory, TMPDIR and HOME.
         executable: the programs that the child may exec; only `run_program` needs this.
     """
 
@@ -68,15 +69,15 @@ class Limits:
 
     Attributes:
         wall_s: wall-clock time.
-        cpu_s: processor time of all threads.
-        stall_s: the longest time during which no thread runs or waits for a processor; None for no limit. Unlike
+        cpu_s: the limit of the processor time of all threads.
+        stall_s: the longest time during which no thread may run or wait for a processor; None for no limit. Unlike
             `wall_s`, this does not depend on the load of the machine.
-        memory_bytes: address space. The interpreter with the compiler library loaded uses about 0.5 GB of it.
-        file_bytes: the size of the largest file that it may write, and of all files together.
-        open_files: the number of file descriptors.
-        threads: the number of threads, including the first. With 1, it cannot start threads.
-        nice: as in `core.scheduling.lower_priority`.
-        processors: the numbers of the processors on which it may run; if empty, those of its parent.
+        memory_bytes: the limit of the address space. The interpreter with the compiler library uses about 0.5 GB of it.
+        file_bytes: the limit of the largest file that it may write, and of all files together.
+        open_files: the limit of the number of file descriptors.
+        threads: the limit of the number of threads, including the first. With 1, it cannot start threads.
+        nice: the niceness, as in `core.scheduling.lower_priority`.
+        processors: the numbers of the processors on which it may run. If empty, it may run on those of its parent.
         places_threads: true if it may set the processors of its threads, so that its timings are the same as outside
             the sandbox. It can then also set those of other processes of its user.
         cards: true if it may use NVIDIA GPUs; see `sandbox.cards`.
@@ -96,9 +97,9 @@ class Limits:
 
 
 def working(cpu_s: float, stall_s: float, memory_bytes: int) -> Limits:
-    """Returns limits for a child that computes: by processor time and by stalls.
+    """Returns limits for a child that computes. They limit its processor time and how long it may do nothing.
 
-    The wall-clock limit is so high that it only ends a child that makes almost no progress.
+    The wall-clock limit is so high that it ends only a child that makes almost no progress.
 
     Args:
         memory_bytes: the limit of the address space, and of the files that the child may write.
@@ -113,10 +114,10 @@ def working(cpu_s: float, stall_s: float, memory_bytes: int) -> Limits:
 
 
 def unlimited(file_bytes: int) -> Limits:
-    """Returns limits for a child of a command whose user waits and can interrupt it: only those of the machine.
+    """Returns limits for a child of a command whose user waits and can interrupt it. Only the machine limits it.
 
     Args:
-        file_bytes: the size of the memory that it shares with its parent, which counts as a file.
+        file_bytes: the size of the memory that it shares with its parent. This memory counts as a file.
     """
     return Limits(
         wall_s=_TEN_YEARS_S,
@@ -129,18 +130,20 @@ def unlimited(file_bytes: int) -> Limits:
 
 
 def system_rules() -> Rules:
-    """Returns read access that every child has: installed code, and files for the C library and CPU detection."""
+    """Returns the read access that every child has: installed code, and the files that the C library and CPU detection
+    need.
+    """
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     libraries = {Path(prefix, name) for prefix in prefixes for name in ("lib", "lib64")}
     libraries |= {Path(path) for name, path in sysconfig.get_paths().items() if name.endswith(("lib", "stdlib"))}
-    libraries |= {Path(path) for path in sys.path if path.endswith("-packages")}  # but not source trees
+    libraries |= {Path(path) for path in sys.path if path.endswith("-packages")}  # source trees are not included
     libraries |= {Path(path) for path in ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")}
-    libraries |= {Path(path) for path in service.__path__}  # an editable install lies outside the prefixes
+    libraries |= {Path(path) for path in service.__path__}  # an editable install is outside of the prefixes
     facts = (
         "/etc/ld.so.cache",
         "/etc/localtime",
         "/usr/share/zoneinfo",
-        # /proc/self only, so that a child cannot read the command lines of other processes
+        # only /proc/self, so that a child cannot read the command lines of other processes
         "/proc/self",
         "/proc/cpuinfo",
         "/proc/meminfo",
@@ -151,6 +154,6 @@ def system_rules() -> Rules:
         "/dev/urandom",
         "/dev/zero",
     )
-    program = Path(sys.executable).resolve()  # LLVM looks for its own resources beside it
+    program = Path(sys.executable).resolve()  # LLVM searches for its own resources in the same folder
     rules = [(path, READ) for path in (*sorted(libraries), *map(Path, facts), program) if path.exists()]
     return [*rules, (Path("/dev/null"), USE_DEVICE)]

@@ -1,4 +1,4 @@
-"""Starts a child, receives its messages, and ends all of its processes in time, whatever they do."""
+"""Starts a child, receives its messages, and ends all of its processes within the time limits, whatever they do."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from service.core.errors import BuildFailed, BuildTimedOut, CorruptBlob
 Fork = Callable[[str, ChildDescriptors, Path, Mapping[str, str]], int]
 
 _TICK_S = 0.1
-_EXIT_GRACE_S = 10.0  # between the last message and the exit; freeing gigabytes takes a second
+_EXIT_GRACE_S = 10.0  # time between the last message and the exit; freeing gigabytes takes a second
 _REAP_S = 10.0
-_ALONE_S = 5.0  # a child kills itself this long after its time limit, in case the parent hangs
+_ALONE_S = 5.0  # if the parent hangs, a child kills itself this long after its time limit
 _READ_BYTES = 1 << 16
 _LOG_TAIL_BYTES = 16 << 10
 _LOG_TOTAL_BYTES = 64 << 20
 
 
 class Child:
-    """One child process, from its start until it is reaped. A context manager: leaving it kills the child."""
+    """One child process, from its start until it is reaped. It is a context manager; leaving it kills the child."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Child:
         fork: Fork | None = None,
     ) -> None:
         require(allow_unsandboxed=allow_unsandboxed or unsandboxed)
-        # The child of a command may report this error about the command's files; a server checks its store itself.
+        # The child of a command may report this error about the command's files. A server checks its store itself.
         self.conversation = Conversation(() if fork is None else (CorruptBlob,))
         self._role, self._limits = role, limits
         self._tail = bytearray()
@@ -90,7 +90,8 @@ class Child:
                 else:
                     numbers = [str(messages_end), str(parent_death_end)]
                     self._process = subprocess.Popen(
-                        # Like -I (isolated), but with the PYTHON* variables of the environment that is set here.
+                        # Like -I (isolated), except that the PYTHON* variables in the environment that is set here are
+                        # used.
                         [sys.executable, "-s", "-P", "-B", "-m", "service.compiler.children.child", role, *numbers],
                         stdin=stdin,
                         stdout=log_end,
@@ -98,11 +99,11 @@ class Child:
                         pass_fds=[messages_end, parent_death_end],
                         cwd=scratch or "/",
                         env={**ENVIRONMENT, **home, **env},
-                        process_group=0,  # and no session: see core.scheduling
+                        process_group=0,  # a new session is not needed: see core.scheduling
                         umask=0o077,
                     )
                     self._pid = self._process.pid
-        except BaseException:  # the child may already be running; closing the parent-death pipe ends it
+        except BaseException:  # the child may be running already; closing the parent-death pipe ends it
             self._close()
             raise
         finally:
@@ -119,7 +120,8 @@ class Child:
         self._close()
 
     def run(self, on_message: Callable[[dict[str, Any]], None], poll: Callable[[], None]) -> Termination:
-        """Receives messages until the child has ended. An exception of `on_message` or `poll` ends it early.
+        """Receives messages until the child has ended. If `on_message` or `poll` raises an exception, ends the child
+        early.
 
         Raises:
             BuildTimedOut: the child reached a time limit.
@@ -137,7 +139,8 @@ class Child:
                 selector.register(descriptor, selectors.EVENT_READ)
             stall = Stall(self._pid, self._limits.stall_s)
             while not self._has_ended():
-                # Both pipes are closed, so the child will end soon. Poll often, because nothing else reports that.
+                # Both pipes are closed, so the child will end soon. It must be polled often, because nothing else
+                # reports its end.
                 for key, _ in selector.select(_TICK_S) if selector.get_map() else _nap():
                     data = os.read(key.fd, _READ_BYTES)
                     if data:
@@ -161,20 +164,20 @@ class Child:
                             "OCTET_BUILD_STALL_LIMIT_S",
                         )
         self._watch.check_files(self._pid)
-        # The pipes contain only its last output: no process can write to them any more.
+        # No process can write to the pipes any more. They contain only the last output.
         self._signal_group()
         for descriptor, take in hear.items():
             with contextlib.suppress(BlockingIOError):
                 while data := os.read(descriptor, _READ_BYTES):
                     take(data)
         termination = self._reap()
-        if termination.status in (-signal.SIGKILL, -signal.SIGALRM):  # perhaps by its own timer
+        if termination.status in (-signal.SIGKILL, -signal.SIGALRM):  # its own timer may have killed it
             self._check_time(time.monotonic(), None)
         return termination
 
     @property
     def cpu_s(self) -> float:
-        """The processor time of the child, after it has ended."""
+        """The processor time that the child used. It is known only after the child has ended."""
         return self._cpu_s
 
     def _close(self) -> None:
@@ -200,7 +203,7 @@ class Child:
         del self._tail[:-_LOG_TAIL_BYTES]
 
     def _has_ended(self) -> bool:
-        # WNOWAIT does not reap the child, so that its process group id cannot be reused in the meantime.
+        # WNOWAIT does not reap the child, so its process group id cannot be reused in the meantime.
         return os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def _signal_group(self) -> None:
@@ -241,7 +244,9 @@ def _nap() -> tuple[()]:
 
 @contextlib.contextmanager
 def _memory_file(data: bytes) -> Iterator[int]:
-    """Yields a descriptor from which `data` can be read. Unlike a pipe, it needs no reader while it is written."""
+    """Yields a descriptor from which `data` can be read. Unlike with a pipe, no reader is needed while the data is
+    written.
+    """
     descriptor = os.memfd_create("request", os.MFD_CLOEXEC)
     try:
         with open(descriptor, "wb", closefd=False) as file:

@@ -22,31 +22,31 @@ from service.core.errors import BuildFailed, OctetError
 
 MAX_MESSAGE_BYTES = 4 << 20
 
-# The role that has no function: the child becomes another program.
+# The role without a function: the child executes another program.
 EXECUTE = "execute"
 
 
 class Report:
-    """The child's end. It may be used by several threads."""
+    """The child's end of the protocol. Several threads may use it."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._lock = threading.Lock()
 
     def at(self, *, stage: Stage | None = None, op: str | None = None, tensor: str | None = None) -> None:
-        """Sets the current position, which is added to a later error or crash that does not name one."""
+        """Sets the current position. It is added to a later error or crash that has no position."""
         members = {"stage": stage, "op": op, "tensor": tensor}
         self._send({"at": {name: value for name, value in members.items() if value is not None}})
 
     def stage(self, stage: Stage, fraction: float = 0.0) -> None:
-        """Reports that the child has completed `fraction` (0 to 1) of `stage`."""
+        """Reports which fraction of `stage` (0 to 1) the child has completed."""
         self._send({"stage": stage, "fraction": fraction})
 
     def make(self, name: str) -> None:
         """Requests a build of the file `name` in the scratch directory.
 
-        The role and its caller agree on how the result is returned. Callers that do not support such requests ignore
-        them.
+        The role and its caller must agree on how the result is returned. Callers that do not support such requests
+        ignore them.
         """
         self._send({"make": name})
 

@@ -1,4 +1,4 @@
-"""The two ways to use the sandbox: to run a role of Octet's compiler, or a third-party program."""
+"""The two ways to use the sandbox: running a role of Octet's compiler, or running a third-party program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.compiler.sandbox.zygotes import FORKED, ZYGOTES
 from service.core.errors import OctetError
 
 _logger = logging.getLogger(__name__)
-_LINES, _LINE_CHARACTERS = 60, 200  # the part of a child's log that is reported: its end, with the traceback
+_LINES, _LINE_CHARACTERS = 60, 200  # the part of a child's log that is reported: its end, which contains the traceback
 
 
 def run_child(
@@ -34,26 +34,26 @@ def run_child(
     handlers: Path | None = None,
     on_cpu: Callable[[float], None] = lambda cpu_s: None,
 ) -> dict[str, Any]:
-    """Runs `role` (of `compiler.children.child.ROLES`) in its own sandboxed process and returns its result.
+    """Runs `role` (one of `compiler.children.child.ROLES`) in its own sandboxed process and returns its result.
 
     Args:
         role: the role that the child runs.
         request: JSON that is passed to the role.
         access: the files that it may access, in addition to installed code.
         limits: the resources that it may use.
-        on_message: called with the child's at, stage, make, discard and log messages, after they were checked. If it
-            raises, the child is ended. If the child fails, its traceback is passed as log messages too; without
-            `on_message`, the traceback is written to Python's log.
-        poll: called about every 100 ms. If it raises (`BuildCanceled`), the child is ended.
-        env: environment variables in addition to a minimal set. The child inherits none.
-        allow_unsandboxed: continue if the kernel lacks Landlock or seccomp.
+        on_message: called with the child's at, stage, make, discard and log messages after they were checked. If it
+            raises an exception, the child is killed. If the child fails, its traceback is passed as log messages too;
+            without `on_message`, the traceback is written to Python's log.
+        poll: called about every 100 ms. If it raises an exception (`BuildCanceled`), the child is killed.
+        env: environment variables in addition to a minimal set. The child does not inherit those of this process.
+        allow_unsandboxed: run the child even if the kernel has no Landlock or seccomp.
         unsandboxed: run the child without any sandbox, with all rights of this process.
         fork: creates the child process; by default a new interpreter is started, or a zygote forks.
         handlers: a Python file whose functions are the roles. Only tests use it.
-        on_cpu: called with the processor time of the child after it has ended for any reason.
+        on_cpu: called with the processor time of the child after it has ended, for any reason.
 
     Raises:
-        OctetError: an error that the child reported (about the input, or `BuildFailed`).
+        OctetError: an error that the child reported about the input, or `BuildFailed`.
         BuildCrashed: the child was killed by a signal, or ended without a result.
         BuildTimedOut: the child reached a limit of wall-clock time or processor time.
         OutOfMemory: the child ran out of memory.
@@ -77,7 +77,7 @@ def run_child(
     if termination.status == 0 and conversation.error is None and conversation.result is not None:
         return conversation.result
     if termination.status < 0:
-        ZYGOTES.close()  # the crash may have been an attempt to learn addresses, which later forks would share
+        ZYGOTES.close()  # the crash may have been an attempt to find addresses, which later forks would share
     failure = conversation.error if termination.status == 0 else None
     failure = failure or conversation.place(termination.explain(f"the {role} process", limits))
     if failure.hint in (BUG, REPORT_IT):
@@ -86,7 +86,7 @@ def run_child(
 
 
 def _pass_on(log: str, on_message: Callable[[dict[str, Any]], None] | None) -> None:
-    """Passes on the end of a child's log with its error. The upload may control the content of the log."""
+    """If a child failed, passes on the end of its log. The upload may control its content."""
     for line in log.splitlines()[-_LINES:]:
         indent = min(len(line) - len(line.lstrip()), 12)
         text = " " * indent + clean(line, _LINE_CHARACTERS)
@@ -108,7 +108,7 @@ def run_program(
     """Runs a program in the sandbox. `arguments[0]` is its path, which must be in `access.executable`.
 
     Returns:
-        The exit status, and the end of the program's output to stdout and stderr.
+        The exit status, and the end of what the program wrote to stdout and stderr.
 
     Raises:
         BuildCrashed: the program was killed by a signal or could not be started.

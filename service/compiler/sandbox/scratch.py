@@ -1,4 +1,4 @@
-"""Temporary directories that a hostile child may write to. They are removed afterwards, whatever they contain."""
+"""Temporary directories to which a hostile child may write. They are removed afterwards, whatever they contain."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ def scratch_directory(within: Path, prefix: str = "scratch-") -> Iterator[Path]:
 
 
 def remove_tree(root: Path) -> None:
-    """Removes `root`. Unlike `shutil.rmtree`, handles directories without permissions or nested thousands deep.
+    """Removes `root`. Unlike `shutil.rmtree`, it can remove directories without permissions, and directories that are
+    nested thousands of levels deep.
 
-    Does not follow links. Directories are moved up to `root` one by one before they are emptied, so that neither path
-    lengths nor recursion grow with the depth.
+    Links are not followed. Each directory is moved up to `root` before it is emptied, so that neither path lengths nor
+    recursion grow with the depth.
     """
     pending = [root]
     moved = 0

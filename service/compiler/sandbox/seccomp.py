@@ -1,17 +1,19 @@
 """The seccomp filter: an allow list of the system calls that numerical code, a compiler and a linker need.
 
-It is an allow list because every kernel adds system calls (io_uring, the mount API, pidfd, Landlock's own), so a deny
-list would soon be incomplete. The list contains what glibc, musl, CPython, NumPy, LLVM, TVM and LiteRT use after their
-code has been loaded: memory, files (which Landlock already restricts), threads, clocks, and signals to the own process.
+It is an allow list because every new kernel adds system calls (io_uring, the mount API, pidfd, Landlock's own), so a
+deny list would soon be incomplete. The list contains the calls that glibc, musl, CPython, NumPy, LLVM, TVM and LiteRT
+make after their code has been loaded: for memory, files (which Landlock restricts), threads, clocks, and signals to the
+process itself.
 
 Other calls are denied as follows:
 
-- A call of a foreign architecture (int 0x80, x32) kills the process. None of the programs does that by accident.
-- A call that existed when the table was written but is not listed fails with EPERM. Libraries that try such a call
-  (fork in a helper, a socket for a log) continue without it, and the attempt shows as a PermissionError.
+- A call of a foreign architecture (int 0x80, x32) kills the process. No program makes such a call by accident.
+- A call that existed when the table was written but is not listed fails with EPERM. Libraries that try such a call (a
+  fork in a helper, a socket for a log) continue without it. The attempt is visible as a PermissionError.
 - A call above `HIGHEST_KNOWN`, and clone3, fail with ENOSYS, so that a newer libc falls back to an older call. clone3
   passes its flags in memory, which a filter cannot read; clone passes them in a register.
-- Calls that are harmless only for the own process (kill, prlimit64, sched_setaffinity …) are allowed only for it.
+- Calls that are harmless only if they apply to the process itself (kill, prlimit64, sched_setaffinity …) are allowed
+  only for it.
 - chmod, chown, utime, xattr and truncate by path are denied here, because no Landlock version restricts the first
   four, and versions before 3 do not restrict the last one.
 """
@@ -66,7 +68,7 @@ _CLONE_ALLOWED = (
 )
 _PRCTL_ALLOWED = (
     3,  # GET_DUMPABLE
-    15,  # SET_NAME (of a thread)
+    15,  # 15 is SET_NAME, for the name of a thread
     16,  # GET_NAME
     23,  # CAPBSET_READ
     39,  # GET_NO_NEW_PRIVS
@@ -75,8 +77,8 @@ _PRCTL_ALLOWED = (
     0x53564D41,  # SET_VMA: glibc names its mappings
 )
 _IOCTL_ALLOWED = (0x5401, 0x5413, 0x541B, 0x5450, 0x5451)  # TCGETS, TIOCGWINSZ, FIONREAD, FIONCLEX, FIOCLEX
-# DUPFD, GETFD, SETFD, GETFL, SETFL, GETLK, SETLK, SETLKW, OFD_GETLK, OFD_SETLK, OFD_SETLKW, DUPFD_CLOEXEC.
-# Not SETOWN, which makes the kernel signal another process.
+# DUPFD, GETFD, SETFD, GETFL, SETFL, GETLK, SETLK, SETLKW, OFD_GETLK, OFD_SETLK, OFD_SETLKW, DUPFD_CLOEXEC. SETOWN is
+# not allowed, because it makes the kernel signal another process.
 _FCNTL_ALLOWED = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030)
 _O_ACCMODE, _O_TRUNC = 0o3, 0o1000
 
@@ -94,12 +96,12 @@ def build(
 
     Args:
         machine: the output of `uname -m`.
-        pid: the filtered process, which is the only one that it may signal.
-        threads: true if it may start threads.
-        execute: true if it may exec another program; Landlock restricts which one.
-        places_threads: true if it may set the processors of any thread. A filter cannot tell its own threads from
-            others.
-        uses_cards: true if NVIDIA's driver runs in it; see `cards`.
+        pid: the process that is filtered. It may signal only itself.
+        threads: true if the process may start threads.
+        execute: true if the process may exec another program. Landlock restricts which one.
+        places_threads: true if the process may set the processors of any thread. A filter cannot distinguish its own
+            threads from others.
+        uses_cards: true if NVIDIA's driver runs in the process; see `cards`.
     """
     table = numbers(machine)
     allow, refuse, missing = bpf.RET_ALLOW, bpf.RET_ERRNO | errno.EPERM, bpf.RET_ERRNO | errno.ENOSYS
@@ -110,10 +112,10 @@ def build(
             program += bpf.when_equal(value, bpf.give(allow))
         return program + bpf.give(otherwise)
 
-    # The kernel reads process ids, commands and open flags as 32-bit integers, so comparing the low half is enough.
+    # The kernel reads process ids, commands and open flags as 32-bit integers, so it is enough to compare the low half.
     conditions: dict[str, bpf.Program] = {
         "kill": among(0, [pid]),
-        "tgkill": among(0, [pid]),  # abort() and raise() signal their own thread
+        "tgkill": among(0, [pid]),  # abort() and raise() send a signal to their own thread
         "prlimit64": among(0, [0, pid]),
         "sched_setaffinity": bpf.give(allow) if places_threads else among(0, [0, pid]),
         "prctl": among(0, _PRCTL_ALLOWED),
@@ -156,7 +158,9 @@ def build(
 
 
 def _ioctl_of_cards() -> bpf.Program:
-    """Returns code that allows the ioctls of the GPU driver. Others continue with the next conditions."""
+    """Returns code that allows the ioctls of the GPU driver. For other ioctls, the filter continues with the next
+    condition.
+    """
     passes = bpf.give(bpf.RET_ALLOW)
     return [
         *bpf.when_masked(bpf.argument(1), cards.IOCTL_TYPE_MASK, cards.IOCTL_TYPE, passes),
@@ -167,8 +171,8 @@ def _ioctl_of_cards() -> bpf.Program:
 
 
 def _open(flags: int) -> bpf.Program:
-    # Landlock checks rights by the access mode, and before version 3 it does not check truncation. O_RDONLY | O_TRUNC
-    # truncates, and access mode 3 ("for ioctl only"), which neither reads nor writes, truncates too.
+    # Landlock checks rights by the access mode; before version 3, it does not check truncation. O_RDONLY | O_TRUNC
+    # truncates a file. So does access mode 3 ("for ioctl only"), which allows neither reading nor writing.
     refuse = bpf.give(bpf.RET_ERRNO | errno.EPERM)
     return [
         *bpf.when_masked(bpf.argument(flags), _O_ACCMODE, _O_ACCMODE, refuse),
@@ -183,7 +187,7 @@ _FILTER_FLAG_TSYNC = 1
 
 
 def is_available() -> bool:
-    """Returns true if this kernel can filter system calls with the actions that are used here."""
+    """Returns true if this kernel can filter system calls with the actions that the filter uses."""
     try:
         action = struct.pack("=I", bpf.RET_KILL_PROCESS)
         syscall("seccomp", _GET_ACTION_AVAIL, 0, ctypes.create_string_buffer(action, len(action)))

@@ -1,7 +1,7 @@
 """Detects a process that does nothing.
 
-A process that computes uses processor time. A process that waits for a processor has a thread in the state R
-(runnable) all the time. A process that does neither is stopped, or waits for something that may never happen.
+A process that computes uses processor time. A process that waits for a processor always has a thread in the state R
+(runnable). A process that does neither is stopped, or waits for something that may never happen.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import contextlib
 import os
 from pathlib import Path
 
-_LEAST_S = 0.02  # of processor time; a thread that only polls the clock uses less
-_OWN_STOP_S = 5.0  # between two calls; after a longer pause, this process and perhaps all others were stopped
+_LEAST_S = 0.02  # processor time; a thread that only polls the clock uses less
+# longest time between two calls; after a longer pause, this process and perhaps all others were stopped
+_OWN_STOP_S = 5.0
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STATE, _USER_TIME, _SYSTEM_TIME = 0, 11, 12  # fields of /proc/PID/stat after the name, proc(5)
 
@@ -20,16 +21,16 @@ class Stall:
     """The stall detector of one process.
 
     Args:
-        limit_s: how long the process may do nothing; None for no limit.
+        limit_s: the longest time during which the process may do nothing; None for no limit.
     """
 
     def __init__(self, pid: int, limit_s: float | None) -> None:
         self._pid, self._limit_s = pid, limit_s
-        self._cpu_s: float | None = None  # when it last increased
+        self._cpu_s: float | None = None  # the value at its last increase
         self._since_s = self._looked_s = 0.0
 
     def has_lasted(self, now_s: float) -> bool:
-        """Returns true if the process has done nothing for `limit_s`. Call it several times a second."""
+        """Returns true if the process has done nothing for `limit_s`. It must be called several times a second."""
         if self._limit_s is None:
             return False
         was_stopped = now_s - self._looked_s > _OWN_STOP_S

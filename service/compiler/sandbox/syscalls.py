@@ -1,12 +1,12 @@
 """The numbers of the system calls that the sandbox names, for both architectures.
 
-From Linux's include/uapi (asm/unistd_64.h of both); the unit test compares them with the kernel headers that the
-`ziglang` wheel carries. `None`: that architecture never had the call.
+They come from Linux's include/uapi (asm/unistd_64.h of both). The unit test compares them with the kernel headers in
+the `ziglang` wheel. `None` means that the architecture never had the call.
 """
 
 from __future__ import annotations
 
-# The highest number that was reviewed when this table was written; see `seccomp` for those above it.
+# The highest number that was reviewed when this table was written. `seccomp` describes how higher numbers are treated.
 HIGHEST_KNOWN = 471
 
 NUMBERS: dict[str, tuple[int | None, int | None]] = {
@@ -154,6 +154,8 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
 
 
 def numbers(architecture: str) -> dict[str, int]:
-    """Returns the number of each call on `architecture` (`x86_64` or `aarch64`), without calls that it lacks."""
+    """Returns the number of each system call on `architecture` (`x86_64` or `aarch64`), without calls that do not exist
+    there.
+    """
     column = ("x86_64", "aarch64").index(architecture)
     return {name: number for name, row in NUMBERS.items() if (number := row[column]) is not None}

@@ -1,4 +1,4 @@
-"""Terminations of a child, and the errors of a build that they cause."""
+"""How a child ended, and the error of the build that follows from it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from service.compiler.sandbox.policy import UNLIMITED_BYTES, Limits
 from service.compiler.sandbox.watch import REPORT_IT, too_much_written
 from service.core.errors import BuildCrashed, BuildTimedOut, OctetError, OutOfMemory
 
-_FAULT_HANDLER = "Fatal Python error: "  # followed by Python's stack and a list of modules
+_FAULT_HANDLER = "Fatal Python error: "  # Python writes this, followed by its stack and a list of modules
 _OUT_OF_MEMORY = re.compile(r"bad_alloc|out of memory|Cannot allocate memory|MemoryError|bad_array_new_length", re.I)
 
 
 @dataclass(frozen=True)
 class Termination:
-    """The termination of a child.
+    """How one child ended.
 
     Attributes:
-        status: the exit status, or minus the number of the signal that killed it.
+        status: the exit status, or minus the number of the signal that killed the child.
         cpu_s: the processor time that it used.
         log: the end of its output to stdout and stderr.
-        oom_kills: how many processes of the machine the kernel killed for lack of memory while the child ran.
+        oom_kills: the number of processes on the machine that the kernel killed for lack of memory while the child ran.
     """
 
     status: int
@@ -75,12 +75,14 @@ def out_of_memory(who: str, limits: Limits) -> OutOfMemory:
 
 
 def is_out_of_memory(text: str) -> bool:
-    """Returns true if native code reports a lack of memory, for which it has no exit status."""
+    """Returns true if native code reports a lack of memory. It has no exit status for this."""
     return _OUT_OF_MEMORY.search(text) is not None
 
 
 def oom_kills() -> int:
-    """Returns how many processes the kernel has killed for lack of memory since boot, on the whole machine."""
+    """Returns the number of processes that the kernel has killed for lack of memory since boot, on the whole
+    machine.
+    """
     with contextlib.suppress(OSError):
         found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
         return int(found[1]) if found else 0

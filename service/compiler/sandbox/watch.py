@@ -1,4 +1,4 @@
-"""Watches what the kernel's resource limits do not cover: the number of threads, and the size of all files together."""
+"""Watches what the kernel's resource limits do not cover: the number of threads, and the total size of all files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from service.compiler.sandbox.policy import Access, Limits
 from service.core.errors import BuildFailed
 
-# The size that is counted for an inode. Otherwise a million empty files would count as nothing.
+# The size that is counted for an inode. Otherwise, a million empty files would have no size.
 _SMALLEST_FILE_BYTES = 4096
-# More levels than any tool here creates, and few enough that all paths stay below the length limit of the kernel.
+# More levels than any tool here creates, but few enough that all paths are shorter than the kernel's limit.
 _DEEPEST = 8
 
 REPORT_IT = "this is a defect of the compiler or a malicious file; please report the model"
@@ -27,7 +27,7 @@ BUG = (
 class Watch:
     """Watches one child. It must be created before the child starts.
 
-    Only the bytes that the child writes count, not those that its writable directories contained before.
+    Only bytes that the child writes are counted, not those that were in its writable directories before.
     """
 
     def __init__(self, access: Access, limits: Limits) -> None:
@@ -49,7 +49,7 @@ class Watch:
         self.check_files(pid)
 
     def check_files(self, pid: int) -> None:
-        """Checks the sizes of files only, which is also possible after the child has ended."""
+        """Checks only the sizes of files. This is also possible after the child has ended."""
         written = self._used_bytes() + self._deleted_bytes(pid) - self._before_bytes
         if written > self._limits.file_bytes:
             raise too_much_written(self._limits)

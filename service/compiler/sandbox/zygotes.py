@@ -1,11 +1,12 @@
 """The parent's end of a zygote (`compiler.children.zygote`), which has imported the compiler and forks children.
 
-Loading TVM takes longer than most steps, and is the same for each of them, so the zygote does it once. The zygote never
-receives an upload or orders. The child reads its orders from stdin and sandboxes itself exactly like a child that is a
-new process. The memory that it inherits was written only by Octet's own code and its libraries.
+Loading TVM takes longer than most steps, so the zygote does it once for all of them. The zygote never receives an
+upload or orders. The child reads its orders from stdin and sandboxes itself exactly like a child that is a new process.
+The memory that it inherits was written only by Octet's own code and its libraries.
 
-This process, not the zygote, must be the parent of the child. The zygote therefore forks twice. The kernel reparents
-the orphan to the nearest ancestor that collects orphans (PR_SET_CHILD_SUBREAPER). During a fork, that is this process.
+The parent of the child must be this process, not the zygote. The zygote therefore forks twice, and the intermediate
+process ends. The kernel then gives the orphaned child to the nearest ancestor that collects orphans
+(PR_SET_CHILD_SUBREAPER). During a fork, that is this process.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 READY = b"ready"
 _TICK_MS = 100
 
-# The environment of every child, whether forked or started. It inherits no variables from this process.
+# The environment of every child, whether it is forked or started. A child does not inherit variables from this process.
 ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "LC_ALL": "C.UTF-8",
-    "PYTHONHASHSEED": "0",  # sets iterate in the same order in every build, so equal inputs give equal bytes
-    # Libraries that start a thread pool during import would do so before the sandbox is closed.
+    "PYTHONHASHSEED": "0",  # sets iterate in the same order in every build, so that equal inputs give equal bytes
+    # Some libraries start a thread pool when they are imported, which is before the sandbox is closed.
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "MALLOC_ARENA_MAX": "2",  # each arena reserves 64 MB of the address space limit
+    "MALLOC_ARENA_MAX": "2",  # each arena takes 64 MB of the address space limit
 }
 # The roles that load the compiler, and the modules that contain them.
 FORKED = frozenset({"import", "inspect", "passes", "build", "kernel", "oracle"})
@@ -87,7 +88,7 @@ class Zygote:
                 pass_fds=[theirs.fileno()],
                 cwd="/",
                 env=dict(environment),
-                process_group=0,  # and no session: see core.scheduling
+                process_group=0,  # a new session is not needed: see core.scheduling
                 umask=0o077,
             )
         self._ready = False
@@ -130,9 +131,8 @@ class Zygote:
 
 @contextlib.contextmanager
 def _collecting_orphans() -> Iterator[None]:
-    """Makes this process the parent of orphaned descendants, only while the zygote forks.
-
-    Nothing would wait for other orphans.
+    """Makes this process the parent of orphaned descendants. This is used only while the zygote forks, because nothing
+    would wait for other orphans.
     """
     before = ctypes.c_int()
     prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(before))
@@ -144,7 +144,7 @@ def _collecting_orphans() -> Iterator[None]:
 
 
 class ZygoteSupervisor:
-    """The zygote of this process, which is started when it is first needed, and again if it has ended."""
+    """The zygote of this process. It is started when it is first needed, and again after it has ended."""
 
     def __init__(self, modules: Sequence[str], environment: Mapping[str, str]) -> None:
         self._modules, self._environment = modules, environment
@@ -153,9 +153,10 @@ class ZygoteSupervisor:
         self._owner = 0
 
     def warm(self) -> Zygote:
-        """The zygote; it may still be importing."""
+        """Returns the zygote, which may still be importing."""
         with self._lock:
-            if self._zygote is None or self._owner != os.getpid():  # a fork of this process must not share its end
+            # a fork of this process must not share its end of the channel
+            if self._zygote is None or self._owner != os.getpid():
                 if self._owner != os.getpid():
                     atexit.register(self.close)
                 self._zygote, self._owner = Zygote(self._modules, self._environment), os.getpid()
@@ -165,7 +166,7 @@ class ZygoteSupervisor:
         """Forks a child like `Zygote.fork`. If the zygote has ended, starts another one and tries again.
 
         Raises:
-            BuildFailed: the second zygote has ended too.
+            BuildFailed: the second zygote has ended as well.
         """
         for _ in range(2):
             zygote = self.warm()
@@ -190,10 +191,10 @@ ZYGOTES = ZygoteSupervisor(_MODULES, ENVIRONMENT)
 
 
 def warm() -> None:
-    """Starts the zygote, so that it has imported the compiler before the first child is needed."""
+    """Starts the zygote early, so that it has imported the compiler before the first child is needed."""
     ZYGOTES.warm()
 
 
 def shut_down() -> None:
-    """Ends the zygote to free 0.2 GB while nothing is built. The next child waits about a second for a new one."""
+    """Ends the zygote, which frees 0.2 GB while nothing is built. The next child waits about a second for a new one."""
     ZYGOTES.close()

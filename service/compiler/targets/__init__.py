@@ -1,6 +1,6 @@
 """The settings of the compiler for each target: TVM's target, and the operand types of its instructions.
 
-A target is data: one entry here, and a folder in `kernels/` if it has hand-written kernels.
+A target consists of data: one entry here. If it has hand-written kernels, they are in a folder of `kernels/`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class CodegenTarget:
         operands: the types to which the pass `legalize` converts 8-bit operands.
         vector_bytes: the width of a vector register.
         vector_registers: the number of vector registers.
-        cards: the compute capabilities of NVIDIA GPUs to compile for, such as `sm_80`, in ascending order. The other
-            attributes then describe the host. Empty for a CPU target.
+        cards: the compute capabilities of the NVIDIA GPUs to compile for, such as `sm_80`, in ascending order. The
+            other attributes then describe the host. Empty for a CPU target.
     """
 
     llvm: Mapping[str, Any]

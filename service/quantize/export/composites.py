@@ -1,7 +1,8 @@
-"""Recognizes groups of operators that importers create and for which ONNX has a single operator.
+"""Recognizes groups of operators that an importer created from one operator, and for which ONNX has a single operator.
 
-A group is recognized with the importer's own function: its parameters are guessed from constants and types nearby, the
-function is called with them, and its result must equal the module's. So no formula is written down a second time.
+A group is recognized by the importer's own function. Its parameters are guessed from constants and types near the
+group, and the function is called with them. If its result equals the module's expression, the group is found. So no
+formula is written a second time.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Find = Callable[[Definitions, relax.Var], Composite | None]
 
 
 def composite(definitions: Definitions, var: relax.Var) -> Composite | None:
-    """Returns the composite that computes `var`; None if a single operator does."""
+    """If a group of operators computes `var`, returns the composite for it; otherwise None."""
     if str(var.ty.dtype) != "float32":
         return None
     for root, finders in _FINDERS.items():
@@ -39,7 +40,7 @@ def composite(definitions: Definitions, var: relax.Var) -> Composite | None:
 
 
 def _function(op_type: str, make: Make) -> Find:
-    """Finds an elementwise function."""
+    """Returns a function that finds an elementwise function."""
 
     def find(definitions: Definitions, var: relax.Var) -> Composite | None:
         x = definitions.operand(var, var.ty, make)
@@ -49,7 +50,9 @@ def _function(op_type: str, make: Make) -> Find:
 
 
 def _with_number(op_type: str, name: str, make: Callable[[float], Make]) -> Find:
-    """Finds an elementwise function with a parameter, which is the operator's attribute `name`."""
+    """Returns a function that finds an elementwise function with a parameter. The parameter becomes the operator's
+    attribute `name`.
+    """
 
     def find(definitions: Definitions, var: relax.Var) -> Composite | None:
         for number in definitions.numbers_near(var):
@@ -137,7 +140,9 @@ def _means(axes: Sequence[int], *, keepdims: bool) -> Iterator[Make]:
 
 
 def _mean_writer(x: relax.Var, axes: Sequence[int], *, keepdims: bool) -> Write:
-    """Writes a mean. For the rows and columns of a picture ONNX has GlobalAveragePool, which keeps the axes."""
+    """Returns a writer for a mean. For the mean over the rows and columns of a picture, ONNX has GlobalAveragePool,
+    which keeps the axes.
+    """
 
     def write(graph: Graph, var: relax.Var) -> None:
         order = graph.order_of(x)
@@ -154,7 +159,7 @@ def _mean_writer(x: relax.Var, axes: Sequence[int], *, keepdims: bool) -> Write:
 
 
 def reduced(graph: Graph, var: relax.Var, op_type: str, x: relax.Expr, axes: Sequence[int], *, keepdims: bool) -> None:
-    """Writes an operator that takes its axes as an attribute."""
+    """Writes a reduction whose axes are an attribute."""
     order = graph.order_of(x)
     places = tuple(sorted(order.index(axis) for axis in axes))
     made = order if keepdims else remaining_order(order, axes)
@@ -162,13 +167,13 @@ def reduced(graph: Graph, var: relax.Var, op_type: str, x: relax.Expr, axes: Seq
 
 
 def remaining_order(order: Order, axes: Sequence[int]) -> Order:
-    """Returns the order of the axes that remain after `axes` are removed."""
+    """Returns the order of the axes that remain when `axes` are removed."""
     kept = [axis for axis in range(len(order)) if axis not in axes]
     return tuple(kept.index(axis) for axis in order if axis in kept)
 
 
 def _axes_near(definitions: Definitions, var: relax.Var, rank: int) -> Iterator[tuple[int, ...]]:
-    """Yields axes that a reduction may have: the last ones, or those of a sum nearby."""
+    """Yields the axes that a reduction may have: the last ones, and those of a sum near it."""
     for first in range(rank - 1, -1, -1):
         yield tuple(range(first, rank))
     for arg in definitions.near(var):
@@ -181,7 +186,9 @@ def _reduced(shape: Sequence[int], axes: Sequence[int], *, keepdims: bool) -> tu
 
 
 def _layer_norm(definitions: Definitions, var: relax.Var) -> Composite | None:
-    """Finds a layer normalization of the last axes, optionally with constant factors and addends of their shape."""
+    """Finds a layer normalization over the last axes. It may have constant factors and addends of the shape of these
+    axes.
+    """
     if not definitions.is_near(var, "sqrt"):
         return None
     parts: list[Array | None] = []
@@ -217,8 +224,8 @@ def _norm_writer(x: relax.Var, axis: int, epsilon: float, factor: Array | None, 
 
 
 def _l2_norm(definitions: Definitions, var: relax.Var) -> Composite | None:
-    """Finds an L2 normalization of the last axis. No ONNX operator has its epsilon, so it is written with ReduceL2: one
-    operator for the norm, since 8 bits would not hold the squares.
+    """Finds an L2 normalization over the last axis. No ONNX operator has its epsilon, so it is written with ReduceL2. A
+    single operator computes the norm, because 8 bits cannot represent the squares.
     """
     if not definitions.is_near(var, "sqrt"):
         return None
@@ -241,7 +248,7 @@ def _l2_norm_writer(x: relax.Var, epsilon: float) -> Write:
 
 
 def _sloped(definitions: Definitions, var: relax.Var) -> Composite | None:
-    """Finds a leaky ReLU. Its slope is a scalar, or a constant that broadcasts."""
+    """Finds a leaky ReLU. Its slope is a scalar or a constant that broadcasts."""
     for slope in definitions.constants_near(var):
         data = value_of(slope)
         x = definitions.operand(var, var.ty, partial(real.sloped, slope=slope))
@@ -260,7 +267,7 @@ def _slope_writer(x: relax.Var, slope: relax.Expr) -> Write:
     return write
 
 
-# The Relax operator that a composite ends with -> the composites that it may be, larger ones first.
+# The last Relax operator of a composite -> the composites that it may be part of, larger ones first.
 _FINDERS: dict[str, Sequence[Find]] = {
     "add": (_layer_norm, pictures.interpolated),
     "astype": (

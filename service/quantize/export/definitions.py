@@ -1,4 +1,4 @@
-"""Resolves the variables of a module, and recognizes expressions that an importer's function creates."""
+"""Resolves the variables of a module, and recognizes expressions that a function of an importer creates."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ class Definitions:
         self._values: dict[relax.Var, relax.Expr] = dict(graph.bindings(function))
 
     def of(self, expr: relax.Expr) -> relax.Expr:
-        """Returns the expression that a variable is bound to; any other expression, or an input, itself."""
+        """Returns the expression that is bound to a variable. Other expressions, and inputs of the model, are returned
+        unchanged.
+        """
         while isinstance(expr, relax.Var) and expr in self._values:
             expr = self._values[expr]
         return expr
 
     def variable(self, expr: relax.Expr) -> relax.Var:
-        """Returns the variable that another variable is an alias of."""
+        """Follows aliases of a variable to the variable that they rename, and returns it."""
         while isinstance(expr, relax.Var) and isinstance(self._values.get(expr), relax.Var):
             expr = self._values[expr]
         return expr
 
     def is_call(self, expr: relax.Expr, *names: str) -> bool:
-        """Returns true if `expr` is a call of one of these Relax operators."""
+        """Returns true if `expr` is a call of one of the given Relax operators."""
         found = self.of(expr)
         return isinstance(found, relax.Call) and str(getattr(found.op, "name", "")).removeprefix("relax.") in names
 
     def near(self, expr: relax.Expr) -> Iterator[relax.Expr]:
-        """Yields the operands of `expr`, and their operands, nearest first, up to `_MOST_NEAR`."""
+        """Yields the operands of `expr` and their operands, and so on, nearest first. Yields at most `_MOST_NEAR`."""
         front, seen = [self.of(expr)], 0
         while front and seen < _MOST_NEAR:
             call = front.pop(0)
@@ -50,30 +52,30 @@ class Definitions:
                 front.append(self.of(arg))
 
     def is_near(self, expr: relax.Expr, name: str) -> bool:
-        """Returns true if one of the operands nearby is a call of this Relax operator."""
+        """Returns true if one of these operands is a call of the given Relax operator."""
         return any(self.is_call(arg, name) for arg in self.near(expr))
 
     def constants_near(self, expr: relax.Expr) -> list[relax.Expr]:
         return [arg for arg in self.near(expr) if value_of(arg) is not None]
 
     def numbers_near(self, expr: relax.Expr) -> list[float]:
-        """Returns the distinct float scalars nearby."""
+        """Returns the distinct float scalars among these operands."""
         values = [np.asarray(value_of(constant)) for constant in self.constants_near(expr)]
         return [*dict.fromkeys(float(data.reshape(())) for data in values if data.size == 1 and data.dtype.kind == "f")]
 
     def types_near(self, expr: relax.Expr) -> list[relax.TensorType]:
-        """Returns the distinct types of the float32 variables nearby."""
+        """Returns the distinct types of the float32 variables among these operands."""
         found = [arg.ty for arg in self.near(expr) if isinstance(arg, relax.Var) and str(arg.ty.dtype) == "float32"]
         return list({str(each): each for each in found}.values())
 
     def operand(self, expr: relax.Expr, kind: relax.TensorType, make: Make) -> relax.Var | None:
-        """Returns the variable x of type `kind` if `expr` is what `make` creates from x, else None."""
+        """If there is a variable x of type `kind` from which `make` creates `expr`, returns x; otherwise None."""
         x, builder = relax.Var("x", kind), relax.BlockBuilder()
         with builder.function("main", [x]):
             with builder.dataflow():
                 try:
                     made = _emitted(builder, make(Real(lambda part, _: _emitted(builder, part), x)))
-                except (IllTyped, IndexError, ValueError):  # the parameters are invalid for such an operand
+                except (IllTyped, IndexError, ValueError):  # the parameters are not valid for this operand
                     made = x
                 end = builder.emit_output(made)
             builder.emit_func_output(end)
@@ -84,7 +86,7 @@ class Definitions:
 
 
 def _emitted(builder: relax.BlockBuilder, part: relax.Expr) -> relax.Expr:
-    """Emits a part as importers do: an expression of constants becomes one constant."""
+    """Emits a part in the way importers do: an expression of constants becomes a constant."""
     return fold(builder, part, lambda _: True) or graph.emit(builder, part)
 
 
@@ -107,7 +109,7 @@ class _Comparison:
                 return True
             self._seen.add((one, other))
         one, other = self._pattern.of(one), self._module.of(other)
-        if isinstance(one, relax.Var):  # an alias of the operand
+        if isinstance(one, relax.Var):  # the variable is an alias of the operand
             return self.same(one, other)
         if isinstance(one, relax.Call) and isinstance(other, relax.Call):
             alike = one.op.same_as(other.op) and bool(tvm_ffi.structural_equal(one.attrs, other.attrs))

@@ -1,9 +1,9 @@
-"""An ONNX graph that is being written.
+"""The ONNX graph that is written.
 
-A value of the module is a tensor of the graph with its axes in some order. An operator requests its operands in the
-order that it works in, and records the order of its result: a convolution of `[N, H, W, C]` reads and writes
-`[N, C, H, W]`, and an elementwise operator works in the order of its operands. So a permutation in the module needs no
-operator, and a Transpose is written only if two orders meet.
+A value of the module becomes a tensor of the graph, whose axes may be in a different order. Each operator requests its
+operands in the order in which it computes, and records the order of its result. For example, a convolution of `[N, H,
+W, C]` reads and writes `[N, C, H, W]`, and an elementwise operator keeps the order of its operands. So a permutation in
+the module needs no operator. A Transpose is written only if two orders differ.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from service.core.arrays import Array
 from service.quantize import encoding
 from service.quantize.document import Node
 
-# For each axis of the tensor, the corresponding axis of the value.
+# For each axis of the tensor: the number of that axis in the module's value.
 Order = tuple[int, ...]
 CHANNELS_FIRST: Order = (0, 3, 1, 2)  # of [N, H, W, C]
 
 
 class Graph:
-    """The graph under construction.
+    """The ONNX graph during its construction.
 
     Attributes:
-        nodes: in an order in which they can be computed.
+        nodes: sorted, so that each comes after those whose outputs it reads.
         constants: by name.
     """
 
@@ -50,12 +50,14 @@ class Graph:
     # -- operands
 
     def order_of(self, *operands: relax.Expr) -> Order:
-        """Returns the order that most of the computed `operands` have; all must have the same rank."""
+        """Returns the order that most of the computed `operands` have. All must have the same rank."""
         orders = [order for each in operands if isinstance(each, relax.Var) for order in [*self._tensors[each]][:1]]
         return max(orders, key=orders.count) if orders else identity(rank_of(operands[0]))
 
     def tensor(self, expr: relax.Expr, order: Order | None = None) -> str:
-        """Returns the name of a value's tensor with its axes in `order`; by default the module's order."""
+        """Returns the name of the tensor for a value, with its axes in `order` (by default, the order in the
+        module).
+        """
         order = identity(rank_of(expr)) if order is None else order
         data = value_of(expr)
         if data is not None:
@@ -66,7 +68,9 @@ class Graph:
         return tensors[order]
 
     def aligned(self, expr: relax.Expr, order: Order) -> str:
-        """Returns a value's tensor that broadcasts to the rank of `order`, with its axes in that order."""
+        """Returns the name of a tensor for a value that broadcasts to the rank of `order`. Its axes are in that
+        order.
+        """
         data, missing = value_of(expr), len(order) - rank_of(expr)
         if data is not None and data.size == 1:
             return self.constant(to_float32(data).reshape(()))
@@ -79,7 +83,9 @@ class Graph:
         return self._write_reordered(whole, shape, identity(len(order)), order)
 
     def flat(self, expr: relax.Expr) -> str:
-        """Returns a value's tensor in any order whose elements have the same memory order as the module's."""
+        """Returns the name of a tensor for a value, in any order of axes that keeps the memory order of the
+        elements.
+        """
         if isinstance(expr, relax.Var):
             shape = shape_of(expr)
             for order, name in self._tensors[expr].items():
@@ -88,7 +94,7 @@ class Graph:
         return self.tensor(expr)
 
     def constant(self, values: Array) -> str:
-        """Returns the name of a constant; equal constants share one."""
+        """Returns the name of a constant. Equal constants share one name."""
         stored = np.array(values, order="C")
         key = (stored.dtype.name, stored.shape, hashlib.sha256(stored.tobytes()).digest())
         if key not in self._known:
@@ -109,14 +115,16 @@ class Graph:
         order: Order | None = None,
         **attributes: encoding.Attribute,
     ) -> None:
-        """Writes the operator that computes `var`, with its axes in `order`."""
+        """Writes the operator that computes `var`. The axes of the result are in `order`."""
         order = identity(rank_of(var)) if order is None else order
         name = self._name_of(var, order) or self._new(str(var.name))
         self.nodes.append(Node.create(op_type, operands, name, "", **attributes))
         self._tensors[var] = {order: name}
 
     def write(self, op_type: str, operands: Sequence[str], stem: str, **attributes: encoding.Attribute) -> str:
-        """Writes a part of an operator. Returns the name of its result: `stem`, or a similar name."""
+        """Writes an operator that is a part of another one. Returns the name of its result, which is `stem` or a
+        similar name.
+        """
         name = self._new(stem)
         self.nodes.append(Node.create(op_type, operands, name, "", **attributes))
         return name
@@ -128,7 +136,7 @@ class Graph:
         self._tensors[var] = {tuple(axes.index(axis) for axis in order): name for order, name in tensors.items()}
 
     def finish(self, outputs: Sequence[tuple[relax.Var, str]]) -> None:
-        """Gives the outputs their names. An output that is an input, or the same as another output, is copied."""
+        """Gives the outputs their names. An output that is also an input, or equals another output, is copied."""
         made = {name for node in self.nodes for name in node.outputs} - {*self._ends.values()}
         names: dict[str, str] = {}
         for var, name in outputs:
@@ -144,14 +152,14 @@ class Graph:
         return replace(node, inputs=inputs, outputs=(output,))
 
     def _name_of(self, var: relax.Var, order: Order) -> str:
-        """Returns the name of an output in the module's order, or "" for any other tensor."""
+        """Returns the name of the output if `var` is an output and `order` is the module's order; otherwise ""."""
         return self._ends.get(var, "") if order == identity(len(order)) else ""
 
     def _reorder(self, var: relax.Var, old: Order, name: str, order: Order) -> str:
         return self._write_reordered(name, shape_of(var), old, order, self._name_of(var, order))
 
     def _write_reordered(self, name: str, shape: Sequence[int], old: Order, order: Order, output: str = "") -> str:
-        """Writes a tensor of a value of `shape` with its axes in another order."""
+        """Writes a Transpose that changes the order of a tensor's axes."""
         permutation = tuple(old.index(axis) for axis in order)
         made = output or self._new(f"{name}_reorder")
         if _moves_nothing([shape[axis] for axis in old], permutation):
@@ -176,11 +184,11 @@ def identity(rank: int) -> Order:
 
 
 def to_float32(values: Array) -> Array:
-    """Converts float64 to float32: importers compute parts of operators in float64, to round them only once."""
+    """Converts float64 to float32. (Importers compute parts of operators in float64, in order to round only once.)"""
     return values.astype(np.float32) if values.dtype == np.float64 else values
 
 
 def _moves_nothing(shape: Sequence[int], order: Order) -> bool:
-    """Returns true if a permutation leaves all elements at their position in memory."""
+    """Returns true if a permutation does not change the position of any element in memory."""
     places = [axis for axis in order if shape[axis] != 1]
     return places == sorted(places) or math.prod(shape) == 1

@@ -25,17 +25,17 @@ from service.quantize.export.graph import Graph
 from service.quantize.export.operators import write
 from service.quantize.formats import require
 
-_OPSET, _IR_VERSION = 17, 8  # operator set 17 has LayerNormalization; IR version 8 came with it
+_OPSET, _IR_VERSION = 17, 8  # operator set 17 introduced LayerNormalization, together with IR version 8
 
 
 def as_onnx(data: bytes, shapes: Mapping[str, Sequence[int]], at: At = lambda op, tensor: None) -> bytes:
-    """Returns an ONNX file that computes the same as `data`, with the same inputs and outputs. ONNX is returned
-    unchanged.
+    """Returns an ONNX file that computes the same function as `data`, with the same inputs and outputs. An ONNX file is
+    returned unchanged.
 
     Args:
         data: a float model of any format.
         shapes: the shapes of the inputs that the file leaves open.
-        at: called with the operator and tensor that is being imported, as by importers.
+        at: called before each operator is imported, with the operator and its tensor, as in importers.
 
     Raises:
         OctetError: see `importers.auto.import_model`.
@@ -85,7 +85,7 @@ def _is_quantized(imported: ImportedModel) -> bool:
 def _needed(
     function: relax.Function, definitions: Definitions, ends: Sequence[relax.Var]
 ) -> list[tuple[relax.Var, relax.Expr | Composite]]:
-    """Returns what computes the results, in a computable order; a composite replaces all of its operators."""
+    """Returns the operators that compute the results, sorted. A composite replaces all of its operators."""
     found: list[tuple[relax.Var, relax.Expr | Composite]] = []
     wanted = {*ends}
     for var, value in reversed([*modules.bindings(function)]):
@@ -98,7 +98,7 @@ def _needed(
 
 
 def _file(graph: Graph, signature: ModelSignature, outputs: Sequence[Sequence[int]], metadata: ModelMetadata) -> bytes:
-    """Serializes the file, with the source's labels and preprocessing, which editing the file keeps."""
+    """Serializes the file. It contains the source's labels and preprocessing."""
     parts = [protobuf.message(1, node.serialize()) for node in graph.nodes]
     parts.append(protobuf.text(2, "main"))
     for name, values in graph.constants.items():

@@ -1,4 +1,4 @@
-"""Writes operators of Relax as operators of ONNX; `OPERATORS` has an entry for each."""
+"""Converts operators of Relax to operators of ONNX. `OPERATORS` has an entry for each."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from service.quantize import encoding
 from service.quantize.export.composites import reduced, remaining_order
 from service.quantize.export.graph import CHANNELS_FIRST, Graph, Order, identity, rank_of
 
-# Writes the call that computes a variable.
+# A function that writes the call that computes a variable.
 Write = Callable[[Graph, relax.Var, relax.Call], None]
 
 
 def elementwise(op_type: str) -> Write:
-    """Returns a writer for an elementwise operator, whose operands broadcast as in NumPy."""
+    """Returns a writer for an elementwise operator. Its operands broadcast as in NumPy."""
 
     def write(graph: Graph, var: relax.Var, call: relax.Call) -> None:
         order = _broadcast(graph, rank_of(var), call.args)
@@ -29,13 +29,15 @@ def elementwise(op_type: str) -> Write:
 
 
 def _broadcast(graph: Graph, rank: int, operands: Sequence[relax.Expr]) -> Order:
-    """Returns the order in which operands of at most `rank` axes are combined."""
+    """Returns the common order of axes for operands of at most `rank` axes."""
     whole = [each for each in operands if value_of(each) is None and rank_of(each) == rank]
     return graph.order_of(*whole) if whole else identity(rank)
 
 
 def _maximum(graph: Graph, var: relax.Var, call: relax.Call) -> None:
-    """Writes a bound as Relu, or as Clip with one bound: after a convolution it becomes part of the result's range."""
+    """Writes a lower bound as Relu, or as Clip with one bound. After a convolution, it becomes part of the result's
+    range.
+    """
     _bounded(graph, var, call, "Max", lambda bound: ("Relu", ()) if bound == 0 else ("Clip", (bound,)))
 
 
@@ -66,7 +68,7 @@ def _not_equal(graph: Graph, var: relax.Var, call: relax.Call) -> None:
 
 
 def _astype(graph: Graph, var: relax.Var, call: relax.Call) -> None:
-    """Writes a cast; float64 is written as float32."""
+    """Writes a cast. A cast to float64 is written as one to float32."""
     names = [_dtype(each) for each in (call.args[0], var)]
     if names[0] == names[1]:
         graph.alias(var, call.args[0])
@@ -83,7 +85,7 @@ def _dtype(expr: relax.Expr) -> str:
 
 
 def _conv2d(graph: Graph, var: relax.Var, call: relax.Call) -> None:
-    """Writes a convolution of `[N, H, W, C]` by `[O, KH, KW, C / groups]`, the layouts of the QNN dialect."""
+    """Writes a convolution of `[N, H, W, C]` by `[O, KH, KW, C / groups]`, which are the layouts of the QNN dialect."""
     x, weights, *bias = call.args
     factors = _factors(graph, call, [graph.tensor(x, CHANNELS_FIRST), graph.tensor(weights, CHANNELS_FIRST)])
     names = [*factors, *map(graph.tensor, bias)]
@@ -113,7 +115,7 @@ def _matmul(graph: Graph, var: relax.Var, call: relax.Call) -> None:
 
 
 def _factors(graph: Graph, call: relax.Call, names: list[str]) -> list[str]:
-    """Returns the operands of a product, rounded if the call requests it."""
+    """Returns the operands of a product. If the call rounds them to bfloat16, they are rounded."""
     if getattr(call.op, "name", "") == "relax.matmul" or str(call.attrs["operand_dtype"]) == "float32":
         return names
     number = encoding.DTYPES[str(call.attrs["operand_dtype"])]
@@ -139,7 +141,7 @@ def _reduced(op_type: str, of: Callable[[relax.Call], tuple[Sequence[int], bool]
 
 
 def _sum(of: Callable[[relax.Call], tuple[Sequence[int], bool]]) -> Write:
-    """Returns a writer for a sum, which takes its axes as an operand."""
+    """Returns a writer for a sum. The axes of ReduceSum are an operand."""
 
     def write(graph: Graph, var: relax.Var, call: relax.Call) -> None:
         (axes, keepdims), x = of(call), call.args[0]
@@ -211,7 +213,7 @@ def _slice(graph: Graph, var: relax.Var, call: relax.Call) -> None:
 
 
 def _take(graph: Graph, var: relax.Var, call: relax.Call) -> None:
-    """Writes a Gather. Indices of one dimension keep the order of the axes."""
+    """Writes a Gather. With indices of one dimension, the order of the axes stays the same."""
     x, places = call.args
     axis = 0 if call.attrs.axis is None else int(call.attrs.axis)
     order = graph.order_of(x) if rank_of(places) == 1 else identity(rank_of(x))
@@ -299,7 +301,7 @@ def write(graph: Graph, var: relax.Var, call: relax.Call) -> None:
     """Writes the call that computes `var`.
 
     Raises:
-        Unsupported: ONNX has no form of the operator.
+        Unsupported: ONNX has no equivalent of the operator.
     """
     name = str(getattr(call.op, "name", call.op)).removeprefix("relax.")
     if name not in OPERATORS:

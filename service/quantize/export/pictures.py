@@ -18,8 +18,8 @@ from service.quantize.export.composite import Composite, Write
 from service.quantize.export.definitions import Definitions
 from service.quantize.export.graph import CHANNELS_FIRST, Graph, Order, identity, rank_of
 
-_MOST_PLACES = 1 << 9  # the most elements of a window that is recognized
-_IMAGES = ((1, 2), (2, 3))  # the possible axes of rows and columns
+_MOST_PLACES = 1 << 9  # limit of the elements in a window that is recognized
+_IMAGES = ((1, 2), (2, 3))  # the possible positions of the axes of rows and columns
 _CORNERS = ("half_pixel", "align_corners", "asymmetric")
 
 
@@ -56,7 +56,9 @@ def _pool_writer(x: relax.Var, windows: Windows, op_type: str, **attributes: int
 def _windows_near(
     definitions: Definitions, end: relax.Expr, combine: str
 ) -> Iterator[tuple[relax.TensorType, Windows]]:
-    """Yields the windows whose elements `combine` joins one after the other, and the type of their picture."""
+    """Yields possible windows: those whose elements `combine` joins one after the other. Also yields the type of the
+    picture.
+    """
     last: relax.Call | None = None
     inner, places = definitions.of(end), 1
     while definitions.is_call(inner, combine) and places < _MOST_PLACES:
@@ -102,7 +104,7 @@ def _places(corners: str, before: int, after: int) -> Array:
 
 
 def nearest(definitions: Definitions, var: relax.Var) -> Composite | None:
-    """Finds a resize that repeats or drops rows and columns, in TFLite's three ways."""
+    """Finds a resize that repeats or drops rows and columns, in any of TFLite's three ways."""
     columns = definitions.of(var)
     rows = definitions.of(columns.args[0])
     if not definitions.is_call(rows, "take") or rank_of(var) != 4:
@@ -132,5 +134,5 @@ def _resize_writer(x: relax.Var, axes: tuple[int, int], *, corners: str, **attri
 
 
 def _order(axes: tuple[int, ...]) -> Order:
-    """Returns the order of `[N, C, H, W]`, for rows and columns at `axes`."""
+    """Returns the order of axes `[N, C, H, W]`, given the axes of rows and columns."""
     return CHANNELS_FIRST if axes == (1, 2) else identity(4)
