@@ -18,7 +18,7 @@ from service.core.vectors import MOST_PROBES
 
 @dataclass(frozen=True)
 class ImportRequest(Message):
-    """A model file to import or inspect.
+    """A request to import or inspect a model file.
 
     Attributes:
         source: the model file.
@@ -35,7 +35,7 @@ class ImportResult(Message):
 
     Attributes:
         source: the digest of the file that was read.
-        probes: the number of inputs that the oracle shall choose.
+        probes: the number of inputs that the oracle must choose.
     """
 
     source: str
@@ -74,7 +74,7 @@ class InspectResult(Message):
 
 @dataclass(frozen=True)
 class PassesRequest(Message):
-    """A model file whose module is written after each pass."""
+    """A request to write a model's module after each pass."""
 
     source: Path
     shapes: Mapping[str, Sequence[int]]
@@ -84,18 +84,18 @@ class PassesRequest(Message):
 
 @dataclass(frozen=True)
 class PassesResult(Message):
-    """The pipeline of passes as text. The modules are in files."""
+    """The pipeline of passes, as text. The modules are in files."""
 
     pipeline: str
 
 
 @dataclass(frozen=True)
 class BuildRequest(Message):
-    """An imported module to build for a target.
+    """A request to build an imported module for a target.
 
     Attributes:
         module: the file of the imported module.
-        tiles, rank: as in `kernels.choices`.
+        tiles, rank: explained in `kernels.choices`.
         states: the number of tensors that the model keeps between calls.
     """
 
@@ -110,7 +110,7 @@ class BuildRequest(Message):
 
 @dataclass(frozen=True)
 class TileChoice(Message):
-    """The tile of one layer, which the kernel `symbol` computes. Equal layers have the same key."""
+    """The tile of one layer. The kernel `symbol` computes the layer. Equal layers have the same key."""
 
     key: str
     tile: tuple[int, ...]
@@ -124,7 +124,7 @@ class BuildResult(Message):
     Attributes:
         kernels: the symbols of the kernels whose programs were written.
         coverage: the coverage report; see docs/how-to/reports.md.
-        formulas: type of operator -> a summary of its formula.
+        formulas: maps each type of operator to a summary of its formula.
         deviations: the documented deviations of the model's operators from the reference runtime.
     """
 
@@ -138,7 +138,7 @@ class BuildResult(Message):
 
 @dataclass(frozen=True)
 class KernelRequest(Message):
-    """A program of a kernel that the build child wrote, to be compiled for `target`."""
+    """A request to compile a kernel for `target`. The build child wrote its program."""
 
     program: Path
     symbol: str

@@ -19,12 +19,12 @@ from service.core.signature import ModelSignature
 
 @dataclass(frozen=True)
 class OracleRequest(Message):
-    """An imported module whose outputs the oracle computes.
+    """A request to compute the outputs of an imported module with the oracle.
 
     Attributes:
         module: the file of the imported module.
         batch: the number of inputs in each sample.
-        probes: the number of inputs that the oracle shall choose.
+        probes: the number of inputs that the oracle must choose.
         samples: the number of generated samples.
     """
 
@@ -45,11 +45,11 @@ class OracleResult(Message):
 
 @dataclass(frozen=True)
 class ReferenceRequest(Message):
-    """A model file that runs in its own runtime.
+    """A request to run a model file in its framework's own runtime.
 
     Attributes:
         source: the model file, in the format `format`.
-        probes: the file of the inputs that the oracle chose, if it chose any.
+        probes: the file with the inputs that the oracle chose, or None if it chose none.
         samples: the number of generated samples.
     """
 
@@ -66,9 +66,9 @@ class SessionResult(Message):
     """The result of one session of the reference runtime.
 
     Attributes:
-        error: the reason why the session could not load the model; then it has no other members.
-        refused: the number of each input that the session rejected -> its error message. The inputs that the oracle
-            chose are numbered after the others.
+        error: the reason why the session could not load the model. The other members are then missing.
+        refused: maps the number of each input that the session rejected to its error message. The inputs that the
+            oracle chose are numbered after the others.
         answered: the number of inputs whose outputs were written.
     """
 
@@ -87,11 +87,11 @@ class ReferenceResult(Message):
 
 @dataclass(frozen=True)
 class PaddingRequest(Message):
-    """Modules of one model at several lengths; see `build.padding`.
+    """A request to compare modules of one model for several input lengths; see `build.padding`.
 
     Attributes:
         module, signature: the module of the longest inputs.
-        modules, signatures: the others.
+        modules, signatures: those of the shorter inputs.
     """
 
     module: Path
@@ -103,12 +103,12 @@ class PaddingRequest(Message):
 
 @dataclass(frozen=True)
 class PaddingResult(Message):
-    """The result of a comparison of padded inputs with inputs of their own length.
+    """The result of comparing padded inputs with unpadded ones.
 
     Attributes:
         values: the number of output values.
-        equal: the number of these that stay equal if the inputs are padded.
-        reason: why nothing was compared; or "".
+        equal: the number of these values that are equal for padded and unpadded inputs.
+        reason: the reason why nothing was compared, or "".
     """
 
     values: Count
@@ -118,7 +118,7 @@ class PaddingResult(Message):
 
 @dataclass(frozen=True)
 class ArtifactFiles(Message):
-    """The files of a linked artifact that a child loads."""
+    """The files of a linked artifact, for a child that loads it."""
 
     config: ArtifactConfig
     library: Path
@@ -135,11 +135,11 @@ class ArtifactFiles(Message):
 
 @dataclass(frozen=True)
 class VerifyRequest(ArtifactFiles):
-    """An artifact to compare with expected outputs.
+    """A request to compare an artifact's outputs with expected outputs.
 
     Attributes:
-        vectors: the files of the expected outputs of the witnesses.
-        probes: the files of their outputs for the inputs that the oracle chose; the first one contains these inputs.
+        vectors: the files with the expected outputs of each witness.
+        probes: the files with their outputs for the inputs that the oracle chose. The first file contains these inputs.
     """
 
     vectors: tuple[Path, ...]
@@ -148,17 +148,17 @@ class VerifyRequest(ArtifactFiles):
 
 @dataclass(frozen=True)
 class VerifyResult(Message):
-    """The comparison of the artifact's outputs with each file of expected outputs."""
+    """The result of comparing the artifact's outputs with each file of expected outputs."""
 
     comparisons: tuple[Comparison, ...]
 
 
 @dataclass(frozen=True)
 class ProfileRequest(ArtifactFiles):
-    """An artifact whose calls are timed on one thread.
+    """A request to time the calls of an artifact on one thread.
 
     Attributes:
-        peak: the description of the peak loop in the coverage report, if the artifact has one.
+        peak: the description of the peak loop in the coverage report, or None if the artifact has none.
         seconds: the approximate duration of the measurement.
     """
 
@@ -181,7 +181,7 @@ class ProfileResult(Message):
 
 @dataclass(frozen=True)
 class SpeedRequest(Message):
-    """Several artifacts of one model, which are timed in turns for about `seconds`."""
+    """A request to time several artifacts of one model alternately, for about `seconds`."""
 
     models: tuple[ArtifactFiles, ...]
     seconds: float
@@ -189,7 +189,7 @@ class SpeedRequest(Message):
 
 @dataclass(frozen=True)
 class TimeResult(Message):
-    """For each artifact: symbol of a kernel -> its time."""
+    """For each artifact, a mapping from the symbol of a kernel to its time."""
 
     seconds: tuple[Mapping[str, Seconds], ...]
 

@@ -1,4 +1,4 @@
-"""The names of the files that a child writes into its directory, and its parent or another child reads."""
+"""The names of the files that a child writes into its directory. Its parent or another child reads them."""
 
 MODULE_FILE = "module.json"  # the imported module
 GRAPH_FILE = "graph.txt"  # the imported module as text

@@ -1,11 +1,11 @@
 """The base class of messages between processes: frozen dataclasses that are sent as JSON objects.
 
-The name of a field is the key of its member. The types of fields can be `str`, `bool`, `int`, `float`, `Path` (a string
-in JSON), `Any` (not checked), unions with None, `tuple[T, ...]`, tuples of fixed length, `Sequence[T]`,
-`Mapping[str, T]`, other dataclasses, and classes with methods `to_json` and `from_json`. `Annotated[int, LEAST_0]`
-rejects negative numbers.
+The name of a field is the key of its member. The type of a field can be `str`, `bool`, `int`, `float`, `Path` (a string
+in JSON), `Any` (not checked), a union with None, `tuple[T, ...]`, a tuple of fixed length, `Sequence[T]`, `Mapping[str,
+T]`, another dataclass, or a class with methods `to_json` and `from_json`. `Annotated[int, LEAST_0]` rejects negative
+numbers.
 
-Members that no field describes are ignored. A field whose default is None is left out of the JSON if it is None.
+Members without a field are ignored. If a field's default is None and its value is None, it is omitted from the JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-LEAST_0 = object()  # the mark of a number that is not negative
+LEAST_0 = object()  # marks a number that must not be negative
 Count = Annotated[int, LEAST_0]
 Seconds = Annotated[float, LEAST_0]
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Malformed(ValueError):
-    """A message does not have the form of its class. The text names the member, not its value."""
+    """A message does not have the form of its class. The text contains the name of the member, but not its value."""
 
 
 class Message:

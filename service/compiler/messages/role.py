@@ -1,4 +1,4 @@
-"""A role of a child, with the types of its request and of its result."""
+"""A role of a child process, and the types of its request and its result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Result = TypeVar("Result", bound=Message)
 
 @dataclass(frozen=True)
 class Empty(Message):
-    """The result of a role that only writes files."""
+    """The result of a role whose only results are files."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Role(Generic[Request, Result]):
     """A role.
 
     Attributes:
-        name: its name in `children.child.ROLES`.
+        name: the role's name in `children.child.ROLES`.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Role(Generic[Request, Result]):
         """Reads the result that a child of this role returned.
 
         Args:
-            stage: the stage of the build, for the error.
+            stage: the stage of the build, which is added to the error.
 
         Raises:
             BuildFailed: the result is malformed. The cause is `Malformed`.

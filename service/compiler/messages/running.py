@@ -13,10 +13,10 @@ from service.compiler.messages.role import Role
 
 @dataclass(frozen=True)
 class RunRequest(ArtifactFiles):
-    """An artifact to run once.
+    """A request to run an artifact once.
 
     Attributes:
-        tensors: the descriptor of the shared memory of inputs and outputs (`runtime.shared.SharedTensors`).
+        tensors: describes the shared memory that contains inputs and outputs (`runtime.shared.SharedTensors`).
     """
 
     tensors: int
@@ -32,7 +32,7 @@ class RunResult(Message):
 
 @dataclass(frozen=True)
 class BenchRequest(ArtifactFiles):
-    """An artifact to measure.
+    """A request to measure the latency of an artifact.
 
     Attributes:
         seconds: the approximate duration of the measurement.
@@ -44,7 +44,7 @@ class BenchRequest(ArtifactFiles):
 
 @dataclass(frozen=True)
 class Histogram(Message):
-    """The number of calls between each two neighbouring edges."""
+    """The number of calls between each pair of adjacent edges."""
 
     edges_s: tuple[Seconds, ...]
     calls: tuple[Count, ...]
@@ -69,10 +69,10 @@ class BenchResult(Message):
 
 @dataclass(frozen=True)
 class ExplainRequest(BenchRequest):
-    """An artifact whose calls are timed.
+    """A request to time the calls of an artifact's kernels.
 
     Attributes:
-        peak: the description of the peak loop in the coverage report, if the artifact has one.
+        peak: the description of the peak loop in the coverage report, or None if the artifact has none.
     """
 
     peak: Mapping[str, Any] | None

@@ -1,6 +1,6 @@
-"""Distributes the cases of each test over the targets.
+"""Distributes the parameters of each test over the targets.
 
-The first case of a test runs for all targets. Every other case runs for one target, in turn; for the other targets it
+The first case of a test runs on all targets. Every other case runs on one target, in rotation; on the other targets, it
 is marked `slow`. So each run covers every case and every target, and `make test-all` covers every case on every target.
 """
 
@@ -37,8 +37,8 @@ def _share(test: Sequence[pytest.Function]) -> None:
         target = targets.setdefault(str(item.callspec.params[own]), len(targets))
         cases[others].append((item, target))
     for number, (first, *more) in enumerate(cases.values()):
-        # Each round begins with the next target. Otherwise, a parameter that repeats as often as the targets do would
-        # always get the same target.
+        # Each round begins with another target. Otherwise, if the number of a parameter's values is a multiple of the
+        # number of targets, each value would always get the same target.
         turn = (number + number // len(targets)) % len(targets)
         for item, target in (first, *more):
             if number > 0 and len(more) + 1 == len(targets) and target != turn:

@@ -1,4 +1,4 @@
-"""Errors name their operator and tensor, and a defect of Octet is not blamed on the file."""
+"""Errors name their operator and tensor. An error that a bug in Octet causes does not blame the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache of children's results returns a result only for the inputs that it was stored for."""
+"""The cache of children's results returns a result only for the inputs for which it was stored."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_least_recently_used_make_room(tmp_path: Path, file: Path, into: Pat
         results.keep(question, {}, [file])
     for place, entry in enumerate(sorted((tmp_path / "results").iterdir())):
         os.utime(entry, (place, place))
-    assert results.take(questions[0], into) is not None  # stored first, but now the most recently used
+    assert results.take(questions[0], into) is not None  # it was stored first, but used last
     results.keep(questions[2], {}, [file])
     assert [results.take(question, into) is not None for question in questions] == [True, False, True]
 

@@ -1,4 +1,4 @@
-"""How the children of a build are run."""
+"""Tests of how a build runs its children."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Scheduling(Message):
 
 @pytest.mark.parametrize("nice", [0, 4])
 def test_children_run_as_the_settings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nice: int) -> None:
-    """The child itself says how it is scheduled."""
+    """The child itself reports how it is scheduled."""
     handlers = Path(escapes.__file__)
 
     def run(role: str, request: Mapping[str, Any], *, access: Access, **options: Any) -> Any:

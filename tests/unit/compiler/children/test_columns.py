@@ -1,4 +1,4 @@
-"""The columns that a layer's weights are multiplied with."""
+"""The operand columns by which a layer's weights are multiplied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of an internal error: the smallest failing part of the graph, and nothing but its structure."""
+"""The report of an internal error contains the smallest failing part of the graph, and only its structure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Inputs that the oracle chooses: how many, that they are the same every time, and what they reach."""
+"""The inputs that the oracle chooses: their number, that every run chooses the same ones, and the cases that they
+reach.
+"""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_links_encryption_and_other_compression_are_refused() -> None:
 
 
 def edited(data: bytes, offset: int, value: bytes) -> bytes:
-    """Returns `data` with a changed field in its only central directory entry."""
+    """Returns `data` with one field changed in its only central directory entry."""
     at = data.rindex(b"PK\x01\x02") + offset
     return data[:at] + value + data[at + len(value) :]
 

@@ -1,4 +1,4 @@
-"""Every refusal of a model tells users what to do next."""
+"""Every error that refuses a model also tells users what to do next."""
 
 from __future__ import annotations
 

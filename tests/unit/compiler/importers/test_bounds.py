@@ -1,4 +1,4 @@
-"""The bounds of a model's inputs that follow from the model."""
+"""The bounds of a model's inputs are derived from the model."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def doubled(builder: OnnxBuilder, x: str) -> str:
 def test_bounds_of_an_input(body: Body, dtype: str, expected: Bounds | None) -> None:
     builder = OnnxBuilder()
     y = body(builder, builder.input("x", dtype, [2, 3]))
-    # Only a quantized model is imported.
+    # The importer accepts only quantized models.
     last = builder.dequantized(builder.quantized(y, 0.5, 0, "int8"), 0.5, 0, "int8")
     builder.output(last, "float32")
     imported = import_model(builder.build())

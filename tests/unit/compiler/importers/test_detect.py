@@ -1,4 +1,4 @@
-"""Formats are detected by content."""
+"""The format of a file is detected from its content."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_onnx_is_detected_by_its_first_fields(name: str) -> None:
     "head",
     [
         b"\x08\x08\x12\x07pytorch\x1a\x062.13.0:\xab\xc2\xda0\n\xae\x01",
-        # its name is longer than the bytes that are checked
+        # the name is longer than the bytes that are checked
         b"\x08\x03\x12" + b"\x7f" + b"a producer of many words" * 3,
         b"\x08\x07:\x0a\n\x08\n\x01x\x12\x01y",
     ],
@@ -43,9 +43,9 @@ def test_onnx_files_of_other_writers_are_detected(head: bytes) -> None:
     "head",
     [
         b"\x08\x00:\x04",  # an invalid version
-        b"\x08\x08\x12\x03\x00\x01\x02",  # a name that is not text
-        b"\x08\x08\x1a\x01a\x12\x01b",  # fields in another order
-        b"\x08\x08\x2a\x01a",  # a number that is written as text
+        b"\x08\x08\x12\x03\x00\x01\x02",  # a name that is not UTF-8
+        b"\x08\x08\x1a\x01a\x12\x01b",  # fields in a different order
+        b"\x08\x08\x2a\x01a",  # a number that is encoded as text
         b"\x0a\x08:\x04",
         b"\x08\x08",
     ],

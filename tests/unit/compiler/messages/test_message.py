@@ -1,4 +1,4 @@
-"""Reading and writing messages between processes."""
+"""Messages between processes are written and read."""
 
 from __future__ import annotations
 

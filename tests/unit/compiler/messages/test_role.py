@@ -1,4 +1,4 @@
-"""The parent reads the result of a child."""
+"""The parent reads and checks the result of a child."""
 
 from __future__ import annotations
 

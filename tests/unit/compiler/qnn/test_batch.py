@@ -1,4 +1,4 @@
-"""A model for one sample is converted to several samples, or refused."""
+"""A model of one sample is converted to a model of several samples, or refused."""
 
 from __future__ import annotations
 

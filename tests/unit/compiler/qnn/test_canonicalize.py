@@ -1,6 +1,4 @@
-"""The canonical form of every operator gives the oracle's result, bit for bit, in every mode and for every operand
-type.
-"""
+"""The canonical form of each operator gives the oracle's result bit for bit, in each mode and for each operand type."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from tests.support.canonical import holds
 from tests.support.qnn_models import compile_and_run_all, float32, module_of
 
 OPERANDS = [OperandTypes("uint8", "int8"), OperandTypes("int8", "int8"), OperandTypes("int16", "int16")]
-# Each example compiles a module twice, so there are few, and a failing one is not shrunk.
+# Each example compiles a module twice, so there are few examples, and a failing one is not shrunk.
 EXAMPLES = settings(
     max_examples=8,
     deadline=None,
@@ -58,7 +56,7 @@ def values(draw: Draw, shape: tuple[int, ...], storage: str) -> np.ndarray:
 @pytest.mark.parametrize("axes", [[1, 2], [0], None], ids=str)
 @pytest.mark.parametrize("keepdims", [True, False])
 def test_widening_and_a_sum_are_one_program(axes: list[int] | None, keepdims: bool) -> None:
-    """The values are integers, so that the order of a sum does not matter; float32 cannot represent all sums."""
+    """The values are integers, so the order of a sum does not matter. float32 could not represent all sums."""
 
     def body(emit: Callable[[relax.Call], relax.Var], inputs: list[relax.Var]) -> relax.Var:
         wide = emit(relax.op.astype(inputs[0], "float64"))
@@ -73,7 +71,7 @@ def test_widening_and_a_sum_are_one_program(axes: list[int] | None, keepdims: bo
 
 
 def test_quantized_types_are_lowered_to_storage() -> None:
-    """A cast of storage gives integers a quantized type; once its arithmetic is explicit, the cast is gone."""
+    """A `storage_cast` marks integers as values of a quantized type. After lowering, it is gone."""
     quantized = QuantizedType("uint8", (0.5,), (3,))
 
     def body(emit: Callable[[relax.Call], relax.Var], inputs: list[relax.Var]) -> relax.Var:
@@ -93,7 +91,9 @@ def test_quantized_types_are_lowered_to_storage() -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("axis", [None, 1])
 def test_sums_become_float32_before_they_are_scaled(mode: str, axis: int | None) -> None:
-    """As in ONNX Runtime 1.31 and PyTorch 2.13, which computed these numbers: float32 cannot represent 16777217."""
+    """ONNX Runtime 1.31 and PyTorch 2.13 also do so, and computed the expected values. One of the sums exceeds
+    16777216, beyond which float32 does not represent every integer.
+    """
     scales = (float32(0.1),) if axis is None else (float32(0.1), float32(3.0))
     sums = np.array([[16777217, 16777219], [-(2**31), 2**31 - 1]], np.int32)
     quantized = QuantizedType("int32", scales, axis=axis)
@@ -122,7 +122,7 @@ def test_blocks(data: st.DataObject, mode: str) -> None:
     x = values(draw, shape, storage)
     module = module_of([(shape, quantized.dtype)], lambda emit, inputs: emit(ops.dequantize(inputs[0], quantized)))
     holds(module, mode, OPERANDS[0], [x])
-    for corner in np.ndindex(*grid):  # the block that contains an element, as an index
+    for corner in np.ndindex(*grid):  # the index of the block that contains an element
         place = tuple(size * block for size, block in zip(sizes, corner, strict=True))
         index = int(np.ravel_multi_index(corner, grid))
         real = np.float32(quantized.scales[index]) * (int(x[place]) - quantized.zero_points[index])
@@ -200,7 +200,7 @@ def test_dense(data: st.DataObject, mode: str, operands: OperandTypes, per_axis:
 @pytest.mark.parametrize("find", [relax.op.argmax, relax.op.argmin])
 @pytest.mark.parametrize(("axis", "keepdims"), [(0, False), (1, True), (-1, False)])
 def test_the_first_extreme(dtype: str, find: Callable[..., relax.Expr], axis: int, keepdims: bool) -> None:
-    """This also holds if no element is larger than the type's smallest value, and with NaN."""
+    """The values include NaN, and cases in which all elements are the smallest value of the type."""
     shape = (2, 3, 4)
     module = module_of([(shape, dtype)], lambda emit, x: emit(find(x[0], axis=axis, keepdims=keepdims)))
     real = dtype == "float32"
@@ -230,7 +230,7 @@ def test_two_operands(data: st.DataObject, mode: str, name: str) -> None:
 
     module = module_of([(a.shape, storage), (b.shape, storage)], lambda emit, inputs: emit(call(*inputs)))
     if mode == "xnnpack" and name == "add" and max(types[0].scale, types[1].scale) / types[2].scale < 2**-10:
-        return  # XNNPACK and Octet refuse it
+        return  # XNNPACK and Octet both refuse it
     holds(module, mode, OPERANDS[0], [a, b])
 
 
@@ -252,7 +252,7 @@ def test_one_operand(data: st.DataObject, mode: str, name: str) -> None:
     }
     probability = QuantizedType(storage, (1 / 256,), (STORAGE_RANGES[storage][0],))
     axes = draw(st.sampled_from([(1, 2), (3,), (1, 2, 3)]))
-    # TFLite averages stored values, ONNX Runtime real ones.
+    # TFLite averages stored values, and ONNX Runtime averages real ones.
     averaged, whole = (out_type, draw(st.booleans())) if mode == ONNXRUNTIME else (in_type, False)
     calls: dict[str, Callable[[relax.Var], relax.Call]] = {
         "avg_pool2d": lambda v: ops.avg_pool2d(v, in_type, averaged, **window, count_include_pad=whole),
@@ -270,13 +270,13 @@ def test_one_operand(data: st.DataObject, mode: str, name: str) -> None:
 def test_function_of_one_value(data: st.DataObject, mode: str, function: str) -> None:
     draw = data.draw
     if function not in get_mode(mode).formulas:
-        return  # its reference has no such operator
+        return  # the reference of the mode does not have this operator
     storage = draw(st.sampled_from(["int8", "uint8"]))
     in_type, out_type = draw(per_tensor(storage)), draw(per_tensor(storage))
     known = {"alpha": 0.1, "approximate": True, "low": 3, "high": 90, "even_low": 4, "even_high": 89}
     attrs = {name: known[name] for name in FUNCTIONS[function]}
     if function == "hard_swish" and in_type.scale / out_type.scale > 128:
-        return  # LiteRT and Octet refuse it
+        return  # LiteRT and Octet both refuse it
     x = values(draw, (2, 3, 21), storage)
     module = module_of(
         [(x.shape, storage)], lambda emit, inputs: emit(ops.unary(function, inputs[0], in_type, out_type, **attrs))
@@ -287,7 +287,7 @@ def test_function_of_one_value(data: st.DataObject, mode: str, function: str) ->
 @pytest.mark.parametrize("columns", [255, 511, 512, 513, 1023, 1024, 5000])
 @pytest.mark.parametrize("mode", [*litert.MODES, ONNXRUNTIME])
 def test_softmax_of_equal_logits(mode: str, columns: int) -> None:
-    """If LiteRT's reference kernel aborts, the result is still the oracle's."""
+    """LiteRT's reference kernel aborts for some of these, but compiled code still equals the oracle."""
     in_type, out_type = QuantizedType("uint8", (0.1,), (58,)), QuantizedType("uint8", (1 / 256,), (0,))
     rows = np.array([[0], [255], [7]], np.uint8).repeat(columns, axis=1)
     rows[2, 0] = 9

@@ -1,4 +1,4 @@
-"""The coverage report names the operators that compute in float, and no others."""
+"""The coverage report names exactly the operators that compute in float."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_float_model_is_float() -> None:
 
 
 def test_operators_replaced_by_a_table_do_not_compute_in_float() -> None:
-    """Hard swish as exporters write it; its operand is also an output of the model."""
+    """The operators are hard swish as exporters write it. Its operand is also an output of the model."""
     rng, model = np.random.default_rng(0), OnnxBuilder()
     x = model.input("x", "float32", (1, 4, 8, 8))
     three, zero, six = (model.constant(value, "float32") for value in (3.0, 0.0, 6.0))

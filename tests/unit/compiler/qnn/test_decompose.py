@@ -1,4 +1,4 @@
-"""A transposed convolution and the ordinary one that replaces it give the same result, bit for bit."""
+"""A transposed convolution and the ordinary convolution that replaces it give the same result bit for bit."""
 
 from __future__ import annotations
 

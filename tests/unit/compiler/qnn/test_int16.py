@@ -1,4 +1,4 @@
-"""16x8 quantization: the canonical form of every operator gives the oracle's result, whatever the operands."""
+"""16x8 quantization: the canonical form of every operator gives the oracle's result for all operands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FRACTION = QuantizedType("int16", (1 / 32768,))
 
 
 def values(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
-    """Returns random values, and rows of extremes: their sums of products exceed 32 bits."""
+    """Returns random values, and rows of extreme values, whose sums of products exceed 32 bits."""
     rng = np.random.default_rng(seed)
     x = rng.integers(LOW, HIGH, shape, endpoint=True).astype(np.int16)
     x.reshape(-1, shape[-1])[0] = LOW
@@ -66,7 +66,7 @@ def test_layer(kind: str, operands: OperandTypes) -> None:
 
 @pytest.mark.parametrize("axis", [None, 0])
 def test_dense_layer_without_a_bias(axis: int | None) -> None:
-    """LiteRT has two kernels for it; sums that exceed 32 bits wrap in one of them."""
+    """LiteRT has two kernels for such a layer. In one of them, sums that exceed 32 bits wrap around."""
     rng = np.random.default_rng(1)
     scales = tuple(map(float32, np.geomspace(1e-5, 1.0, 6) if axis == 0 else [0.01]))
     weight_type = QuantizedType("int8", scales, axis=axis)
@@ -107,7 +107,7 @@ def test_operator_with_two_kernels(name: str, mode: str) -> None:
 
 @pytest.mark.parametrize("name", CALLS)
 def test_operator(name: str) -> None:
-    """LiteRT has one kernel for the other operators: see `test_modes_share_formulas`."""
+    """LiteRT has a single kernel for each of these operators: see `test_modes_share_formulas`."""
     assert_operator(name, MODES[0])
 
 
@@ -124,7 +124,7 @@ def assert_operator(name: str, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_quantize(mode: str) -> None:
-    """Includes halves, and values beyond 32 bits."""
+    """The values include halves, and values beyond 32 bits."""
     odd = [np.inf, -np.inf, 1e6, -1e6, 6.4e5, 0.5 * X.scale]
     x = np.append(np.random.default_rng(0).normal(0, 5, 40), odd).astype(np.float32)
     holds(module_of([(x.shape, "float32")], lambda emit, v: emit(ops.quantize(v[0], X))), mode, OPERANDS[0], [x])
@@ -132,8 +132,8 @@ def test_quantize(mode: str) -> None:
 
 @pytest.mark.parametrize("depth", [517, 541])
 def test_sums_may_exceed_32_bits(depth: int) -> None:
-    """Adds more than 516 products of extremes; the types have 64 bits, so nothing wraps. 517 can be divided into parts
-    that do not exceed 32 bits, 541 is prime.
+    """Sums of more than 516 products of extreme values exceed 32 bits. Accumulators have 64 bits, so nothing wraps. 517
+    terms can be divided into parts that fit 32 bits; 541 is prime.
     """
     x, weight = np.full((1, depth), LOW, np.int16), relax.const(np.full((1, depth), -127, np.int8))
     weight_type = QuantizedType("int8", (1.0,))

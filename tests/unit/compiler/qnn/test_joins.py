@@ -1,4 +1,4 @@
-"""Reshapes and permutations after each other become one permutation, and every element keeps its position."""
+"""Successive reshapes and permutations become one permutation, and every element keeps its position."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.qnn_models import Emit, module_of
 MODE = get_mode("onnxruntime")
 Step = tuple[int, ...]
 
-# MobileViT's patches of `[1, 8, 4, 6]`, for an image whose channels are last, and back.
+# The steps from `[1, 8, 4, 6]` to MobileViT's patches and back, for an image with channels last.
 UNFOLD: list[tuple[str, Step]] = [
     ("permute", (0, 3, 1, 2)),
     ("reshape", (16, 2, 3, 2)),
@@ -40,7 +40,7 @@ FOLD: list[tuple[str, Step]] = [
 
 
 def moving(shape: Step, steps: Sequence[tuple[str, Step]], *, shown: Sequence[int] = ()) -> tvm.IRModule:
-    """`shown`: the tensors in between that are outputs, too."""
+    """`shown`: intermediate tensors that are also outputs."""
 
     def body(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
         x, outputs = inputs[0], []

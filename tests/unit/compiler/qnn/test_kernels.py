@@ -1,4 +1,4 @@
-"""The pass that keeps the names of LiteRT's own kernels in the modes that have formulas for them."""
+"""The pass keeps the names of LiteRT's own kernels only in modes that have formulas for them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def requantization(kernel: str) -> tvm.IRModule:
 
 
 def found(module: tvm.IRModule) -> tuple[str, str | None]:
-    """Returns the name of the only operation, and its kernel."""
+    """Returns the name of the only operation, and the name of its kernel."""
     (operation,) = [operation for _, _, operation in operations(main_of(module)) if operation is not None]
     return operation.name, operation.builtin
 

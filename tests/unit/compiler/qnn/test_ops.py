@@ -1,4 +1,4 @@
-"""The operators: their text form, their inferred types, and the operands that they refuse."""
+"""The operators: their text form, their inferred types, and the operands that they reject."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated form is an ordinary module: it is printed, parsed, lowered, compiled and run."""
+"""The simulated form is an ordinary module. It can be printed, parsed, lowered, compiled and run."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_accumulators_wrap_around() -> None:
 
 
 def _sums_of(module: tvm.IRModule) -> Any:
-    """Returns the first two operators of `module` as a module."""
+    """Returns a module that consists of the first two operators of `module`."""
     quantized, sums = (binding.value for binding in module["main"].body.blocks[0].bindings[:2])
 
     def body(emit: Emit, params: list[relax.Var]) -> relax.Var:
@@ -99,7 +99,7 @@ def _sums_of(module: tvm.IRModule) -> Any:
 
 
 def test_the_text_of_the_simulated_form() -> None:
-    """Shows the text before and after."""
+    """The text contains the module before and after the pass."""
     module = layer("dense")
     before, after = text_of(module), text_of(simulate(module, 14).module)
     assert before.splitlines()[3:] == [

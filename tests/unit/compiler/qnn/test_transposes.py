@@ -1,4 +1,4 @@
-"""Moving transposes changes where results are computed, but not the results."""
+"""Moving transposes changes where results are computed, but not their values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def operators(module: tvm.IRModule) -> Counter[str]:
 
 
 def check(module: tvm.IRModule) -> Counter[str]:
-    """Checks that the moved module gives the same outputs, and returns its operators."""
+    """Checks that the module gives the same outputs after the pass, and returns its operators."""
     moved = move_transposes(module)
     shapes = [(graph.shape_of(param), str(param.ty.dtype)) for param in graph.main_of(module).params]
     inputs = [rng.integers(0, 256, shape).astype(dtype) for shape, dtype in shapes]
@@ -107,7 +107,7 @@ def test_channels_are_sliced_without_a_permutation() -> None:
 
 
 def test_a_value_computed_from_constants_is_permuted_instead_of_the_image() -> None:
-    """YOLOS resizes its position embedding in this way."""
+    """YOLOS resizes its position embedding, which is constant, in this way."""
 
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         table = relax.const(np.arange(48, dtype=np.uint8).reshape(1, 8, 6))
@@ -123,7 +123,9 @@ def test_a_value_computed_from_constants_is_permuted_instead_of_the_image() -> N
 
 
 def test_a_channel_shuffle_stays_in_channels_last() -> None:
-    """Reshape, transpose, reshape on channels: one permutation of the channels, and one at each end of the model."""
+    """A reshape, a transpose and a reshape of the channels become one permutation of the channels. Two more remain, one
+    at each end of the model.
+    """
 
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         x = emit(relax.op.reshape(convolved(emit, inputs[0], 8), [2, 2, 4, 5, 6]))
@@ -254,7 +256,7 @@ def test_every_permutation_and_its_inverse_are_removed(axes: tuple[int, ...]) ->
 
 
 def test_operands_that_broadcast_are_not_repeated_first() -> None:
-    """XCiT divides its queries by their norms, which its exporter repeats for every token."""
+    """XCiT divides its queries by their norms. Its exporter repeats the norms for every token."""
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         tokens = emit(relax.op.permute_dims(emit(ops.dequantize(inputs[0], TYPE)), (0, 2, 3, 1)))

@@ -1,4 +1,4 @@
-"""QuantizedType: MLIR's rules and text form."""
+"""QuantizedType follows the rules of MLIR, and prints and parses MLIR's text form."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCALES = st.floats(2.0**-60, 2.0**60, width=32)
 
 @st.composite
 def blocks(draw: st.DrawFn) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-    """Draws block sizes and a grid."""
+    """Draws block sizes and the grid of blocks."""
     rank = draw(st.integers(1, 3))
     dimensions = sorted(draw(st.sets(st.integers(0, rank - 1), max_size=rank)))
     grid = tuple(draw(st.integers(1, 3)) if dimension in dimensions else 1 for dimension in range(rank))
@@ -184,6 +184,7 @@ def test_accumulator_scales_are_exact_products(scale: float, weights: list[float
     )
     assert found.axis == 3
     assert found.zero_points == (0,) * len(weights)
-    # 24 + 24 bits of significand fit 53: the float64 product is exact, so rounding it to float32 rounds once.
+    # The product of two 24-bit significands fits the 53 bits of float64. It is exact, so converting it to float32
+    # rounds only once.
     for product, weight in zip(found.scales, weights, strict=True):
         assert np.float32(product) == np.float32(scale) * np.float32(weight)

@@ -203,7 +203,7 @@ def test_a_child_says_what_it_may_besides() -> None:
 
 
 def report_of(report: Any) -> Any:
-    """Returns the report of an internal error as it is received."""
+    """Returns the parsed report of an internal error, as the parent receives it."""
     conversation = Conversation()
     error = {"code": "internal_error", "message": "it failed", "report": report}
     feed(conversation, {"locked": True}, {"error": error})

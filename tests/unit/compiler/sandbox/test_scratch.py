@@ -23,9 +23,9 @@ def test_it_is_gone_after_an_error_too(tmp_path: Path) -> None:
 
 
 def test_directories_nested_deeper_than_any_path_are_removed(tmp_path: Path) -> None:
-    with scratch_directory(tmp_path) as root:  # pytest could not remove them, if this were interrupted
+    with scratch_directory(tmp_path) as root:  # pytest cannot remove such directories if the test is interrupted
         descriptor = os.open(root, os.O_RDONLY)
-        for _ in range(3000):  # 3000 * 11 characters is more than PATH_MAX, 3000 frames more than the recursion limit
+        for _ in range(3000):  # 3000 * 11 characters exceed PATH_MAX, and 3000 frames exceed the recursion limit
             os.mkdir("0123456789", dir_fd=descriptor)
             inner = os.open("0123456789", os.O_RDONLY, dir_fd=descriptor)
             os.close(descriptor)

@@ -1,4 +1,6 @@
-"""The filter's verdict for each call, on both architectures. An interpreter runs the filter instead of the kernel."""
+"""The filter's result for each call, on both architectures. An interpreter in the test runs the filter instead of the
+kernel.
+"""
 
 import errno
 import os
@@ -57,8 +59,8 @@ def test_only_listed_calls_pass(machine: str) -> None:
         for name, number in syscall_numbers(machine).items()
         if run_filter(program, AUDIT[machine], number) == ALLOW
     }
-    # All arguments are zeros here. The calls in `ALLOWED` pass with any arguments. Of the calls whose arguments are
-    # checked, these pass with zeros; others, such as `kill`, do not.
+    # All arguments are zero here. Calls in `ALLOWED` are allowed with any arguments. Of the calls whose arguments are
+    # checked, the ones listed here are allowed with zeros; others, such as `kill`, are not.
     assert passed - set(seccomp.ALLOWED) == {"open", "openat", "prlimit64", "sched_setaffinity", "fcntl"} & set(
         syscall_numbers(machine)
     )
@@ -182,7 +184,7 @@ def test_nothing_is_truncated_that_may_not_be_written(machine: str, flags: int, 
         ("prctl", (50,), EPERM),  # PR_SVE_SET_VL
         ("prctl", (64,), ALLOW),  # PR_SME_GET_VL
         ("prctl", (63,), EPERM),  # PR_SME_SET_VL
-        ("prctl", (1,), EPERM),  # PR_SET_PDEATHSIG: the process must end with its parent
+        ("prctl", (1,), EPERM),  # PR_SET_PDEATHSIG is denied, because the process must end with its parent
         ("prctl", (4,), EPERM),  # PR_SET_DUMPABLE
         ("prctl", (24,), EPERM),  # PR_CAPBSET_DROP
         ("fcntl", (3, 1030), ALLOW),  # F_DUPFD_CLOEXEC
@@ -190,7 +192,7 @@ def test_nothing_is_truncated_that_may_not_be_written(machine: str, flags: int, 
         ("fcntl", (3, 15), EPERM),  # F_SETOWN_EX
         ("fcntl", (3, 1031), EPERM),  # F_SETPIPE_SZ
         ("ioctl", (0, 0x5401), ALLOW),  # TCGETS: isatty
-        ("ioctl", (0, 0x5412), ENOTTY),  # TIOCSTI: inserts input into a terminal
+        ("ioctl", (0, 0x5412), ENOTTY),  # TIOCSTI, which inserts input into a terminal, is denied
         ("ioctl", (0, 0x541C), ENOTTY),  # TIOCLINUX
     ],
 )

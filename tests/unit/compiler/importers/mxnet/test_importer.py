@@ -1,4 +1,4 @@
-"""Imports of MXNet symbols, and refusals that name the operator."""
+"""MXNet symbols are imported. Those that cannot be imported are refused, and the error names the operator."""
 
 from __future__ import annotations
 

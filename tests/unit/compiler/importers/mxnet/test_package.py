@@ -1,4 +1,4 @@
-"""Two files are packed into one upload, always in the same way, and only exactly these two are unpacked again."""
+"""Two files are packed into one upload, which always has the same bytes. Unpacking accepts only these two files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports of ONNX models: inputs, outputs, shapes, and the messages of refused models."""
+"""Imports of ONNX models: inputs, outputs and shapes, and the messages for models that are refused."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_an_unsupported_operator_has_a_remedy() -> None:
 
 
 def test_operands_that_do_not_fit_are_named() -> None:
-    """The message does not contain TVM's words, although TVM infers the types."""
+    """The message does not contain TVM's own message, although TVM infers the types."""
     model = OnnxBuilder()
     x = model.input("x", "float32", [2, 4])
     operands = [model.constant(np.ones(size), "float32") for size in ((4, 5), (3,))]
@@ -94,7 +94,7 @@ def test_operands_that_do_not_fit_are_named() -> None:
 
 
 def test_an_error_names_the_operator_of_the_file() -> None:
-    """The error does not name the quantized operator that replaced it."""
+    """The error names the operator in the file, not the quantized operator that replaced it."""
     model = OnnxBuilder()
     x = model.dequantized(model.input("x", "uint8", [1, 3, 4, 4]), 0.5, 3, "uint8")
     weights = model.dequantized(model.constant(np.ones((2, 4, 1, 1)), "int8"), 0.1, 0, "int8")
@@ -141,7 +141,7 @@ def test_the_message_names_the_problem_and_the_operator() -> None:
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, np.nan])
 def test_scales_that_are_not_positive_are_refused_by_name(scale: float) -> None:
-    """ONNX Runtime runs such files; weights with a scale of 0 are compiled (`zero_scales`)."""
+    """ONNX Runtime runs such files. Weights with a scale of 0 are compiled (`zero_scales`)."""
     model = OnnxBuilder()
     model.input("x", "float32", [4])
     model.output(model.quantized("x", scale, 0, "uint8"), "uint8")
@@ -150,7 +150,7 @@ def test_scales_that_are_not_positive_are_refused_by_name(scale: float) -> None:
 
 
 def test_an_infinite_scale_is_refused_with_a_hint() -> None:
-    """ONNX Runtime's tools quantize a mask of the lowest float32 in this way."""
+    """ONNX Runtime's tools compute such a scale for a mask that contains the lowest float32."""
     model = OnnxBuilder()
     model.input("x", "float32", [4])
     model.output(model.quantized("x", np.inf, 0, "uint8"), "uint8")
@@ -170,7 +170,7 @@ def test_a_small_file_does_not_become_a_large_model() -> None:
 
 
 def test_shapes_are_computed_while_importing() -> None:
-    """`x.view(x.size(0), -1)`, as PyTorch exports it."""
+    """`x.view(x.size(0), -1)` is exported by PyTorch in this form."""
     model = OnnxBuilder()
     x = model.input("x", "float32", ["N", 2, 3])
     batch = model.node("Gather", [model.node("Shape", [x]), model.constant(0, "int64")], axis=0)
@@ -201,7 +201,7 @@ def test_nonmaximum_suppression_is_refused_with_a_hint() -> None:
 
 
 def test_masks_computed_from_constants_are_constants() -> None:
-    """As in exported masks of transformers: more elements than shapes have, but no input."""
+    """Exported transformers contain such masks. They have more elements than a shape, but do not depend on an input."""
     model = OnnxBuilder()
     x = model.input("x", "float32", [1, 512, 512])
     ones = model.node("ConstantOfShape", [model.constant([512, 512], "int64")], value=np.ones(1, np.float32))

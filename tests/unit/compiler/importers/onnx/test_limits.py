@@ -1,4 +1,4 @@
-"""Small files cannot require much memory, many operators, or much time."""
+"""A small file cannot require much memory, many operators, or much time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Body = Callable[[OnnxBuilder, str], str]
 
 
 def model_of(body: Body, shape: tuple[int, ...] = (1, 4)) -> bytes:
-    """Returns a model of real values that were stored, so that the model is quantized."""
+    """Returns a model of real values. They were dequantized, so the model counts as quantized."""
     model = OnnxBuilder()
     x = model.dequantized(model.input("x", "uint8", shape), 0.5, 3, "uint8")
     model.output(body(model, model.node("Sqrt", [x])), "float32")

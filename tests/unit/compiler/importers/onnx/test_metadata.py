@@ -1,4 +1,4 @@
-"""Labels and preprocessing in an ONNX file; any problem with them is a notice."""
+"""Labels and preprocessing in an ONNX file. Any problem with them gives a notice, not an error."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAID = {"labels": LABELS, "mean": [0.5, 0.4, 0.3], "std": [0.2], "resize": "crop
 
 
 def imported(said: str, key: str = KEY) -> ImportedModel:
-    """Returns the import of a network with 10 classes whose file has the metadata `said`."""
+    """Imports a network with 10 classes whose file has the metadata `said`."""
     return import_model(residual_network() + _entry("author", "somebody") + _entry(key, said))
 
 

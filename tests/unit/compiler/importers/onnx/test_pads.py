@@ -24,7 +24,7 @@ def merged(
     opset: int = 17,
     **attributes: Any,
 ) -> tuple[Operator, ...]:
-    """Returns what remains of a Pad and a Conv."""
+    """Returns the operators that remain of a Pad and a Conv."""
     model = OnnxBuilder()
     x = model.input("x", "float32", (1, 2, 6, 6))
     if opset < 11:

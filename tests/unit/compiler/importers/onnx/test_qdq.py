@@ -88,7 +88,7 @@ def test_a_real_bias_is_rounded_to_the_accumulators_scale() -> None:
     (operator,) = model.operators
     bias = model.constants[operator.inputs[8]].data
     assert bias is not None
-    assert bias.tolist() == [8, -2]  # in steps of 0.125
+    assert bias.tolist() == [8, -2]  # stored in steps of 0.125
 
 
 def test_a_stored_bias_of_another_scale_keeps_its_value() -> None:
@@ -139,7 +139,7 @@ def test_16_bit_values_are_only_stored() -> None:
 
 
 def by_channel(points: list[int], group: int, filters: int = 2) -> list[str]:
-    """Returns the operators of a convolution whose two channels have separate scales."""
+    """Returns the operators after fusing a convolution whose two channels have separate scales."""
 
     def body(model: OnnxBuilder, x: str) -> str:
         pair = [model.constant([0.5, 0.25], "float32"), model.constant(points, "uint8")]
@@ -192,7 +192,7 @@ def test_parts_with_equal_quantization_are_joined_as_stored_values() -> None:
 
 
 def test_an_8_bit_bias_is_added_to_real_values() -> None:
-    """ONNX Runtime's tools write such a bias if it is zero; they do not fuse it into a quantized operator."""
+    """ONNX Runtime's tools store a bias in this form if it is zero. They do not fuse it into a quantized operator."""
 
     def body(model: OnnxBuilder, x: str) -> str:
         return convolved(model, x, model.dequantized(model.constant([4, -8], "int8"), 0.25, 2, "int8"))

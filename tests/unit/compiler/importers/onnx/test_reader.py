@@ -1,4 +1,4 @@
-"""ONNX files are checked before anything is created from them."""
+"""An ONNX file is checked before anything is created from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products between Casts to bfloat16 and back round their operands; other operators do not."""
+"""A product between Casts to bfloat16 and back rounds its operands; other operators do not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stored(builder: OnnxBuilder, values: np.ndarray) -> str:
 
 
 def products(builder: OnnxBuilder) -> dict[str, str]:
-    """Returns the products of the imported model and the dtype of their operands."""
+    """Returns the products of the imported model, with the dtype to which their operands are rounded."""
     found = {}
     for _, value, operation in graph.operations(graph.main_of(import_model(builder.build()).module)):
         assert getattr(getattr(value, "op", None), "name", "") != "relax.astype"

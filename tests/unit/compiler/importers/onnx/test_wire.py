@@ -1,4 +1,4 @@
-"""Protobuf's wire format, read without trusting it."""
+"""Protobuf's wire format is read safely from untrusted files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_numbers_may_be_packed_or_not(values: list[int]) -> None:
 
 
 def test_a_message_in_several_parts_is_merged() -> None:
-    """Protobuf's own parsers merge it, too."""
+    """Protobuf's own parsers merge such parts, too."""
     graph = read_message(memoryview(message(7, message(2, "a")) + message(7, message(1, b"") + message(2, "b"))))[
         "graph"
     ]

@@ -25,8 +25,8 @@ SCALES = st.floats(2.0**-20, 1024.0, width=32)
         ("RELU6", "uint8", 0.1, 10, (10, 70)),
         ("RELU6", "int8", 0.01, -128, (-128, 127)),
         ("RELU_N1_TO_1", "int8", 0.1, 0, (-10, 10)),
-        ("RELU_N1_TO_1", "int8", 2.0, 0, (-1, 1)),  # half of a step is rounded away from zero
-        ("RELU6", "int8", 4.0, -1, (-1, 1)),  # 1.5 steps are 2
+        ("RELU_N1_TO_1", "int8", 2.0, 0, (-1, 1)),  # half a step is rounded away from zero
+        ("RELU6", "int8", 4.0, -1, (-1, 1)),  # 1.5 steps are rounded to 2
         ("RELU6", "int8", 1e-45, 0, (0, 127)),  # 6 / scale is infinite in float32
     ],
 )
@@ -43,7 +43,7 @@ def test_bounds_quantize_the_real_bounds(activation: str, storage: str, scale: f
     for real, bound, default in zip(BOUNDS[activation], bounds, (low, high), strict=True):
         if real is None:
             assert bound == default
-        else:  # exact arithmetic on the result of float32 division, rounded half away from zero
+        else:  # exact arithmetic on the float32 quotient, rounded half away from zero
             quotient = Fraction(float(np.float32(real) / np.float32(scale)))
             steps = int(abs(quotient) + Fraction(1, 2)) * (1 if quotient >= 0 else -1)
             assert bound == min(max(zero_point + steps, low), high)

@@ -1,4 +1,4 @@
-"""The structural verifier: damaged files are refused, and the message names the damaged place."""
+"""The verifier refuses damaged files, and its message names the damaged position."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_file_that_is_too_short_is_refused(size: int) -> None:
 
 
 def test_every_truncation_is_refused() -> None:
-    for size in range(len(MODEL) - 8):  # the last bytes may be padding that nothing points to
+    for size in range(len(MODEL) - 8):  # the last bytes may be padding to which nothing refers
         with pytest.raises(MalformedModel):
             verify(MODEL[:size])
 
@@ -94,7 +94,9 @@ def test_an_unterminated_string_is_refused() -> None:
 
 
 def test_parts_that_are_shared_too_often_are_refused() -> None:
-    """A file with ten thousand references to one tensor with a long shape: 60 KB that would be read as 400 MB."""
+    """The file has ten thousand references to one tensor with a long shape. It has 60 KB, but reading it would take 400
+    MB.
+    """
     verify(shared_tensor_file(references=1, rank=10_000))
     with pytest.raises(MalformedModel, match="overlap"):
         verify(shared_tensor_file(references=10_000, rank=10_000))
@@ -104,7 +106,7 @@ def test_tables_beyond_the_limit_are_refused_in_bounded_time() -> None:
     started = time.process_time()
     with pytest.raises(MalformedModel, match="more than 250000 tables"):
         verify(shared_tensor_file(references=260_000, rank=0))
-    assert time.process_time() - started < 30  # usually less than one
+    assert time.process_time() - started < 30  # it usually takes less than one second
 
 
 @given(st.binary(max_size=400))

@@ -1,4 +1,6 @@
-"""Hostile files end in an `OctetError`: never in another exception, a crash, a long wait or a large allocation."""
+"""A hostile file either imports or raises an `OctetError`. It never causes another exception, a crash, a long wait or a
+large allocation.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Padding and output sizes."""
+"""The padding and the output sizes of windows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALL = st.integers(1, 7)
 @pytest.mark.parametrize(
     ("size", "window", "stride", "expected"),
     [
-        (224, 3, 2, (0, 1)),  # the first layer of every MobileNet: the odd element goes after
+        (224, 3, 2, (0, 1)),  # the first layer of every MobileNet: the additional element goes after
         (5, 3, 1, (1, 1)),
         (7, 2, 1, (0, 1)),
         (8, 1, 2, (0, 0)),

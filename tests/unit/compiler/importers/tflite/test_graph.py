@@ -1,4 +1,4 @@
-"""Graphs that cannot be computed in order are refused, and the message names the operator or tensor."""
+"""A graph that cannot be computed in order is refused, and the message names the operator or tensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from tests.support.tflite_builder import ModelBuilder, Quant, serialize
 
 
 def file(bend: Callable[[Any], None]) -> bytes:
-    """Returns x → RELU → h → RELU → y, and a constant k, after `bend` has changed LiteRT's object for the model."""
+    """Returns a file with x → RELU → h → RELU → y and a constant k. `bend` changes LiteRT's object for the model before
+    it is written.
+    """
     builder = ModelBuilder()
     x, h, y = (builder.tensor(name, (1, 4), np.int8, Quant(1.0)) for name in "xhy")
     builder.constant("k", np.zeros((1, 4), np.int8), Quant(1.0))

@@ -1,4 +1,4 @@
-"""Labels and preprocessing from TFLite's metadata; any problem with them is a notice."""
+"""Labels and preprocessing from TFLite's metadata. Any problem with them gives a notice, not an error."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class TestNormalization:
         assert "'image' can hold only 0 to 1" in notice
 
     def test_a_calibrated_range_may_differ_from_the_pixels_range(self) -> None:
-        """As in a MobileNet of torchvision: one scale for three channels, and a few values are clipped."""
+        """A MobileNet of torchvision is such a model: three channels share one scale, and a few values are clipped."""
         spec = TensorSpec("image", "INT8", (1, 8, 8, 3), Quantization(0.01865845, -14))
         described = Described(IMAGE, mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375])
         metadata, notices = of_image(spec, described)
@@ -215,7 +215,7 @@ class TestLabels:
         data = append_files(with_metadata(DIGITS, BUFFER), {**files, **FILES})
         started = time.monotonic()
         metadata_of(data, signature())
-        assert time.monotonic() - started < 20  # seconds, on a machine under load; less than one on an idle one
+        assert time.monotonic() - started < 20  # limit for a machine under load; an idle one takes less than one second
 
     def test_labels_far_from_the_end_of_the_file_are_found(self) -> None:
         data = with_metadata(DIGITS, BUFFER) + bytes(16 << 20)
@@ -223,7 +223,7 @@ class TestLabels:
 
 
 class TestDamage:
-    """Damaged metadata does not affect the model: it is imported, with at most a notice."""
+    """Damaged metadata does not affect the model, which is imported with at most a notice."""
 
     def test_another_identifier_is_a_notice(self) -> None:
         metadata, (notice,) = found(metadata_buffer([CENTERED], [], b"M002"))

@@ -1,4 +1,4 @@
-"""The converted form of operators. `tests/conformance` compares their results with LiteRT."""
+"""The form to which operators are converted. `tests/conformance` compares their results with LiteRT's."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def quantized(of: relax.Call, attribute: str) -> QuantizedType:
 @pytest.mark.parametrize("name", MODELS)
 def test_module_is_well_formed_and_survives_a_round_trip(name: str) -> None:
     module = import_model(MODELS[name]()).module
-    relax.analysis.well_formed(module)  # raises if it is not
+    relax.analysis.well_formed(module)  # raises an error if it is not well-formed
     tvm.ir.assert_structural_equal(tvm.ir.load_json(tvm.ir.save_json(module)), module)
 
 
 @pytest.mark.parametrize(("older", "newer"), [(0, 18), (18, 18), (18, 0), (18, 1)])
 def test_operator_code_is_the_larger_of_its_two_fields(older: int, newer: int) -> None:
-    """AI Edge Quantizer leaves the older field 0, and writers from before 2020 do not know the newer one."""
+    """AI Edge Quantizer leaves the older field 0. Writers from before 2020 write only the older field."""
     multiplication = schema.ModelT.InitFromPackedBuf(models.binary_model("MUL", (1, 4), (1, 4), np.int8, X8, Y8, X8), 0)
     (code,) = multiplication.operatorCodes
     code.deprecatedBuiltinCode, code.builtinCode = older, newer
@@ -154,7 +154,9 @@ def test_weights_shared_by_operators_are_one_constant() -> None:
 
 
 def test_computed_weights_are_not_shared() -> None:
-    """The tensors have the same shape, like two transposed matrices, but are in no buffer of the file."""
+    """The tensors have the same shape, like two transposed matrices, but their elements are not in a buffer of the
+    file.
+    """
     builder, matrices = ModelBuilder(), [np.arange(4, dtype=np.int8), -np.arange(4, dtype=np.int8)]
     x, shape = builder.tensor("x", (1, 2), np.int8, X8), builder.constant("shape", np.array([2, 2], np.int32))
     outputs = [builder.tensor(f"y{i}", (1, 2), np.int8, Y8) for i in range(2)]
@@ -168,7 +170,7 @@ def test_computed_weights_are_not_shared() -> None:
 
 
 def test_constants_that_add_up_to_more_than_the_file_are_refused() -> None:
-    """Many tensors of different shapes share one buffer, and each would be a copy."""
+    """Many tensors of different shapes share one buffer, and each would become a copy of it."""
     builder = ModelBuilder()
     x = builder.tensor("x", (1, 1), np.int8, X8)
     builder.constant("k", np.zeros(1 << 18, np.int8), X8)
@@ -201,7 +203,7 @@ def shared_weights(convolutions: int) -> bytes:
 
 
 def bent(data: bytes, bend: Callable[[Any], None]) -> bytes:
-    """Returns the file, after `bend` has changed LiteRT's object for it."""
+    """Returns the file after `bend` has changed LiteRT's object for the model."""
     model = schema.ModelT.InitFromPackedBuf(data)
     bend(model)
     return serialize(model)
@@ -226,7 +228,7 @@ def other_options(model: Any) -> None:
 
 
 def integers(values: list[int]) -> Callable[[Any], None]:
-    """Returns a bend that writes int32 values into the first constant."""
+    """Returns a `bend` function that writes int32 values into the first constant."""
     return lambda model: setattr(model.buffers[1], "data", np.array(values, np.int32).view(np.uint8))
 
 
@@ -234,7 +236,7 @@ def zero_point(index: int, value: int) -> Callable[[Any], None]:
     return lambda model: setattr(model.subgraphs[0].tensors[index].quantization, "zeroPoint", [value])
 
 
-# Tensors of the single-operator models: 0 is the input, 1 the output, and constants follow.
+# In the models with one operator, tensor 0 is the input, tensor 1 is the output, and the others are constants.
 CASES: list[tuple[str, Callable[[Any], None], type[OctetError], str]] = [
     ("conv int8", no_options, MalformedModel, "CONV_2D #0 has stride_h 0; it must be at least 1"),
     ("conv int8", other_options, MalformedModel, "CONV_2D #0 has stride_h 0; it must be at least 1"),

@@ -1,4 +1,4 @@
-"""Our tables, compared with the two generated readers that contain the whole schema."""
+"""Octet's tables of the schema equal those of two generated readers, which contain the whole schema."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ai_edge_litert import schema_py_generated as litert_schema
 from service.compiler.importers.tflite import activations, geometry, schema
 
 FIELDS = [(table, field) for table, fields in schema.TABLES.items() for field in fields]
-# Both are read by `accessors.int32_at`: `tflite` returns the older field for operator codes below 127, and does not
-# have the other yet.
+# `accessors.int32_at` reads both. For operator codes below 127, `tflite` returns the older field, and it does not have
+# the other one yet.
 _INTERPRETED = {("OperatorCode", "builtin_code")}
 _NEWER = {("Tensor", "external_buffer")}
 
@@ -33,7 +33,7 @@ def test_generated_code_reads_the_same_slot(table: str, field: str, package: obj
 
 @pytest.mark.parametrize(("table", "field"), [each for each in FIELDS if each not in {*_INTERPRETED, *_NEWER}])
 def test_accessor_only_reads(table: str, field: str) -> None:
-    """The two packages were generated separately: if an accessor does more in one of them, someone has changed it."""
+    """The two packages were generated separately. If an accessor does more in one of them, it was edited by hand."""
     name = schema.accessor(field)
     ours, theirs = (_statements(getattr(getattr(package, table), name)) for package in (tflite, litert_schema))
     assert ours == theirs
@@ -95,7 +95,7 @@ def test_enumerations_equal_the_schema() -> None:
 
 
 def test_no_table_contains_itself() -> None:
-    """Only this bounds the verifier's depth."""
+    """This is the only bound of the verifier's recursion depth."""
 
     def descend(table: str, above: tuple[str, ...]) -> None:
         assert table not in above

@@ -1,4 +1,4 @@
-"""Shapes that a model computes from its own shapes are constants before it is compiled."""
+"""If a model computes a shape from its own shapes, it becomes a constant before the model is compiled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_PAIRS = Constant(np.zeros((0, 2), np.int32))
 
 
 def flattening(builder: ModelBuilder) -> tuple[int, int]:
-    """Adds `reshape(x, [shape(x)[0], -1])` as converters write it."""
+    """Adds `reshape(x, [shape(x)[0], -1])` in the form that converters write."""
     x = builder.tensor("x", (2, 3, 4), np.int8, X)
     shape, batch = builder.tensor("shape", (3,), np.int32), builder.tensor("batch", (), np.int32)
     target, y = builder.tensor("target", (2,), np.int32), builder.tensor("y", (2, 12), np.int8, X)
@@ -80,8 +80,8 @@ def test_an_output_has_the_shape_that_litert_computes(declared: tuple[int, ...])
 
 
 def batches_of_blocks(signature: list[int] | None) -> bytes:
-    """Returns SPACE_TO_BATCH_ND and a ReLU after it, as converters write them for a variable batch size: they do not
-    know how many images the first operator returns, and write 1.
+    """Returns a model with SPACE_TO_BATCH_ND and a ReLU, in the form that converters write for a variable batch size.
+    They do not know how many images the first operator returns, and write 1.
     """
     builder = ModelBuilder()
     x = builder.tensor("x", (1, 4, 4, 2), np.int8, X)
@@ -107,7 +107,7 @@ def test_a_declared_size_is_ignored(signature: list[int] | None) -> None:
     assert_oracle_equals_litert(batches_of_blocks(signature), samples=1)
 
 
-# Operators on a scalar, with constants that have no elements. (REVERSE_V2 and TRANSPOSE end LiteRT's process.)
+# Operators on a scalar, with constants without elements. (With REVERSE_V2 and TRANSPOSE, LiteRT's process ends.)
 ON_SCALARS: dict[str, tuple[list[Constant], Any]] = {
     "BROADCAST_TO": ([NO_INTS], schema.BroadcastToOptionsT()),
     "MEAN": ([NO_INTS], schema.ReducerOptionsT()),
@@ -123,7 +123,7 @@ ON_SCALARS: dict[str, tuple[list[Constant], Any]] = {
 
 @pytest.mark.parametrize("name", ON_SCALARS)
 def test_constants_without_elements_are_read_as_litert_reads_them(name: str) -> None:
-    """Their buffers are empty, like those of tensors that operators compute."""
+    """Their buffers are empty, like those of computed tensors."""
     parameters, options = ON_SCALARS[name]
     data = operator_model(name, [End((), np.int8, X), *parameters], [End((), np.int8, X)], options)
     assert_oracle_equals_litert(data, samples=1)
@@ -149,7 +149,9 @@ def test_empty_parts_are_left_out_of_a_concatenation() -> None:
 
 
 def ends_model(outputs: Callable[[int, int, int], list[int]]) -> bytes:
-    """Returns `x`, `y = x + k` and a constant `k`; `outputs` chooses the model's outputs from them."""
+    """Returns a model with the tensors `x`, `y = x + k` and a constant `k`. `outputs` lists which of them are the
+    model's outputs.
+    """
     builder = ModelBuilder()
     x, y = (builder.tensor(name, (2, 3), np.int8, X) for name in "xy")
     k = builder.constant("k", np.arange(6, dtype=np.int8).reshape(2, 3), X)

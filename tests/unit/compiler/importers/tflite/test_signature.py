@@ -14,8 +14,8 @@ def signature(
     names: tuple[str, str, str, str] = ("a", "b", "c", "d"),
     signatures: dict[str, tuple[list[str], list[str]]] | None = None,
 ) -> ModelSignature:
-    """Returns the signature of a model that maps two inputs to two outputs with RELU; `signatures`: key -> names of its
-    inputs and outputs.
+    """Returns the signature of a model with two inputs and two outputs, computed by RELU. `signatures` maps keys to the
+    names of the inputs and outputs.
     """
     builder = ModelBuilder()
     a, b, c, d = (builder.tensor(name, (1, 4), np.int8, Quant(0.5, -1)) for name in names)

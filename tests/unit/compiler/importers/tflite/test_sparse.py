@@ -1,4 +1,6 @@
-"""Sparse constants: any packing of an array is read as that array, and invalid packings are refused with a reason."""
+"""Sparse constants. Any packing of an array is read as that array, and the error for an invalid packing contains the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ TYPES = st.sampled_from([np.int32, np.uint16, np.uint8])
 
 @st.composite
 def packings(draw: st.DrawFn) -> tuple[Array, dict[str, Any]]:
-    """Draws an array, and arguments of `pack`."""
+    """Draws an array, and the arguments of `pack` for it."""
     rank = draw(st.integers(1, 4))
     axes = draw(st.lists(st.integers(0, rank - 1), max_size=2, unique=True))
     blocks = {axis: draw(st.integers(1, 4)) for axis in axes}
@@ -81,7 +83,7 @@ DATA = np.array([[0, 1, 0, 0], [2, 0, 0, 3], [0, 0, 0, 0]], np.float32)
 
 
 def bent(bend: Callable[[Any], None], **packing: Any) -> bytes:
-    """Returns `DATA` with compressed rows, after `bend` has changed the sparse tensor."""
+    """Returns `DATA` with compressed rows after `bend` has changed the sparse tensor."""
     model = schema.ModelT.InitFromPackedBuf(sum_with(DATA, **{"compressed": {1}, **packing}))
     bend(model.subgraphs[0].tensors[0])
     return serialize(model)
@@ -173,7 +175,7 @@ def test_a_small_file_does_not_become_a_large_tensor() -> None:
 
 
 def test_many_tensors_that_share_their_elements_are_refused() -> None:
-    """Many tensors share one buffer, each as sparse as allowed."""
+    """Many tensors share one buffer, and each is as sparse as allowed."""
     builder = ModelBuilder()
     data = np.zeros((1 << 11, 32), np.float32)
     data[:, 0] = 1

@@ -1,4 +1,4 @@
-"""Users learn about every operator that cannot be compiled, with its name and a remedy."""
+"""The error lists every operator that cannot be compiled by name, with a remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def chain(
     quant: Quant | None = UNIT,
     builder: ModelBuilder | None = None,
 ) -> bytes:
-    """Returns a chain with one operator of each name, on tensors t0, t1, …"""
+    """Returns a sequence of operators with the given names, on tensors t0, t1, …"""
     builder = builder or ModelBuilder()
     tensors = [builder.tensor(f"t{i}", (1, 4), dtype, quant) for i in range(len(names) + 1)]
     for i, name in enumerate(names):
@@ -116,7 +116,7 @@ def test_a_float_model_is_refused_for_its_unsupported_operators(names: list[str]
 
 @pytest.mark.parametrize(("name", "dtype"), [("BATCH_MATMUL", np.int8), ("FULLY_CONNECTED", np.uint8)])
 def test_an_unsupported_hybrid_kernel_is_refused(name: str, dtype: type) -> None:
-    """LiteRT's kernels quantize the activations, so real arithmetic would give other results."""
+    """LiteRT's kernels quantize the activations, so real arithmetic would give different results."""
     builder = ModelBuilder()
     x, y = builder.tensor("x", (1, 4), np.float32), builder.tensor("y", (1, 4), np.float32)
     weights = builder.constant("weights", np.ones((4, 4), dtype), Quant(0.5))

@@ -1,4 +1,4 @@
-"""Reading tensors: constants, quantization, and reasons why a tensor cannot be used."""
+"""Reads tensors: constants, quantization, and the reasons why a tensor cannot be used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Bend = Callable[[ModelBuilder], None]
 
 
 def file(bend: Bend = lambda builder: None) -> bytes:
-    """Returns an ADD of `x` and a constant `k` to `y`, after `bend` has changed it."""
+    """Returns a file with `y = x + k` (ADD), where k is a constant, after `bend` has changed it."""
     builder = ModelBuilder()
     x = builder.tensor("x", (2, 3), np.int8, Quant(0.5, -3))
     k = builder.constant("k", np.arange(6, dtype=np.int8).reshape(2, 3), Quant([0.25, 0.5, 1.0], axis=1))
@@ -37,7 +37,9 @@ def tensor(name: str, bend: Bend = lambda builder: None) -> Tensor:
 
 
 def setting(index: int, **fields: Any) -> Bend:
-    """Returns a bend that sets fields of a tensor, or of its quantization if a name begins with `q_`."""
+    """Returns a `bend` function that sets fields of a tensor. A name that begins with `q_` is a field of its
+    quantization.
+    """
 
     def bend(builder: ModelBuilder) -> None:
         table = builder.graph.tensors[index]
@@ -132,7 +134,7 @@ def test_contradictory_tensors_are_malformed(bend: Bend, message: str) -> None:
 
 
 def outside(offset: int, size: int) -> Bend:
-    """Returns a bend that moves the constant's bytes after the FlatBuffer, as in files larger than 2 GB."""
+    """Returns a `bend` function that moves the constant's bytes after the FlatBuffer, as in files larger than 2 GB."""
 
     def bend(builder: ModelBuilder) -> None:
         builder.model.buffers[1] = litert_schema.BufferT(offset=offset, size=size)
@@ -168,7 +170,7 @@ def test_constant_outside_the_file_is_malformed(offset: int, size: int) -> None:
     ],
 )
 def test_unusable_quantization_is_refused_at_its_operator(bend: Bend, what: str) -> None:
-    """LiteRT loads such a file."""
+    """LiteRT loads such a file, so only the operator refuses it."""
     with pytest.raises(Unsupported, match=f"ADD #0 uses the tensor x, whose {what}"):
         import_model(file(bend))
 

@@ -1,4 +1,4 @@
-"""Filters of scale 0 give the same result as in LiteRT: the zero point, whatever the filter contains."""
+"""A filter with scale 0 gives the same result as in LiteRT: the zero point, whatever its weights are."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MODELS = {
 }
 
 
-# The default delegate refuses a layer whose only scale is 0.
+# If a layer's only scale is 0, LiteRT's default delegate refuses the layer.
 CASES = [(name, mode) for name in MODELS for mode in (LITERT_REFERENCE, XNNPACK) if "one scale" not in name]
 
 

@@ -1,4 +1,6 @@
-"""Exported programs: how they are converted, and how invalid ones are refused; nothing is executed or unpacked."""
+"""Exported programs: the module to which they are converted, and the errors for invalid ones. Nothing is executed or
+unpacked to disk.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ def test_an_activation_between_conversions_is_a_bound() -> None:
 
 
 def test_a_tensor_that_was_changed_in_place_has_its_new_value() -> None:
-    """`y = x - 1; y.relu_(); y + 0`: a later reader of y reads the result of relu_."""
+    """The program is `y = x - 1; y.relu_(); y + 0`. The addition reads the result of relu_."""
     nodes = [
         node("torch.ops.aten.sub.Tensor", "a", tensor("x"), {"as_float": 1.0}),
         node("torch.ops.aten.relu_.default", "b", tensor("a")),
@@ -81,12 +83,12 @@ def test_a_tensor_with_views_may_not_be_changed_in_place() -> None:
     assert "views" in str(refused(document(nodes)))
 
 
-# with the values that are stored
+# multiples of the scale, so that they are stored exactly
 ROWS = np.float32(0.05) * np.random.default_rng(0).integers(-100, 100, (5, 24)).astype(np.float32)
 _WIDE = ROWS.astype(np.float64)
 _CENTERED = _WIDE - _WIDE.mean(-1, keepdims=True)
 _GROWN = np.exp(_WIDE - _WIDE.max(-1, keepdims=True))
-# operator -> (its arguments after x, its result in float64).
+# operator -> its arguments after x, and its result in float64
 LAYERS: dict[str, tuple[list[dict[str, Any]], Array]] = {
     "gelu.default": ([], _WIDE / 2 * (1 + np.vectorize(math.erf)(_WIDE * math.sqrt(0.5)))),
     "layer_norm.default": (
@@ -104,7 +106,7 @@ LAYERS: dict[str, tuple[list[dict[str, Any]], Array]] = {
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_of_real_values(name: str) -> None:
-    """In float32, so within its rounding of some tens of terms."""
+    """The layer is computed in float32, so the test allows the rounding of some tens of terms."""
     arguments, expected = LAYERS[name]
     layer = node(f"torch.ops.aten.{name}", "y", tensor("r"), *arguments)
     made = result([quantize("x", "q"), dequantize("q", "r"), layer], ROWS)
@@ -112,8 +114,9 @@ def test_a_layer_of_real_values(name: str) -> None:
 
 
 PAD, CONSTANT_PAD = "torch.ops.aten.pad.default", "torch.ops.aten.constant_pad_nd.default"
-_AROUND = {"as_ints": [1, 2, 0, 1]}  # the last axis, then the one before it
-_MODES: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # their names in NumPy
+_AROUND = {"as_ints": [1, 2, 0, 1]}  # pads of the last axis, then of the one before it
+# PyTorch's mode -> NumPy's mode
+_MODES: dict[str, Any] = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
 @pytest.mark.parametrize("mode", _MODES)
@@ -321,7 +324,7 @@ def test_a_zip_bomb_is_not_unpacked() -> None:
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
 def test_a_damaged_program_is_refused_with_a_message(path: Any) -> None:
-    """Mutates the document: members are removed, swapped, or replaced."""
+    """Each mutation removes, swaps or replaces members of the document."""
     with zipfile.ZipFile(path) as archive:
         records = {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
     rng = random.Random(0)
@@ -335,7 +338,7 @@ def test_a_damaged_program_is_refused_with_a_message(path: Any) -> None:
 
 
 def _damage(value: Any, rng: random.Random) -> None:
-    """Changes something below `value`, at a random depth."""
+    """Changes one value below `value`, at a random depth."""
     keys = list(value) if isinstance(value, dict) else list(range(len(value)))
     if not keys:
         return None

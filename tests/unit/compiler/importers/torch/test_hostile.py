@@ -1,4 +1,4 @@
-"""Hostile archives: nothing is executed, unpacked or resolved, and each is refused with a message."""
+"""Each hostile archive is refused with a message. Nothing in it is executed, unpacked or resolved."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHAPES = {"": (2, 3, 12, 12)}
 
 
 class Calls:
-    """An object that `pickle` writes as a call of any function."""
+    """An object that `pickle` writes as a call of any given function."""
 
     def __init__(self, function: Any, *arguments: Any) -> None:
         self.call = function, arguments
@@ -71,9 +71,9 @@ def machine() -> Unpickler:
         b"(.",
         b"\x80\x02",
         b"cposix\nsystem\n.",
-        b"\x80\x04\x8c\x05posix\x8c\x06system\x93.",  # the name is on the stack
+        b"\x80\x04\x8c\x05posix\x8c\x06system\x93.",  # the function's name is on the stack
         b"cos\nsystem\n(X\x02\x00\x00\x00lstR.",
-        b"ccollections\nOrderedDict\n)\x81.",  # an instance of something that is not a class of the archive
+        b"ccollections\nOrderedDict\n)\x81.",  # an instance of a class that the archive does not define
         b"c__torch__\nNet\n)R.",  # a call of a class
         b"(i__main__\nNet\n.",
         b"]h\x00.",
@@ -96,7 +96,7 @@ def test_the_memory_of_the_stack_machine_is_bounded() -> None:
 
 
 def test_a_value_of_exponential_size_is_never_traversed() -> None:
-    """Each tuple contains the one before twice: 2**60 leaves, if they were compared, printed or copied."""
+    """Each tuple contains the previous one twice, so comparing, printing or copying them would visit 2**60 leaves."""
     bomb = b")q\x00" + b"".join(b"h%ch%c\x86q%c" % (i, i, i + 1) for i in range(60))
     bodies = [
         ["return CONSTANTS.c0"],
@@ -205,7 +205,9 @@ def test_calls_and_expressions_nested_in_each_other_are_refused() -> None:
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
 def test_mutations_of_valid_files_are_refused_with_a_message(path: Any) -> None:
-    """Changes bytes in the file, and in its records with a valid archive: the result is a model, or an OctetError."""
+    """The mutations change bytes of the file, or of its records within a valid archive. The result is a model or an
+    OctetError.
+    """
     rng, data = random.Random(path.stem), path.read_bytes()
     with zipfile.ZipFile(io.BytesIO(data)) as whole:
         records = {info.filename.partition("/")[2]: whole.read(info) for info in whole.infolist()}

@@ -1,4 +1,6 @@
-"""TorchScript is evaluated from the input to the outputs, and operators that cannot be compiled are named."""
+"""TorchScript is evaluated from the inputs to the outputs. The error for operators that cannot be compiled names
+them.
+"""
 
 from __future__ import annotations
 
@@ -91,8 +93,8 @@ def test_a_traced_model_contains_its_shapes() -> None:
     ],
 )
 def test_operands_that_do_not_fit_are_refused(line: str, what: str) -> None:
-    """PyTorch loads such a file, and may have an overload of the operator that Octet does not have: it is not
-    damaged.
+    """PyTorch loads such a file and may have an overload that Octet does not have, so the error must not report a
+    damaged file.
     """
     with pytest.raises(UnsupportedOperator, match=what) as caught:
         import_torchscript(quantized(line), shapes=IMAGE)
@@ -119,14 +121,14 @@ def test_operands_that_do_not_fit_are_refused(line: str, what: str) -> None:
     ],
 )
 def test_sizes_are_computed_as_in_pytorch(expression: str, size: int) -> None:
-    """The size is the number of channels that remain of 64."""
+    """The size is the number of the 64 channels that remain."""
     lines = [f"n = torch.add({expression}, 10)", "y = torch.slice(torch.reshape(q, [3, 64]), 1, 0, n)"]
     model = import_torchscript(quantized(*lines), shapes=IMAGE)
     assert model.signature.outputs[0].shape == (3, size + 10)
 
 
 def test_scales_of_products_with_numbers_are_rounded_once() -> None:
-    """PyTorch's quantizers hold them in float64, and its kernels read them in float32."""
+    """PyTorch's quantizers store such scales in float64, and its kernels read them as float32."""
     exact = np.float32(0.05 * 0.3 * 0.7)
     assert exact != np.float32(float(np.float32(float(np.float32(0.05)) * 0.3)) * 0.7)
     lines = ["a = ops.quantized.mul(q, 0.3)", "b = torch.reshape(a, [1, -1])", "y = ops.quantized.mul(0.7, b)"]

@@ -1,4 +1,6 @@
-"""`aten::upsample_nearest2d` of exported programs: the elements that PyTorch selects, as real or stored values."""
+"""`aten::upsample_nearest2d` of exported programs selects the same elements as PyTorch, for real and for stored
+values.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def sized(*sizes: int) -> dict[str, Any]:
 
 
 def made(nodes: list[dict[str, Any]], x: Array) -> tuple[str, Array]:
-    """Returns the module as text, and its result."""
+    """Returns the text of the imported module, and its result for `x`."""
     module = import_exported(program(document(nodes, shape=x.shape))).module
     return str(module), oracle.run_all(module, get_mode(PT2E), [[x]])[0][0]
 
@@ -43,7 +45,7 @@ def refused(*arguments: dict[str, Any], overload: str = VEC, shape: tuple[int, .
 
 
 def test_the_rows_equal_those_of_pytorch() -> None:
-    """The rows are the same for both of its kernels (`scripts/pt2_fixtures.py`)."""
+    """PyTorch's two kernels select the same rows here (`scripts/pt2_fixtures.py`)."""
     with np.load(FOLDER / "nearest.npz") as arrays:
         cases = list(zip(arrays["before"].tolist(), arrays["after"].tolist(), arrays["factor"].tolist(), strict=True))
         expected = np.split(arrays["places"], np.cumsum(np.repeat(arrays["after"], 2))[:-1])
@@ -57,7 +59,7 @@ def test_the_rows_equal_those_of_pytorch() -> None:
 
 @pytest.mark.parametrize("arguments", [DOUBLE, [sized(8, 8), NONE]])
 def test_stored_elements_stay_stored(arguments: list[dict[str, Any]]) -> None:
-    """The layers before and after it stay in integers."""
+    """The layers before and after the operator stay in integers."""
     resized = node(VEC, "u", tensor("r"), *arguments)
     ends = [quantize("x", "q"), dequantize("q", "r")]
     text, found = made([*ends, resized, quantize("u", "s"), dequantize("s", "y")], IMAGE)
@@ -80,7 +82,7 @@ def test_a_quantized_tensor_of_a_script(call: str) -> None:
 
 
 def test_the_operator_becomes_one_onnx_operator() -> None:
-    """A float program is converted to ONNX and quantized in this form."""
+    """When a float program is quantized, it is converted to ONNX in this form."""
     data = program(document([node(VEC, "y", tensor("x"), *DOUBLE)]))
     assert [each.op_type for each in Document(as_onnx(data, {})).nodes] == ["Resize"]
 
@@ -108,6 +110,6 @@ def test_images_must_have_four_dimensions() -> None:
 
 
 def test_a_factor_for_which_kernels_differ_is_refused() -> None:
-    """PyTorch's kernel for quantized tensors selects other rows here than the one for real tensors."""
+    """PyTorch's kernel for quantized tensors selects other rows here than its kernel for real tensors."""
     error = refused(sized(22, 4), {"as_float": 2.0163810268203166}, NONE, overload=DEFAULT, shape=(1, 1, 11, 4))
     assert "kernels differ" in error.message

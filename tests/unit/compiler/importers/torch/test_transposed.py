@@ -1,4 +1,6 @@
-"""`aten::conv_transpose2d` between conversions of an exported program: computed in integers, with PyTorch's results."""
+"""`aten::conv_transpose2d` between conversions of an exported program is computed in integers and gives PyTorch's
+results.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ PER_CHANNEL = "torch.ops.quantized_decomposed.dequantize_per_channel.default"
 def transposed(
     shape: tuple[int, ...], weights: Array, scales: Array, bias: Array, *geometry: Any, axis: int = 1
 ) -> bytes:
-    """Returns `x` -> `y`, stored at both ends.
+    """Returns a program with a transposed convolution from `x` to `y`, both of which are stored.
 
     Args:
         geometry: stride, padding, output padding, and the following arguments.
@@ -65,8 +67,8 @@ CASES = ("0", "1", "2", "3", "4")
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_result_equals_pytorch(case: str) -> None:
-    """Compares every stored value with those that `scripts/pt2_fixtures.py` wrote. PyTorch's sums are float32: of
-    280,454 others one differed by one step.
+    """Compares every stored value with those that `scripts/pt2_fixtures.py` wrote. PyTorch adds in float32; in another
+    comparison, one of 280,454 values differed by one step.
     """
     with np.load(FOLDER / "transposed.npz") as arrays:
         x, weights, scales, bias, geometry, expected = (
@@ -89,7 +91,7 @@ def test_compiled_code_equals_the_oracle() -> None:
 
 @pytest.mark.parametrize("axis", [[], [{"as_int": 0}]])
 def test_a_conversion_per_channel_without_an_axis_is_malformed(axis: list[dict[str, Any]]) -> None:
-    """It is left out, or belongs to a tensor whose shape the file leaves out."""
+    """The axis is missing, or it belongs to a tensor whose shape is not in the file."""
     data = transposed((1, 2, 4, 4), WEIGHTS, SCALES, BIAS)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         records = {name: archive.read(name) for name in archive.namelist()}

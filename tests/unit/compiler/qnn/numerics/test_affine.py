@@ -1,4 +1,4 @@
-"""Quantizing real values that are not numbers."""
+"""Quantizing NaN, infinities and values beyond the range."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VALUES = np.array([[np.nan, -np.inf, np.inf, 0.0, 1.5]], np.float32)
 @pytest.mark.parametrize(
     ("numerics", "expected"),
     [
-        (LITERT_REFERENCE, [0, 0, 0, 20, 23]),  # x86 converts what is beyond 32 bits, and NaN, to -2**31
+        (LITERT_REFERENCE, [0, 0, 0, 20, 23]),  # x86 converts values beyond 32 bits, and NaN, to -2**31
         (XNNPACK, [255, 0, 255, 20, 23]),  # MINPS returns the largest value for NaN
     ],
 )

@@ -1,4 +1,4 @@
-"""Sums of bfloat16 products: the oracle is compared with their definition, and code without kernels with the oracle."""
+"""Sums of bfloat16 products: the oracle is compared with their definition, and generated code with the oracle."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_canonical_form_of_a_convolution(
 
 
 def _same(module: tvm.IRModule, inputs: list[Real], scratch: Path) -> None:
-    """Compares compiled code without kernels with the oracle."""
+    """Compares generated code (without kernels) with the oracle."""
     target = detect_host().target
     _, (actual,) = run_selected(module, target, "onnxruntime", inputs, scratch, lambda mode: _NoKernels())
     np.testing.assert_array_equal(actual, oracle.run(module, get_mode("onnxruntime"), inputs)[0])

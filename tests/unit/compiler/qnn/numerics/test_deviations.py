@@ -1,4 +1,4 @@
-"""The documented deviations that apply to a model."""
+"""Each model gets the documented deviations that concern it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of products in floating point equal the integers that int64 gives."""
+"""Exact sums of products in floating point equal the sums in int64."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def _expected(weights: np.ndarray, windows: np.ndarray) -> np.ndarray:
     ("largest_weight", "largest", "length", "dtype"),
     [
         (127, 255, 64, "float32"),  # one part
-        (127, 255, 2305, "float32"),  # parts, which do not divide the length
-        (127, 65535, 300, "float64"),  # 16-bit inputs: so many parts that they are not worth it
+        (127, 255, 2305, "float32"),  # parts that do not divide the length evenly
+        (127, 65535, 300, "float64"),  # 16-bit inputs would need so many parts that float64 is faster
     ],
 )
 def test_the_largest_sums_are_exact(largest_weight: int, largest: int, length: int, dtype: str) -> None:
     weights = np.full((2, 3, length), float(largest_weight))
     weights[1, 2] *= -1
     windows = np.full((2, 5, length), float(largest))
-    windows[:, 0, -1] -= 1  # odd sums, which float32 would round
+    windows[:, 0, -1] -= 1  # makes sums odd, so that float32 would round them
     filters = Filters(weights, largest)
     assert filters.dtype == dtype
     np.testing.assert_array_equal(filters.products(windows.astype(filters.dtype)), _expected(weights, windows))

@@ -1,4 +1,4 @@
-"""Positions of the largest values, and running sums: compiled code is compared with the oracle, and the oracle with
+"""Positions of the largest values, and running sums: generated code is compared with the oracle, and the oracle with
 NumPy.
 """
 

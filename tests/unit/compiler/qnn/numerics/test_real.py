@@ -1,5 +1,5 @@
-"""Sums of products with fused multiply-adds: the oracle is compared with libm's fmaf, and compiled code with the
-oracle.
+"""Sums of products with fused multiply-adds: the oracle is compared with fmaf of the C library, and generated code with
+the oracle.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Shape = tuple[int, ...]
 LIBM = ctypes.CDLL(ctypes.util.find_library("m"))
 LIBM.fmaf.restype, LIBM.fmaf.argtypes = ctypes.c_float, [ctypes.c_float] * 3
 RNG = np.random.default_rng(0)
-# Values of every kind: ordinary ones, those whose sums are subnormal, large ones that overflow, ties, infinities.
+# Types of values: ordinary ones, those with subnormal sums, large ones that overflow, ties, infinities.
 KINDS: dict[str, Callable[[Shape], NDArray[Any]]] = {
     "ordinary": lambda shape: RNG.standard_normal(shape),
     "subnormal": lambda shape: RNG.standard_normal(shape) * 10.0 ** RNG.integers(-30, -15, shape),
@@ -58,14 +58,16 @@ def test_products_are_added_as_in_libm(kind: str) -> None:
 
 
 def test_a_sum_that_is_rounded_to_halfway_is_rounded_once() -> None:
-    """1 + 2**-23 + 2**-24 - 2**-64: float64 loses the last term, and the rest is exactly halfway."""
+    """The sum is 1 + 2**-23 + 2**-24 - 2**-64. float64 loses the last term, and the rest is exactly halfway between two
+    float32.
+    """
     a, b = _real([[1 + 2**-23, 2**-12 * (1 + 2**-20)]]), _real([[1], [2**-12 * (1 - 2**-20)]])
     assert _product(a, b)[0, 0] == np.float32(1 + 2**-23)
     assert np.float32(np.float64(a[0, 0]) + np.float64(a[0, 1]) * np.float64(b[1, 0])) == np.float32(1 + 2**-22)
 
 
 def test_a_subnormal_sum_is_rounded_once() -> None:
-    """2**-149 + 2**-150 - 2**-220: as above, at another bit."""
+    """The sum is 2**-149 + 2**-150 - 2**-220: the same case at another bit."""
     a, b = _real([[2**-149, 2**-75 * (1 + 2**-23)]]), _real([[1], [2**-75 * (1 - 2**-23)]])
     assert _product(a, b)[0, 0] == fma(a[0, 1], b[1, 0], a[0, 0]) == np.float32(2**-149)
 
@@ -73,7 +75,7 @@ def test_a_subnormal_sum_is_rounded_once() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shape", [(40, 60, 700), (7, 60, 31), (700, 60, 3), (1, 60, 1), (3, 0, 5)], ids=str)
 def test_many_sums_equal_the_definition(kind: str, shape: tuple[int, int, int]) -> None:
-    """Whole blocks of the library's loops, the elements after them, and operands that are exchanged."""
+    """The sizes cover whole blocks of the library's loops, the elements after them, and exchanged operands."""
     rows, count, columns = shape
     a, b = (KINDS[kind](each).astype(np.float32) for each in ((rows, count), (count, columns)))
     expected = np.zeros((rows, columns), np.float32)
@@ -84,7 +86,7 @@ def test_many_sums_equal_the_definition(kind: str, shape: tuple[int, int, int]) 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_elements_are_multiplied_and_added_as_in_libm(kind: str) -> None:
-    """One value, a row, a column, and elements that are not contiguous."""
+    """The operands are one value, a row, a column, and elements that are not contiguous."""
     a, b, c = (KINDS[kind](shape).astype(np.float32) for shape in ((9, 21), (1, 21), (21, 9)))
     expected = [LIBM.fmaf(a[i, j], b[0, j], c[j, i]) for i, j in np.ndindex(9, 21)]
     np.testing.assert_array_equal(fma(a, b, c.T), np.array(expected, np.float32).reshape(9, 21))
@@ -96,7 +98,7 @@ def _real(values: list[list[float]]) -> Real:
 
 
 def _product(a: Real, b: Real) -> Real:
-    """Returns the oracle's product."""
+    """Returns the oracle's result of a product."""
     module = module_of([], lambda emit, _: emit(ops.real_matmul(relax.const(a), relax.const(b))))
     return np.asarray(oracle.run(module, get_mode("onnxruntime"), [])[0])
 
@@ -158,7 +160,7 @@ def test_the_canonical_form_of_a_convolution(
 
 
 def _same(module: tvm.IRModule, inputs: list[Real], scratch: Path) -> None:
-    """Compares compiled code without kernels with the oracle."""
+    """Compares generated code (without kernels) with the oracle."""
     target = next(target for target in TARGETS if target.runs_on(detect_host()))
     _, (actual,) = run_selected(module, target, "onnxruntime", inputs, scratch, lambda mode: _NoKernels())
     np.testing.assert_array_equal(actual, oracle.run(module, get_mode("onnxruntime"), inputs)[0])

@@ -1,5 +1,5 @@
-"""Functions of float32: compiled code for one value and for vectors has the oracle's bits, for numbers of every
-size.
+"""Functions of float32: for numbers of every magnitude, generated code gives the oracle's bits, for single values and
+for vectors.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ EXACT: dict[str, Callable[[float], float]] = {
 
 
 def same_bits(got: np.ndarray, expected: np.ndarray) -> bool:
-    """Returns true if the bits are equal; NaN equals NaN, whatever its payload."""
+    """Returns true if the bits are equal. NaNs are equal whatever their payloads are."""
     differ = got.view(np.int32) != expected.view(np.int32)
     return not np.any(differ & ~(np.isnan(got) & np.isnan(expected)))
 
@@ -85,7 +85,9 @@ def test_a_function_is_within_a_few_units_in_the_last_place(name: str, units: in
 
 
 def test_the_logistic_function_has_an_absolute_error() -> None:
-    """The error is at most three units in the last place of 1/2: the function is the sum of 1/2 and a ratio."""
+    """The error is at most three units in the last place of 1/2, because the function is computed as the sum of 1/2 and
+    a ratio.
+    """
     x = np.linspace(-20, 20, 20011).astype(np.float32)
     exact = np.array([EXACT["logistic"](float(value)) for value in x])
     assert np.all(np.abs(evaluated("logistic", x) - exact) <= 3 * np.spacing(np.float32(0.5)))

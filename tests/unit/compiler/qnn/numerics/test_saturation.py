@@ -1,5 +1,5 @@
-"""The layers in which FBGEMM may saturate at 16 bits; PyTorch 2.13.0 differs from Octet only in the models counted
-here.
+"""Counts layers in which FBGEMM may saturate at 16 bits. PyTorch 2.13.0 differs from Octet only in models with such
+layers.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def module_of(name: str) -> tvm.IRModule:
 @pytest.mark.parametrize(
     ("name", "mode", "layers"),
     [
-        ("depthwise", FBGEMM, 1),  # its other depthwise layer is dilated
+        ("depthwise", FBGEMM, 1),  # the other depthwise layer of the model is dilated
         ("depthwise", TORCH_X86, 1),  # with 120 groups
         ("squeezed", FBGEMM, 1),  # 5 by 5
-        ("squeezed", TORCH_X86, 0),  # with 16 groups: computed by oneDNN
+        ("squeezed", TORCH_X86, 0),  # oneDNN computes its 16 groups
         ("depthwise", ONEDNN, 0),
         ("depthwise", QNNPACK, 0),
         ("residual", FBGEMM, 0),

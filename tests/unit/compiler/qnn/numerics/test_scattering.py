@@ -1,5 +1,5 @@
-"""Rows that are written at computed positions: compiled code is compared with the oracle, and the oracle with one
-update at a time.
+"""Rows that are written at computed positions: generated code is compared with the oracle, and the oracle with applying
+one update at a time.
 """
 
 from __future__ import annotations

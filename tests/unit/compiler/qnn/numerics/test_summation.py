@@ -1,6 +1,4 @@
-"""Compiled sums of real values equal the oracle's, in each order: additions are not reordered, and no product is
-fused.
-"""
+"""Generated sums of real values equal the oracle's in each order. Additions are not reordered or fused."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ MODE, IN = get_mode(ONNXRUNTIME), u8(0.0371, 3)
 
 
 def summed(shape: tuple[int, ...], axes: tuple[int, ...], order: str) -> tvm.IRModule:
-    """Returns sums of stored values."""
+    """Returns a module that sums dequantized values."""
     rows = math.prod(extent for axis, extent in enumerate(shape) if axis not in axes)
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -73,7 +71,7 @@ def test_compiled_sums_equal_the_oracle(shape: tuple[int, ...], axes: tuple[int,
 
 
 def test_lanes_are_folded_by_halves_and_then_by_neighbours() -> None:
-    """The expected sum follows the definition, one number after the other."""
+    """The test adds one number after the other, as the definition says."""
     x = np.random.default_rng(0).normal(0, 1, 45).astype(np.float32)
     sums = [np.float32(0)] * 16
     for place, term in enumerate(x):
@@ -94,7 +92,7 @@ def test_lanes_are_along_the_last_axis() -> None:
 
 @pytest.mark.parametrize("shape", [(1, 33, 7, 7), (1, 9, 5, 5)])
 def test_every_sample_of_a_batch_has_the_sum_that_it_has_alone(shape: tuple[int, ...]) -> None:
-    """The sums are equal even though the sample's rows have other addresses."""
+    """The rows of a sample have other addresses in a batch, but their sums are the same."""
     x = stored((3, *shape[1:]))
     rows = shape[1]
 
@@ -109,7 +107,7 @@ def test_every_sample_of_a_batch_has_the_sum_that_it_has_alone(shape: tuple[int,
 
 @pytest.mark.parametrize("axes", [(0, 3, 1, 2), (0, 2, 1, 3)])
 def test_sums_move_before_transposes_that_keep_rows(axes: tuple[int, ...]) -> None:
-    """A sum in lanes moves before a transpose that keeps its rows contiguous, but not before another."""
+    """A sum in lanes moves before a transpose only if its rows stay contiguous."""
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         reals = emit(ops.dequantize(emit(relax.op.permute_dims(inputs[0], list(axes))), IN))
@@ -139,7 +137,7 @@ def test_a_channels_last_image_is_summed_in_place_if_the_order_allows_it(order: 
 
 @pytest.mark.parametrize("length", [1, 4, 7, 8, 12, 15, 16, 29, 192])
 def test_compiled_moments_equal_the_oracle(length: int) -> None:
-    """Mean, squares, and a product that is fused with the sum of two of them."""
+    """The moments are the mean, the sum of squares, and a product that is fused with the sum of the two."""
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         (x,) = inputs
@@ -152,7 +150,7 @@ def test_compiled_moments_equal_the_oracle(length: int) -> None:
 
 @pytest.mark.parametrize("length", [3, 8, 11, 12, 15, 16, 45])
 def test_squares_are_added_to_eight_sums(length: int) -> None:
-    """The expected sums follow the definition, one number after the other."""
+    """The test adds one number after the other, as the definition says."""
     x = np.random.default_rng(0).normal(0, 1, length).astype(np.float32)
     whole, sums = length // 8 * 8, [np.asarray(0, np.float32)] * 8
     for place in range(whole):

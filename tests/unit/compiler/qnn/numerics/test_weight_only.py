@@ -1,5 +1,5 @@
-"""Products that ONNX Runtime's optimizer replaces by MatMulNBits are counted; the reference shows which products these
-are.
+"""Counts products that ONNX Runtime's optimizer replaces by MatMulNBits. The reference runtime shows which products it
+replaces.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def rectified(model: OnnxBuilder, x: str) -> str:
 
 
 def quantized(*operators: str, biases: Sequence[tuple[int, ...]] = ()) -> Write:
-    """Returns a writer of a product, an Add of a bias of each of these shapes, `operators`, and a QuantizeLinear."""
+    """Returns a function that writes a product, an Add for each bias (of the given shapes), `operators`, and a
+    QuantizeLinear.
+    """
 
     def write(model: OnnxBuilder, x: str) -> str:
         y = product()(model, x)
@@ -101,7 +103,7 @@ KEPT: dict[str, Write] = {
     "a bias for each row": quantized(biases=[COLUMN]),
     "a bias for each element": quantized(biases=[MATRIX]),
 }
-# As above, where the activations have three dimensions.
+# The same, if the activations have three dimensions.
 REPLACED_IN_BATCHES = {
     "a rectified bias": quantized("Relu", biases=[VECTOR]),
     "a bias for each element": quantized(biases=[MATRIX]),
@@ -111,7 +113,9 @@ KEPT_IN_BATCHES = {"quantized results": quantized(), "Relu before QuantizeLinear
 
 
 def largest_difference(write: Write, shape: tuple[int, ...] = (5, ROWS)) -> tuple[int, float]:
-    """Returns the number of products that are counted, and the largest difference relative to the output's range."""
+    """Returns the number of counted products, and the largest difference from ONNX Runtime relative to the output's
+    range.
+    """
     model = OnnxBuilder()
     y = write(model, model.input("x", "float32", shape))
     model.output(y, "uint8" if write is clipped or "quantized" in write.__qualname__ else "float32")

@@ -1,4 +1,4 @@
-"""A constant row that is added to a product of real values becomes its bias; other constants do not."""
+"""If a constant row is added to a product of real values, it becomes the product's bias; other constants do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of one value that change nothing are removed, and clamps become bounds; other functions stay."""
+"""Functions of one value that change nothing are removed, and clamps become storage bounds. Other functions stay."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def defined(mode: str, *operators: str) -> list[str]:
 
 
 def simplified(module: Any, mode: str, x: np.ndarray) -> Any:
-    """Returns the module after the pass, and checks that it gives the same results."""
+    """Runs the pass, checks that the module gives the same results, and returns it."""
     result, _ = run_pass("casts dropped", module, get_mode(mode))
     expected, got = (oracle.run(each, get_mode(mode), [x])[0] for each in (module, result))
     np.testing.assert_array_equal(got, expected)
@@ -121,7 +121,7 @@ def test_any_chain_keeps_its_values(data: st.DataObject, mode: str) -> None:
 
 
 def test_the_layer_before_a_change_of_storage_computes_it() -> None:
-    """As at the end of a model whose input and output are uint8."""
+    """The model's input and output are uint8, so there is a change of storage at its end."""
     weights = np.random.default_rng(0).integers(-50, 50, (10, 256)).astype(np.int8)
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -131,7 +131,7 @@ def test_the_layer_before_a_change_of_storage_computes_it() -> None:
 
     for mode in SIGNED_MODES:
         module = simplified(module_of([((1, 256), "int8")], body), mode, ALL)
-        # In other modes the zero point is added before the last rounding, or may be.
+        # In other modes, the zero point may be added before the last rounding.
         if mode in (LITERT_REFERENCE, XNNPACK):
             assert names(module) == ["dense", "requantize"]
 

@@ -1,4 +1,4 @@
-"""Values that do not depend on an input are computed once, with the mode's formulas."""
+"""Values that do not depend on an input are computed at compile time, with the mode's formulas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from tests.support.qnn_models import SIGNED_MODES, Emit, i8, module_of
 
 @pytest.mark.parametrize("mode", SIGNED_MODES)
 def test_a_constant_is_quantized_and_multiplied_at_compile_time(mode: str) -> None:
-    """Requantization of a layer's accumulators rounds as after a layer, though that layer no longer exists."""
+    """The accumulators of a layer are requantized with the rounding of that layer, although the layer no longer
+    exists.
+    """
     rng = np.random.default_rng(0)
     real, weights = rng.normal(size=(4, 8)).astype(np.float32), rng.integers(-128, 128, (16, 8)).astype(np.int8)
     kind = i8(0.01, 3)
@@ -46,7 +48,7 @@ def test_a_model_that_ignores_its_inputs_becomes_a_constant() -> None:
 
 
 def test_position_embeddings_are_computed_at_compile_time() -> None:
-    """EdgeNeXt computes its position embeddings only from constants, in every call."""
+    """EdgeNeXt computes its position embeddings from constants, in every call."""
     counts = np.arange(24, dtype=np.float32).reshape(4, 6)
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:

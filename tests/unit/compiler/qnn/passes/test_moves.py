@@ -1,4 +1,4 @@
-"""Elementwise operators move before reshapes, slices of heads become slices of channels, and no element changes."""
+"""Elementwise operators move before reshapes, and slices of heads become slices of channels. No element changes."""
 
 from __future__ import annotations
 

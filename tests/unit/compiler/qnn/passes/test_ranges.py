@@ -14,7 +14,7 @@ from tests.support.qnn_models import Emit, module_of
 
 @pytest.mark.parametrize(("numerics", "shares"), [(LITERT_REFERENCE, 2), (XNNPACK, 0)])
 def test_a_range_is_computed_once_if_the_mode_shares_it(numerics: str, shares: int) -> None:
-    """Two parameters share one smallest and one largest value."""
+    """The two parameters read the same smallest and largest value."""
 
     def network(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
         x, low, high = inputs

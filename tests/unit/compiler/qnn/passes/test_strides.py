@@ -1,4 +1,4 @@
-"""Strides move to the position where they save most, and no pixel changes."""
+"""Strides move to the earliest layer that allows them, and no pixel of the outputs changes."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Layers:
         return self.emit(ops.requantize(sums, accumulator_type(KIND, WEIGHT, axis=3), OTHER))
 
     def block(self, x: relax.Var, stride: int) -> relax.Var:
-        """Adds a bottleneck of the first ResNet: its stride is in the 1x1 convolutions."""
+        """Adds a bottleneck block of the original ResNet. Its stride is in the 1x1 convolutions."""
         y = self.conv(self.conv(self.conv(x, 4, 1, stride), 4, 3, 1, 1), 8, 1)
         short = self.conv(x, 8, 1, stride) if stride > 1 or int(x.ty.shape[3]) != 8 else x
         return self.emit(ops.add(y, short, OTHER, OTHER, KIND))
 
 
 def windows(module: Any) -> list[tuple[str, tuple[int, ...]]]:
-    """Returns the name and strides of operators that read windows."""
+    """Returns the names and strides of the operators that have windows."""
     operations = [found for _, _, found in graph.operations(graph.main_of(module)) if found is not None]
     return [
         (found.name.removeprefix("qnn."), found.ints("strides", 2, 1))
@@ -64,8 +64,8 @@ def same(module: Any, moved: Any, mode: str = "xnnpack") -> None:
 
 
 def test_the_last_block_of_a_stage_computes_a_quarter() -> None:
-    """Figure 9: both readers of the sum skip pixels, so the sum, the 1x1 and the 3x3 before it do as well; the identity
-    is subsampled.
+    """Intel 2018, figure 9: both readers of the sum skip pixels. So the sum and the 1x1 and 3x3 convolutions before it
+    skip them too, and its other operand is subsampled.
     """
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -126,7 +126,7 @@ def test_constants_and_parts_are_subsampled_with_their_operands() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.sampled_from(SIGNED_MODES))
 def test_any_graph_of_windows_and_sums_keeps_its_values(data: st.DataObject, mode: str) -> None:
-    """Layers read any earlier images of fitting sizes; strides and readers are random."""
+    """Layers read any earlier image of a suitable size. Strides and readers are random."""
     draw = data.draw
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:

@@ -1,4 +1,6 @@
-"""Chains that compute each element from one 8-bit value become look-ups; the oracle gives the same results."""
+"""A sequence of operators that computes each element from one 8-bit value becomes a look-up. The oracle gives the same
+results.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ Body = Callable[[Emit, list[relax.Var]], Any]
 
 
 def _after(body: Body, *inputs: Any) -> list[str]:
-    """Returns the operators that the pass leaves, after a check that they give the same results."""
+    """Runs the pass, checks that the results are the same, and returns the remaining operators."""
     given = inputs or (EVERY_BYTE,)
     module = module_of([(array.shape, str(array.dtype)) for array in given], body)
     mode = get_mode(ONNXRUNTIME)
@@ -43,7 +45,7 @@ def _scalar(value: float) -> relax.Expr:
 
 
 def _gelu(emit: Emit, x: relax.Var) -> relax.Var:
-    """Returns GELU as PyTorch's exporter writes it, and ONNX Runtime quantizes it."""
+    """Returns GELU as PyTorch's exporter writes it and ONNX Runtime quantizes it."""
     real = emit(ops.dequantize(x, IN))
     erf = emit(ops.real_function("erf", emit(relax.op.divide(real, _scalar(math.sqrt(2))))))
     gate = emit(ops.quantize(emit(relax.op.add(erf, _scalar(1))), OUT))

@@ -25,7 +25,7 @@ def blocked(storage: str, grid: tuple[int, int], *sizes: tuple[int, int]) -> Qua
     return QuantizedType(storage, scales(grid[0] * grid[1]), points, blocks=sizes, grid=grid)
 
 
-# The type of the weights, then true if they are transposed, and true if they are kept.
+# (type of the weights, true if they are transposed, true if they stay stored)
 TYPES: dict[str, tuple[QuantizedType, bool, bool]] = {
     "one scale": (QuantizedType("uint8", scales(1), (7,)), False, True),
     "one scale, transposed": (QuantizedType("int8", scales(1), (-3,)), True, True),
