@@ -11,6 +11,7 @@ LOCK := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --un
 PARALLEL := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 NATIVE := $(shell find service/native -name '*.cc' -o -name '*.h' -o -name '*.map' -o -name '*.cmake' -o -name CMakeLists.txt)
+CPP := '*.cc' '*.h' '*.c' '*.cpp' '*.hpp' # .clang-format-ignore lists exceptions
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo serve wheel test check test-all fuzz test-cluster images bench bench-serving soak docs messages lint format lock clean
@@ -34,6 +35,7 @@ test: $(VENV)/.develop ## every test but those that take minutes; or T=tests/uni
 define STYLE
 $(BIN)/ruff check .
 $(BIN)/ruff format --check .
+git ls-files $(CPP) | xargs $(BIN)/clang-format --dry-run --Werror
 $(BIN)/mypy
 $(BIN)/lint-imports
 endef
@@ -111,6 +113,7 @@ lint: $(VENV)/.develop ## check style, types, import layers, the Dockerfile and 
 format: $(VENV)/.develop ## rewrite the sources in the house style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	git ls-files $(CPP) | xargs $(BIN)/clang-format -i
 
 lock: $(VENV)/.develop ## resolve pyproject.toml into requirements/*.lock (UPGRADE=--upgrade takes newer versions)
 	$(PIP) install uv==0.13.8

@@ -19,7 +19,7 @@ _FILES = ("inference_pb2.py", "inference_pb2.pyi")
 _PLANE = Path("service/native/plane")
 _DESCRIPTORS = _PLANE / "net" / "descriptors.h"
 _REFLECTION = "grpc/reflection/v1/reflection.proto"
-_LINE_BYTES = 28  # bytes of the descriptor in one line of the header
+_LINE_LENGTH = 112  # of a string literal in the header, so that the line is shorter than 120
 
 
 def main() -> int:
@@ -86,16 +86,21 @@ def _described(sources: Path, file: str) -> bytes:
 
 def _literal(data: bytes) -> str:
     def lines() -> Iterator[str]:
-        for at in range(0, len(data), _LINE_BYTES):
-            yield '     "' + "".join(map(_escaped, data[at : at + _LINE_BYTES])) + '"'
+        line = ""
+        for char in map(_escaped, data):
+            if len(line + char) > _LINE_LENGTH:
+                yield f'"{line}"'
+                line = ""
+            line += char
+        yield f'"{line}"'
 
-    return "    {\n" + "\n".join(lines()) + f",\n     {len(data)}}}"
+    return "    {" + "\n     ".join(lines()) + f",\n     {len(data)}}}"
 
 
 def _escaped(byte: int) -> str:
     """Escapes a byte for C++: with three octal digits, as a shorter escape would include a digit that follows it."""
     char = chr(byte)
-    return char if char.isascii() and (char.isalnum() or char in " ._/") else f"\\{byte:03o}"
+    return char if char.isascii() and char.isprintable() and char not in '"\\?' else f"\\{byte:03o}"
 
 
 def _text_of(path: Path) -> str | None:
