@@ -1,4 +1,4 @@
-"""Tiles by table, by rank, or by the cost model."""
+"""Tiles are chosen by a table, by a rank, or by the cost model."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def test_without_a_table_the_cost_model_decides() -> None:
     assert Choices().choose("layer", RANKED) == RANKED[0]
 
 
-def test_a_rank_passes_the_best_over_and_ends_with_the_last() -> None:
+def test_a_rank_selects_another_candidate_and_at_most_the_last() -> None:
     assert [Choices(rank=rank).choose("layer", RANKED) for rank in range(5)] == [*RANKED, RANKED[2], RANKED[2]]
 
 
-def test_a_table_decides_for_its_layers_alone() -> None:
+def test_a_table_applies_only_to_its_layers() -> None:
     choices = Choices({"layer": [2, 7, 2]}, rank=1)
     assert choices.choose("layer", RANKED) == (2, 7, 2)
     assert choices.choose("another", RANKED) == RANKED[1]
 
 
-def test_a_table_cannot_make_a_tile_of_its_own() -> None:
+def test_a_tile_of_a_table_must_be_a_candidate() -> None:
     with pytest.raises(InvalidInput, match="not a valid tile for layer"):
         Choices({"layer": [28, 28, 8]}).choose("layer", RANKED)
 
@@ -55,7 +55,7 @@ def test_the_best_of_the_ranked_is_what_the_cost_model_chooses(isa: object) -> N
 
 
 def test_every_kind_of_convolution_is_a_choice() -> None:
-    """Ordinary, grouped and depthwise layers of one geometry have keys of their own, and other tiles at other ranks."""
+    """Ordinary, grouped and depthwise layers of the same geometry have different keys. Each has several tiles."""
     kind = QuantizedType("int8", (0.1,), (0,))
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:

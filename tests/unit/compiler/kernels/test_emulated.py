@@ -26,7 +26,7 @@ _SIZE = 64
 
 
 def added(target: str, *, beyond: int = 0) -> Kernel:
-    """Builds a kernel that adds to each total the dot product of the four bytes at `beyond` and four other bytes."""
+    """Builds a kernel that adds a dot product to each accumulator: the four bytes at `beyond` by four other bytes."""
     isa, program = ISAS[target], Program()
     source = program.parameter("source", "uint8", _SIZE + beyond)
     destination = program.parameter("destination", "int32", isa.lanes)
@@ -69,8 +69,8 @@ def test_a_kernel_that_reads_beyond_an_operand_dies() -> None:
     ("channels", "filters", "kernel", "size"), [(256, 64, 1, 28), (64, 64, 3, 28), (512, 512, 1, 7)]
 )
 def test_a_convolution_s_hot_loop_multiplies(target: str, channels: int, filters: int, kernel: int, size: int) -> None:
-    """It multiplies by elements of vectors: nothing is broadcast, spilled or computed in scalars, and most instructions
-    are products."""
+    """Most instructions of the loop are products. They multiply by one element of a vector, so that nothing is
+    broadcast, and nothing is spilled or computed in scalar registers."""
     isa, edge = ISAS[target], kernel // 2
     source = Image(1, size, size, channels, isa.lanes, Halo(*[edge] * 4))
     destination = Image(1, size, size, filters, isa.lanes)

@@ -1,4 +1,4 @@
-"""A halo is filled to its last byte, and nothing else is."""
+"""A halo is filled completely, and no other byte is written."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from service.core.arrays import Array
 from tests.support.images import RUNNABLE, halos, run, shapes
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
-UNWRITTEN, FILL = 5, 200  # the former is what `run` puts into an output
+UNWRITTEN, FILL = 5, 200  # `run` initializes outputs with the first value
 
 
 def filling(isa: Isa, image: Image, planes: int, last: int) -> Kernel:
-    """Fills the halos around the planes before `last`, `planes` at a time."""
+    """Returns a kernel that fills the halos of the planes before plane number `last`, `planes` of them at a time."""
     program = Program()
     value = program.parameter("value", "int32", 1)
     destination = program.parameter("destination", "uint8", image.size_bytes)
@@ -35,7 +35,7 @@ def filling(isa: Isa, image: Image, planes: int, last: int) -> Kernel:
 
 
 def bordered(image: Image, planes: int) -> Array:
-    """An image of which `planes` have their halo and nothing else."""
+    """Returns the memory of an image in which only the halos of the first `planes` planes are written."""
     buffer = np.full(image.size_bytes, UNWRITTEN, np.uint8)
     top, left, bottom, right = image.halo.sides
     shape = (image.batch * image.blocks, image.height + top + bottom, image.width + left + right, image.pixel)
@@ -47,7 +47,7 @@ def bordered(image: Image, planes: int) -> Array:
 
 @settings(max_examples=30, deadline=None)
 @given(st.data(), st.sampled_from(RUNNABLE or list(ISAS.values())), shapes(), halos(), st.booleans())
-def test_the_halo_and_nothing_else(
+def test_only_the_halo_is_written(
     data: st.DataObject, isa: Isa, shape: tuple[int, int, int, int], halo: Halo, packed: bool
 ) -> None:
     image = Image(*shape, 0 if packed else isa.lanes, halo)

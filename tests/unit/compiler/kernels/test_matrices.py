@@ -1,4 +1,4 @@
-"""Views of tensors have NumPy's strides, and matrices in images are where the kernels' layout has them."""
+"""Views of tensors have NumPy's strides, and matrices in images have the offsets of the kernels' layout."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_moves_are_strides(moves: list[Move]) -> None:
     np.testing.assert_array_equal(actual, expected)
 
 
-def test_what_has_no_strides_is_no_view() -> None:
+def test_a_reshape_without_strides_is_not_a_view() -> None:
     _, view = moved(np.zeros((2, 5, 96)), [("permute", (0, 2, 1))])
     assert view is not None
     assert view.reshaped((2, 480)) is None
@@ -53,7 +53,7 @@ def test_what_has_no_strides_is_no_view() -> None:
 
 @pytest.mark.parametrize("halo", [Halo(), Halo(1, 0, 2, 0)], ids=["alone", "below another row"])
 @pytest.mark.parametrize("moves", [HEADS, PART, TOGETHER], ids=str)
-def test_matrices_of_whole_blocks_lie_in_an_image(moves: list[Move], halo: Halo) -> None:
+def test_matrices_of_whole_blocks_are_in_an_image(moves: list[Move], halo: Halo) -> None:
     shape = 2, 5, 1, 96
     image = Image(*shape, 16, halo)
     values = np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
@@ -81,7 +81,7 @@ def test_matrices_of_whole_blocks_lie_in_an_image(moves: list[Move], halo: Halo)
     ],
     ids=["half blocks", "from within a block", "columns of rows", "over several pixels"],
 )
-def test_others_do_not(moves: list[Move]) -> None:
+def test_other_matrices_are_not_in_an_image(moves: list[Move]) -> None:
     _, view = moved(np.zeros((2, 5, 96)), moves)
     assert view is not None
     assert Matrices.within(Image(2, 5, 1, 96, 16), view) is None

@@ -20,7 +20,10 @@ SIZE = 16
 
 
 def sums(lanes: int) -> tvm.IRModule:
-    """`(a * b + c, (a * b) - (b * c))` of float32, `lanes` values at a time; the first by way of a local variable."""
+    """Builds a function that computes `a * b + c` and `(a * b) - (b * c)` of float32, `lanes` values at a time.
+
+    The first product is stored in a local variable before the addition.
+    """
     program = Program()
     a, b, c, total, rest = (program.parameter(name, "float32", SIZE) for name in ("a", "b", "c", "total", "rest"))
     dtype = "float32" if lanes == 1 else f"float32x{lanes}"
@@ -42,7 +45,7 @@ def target_of(target: Target) -> tvm.target.Target:
 def test_no_product_and_sum_are_contracted(name: str, lanes: int) -> None:
     module, target = sums(lanes), target_of(parse_target(name))
     before, after = (tvm.compile(each, target).mod.inspect_source("s") for each in (module, round_all_products(module)))
-    assert FUSED.search(before), "LLVM contracts them otherwise"
+    assert FUSED.search(before), "without the pass, LLVM contracts products and sums"
     assert not FUSED.search(after)
 
 
@@ -66,4 +69,4 @@ def test_a_product_to_which_nothing_is_added_has_no_fence() -> None:
 
     assert fences(tirx.max(x * x * x, x) / (x * x)) == 0
     assert fences(x * x * x + x) == 1
-    assert fences(tirx.Select(x * x > x, x, -x) * x) == 1, "it may be added to later"
+    assert fences(tirx.Select(x * x > x, x, -x) * x) == 1, "something may be added to it later"

@@ -1,4 +1,4 @@
-"""Activations in the arena: nothing is allocated while a model runs, and what lives at the same time lies apart."""
+"""Activations are in the arena: nothing is allocated while a model runs, and live activations do not overlap."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tvm import relax  # isort: skip
 
 
 def lifted() -> tuple[relax.Function, tuple[Slot, ...]]:
-    """Sums along a chain, with a first operand that lives until the last."""
+    """Returns the lowered function of a chain of additions, and its slots. Each addition also reads the first
+    tensor."""
     kind = i8(0.1)
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -43,10 +44,12 @@ def test_nothing_is_allocated_while_the_model_runs() -> None:
     assert len(function.params) == 1 + len(slots)
 
 
-def test_what_lives_at_the_same_time_lies_apart() -> None:
+def test_live_activations_do_not_overlap() -> None:
     function, slots = lifted()
     (block,) = function.body.blocks
-    values = {var: place for place, var in enumerate(function.params[1:])}  # variable -> activation
+    values = {
+        var: place for place, var in enumerate(function.params[1:])
+    }  # maps a variable to the number of its activation
     uses: dict[int, list[int]] = {place: [] for place in values.values()}
     for step, binding in enumerate(block.bindings):
         if isinstance(binding.value, relax.Var) and binding.value in values:
@@ -55,8 +58,8 @@ def test_what_lives_at_the_same_time_lies_apart() -> None:
             if arg in values:
                 uses[values[arg]].append(step)
     uses[values[function.body.body]].append(len(block.bindings))
-    # A place that several activations of one kind share lives from its first use to its last, gaps included, so an
-    # overlap in memory is only allowed between places whose uses do not interleave step by step.
+    # A slot can contain several activations, one after the other. So two slots that overlap in memory may be used
+    # alternately, but not in the same step.
     for a, left in enumerate(slots):
         for b, right in enumerate(slots[:a]):
             if left.offset_bytes < right.end_bytes and right.offset_bytes < left.end_bytes:
@@ -69,19 +72,20 @@ def test_the_arena_is_smaller_than_all_activations_together() -> None:
 
 
 @pytest.mark.parametrize(("shape", "offset"), [((4,), -64), ((-4,), 0)])
-def test_a_place_outside_memory_is_refused(shape: tuple[int, ...], offset: int) -> None:
+def test_a_slot_outside_memory_is_refused(shape: tuple[int, ...], offset: int) -> None:
     with pytest.raises(CorruptBlob):
         Slot("uint8", shape, offset)
 
 
-def test_a_place_ends_behind_its_last_element() -> None:
+def test_a_slot_ends_after_its_last_element() -> None:
     assert Slot("float32", (2, 3), 64).end_bytes == 64 + 24
     assert Slot("float32", (2, 3), 64) == Slot.from_json(Slot("float32", (2, 3), 64).to_json())
     assert np.dtype(Slot("int8", (), 0).dtype) == np.int8
 
 
-def test_what_is_written_into_an_operand_is_that_operand() -> None:
-    """Two kernels write parts of one tensor: planning sees one, which lives until its last reader is done."""
+def test_the_result_of_a_call_that_writes_in_place_is_its_operand() -> None:
+    """Two kernels write parts of one tensor. Memory planning treats it as one tensor, which is live until its last
+    use."""
     kind = relax.TensorType([256], "uint8")
     x = relax.Var("x", kind)
     builder = relax.BlockBuilder()

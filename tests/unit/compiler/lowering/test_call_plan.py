@@ -1,4 +1,4 @@
-"""The plan that is written of a lowered module: calls in order, outputs where the caller wants them."""
+"""The call plan of a lowered module lists its calls in order. Outputs are written to the caller's memory."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_an_output_is_written_where_the_caller_wants_it_and_takes_no_room_in_the
         Buffer(Space.ARENA, 0, 8),
         Buffer(Space.OUTPUT, 0, 8),
     )
-    assert plan.buffers[4] == Buffer(Space.ARENA, 64, 8)  # moved to where the output was
+    assert plan.buffers[4] == Buffer(Space.ARENA, 64, 8)  # moved to the output's former offset in the arena
     assert plan.arena_bytes == 72
     assert plan.copies == ()
 
@@ -95,13 +95,13 @@ def test_states_are_the_last_inputs_and_outputs() -> None:
     ]
 
 
-def test_what_is_no_call_is_refused() -> None:
+def test_a_binding_that_is_not_a_call_is_refused() -> None:
     with pytest.raises(BuildFailed, match="is not a call or an alias, so a call plan cannot contain it"):
         call_plan(module([X], [named(Y, relax.op.exp(X))], Y), [], [])
 
 
-def test_a_function_of_any_name_has_a_symbol_that_a_plan_may_hold() -> None:
-    """TVM names functions after what made them, `<lambda>` among others."""
+def test_any_function_name_is_converted_to_a_valid_symbol() -> None:
+    """TVM names generated functions after Python functions, for example `<lambda>`."""
     symbols = [plain_symbol(name) for name in ("squares", "<lambda>", "<lambda>1", "nn.relu")]
     assert len(set(symbols)) == 4
     CallPlan(0, (), tuple(Call(symbol, ()) for symbol in symbols))

@@ -29,7 +29,7 @@ def make_object(directory: Path, architecture: str, content: bytes = b"constants
 
 
 def program_headers(data: bytes) -> dict[int, tuple[int, int, int]]:
-    """Returns the segments of an ELF64 file: type -> (flags, offset, size)."""
+    """Maps the type of each segment of an ELF64 file to (flags, offset, size)."""
     start, size, count = struct.unpack_from("<Q", data, 32)[0], *struct.unpack_from("<HH", data, 54)
     headers = (struct.unpack_from("<IIQQQQ", data, start + size * n) for n in range(count))
     return {kind: (flags, offset, length) for kind, flags, offset, _, _, length in headers}
@@ -48,7 +48,7 @@ def test_it_links_for_every_architecture(tmp_path: Path, target: Target) -> None
     assert (kind, machine) == (3, MACHINES[target.architecture])  # 3: shared object
 
 
-def test_what_was_linked_can_be_loaded(tmp_path: Path) -> None:
+def test_a_linked_library_can_be_loaded(tmp_path: Path) -> None:
     host = detect_host().target
     objects = [
         make_object(tmp_path, host.architecture, b"one", "a"),
@@ -92,7 +92,7 @@ def test_the_library_names_no_other_and_hardens_itself(tmp_path: Path) -> None:
         (b"\x7fELF\x02\x01\x01".ljust(64, b"\0"), "its header is damaged"),
     ],
 )
-def test_what_is_not_an_object_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
+def test_a_file_that_is_not_an_object_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
     (tmp_path / "object.o").write_bytes(data)
     with pytest.raises(BuildFailed, match=message) as caught:
         link([tmp_path / "object.o"], tmp_path / "lib.so", X86)
@@ -114,7 +114,7 @@ def test_an_object_with_a_constructor_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "lib.so").exists()
 
 
-def test_what_is_linked_is_checked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_linked_library_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.compiler.lowering.link.check_object", lambda *arguments: None)
     text = function() + pointer(".init_array", kind="%init_array")
     with pytest.raises(BuildFailed, match="the linked library is not valid: it has initializers"):
@@ -129,7 +129,7 @@ def test_a_link_to_an_object_is_refused(tmp_path: Path) -> None:
         link([tmp_path / "link.o"], tmp_path / "lib.so", X86)
 
 
-def test_the_linkers_own_reason_is_told(tmp_path: Path) -> None:
+def test_the_error_contains_the_linkers_message(tmp_path: Path) -> None:
     made = make_object(tmp_path, "x86_64")
     with pytest.raises(BuildFailed, match="duplicate symbol: octet_data"):
         link([made, made], tmp_path / "lib.so", X86)

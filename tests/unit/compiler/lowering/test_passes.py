@@ -75,7 +75,7 @@ def halved(emit: Emit, x: relax.Expr) -> relax.Var:
 
 
 def reshaped(emit: Emit, x: relax.Expr) -> relax.Var:
-    """Splits the channels, cuts out a half of them, and requantizes it."""
+    """Splits the channels by a reshape, slices one half, and requantizes it."""
     split = emit(relax.op.reshape(x, (1, 2, 2, 2)))
     part = emit(relax.op.strided_slice(split, [2], [1], [2], [1]))
     return emit(ops.requantize(emit(relax.op.reshape(part, (1, 2, 2, 1))), X, Y))
@@ -104,7 +104,7 @@ def padded(emit: Emit, x: relax.Var) -> relax.Var:
     return emit(ops.quantize(real, X))
 
 
-# Pass -> the shape and dtype of the model's input, and a function that emits the model.
+# Maps each pass to the shape and dtype of its model's input, and to a function that emits the model.
 MODELS: dict[str, tuple[tuple[tuple[int, ...], str], Body]] = {
     "choose-kernels": ((ROW, "int8"), lambda emit, x: emit(with_builtin(ops.requantize(x, X, Y), GEMM, elements=4))),
     "batch": ((ROW, "int8"), lambda emit, x: emit(ops.requantize(x, X, Y))),
@@ -130,9 +130,10 @@ MODELS: dict[str, tuple[tuple[tuple[int, ...], str], Body]] = {
 
 
 def context_of(name: str) -> Context:
-    """Returns the context of a pass.
+    """Returns the context in which a pass runs.
 
-    `legalize` has no library of kernels, so that operators are left for it. `batch` has two samples.
+    `legalize` runs without a kernel library, so that all operators are left for it. For `batch`, a call has two
+    samples.
     """
     library = None if name == "legalize" else library_for(TARGET, MODE)
     return Context(MODE, codegen_target(TARGET), library, BATCH if name == "batch" else 1)
@@ -144,7 +145,7 @@ def model_of(name: str) -> tvm.IRModule:
 
 
 def text_of(name: str) -> str:
-    """Returns the text of the model before and after the pass `name`; the passes before it have run.
+    """Runs the passes up to `name` on its model, and returns the model's text before and after the last one.
 
     Digests are removed from the names of kernels, because they do not show what the pass does.
     """

@@ -1,7 +1,7 @@
 """The default schedule computes exact results.
 
-Matrix products of any size equal NumPy's, even if no tile divides them. Functions between conversions equal the
-oracle's.
+Matrix products of any size equal those of NumPy, even if no tile divides the size. Functions between a dequantization
+and a quantization equal those of the oracle.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_products_of_several_matrices_are_exact(m: int, k: int, n: int, epilogue
 @pytest.mark.parametrize("dtype", ["int8", "uint16"])
 @pytest.mark.parametrize("function", ["erf", "exp", "logistic", "tanh"])
 def test_a_function_between_two_conversions_is_exact(function: str, dtype: str) -> None:
-    """The function binds variables in an expression that rounds values before and after it."""
+    """The expression of the function binds variables. Values are rounded before and after the function."""
     stored = QuantizedType(dtype, (2.0**-6,), (0,))
     x = np.random.default_rng(0).normal(0, 2, (3, 64)).astype(np.float32)
 

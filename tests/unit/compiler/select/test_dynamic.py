@@ -1,5 +1,7 @@
-"""Layers whose activations are quantized as they come: kernels of rows compute what the oracle does, in both modes of
-LiteRT, and in those of PyTorch that have such layers."""
+"""Layers that quantize their activations at run time equal the oracle.
+
+Row kernels compute them in both modes of LiteRT, and in the modes of PyTorch that have such layers.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ OF_PYTORCH = pytest.mark.parametrize("mode", [FBGEMM, QNNPACK])
 
 
 def layer(emit: Emit, x: relax.Var, filters: int, axes: Sequence[int], kernel: str, **kind: bool) -> relax.Var:
-    """A dense layer, or a convolution of one tap by pixel, or one of 3x3 channel by channel."""
+    """Emits a dense layer, a 1x1 convolution, or a depthwise 3x3 convolution, depending on `kernel`."""
     channels, rng = int(x.ty.shape[-1]), np.random.default_rng(filters)
     taps = {DENSE: (channels,), CONV2D: (1, 1, channels), DEPTHWISE: (3, 3, 1)}[kernel]
     weights = rng.integers(-127, 128, (filters, *taps)).astype(np.int8)
@@ -107,8 +109,8 @@ def test_one_range_for_all_rows(
 @pytest.mark.parametrize(
     "low_high", [(0.0, 0.0), (0.0, 1e-5), (-1e-5, 0.0), (-1e-39, 2e-39), (-1e-5, 2e-5), (-1e30, 1e30)]
 )
-def test_the_range_that_is_chosen(low_high: tuple[float, float], mode: str, target: Target, tmp_path: Path) -> None:
-    """Of nothing, of next to nothing, and of a lot."""
+def test_extreme_ranges(low_high: tuple[float, float], mode: str, target: Target, tmp_path: Path) -> None:
+    """The activations are all zero, almost zero, or very large."""
 
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         return layer(emit, inputs[0], 16, [1, 2], DENSE, reduced=True)
@@ -117,7 +119,7 @@ def test_the_range_that_is_chosen(low_high: tuple[float, float], mode: str, targ
     check(network, x, mode, target, tmp_path, OF_THE_WHOLE)
 
 
-# The range of a tensor, of those of its rows.
+# The operators without a row kernel if one range is computed for a whole tensor.
 OF_THE_WHOLE = frozenset({"min", "max", "dynamic_parameter"})
 
 

@@ -23,7 +23,7 @@ from tests.support.selected import RUNNING, run_selected
 import tvm  # isort: skip
 
 HERE = RUNNING
-# Batch, tokens, heads, and channels of a head.
+# (batch, tokens, heads, channels of a head). The heads in `WHOLE` are whole blocks of channels.
 WHOLE = [(1, 37, 3, 32), (2, 16, 2, 16), (1, 5, 1, 48)]
 OTHERS = [(1, 19, 2, 24), (2, 21, 4, 5)]
 
@@ -31,8 +31,11 @@ OTHERS = [(1, 19, 2, 24), (2, 21, 4, 5)]
 def attention(
     batch: int, tokens: int, heads: int, size: int, *, together: bool, storage: str = "uint8", scaled: bool = False
 ) -> tuple[tvm.IRModule, list[np.ndarray]]:
-    """Returns a module and its inputs: dense layers for query, key and value, or one layer for all three if they are
-    `together`; two products; and a dense layer."""
+    """Returns a module of an attention layer, and its inputs.
+
+    It consists of dense layers for query, key and value (or one layer for all three if `together`), two products, and a
+    dense layer.
+    """
     rng = np.random.default_rng(7)
     channels = heads * size
     middle = 0 if storage == "int8" else 128
@@ -98,7 +101,7 @@ def test_heads_of_whole_blocks_are_never_moved(
 
 @pytest.mark.parametrize("target", HERE, ids=str)
 @pytest.mark.parametrize(("sizes", "storage"), list(zip(OTHERS, ("int8", "uint8"), strict=True)))
-def test_heads_of_other_sizes_are_computed_where_they_lie(
+def test_heads_of_other_sizes_are_computed_without_copies(
     target: Target, sizes: tuple[int, int, int, int], storage: str, tmp_path: Path
 ) -> None:
     module, inputs = attention(*sizes, together=True, storage=storage)
@@ -119,7 +122,7 @@ def test_they_need_no_more_of_an_architecture_than_the_protocol(target: Target, 
 
 
 @pytest.mark.parametrize("target", HERE, ids=str)
-def test_scaling_behind_the_split_is_a_look_up_of_tokens(target: Target, tmp_path: Path) -> None:
+def test_scaling_after_the_split_is_a_lookup_of_tokens(target: Target, tmp_path: Path) -> None:
     module, inputs = attention(1, 37, 3, 32, together=True, scaled=True)
     selection, (actual,) = run_selected(module, target, "onnxruntime", inputs, tmp_path)
     np.testing.assert_array_equal(actual, oracle.run(module, get_mode("onnxruntime"), inputs)[0])
@@ -129,8 +132,8 @@ def test_scaling_behind_the_split_is_a_look_up_of_tokens(target: Target, tmp_pat
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
-def test_a_look_up_behind_a_softmax_is_no_generated_code(target: Target, tmp_path: Path) -> None:
-    """Some exporters emit such a look-up to replace NaN in rows whose scores are all masked."""
+def test_a_kernel_computes_a_lookup_after_a_softmax(target: Target, tmp_path: Path) -> None:
+    """Some exporters emit such a lookup to replace NaN in rows whose scores are all masked."""
     kind, share = QuantizedType("uint8", (float32(0.02),), (133,)), QuantizedType("uint8", (float32(1 / 256),))
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:

@@ -1,4 +1,4 @@
-"""Operators that only move elements become one kernel, which writes no intermediate tensors."""
+"""Several operators that only copy elements become one kernel. It writes no intermediate tensors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def layer(emit: Emit, x: relax.Var, filters: int, out_type: QuantizedType = X) -
 
 
 def test_channels_are_joined_rescaled_shuffled_and_split_in_one_pass(tmp_path: Path) -> None:
-    """A unit of ShuffleNetV2, which half of the channels bypass, and the beginning of the next one."""
+    """Builds a unit of ShuffleNetV2, which half of the channels bypass, and the beginning of the next unit."""
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         stays, taken = layer(emit, inputs[0], 29), layer(emit, inputs[0], 29, WIDER)
@@ -101,8 +101,8 @@ def test_tokens_and_channels_change_places(tmp_path: Path) -> None:
     assert selection.plain == []
 
 
-def test_a_view_of_what_is_written_anyway_stays_one(tmp_path: Path) -> None:
-    """A concatenation reads the halves of the channels in place, as in YOLO."""
+def test_a_slice_of_a_tensor_that_is_written_is_read_in_place(tmp_path: Path) -> None:
+    """A concatenation reads both halves of the channels in place, as in YOLO."""
 
     def body(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
         whole = layer(emit, inputs[0], 32)

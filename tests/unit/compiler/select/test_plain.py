@@ -1,4 +1,4 @@
-"""Groups of 16-bit values are computed on tensors as they are; everything else stays plain operators."""
+"""Kernels compute groups with 16-bit values on contiguous tensors. Other operators on 16-bit values remain plain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ X = QuantizedType("int16", (float32(3e-4),))
 
 
 def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
-    """Convolution, its sum with its input, depthwise convolution, padding, convolution of 1x1, mean, dense layer."""
+    """Emits a convolution with a residual, a depthwise convolution, a padding, a 1x1 convolution, a mean and a dense
+    layer."""
     rng = np.random.default_rng(0)
 
     def layer(x: relax.Var, filters: int, kernel: tuple[int, ...], channels: int, groups: int = 1) -> relax.Var:

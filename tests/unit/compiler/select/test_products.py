@@ -1,4 +1,4 @@
-"""Products of two computed matrices by a kernel equal the oracle, bit for bit, on every instruction set."""
+"""The kernel for products of two computed matrices equals the oracle, bit for bit, on every instruction set."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ import tvm  # isort: skip
 HERE = RUNNING
 MODES = ["litert-reference", "onnxruntime"]
 Shape = tuple[int, ...]
-# Sizes that fill blocks and groups and that do not, one row, many; zero points at the ends and at 0.
+# (shape of the first matrices, columns of the second, storage, zero points). Some sizes fill blocks and groups, and
+# some do not. Some zero points are 0, or at the ends of their range.
 CASES: list[tuple[Shape, int, str, tuple[int, int, int]]] = [
     ((1, 8, 20, 32), 20, "int8", (5, -9, 3)),
     ((2, 3, 7, 8), 16, "uint8", (250, 3, 128)),
@@ -44,8 +45,12 @@ def product(
     *,
     real: bool = False,
 ) -> tuple[tvm.IRModule, list[np.ndarray]]:
-    """Of a matrix of `shape` by one of so many columns, which there are as many of or `batch`; its result stored, or
-    `real`."""
+    """Returns a module that multiplies matrices of `shape` by matrices with `columns` columns, and its inputs.
+
+    Args:
+        batch: the batch dimensions of the second matrices; by default those of the first.
+        real: true if the result is dequantized, false if it is requantized.
+    """
     rng = np.random.default_rng(0)
     shapes = shape, (*(shape[:-2] if batch is None else batch), shape[-1], columns)
     scales = [float32(scale) for scale in (0.02, 0.03, 0.02 * 0.03 * 90 * np.sqrt(shape[-1]))]
@@ -60,7 +65,7 @@ def product(
 
     bounds = np.iinfo(storage)
     inputs = [rng.integers(bounds.min, bounds.max, each, storage, endpoint=True) for each in shapes]
-    inputs[0][..., :1, :], inputs[1][..., :1] = bounds.max, bounds.min  # the largest sums, too
+    inputs[0][..., :1, :], inputs[1][..., :1] = bounds.max, bounds.min  # some sums are the largest possible ones
     return module_of([(each, storage) for each in shapes], body), inputs
 
 

@@ -1,4 +1,4 @@
-"""LSTMs by one kernel for all steps, and what is rescaled besides, equal the oracle bit for bit."""
+"""LSTMs, computed by one kernel for all steps, equal the oracle bit for bit. Other rescaled layers equal it too."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SEQUENCES: list[dict[str, Any]] = [
 def equals_the_oracle(
     imported: ImportedModel, target: Target, scratch: Path, library_of: Callable[[Mode], KernelLibrary] | None = None
 ) -> Selection:
-    """From states of all values, not only where sequences begin."""
+    """Runs a model from random states, compares the outputs with the oracle, and returns the selection."""
     rng = np.random.default_rng(1)
     shapes = [(spec.shape, np.int8) for spec in imported.signature.inputs]
     shapes += [(state.spec.shape, state.first().dtype.type) for state in imported.signature.states]
@@ -60,13 +60,13 @@ def test_a_sequence_is_one_kernel(target: Target, case: dict[str, Any], tmp_path
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
-def test_steps_of_a_batch_that_comes_first_are_kernels_each(target: Target, tmp_path: Path) -> None:
+def test_each_step_is_a_kernel_if_the_batch_is_the_first_axis(target: Target, tmp_path: Path) -> None:
     selection = equals_the_oracle(import_model(lstm_model(batch=3, cells=32)), target, tmp_path)
     assert [layer["kernel"] for layer in selection.layers].count("lstm") == 3
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
-def test_what_is_too_narrow_or_projected_is_declined_with_the_reason(target: Target, tmp_path: Path) -> None:
+def test_narrow_and_projected_lstms_are_declined_with_the_reason(target: Target, tmp_path: Path) -> None:
     narrow = equals_the_oracle(import_model(lstm_model(cells=4)), target, tmp_path)
     assert any("its 4 cells are fewer than" in reason for reason in narrow.declined.values())
     projected = equals_the_oracle(import_model(lstm_model(cells=32, projected=20)), target, tmp_path)

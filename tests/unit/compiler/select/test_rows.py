@@ -1,4 +1,4 @@
-"""Regions of rows compute what the oracle does, bit for bit, for any shape and memory layout."""
+"""Regions that are computed row by row equal the oracle, bit for bit, for any shape and memory layout."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_several_results(target: Target, tmp_path: Path) -> None:
     check(network, [reals(3, 6, 33), reals(33)], target, tmp_path, ["rows"])
 
 
-def test_what_leaves_and_returns_is_no_region(target: Target, tmp_path: Path) -> None:
+def test_operators_around_another_operator_are_two_regions(target: Target, tmp_path: Path) -> None:
     """A maximum over the whole tensor separates the operators, so they become two regions."""
 
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -131,7 +131,7 @@ def test_softmax(columns: int, target: Target, tmp_path: Path) -> None:
 
 
 def test_rows_that_are_masked_as_a_whole(target: Target, tmp_path: Path) -> None:
-    """The softmax of such a row is NaN, which exporters replace with zero."""
+    """The softmax of a completely masked row is NaN. Exporters replace it by zero."""
 
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         (x,) = inputs
@@ -184,7 +184,7 @@ def test_layer_norm(columns: int, target: Target, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("columns", [4, 8, 12, 20, 64])
 def test_sums_in_packets(columns: int, target: Target, tmp_path: Path) -> None:
-    """All rows begin at aligned addresses."""
+    """The number of columns is such that all rows begin at aligned addresses."""
 
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         (x,) = inputs
@@ -195,7 +195,7 @@ def test_sums_in_packets(columns: int, target: Target, tmp_path: Path) -> None:
     check(network, [reals(2, 13, columns)], target, tmp_path, ["rows"])
 
 
-def test_rows_that_begin_anywhere_are_no_region(target: Target, tmp_path: Path) -> None:
+def test_rows_at_unaligned_addresses_are_not_a_region(target: Target, tmp_path: Path) -> None:
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         (x,) = inputs
         total = emit(ops.real_sum(x, axes=[1], order=PACKETS, rows=7))

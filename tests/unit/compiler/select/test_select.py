@@ -1,4 +1,4 @@
-"""A model computes what the oracle does, bit for bit, whichever kernels are selected for its operators."""
+"""A model computes the same bits as the oracle, whichever kernels are selected for its operators."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class Tensor:
 
 
 class Network:
-    """Emits layers one by one; every choice comes from a seeded generator."""
+    """Emits layers one by one. A seeded generator makes all choices."""
 
     def __init__(self, emit: Emit, rng: np.random.Generator, storage: str) -> None:
         self.emit, self.rng, self.storage = emit, rng, storage
-        self.shared: QuantizedType | None = None  # the type of every tensor; if None, each gets a random one
+        self.shared: QuantizedType | None = None  # the type of all tensors; if None, each tensor gets a random type
 
     def type(self) -> QuantizedType:
         if self.shared is not None:
@@ -147,7 +147,7 @@ class Network:
 
 
 def residual_network(net: Network, x: Tensor) -> Tensor:
-    """A stem, an inverted bottleneck with a residual, a strided block, a pool and a classifier."""
+    """Emits a stem, an inverted bottleneck with a residual, a strided block, a pool and a classifier."""
     rng = net.rng
     width = int(rng.choice([8, 16, 24, 40]))
     y = net.conv(x, width, (3, 3), 2)
@@ -163,7 +163,7 @@ def residual_network(net: Network, x: Tensor) -> Tensor:
 
 
 def branching_network(net: Network, x: Tensor) -> Tensor:
-    """Branches with kernels of different sizes, concatenated as in Inception."""
+    """Emits branches with kernels of different sizes, which are concatenated as in Inception."""
     y = net.max_pool(net.conv(x, 16, (3, 3)), padding=(1, 1, 1, 1))
     parts = [net.conv(y, 16, (1, 1)), net.conv(net.conv(y, 24, (1, 1)), 32, (1, 7)), net.conv(y, 20, (5, 5))]
     z = net.concatenate(parts)
@@ -171,7 +171,7 @@ def branching_network(net: Network, x: Tensor) -> Tensor:
 
 
 def grouped_network(net: Network, x: Tensor) -> Tensor:
-    """Bottlenecks of ResNeXt, activations as separate operators, two filters for each channel, a 1x1 classifier."""
+    """Emits bottlenecks of ResNeXt, separate activations, two filters for each channel, and a 1x1 classifier."""
     groups = int(net.rng.choice([2, 3, 8]))
     width = groups * int(net.rng.choice([1, 4, 5, 16]))
     y = net.activated(net.conv(x, width, (1, 1)), str(net.rng.choice(["hard_swish", "logistic", "relu"])))
@@ -181,7 +181,7 @@ def grouped_network(net: Network, x: Tensor) -> Tensor:
 
 
 def constant_network(net: Network, x: Tensor) -> Tensor:
-    """Sums and products with constants, on either side, and a concatenation with a constant.
+    """Emits sums and products with constants as either operand, and a concatenation with a constant.
 
     The constants have one value, or one for each channel, pixel or element.
     """
@@ -200,7 +200,7 @@ def constant_network(net: Network, x: Tensor) -> Tensor:
 
 
 def bottleneck_network(net: Network, x: Tensor) -> Tensor:
-    """Blocks of the first ResNet. Their strides are in 1x1 convolutions, so the layers before these skip pixels."""
+    """Emits blocks of the first ResNet. Its 1x1 convolutions have strides, so they skip pixels."""
     y = net.conv(x, 20, (1, 1))
     y = net.add(y, net.conv(net.conv(net.conv(y, 12, (1, 1)), 12, (3, 3)), 20, (1, 1)))
     z = net.conv(net.conv(net.conv(y, 12, (1, 1), 2), 12, (3, 3)), 24, (1, 1))
@@ -208,10 +208,10 @@ def bottleneck_network(net: Network, x: Tensor) -> Tensor:
 
 
 def joined_network(net: Network, x: Tensor) -> Tensor:
-    """A dense block: every layer reads all earlier outputs, so concatenations are parts of concatenations.
+    """Emits a dense block: every layer reads all earlier outputs, so concatenations are parts of concatenations.
 
-    Parts begin at the start of a block or inside one, are also read by layers that need other halos, are pooled, occur
-    twice, or have another type.
+    Parts begin at the start of a block or inside one. Some are also read by layers that need other halos, are pooled,
+    occur twice, or have another type than the result.
     """
     rng = net.rng
     net.shared = net.type()
@@ -227,7 +227,7 @@ def joined_network(net: Network, x: Tensor) -> Tensor:
 
 
 def holds(net_of: Callable[[Network, Tensor], Tensor], target: Any, seed: int, scratch: Path, **how: Any) -> None:
-    """Checks that a network computes what the oracle does.
+    """Checks that a network computes the same as the oracle.
 
     Args:
         how: `mode`, `storage` and `batch`; also `library_of`, if the kernels are not those of the target.
@@ -335,8 +335,10 @@ def test_the_classifier_of_a_batch_reads_means_where_they_are_written(target: An
 
 @pytest.mark.parametrize(("target", "mode"), in_turns("onnxruntime", "litert-reference"), ids=str)
 def test_sums_and_real_values_come_from_kernels(target: Any, mode: str, tmp_path: Path) -> None:
-    """The sums are those of convolutions in all three kernels, and of a dense layer. Sums with two readers are written
-    once."""
+    """The outputs are the accumulators of convolutions, computed by each of the three kernels, and of a dense layer.
+
+    Accumulators with two readers are written once.
+    """
     rng = np.random.default_rng(1)
     kind = QuantizedType("int8", (0.1,), (3,))
 
@@ -352,7 +354,7 @@ def test_sums_and_real_values_come_from_kernels(target: Any, mode: str, tmp_path
         twice = layer(net, inputs[0], 1, 33)
         flat = emit(ops.mean(inputs[0], kind, kind, axes=[1, 2], keepdims=False))
         weight, weight_type = net.weights(1001, (1001, 20))
-        bias = relax.const(np.full(1001, 2**31 - 9, np.int32))  # sums that wrap and have more bits than float32
+        bias = relax.const(np.full(1001, 2**31 - 9, np.int32))  # some sums wrap, and some have more bits than float32
         logits = emit(ops.dense(flat, relax.const(weight), bias, kind, weight_type))
         ends = [ops.dequantize(logits, accumulator_type(kind, weight_type, axis=1)), ops.dequantize(*twice)]
         return [twice[0], *(emit(end) for end in (*reals, *ends))]
@@ -416,8 +418,8 @@ def test_real_values_are_converted_on_the_way_in_and_out(target: Any, mode: str,
 
 @pytest.mark.parametrize(("target", "mode"), in_turns(FBGEMM, "onnxruntime"), ids=str)
 @pytest.mark.parametrize("quantized_first", [True, False])
-def test_channels_move_in_the_pass_that_converts(target: Any, mode: str, quantized_first: bool, tmp_path: Path) -> None:
-    """Inputs and outputs are `[N, C, H, W]` of real values or bytes, as in models from ONNX and PyTorch."""
+def test_conversions_also_transpose_channels(target: Any, mode: str, quantized_first: bool, tmp_path: Path) -> None:
+    """Inputs and outputs are `[N, C, H, W]`, as float32 or bytes, as in models from ONNX and PyTorch."""
     rng, kind = np.random.default_rng(3), QuantizedType("uint8", (0.1,), (7,))
 
     def body(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
@@ -533,8 +535,8 @@ def test_arithmetic_has_a_table_for_one_constant_and_a_kernel_for_many(
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
-def test_parts_of_one_type_are_written_in_their_places(target: Any) -> None:
-    """Three of four parts begin a block; the last is copied beside the third. If all parts do, nothing is copied."""
+def test_parts_of_the_same_type_are_written_in_place(target: Any) -> None:
+    """Three of four parts begin at a block, and only the fourth is copied. If all parts do, nothing is copied."""
     rng = np.random.default_rng(1)
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:

@@ -1,4 +1,4 @@
-"""Softmax of bytes equals the oracle's, in the modes whose exponentials come from a table."""
+"""Softmax of bytes equals the oracle, in the modes that look exponentials up in a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens `[N, T, C]` stay images between kernels: a transformer's feed-forward part is not reordered."""
+"""Tokens `[N, T, C]` stay images between kernels, so a transformer's feed-forward part needs no layout changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHAPE = (BATCH, TOKENS, CHANNELS)
 
 
 def layer(emit: Emit, x: relax.Var, filters: int) -> relax.Var:
-    """A dense layer on every token, as the importer of ONNX writes it, and its bias, which is an addition by itself."""
+    """Emits a dense layer on every token and a separate addition of its bias, as the ONNX importer does."""
     rng = np.random.default_rng(filters)
     channels = int(x.ty.shape[2])
     weight_type = QuantizedType("int8", tuple(map(float32, rng.uniform(1e-3, 1e-2, filters))), axis=0)

@@ -1,4 +1,4 @@
-"""The functions of 16-bit numbers equal gemmlowp's for every number, on every instruction set."""
+"""The functions of 16-bit numbers equal those of gemmlowp for all 65536 numbers, on every instruction set."""
 
 from __future__ import annotations
 

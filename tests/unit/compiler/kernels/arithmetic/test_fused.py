@@ -1,4 +1,4 @@
-"""Requantization by one fused multiply-add equals TFLite's for every accumulator, or is not used."""
+"""Requantization by one fused multiply-add equals TFLite's requantization for every accumulator, or is not used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RELU, SIGNED = Bounds(0), Bounds(100)
 
 
 class Channels:
-    """The channels of one layer, each with its own multiplier and range of accumulators."""
+    """The channels of one layer. Each has a multiplier and a range of accumulators."""
 
     def __init__(self, multipliers: Array, shifts: Array, reach: int, out: Bounds, *, twice: bool) -> None:
         self.significands, self.shifts, self.out, self.twice = multipliers, shifts, out, twice
@@ -44,14 +44,14 @@ class Channels:
         rng = np.random.default_rng(seed)
         significands = rng.integers(1 << 30, 1 << 31, 16)
         if not twice:
-            significands[::4] &= -1 << 27  # so that some results are halfway between two integers
+            significands[::4] &= -1 << 27  # some accumulators are then scaled to a number halfway between two integers
         return cls(significands, rng.integers(*shifts, 16, endpoint=True), reach, out, twice=twice)
 
     def fused(self, *, stored: bool = True) -> FusedScale | None:
         return fused_scale(self.fixed, self.smallest, self.largest, self.out, stored=stored)
 
     def expected(self, channel: int, accumulators: Array) -> Array:
-        """Returns the oracle's results for accumulators, as they are stored."""
+        """Returns the oracle's results for accumulators, as stored values."""
         significand, shift = int(self.significands[channel]), int(self.shifts[channel])
         if self.twice:
             scaled = fixed_point.multiply_by_quantized_multiplier(accumulators, significand, shift)
@@ -60,7 +60,8 @@ class Channels:
         return np.asarray(np.clip(scaled + self.out.zero_point, self.out.low, self.out.high))
 
     def telling(self, channel: int) -> Array:
-        """Returns accumulators around every boundary, at both ends of the range, and random ones."""
+        """Returns the accumulators that could show a difference: those around every boundary, both ends, and random
+        ones."""
         scale = float(self.fixed.scales[channel])
         results = np.arange(self.out.low - 2, self.out.high + 2) + 0.5 - self.out.zero_point
         around = np.rint(results / scale)[:, None] + np.arange(-4, 5)
@@ -72,14 +73,14 @@ class Channels:
 
 
 def float32_of(exact: Fraction) -> np.float32:
-    """Returns the nearest float32; of two, the even one."""
+    """Returns the nearest float32. If two are equally near, it returns the even one."""
     near = np.float32(float(exact))
     candidates = [near, *(np.nextafter(near, np.float32(towards)) for towards in (-np.inf, np.inf))]
     return min(candidates, key=lambda each: (abs(Fraction(float(each)) - exact), int(each.view(np.int32)) & 1))
 
 
 def computed(fused: FusedScale, channel: int, accumulator: int, out: Bounds) -> int:
-    """Returns the result for one accumulator, computed exactly and rounded where the instructions round."""
+    """Returns the result for one accumulator, computed with fractions and rounded where the instructions round."""
     x = accumulator + int(fused.starts[channel])
     for wrong, right in fused.exceptions:
         if accumulator + int(fused.starts[channel]) == wrong[channel]:
@@ -97,7 +98,7 @@ OUTS = st.sampled_from([RELU, SIGNED, Bounds(0, 0, 200), Bounds(128, 20, 225), B
 
 @EXAMPLES
 @given(st.integers(0, 10**6), st.integers(-12, 0), OUTS, st.sampled_from([1 << 10, 1 << 20, 1 << 26]), st.data())
-def test_every_accumulator_that_could_tell(seed: int, shift: int, out: Bounds, reach: int, data: st.DataObject) -> None:
+def test_a_fused_scale_equals_the_oracle(seed: int, shift: int, out: Bounds, reach: int, data: st.DataObject) -> None:
     twice, stored = data.draw(st.booleans()), data.draw(st.booleans())
     channels = Channels.drawn(seed, (shift - 1, shift), out, reach=reach, twice=twice)
     fused = channels.fused(stored=stored)
@@ -111,7 +112,7 @@ def test_every_accumulator_that_could_tell(seed: int, shift: int, out: Bounds, r
 
 
 def kinds() -> dict[tuple[bool, bool, int], tuple[Channels, FusedScale]]:
-    """Returns a layer for each variant of the code: mirrored or not, centred or not, and each number of exceptions."""
+    """Maps each variant of the code (mirrored, centred, number of exceptions) to a layer for which it is generated."""
     found: dict[tuple[bool, bool, int], tuple[Channels, FusedScale]] = {}
     for seed in range(8):
         for shift in (-5, -8, -10):
@@ -152,7 +153,7 @@ def test_the_instructions_do_the_same(isa: Isa, pixels: int) -> None:
 @pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
 @pytest.mark.parametrize("isa", RUNNABLE, ids=[isa.name for isa in RUNNABLE])
 @pytest.mark.parametrize("kind", ["twice", "twice, of large accumulators", "once"])
-def test_so_do_those_for_layers_without_one(isa: Isa, kind: str) -> None:
+def test_layers_without_a_fused_scale_equal_the_oracle(isa: Isa, kind: str) -> None:
     channels = Channels.drawn(0, (-9, -3), SIGNED, twice=kind != "once")
     of, _ = told(channels)
     filled = np.pad(of, (0, -len(of) % isa.lanes))
@@ -163,14 +164,14 @@ def test_so_do_those_for_layers_without_one(isa: Isa, kind: str) -> None:
 
 
 def told(channels: Channels) -> tuple[Array, Array]:
-    """Returns pairs of a channel and one of its accumulators, as two arrays."""
+    """Returns two arrays: channels of a layer, and for each an accumulator of that channel (`Channels.telling`)."""
     pairs = [(channel, each) for channel in (0, 5, 11) for each in channels.telling(channel)]
     of, accumulators = np.array(pairs).T
     return of, accumulators
 
 
 def holds(isa: Isa, epilogue: Epilogue, channels: Channels, pixels: int) -> None:
-    """Checks a kernel against the oracle in each pixel. The accumulators are its biases, and come from `told`."""
+    """Compares a kernel with the oracle. The accumulators are the biases of the kernel's channels (`told`)."""
     of, accumulators = told(channels)
     destination = Image(1, 1, pixels, len(of), isa.lanes)
     layer = Layer(Image(1, 1, pixels, 4, isa.lanes), destination, Window((1, 1)))
@@ -187,19 +188,19 @@ def test_most_layers_that_end_in_relu_have_a_fused_scale(shift: int, least: int)
     assert sum(Channels.drawn(seed, (shift, shift), RELU).fused() is not None for seed in range(30)) >= least
 
 
-def test_large_sums_have_none() -> None:
-    """If each result has 2**14 accumulators, more than the 24 bits of float32 are needed."""
+def test_large_sums_have_no_fused_scale() -> None:
+    """A fused scale would need more than the 24 bits of float32, because each result has 2**14 accumulators."""
     assert all(Channels.drawn(seed, (-14, -14), SIGNED, reach=1 << 22).fused() is None for seed in range(5))
 
 
-def test_powers_of_two_have_none_where_results_have_two_signs() -> None:
-    """Some sums are halfway between two results. The first rounding rounds these up, on either side of zero."""
+def test_powers_of_two_have_no_fused_scale_if_results_have_two_signs() -> None:
+    """Some scaled sums are halfway between two results. TFLite's first rounding rounds both signs of these up."""
     powers = np.full(16, 1 << 30), np.full(16, -4)
     assert Channels(*powers, 1 << 16, SIGNED, twice=True).fused() is None
     assert Channels(*powers, 1 << 16, RELU, twice=True).fused() is not None
 
 
-def test_channels_of_which_nothing_is_left_do_not_matter() -> None:
+def test_channels_whose_results_are_all_zero_have_a_fused_scale() -> None:
     rng = np.random.default_rng(0)
     significands, shifts = rng.integers(1 << 30, 1 << 31, 16), np.full(16, -6)
     significands[3], shifts[3] = 0, 0
@@ -210,7 +211,7 @@ def test_channels_of_which_nothing_is_left_do_not_matter() -> None:
         assert {computed(fused, channel, each, RELU) for each in (-(1 << 16), -1, 0, 1, (1 << 16) - 1)} == {0}
 
 
-def test_sums_that_leave_int32_have_none() -> None:
+def test_sums_that_exceed_int32_have_no_fused_scale() -> None:
     significands, shifts = np.full(16, (1 << 30) + 7), np.full(16, 4)
     assert Channels(significands, shifts, 1 << 20, RELU, twice=False).fused() is not None
     assert Channels(significands, shifts, 1 << 29, RELU, twice=False).fused() is None

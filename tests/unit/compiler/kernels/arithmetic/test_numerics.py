@@ -1,4 +1,4 @@
-"""Which epilogue computes a formula, and what is declined."""
+"""Each formula gets the epilogue that computes it. Formulas and types without a kernel are declined."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ IN_TYPE, WEIGHT_TYPE = i8(1.0, 3), QuantizedType("int8", (0.5, 0.25, 0.125), axi
 
 
 def requantized(out_scale: float, *, dense: bool = False, weight: int = 100, bias: int = 0) -> Operation:
-    """Of the accumulators of a layer with 3 filters over 4 channels."""
+    """Returns the `qnn.requantize` of the accumulators of a layer with 4 input channels and 3 filters."""
     out_type = i8(out_scale)
 
     def body(emit, xs):  # type: ignore[no-untyped-def]
@@ -50,28 +50,28 @@ def test_each_mode_has_its_own_rounding() -> None:
     def of(mode: Mode, scale: float = 8.0, *, dense: bool = False, bias: int = 0) -> type[Requantization]:
         return type(requantization(mode, requantized(scale, dense=dense, bias=bias), 16, stored=True))
 
-    assert of(REFERENCE) is DoubleRounding  # whose scales are powers of two
+    assert of(REFERENCE) is DoubleRounding  # powers of two have no fused scale
     assert of(REFERENCE, dense=True) is FusedScale
-    assert of(REFERENCE, 3e6, dense=True, bias=2**31 - 1) is SingleRounding  # whose sums have more bits than float32
+    assert of(REFERENCE, 3e6, dense=True, bias=2**31 - 1) is SingleRounding  # the sums have more bits than float32
     assert of(FLOAT) is of(FLOAT, dense=True) is FloatScale
 
 
-def test_blocks_are_filled_up_with_shifts_that_occur() -> None:
+def test_blocks_are_extended_with_shifts_that_occur() -> None:
     scaled = requantization(REFERENCE, requantized(8.0), 16, stored=True)
     assert isinstance(scaled, DoubleRounding)
     assert scaled.shifts.tolist() == [-3, -4, *[-5] * 14]
 
 
-def test_a_product_is_bounded_only_where_no_accumulator_takes_it_out_of_int32() -> None:
+def test_a_product_is_bounded_only_if_it_fits_int32_for_every_accumulator() -> None:
     def bounded(operation: Operation) -> bool:
         scaled = requantization(FLOAT, operation, 16, stored=True)
         assert isinstance(scaled, FloatScale)
         return scaled.bounded
 
-    # 4 * 100 * (127 - 3) = 49600 at most, and the largest scale is 0.5 / out_scale.
+    # The largest accumulator is 4 * 100 * (127 - 3) = 49600, and the largest scale is 0.5 / out_scale.
     assert bounded(requantized(0.5 * 49600 / 2**31 * 1.001))
     assert not bounded(requantized(0.5 * 49600 / 2**31))
-    assert not bounded(requantized(0.25, bias=2**31 - 49600))  # may wrap, so that anything is possible
+    assert not bounded(requantized(0.25, bias=2**31 - 49600))  # a sum that wraps can be any int32
 
 
 def test_a_dense_layer_that_scales_up_is_declined() -> None:
@@ -79,7 +79,7 @@ def test_a_dense_layer_that_scales_up_is_declined() -> None:
         requantization(REFERENCE, requantized(1e-7, dense=True), 16, stored=True)
 
 
-def test_what_no_layer_accumulated_is_declined() -> None:
+def test_an_operand_that_no_layer_accumulated_is_declined() -> None:
     x = relax.Var("x", relax.TensorType([1, 2, 2, 4], "int8"))
     with pytest.raises(Declined, match="not the result of a convolution"):
         requantization(FLOAT, Operation(ops.requantize(x, IN_TYPE, i8(0.1))), 16, stored=True)
@@ -105,7 +105,8 @@ def test_the_residual_may_be_either_operand(residual_is_lhs: bool, zero_point: i
     multipliers = (1 << 19, 1 << 20) if residual_is_lhs else (1 << 20, 1 << 19)
     assert (shared.multiplier, shared.residual_multiplier, shared.shift) == (*multipliers, 20)
     assert shared.bias == (1 << 19) - multipliers[1] * zero_point
-    # Halves go away from zero in this mode: a little more than the real factors, which XNNPACK's are, takes them there.
+    # XNNPACK's multipliers are the exact factors. This mode rounds halves away from zero, so its multipliers are
+    # slightly larger, but have the same ratio.
     fixed = addition(REFERENCE, added(), residual_is_lhs)
     assert isinstance(fixed, SharedShiftSum)
     factors = [round(factor / multipliers[0] * 2**20, 4) for factor in (fixed.multiplier, fixed.residual_multiplier)]

@@ -1,4 +1,4 @@
-"""An addition that shares one shift equals TFLite's for every pair of operands, or is not used."""
+"""An addition with one common shift equals TFLite's addition for every pair of operands, or is not used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.qnn_models import float32, u8
 
 MODE = get_mode(LITERT_REFERENCE)
 EXAMPLES = settings(max_examples=60, deadline=None)
-# As they occur in models: an operand's scale is between a third and twice that of the sum.
+# Scales of operands relative to the scale of the sum, as they occur in models.
 SCALES = st.floats(0.3, 2.0).map(float32) | st.sampled_from([0.5, 1.0, 2.0])
 
 

@@ -20,8 +20,8 @@ from tests.support.cuda.layers import SquareConvolution
 from tests.support.images import laid_out
 
 LAYER = SquareConvolution(images=3, size=5, channels=40, filters=70)
-TEAMS = CardTile(64, 32, 32, 16, 2, 3, 2, Unit.MATRIX)  # two slices, which exchange sums
-# Adds a residual, and multiplies asynchronously with `wgmma`.
+TEAMS = CardTile(64, 32, 32, 16, 2, 3, 2, Unit.MATRIX)  # two slices of the reduction, whose sums are added
+# A layer that adds a residual, and a tile that multiplies asynchronously with `wgmma`.
 ADDING, ALONE = replace(LAYER, adds=True), CardTile(64, 32, 64, 32, 2, 4, 1, Unit.GROUP)
 CASES = [(LAYER, TEAMS), (ADDING, ALONE)]
 
@@ -55,11 +55,12 @@ def test_the_kernel_as_it_is_has_no_fault(case: tuple[SquareConvolution, CardTil
 _BARRIER = re.compile(r"__syncthreads\(\);")
 # The text before the barriers that are compiled only for GPUs without asynchronous copies.
 _WAITING = ("wait_for_copies<0>();\n        ", "if (!Layer::kContinues && goes_on) {\n      ")
-_SUMS = "if (slice_ > 0) sums"  # shortly before the barrier that is compiled only for several slices
+# The text shortly before the barrier that is compiled only for several slices.
+_SUMS = "if (slice_ > 0) sums"
 
 
 def barriers_of(layer: SquareConvolution, tile: CardTile) -> Iterator[tuple[int, int]]:
-    """Yields the start and end, in the source, of each barrier that is compiled for this layer."""
+    """Yields, for each barrier that is compiled for this layer, its start and end in the source text."""
     source = source_of(layer, tile)
     for match in _BARRIER.finditer(source):
         before = source[: match.start()]
@@ -69,7 +70,8 @@ def barriers_of(layer: SquareConvolution, tile: CardTile) -> Iterator[tuple[int,
 
 @pytest.mark.parametrize(("case", "barrier"), [(case, each) for case in CASES for each in barriers_of(*case)])
 def test_without_a_barrier_there_is_a_fault(case: tuple[SquareConvolution, CardTile], barrier: tuple[int, int]) -> None:
-    """The fault is a race, or a read of an offset that is not written yet: shared memory initially contains rubbish."""
+    """The fault is a race, or a read at an offset that was loaded too early from shared memory, whose initial bytes are
+    random."""
     source, (start, end) = source_of(*case), barrier
     with pytest.raises(DeviceFault, match=r"a race|in flight|not aligned|at an address of nothing|fence.proxy"):
         launch(*case, f"{source[:start]};{source[end:]}")
@@ -78,9 +80,13 @@ def test_without_a_barrier_there_is_a_fault(case: tuple[SquareConvolution, CardT
 @pytest.mark.parametrize(
     ("case", "right", "wrong"),
     [
-        (CASES[0], "wait_for_copies<kAhead - 1>();", "wait_for_copies<kAhead>();"),  # waits for one group too few
-        (CASES[0], "ahead % kStages", "(ahead + 1) % kStages"),  # copies into the stage that is being read
-        (CASES[1], "kStages - 1 - Math::kInFlight", "kStages - 1"),  # copies into one that products still read
+        (
+            CASES[0],
+            "wait_for_copies<kAhead - 1>();",
+            "wait_for_copies<kAhead>();",
+        ),  # waits for too few copies
+        (CASES[0], "ahead % kStages", "(ahead + 1) % kStages"),  # copies into the stage that threads are reading
+        (CASES[1], "kStages - 1 - Math::kInFlight", "kStages - 1"),  # copies into a stage that products still read
         (CASES[1], "void publish() const { publish_operands(); }", "void publish() const {}"),
     ],
 )

@@ -1,4 +1,4 @@
-"""One plan for several cards: its tiles fit each of them, and its kernels compute the same there."""
+"""The common limits of several GPUs: tiles that fit them fit each GPU, and kernels compute the same on each."""
 
 from __future__ import annotations
 

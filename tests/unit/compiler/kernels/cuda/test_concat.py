@@ -33,7 +33,7 @@ CHANNELS = st.sampled_from([1, 3, 15, 16, 31, 32, 33, 70])
 
 
 def operation_of(shapes: Sequence[tuple[int, ...]], types: Sequence[QuantizedType], axis: int) -> Operation:
-    """Returns a concatenation of parts of these shapes. The last type is that of the output."""
+    """Returns a concatenation of parts with these shapes. `types` are the types of the parts, then of the output."""
     parts = [
         relax.Var("x", relax.TensorType(shape, quantized.storage))
         for shape, quantized in zip(shapes, types[:-1], strict=True)
@@ -48,7 +48,7 @@ def test_channels(data: st.DataObject, mode_name: str, storage: str) -> None:
     outer = draw(st.sampled_from([(1, 2, 3), (2, 1, 1), (2, 3, 2)]))
     out_type = draw(quantized_types(storage))
     channels = draw(st.lists(CHANNELS, min_size=1, max_size=4))
-    # Parts with the type of the output are only copied, like most parts in real models.
+    # Most parts have the type of the output, so that they are only copied, as in real models.
     in_types = [draw(st.just(out_type) | quantized_types(storage)) for _ in channels]
     values = [draw(arrays((*outer, count), storage)) for count in channels]
     operation = operation_of([each.shape for each in values], [*in_types, out_type], 3)
@@ -63,8 +63,9 @@ def test_channels(data: st.DataObject, mode_name: str, storage: str) -> None:
 
 
 @pytest.mark.parametrize("channels", [(20, 5, 40), (64, 7, 33), (3, 29, 20, 16)])
-def test_what_lies_in_its_place_stays(channels: tuple[int, ...]) -> None:
-    """Parts that begin a block are already in the destination. The rest of their last blocks has arbitrary values."""
+def test_parts_that_are_already_in_the_destination_do_not_change(channels: tuple[int, ...]) -> None:
+    """Parts that begin at a block are already in the destination. The rest of their last blocks contains random
+    values."""
     mode, outer, halo = get_mode("onnxruntime"), (2, 3, 2), Halo(1, 0, 1, 2)
     rng = np.random.default_rng(sum(channels))
     values = [rng.integers(0, 256, (*outer, count)).astype(np.uint8) for count in channels]
@@ -104,7 +105,7 @@ def launched(kernel: Kernel, operands: list[Array]) -> None:
 
 
 def test_rows_of_a_matrix_are_images_of_one_pixel() -> None:
-    """Concatenates `[N, K]` along its second axis."""
+    """Concatenates matrices `[N, K]` along their second axis."""
     mode = get_mode("xnnpack")
     types = [QuantizedType("uint8", (0.5,), (zero_point,)) for zero_point in (0, 10, 0)]
     operation = operation_of([(5, 16), (5, 3)], types, 1)

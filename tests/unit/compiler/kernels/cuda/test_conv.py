@@ -1,4 +1,4 @@
-"""Convolutions and dense layers of cards equal the oracle of every mode, bit for bit: the source itself, emulated."""
+"""Convolutions and dense layers for GPUs equal the oracle of every mode, bit for bit. Their CUDA source is emulated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from service.core.numerics import MODES
 from tests.support.cuda.cards import as_isa
 from tests.support.layers import Case, convolution, dense
 
-# An example compiles a kernel, so a failing one is not shrunk.
+# Failing examples are not shrunk, because each example compiles a kernel.
 EXAMPLES = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 SMALL = {
     "sm_61": CardTile(32, 32, 4, 2, 2, 2, 2, Unit.DOT),
@@ -49,13 +49,13 @@ def test_dense(data: st.DataObject, mode: str, capability: str) -> None:
 
 
 @pytest.mark.parametrize("capability", sorted(CARDS))
-def test_any_tile_that_is_chosen_fits_the_card(capability: str) -> None:
+def test_every_candidate_tile_fits_the_gpu(capability: str) -> None:
     card = CARDS[capability]
     assert all(tile.threads <= 512 for tile in ranked(card, *_large()))
     assert all(tile.shared_bytes(_large()[1]) <= card.block_shared_bytes for tile in ranked(card, *_large()))
 
 
 def _large() -> tuple[Layer, int]:
-    """A layer of ResNet-50's, and its reads."""
+    """Returns a layer of ResNet-50, and the number of steps of its reduction."""
     source, destination = Image(64, 14, 14, 1024, 32), Image(64, 14, 14, 256, 32)
     return Layer(source, destination, Window((1, 1))), 32

@@ -1,4 +1,4 @@
-"""Depthwise convolutions of cards equal the oracle of every mode, bit for bit: the source itself, emulated."""
+"""Depthwise convolutions for GPUs equal the oracle of every mode, bit for bit. Their CUDA source is emulated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvr
 from tests.support.images import Draw
 from tests.support.layers import Case, convolution
 
-# An example compiles a kernel, so a failing one is not shrunk.
+# Failing examples are not shrunk, because each example compiles a kernel.
 EXAMPLES = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 HALO = Halo(1, 1, 1, 1)
 capabilities = st.sampled_from(sorted(CARDS))
@@ -74,7 +74,7 @@ def test_the_chosen_tile_fits_the_output(capability: str, kernel: tuple[int, int
 @pytest.mark.parametrize("capability", CAPABILITIES)
 @pytest.mark.parametrize("window", [Window((3, 3), padding=(1, 1)), Window((5, 5), (2, 2), padding=(2, 2))], ids=str)
 def test_machine_code(capability: str, window: Window) -> None:
-    """One dp4a for each product of four taps, and no register that does not fit."""
+    """There is one dp4a for each product of four taps, and no register is spilled."""
     stride, pad = window.strides[0], window.padding[0]
     source, destination = (
         Image(8, 28, 28, 96, 32, Halo(pad, pad, pad, pad)),
@@ -86,21 +86,21 @@ def test_machine_code(capability: str, window: Window) -> None:
         compile_for(capability, depthwise(layer, np.ones((96, *window.kernel), np.int32), *operands(96), tile))
     )
     assert code.usage.stack_bytes == 0
-    if capability != "sm_61":  # which the disassembler does not know
+    if capability != "sm_61":  # the disassembler does not support it
         products = 4 * tile.rows * window.kernel[0] * Taps(window, tile.columns).products
         assert count(code.instructions, "IDP.4A") == products
         assert count(code.instructions, *SPILLS) == 0
 
 
 def operands(channels: int, out: Bounds | None = None) -> tuple[Array, Epilogue]:
-    """Bias and epilogue."""
+    """Returns a bias and an epilogue for a small layer."""
     return np.zeros(channels, np.int32), Epilogue(
         FloatScale(np.full(channels, 0.01, np.float32), True), out or Bounds(3)
     )
 
 
 def small(*, weight: int = 7, out: Bounds | None = None, packed: bool = False) -> Kernel:
-    """3x3 over 8x8 pixels of 16 channels, from a halo to a halo."""
+    """Returns the kernel of a 3x3 convolution on 8x8 pixels of 16 channels. Both images have a halo."""
     source, destination = Image(1, 8, 8, 16, 0 if packed else 32, HALO), Image(1, 8, 8, 16, 32, HALO)
     layer = Layer(source, destination, Window((3, 3), padding=(1, 1)))
     tile = ranked(CARDS["sm_80"], layer)[0]

@@ -1,4 +1,4 @@
-"""Elementwise kernels of cards equal the oracle of every mode, bit for bit."""
+"""Elementwise kernels for GPUs equal the oracle of every mode, bit for bit."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def variable(values: Array) -> relax.Var:
 
 
 def holds(kernel: Kernel, destination: Image, expected: Array, fill: int, *inputs: Array) -> None:
-    """The kernel writes `expected` (as stored), and `fill` around it."""
+    """Checks that a kernel writes the stored values `expected`, and `fill` to the halo."""
     written = read_back(destination, run(CARD, kernel, *inputs))[..., : destination.channels]
     np.testing.assert_array_equal(written, with_halo(destination, expected, fill))
 
@@ -59,7 +59,7 @@ def holds(kernel: Kernel, destination: Image, expected: Array, fill: int, *input
 @pytest.mark.parametrize(("mode_name", "name"), DEFINED)
 @pytest.mark.parametrize("scales", [(0.1, 0.07, 0.3), (0.125, 0.125, 0.125)])
 def test_pairs_of_all_sizes(mode_name: str, name: str, scales: tuple[float, ...]) -> None:
-    """256 x 64 of them."""
+    """The operands are 256 x 64 pairs of values, from the whole range of uint8."""
     mode = get_mode(mode_name)
     types = [QuantizedType("uint8", (scale,), (point,)) for scale, point in zip(scales, (7, 255, 30), strict=True)]
     pairs = np.meshgrid(np.arange(256, dtype=np.uint8), np.linspace(0, 255, 64).astype(np.uint8))
@@ -78,7 +78,7 @@ def test_two_operands(data: st.DataObject, defined: tuple[str, str], storage: st
     shape = draw(SHAPES)
     types = [draw(quantized_types(storage)) for _ in range(3)]
     own = [shape, shape]
-    if draw(st.booleans()):  # as in squeeze-and-excitation, on either side
+    if draw(st.booleans()):  # one operand has a single pixel, as in squeeze-and-excitation
         own[draw(st.integers(0, 1))] = (shape[0], 1, 1, shape[3])
     values = [draw(arrays(each, storage)) for each in own]
     operation = Operation(getattr(ops, name)(*map(variable, values), *types))

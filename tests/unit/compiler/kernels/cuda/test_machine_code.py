@@ -1,4 +1,7 @@
-"""NVRTC compiles convolutions to the expected instructions, without spills, with no more registers than assumed."""
+"""NVRTC compiles convolutions to the expected instructions, without spills.
+
+They need no more registers than the cost model assumes.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from tests.support.cuda.device_code import SPILLS, DeviceCode, count
 from tests.support.cuda.layers import SquareConvolution
 
 LAYER = SquareConvolution(images=8)
-# One of each generation: its other minor versions differ only in numbers.
+# One compute capability of each generation. The others of a generation differ only in limits.
 CAPABILITIES = ("sm_75", "sm_80", "sm_90")
-REGISTERS = 65536  # of a multiprocessor; each thread gets a multiple of eight
+REGISTERS = 65536  # the registers of a multiprocessor; each thread gets a multiple of eight
 
 
 def tiles(capability: str) -> list[CardTile]:
@@ -34,13 +37,13 @@ def code(capability: str, tile: CardTile) -> DeviceCode:
 
 
 def fits(made: DeviceCode, capability: str, tile: CardTile) -> bool:
-    """Returns true if a multiprocessor has enough registers for as many blocks as the cost model assumes."""
+    """Returns true if a multiprocessor has enough registers for as many thread blocks as the cost model assumes."""
     taken = -(-made.usage.registers // 8) * 8 * tile.threads
     return taken * min(tile.resident, CARDS[capability].threads // tile.threads) <= REGISTERS
 
 
 ALL_TILES = [
-    pytest.param(capability, tile, marks=[pytest.mark.slow] * (capability == "sm_75"))  # sm_80 has its instructions too
+    pytest.param(capability, tile, marks=[pytest.mark.slow] * (capability == "sm_75"))  # has the instructions of sm_80
     for capability in CAPABILITIES
     for tile in tiles(capability)
 ]
@@ -57,13 +60,13 @@ def test_convolution(capability: str, tile: CardTile) -> None:
     assert made.usage.stack_bytes == 0
     assert fits(made, capability, tile)
     if tile.unit is Unit.GROUP:
-        # An instruction computes 128 columns. One wait for them comes after the next ones have started.
+        # An instruction computes 128 columns. There is one wait, after the instructions of the next step have started.
         assert count(loop, "IGMMA") == -(-tile.columns // 128) * tile.steps
         assert count(loop, "WARPGROUP.DEPBAR") == 1
     elif tile.unit is Unit.MATRIX:
         products = tile.own_rows // 16 * (tile.own_columns // 8) * tile.steps
         assert count(loop, "IMMA") == products * (4 if capability == "sm_75" else 1)
-        # `ldmatrix` loads fragments, four registers at a time; nothing is shuffled or permuted.
+        # `ldmatrix` loads fragments, four registers at a time. No instruction shuffles or permutes them.
         assert count(loop, "LDSM") == (tile.own_rows + tile.own_columns) // 16 * tile.steps
         assert count(loop, "PRMT", "SHFL") == 0
     else:
@@ -74,7 +77,7 @@ def test_convolution(capability: str, tile: CardTile) -> None:
 
 
 def test_dot_products_of_older_cards() -> None:
-    """The disassembler does not support their instructions, so only resources are checked."""
+    """The disassembler does not support the instructions of older GPUs, so only resources are checked."""
     for tile in tiles("sm_61"):
         made = code("sm_61", tile)
         assert made.usage.stack_bytes == 0

@@ -1,4 +1,4 @@
-"""A move on GPUs copies every element to its place, for any layout of the sources and the destination."""
+"""A move on a GPU copies every element to the right offset, for any layout of the sources and the destination."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def test_transposed(pixels: int, channels: int, dtype: str) -> None:
     elements = np.arange(values.size).reshape(values.shape).transpose(0, 2, 1)
     source, destination = (Memory.contiguous(shape, dtype) for shape in (values.shape, elements.shape))
     kernel = move(Move((source,), (None,), destination, elements.reshape(-1)))
-    assert pixels % 16 or kernel.facts["ways"] == 2, "neighbours, and elements a row apart"
+    assert pixels % 16 or kernel.facts["ways"] == 2, "one way for contiguous elements, one for scattered ones"
     got = run(CARD, kernel, values.reshape(-1), dtype=dtype)
     np.testing.assert_array_equal(got, values.reshape(-1)[elements.reshape(-1)])
 
 
-def test_a_channel_shuffle_is_made_in_few_ways() -> None:
-    """A vector of 16 output channels takes 8 from each part. The last vector has only four channels."""
+def test_a_channel_shuffle_needs_few_copying_patterns() -> None:
+    """A vector of 16 output channels contains 8 channels of each part. The last vector has only four channels."""
     elements = np.arange(2 * 28 * 28 * 58).reshape(2, 28, 28, 58).transpose(1, 2, 3, 0).reshape(-1)
     part = Memory.of_image(Image(1, 28, 28, 58, BLOCK), "uint8")
     whole = Memory.of_image(Image(1, 28, 28, 116, BLOCK), "uint8")

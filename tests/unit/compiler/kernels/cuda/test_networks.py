@@ -1,4 +1,4 @@
-"""Small networks of kernels that concatenate, move and reorder tensors: a GPU computes the oracle's bytes."""
+"""On a GPU, small networks that concatenate, copy and reorder tensors compute the same bytes as the oracle."""
 
 from __future__ import annotations
 
@@ -31,14 +31,17 @@ def layer(emit: Emit, x: relax.Var, filters: int, out_type: QuantizedType = X, s
 
 
 def joined_in_place(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
-    """Writes a part in place that does not fill its block, and copies the others beside it. The result has a halo."""
+    """Concatenates three parts. The first does not fill a block and is written directly, and the others are copied.
+
+    The result has a halo.
+    """
     first, second, third = layer(emit, inputs[0], 20), layer(emit, inputs[0], 44), layer(emit, inputs[0], 5, WIDER)
     joined = emit(ops.concatenate([first, second, third], [X, X, WIDER], X, 3))
     return layer(emit, joined, 16, size=3)
 
 
 def joined_twice(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
-    """Writes one part in place, and copies the other, which is the same tensor, from it."""
+    """Concatenates a tensor with itself. Its kernel writes the first copy, and a concatenation kernel the second."""
     part = layer(emit, inputs[0], 20)
     joined = emit(ops.concatenate([part, part], [X, X], X, 3))
     return layer(emit, joined, 16)
@@ -54,7 +57,7 @@ def shuffled(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
 
 
 def excited(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
-    """Multiplies each channel by a function of the mean of its pixels. The result is channels-first."""
+    """Multiplies each channel by a function of the channel's mean. The result is `[N, C, H, W]`."""
     whole = layer(emit, inputs[0], 33)
     mean = emit(ops.mean(whole, X, WIDER, axes=(1, 2), keepdims=True))
     weights = emit(ops.table(mean, WIDER, X, list(range(256))[::-1]))

@@ -1,4 +1,4 @@
-"""The loops that a card's peaks are measured by: nothing but products, as many as they say."""
+"""The loops that measure a GPU's peak consist of products only, and compute as many products as they report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_loop_is_products(capability: str, unit: Unit) -> None:
     products = count(loop, opcode)
     assert products > 0
     assert products % (INDEPENDENT[unit] * (4 if unit is Unit.MATRIX and capability == "sm_75" else 1)) == 0
-    assert len(loop) <= products + max(8, products // 8)  # the loop's own count and jump
+    assert len(loop) <= products + max(8, products // 8)  # the other instructions count iterations and jump
     assert count(made.instructions, *SPILLS) == 0
 
 
@@ -58,7 +58,10 @@ def _of_words(operands: np.ndarray) -> int:
 
 
 def _of_matrices(operands: np.ndarray) -> int:
-    """Fragments of `mma.m16n8k32` by the PTX ISA: register r of lane t has four neighbours of a row."""
+    """Computes the sum of a product of `mma.m16n8k32`, from fragments as in the PTX ISA.
+
+    A register of a lane contains four neighboring elements of a row or column.
+    """
     unsigned, signed = operands.view(np.uint8).reshape(-1, 4), operands.view(np.int8).reshape(-1, 4)
     rows, columns = np.zeros((16, 32), np.int64), np.zeros((32, 8), np.int64)
     for lane in range(WARP):
@@ -72,7 +75,11 @@ def _of_matrices(operands: np.ndarray) -> int:
 
 
 def _of_groups(operands: np.ndarray) -> int:
-    """Operands are repeated every 128 bytes, four rows of 32, whose chunks are swizzled every other time."""
+    """Computes the sum of a warp's part of a product of `wgmma`.
+
+    The operands repeat every 128 bytes, which are four rows of 32 bytes. In every other repetition, the two chunks of
+    16 bytes of a row are swapped, because shared memory is swizzled.
+    """
     chunks = np.tile(operands.view(np.uint8), (64 + 128) // 4).reshape(-1, 2, 16)
     turned = np.arange(len(chunks)) // 4 % 2 == 1
     rows = np.where(turned[:, None, None], chunks[:, ::-1], chunks).reshape(-1, 32)

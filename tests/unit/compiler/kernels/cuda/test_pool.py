@@ -1,4 +1,4 @@
-"""Pools and means of cards equal the oracle of every mode, bit for bit: the source itself, emulated."""
+"""Pools and means for GPUs equal the oracle of every mode, bit for bit. Their CUDA source is emulated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.images import Draw, check_image, laid_out, read_back, run, st
 from tests.support.pools import mean_of_an_image, pooled, windows
 from tests.support.qnn_models import i8
 
-# An example compiles a kernel, so a failing one is not shrunk.
+# Failing examples are not shrunk, because each example compiles a kernel.
 EXAMPLES = settings(max_examples=16, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 CARD = CARDS["sm_80"]
 STORAGES = st.sampled_from(["int8", "uint8"])
@@ -67,14 +67,14 @@ def test_mean_of_an_image(data: st.DataObject, mode: str, storage: str) -> None:
         holds(data.draw, get_mode(mode), operation, x)
     except Declined:
         assert mode == LITERT_REFERENCE
-        # Else its shift is to the right.
+        # With a smaller scale, the multiplier would be a shift to the right, which kernels support.
         assert operation.per_tensor("in_type").scale >= operation.per_tensor("out_type").scale / 2
 
 
 @pytest.mark.parametrize("storage", ["int8", "uint8"])
 @pytest.mark.parametrize("window", [(2, 2), (2, 7)])
 def test_every_sum_is_rounded_as_the_oracle_does(storage: str, window: tuple[int, int]) -> None:
-    """All sums that a window can have."""
+    """The input contains every sum that a window can have."""
     elements, low = window[0] * window[1], np.iinfo(storage).min
     sums = np.arange(255 * elements + 1)
     filled = np.clip(sums[:, None] - 255 * np.arange(elements), 0, 255) + low
@@ -109,7 +109,7 @@ def test_a_mean_is_shared_between_warps(storage: str, size: tuple[int, int]) -> 
 
 
 def small(name: str, in_type: QuantizedType = TYPE) -> Kernel:
-    """3x3 over 8x8 pixels of 16 channels, into a halo."""
+    """Returns the kernel that pools 8x8 pixels with 16 channels by a 3x3 window. Both images have a halo."""
     image = Image(1, 8, 8, 16, 32, Halo(1, 1, 1, 1))
     how = {"pool_size": (3, 3), "strides": (1, 1), "padding": (1, 1, 1, 1)}
     return kernel_of(get_mode(XNNPACK), pooled(name, image.shape, in_type, in_type, **how), image, image)
@@ -123,7 +123,7 @@ def test_layers_that_differ_in_numbers_share_their_code(name: str) -> None:
 @needs_nvrtc
 @pytest.mark.parametrize("capability", CAPABILITIES)
 def test_machine_code(capability: str) -> None:
-    """Nothing is kept in local memory, and a window of nine elements needs no loop."""
+    """No register is spilled to local memory, and a window of nine elements needs no loop."""
     mode, large = get_mode(XNNPACK), (1, 56, 56, 64)
     average = pooled("mean", large, TYPE, TYPE, axes=(1, 2), keepdims=True)
     kernels = [
@@ -133,6 +133,6 @@ def test_machine_code(capability: str) -> None:
     ]
     codes = [DeviceCode(compile_for(capability, kernel)) for kernel in kernels]
     assert not any(code.usage.stack_bytes for code in codes)
-    if capability != "sm_61":  # which the disassembler does not know
+    if capability != "sm_61":  # the disassembler does not support it
         assert not any(count(code.instructions, *SPILLS) for code in codes)
         assert not any(count(loop, "LDG") for code in codes[:2] for loop in code.innermost)

@@ -1,4 +1,4 @@
-"""On GPUs, packing puts every element where the image's layout has it, and unpacking restores the tensor."""
+"""On GPUs, packing writes every element to its offset in the image, and unpacking restores the tensor."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ RAGGED = [
 
 
 def come_back(image: Image, values: Array, channels_first: bool) -> None:
-    """Checks that packing puts `values` where the layout has them, and that unpacking restores them.
+    """Checks that packing writes `values` to their offsets in the image, and that unpacking restores them.
 
     The emulation reports any access after the end of the caller's tensor.
     """

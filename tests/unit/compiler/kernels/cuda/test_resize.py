@@ -1,4 +1,4 @@
-"""Interpolation on cards equals the oracle of every mode that defines it, bit for bit: the source itself, emulated."""
+"""Interpolation on GPUs equals the oracle of every mode that defines it, bit for bit. Its CUDA source is emulated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.images import check_image
 from tests.support.pools import interpolation, resized, taken_pixels
 from tests.support.qnn_models import i8
 
-# An example compiles a kernel, so a failing one is not shrunk.
+# Failing examples are not shrunk, because each example compiles a kernel.
 EXAMPLES = settings(max_examples=8, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 ISA = as_isa("sm_80")
 

@@ -1,4 +1,4 @@
-"""Every tile size that the cost model may choose, emulated with detection of races.
+"""Every tile size that the cost model may choose computes the convolution, emulated with detection of races.
 
 The pixels, filters and channels do not fill the last tile.
 """
@@ -20,7 +20,7 @@ LAYER = SquareConvolution(images=3, size=5, channels=40, filters=140, adds=True)
 
 
 def each_once() -> list[tuple[str, CardTile]]:
-    """Returns one tile of each size. Each number of steps, stages and slices occurs with some size."""
+    """Returns one tile of each size, for each GPU. Together, they have all numbers of steps, stages and slices."""
     found = []
     for capability in ("sm_61", "sm_75", "sm_80", "sm_90"):
         of_size: dict[tuple[int, ...], list[CardTile]] = {}
@@ -32,7 +32,7 @@ def each_once() -> list[tuple[str, CardTile]]:
 
 
 def _newest(capability: str) -> list[Unit]:
-    """Returns a list with the newest of the GPU's units that multiply."""
+    """Returns the GPU's newest type of multiply instruction, as a list of one element."""
     return promising(CARDS[capability])[:1]
 
 
@@ -51,7 +51,7 @@ def test_one_of_each_is_among_them() -> None:
             capability,
             tile,
             id="-".join(map(str, (capability, *tile.numbers))),
-            marks=[pytest.mark.slow] * (capability == "sm_75"),  # sm_80 has its instructions too
+            marks=[pytest.mark.slow] * (capability == "sm_75"),  # sm_80 has the same instructions
         )
         for capability, tile in each_once()
     ],

@@ -1,4 +1,5 @@
-"""Layers without rows and columns: classifiers for one image or many, and matrix products of any size."""
+"""Layers on images of one pixel equal the oracle: classifiers for one image or many, and matrix products of any
+size."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def test_images_of_one_pixel(data: st.DataObject, mode_name: str, storage: str) 
 
 
 def test_only_images_of_one_pixel_are_stacked() -> None:
-    """Layers with one image, or with images that have a halo or several pixels, stay as they are, with any window."""
+    """A layer is returned unchanged if it has a single image, or if its images have a halo or several pixels."""
     pixels, image, bordered = Image(8, 1, 1, 32, 16), Image(8, 2, 1, 32, 16), Image(8, 1, 1, 32, 16, Halo(1, 1, 1, 1))
     alone = Window((1, 1))
     assert Layer(pixels, pixels, Window((1, 1), (2, 2))).stacked == Layer(Stack.of(pixels), Stack.of(pixels), alone)
@@ -85,7 +86,7 @@ def test_a_stack_is_the_same_memory() -> None:
 @pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
 @pytest.mark.parametrize(("rows", "depth", "filters"), [(1, 4096, 1000), (64, 1024, 1024), (7, 2049, 129), (1, 1, 1)])
 def test_products_of_large_matrices(isa: Isa, rows: int, depth: int, filters: int) -> None:
-    """Products of one row or many, with sums of up to 4096 terms. Half of the values are at the ends of their range."""
+    """Multiplies one row or many, with sums of up to 4096 terms. Half of the values are the smallest or the largest."""
     rng, mode = np.random.default_rng(rows * depth), get_mode("xnnpack")
     values, weights = (
         np.where(rng.random(shape) < 0.5, rng.choice([-128, 127], shape), rng.integers(-128, 128, shape))

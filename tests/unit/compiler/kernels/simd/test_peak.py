@@ -1,4 +1,4 @@
-"""The loop that measures the peak multiplies as often as it says, and leaves nothing out."""
+"""The loop that measures the peak computes as many products as it reports."""
 
 from __future__ import annotations
 

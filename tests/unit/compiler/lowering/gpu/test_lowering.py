@@ -1,4 +1,4 @@
-"""The lowering of functions for GPUs: each stage is a launch, and tensors of the model are passed between launches."""
+"""Lowering for GPUs turns each stage of a function into a launch, and passes tensors between the launches."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def test_a_chain_of_elementwise_operators_is_one_launch() -> None:
 
 def test_each_reduction_is_a_launch_and_what_is_between_them_a_tensor() -> None:
     symbols, module = lowered(module_of(ROWS, lambda emit, x: emit(relax.op.nn.softmax(x[0], axis=1))))
-    assert len(symbols) == 3  # largest, sum and quotient; the launches that read exponentials compute them
+    assert (
+        len(symbols) == 3
+    )  # the largest value, the sum and the quotients; the last two compute the exponentials that they need
     shapes = [graph.shape_of(var) for var, _ in graph.bindings(graph.main_of(module))]
     assert shapes[:3] == [(2,), (2,), (2, 10)]
 
@@ -51,7 +53,7 @@ def test_each_reduction_is_a_launch_and_what_is_between_them_a_tensor() -> None:
 def test_several_sums_of_one_pass_are_one_launch() -> None:
     """For argmax, one launch finds the index and the value of the largest element together."""
     symbols, _ = lowered(module_of(ROWS, lambda emit, x: emit(relax.op.argmax(x[0], axis=1))))
-    assert len(symbols) == 2  # the second one copies only the indices
+    assert len(symbols) == 2  # the second launch only copies the indices
 
 
 def test_other_names_of_a_tensor_stay_so() -> None:

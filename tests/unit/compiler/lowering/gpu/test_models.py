@@ -1,4 +1,7 @@
-"""Small models of which all code is generated: a card gives the oracle's bytes, and NVRTC compiles every function."""
+"""For small models, generated GPU code computes the same bytes as the oracle, and NVRTC compiles every function.
+
+No hand-written kernels are used.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,7 @@ def test_the_bytes_are_those_of_the_oracle(name: str) -> None:
 
 
 def test_detections() -> None:
-    """Boxes of which some overlap. `exp`, which decodes them, is CUDA's on a card, and here the C library's."""
+    """Some of the boxes overlap. They are decoded with `exp` of the C library here, and with CUDA's `exp` on a GPU."""
     rng, count = np.random.default_rng(SEED), 30
     anchors = np.stack([*rng.random((2, count)), np.full(count, 0.3), np.full(count, 0.2)], 1).astype(np.float32)
 

@@ -93,7 +93,8 @@ def on_this_machine(function: tirx.PrimFunc, operands: Sequence[Array]) -> list[
 
 
 def on_a_card(function: tirx.PrimFunc, operands: Sequence[Array]) -> list[Array]:
-    """Runs the launches of `function` in order on an emulated GPU, and returns its parameters afterwards."""
+    """Runs the launches of `function` in order on an emulated GPU. Returns the contents of all parameters
+    afterwards."""
     whole = inlined(function)
     nests = stages_of(whole)
     launches = [of_whole(whole)] if nests is None else [of_nest(nest) for nest in nests]
@@ -132,7 +133,7 @@ def test_whole_numbers_wrap(dtype: str) -> None:
     limits = np.iinfo(dtype)
     values = [limits.min, limits.min + 1, -7, -1, 0, 1, 2, 3, 100, limits.max // 2, limits.max - 1, limits.max]
     a, b = pairs(np.array([each for each in values if each >= limits.min], dtype))
-    b[(a == limits.min) & (b == np.array(-1).astype(dtype)) & (limits.min < 0)] = 1  # because their quotient traps
+    b[(a == limits.min) & (b == np.array(-1).astype(dtype)) & (limits.min < 0)] = 1  # this division traps
     bodies = {name: body for name, body in WHOLE.items() if name != "real" or limits.max < 1 << 31}
     made = [np.zeros(a.shape, dtype) for _ in bodies]
     holds(program(bodies, dtype, len(a)), [a, b, *made])
@@ -149,7 +150,7 @@ def test_real_numbers(dtype: str) -> None:
     function = program(REAL, dtype, len(a))
     both = zip(on_a_card(function, operands), on_this_machine(function, operands), strict=True)
     for name, (mine, expected) in zip(["a", "b", *REAL], both, strict=True):
-        nan = np.isnan(expected)  # NaN has many bit patterns, and no formula depends on them
+        nan = np.isnan(expected)  # the bits of a NaN may differ, because no formula depends on them
         np.testing.assert_array_equal(np.isnan(mine), nan, err_msg=name)
         np.testing.assert_array_equal(mine[~nan].view(np.uint8), expected[~nan].view(np.uint8), err_msg=name)
 

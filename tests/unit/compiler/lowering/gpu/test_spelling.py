@@ -1,4 +1,4 @@
-"""Numbers in CUDA C++."""
+"""Numbers are printed as CUDA C++ constants of the right type."""
 
 from __future__ import annotations
 

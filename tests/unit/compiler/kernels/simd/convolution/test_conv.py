@@ -1,4 +1,5 @@
-"""Convolutions and dense layers by kernels equal the oracle of every mode, bit for bit, on every instruction set."""
+"""The kernels of convolutions and dense layers equal the oracle of every mode, bit for bit, on every instruction
+set."""
 
 from __future__ import annotations
 
@@ -25,14 +26,14 @@ from tests.support.layers import Case, convolution, dense
 import tvm  # isort: skip
 
 runs_here = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
-# An example compiles a kernel, so a failing one is not shrunk.
+# Failing examples are not shrunk, because each example compiles a kernel.
 EXAMPLES = settings(max_examples=30, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 PAIRED = [isa for isa in RUNNABLE if isa.pairs]
 RUNNING = st.sampled_from(RUNNABLE or list(ISAS.values()))
 
 
 def tile(draw: Draw, layer: Layer) -> Tile:
-    """Any that fits the output, whether or not it fits the registers."""
+    """Draws any tile that fits the output, even if it does not fit the registers."""
     (height, width), blocks = layer.output, layer.destination.blocks
     rows, columns, deep = (draw(st.integers(1, min(pair))) for pair in ((2, height), (7, width), (2, blocks)))
     return Tile(rows, columns, deep)
@@ -68,13 +69,13 @@ def test_dense(data: st.DataObject, mode: str, isa: Isa) -> None:
     try:
         case = dense(data.draw, isa, get_mode(mode))
     except Declined:
-        assert mode == LITERT_REFERENCE  # whose dense layers round in 64 bits: scales of 1 or more have no kernel
+        assert mode == LITERT_REFERENCE  # it rounds dense layers in 64 bits, and scales of 1 or more have no kernel
         return
     holds(data.draw, isa, case)
 
 
 def small(isa: Isa, *, weight: int = 7, scale: float = 0.01, out: Bounds | None = None) -> Kernel:
-    """3x3 over 8x8 pixels of 16 channels, from a halo to a halo."""
+    """Returns the kernel of a 3x3 convolution on 8x8 pixels of 16 channels. Both images have a halo."""
     halo = Halo(1, 1, 1, 1)
     image = Image(1, 8, 8, 16, isa.lanes, halo)
     weights = np.full((16, 3, 3, 16), weight)
@@ -91,7 +92,7 @@ def test_layers_that_differ_in_numbers_share_their_code(isa: Isa) -> None:
 @runs_here
 @pytest.mark.parametrize("isa", RUNNABLE, ids=[isa.name for isa in RUNNABLE])
 def test_nothing_beyond_a_buffer_is_touched(isa: Isa) -> None:
-    """A kernel that does dies of it, and the test run with it."""
+    """A kernel that accesses memory after the end of a buffer crashes the test run."""
     kernel = small(isa)
     source, destination = (at_a_wall(kernel.output_bytes, "uint8") for _ in range(2))
     source[:] = 1

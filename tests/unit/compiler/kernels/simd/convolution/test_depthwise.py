@@ -1,4 +1,4 @@
-"""Depthwise convolutions by kernels equal the oracle of every mode, bit for bit, on every instruction set."""
+"""The kernels of depthwise convolutions equal the oracle of every mode, bit for bit, on every instruction set."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ import tvm  # isort: skip
 
 runs_here = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
 RUNNING = st.sampled_from(RUNNABLE or list(ISAS.values()))
-# An example compiles a kernel, so a failing one is not shrunk.
+# Failing examples are not shrunk, because each example compiles a kernel.
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 HALO = Halo(1, 1, 1, 1)
 
@@ -58,7 +58,7 @@ def test_a_kernel_too_large_to_unroll(data: st.DataObject, mode: str, isa: Isa) 
 @given(st.integers(1, 12), st.integers(1, 4), st.integers(1, 7), st.integers(1, 9))
 def test_every_tap_of_every_output_lies_over_one_vector(kernel: int, stride: int, dilation: int, columns: int) -> None:
     taps = Taps(Window((1, kernel), (1, stride), (1, dilation)), columns)
-    row = np.arange(1, kernel + 1)  # no tap is zero, so that each shows where it lies
+    row = np.arange(1, kernel + 1)  # the taps differ, so that the position of each is visible
     over = dict(zip(taps.shifts, taps.arrange(row), strict=True))
     for column in range(columns):
         found = {
@@ -81,7 +81,7 @@ def test_the_chosen_tile_fits_the_output(isa: Isa, kernel: tuple[int, int], heig
 
 
 def small(isa: Isa, *, weight: int = 7, out: Bounds | None = None, packed: bool = False) -> Kernel:
-    """3x3 over 8x8 pixels of 16 channels, from a halo to a halo."""
+    """Returns the kernel of a 3x3 convolution on 8x8 pixels of 16 channels. Both images have a halo."""
     source, destination = Image(1, 8, 8, 16, 0 if packed else isa.lanes, HALO), Image(1, 8, 8, 16, isa.lanes, HALO)
     layer = Layer(source, destination, Window((3, 3), padding=(1, 1)))
     epilogue = Epilogue(FloatScale(np.full(16, 0.01, np.float32), bounded=True), out or Bounds(3))
@@ -102,7 +102,7 @@ def test_a_packed_source_is_declined() -> None:
 @runs_here
 @pytest.mark.parametrize("isa", RUNNABLE, ids=[isa.name for isa in RUNNABLE])
 def test_nothing_beyond_a_buffer_is_touched(isa: Isa) -> None:
-    """A kernel that does dies of it, and the test run with it."""
+    """A kernel that accesses memory after the end of a buffer crashes the test run."""
     kernel = small(isa)
     source, destination = (at_a_wall(kernel.output_bytes, "uint8") for _ in range(2))
     source[:] = 1

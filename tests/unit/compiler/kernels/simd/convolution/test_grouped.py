@@ -1,4 +1,4 @@
-"""Grouped convolutions equal the oracle, however groups lie over blocks of channels."""
+"""Grouped convolutions equal the oracle, with groups of any size relative to blocks of channels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.support.images import (
 from tests.support.qnn_models import SIGNED_MODES, Emit, module_of
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
-# Of a group: narrower than a dot product's four, than a block, whole blocks, and what fits nothing.
+# The channels of a group: fewer than `Isa.group`, fewer than a block, whole blocks, and multiples of neither.
 WIDTHS = st.sampled_from([1, 2, 3, 4, 5, 8, 12, 16, 17, 32])
 
 
@@ -57,7 +57,7 @@ def shapes(draw: st.DrawFn) -> Shape:
 
 
 def kernel_of(isa: Isa, mode: Mode, group: Group, shape: Shape, images: list[Image], data: st.DataObject) -> Kernel:
-    """By any scheme that there is, not only by the best."""
+    """Returns a kernel for the layer, by any scheme, not only the best one."""
     source, *residual, destination = images
     layer = Layer(source, destination, shape.window, residual[0] if residual else None)
     weights, bias = (value_of(operand) for operand in group.core.call.args[1:])
@@ -97,7 +97,7 @@ def test_every_scheme_equals_the_oracle(data: st.DataObject, mode_name: str, sto
     images = [draw(blocked(isa, each, around)) for each, around in zip(of_shapes, wanted, strict=True)]
     try:
         kernel = kernel_of(isa, mode, group, shape, images, data)
-    except Declined:  # a scale that the mode's formula has no kernel for
+    except Declined:  # no kernel computes the mode's formula for this scale
         return
     inputs = [laid_out(image, stored(each), fill) for image, each in zip(images, values, strict=False)]
     written = read_back(images[-1], run(isa, kernel, *inputs))[..., : images[-1].channels]
@@ -120,8 +120,8 @@ def resnext(channels: int, filters: int, groups: int) -> Group:
     ("channels", "groups", "reads"),
     [(128, 32, "72, own"), (512, 32, f"{32 * 4 * 9}, shared"), (1024, 32, f"{32 * 8 * 9}, shared")],
 )
-def test_groups_are_read_as_costs_least(channels: int, groups: int, reads: str) -> None:
-    """Each lane reads what is its own, unless that costs more than zeros do: ResNeXt's groups of 4, 16 and 32."""
+def test_the_cheaper_type_of_reduction_step_is_chosen(channels: int, groups: int, reads: str) -> None:
+    """The groups of ResNeXt have 4, 16 or 32 channels. Own reduction steps are used only if zeros would cost more."""
     isa, group = ISAS["x86-64-v4+vnni"], resnext(channels, channels, groups)
     library = SimdLibrary(isa, get_mode("xnnpack"))
     (demand,) = library.demands(group, [False])
@@ -129,12 +129,12 @@ def test_groups_are_read_as_costs_least(channels: int, groups: int, reads: str) 
     image = Image(1, 14, 14, channels, isa.lanes)
     kernel = library.kernel(group, [image], image)
     assert kernel.family == "grouped"
-    # With two blocks in a tile there are half as many tiles.
+    # If a tile has two blocks, there are half as many tiles.
     assert kernel.facts["reads"] in (reads, f"{int(reads.split(',')[0]) // 2}, shared")
 
 
 def test_layers_of_one_shape_share_a_program() -> None:
-    """Values are constants and not code, but for weights that leave int8."""
+    """Values are constants and not code, except if weights exceed int8."""
     isa = ISAS["x86-64-v4+vnni"]
     layer = Layer(Image(1, 8, 8, 32, 16), Image(1, 6, 6, 32, 16), Window((3, 3)))
     (scheme, *_), _ = ranked(isa, layer, grouping := Grouping(8, 8, 32), 2.0)

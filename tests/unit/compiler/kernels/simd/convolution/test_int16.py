@@ -1,4 +1,4 @@
-"""Layers of 16-bit activations by kernels equal the oracle, bit for bit, on every instruction set."""
+"""The kernels of layers with 16-bit activations equal the oracle, bit for bit, on every instruction set."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def module(
     padding: tuple[int, ...] = (0, 0, 0, 0),
     batch: int = 2,
 ) -> tuple[tvm.IRModule, np.ndarray]:
-    """A convolution, or a dense layer if `weight` has two dimensions, and an input for it."""
+    """Returns the module of a convolution, or of a dense layer if `weight` has two dimensions, and an input for it."""
     filters, channels = len(weight), weight.shape[-1] * groups
     in_type = QuantizedType("int16", (float32(3e-4),))
     scales = tuple(map(float32, rng.uniform(1e-3, 2e-2, filters)))
@@ -55,7 +55,7 @@ def module(
     x = rng.integers(LOW, HIGH, shape, endpoint=True).astype(np.int16)
     if rng.integers(3) == 0:
         x[:] = rng.choice(np.array([LOW, HIGH]))
-    large = 10 ** int(rng.choice([6, 11]))  # so that sums fit 32 bits, or not
+    large = 10 ** int(rng.choice([6, 11]))  # with the larger one, sums do not fit 32 bits
     bias = relax.const(rng.integers(-large, large, filters), "int64") if rng.integers(4) else None
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -71,14 +71,14 @@ def module(
 
 
 def weights(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Random ones, or extremes, whose sums leave 32 bits."""
+    """Returns random weights, or weights with an extreme value, whose sums exceed 32 bits."""
     if rng.integers(3) == 0:
         return np.full(shape, rng.choice(np.array([-128, 127])), np.int8)
     return rng.integers(-128, 127, shape, endpoint=True).astype(np.int8)
 
 
 def holds(isa: Isa, model: tvm.IRModule, x: np.ndarray) -> str:
-    """Returns how often the kernel widens its sums."""
+    """Checks a kernel against the oracle. Returns how often the kernel adds its sums to 64-bit accumulators."""
     (expected,) = oracle.run(model, MODE, [x])
     made = plain_kernel(isa, MODE, group_of(model))
     top, left, bottom, right = made.padding.sides
@@ -145,7 +145,7 @@ def test_sums_are_widened_before_they_leave_32_bits(isa: Isa, shape: tuple[int, 
     [((4, 3, 3, 3), 1), ((20, 3, 3, 5), 1), ((40, 7), 1), ((16, 1, 1, 1), 1), ((20, 3, 3, 2), 10)],
 )
 def test_nothing_beyond_a_buffer_is_touched(isa: Isa, shape: tuple[int, ...], groups: int) -> None:
-    """A kernel that does dies of it, and the test run with it."""
+    """A kernel that accesses memory after the end of a buffer crashes the test run."""
     model, x = module(
         np.random.default_rng(1),
         np.ones(shape, np.int8),
@@ -165,7 +165,7 @@ def test_nothing_beyond_a_buffer_is_touched(isa: Isa, shape: tuple[int, ...], gr
     np.testing.assert_array_equal(destination.reshape(expected.shape), expected)
 
 
-def test_sections_make_the_whole() -> None:
+def test_sections_contain_all_pairs() -> None:
     for pairs in range(1100):
         sections = int16._sections(pairs, 257)
         starts = [first + place * length for first, count, length in sections for place in range(count)]

@@ -1,4 +1,4 @@
-"""Convolutions and dense layers on AMX's tiles equal the oracle of every mode, bit for bit."""
+"""Convolutions and dense layers with AMX's tiles equal the oracle of every mode, bit for bit."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ EXAMPLES = settings(max_examples=40, deadline=None, phases=(Phase.explicit, Phas
 
 
 def holds(draw: Draw, mode: str, make: Callable[[Draw, Isa, Mode], Case]) -> None:
-    """A layer by any of its schemes."""
+    """Checks a layer against the oracle, with any of its schemes."""
     try:
         case = make(draw, ISA, get_mode(mode))
     except Declined:
-        assert mode == LITERT_REFERENCE  # whose dense layers round in 64 bits: scales of 1 or more have no kernel
+        assert mode == LITERT_REFERENCE  # it rounds dense layers in 64 bits, and scales of 1 or more have no kernel
         return
     schemes = ranked(ISA, case.layer, 2.0)
     assume(schemes)
@@ -70,14 +70,14 @@ def layer_of(size: int, channels: int, kernel: int) -> Layer:
 
 
 def small(*, weight: int = 7, scale: float = 0.01, out: Bounds | None = None) -> Kernel:
-    """3x3 over 8x8 pixels of 64 channels, from a halo to a halo."""
+    """Returns the kernel of a 3x3 convolution on 8x8 pixels of 64 channels. Both images have a halo."""
     epilogue = Epilogue(FloatScale(np.full(64, scale, np.float32), bounded=True), out or Bounds(3))
     operands = np.full((64, 3, 3, 64), weight), np.zeros(64, np.int32), epilogue
     return matrix(ISA, layer_of(8, 64, 3), *operands, Scheme(8, 8, 2, 2, 1, separate=False), parallel=False)
 
 
 def test_products_are_of_tiles() -> None:
-    """Code for AMX is generated on any machine."""
+    """The assembly is generated on any machine, with or without AMX."""
     module = tvm.IRModule({"kernel": small().tensor_program.with_attr("global_symbol", "kernel")})
     target = tvm.target.Target(dict(codegen_target(parse_target(NAME)).llvm))
     assembly = tvm.tirx.build(module, target=target).inspect_source("asm")
@@ -92,7 +92,7 @@ def test_layers_that_differ_in_numbers_share_their_code() -> None:
 
 @runs_here
 def test_nothing_beyond_a_buffer_is_touched() -> None:
-    """A kernel that does dies of it, and the test run with it."""
+    """A kernel that accesses memory after the end of a buffer crashes the test run."""
     kernel = small()
     source, destination = (at_a_wall(kernel.output_bytes, "uint8") for _ in range(2))
     source[:] = 1

@@ -1,4 +1,4 @@
-"""Products of float32 by a kernel equal the oracle, bit for bit, on every instruction set."""
+"""The kernels of float products equal the oracle, bit for bit, on every instruction set."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def check(
     return [str(layer["kernel"]) for layer in selection.layers]
 
 
-# Shape of the rows, and number of columns: sizes that fill tiles, that do not, that are less than a vector, and one.
+# (shape of the rows, number of columns). Some sizes fill tiles, some do not, some are less than a vector, and some are
+# 1.
 DENSE: list[tuple[Shape, int]] = [
     ((1, 128, 40), 96),
     ((197, 33), 50),
@@ -66,7 +67,8 @@ def test_rows_times_constant_weights(target: Target, biased: bool, rows: Shape, 
     check(target, [rows], lambda inputs: ops.real_matmul(inputs[0], weights, bias), tmp_path)
 
 
-# Shape of the rows; columns; block size: the last block may be partial, and blocks may end within a word; bits.
+# (shape of the rows, number of columns, block size, bits). Some last blocks are partial, and some blocks end within a
+# word.
 BLOCKED: list[tuple[Shape, int, int, int]] = [
     ((1, 128), 96, 32, 4),
     ((2, 37, 64), 40, 16, 4),
@@ -96,7 +98,8 @@ def test_rows_times_weights_in_blocks(
     assert check(target, [rows], call, tmp_path) == ["float_product"]
 
 
-# A batch; batches that broadcast on one side or on both; one matrix for all; one tile of rows.
+# (shape of the left operand, shape of the right operand): a batch; batches that are broadcast on one side or on both
+# sides; one matrix for all; one tile of rows.
 COMPUTED: list[tuple[Shape, Shape]] = [
     ((2, 3, 31, 20), (2, 3, 20, 37)),
     ((4, 1, 19, 8), (1, 5, 8, 16)),
@@ -121,7 +124,7 @@ def test_constant_matrices_of_a_batch(target: Target, tmp_path: Path) -> None:
     check(target, [(2, 1, 19, 8)], lambda inputs: ops.real_matmul(inputs[0], weights, bias), tmp_path)
 
 
-# Source, filters, strides, padding, dilation, groups. With windows at borders, large strides, single pixels, groups.
+# (source, filters, strides, padding, dilation, groups).
 CONVOLUTIONS: list[tuple[Shape, Shape, Shape, Shape, Shape, int]] = [
     ((1, 14, 13, 16), (40, 3, 3, 16), (1, 1), (1, 1, 1, 1), (1, 1), 1),
     ((2, 9, 10, 3), (20, 3, 3, 3), (2, 2), (0, 1, 2, 0), (1, 1), 1),
@@ -147,8 +150,8 @@ def test_convolutions(target: Target, case: tuple[Shape, Shape, Shape, Shape, Sh
     check(target, [shape], call, tmp_path)
 
 
-# Source, kernel size, strides, padding, dilation, selected kernel.
-# With channels that fill vectors and that do not, few pixels, and many kernel taps.
+# (source, kernel size, strides, padding, dilation, selected kernel). Channels fill vectors or do not; some images have
+# few pixels, and some kernels many taps.
 DEPTHWISE: list[tuple[Shape, Shape, Shape, Shape, Shape, str]] = [
     ((1, 14, 13, 32), (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), "float_depthwise"),
     ((2, 9, 33, 19), (5, 5), (2, 2), (2, 1, 2, 2), (1, 1), "float_depthwise"),
@@ -210,7 +213,7 @@ def test_subnormal_sums_are_kept(target: Target, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
-def test_infinities_and_what_is_no_number_stay_where_they_are(target: Target, tmp_path: Path) -> None:
+def test_infinities_and_nan_are_computed_as_by_the_oracle(target: Target, tmp_path: Path) -> None:
     weights, rows = relax.const(real(5, 20)), real(3, 5)
     rows[0, 0], rows[1, 1] = np.inf, np.nan
     module = module_of([((3, 5), "float32")], lambda emit, inputs: emit(ops.real_matmul(inputs[0], weights)))
@@ -227,13 +230,13 @@ def heads(emit: Callable[[relax.Expr], relax.Var], x: relax.Var, count: int, axe
     return emit(relax.op.permute_dims(apart, axes))
 
 
-# Tokens, channels and heads: sizes that fill vectors, that do not, and that are less than a vector.
+# (tokens, channels, heads). Some sizes fill vectors, some do not, and some are less than a vector.
 ATTENTION = [(24, 64, 2), (37, 40, 2), (50, 96, 3), (5, 24, 2), (70, 12, 4)]
 
 
 @pytest.mark.parametrize("target", HERE, ids=str)
 @pytest.mark.parametrize(("tokens", "channels", "count"), ATTENTION, ids=str)
-def test_heads_are_read_and_written_where_they_lie(
+def test_heads_are_read_and_written_without_copies(
     target: Target, tokens: int, channels: int, count: int, tmp_path: Path
 ) -> None:
     shape = (2, tokens, channels)
@@ -264,7 +267,7 @@ def test_slices_of_one_tensor_are_multiplied(target: Target, tmp_path: Path) -> 
     assert selection.plain == []
 
 
-# --- bfloat16: on a target with the instruction, and without it on vectors of 256 bits and on other architectures.
+# --- bfloat16, on a target that has an instruction for it, and on other targets without the instruction.
 
 _WITHOUT = [target for target in HERE if target.name == "x86-64-v3" or target.architecture != "x86_64"]
 _SKIPPED = pytest.mark.skipif(
@@ -324,7 +327,7 @@ def test_heads_are_multiplied_in_bfloat16(
 
 
 @pytest.mark.parametrize("target", PAIRED, ids=str)
-def test_bfloat16_flushes_what_is_subnormal(target: Target, tmp_path: Path) -> None:
+def test_bfloat16_products_flush_subnormal_numbers(target: Target, tmp_path: Path) -> None:
     weights, rows = relax.const(rough(41, 33)), rough(40, 41)
     rows[0], rows[1, 3], rows[2, 5], rows[3] = 1e-40, np.inf, np.nan, 0.0
     module = module_of(

@@ -38,7 +38,7 @@ CHANNELS = st.sampled_from([1, 3, 8, 15, 16, 24, 32, 100])
 
 
 def operation_of(shapes: Sequence[tuple[int, ...]], types: Sequence[QuantizedType], axis: int) -> Operation:
-    """Returns a concatenation of parts of these shapes. The last type is that of the output."""
+    """Returns a concatenation of parts with these shapes. `types` are the types of the parts, then of the output."""
     parts = [
         relax.Var("x", relax.TensorType(shape, quantized.storage))
         for shape, quantized in zip(shapes, types[:-1], strict=True)
@@ -53,7 +53,7 @@ def test_channels(data: st.DataObject, mode_name: str, storage: str) -> None:
     isa, outer = draw(st.sampled_from(RUNNABLE)), draw(shapes())[:3]
     out_type = draw(quantized_types(storage))
     channels = draw(st.lists(CHANNELS, min_size=1, max_size=4))
-    # Parts with the type of the output are only copied, like most parts in real models.
+    # Most parts have the type of the output, so that they are only copied, as in real models.
     in_types = [draw(st.just(out_type) | quantized_types(storage)) for _ in channels]
     values = [draw(arrays((*outer, count), storage)) for count in channels]
     operation = operation_of([each.shape for each in values], [*in_types, out_type], 3)
@@ -68,7 +68,7 @@ def test_channels(data: st.DataObject, mode_name: str, storage: str) -> None:
 
 
 def test_rows_of_a_matrix_are_images_of_one_pixel() -> None:
-    """Concatenates `[N, K]` along its second axis."""
+    """Concatenates matrices `[N, K]` along their second axis."""
     isa, mode = ISAS["x86-64-v3"], get_mode("xnnpack")
     types = [QuantizedType("uint8", (0.5,), (zero_point,)) for zero_point in (0, 10, 0)]
     operation = operation_of([(5, 16), (5, 3)], types, 1)

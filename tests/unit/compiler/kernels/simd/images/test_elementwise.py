@@ -40,7 +40,7 @@ STORAGES = st.sampled_from(["int8", "uint8"])
 TYPE = QuantizedType("int8", (0.1,), (3,))
 PAIRS = ("add", "mul", "sub", "prelu", "squared_difference")
 DEFINED = [(mode, name) for mode in MODES for name in PAIRS if name in get_mode(mode).formulas]
-DEFINED.remove(("qnnpack", "add"))  # which no kernel computes
+DEFINED.remove(("qnnpack", "add"))  # no kernel computes it
 
 
 def variable(values: Array) -> relax.Var:
@@ -48,7 +48,7 @@ def variable(values: Array) -> relax.Var:
 
 
 def holds(isa: Isa, kernel: Kernel, destination: Image, expected: Array, fill: int, *inputs: Array) -> None:
-    """The kernel writes `expected` (as stored), and `fill` around it."""
+    """Checks that a kernel writes the stored values `expected`, and `fill` to the halo."""
     written = read_back(destination, run(isa, kernel, *inputs))[..., : destination.channels]
     np.testing.assert_array_equal(written, with_halo(destination, expected, fill))
 
@@ -58,10 +58,10 @@ def holds(isa: Isa, kernel: Kernel, destination: Image, expected: Array, fill: i
 def test_two_operands(data: st.DataObject, defined: tuple[str, str], storage: str) -> None:
     draw, mode, name = data.draw, get_mode(defined[0]), defined[1]
     isa, shape = draw(st.sampled_from(RUNNABLE)), draw(shapes())
-    same = draw(st.sampled_from([None, 0.125]))  # additions have a shorter way for operands of one scale
+    same = draw(st.sampled_from([None, 0.125]))  # additions of operands with equal scales have shorter code
     types = [draw(quantized_types(storage, same)) for _ in range(3)]
     own = [shape, shape]
-    if draw(st.booleans()):  # as in squeeze-and-excitation, on either side
+    if draw(st.booleans()):  # one operand has a single pixel, as in squeeze-and-excitation
         own[draw(st.integers(0, 1))] = (shape[0], 1, 1, shape[3])
     values = [draw(arrays(each, storage)) for each in own]
     operation = Operation(getattr(ops, name)(*map(variable, values), *types))
@@ -79,7 +79,7 @@ def test_two_operands(data: st.DataObject, defined: tuple[str, str], storage: st
 def test_requantize(data: st.DataObject, mode_name: str, from_storage: str, to_storage: str) -> None:
     draw, mode = data.draw, get_mode(mode_name)
     isa, shape = draw(st.sampled_from(RUNNABLE)), draw(shapes())
-    same = draw(st.sampled_from([None, 0.125]))  # then only the zero point moves
+    same = draw(st.sampled_from([None, 0.125]))  # with equal scales, only the zero point changes
     in_type, out_type = draw(quantized_types(from_storage, same)), draw(quantized_types(to_storage, same))
     values = draw(arrays(shape, from_storage))
     operation = Operation(ops.requantize(variable(values), in_type, out_type))
@@ -93,7 +93,7 @@ def test_requantize(data: st.DataObject, mode_name: str, from_storage: str, to_s
 @pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
 @pytest.mark.parametrize("width", [1, 2, 3, 64])
 def test_every_byte_is_looked_up(isa: Isa, width: int) -> None:
-    """Vectors of every width that a run may need, each with all 256 bytes in every lane."""
+    """Looks up all 256 bytes in every lane, with every width of vectors that a run of pixels may need."""
     image = Image(256, 1, width, isa.lanes, isa.lanes, Halo(0, 0, 0, 1))
     values = np.random.default_rng(width).integers(0, 256, 256).astype(np.uint8)
     lane = np.arange(width * isa.lanes).reshape(1, 1, width, isa.lanes)

@@ -1,4 +1,4 @@
-"""Pools and means by kernels equal the oracle of every mode, bit for bit, on every instruction set."""
+"""The kernels of pools and means equal the oracle of every mode, bit for bit, on every instruction set."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.support.qnn_models import i8
 import tvm  # isort: skip
 
 runs_here = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
-# An example compiles a kernel, so a failing one is not shrunk.
+# Failing examples are not shrunk, because each example compiles a kernel.
 EXAMPLES = settings(max_examples=80, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 RUNNING = st.sampled_from(RUNNABLE or list(ISAS.values()))
 STORAGES = st.sampled_from(["int8", "uint8"])
@@ -83,7 +83,7 @@ def test_mean_of_an_image(data: st.DataObject, mode: str, isa: Isa, storage: str
         holds(data.draw, isa, get_mode(mode), operation, x)
     except Declined:
         assert mode == LITERT_REFERENCE
-        # Else its shift is to the right.
+        # With a smaller scale, the multiplier would be a shift to the right, which kernels support.
         assert operation.per_tensor("in_type").scale >= operation.per_tensor("out_type").scale / 2
 
 
@@ -91,7 +91,7 @@ def test_mean_of_an_image(data: st.DataObject, mode: str, isa: Isa, storage: str
 @pytest.mark.parametrize("storage", ["int8", "uint8"])
 @pytest.mark.parametrize("window", [(2, 2), (3, 3), (1, 5), (2, 7)])
 def test_every_sum_is_rounded_as_the_oracle_does(isa: Isa, storage: str, window: tuple[int, int]) -> None:
-    """All sums that a window can have, by fours and one by one."""
+    """The input contains every sum that a window can have. Outputs are computed four at a time, or one at a time."""
     count, low = window[0] * window[1], np.iinfo(storage).min
     sums = np.arange(255 * count + 1)
     filled = np.clip(sums[:, None] - 255 * np.arange(count), 0, 255) + low
@@ -107,7 +107,7 @@ def test_every_sum_is_rounded_as_the_oracle_does(isa: Isa, storage: str, window:
 
 
 def test_the_largest_dividend_is_divided_exactly() -> None:
-    """`average._quotient` in NumPy, at every multiple of the divisor and just below: where an error would show."""
+    """Computes `average._quotient` in NumPy for every multiple of the divisor and the numbers just below these."""
     for divisor in [*range(1, 300), 4095, 8191, 16383]:
         multiples = np.arange(1, 257) * divisor
         dividends = np.concatenate([multiples, multiples - 1])
@@ -138,7 +138,7 @@ def test_a_formula_without_a_kernel_is_declined() -> None:
 
 
 def small(isa: Isa, name: str, in_type: QuantizedType = TYPE) -> Kernel:
-    """3x3 over 8x8 pixels of 16 channels, into a halo."""
+    """Returns the kernel that pools 8x8 pixels with 16 channels by a 3x3 window. Both images have a halo."""
     image = Image(1, 8, 8, 16, isa.lanes, Halo(1, 1, 1, 1))
     how = {"pool_size": (3, 3), "strides": (1, 1), "padding": (1, 1, 1, 1)}
     operation = pooled(name, image.shape, in_type, in_type, **how)
@@ -155,7 +155,7 @@ def test_layers_that_differ_in_numbers_share_their_code(name: str) -> None:
 @pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
 @pytest.mark.parametrize("name", ["avg_pool2d", "max_pool2d"])
 def test_nothing_beyond_a_buffer_is_touched(isa: Isa, name: str) -> None:
-    """A kernel that does dies of it, and the test run with it."""
+    """A kernel that accesses memory after the end of a buffer crashes the test run."""
     kernel = small(isa, name)
     source, destination = (at_a_wall(kernel.output_bytes, "uint8") for _ in range(2))
     source[:] = 1

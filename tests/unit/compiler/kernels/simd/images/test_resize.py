@@ -1,4 +1,4 @@
-"""Interpolation by kernels equals the oracle of every mode that defines it, bit for bit, on every instruction set."""
+"""Kernels interpolate as the oracle of every mode that defines it does, bit for bit, on every instruction set."""
 
 from __future__ import annotations
 

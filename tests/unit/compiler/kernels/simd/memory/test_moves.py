@@ -1,4 +1,4 @@
-"""A move copies every element to its place, for any layout of the sources and the destination."""
+"""A move copies every element to the right offset, for any layout of the sources and the destination."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_squares_are_transposed(isa: Isa, pixels: int, channels: int, dtype: str
 
 
 def test_a_channel_shuffle_takes_two_loads_for_a_vector() -> None:
-    """A block of 16 output channels takes 8 from each of two parts of 58. The last block has only four channels."""
+    """A block of 16 output channels contains 8 channels of each of two parts. The last block has only four channels."""
     image = Image(1, 28, 28, 58, 16)
     elements = np.arange(2 * 28 * 28 * 58).reshape(2, 28, 28, 58).transpose(1, 2, 3, 0).reshape(-1)
     whole = Memory.of_image(Image(1, 28, 28, 116, 16), "uint8")
@@ -106,10 +106,10 @@ def test_a_channel_shuffle_takes_two_loads_for_a_vector() -> None:
     assert sum(pattern.vectors for pattern in found) == 28 * 28 * 8
     assert {len(pattern.parts) for pattern in found} == {2}
     assert len(found) <= 3
-    assert sum(len(pattern.progressions) for pattern in found) == 8, "a block of the destination each"
+    assert sum(len(pattern.progressions) for pattern in found) == 8, "one progression for each block of the destination"
 
 
-def test_what_is_too_much_asunder_is_declined() -> None:
+def test_moves_of_scattered_elements_are_declined() -> None:
     isa = ISAS["x86-64-v3"]
     elements = np.random.default_rng(0).permutation(64 * 64)
     memory = Memory.contiguous((64, 64), "uint8")

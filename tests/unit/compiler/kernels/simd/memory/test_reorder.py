@@ -1,4 +1,4 @@
-"""Packing puts every element where the image's layout has it, and unpacking restores the tensor."""
+"""Packing writes every element to its offset in the image, and unpacking restores the tensor."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ import tvm  # isort: skip
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
 ZERO_POINT = 9
 REALS = relax.Var("reals", relax.TensorType([1], "float32"))
-# Sizes are multiples of 64, as `at_a_wall` requires.
-# The kernels copy rows, whole blocks, blocks with filler, or parts of blocks.
+# The sizes of the tensors are multiples of 64 bytes, as `at_a_wall` requires. The kernels copy rows, whole blocks,
+# blocks with filler, or parts of blocks.
 UP_TO_THE_WALL = [
     ((1, 8, 8, 3), False, Halo(1, 2, 1, 3)),
     ((1, 8, 8, 3), False, Halo()),
@@ -127,7 +127,7 @@ def test_missing_channels_are_zero(isa: Isa, channels: int) -> None:
 @pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
 @pytest.mark.parametrize(("shape", "blocked", "halo"), UP_TO_THE_WALL)
 @pytest.mark.parametrize("channels_first", [False, True])
-def test_nothing_is_touched_behind_the_callers_tensor(
+def test_memory_after_the_callers_tensor_is_not_accessed(
     isa: Isa, shape: tuple[int, int, int, int], blocked: bool, halo: Halo, channels_first: bool
 ) -> None:
     """A kernel that accesses memory after the tensor's end crashes the test run."""
