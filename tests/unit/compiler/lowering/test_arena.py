@@ -47,9 +47,8 @@ def test_nothing_is_allocated_while_the_model_runs() -> None:
 def test_live_activations_do_not_overlap() -> None:
     function, slots = lifted()
     (block,) = function.body.blocks
-    values = {
-        var: place for place, var in enumerate(function.params[1:])
-    }  # maps a variable to the number of its activation
+    # Maps each variable to the number of its activation.
+    values = {var: place for place, var in enumerate(function.params[1:])}
     uses: dict[int, list[int]] = {place: [] for place in values.values()}
     for step, binding in enumerate(block.bindings):
         if isinstance(binding.value, relax.Var) and binding.value in values:

@@ -43,9 +43,8 @@ def test_a_chain_of_elementwise_operators_is_one_launch() -> None:
 
 def test_each_reduction_is_a_launch_and_what_is_between_them_a_tensor() -> None:
     symbols, module = lowered(module_of(ROWS, lambda emit, x: emit(relax.op.nn.softmax(x[0], axis=1))))
-    assert (
-        len(symbols) == 3
-    )  # the largest value, the sum and the quotients; the last two compute the exponentials that they need
+    # The launches for the largest value, the sum and the quotients. The last two also compute the exponentials.
+    assert len(symbols) == 3
     shapes = [graph.shape_of(var) for var, _ in graph.bindings(graph.main_of(module))]
     assert shapes[:3] == [(2,), (2,), (2, 10)]
 
