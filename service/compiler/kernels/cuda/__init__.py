@@ -4,9 +4,9 @@ Each kernel is a C++ template in `source`, which is instantiated for a geometry,
 
 - `library`, `families`: choose the kernel for a group of operators.
 - `conv`, `depthwise`, `pool`, `resize`, `concat`, `pairs`, `moves`, `reorder`: the kernels.
-- `tiles`, `reads`: the cost model and the reduction of convolutions.
-- `images`, `elements`, `outputs`, `epilogues`, `conversion`: layouts and formulas as C++ types.
+- `tiles`: the cost model of convolutions; `reads`: the steps of their reduction.
+- `images`, `elements`, `outputs`, `epilogues`, `conversion`: express layouts and formulas as C++ types.
 - `cards`: the parameters of GPUs, by compute capability.
 - `text`, `nvrtc`: assemble the source of a kernel, and compile it.
-- `peak`: measures the peak rate of a GPU.
+- `peak`: a loop of multiplications, which measures the peak rate of a GPU.
 """

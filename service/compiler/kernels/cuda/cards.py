@@ -1,8 +1,8 @@
 """The parameters of NVIDIA GPUs for the cost model, by compute capability.
 
 They are from data sheets and from the CUDA C++ Programming Guide ("Arithmetic Instructions", "Technical Specifications
-per Compute Capability"). For a capability of several GPUs, they are those of the largest common one. Only the order of
-the candidate tiles has to be correct.
+per Compute Capability"). If several GPUs have the same compute capability, the parameters are those of the largest
+common one. The estimates only need to rank the candidate tiles correctly.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from dataclasses import astuple, dataclass
 
 @dataclass(frozen=True)
 class Card:
-    """A compute capability; or several, with the limits that hold for all of them.
+    """The parameters of a compute capability, or of several, with limits that hold for all of them.
 
     Attributes:
         capability: for example `sm_80`, or `sm_80+sm_90` with the lowest first.
         multiprocessors: the number of multiprocessors.
         threads: the number of resident threads of a multiprocessor.
         shared_bytes: the shared memory of a multiprocessor.
-        block_shared_bytes: the largest shared memory of one block of threads.
-        matrix_macs: the products of bytes per cycle of a multiprocessor's tensor cores; 0 if they cannot multiply
-            bytes.
-        group_macs: the same for instructions of four warps (`wgmma`), which only one capability has.
-        dot_macs: the same for `dp4a`.
+        block_shared_bytes: the largest shared memory of one thread block.
+        matrix_macs: the products of bytes per cycle that a multiprocessor's tensor cores compute with `mma`; 0 if they
+            cannot multiply bytes.
+        group_macs: the products per cycle with `wgmma`, an instruction of four warps; 0 if there is no such
+            instruction.
+        dot_macs: the products per cycle with `dp4a`.
         near_bytes: the bytes per cycle that a multiprocessor reads from L2 cache while all of them read.
     """
 
@@ -60,7 +61,7 @@ CARDS: Mapping[str, Card] = {
 
 
 def common(capabilities: Sequence[str]) -> Card:
-    """Returns the parameters with the smallest limits of all `capabilities`, so that one plan runs on each of them.
+    """Returns the smallest limits of all `capabilities`, so that a kernel that fits them runs on each GPU.
 
     Args:
         capabilities: at least one, in ascending order.

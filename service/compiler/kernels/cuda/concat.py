@@ -1,6 +1,8 @@
-"""Concatenation of channels: one kernel copies all parts, through a lookup table if a part has another type.
+"""Concatenation of channels. One kernel copies all parts, through a lookup table if a part's type differs from the
+destination's.
 
-A part that begins a block and has the destination's type is not copied if its own kernel can write it in place.
+A part that begins at a block and has the destination's type is not copied if the kernel that computes it can write it
+directly to the destination.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
 from service.core.arrays import Array
 
-_MOST_PARTS = 64  # the code size grows with each
+_MOST_PARTS = 64  # each part adds code to the kernel
 
 
 def check_concat(mode: Mode, operation: Operation) -> None:
     """Checks that `concat` can compute a `qnn.concatenate`.
 
     Raises:
-        Declined: the axis is not that of the channels, a type is not 8 bits with one scale, or there are many parts.
+        Declined: the axis is not the channels, a type is not 8 bits with one scale, or there are too many parts.
     """
     parts = len(channel_tables(mode, operation))
     if parts > _MOST_PARTS:
@@ -42,10 +44,11 @@ def concat(
 
     Args:
         sources: the parts, in order.
-        placed: the parts that are already in their `tables.places`, which are not parameters of the kernel.
+        placed: the indices of the parts that are already in the destination (`tables.places`). They are not parameters
+            of the kernel.
 
     Raises:
-        Declined: as for `check_concat`; or an image is packed or too large.
+        Declined: `check_concat` declines the operator, or an image is packed or too large.
     """
     check_concat(mode, operation)
     require_blocks(*sources, destination)
@@ -81,7 +84,7 @@ def concat(
 
 
 def _tables(mode: Mode, operation: Operation, copied: Sequence[int]) -> dict[int, Array]:
-    """Returns the lookup tables of the parts that have another type."""
+    """Returns the lookup table of each copied part whose type differs from the destination's."""
     tables = channel_tables(mode, operation)
     return {place: tables[place] for place in copied if not is_identity(tables[place])}
 

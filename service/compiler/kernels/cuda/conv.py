@@ -1,4 +1,5 @@
-"""Convolutions and dense layers on GPUs: the template `source/conv.cuh` for a geometry, tile and epilogue."""
+"""Convolutions and dense layers on GPUs. Instantiates the template `source/conv.cuh` for a geometry, tile and
+epilogue."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def conv(
         weights: `[O, KH, KW, C / groups]` integers minus their zero point.
         bias: `[O]`, with the contribution of the source's zero point subtracted (`folded_bias`).
         epilogue: its arrays are extended to whole blocks.
-        most_blocks: the largest number of blocks of threads. If there are more tiles, each block computes several.
+        most_blocks: the largest number of thread blocks. If there are more tiles, each block computes several.
     """
     reads = Reads.of(layer, weights, groups, tile.columns, tile.together)
     column_tiles = len(reads.starts) - 1

@@ -1,4 +1,4 @@
-"""The conversions of elements as types of `source/conversion.cuh`, and the numbers that they read."""
+"""Expresses conversions of elements as types of `source/conversion.cuh`, and the numbers that these read."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from service.core.arrays import Array
 
 @dataclass(frozen=True)
 class Conversion:
-    """A conversion of elements.
+    """A conversion of elements, as a C++ type.
 
     Attributes:
         type: the name of the C++ type, with its template arguments.
-        numbers: the arrays that it is constructed from.
-        source, destination: the types of elements of the kernel's parameters.
+        numbers: the arrays that the type is constructed from.
+        source, destination: the dtypes of the kernel's parameters.
     """
 
     type: str
@@ -29,7 +29,7 @@ class Conversion:
 
 
 def as_bytes(dtype: str) -> Conversion:
-    """Returns the conversion between 8-bit elements of `dtype` and bytes as kernels store them, in either direction.
+    """Returns the conversion between 8-bit elements of `dtype` and stored bytes, in either direction.
 
     Raises:
         Declined: the elements do not have 8 bits.

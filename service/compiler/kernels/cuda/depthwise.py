@@ -1,4 +1,5 @@
-"""Depthwise convolutions on GPUs: the template `source/depthwise.cuh` for a geometry, tile and epilogue."""
+"""Depthwise convolutions on GPUs. Instantiates the template `source/depthwise.cuh` for a geometry, tile and
+epilogue."""
 
 from __future__ import annotations
 
@@ -22,29 +23,30 @@ from service.core.arrays import Array
 from service.core.call_plan import Launch
 
 _THREADS = 128
-_QUAD = 4  # the channels of a thread, and the pixels of a vector
+_QUAD = 4  # the number of channels that a thread computes, and the number of pixels in a vector
 _WARP = 32
-_MOST_UNROLLED = 512  # products of a thread
-_MOST_REGISTERS = 128  # of a thread, so that a multiprocessor can have 16 warps
-_OWN_REGISTERS = 48  # of a thread, in addition to its sums and weights
-_SPARE_REGISTERS = 32  # of a thread, in addition to the estimate
+_MOST_UNROLLED = 512  # the largest number of products in the unrolled code of a thread
+_MOST_REGISTERS = 128  # the largest number of registers of a thread, so that a multiprocessor can run 16 warps
+_OWN_REGISTERS = 48  # the registers of a thread in addition to its sums and weights
+_SPARE_REGISTERS = 32  # the registers by which the compiler may exceed the estimate
 _REGISTERS = 65536
-_HIDING_WARPS = 12  # of a multiprocessor, enough to hide latency
+_HIDING_WARPS = 12  # the number of warps with which a multiprocessor hides latency
 
-# Instructions of a thread.
-_TRANSPOSE, _EPILOGUE, _OWN = 8, 9, 100  # for a vector, for a value, and the rest
+# The instructions that a thread needs to transpose a vector, for the epilogue of a value, and for everything else.
+_TRANSPOSE, _EPILOGUE, _OWN = 8, 9, 100
 
-_LATENCY_CYCLES = 1500  # of a thread: its first reads from memory, and the instructions that depend on them
+_LATENCY_CYCLES = 1500  # the latency of a thread's first loads from memory, and of the instructions that depend on them
 
 
 @dataclass(frozen=True)
 class DepthwiseTile:
-    """The pixels that a thread computes, for four channels.
+    """The output pixels that a thread computes, for four channels.
 
     Attributes:
         rows: the number of rows of pixels.
         columns: the number of columns of pixels.
-        unrolled: true if there is no loop over kernel rows, so that pixels that several of them read stay in registers.
+        unrolled: true if the loop over kernel rows is unrolled. Pixels that several kernel rows read then stay in
+            registers.
     """
 
     rows: int
@@ -113,18 +115,22 @@ def depthwise(layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, 
 
 
 def _arranged(taps: Taps, weights: Array, blocks: int) -> Array:
-    """Converts `[C, KH, KW]` to `[blocks, KH, shifts, 32, 4]`, extended with zeros."""
+    """Converts weights `[C, KH, KW]` to `[blocks, KH, shifts, 32, 4]`, extended with zeros."""
     filled = np.zeros((blocks * BLOCK, *weights.shape[1:]), weights.dtype)
     filled[: len(weights)] = weights
     return taps.arrange(filled.reshape(blocks, BLOCK, *weights.shape[1:])).transpose(0, 2, 3, 1, 4)
 
 
 def _rest(parts: list[Array], below: int) -> list[Array]:
-    """Returns the parts of the weights after the first, as additional kernel rows, which few blocks have.
+    """Returns the remaining parts of weights beyond int8, as additional kernel rows of the few blocks that have any.
+
+    Args:
+        parts: the result of `int8_parts` without the first part.
+        below: the distance in bytes from one row of a window to the next.
 
     Returns:
-        int32 `[blocks + 1]`, the index of the first additional row of each block; int32, their byte offsets from the
-        first row of a window; and int8, their weights.
+        `[blocks + 1] int32`, the index of each block's first additional row; `[rows] int32`, the byte offset of each
+        additional row from the first row of a window; and the int8 weights of these rows.
     """
     starts, offsets, weights = [0], [], []
     for block in range(len(parts[0])):
@@ -182,7 +188,7 @@ def _span(layer: Layer) -> int:
 
 
 def _lines(layer: Layer, tile: DepthwiseTile) -> int:
-    """Returns how many source rows a tile reads. If it is unrolled, each row is read once."""
+    """Returns the number of source rows that a tile loads. An unrolled tile loads each row only once."""
     (rows, _), (stride, _), (dilation, _) = layer.window.kernel, layer.window.strides, layer.window.dilation
     if not tile.unrolled:
         return tile.rows * rows
@@ -196,7 +202,7 @@ def _registers(layer: Layer, tile: DepthwiseTile) -> int:
 
 
 def _resident(layer: Layer, tile: DepthwiseTile) -> int:
-    """Returns how many blocks of threads can be resident on a multiprocessor."""
+    """Returns the number of thread blocks that can be resident on a multiprocessor."""
     return _REGISTERS // (_THREADS * (_registers(layer, tile) + _SPARE_REGISTERS))
 
 
@@ -211,7 +217,7 @@ def _join_numbers(numbers: Iterable[int]) -> str:
 
 
 def _items(layer: Layer, tile: DepthwiseTile) -> int:
-    """Returns the number of threads that compute a tile."""
+    """Returns the number of threads that compute the whole layer, one tile each."""
     image = layer.destination
     tiles = ceil(image.height / tile.rows) * ceil(image.width / tile.columns)
     return image.batch * image.blocks * tiles * (BLOCK // _QUAD)

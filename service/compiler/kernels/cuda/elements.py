@@ -1,4 +1,4 @@
-"""Memory layouts as template arguments of `source/elements.cuh`."""
+"""Expresses memory layouts as template arguments of `source/elements.cuh`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import NO_HALO, Halo, Image
 from service.core.call_plan import Launch
 
-THREADS = 256  # of a block, in kernels with independent threads
+THREADS = 256  # the threads of a thread block, in kernels whose threads are independent
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """A tensor in blocks of contiguous channels. Strides and offsets count elements.
+    """The layout of a tensor in blocks of contiguous channels. Strides and offsets count elements.
 
     Attributes:
         extents: the number of images, rows and columns.
@@ -35,10 +35,10 @@ class Blocks:
 
     @staticmethod
     def of(image: Image) -> Blocks:
-        """Returns the blocks of an image.
+        """Returns the layout of an image.
 
         Raises:
-            Declined: its blocks are not those of GPU kernels.
+            Declined: GPU kernels do not support the size of its blocks.
         """
         if image.block not in (0, BLOCK):
             raise Declined(f"GPU kernels do not support blocks of {image.block} channels")
@@ -47,7 +47,7 @@ class Blocks:
 
     @staticmethod
     def contiguous(shape: tuple[int, int, int, int], *, channels_first: bool = False) -> Blocks:
-        """Returns the blocks of a contiguous tensor `[N, H, W, C]`, which is stored as `[N, C, H, W]` if
+        """Returns the layout of a contiguous tensor of `shape` `[N, H, W, C]`, stored as `[N, C, H, W]` if
         `channels_first`."""
         images, height, width, channels = shape
         extents, pixels = (images, height, width), height * width
@@ -57,18 +57,18 @@ class Blocks:
 
     @property
     def filled(self) -> Blocks:
-        """Returns the tensor with its filler as channels."""
+        """Returns the layout in which filler counts as channels."""
         return replace(self, channels=self.blocks * self.lanes)
 
     def planes(self, count: int) -> Blocks:
-        """Returns `count` planes of a tensor in which channels are the first dimension."""
+        """Returns the layout of a `[N, C, H, W]` tensor with `count` channels instead of `channels`."""
         return replace(self, channels=count, lanes=1, blocks=count)
 
     def repeated(self, extents: tuple[int, int, int]) -> Blocks:
-        """Returns the tensor repeated to `extents`, along dimensions in which it has one image, row or column.
+        """Returns the layout of the tensor broadcast to `extents`, along dimensions in which it has extent 1.
 
         Raises:
-            Declined: its extents are neither 1 nor equal to `extents`.
+            Declined: an extent is neither 1 nor equal to that of `extents`.
         """
         if any(own not in (1, other) for own, other in zip(self.extents, extents, strict=True)):
             raise Declined(f"{self.extents} cannot be repeated to {extents}")
@@ -78,7 +78,7 @@ class Blocks:
 
     @property
     def strides(self) -> str:
-        """The C++ type with the offset of each element."""
+        """The C++ type that converts the position of an element to its offset."""
         return f"octet::Strides<{', '.join(map(str, (self.lanes, *self.steps, self.origin)))}>"
 
     @property
@@ -97,7 +97,7 @@ class Blocks:
 
 
 def launch_for(destination: Blocks, element_bytes: int = 1) -> Launch:
-    """Returns the launch parameters for threads that write 16 bytes each."""
+    """Returns the launch parameters of a kernel whose threads write 16 bytes of `destination` each."""
     threads = -(-destination.elements * element_bytes // CHUNK_BYTES)
     return Launch((-(-threads // THREADS), 1, 1), (THREADS, 1, 1))
 

@@ -1,6 +1,7 @@
-"""The formulas of `kernels/arithmetic` as C++ types, and the arrays that they read.
+"""Expresses the formulas of `kernels/arithmetic` as C++ types, and the arrays that these read.
 
-Epilogues are in `source/requantize.cuh` and `source/addition.cuh`, arithmetic in `source/pairs.cuh`.
+The types of epilogues are in `source/requantize.cuh` and `source/addition.cuh`, the types of elementwise operators in
+`source/pairs.cuh`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Code:
 
     Attributes:
         type: the name of the type, with its template arguments.
-        arrays: the arrays that it is constructed from, with one value for each channel, or a single value.
+        arrays: the arrays that the type is constructed from. Each has one value for each channel, or a single value.
     """
 
     type: str
@@ -70,7 +71,7 @@ def requantization_code(requantization: Requantization) -> Code:
 
 
 def addition_code(addition: Addition | None) -> str:
-    """Returns the C++ type of an addition, or of no addition. Raises the errors of `sum_code`."""
+    """Returns the C++ type of an epilogue's addition, or the type for none. Raises the errors of `sum_code`."""
     return "octet::NoAddition" if addition is None else f"octet::WithAddition<{sum_code(addition)}>"
 
 

@@ -1,4 +1,5 @@
-"""Chooses the GPU kernel for a group of operators. Each family is a class, which declines what it cannot compute."""
+"""Chooses the GPU kernel for a group of operators. Each family is a class. It declines groups that it cannot
+compute."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class CardFamily(Family):
 
 
 class Accumulating(CardFamily):
-    """`qnn.conv2d` and `qnn.dense`. Results are requantized (with or without a residual), real values, or sums."""
+    """`qnn.conv2d` and `qnn.dense`. The output is requantized (with or without a residual), float32, or the
+    accumulators."""
 
     def __init__(self, card: Card, mode: Mode, choices: Choices | None = None) -> None:
         super().__init__(card, mode, choices)
@@ -94,7 +96,7 @@ class Accumulating(CardFamily):
 
 
 class Elementwise(CardFamily):
-    """Operators on 8-bit images that keep rows and columns."""
+    """Elementwise operators and concatenations of 8-bit images. They do not change the number of rows and columns."""
 
     takes_tokens = True
 
@@ -187,7 +189,7 @@ class Resizing(CardFamily):
 
 
 def _reads(layer: Layer, weights: tuple[int, ...]) -> int:
-    """Estimates how many reads a tile of filters has."""
+    """Estimates the number of reduction steps (`Reads`) of a tile of filters."""
     _, rows, columns, channels = weights
     if layer.source.packed:
         return int(rows) * -(-columns * channels // BLOCK)

@@ -1,4 +1,4 @@
-"""Layouts of images as template arguments of `source/image.cuh`."""
+"""Expresses layouts of images as template arguments of `source/image.cuh`."""
 
 from __future__ import annotations
 
@@ -6,31 +6,32 @@ from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.layout import Contiguous, Image
 
-WORD = 4  # the bytes that one instruction reads
-BLOCK = 32  # the channels of a block, which one step of a product reads of a pixel
-CHUNK_BYTES = 16  # the bytes that a thread copies at a time
-_BORDER_CHUNKS = 4  # the chunks of a border that a thread fills
+WORD = 4  # the number of bytes that one `dp4a` multiplies
+BLOCK = 32  # the number of channels in a block, which one reduction step multiplies
+CHUNK_BYTES = 16  # the number of bytes that a thread copies at a time
+_BORDER_CHUNKS = 4  # the number of chunks of a halo that a thread fills
 _MOST_BYTES = 1 << 31
 
 
 def places(image: Image) -> str:
-    """Returns the C++ type with the offset of each pixel of `image`."""
+    """Returns the C++ type that computes the offset of each pixel of `image`."""
     return _places(image.height, image.width, image.image, image.row, image.pixel, image.origin)
 
 
 def blocks(image: Image) -> str:
-    """Returns the C++ type with the offset of each block in each pixel of `image`."""
+    """Returns the C++ type that computes the offset of each pixel's channel blocks in `image`."""
     return f"octet::Blocks<{places(image)}, {image.plane}>"
 
 
 def parts(image: Image, of_pixel: int) -> str:
-    """Returns the C++ type that numbers the parts of `image`, with `of_pixel` parts in each block of a pixel."""
+    """Returns the C++ type that numbers the parts of `image`. Each block of a pixel is divided into `of_pixel`
+    parts."""
     sizes = (image.batch, image.blocks, image.height, image.width, of_pixel)
     return f"octet::Parts<{', '.join(map(str, sizes))}, {border(image)}>"
 
 
 def part_blocks(image: Image, of_pixel: int, threads: int, together: int = 1) -> int:
-    """Returns the number of blocks of `threads` threads that write `image` and its border.
+    """Returns the number of thread blocks, of `threads` threads each, that write `image` and its halo.
 
     Args:
         together: the number of threads that compute one part.
@@ -43,7 +44,7 @@ def check_blocks(*images: Image) -> None:
     """Checks the layout and the size of images.
 
     Raises:
-        Declined: an image is not in the blocks of GPU kernels, or is too large.
+        Declined: an image is not in blocks of `BLOCK` channels, or is too large.
     """
     if any(image.block != BLOCK for image in images):
         raise Declined(f"an image is not in blocks of {BLOCK} channels")
@@ -51,7 +52,7 @@ def check_blocks(*images: Image) -> None:
 
 
 def windows(layer: Layer) -> str:
-    """Returns the C++ type with the offset of each output pixel's window in the source."""
+    """Returns the C++ type that computes the offset of each output pixel's window in the source."""
     (top, left), (down, right), source = layer.window.padding, layer.steps, layer.source
     first = source.origin - top * source.row - left * source.pixel
     return _places(layer.destination.height, layer.destination.width, source.image, down, right, first)
@@ -66,7 +67,7 @@ def border(image: Image) -> str:
 
 
 def border_blocks(image: Image, threads: int) -> int:
-    """Returns the number of blocks of `threads` threads that fill the halo of `image`."""
+    """Returns the number of thread blocks, of `threads` threads each, that fill the halo of `image`."""
     if isinstance(image, Contiguous):
         return 0
     top, left, bottom, right = image.halo.sides

@@ -29,7 +29,7 @@ _NOT_YET = "no GPU kernel computes it"
 
 
 class CudaLibrary(Families):
-    """A `KernelLibrary`, in one numerics mode."""
+    """The `KernelLibrary` of one compute capability and one numerics mode."""
 
     block = BLOCK
 

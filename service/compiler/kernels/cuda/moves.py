@@ -1,4 +1,8 @@
-"""The kernel of moves on GPUs. It reads the addresses of elements from tables, in which most rows are shared."""
+"""The kernel of moves on GPUs.
+
+It loads the addresses of source elements from tables. Vectors whose elements have the same distances share a row of a
+table.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ from service.compiler.kernels.moves import (
 )
 from service.core.arrays import Array
 
-_MOST_PARTS = 64  # the code size grows with each
+_MOST_PARTS = 64  # each source adds code to the kernel
 _MOST_ADDRESSES = 1 << 30
 _WIDE = ("float32", "int32")
 
@@ -32,8 +36,8 @@ def move(made: Move) -> Kernel:
     """Returns the kernel of a move.
 
     Raises:
-        Declined: as for `addresses_of`; the elements do not have 8 or 32 bits; there are no elements, or too many or
-            too large sources.
+        Declined: `addresses_of` declines the move; the elements do not have 8 or 32 bits; there are no elements; or
+            there are too many sources, or too large tensors.
     """
     dtypes = {memory.dtype for memory in (*made.sources, made.destination)}
     if not dtypes <= {*BIAS, *_WIDE} or (len(dtypes) > 1 and not dtypes <= BIAS.keys()):
@@ -51,9 +55,9 @@ def move(made: Move) -> Kernel:
 
 
 def _wanted_addresses(made: Move, firsts: Integers, own: int) -> Integers:
-    """Returns the addresses in the sources for each group of `own` elements of the destination's memory.
+    """Returns the source address of each element of the destination's memory, in vectors of `own` elements.
 
-    The result is `[vectors, own]`, with negative numbers for filler.
+    The result is `[vectors, own]`. Filler has negative addresses.
     """
     addresses = addresses_of(made.sources, made.elements)
     addresses = firsts[addresses >> PART_BITS] + (addresses & ((1 << PART_BITS) - 1))
@@ -65,7 +69,8 @@ def _wanted_addresses(made: Move, firsts: Integers, own: int) -> Integers:
 
 
 def _alike(wanted: Integers) -> tuple[Array, Array]:
-    """Returns `origins` and `offsets` as described in `source/move.cuh`: `[vectors, 2]` and `[rows, own]`, int32."""
+    """Divides the addresses `wanted` into `[vectors, 2]` origins and `[rows, own]` offsets, int32 (see
+    `source/move.cuh`)."""
     neighbours, first = np.arange(wanted.shape[1]), np.maximum(wanted[:, :1], 0)
     apart = np.where(wanted < 0, neighbours, wanted - first)
     offsets, row = np.unique(np.concatenate([neighbours[None], apart]), axis=0, return_inverse=True)
@@ -110,7 +115,7 @@ def _kernel(made: Move, origins: Array, offsets: Array, firsts: Sequence[int]) -
 
 
 def _tables(made: Move) -> dict[int, Array]:
-    """Returns the lookup tables from bytes of a source to bytes of the destination, for sources that change."""
+    """Returns a lookup table from bytes of a source to bytes of the destination, for each source whose bytes change."""
     if made.destination.dtype not in BIAS:
         return {}
     tables = {}
@@ -123,5 +128,6 @@ def _tables(made: Move) -> dict[int, Array]:
 
 
 def _flipped_bit(memory: Memory) -> int:
-    """Returns the bit in which the bytes in memory differ from bytes as kernels store them."""
+    """Returns the bit in which the bytes in memory differ from stored bytes: the highest for int8 tensors, else
+    none."""
     return BIAS[memory.dtype] if memory.image is None else 0

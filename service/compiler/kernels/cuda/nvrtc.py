@@ -16,10 +16,11 @@ from service.core.errors import BuildFailed
 
 _PACKAGE, _WHEEL = "nvidia.cuda_nvrtc", "nvidia-cuda-nvrtc-cu12"
 _LIBRARY = "libnvrtc.so.12"
-# The architecture-specific variant, with features that other GPUs of the same major version lack. Machine code runs on
-# one capability in any case.
+# The architecture-specific variant of a compute capability. It has features that other GPUs of the same major version
+# lack. This loses nothing, because machine code is for a single compute capability in any case.
 _FULL = {"sm_90": "sm_90a"}
-# Rounding is exactly as in the source: no contraction, no flushing of subnormals, no approximations.
+# These options make NVRTC round exactly as written in the source. They disable contraction, flushing of subnormal
+# numbers and approximations.
 _OPTIONS = ("--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--restrict")
 
 
@@ -62,7 +63,7 @@ def _library() -> ctypes.CDLL:
     path = library_path()
     if path is None:
         raise BuildFailed(
-            "NVIDIA's run-time compiler (NVRTC) is not installed, which CUDA targets need",
+            "NVIDIA's run-time compiler (NVRTC) is not installed, but CUDA targets need it",
             stage=Stage.CODEGEN,
             hint=f"pip install 'octet-serve[cuda]' ({_WHEEL})",
         )

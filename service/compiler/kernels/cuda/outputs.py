@@ -1,4 +1,5 @@
-"""The outputs of accumulating layers, as the types of `source/output.cuh` and the arrays that they read."""
+"""Expresses the output stage of convolutions and dense layers as types of `source/output.cuh`, and the arrays that
+these read."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ from service.core.arrays import Array
 
 @dataclass(frozen=True)
 class OutputCode:
-    """The parts of a kernel that concern its output.
+    """The parts of a kernel's code and parameters that belong to its output stage.
 
     Attributes:
-        constants: the bias, then the other arrays that the code reads.
+        constants: the bias, then the other arrays that the output stage reads.
         bias: the name of the kernel's parameter for the bias.
         statements: declarations of the type `Output`, and of the variable `output` of that type.
         residual: the declaration of the kernel's parameter for the residual, if there is one.
@@ -41,11 +42,11 @@ def output_code(layer: Layer, bias: Array, epilogue: AnyEpilogue, filters: int, 
     Args:
         bias: the result of `folded_bias`.
         epilogue: its arrays are extended to whole blocks.
-        filters: the number of filters that the kernel computes, in whole tiles. Arrays are extended to that number.
-        first: the number of constants of the kernel before these.
+        filters: the number of filters rounded up to whole tiles. Arrays are extended to this number.
+        first: the number of the kernel's other constants, which come before those of the output stage.
 
     Raises:
-        Declined: the sources have no such formula.
+        Declined: `source` has no type for the epilogue's formula.
     """
     requantization = requantization_code(epilogue.requantization)
     constants = [_filled(array, filters) for array in (epilogue.requantization.started(bias), *requantization.arrays)]
@@ -84,5 +85,5 @@ def _bytes_type(layer: Layer, epilogue: Epilogue, requantization: str) -> str:
 
 
 def _filled(values: Array, filters: int) -> Array:
-    """Extends `values` to whole tiles by repeating the last one. Results for these are never stored."""
+    """Extends `values` to `filters` values by repeating the last one. Results of the added filters are never stored."""
     return np.pad(values, (0, max(0, filters - len(values))), mode="edge")

@@ -19,7 +19,7 @@ from service.compiler.qnn.operation import Operation
 def pairwise(lhs: Image, rhs: Image, destination: Image, operation: Operation, mode: Mode) -> Kernel:
     """Returns the kernel of an operator of two tensors.
 
-    If batch, height or width of an operand is 1, and that of the destination is not, the operand is repeated. For
+    An operand whose batch, height or width is 1 is repeated along that dimension if the destination is larger. For
     example, squeeze-and-excitation multiplies `[N, H, W, C]` by `[N, 1, 1, C]`.
 
     Raises:

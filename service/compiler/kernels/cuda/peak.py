@@ -7,21 +7,24 @@ from service.compiler.kernels.cuda.tiles import Unit
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.core.call_plan import Launch
 
-THREADS = 256  # of a block
-# There are so many blocks for each multiprocessor of the most common GPU that the last wave, which does not use all of
-# them, is a small part; and so many repetitions that a kernel takes a few milliseconds.
+THREADS = 256  # the threads of a thread block
+# The number of thread blocks for each multiprocessor of the most common GPU, and the number of iterations of the loop.
+# There are so many blocks that the last wave, which does not use all multiprocessors, takes a small part of the time.
+# There are so many iterations that the kernel takes a few milliseconds.
 BLOCKS, REPETITIONS = 64, 1 << 10
-OPERANDS = 32  # words of four bytes
-# For one iteration of the loop: the number of independent instructions, and the products of one instruction of a warp.
+OPERANDS = 32  # the number of operands, words of four bytes
+# The products of one loop iteration of a warp: the number of independent instructions times the products of each.
 _TURNS = {Unit.DOT: 8 * 32 * 4, Unit.MATRIX: 8 * 16 * 8 * 32, Unit.GROUP: 2 * 64 * 128 * 32 // 4}
 
 
 def peak(unit: Unit, blocks: int, repetitions: int) -> Kernel:
-    """Returns a function of `[OPERANDS] uint32` and `[threads] int32`. Its facts contain the number of products.
+    """Returns the kernel. Its parameters are `[OPERANDS] uint32` and `[threads] int32`.
+
+    Its facts contain the number of products.
 
     Args:
-        unit: the unit that multiplies, which the GPU must have.
-        blocks: the number of blocks of threads.
+        unit: the type of multiply instruction. The GPU must support it.
+        blocks: the number of thread blocks.
         repetitions: the number of iterations of the loop.
     """
     parameters = ["const octet::u32* __restrict__ operands", "octet::i32* __restrict__ totals"]

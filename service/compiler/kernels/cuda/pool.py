@@ -1,4 +1,4 @@
-"""Pooling and means on GPUs: the template `source/pool.cuh` for a geometry and formula."""
+"""Pooling and means on GPUs. Instantiates the template `source/pool.cuh` for a geometry and a formula."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ from service.compiler.qnn.operation import Operation
 from service.core.arrays import Array
 from service.core.call_plan import Launch
 
-_QUADS = BLOCK // 4  # the threads for a block of channels
+_QUADS = BLOCK // 4  # the number of threads that compute a block of channels of an output pixel
 _THREADS = 128
-_MOST_SHARES = 128  # of a window: all threads of a block
-_LEAST_SHARES = 4  # so that shares are whole warps
-_LEAST_ELEMENTS = 4  # in a share
-_BUSY_THREADS = 1024  # enough to keep a multiprocessor busy
-_UNROLLED = 32  # the elements of the largest window that is read without a loop
-_AHEAD = 8  # the elements of a larger window that are read at a time
+# A large window is divided into shares. Each share is added up by another thread.
+_MOST_SHARES = 128  # the largest number of shares: a window is divided among all threads of a block
+_LEAST_SHARES = 4  # with fewer shares, the threads of an output would not be whole warps
+_LEAST_ELEMENTS = 4  # the least number of elements in a share
+_BUSY_THREADS = 1024  # the number of threads that keep a multiprocessor busy
+_UNROLLED = 32  # the number of elements of the largest window that is read without a loop
+_AHEAD = 8  # the number of elements of a larger window that one iteration reads
 
 
 def max_pool(card: Card, source: Image, destination: Image, operation: Operation) -> Kernel:
@@ -60,17 +61,17 @@ def mean(card: Card, source: Image, destination: Image, operation: Operation, mo
     """Returns the kernel of a `qnn.mean` over rows and columns.
 
     Raises:
-        Declined: no kernel computes `mode`'s formula for it, or it is over other axes.
+        Declined: no kernel computes `mode`'s formula for it, or the mean is not over rows and columns.
     """
     window = Window((source.height, source.width))
     return _pool("mean", card, source, destination, operation, window, mean_of(mode, operation))
 
 
 def average_code(average: Average) -> Code:
-    """Returns the formula as a type of `source/average.cuh`, and its parameters as 32-bit elements of an int32 array.
+    """Returns the formula as a type of `source/average.cuh`, and an int32 array of its 32-bit parameters.
 
     Raises:
-        Declined: there is no such type.
+        Declined: `source` has no type for this formula.
     """
     match average:
         case IntegerMean(bias=bias):
@@ -89,7 +90,7 @@ def average_code(average: Average) -> Code:
 
 
 def _words(*numbers: float) -> Array:
-    """Returns an int32 array with integers and with the bits of float32 values."""
+    """Returns an int32 array that contains integers, and the bits of float32 values."""
     return np.array([n if isinstance(n, int) else np.float32(n).view(np.int32) for n in numbers], np.int32)
 
 
@@ -132,7 +133,7 @@ def _pool(
 
 
 def shares_of(card: Card, destination: Image, elements: int) -> int:
-    """Returns how many threads share a window of `elements` elements: enough to keep the GPU busy."""
+    """Returns the number of threads that share a window of `elements` elements, so that the GPU is busy."""
     outputs = destination.batch * destination.blocks * destination.height * destination.width * _QUADS
     shares = 1
     while (

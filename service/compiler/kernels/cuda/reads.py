@@ -1,4 +1,9 @@
-"""The reads of a convolution: its reduction as a list of byte offsets from a pixel's window, with 32 weights each."""
+"""The steps of a convolution's reduction (*reads*).
+
+In one step, the kernel loads `BLOCK` (32) bytes of each pixel's window, which are input channels at one kernel tap, and
+multiplies them by the 32 weights of each filter. A step is described by the byte offset from the beginning of the
+window, and the weights.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +15,17 @@ from service.compiler.kernels.cuda.images import BLOCK
 from service.compiler.kernels.layer import Layer
 from service.core.arrays import Array
 
-_LOW, _HIGH = -128, 127  # of a weight
+_LOW, _HIGH = -128, 127  # the range of an int8 weight
 
 
 @dataclass(frozen=True)
 class Reads:
-    """The reads of all tiles of filters, one list after another.
+    """The reduction steps of all tiles of filters, one list after another.
 
     Attributes:
-        starts: int32 `[tiles + 1]`: the index of the first read of each tile.
-        offsets: int32 `[reads]`: byte offsets from a pixel's window.
-        weights: int8 `[reads, filters of a tile, 32]`.
+        starts: int32 `[tiles + 1]`: the index of each tile's first step.
+        offsets: int32 `[steps]`: the byte offset of each step from the beginning of a pixel's window.
+        weights: int8 `[steps, filters of a tile, 32]`.
     """
 
     starts: Array
@@ -29,23 +34,23 @@ class Reads:
 
     @property
     def most(self) -> int:
-        """The largest number of reads of a tile."""
+        """The largest number of steps of a tile."""
         return int(np.diff(self.starts).max())
 
     @property
     def same(self) -> bool:
-        """True if all tiles have the same offsets."""
+        """True if all tiles have the same list of offsets."""
         rows = np.split(self.offsets, self.starts[1:-1])
         return all(np.array_equal(row, rows[0]) for row in rows)
 
     @staticmethod
     def of(layer: Layer, weights: Array, groups: int, filters: int, steps: int) -> Reads:
-        """Returns the reads of a layer.
+        """Returns the reduction steps of a layer. Steps whose weights are all zero are omitted.
 
         Args:
             weights: `[O, KH, KW, C / groups]` integers minus their zero point.
             filters: the number of filters of a tile.
-            steps: how many reads are multiplied at a time. Each list is extended to a multiple of this.
+            steps: the number of steps that are multiplied at a time. The list of each tile is extended to a multiple.
         """
         offsets, dense = _dense(layer, _ungrouped(weights, groups))
         tiles = -(-len(weights) // filters)
@@ -69,7 +74,7 @@ class Reads:
 
 
 def _ungrouped(weights: Array, groups: int) -> Array:
-    """Returns `[O, KH, KW, C]`, with zeros for the channels of other groups."""
+    """Converts weights `[O, KH, KW, C / groups]` to `[O, KH, KW, C]`, with zeros for the channels of other groups."""
     if groups == 1:
         return weights
     filters, rows, columns, channels = weights.shape
@@ -80,10 +85,10 @@ def _ungrouped(weights: Array, groups: int) -> Array:
 
 
 def _dense(layer: Layer, weights: Array) -> tuple[list[int], Array]:
-    """Returns the offsets of all reads, and their weights `[reads, O, 32]`."""
+    """Returns the offsets of all steps, and their weights `[steps, O, 32]`, before weights beyond int8 are split."""
     filters, rows, columns, channels = weights.shape
     source, (down, right) = layer.source, layer.window.dilation
-    if source.packed:  # the taps of a kernel row are one run of bytes
+    if source.packed:  # the bytes under a kernel row are contiguous
         weights, columns, channels = weights.reshape(filters, rows, 1, -1), 1, columns * channels
     blocks = -(-channels // BLOCK)
     between = BLOCK if source.packed else source.plane
@@ -91,15 +96,16 @@ def _dense(layer: Layer, weights: Array) -> tuple[list[int], Array]:
     filled[..., :channels] = weights
     steps = down * source.row, right * source.pixel
     taps = [row * steps[0] + column * steps[1] for row in range(rows) for column in range(columns)]
-    # All taps of a block of channels come before the next block, because neighboring taps read the same bytes, which
-    # are then in cache.
+    # The steps for all kernel taps of one channel block come before those for the next block. Neighboring taps read the
+    # same bytes, which are then in cache.
     offsets = [tap + block * between for block in range(blocks) for tap in taps]
     reads = filled.reshape(filters, rows * columns, blocks, BLOCK).transpose(2, 1, 0, 3)
     return offsets, reads.reshape(len(offsets), filters, BLOCK)
 
 
 def int8_parts(weights: Array) -> list[Array]:
-    """Splits `weights` into a sum of int8 arrays. (In legacy uint8 models, a few weights of a layer exceed int8.)"""
+    """Splits `weights` into int8 arrays whose sum they are. In legacy uint8 models, a few weights of a layer exceed
+    int8."""
     parts = [np.clip(weights, _LOW, _HIGH)]
     rest = weights - parts[0]
     while rest.any():

@@ -1,8 +1,8 @@
 """Converts between contiguous tensors, as in the model's inputs and outputs, and the images that kernels work on.
 
-Also applies functions of one byte to images.
+Also applies functions of a single byte to images.
 
-Tensors are `[N, H, W, C]`, or `[N, C, H, W]` (`channels_first`).
+Tensors are `[N, H, W, C]`, or `[N, C, H, W]` if `channels_first`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def pack(
 ) -> Kernel:
     """Returns the kernel that converts a contiguous tensor to an image, and fills the halo.
 
-    The inputs of the kernel are `[N * H * W * C]` of `dtype`, without slack, and a uint8 for the halo. Filler after the
-    last channel of the last block is set to 0.
+    The kernel's inputs are the tensor `[N * H * W * C]` of `dtype`, without slack, and one uint8, the value of the
+    halo. Filler after the last channel of the last block is set to 0.
 
     Args:
         destination: packed, or in blocks.
@@ -45,7 +45,7 @@ def pack(
         channels_first: true if the tensor is `[N, C, H, W]`, false if it is `[N, H, W, C]`.
 
     Raises:
-        Declined: the dtype or the layout is another one.
+        Declined: the dtype or the layout is not supported.
     """
     check_sizes(destination)
     conversion = as_bytes(dtype) if quantization is None else quantizing(quantization)
@@ -65,7 +65,7 @@ def unpack(
         channels_first: true if the tensor is `[N, C, H, W]`, false if it is `[N, H, W, C]`.
 
     Raises:
-        Declined: the dtype or the layout is another one.
+        Declined: the dtype or the layout is not supported.
     """
     check_sizes(source)
     conversion = as_bytes(dtype) if dequantization is None else dequantizing(dequantization)
@@ -91,7 +91,7 @@ def table(source: Image, destination: Image, values: Array, zero_point: int) -> 
     """Returns the kernel that replaces each byte of an image by `values[byte]`.
 
     Args:
-        values: `[256] uint8`, from stored values to stored values.
+        values: `[256] uint8`, maps stored values to stored values.
         zero_point: the value of the destination's halo, as stored.
 
     Raises:

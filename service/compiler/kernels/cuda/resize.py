@@ -1,4 +1,4 @@
-"""Resizes images on GPUs, by bilinear interpolation or to the nearest pixels: `source/resize.cuh`."""
+"""Resizes images on GPUs, by bilinear interpolation or by copying the nearest pixels (`source/resize.cuh`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from service.core.arrays import Array
 from service.core.call_plan import Launch
 
 _THREADS = 128
-_QUADS, _CHUNKS = BLOCK // 4, BLOCK // 16  # the parts of a block for interpolation, and for nearest pixels
+# The number of parts into which threads divide a block, for interpolation and for copying nearest pixels.
+_QUADS, _CHUNKS = BLOCK // 4, BLOCK // 16
 
 
 def resize_bilinear(source: Image, destination: Image, operation: Operation, mode: Mode) -> Kernel:
@@ -42,7 +43,7 @@ def take_pixels(source: Image, destination: Image, operation: Operation) -> Kern
     """Returns the kernel of a `qnn.take_pixels`.
 
     Raises:
-        Declined: an image is packed, or not of 8 bits.
+        Declined: an image is packed, or is not stored in 8 bits.
     """
     check_blocks(source, destination)
     rows, columns = taken_pixels(operation)
@@ -68,10 +69,10 @@ def _kernel(
     """Returns a resizing kernel.
 
     Args:
-        constants: arrays, of which the last one is the value of the halo.
-        of_pixel: the number of parts of a block.
-        template: the beginning of the call, up to its first template arguments.
-        arguments: the arguments between the source and the value of the halo.
+        constants: the arrays that the kernel reads. The last one contains the value of the halo.
+        of_pixel: the number of parts into which threads divide a block of a pixel.
+        template: the beginning of the C++ call: the function and its first template arguments.
+        arguments: the arguments of the call between the source and the value of the halo.
     """
     body = [
         f"using Parts = {images.parts(destination, of_pixel)};",

@@ -1,7 +1,7 @@
-"""The CUDA C++ of a kernel: headers in the folder `source`, and the function that uses them.
+"""Assembles the CUDA C++ of a kernel: headers of the folder `source`, and the function that uses them.
 
-The text is complete: it contains each included header once. So the compiler reads no other files, and the digest of the
-text covers everything that determines the code.
+The text contains every included header once. So the compiler reads no other files, and the digest of the text covers
+everything that determines the machine code.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def kernel_function(threads: int, parameters: Sequence[str], statements: Sequenc
     """Returns the entry function of a kernel. Its operands must not overlap.
 
     Args:
-        threads: the number of threads of a block.
-        blocks: the least number of blocks that should be resident on a multiprocessor.
+        threads: the number of threads of a thread block.
+        blocks: the least number of thread blocks that should be resident on a multiprocessor.
     """
     head = f'extern "C" __global__ void __launch_bounds__({threads}, {blocks}) OCTET_KERNEL({", ".join(parameters)})'
     return "\n".join([head, "{", *(f"  {statement}" for statement in statements), "}", ""])

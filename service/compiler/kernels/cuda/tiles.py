@@ -1,7 +1,12 @@
-"""The cost model of convolutions on GPUs, which chooses tiles.
+"""The cost model of convolutions on GPUs. It chooses tiles.
 
-It estimates the cycles of a multiprocessor from the parameters of the GPU (`cards`). A block of threads computes a
-tile, and blocks run in waves. Only the order of the candidates has to be correct.
+A thread block computes a tile: some pixels by some filters. The reduction of a tile is a list of steps (`reads.Reads`),
+which are called *reads* in names. The block loads several steps into a buffer in shared memory, a *stage*, and
+multiplies them between two barriers, while it fills other stages. Small tiles divide the steps among several *teams* of
+threads (`slices`), whose sums are added at the end.
+
+The model estimates the cycles of a multiprocessor from the parameters of the GPU (`cards`). Thread blocks run in waves.
+The estimates only need to rank the candidates correctly.
 """
 
 from __future__ import annotations
@@ -14,31 +19,31 @@ from math import ceil
 from service.compiler.kernels.cuda.cards import Card
 from service.compiler.kernels.layer import Layer, Window
 
-STEP_BYTES = 32  # of a read
+STEP_BYTES = 32  # the number of bytes of a pixel that one step multiplies
 _WARP = 32
 _MOST_THREADS_OF_A_BLOCK = 512
 _REGISTERS = 65536
-_OTHER_REGISTERS = 64  # of a thread, besides its sums and operands
-# Fitted to times of the convolutions of ResNet-50 at batch 64 on a GPU of capability 9.0. The chosen tiles take 4 %
-# longer than the best ones, by the geometric mean (`benchmarks/GPU.md`).
-_REACHED = (0.7, 0.5, 0.7)  # the fraction of the peak rate that each unit reaches
-_START_CYCLES = 2000  # the overhead of a tile: its windows, its first reads, the latency of its output
-_THREAD_CYCLES = 2  # of a multiprocessor, for the other instructions of a thread
-_COMBINING_CYCLES = 300  # to add the sums of a tile's teams
-_LARGEST_SLICED = 64  # the largest tile whose reads are divided among teams; larger ones keep a multiprocessor busy
-_LATENCY_CYCLES = 800  # the latency of a read from L2 cache while all multiprocessors read
-_MOST_NEAR_BYTES = 64  # per cycle, from L2 cache to a multiprocessor while few others read
-_OVERLAPPING = 0.5  # the fraction of bytes read from L2 cache if windows overlap
-_OUTPUT_CYCLES, _ADDING = 0.08, 3  # per byte if all threads are busy; the factor with a residual
+_OTHER_REGISTERS = 64  # the registers of a thread in addition to its sums and operands
+# These constants are fitted to measured times of ResNet-50's convolutions at batch 64 on a GPU of capability 9.0. By
+# the geometric mean, the chosen tiles take 4 % longer than the best ones (`benchmarks/GPU.md`).
+_REACHED = (0.7, 0.5, 0.7)  # the fraction of the peak rate that each multiply instruction reaches
+_START_CYCLES = 2000  # the overhead of a tile: computing its windows, its first loads, the latency of its output
+_THREAD_CYCLES = 2  # the cycles of a multiprocessor for the other instructions of one thread
+_COMBINING_CYCLES = 300  # the cycles to add the sums of a tile's teams
+_LARGEST_SLICED = 64  # larger tiles keep a multiprocessor busy, so their steps are not divided among teams
+_LATENCY_CYCLES = 800  # the latency of a load from L2 cache while all multiprocessors load
+_MOST_NEAR_BYTES = 64  # the bytes per cycle from L2 cache to a multiprocessor while few others load
+_OVERLAPPING = 0.5  # if windows overlap, the fraction of bytes that are loaded from L2 cache
+_OUTPUT_CYCLES, _ADDING = 0.08, 3  # the cycles per output byte if all threads are busy; the factor with a residual
 _BUSY_THREADS = 512  # the number of threads with which a multiprocessor is busy
-_LEAST_OUTPUT = 0.5  # relative to the time of the products; above this, a block computes several tiles
-_CHUNK_BYTES = 16  # of a copy
-_FREE_COPIES = 8  # of a thread between two barriers, whose addresses need no additional registers
-_ALIGNMENT = 256  # bytes, of stages
+_LEAST_OUTPUT = 0.5  # if outputs take more than this part of the products' time, a block computes several tiles
+_CHUNK_BYTES = 16  # the number of bytes that a thread copies at a time
+_FREE_COPIES = 8  # the number of copies between two barriers for which a thread needs no additional registers
+_ALIGNMENT = 256  # the alignment of stages in bytes
 
 
 class Unit(IntEnum):
-    """The units that multiply, each with its C++ type in `source/tiles.cuh`."""
+    """The types of multiply instructions: `dp4a`, `mma` and `wgmma`. Each has a C++ type in `source/tiles.cuh`."""
 
     DOT = 0
     MATRIX = 1
@@ -50,26 +55,27 @@ class Unit(IntEnum):
 
     @property
     def threads(self) -> int:
-        """The number of threads that compute a part of the tile together."""
+        """The number of threads that execute the instruction together: a thread, a warp, or four warps."""
         return (1, _WARP, 4 * _WARP)[self]
 
     def macs(self, card: Card) -> int:
-        """Returns the products per cycle of a multiprocessor; 0 if the GPU does not have the unit."""
+        """Returns the products per cycle of a multiprocessor; 0 if the GPU lacks the instruction."""
         return (card.dot_macs, card.matrix_macs, card.group_macs)[self]
 
 
 @dataclass(frozen=True)
 class CardTile:
-    """The tile that a block of threads computes.
+    """The tile that a thread block computes.
 
     Attributes:
         rows: the number of pixels.
         columns: the number of filters.
-        own_rows, own_columns: the part of a thread with `dp4a`, of a warp with `mma`, or of four warps with `wgmma`.
-        steps: the number of reads that are multiplied between two barriers.
-        stages: the number of such groups of reads in shared memory.
-        slices: the number of teams of threads among which the reads of a tile are divided.
-        unit: the unit that multiplies.
+        own_rows, own_columns: the part of the tile that one thread (`dp4a`), one warp (`mma`) or four warps (`wgmma`)
+            compute.
+        steps: the number of reduction steps that a team multiplies between two barriers.
+        stages: the number of stages in shared memory, each with `steps` steps of every team.
+        slices: the number of teams of threads among which the reduction steps are divided.
+        unit: the type of multiply instruction.
     """
 
     rows: int
@@ -92,18 +98,18 @@ class CardTile:
 
     @property
     def threads(self) -> int:
-        """The number of threads of a block."""
+        """The number of threads of the thread block."""
         owners = self.rows // self.own_rows * (self.columns // self.own_columns)
         return self.slices * owners * self.unit.threads
 
     @property
     def together(self) -> int:
-        """The number of reads that a block multiplies between two barriers."""
+        """The number of reduction steps that all teams of a block multiply between two barriers."""
         return self.steps * self.slices
 
     @property
     def ahead(self) -> int:
-        """The number of groups of reads that are fetched while one is multiplied, as in `Convolution`."""
+        """The number of stages that are being filled while one is multiplied, as in the C++ class `Convolution`."""
         return self.stages - 1 - (self.unit is Unit.GROUP)
 
     @property
@@ -115,7 +121,8 @@ class CardTile:
         return f"octet::{self.unit.name.capitalize()}Products<{', '.join(map(str, sizes))}>"
 
     def shared_bytes(self, reads: int) -> int:
-        """Returns the shared memory of a block whose tiles have at most `reads` reads, as `Convolution` divides it."""
+        """Returns the shared memory of a block whose tiles have at most `reads` steps, as in the C++ class
+        `Convolution`."""
         offsets = -(-reads * 4 // _ALIGNMENT) * _ALIGNMENT
         stages = self.stages * self.together * (self.rows + self.columns) * STEP_BYTES
         output = (self.slices - 1) * self.rows * self.columns * 4 + self.rows * (self.columns + 16)
@@ -133,11 +140,12 @@ class CardTile:
 
     @property
     def resident(self) -> int:
-        """The number of blocks that fit a multiprocessor's registers, which is passed to the compiler as a limit."""
+        """The number of thread blocks that fit a multiprocessor's registers. It limits the registers that the compiler
+        uses."""
         return max(1, _REGISTERS // (self.registers * self.threads))
 
 
-# The rows and columns of a tile, and those of a part of it.
+# The rows and columns of a tile, then the rows and columns of the part that one owner computes (`own_rows` …).
 _OF_GROUPS = (
     *((128, 256, 64, 256), (256, 128, 64, 128), (128, 128, 64, 128), (128, 64, 64, 64), (64, 128, 64, 128)),
     *((64, 64, 64, 64), (64, 32, 64, 32)),
@@ -152,7 +160,7 @@ _SIZES = {Unit.GROUP: _OF_GROUPS, Unit.MATRIX: _OF_WARPS, Unit.DOT: _OF_THREADS}
 
 
 def promising(card: Card) -> list[Unit]:
-    """Returns the units that are worth trying: tensor cores if the GPU has them."""
+    """Returns the instructions that are worth trying: those of tensor cores if the GPU has them, else `dp4a`."""
     return [unit for unit in (Unit.GROUP, Unit.MATRIX) if unit.macs(card)] or [Unit.DOT]
 
 
@@ -160,11 +168,11 @@ def ranked(card: Card, layer: Layer, reads: int, units: Sequence[Unit] = ()) -> 
     """Returns the tiles that fit the GPU, the fastest first.
 
     Args:
-        reads: the approximate number of reads in a tile of filters.
-        units: the units that may be used; if empty, the `promising` ones.
+        reads: the approximate number of reduction steps of a tile.
+        units: the instructions that may be used; if empty, the `promising` ones.
     """
     stages = (4, 3, 8) if card.copies_ahead else (2,)
-    steps = (2, 4) if card.copies_ahead else (2,)  # without asynchronous copies, fetched bytes are kept in registers
+    steps = (2, 4) if card.copies_ahead else (2,)  # without asynchronous copies, loaded bytes need registers
     candidates = [
         CardTile(*sizes, step, stage, slices, unit)
         for unit in units or promising(card)
@@ -179,13 +187,20 @@ def ranked(card: Card, layer: Layer, reads: int, units: Sequence[Unit] = ()) -> 
 
 
 def overlap(window: Window) -> bool:
-    """Returns true if neighboring pixels read the same bytes."""
+    """Returns true if the windows of neighboring pixels overlap."""
     return any(size > stride for size, stride in zip(window.kernel, window.strides, strict=True))
 
 
 @dataclass(frozen=True)
 class _Estimate:
-    """The cycles for a group of reads and for an output, on a busy multiprocessor and for a single block."""
+    """The estimated cycles of the parts of a tile.
+
+    Attributes:
+        tiles: the number of tiles of the layer.
+        groups: the number of groups of steps; the steps of a group are multiplied between two barriers.
+        group, output: the cycles for a group of steps and for the output, if several blocks keep a multiprocessor busy.
+        group_alone, output_alone: the same for a block that runs alone, which does not hide latency.
+    """
 
     tiles: int
     groups: int
@@ -212,7 +227,8 @@ class _Estimate:
 def cycles(card: Card, layer: Layer, reads: int, tile: CardTile) -> float:
     """Estimates the cycles of the whole layer.
 
-    A multiprocessor runs several blocks at a time. Either their combined work or the latency of each is the limit.
+    A multiprocessor runs several blocks at a time. Their time is the time for their combined work, or the time that a
+    single block takes alone, whichever is longer.
     """
     one = _Estimate.of(card, layer, reads, tile)
     together = min(resident(card, tile, reads), ceil(one.tiles / card.multiprocessors))
@@ -222,9 +238,11 @@ def cycles(card: Card, layer: Layer, reads: int, tile: CardTile) -> float:
 
 
 def most_blocks(card: Card, layer: Layer, reads: int, tile: CardTile) -> int | None:
-    """Returns the number of blocks if each should compute several tiles, which is faster if outputs take so long that
-    the reads of the next tile should overlap them. None if each block computes one tile, which is faster for long
-    products."""
+    """Returns the number of thread blocks if each should compute several tiles, or None for one tile each.
+
+    Several tiles are faster if outputs take so long that they should overlap with the loads of the next tile. One tile
+    is faster if the products take long.
+    """
     one = _Estimate.of(card, layer, reads, tile)
     if one.output_alone < _LEAST_OUTPUT * one.groups * one.group_alone:
         return None
@@ -232,7 +250,7 @@ def most_blocks(card: Card, layer: Layer, reads: int, tile: CardTile) -> int | N
 
 
 def resident(card: Card, tile: CardTile, reads: int) -> int:
-    """Returns how many blocks can be resident on a multiprocessor."""
+    """Returns the number of thread blocks that can be resident on a multiprocessor."""
     by_memory = card.shared_bytes // (tile.shared_bytes(reads) + 1024)
     return max(1, min(tile.resident, by_memory, card.threads // tile.threads))
 
