@@ -12,8 +12,6 @@ weighted by their multiply-accumulates. All data is assumed to be in the first-l
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -23,8 +21,8 @@ from pathlib import Path
 from benchmarks.arm.assembly import PRODUCTS, Loop, loops
 from benchmarks.arm.kernels import Hot, hot_loops
 from benchmarks.arm.pipelines import bound, cycles
-from benchmarks.contest.report import replaced
-from benchmarks.harness.turns import table
+from benchmarks.harness.artifacts import compile_model
+from benchmarks.harness.tables import table, write_section
 
 # The cores that LLVM 19 models and that have the target's instructions. The Cortex-A53 and A55 are in-order cores.
 CORES: dict[str, Sequence[str]] = {
@@ -32,8 +30,6 @@ CORES: dict[str, Sequence[str]] = {
     "aarch64+dotprod": ("cortex-a55", "neoverse-n1", "apple-m1"),
     "aarch64+i8mm": ("neoverse-v1", "neoverse-n2"),
 }
-_PAGE = Path(__file__).parents[1] / "ARM.md"
-_BEGIN, _END = "<!-- estimates: written by benchmarks.arm, from here -->", "<!-- estimates: to here -->"
 _FEWEST = 8  # a loop of XNNPACK with fewer products is a remainder loop
 _MOST = 60  # the number of XNNPACK's loops that are simulated, largest first
 
@@ -73,7 +69,7 @@ def main() -> None:
     text = "\n\n".join(parts)
     print(text)
     if arguments.write:
-        _PAGE.write_text(replaced(_PAGE.read_text(), text, _BEGIN, _END))
+        write_section("ARM.md", "estimates", text)
 
 
 def _ours(models: Sequence[Path]) -> str:
@@ -99,8 +95,7 @@ def _row(family: str, core: str, hot: Sequence[Hot]) -> list[str]:
 def _compiled(model: Path, target: str) -> list[Hot]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "artifact")
-        command = [sys.executable, "-m", "service.cli", "compile", str(model), "--target", target, "-o", str(folder)]
-        subprocess.run(command, check=True, capture_output=True)
+        compile_model(model, folder, "--target", target)
         return hot_loops(folder)
 
 

@@ -3,35 +3,30 @@ time.
 
     python -m benchmarks.arm.device FOLDER           # prints a table, and puts it into ARM.md
 
-Needs only Octet's runtime, and the peers that are installed. In each turn, one framework has a process to itself, with
-as many cores as threads, the fast ones first. Turns alternate. A figure is the minimum of the turns' medians, because
-every disturbance makes a call longer. Peers use the requested number of threads, at their best settings
-(`harness.frameworks`).
+Needs only Octet's runtime, and the peers that are installed. Each framework has a process to itself, with as many cores
+as threads, the fast ones first, and is stopped between its turns, which alternate. A figure is the minimum of the
+turns' medians, because every disturbance makes a call longer. Peers use the requested number of threads, at their best
+settings (`harness.frameworks`).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import statistics
-import subprocess
 import sys
-import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import tempfile
+from collections.abc import Iterator
 from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.contest.report import replaced
-from benchmarks.harness.frameworks import Job, framework
-from benchmarks.harness.turns import table
+from benchmarks.harness.contestant import ContestantProcess
+from benchmarks.harness.frameworks import Job
+from benchmarks.harness.rounds import Key, ProcessSpec, Rules, play
+from benchmarks.harness.tables import table, write_section
 from service.core.cores import computing_cores
 from service.core.target import detect_host
 
-_PAGE = Path(__file__).parents[1] / "ARM.md"
-_BEGIN, _END = "<!-- measured: written by benchmarks.arm.device, from here -->", "<!-- measured: to here -->"
 # By module of `harness.frameworks`: the framework's name, the package that must be installed, and the file that it
 # runs.
 _FRAMEWORKS = {
@@ -39,20 +34,6 @@ _FRAMEWORKS = {
     "litert": ("LiteRT", "ai_edge_litert", ".tflite"),
     "onnx_runtime": ("ONNX Runtime", "onnxruntime", ".onnx"),
 }
-_WARM_S = 0.2
-
-
-@dataclass(frozen=True)
-class Turn:
-    """The measurement of one process.
-
-    Attributes:
-        median_s: the median time of its calls.
-        info: the framework's own description of itself.
-    """
-
-    median_s: float
-    info: dict[str, object]
 
 
 def main() -> None:
@@ -60,94 +41,59 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seconds", type=float, default=2.0, help="of a turn")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--turn", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.turn:
-        print(json.dumps(asdict(take_turn(Job(**json.loads(asked.turn)), asked.seconds))))
-        return
-    artifacts = sorted(asked.folder.glob("*.octet"))
+    arguments = parser.parse_args()
+    artifacts = sorted(arguments.folder.absolute().glob("*.octet"))
     if not artifacts:
-        parser.error(f"{asked.folder} has no NAME.octet")
-    counts = sorted({1, len(computing_cores())})
-    rows = [row for artifact in artifacts for row in _rows(artifact, counts, asked.rounds, asked.seconds)]
+        parser.error(f"{arguments.folder} has no NAME.octet")
+    rules = Rules(arguments.rounds, arguments.seconds, repeats=0)
+    rows = [row for artifact in artifacts for row in _rows(artifact, sorted({1, len(computing_cores())}), rules)]
     columns = ("model", "target", "threads", *(f"{name}, ms" for name, _, _ in _FRAMEWORKS.values()))
-    text = f"{_described(asked.rounds, asked.seconds)}\n\n{table(columns, rows)}"
+    text = f"{_described(rules)}\n\n{table(columns, rows)}"
     print(text)
-    _PAGE.write_text(replaced(_PAGE.read_text(), text, _BEGIN, _END))
+    write_section("ARM.md", "measured", text)
 
 
-def take_turn(job: Job, seconds: float) -> Turn:
-    """Takes a turn in this process, on the job's cores."""
-    os.sched_setaffinity(0, job.cores)
-    loaded = framework(job.framework).load(job)
-    _times(loaded.call, _WARM_S)
-    return Turn(statistics.median(_times(loaded.call, seconds)), loaded.info)
+def _rows(artifact: Path, counts: list[int], rules: Rules) -> Iterator[list[str]]:
+    """Yields a row for each number of threads. Prints why a framework fails."""
+    medians_ms: dict[Key, list[float]] = {}
+    targets: dict[Key, str] = {}
+    keys = [(name, threads) for threads in counts for name in _FRAMEWORKS]
+    specs = {key: spec for key in keys if (spec := _spec(artifact, *key))}
 
+    def failed(key: Key, error: Exception) -> None:
+        print(f"{key[0]} on {Path(specs[key].job.path).name}: {error}", file=sys.stderr)
 
-def _times(call: object, seconds: float) -> list[float]:
-    assert callable(call)
-    times: list[float] = []
-    end_s = time.perf_counter() + seconds
-    while not times or time.perf_counter() < end_s:
-        begun_s = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begun_s)
-    return times
+    def loaded(key: Key, process: ContestantProcess) -> None:
+        targets[key] = str(process.info.get("target"))
 
-
-def _rows(artifact: Path, counts: list[int], rounds: int, seconds: float) -> list[list[str]]:
-    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for key, _, _, turn in play(specs, Path(folder, "log"), rules, failed, loaded):
+            medians_ms.setdefault(key, []).append(turn.median_ms)
     for threads in counts:
-        taken: dict[str, list[Turn]] = {name: [] for name in _FRAMEWORKS}
-        for _ in range(rounds):
-            for name, turns in taken.items():
-                turns += _turn(name, artifact, threads, seconds)
-        target = str(taken["octet"][0].info["target"]) if taken["octet"] else "does not run here"
-        rows.append([artifact.stem, target, str(threads), *map(_cell, taken.values())])
-    return rows
+        cells = [medians_ms.get((name, threads)) for name in _FRAMEWORKS]
+        target = targets.get(("octet", threads), "does not run here")
+        yield [artifact.stem, target, str(threads), *(f"{min(cell):.3g}" if cell else "-" for cell in cells)]
 
 
-def _turn(name: str, artifact: Path, threads: int, seconds: float) -> list[Turn]:
-    """Takes a turn in a separate process. Prints why, and returns nothing, if the framework is not installed, has no
-    such file, or fails.
-    """
+def _spec(artifact: Path, name: str, threads: int) -> ProcessSpec | None:
+    """Returns the process of a framework; None if it is not installed, or has no such file."""
     _, module, suffix = _FRAMEWORKS[name]
     path = artifact.with_suffix(suffix)
     if find_spec(module) is None or not path.exists():
-        return []
+        return None
     cores = [min(core) for core in computing_cores()[:threads]]
     options = {"call": "bound"} if name == "octet" else {}
-    job = json.dumps(asdict(Job(name, str(path), threads, cores, 1, options)))
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.arm.device",
-        str(artifact.parent),
-        "--seconds",
-        str(seconds),
-        "--turn",
-        job,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        print(f"{name} on {path.name}: {(done.stderr.strip().splitlines() or ['failed'])[-1]}", file=sys.stderr)
-        return []
-    said: Mapping[str, object] = json.loads(done.stdout.splitlines()[-1])
-    return [Turn(float(str(said["median_s"])), dict(json.loads(json.dumps(said["info"]))))]
+    return ProcessSpec(Path(sys.executable), Job(name, str(path), threads, cores, 1, options))
 
 
-def _cell(turns: list[Turn]) -> str:
-    return f"{min(turn.median_s for turn in turns) * 1e3:.3g}" if turns else "-"
-
-
-def _described(rounds: int, seconds: float) -> str:
+def _described(rules: Rules) -> str:
     host, kernel = detect_host(), os.uname()
     machine = host.model_name or f"an unnamed {host.architecture} machine"
     best = host.best.name if host.best else "no target"
     cores = f"{len(computing_cores())} cores that compute"
     return (
         f"On {machine} ({best}, {cores}, Linux {kernel.release}), {date.today()}: one inference at a time, inputs "
-        f"bound, the least of {rounds} medians of {seconds:g} s, in ms."
+        f"bound, the least of {rules.rounds} medians of {rules.seconds:g} s, in ms."
     )
 
 

@@ -17,15 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.arm.__main__ import CORES
-from benchmarks.contest.report import replaced
-from benchmarks.harness.turns import table
-from benchmarks.memory.__main__ import compiled, in_float32
+from benchmarks.harness.tables import table, write_section
+from benchmarks.memory.__main__ import COLUMNS, compiled, in_float32
 from service.core.vectors import sample_inputs
 from tests.support import emulated_models, litert
-
-_PAGE = Path(__file__).parents[1] / "ARM.md"
-_BEGIN, _END = "<!-- memory: written by benchmarks.arm.memory, from here -->", "<!-- memory: to here -->"
-_COLUMNS = ("model", "target", "weights", "activations", "weights, float32", "activations, float32", "smaller by")
 
 
 def main() -> None:
@@ -35,10 +30,10 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     rows = [row for model in arguments.models for row in _rows(model, arguments.samples)]
-    text = "Megabytes.\n\n" + table([*_COLUMNS, "equal answers"], rows)
+    text = "Megabytes.\n\n" + table([COLUMNS[0], "target", *COLUMNS[1:], "equal answers"], rows)
     print(text)
     if arguments.write:
-        _PAGE.write_text(replaced(_PAGE.read_text(), text, _BEGIN, _END))
+        write_section("ARM.md", "memory", text)
 
 
 def _rows(model: Path, samples: int) -> list[Sequence[str]]:

@@ -22,14 +22,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness.turns import cpu_name, table
+from benchmarks.harness.machine import cpu_name
+from benchmarks.harness.tables import table, write_section
+from benchmarks.harness.turns import time_calls
 
 MODES = ("xnnpack", "litert-reference")
 STEPS = ("import", "build", "oracle", "reference", "link", "verify")
 PEAK = "vpdpbusd zmm"
 _CALLS = 100
-_RESULTS = Path(__file__).parents[1] / "RESULTS.md"
-_BEGIN, _END = "<!-- building: from here -->\n", "<!-- building: to here -->\n"
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,6 @@ class Built:
         return [self.model, self.mode, self.kept, f"**{self.total_s:.2f}**", f"{self.cpu_s:.1f}", *steps]
 
 
-class _Silent:
-    """A `Progress` that discards everything."""
-
-    def stage(self, stage: object, fraction: float = 0.0) -> None: ...
-
-    def log(self, line: str) -> None: ...
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", type=Path, nargs="*")
@@ -75,9 +67,7 @@ def main() -> None:
     text = report(arguments.models, arguments.rounds)
     print(text)
     if arguments.write:
-        whole = _RESULTS.read_text()
-        before, rest = whole.split(_BEGIN)
-        _RESULTS.write_text(before + _BEGIN + text + "\n" + _END + rest.split(_END)[1])
+        write_section("RESULTS.md", "building", text)
 
 
 def report(models: list[Path], rounds: int) -> str:
@@ -119,6 +109,7 @@ def built(model: Path, mode: str, kept: str, directory: Path) -> Built:
     from service.core.provenance import Provenance
     from service.core.settings import load_settings
     from service.core.target import parse_target
+    from tests.support.compiling import Quiet
 
     settings = load_settings({"data_dir": directory / "data"})
     if kept == "kernels":
@@ -133,7 +124,7 @@ def built(model: Path, mode: str, kept: str, directory: Path) -> Built:
     layout = OciLayout(directory / f"store-{kept}")
     begun, used = time.perf_counter(), _children_s()
     request = CompileRequest(model, digest_of_file(model), parse_target("host"), mode)
-    digest = compile_model(request, layout, scratch, _Silent(), settings)
+    digest = compile_model(request, layout, scratch, Quiet(), settings)
     total_s, cpu_s = time.perf_counter() - begun, _children_s() - used
     provenance = Provenance.from_bytes(layout.attached(digest, Report.PROVENANCE) or b"", digest)
     return Built(model.stem, mode, kept, total_s, cpu_s, dict(provenance.stages_s))
@@ -146,12 +137,7 @@ def peak() -> float:
 
     prepare_threads(1)
     loop = Loop(named(PEAK), 1)
-    durations = []
-    for _ in range(_CALLS):
-        begun = time.perf_counter()
-        loop.call()
-        durations.append(time.perf_counter() - begun)
-    return loop.macs / min(durations) / 1e9
+    return loop.macs / min(time_calls(loop.call, 0, _CALLS)) / 1e9
 
 
 def _peak_elsewhere() -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -21,20 +22,24 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.contenders import LiteRT, Octet, Running, random_inputs
-from benchmarks.harness.server import HttpCall, Server, header, serving
-from benchmarks.harness.turns import (
-    COLUMNS,
-    Array,
-    cores_for,
-    cpu_name,
-    differences_ms,
+from benchmarks.harness.contestant import ContestantProcess
+from benchmarks.harness.frameworks import Job
+from benchmarks.harness.machine import cores_for, cpu_name
+from benchmarks.harness.predictions import (
+    binary_request,
+    build,
+    infer_path,
+    input_names,
     largest_difference,
-    table,
-    take_turns,
+    push,
+    random_inputs,
 )
+from benchmarks.harness.server import HttpCall, Server, header, serving
+from benchmarks.harness.tables import table
+from benchmarks.harness.turns import COLUMNS, differences_ms, take_turns
 from service.cli.client import Client
-from service.cli.tensors import HEADER_LENGTH, decode_response, encode_request
+from service.cli.tensors import HEADER_LENGTH, decode_response
+from service.core.arrays import Array
 from service.core.numerics import MODES_OF
 from service.core.settings import load_settings
 from service.core.target import parse_target
@@ -75,17 +80,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         data_dir, log = Path(directory) / "data", Path(directory) / "server.log"
         with serving(data_dir, sorted(os.sched_getaffinity(0)), log) as server, Client(server.url) as client:
-            built = [build(client, model, numerics) for numerics in arguments.numerics or MODES_OF["tflite"]]
+            built = [measure_build(client, model, numerics) for numerics in arguments.numerics or MODES_OF["tflite"]]
         show_builds(built)
         store, turns = load_settings({"data_dir": data_dir}).store_dir, Turns(arguments.rounds, arguments.seconds)
         for threads in arguments.threads or [1]:
             cores = cores_for(threads)
             with serving(data_dir, cores, log) as server:
                 for one in built:
-                    show_latency(server, store, model, one, cores, turns)
+                    show_latency(server, store, model, one, cores, turns, log)
 
 
-def build(client: Client, model: Path, numerics: str) -> Built:
+def measure_build(client: Client, model: Path, numerics: str) -> Built:
     """Pushes the model for the first time, then repeatedly.
 
     Raises:
@@ -93,12 +98,8 @@ def build(client: Client, model: Path, numerics: str) -> Built:
     """
     name = f"benchmark-{numerics}"
     pushed_at_s, begun = time.time(), time.perf_counter()
-    pushed = push(client, model, name, numerics)
-    events = list(client.events(pushed["id"]))  # ends when the build does
+    done, events = build(client, model, name, numerics)
     cold_s = time.perf_counter() - begun
-    done = client.build(pushed["id"])
-    if done["state"] != "succeeded":
-        raise RuntimeError(f"the build {done['state']}: {done['error']}")
     hits_s = []
     for _ in range(_CACHE_HITS):
         begun = time.perf_counter()
@@ -107,10 +108,6 @@ def build(client: Client, model: Path, numerics: str) -> Built:
         if (again["state"], again["artifact"]) != ("succeeded", done["artifact"]):
             raise RuntimeError(f"not a cache hit: {again}")
     return Built(name, numerics, done["artifact"], stages_s(pushed_at_s, done, events), cold_s, hits_s)
-
-
-def push(client: Client, model: Path, name: str, numerics: str) -> dict[str, Any]:
-    return client.push(model, name, "host", numerics, lambda sent_bytes: None)
 
 
 def stages_s(pushed_at_s: float, done: dict[str, Any], events: Sequence[Any]) -> dict[str, float]:
@@ -140,18 +137,24 @@ def show_builds(built: Sequence[Built]) -> None:
     print(table(["stage", *(one.numerics for one in built)], rows))
 
 
-def show_latency(server: Server, store: Path, model: Path, built: Built, cores: Sequence[int], turns: Turns) -> None:
+def show_latency(
+    server: Server, store: Path, model: Path, built: Built, cores: Sequence[int], turns: Turns, log: Path
+) -> None:
     """Times the bare call, LiteRT, and the same call over HTTP, in turns on the same cores."""
     inputs = random_inputs(model)
     client_core = max(set(os.sched_getaffinity(0)) - set(cores), default=cores[-1])
     bare, peer, served, idle = "Octet, Model.run", "LiteRT, xnnpack", "Octet over HTTP, infer", "Octet over HTTP, live"
+
+    def start(framework: str, path: Path, options: dict[str, str]) -> ContestantProcess:
+        job = Job(framework, str(path.absolute()), len(cores), list(cores), 1, options)
+        return stack.enter_context(ContestantProcess(Path(sys.executable), job, log))
+
     with ExitStack() as stack:
-        octet = stack.enter_context(Running(Octet(store, built.digest), inputs, cores))
-        litert = stack.enter_context(Running(LiteRT(model), inputs, cores))
+        octet, litert = start("octet", store, {"digest": built.digest}), start("litert", model, {})
         infer = stack.enter_context(closing(infer_call(server, built.name, inputs, client_core)))
         live = stack.enter_context(closing(HttpCall(server, "GET", "/v2/health/live", {}, b"", client_core)))
-        check_same(octet.outputs, infer)
-        difference = largest_difference(octet.outputs, litert.outputs)
+        check_same(octet.outputs(), infer)
+        difference = largest_difference(octet.outputs(), litert.outputs())
         timings = take_turns({bare: octet, peer: litert, served: infer, idle: live}, turns.rounds, turns.seconds)
 
     print(
@@ -172,10 +175,8 @@ def show_latency(server: Server, store: Path, model: Path, built: Built, cores: 
 def infer_call(server: Server, name: str, inputs: Sequence[Array], core: int) -> HttpCall:
     """A predict request with binary tensors in both directions."""
     with Client(server.url) as client:
-        names = [entry["name"] for entry in client.metadata(name)["inputs"]]
-    body, json_bytes = encode_request(names, list(inputs))
-    headers = {HEADER_LENGTH: str(json_bytes), "Content-Type": "application/octet-stream"}
-    return HttpCall(server, "POST", f"/v2/models/{name}/infer", headers, body, core)
+        body, headers = binary_request(input_names(client, name), inputs)
+    return HttpCall(server, "POST", infer_path(name), headers, body, core)
 
 
 def check_same(outputs: Sequence[Array], infer: HttpCall) -> None:

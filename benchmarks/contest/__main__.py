@@ -11,7 +11,6 @@ Writes a file of JSON lines, whose name it prints, and shows each figure as soon
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,8 +19,8 @@ from benchmarks.contest.figures import Results
 from benchmarks.contest.match import Contest
 from benchmarks.contest.records import Run
 from benchmarks.harness.home import default_home
+from benchmarks.harness.machine import cores_for, cpu_name, timestamp
 from benchmarks.harness.rounds import Rules
-from benchmarks.harness.turns import cores_for, cpu_name
 from benchmarks.models.catalog import rows_named
 from benchmarks.peak.instructions import available
 from service.core.target import detect_host
@@ -67,7 +66,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def describe(rules: Rules, cores: list[int], instruction: str, note: str) -> Run:
     return Run(
-        started_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        started_at=timestamp(),
         cpu=cpu_name(),
         target=detect_host().target.name,
         cores=cores,

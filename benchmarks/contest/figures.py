@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.contest.contestants import CONTESTANTS, PEAK, Contestant
 from benchmarks.contest.records import Entry, Model, Record, Run, Slice
+from benchmarks.harness.tables import milliseconds
 from benchmarks.harness.turn import Turn
 
 PEAKS = "peak"  # the name of the model under which the peaks of all instructions are recorded
@@ -35,11 +36,6 @@ class Figure:
     def text(self) -> str:
         """Returns the median in milliseconds, with a star if most rounds were disturbed."""
         return milliseconds(self.median_ms) + ("*" if 2 * self.disturbed > self.rounds else "")
-
-
-def milliseconds(value: float) -> str:
-    """Formats a value with three significant digits or more."""
-    return f"{value:.4f}" if value < 0.1 else f"{value:.3f}" if value < 1 else f"{value:.2f}"
 
 
 def figure_of(rounds: Iterable[Sequence[Turn]], quiet_cpus: float) -> Figure:

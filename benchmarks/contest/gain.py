@@ -20,19 +20,18 @@ from benchmarks.contest.__main__ import describe
 from benchmarks.contest.contestants import contestants_for, contestants_named
 from benchmarks.contest.figures import Results
 from benchmarks.contest.match import Contest
-from benchmarks.contest.report import heading_of, replaced
+from benchmarks.contest.report import heading_of
 from benchmarks.harness.artifacts import NotCompiled, artifact
-from benchmarks.harness.home import CHECKOUT, Home, default_home
+from benchmarks.harness.home import Home, default_home
+from benchmarks.harness.machine import cores_for
 from benchmarks.harness.rounds import Rules
-from benchmarks.harness.turns import cores_for
+from benchmarks.harness.tables import write_section
 from benchmarks.models.__main__ import make
 from benchmarks.models.catalog import ROWS, Row
 from benchmarks.peak.instructions import available
 from service.core.target import detect_host
 
 _CONTESTANTS = contestants_named(["octet-xnnpack", "octet-onnx", "octet-fp32", "octet-fp32-tflite"])
-_MARKS = ("<!-- gain: written by benchmarks.contest.gain, from here -->", "<!-- gain: to here -->")
-_PAGE = CHECKOUT / "benchmarks" / "RESULTS.md"
 _METHOD = """\
 Written by `python -m benchmarks.contest.gain`. Each model in int8 and in float32, both compiled by Octet, on 1 thread
 pinned to a core, in turns of {seconds:g} s in {rounds} rounds; a figure is the median of the rounds' medians. A model
@@ -74,7 +73,7 @@ def main() -> None:
             contest.match(row, _CONTESTANTS, instructions[0].name)
     method = _METHOD.format(seconds=rules.seconds, rounds=rules.rounds)
     parts = ["## int8 beside float32", heading_of(run, method), tables.own_float32(contest.results)]
-    _PAGE.write_text(replaced(_PAGE.read_text(), "\n\n".join(parts), *_MARKS))
+    write_section("RESULTS.md", "gain", "\n\n".join(parts))
     print(f"\n{parts[-1]}\n\n{path}")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -12,17 +11,16 @@ from benchmarks.contest.contestants import PEAK, Contestant, contestants_for
 from benchmarks.contest.figures import PEAKS, Results
 from benchmarks.contest.records import Entry, Model, Record, Slice
 from benchmarks.harness.artifacts import NotCompiled, artifact
-from benchmarks.harness.contestant import ContestantFailed, ContestantProcess
+from benchmarks.harness.contestant import ContestantProcess
 from benchmarks.harness.frameworks import Job, dimensions
 from benchmarks.harness.home import OWN_ENVIRONMENT, Home
+from benchmarks.harness.machine import cores_for
 from benchmarks.harness.records import write
-from benchmarks.harness.rounds import Key, Rules, take_turns
-from benchmarks.harness.turns import cores_for
+from benchmarks.harness.rounds import Key, ProcessSpec, Rules, play
 from benchmarks.models.catalog import Row
 from benchmarks.models.tflite_file import macs
 from benchmarks.peak.instructions import Instruction
 
-_LOAD_LIMIT_S = 300.0
 _PEAKS = Row(PEAKS, "Peak of each instruction", {})
 
 
@@ -68,32 +66,29 @@ class Contest:
 
     def _play(self, row: Row, entered: Sequence[tuple[Contestant, str]]) -> None:
         print(f"\n{row.title}", flush=True)
-        with ExitStack() as stack:
-            playing: dict[Key, ContestantProcess] = {}
-            for contestant, path in entered:
-                for threads in self.threads:
-                    process = self._start(row, contestant, path, threads)
-                    if process:
-                        playing[contestant.name, threads] = stack.enter_context(process)
-            turns = take_turns(playing, self.rules, lambda key, error: self._failed(row, key, error))
-            for (name, threads), number, attempt, turn in turns:
-                self.record(Slice(row.name, name, threads, number, attempt, turn))
-        for name, threads in playing:
+        specs = {
+            (contestant.name, threads): self._spec(row, contestant, path, threads)
+            for contestant, path in entered
+            for threads in self.threads
+        }
+        played: list[Key] = []
+
+        def loaded(key: Key, process: ContestantProcess) -> None:
+            played.append(key)
+            self.record(Entry(row.name, *key, specs[key].job.cores, process.info))
+
+        turns = play(specs, self.log, self.rules, lambda key, error: self._failed(row, key, error), loaded)
+        for (name, threads), number, attempt, turn in turns:
+            self.record(Slice(row.name, name, threads, number, attempt, turn))
+        for name, threads in played:
             figure = self.results.figure(row.name, name, threads)
             print(f"  {name:20} {threads} thread(s) {figure.text if figure else '-':>9} ms", flush=True)
 
-    def _start(self, row: Row, contestant: Contestant, path: str, threads: int) -> ContestantProcess | None:
-        """Starts the contestant with the model loaded. Returns None if it fails, which is recorded."""
-        cores, options = cores_for(threads), contestant.options | {"shape": dimensions(row.shape)}
+    def _spec(self, row: Row, contestant: Contestant, path: str, threads: int) -> ProcessSpec:
+        options = contestant.options | {"shape": dimensions(row.shape)}
         inputs = str(self.home.models / row.inputs) if row.inputs else ""
-        job = Job(contestant.framework, path, threads, cores, row.batch, options, inputs)
-        try:
-            process = ContestantProcess(self.home.python(contestant.environment), job, self.log, _LOAD_LIMIT_S)
-        except ContestantFailed as error:
-            self._failed(row, (contestant.name, threads), error)
-            return None
-        self.record(Entry(row.name, contestant.name, threads, cores, process.info))
-        return process
+        job = Job(contestant.framework, path, threads, cores_for(threads), row.batch, options, inputs)
+        return ProcessSpec(self.home.python(contestant.environment), job)
 
     def _path(self, row: Row, contestant: Contestant) -> Path:
         file = row.files[contestant.file]

@@ -4,12 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from benchmarks.harness.records import read as read_lines
+from benchmarks.harness.records import read as read_records
 from benchmarks.harness.turn import Turn
 
 
@@ -73,29 +73,17 @@ class Slice:
     turn: Turn
 
     @classmethod
-    def from_fields(cls, fields: dict[str, Any]) -> Self:
-        return cls(**{**fields, "turn": Turn(**fields["turn"])})
+    def from_fields(cls, *, turn: dict[str, Any], **fields: Any) -> Self:
+        return cls(turn=Turn(**turn), **fields)
 
 
 Record = Run | Model | Entry | Slice
+_TYPES: dict[str, Callable[..., Record]] = {
+    **{each.kind: each for each in (Run, Model, Entry)},
+    Slice.kind: Slice.from_fields,
+}
 
 
 def read(paths: Iterable[Path]) -> Iterator[Record]:
     for path in paths:
-        for kind, fields in read_lines(path):
-            yield record_of(kind, fields)
-
-
-def record_of(kind: str, fields: dict[str, Any]) -> Record:
-    """Creates the record of a type. Raises ValueError if the type is not one of the four."""
-    match kind:
-        case Run.kind:
-            return Run(**fields)
-        case Model.kind:
-            return Model(**fields)
-        case Entry.kind:
-            return Entry(**fields)
-        case Slice.kind:
-            return Slice.from_fields(fields)
-        case other:
-            raise ValueError(f"unknown kind of record: {other!r}")
+        yield from read_records(path, _TYPES)

@@ -11,27 +11,20 @@ into pieces; if two files have the same round, the quieter turn counts.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 from benchmarks.contest import tables
 from benchmarks.contest.contestants import CONTESTANTS, PEAK
 from benchmarks.contest.figures import Results
 from benchmarks.contest.records import Run, read
-from benchmarks.harness.home import CHECKOUT, default_home
+from benchmarks.harness.home import default_home
+from benchmarks.harness.plots import draw
+from benchmarks.harness.tables import PAGES, heading, join_sections, write_section
 from benchmarks.models.catalog import ZOO
 
 CONTEST = ""  # the catalog's part without a name
-# Part of the catalog -> the markers around its section of the document.
-MARKS = {
-    CONTEST: ("<!-- contest: written by benchmarks.contest.report, from here -->", "<!-- contest: to here -->"),
-    ZOO: ("<!-- zoo: written by benchmarks.contest.report, from here -->", "<!-- zoo: to here -->"),
-}
-BEGIN, END = MARKS[CONTEST]
+SECTIONS = {CONTEST: "contest", ZOO: "zoo"}  # part of the catalog -> its section of RESULTS.md
 PLOT = "contest.png"
-_RESULTS = CHECKOUT / "benchmarks" / "RESULTS.md"
 
 _METHOD = """\
 Each contestant, model and number of threads has a process of its own, pinned to its cores (1 thread: the first)
@@ -61,21 +54,10 @@ def main() -> None:
     if not arguments.write:
         print("\n\n".join(parts.values()))
         return
-    if CONTEST in parts:
-        draw(results, _RESULTS.with_name(PLOT))
-    document = _RESULTS.read_text()
+    if CONTEST in parts and not draw("benchmarks.contest.plot", PAGES / PLOT, shares(results)):
+        raise SystemExit(f"{PLOT} was not drawn")
     for part, text in parts.items():
-        document = replaced(document, text, *MARKS[part])
-    _RESULTS.write_text(document)
-
-
-def replaced(document: str, text: str, begin: str = BEGIN, end: str = END) -> str:
-    """Returns `document` with the text between the markers replaced by `text`, or with `text` appended if it has no
-    markers.
-    """
-    before, found, rest = document.partition(begin)
-    after = rest.partition(end)[2] if found else "\n"
-    return f"{before.rstrip()}\n\n{begin}\n\n{text.strip()}\n\n{end}{after}"
+        write_section("RESULTS.md", SECTIONS[part], text)
 
 
 def rendered(results: Results) -> dict[str, str]:
@@ -90,11 +72,11 @@ def _contest(results: Results) -> str:
     sections = {"The peak": tables.peaks(results)}
     for contestant in tables.OCTET:
         for threads in results.threads:
-            heading = f"{contestant.title}, {where(results.run, threads)}"
-            sections[heading] = tables.octet(results, contestant, threads)
+            sections[f"{contestant.title}, {where(results.run, threads)}"] = tables.octet(results, contestant, threads)
     for threads in results.threads:
-        heading = f"All contestants, int8, median ms, {where(results.run, threads)}"
-        sections[heading] = tables.everybody(results, threads)
+        sections[f"All contestants, int8, median ms, {where(results.run, threads)}"] = tables.everybody(
+            results, threads
+        )
     sections["Against float32 of the same model"] = tables.float32(results)
     sections["int8 against float32 by the same compiler"] = tables.own_float32(results)
     sections["What the numerics mode costs"] = tables.modes(results)
@@ -108,7 +90,7 @@ def _contest(results: Results) -> str:
         peak=results.run.peak,
     )
     intro = [heading_of(results.run, method), f"![Shares of the peak]({PLOT})"]
-    return _join_sections("Side by side with the peers", intro, sections)
+    return join_sections("Side by side with the peers", intro, sections)
 
 
 def _zoo(results: Results) -> str:
@@ -116,21 +98,14 @@ def _zoo(results: Results) -> str:
     sections = {f"The zoo, {where(results.run, threads)}": tables.zoo(results, threads) for threads in results.threads}
     sections["Those that could not take part"] = tables.failures(results, ZOO)
     method = _ZOO_METHOD.format(rounds=results.run.rounds, seconds=results.run.seconds)
-    return _join_sections(
+    return join_sections(
         "Today's networks, beside ONNX Runtime and OpenVINO", [heading_of(results.run, method)], sections
     )
 
 
-def _join_sections(title: str, intro: list[str], sections: dict[str, str]) -> str:
-    """Joins sections; those without a row are left out."""
-    parts = [f"## {title}", *intro]
-    return "\n\n".join(parts + [f"### {heading}\n\n{text}" for heading, text in sections.items() if text])
-
-
 def heading_of(run: Run, method: str) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
-    lines = [f"{run.started_at}; {run.cpu}, {len(run.cores)} cores, target {run.target}; {versions}.", "", method]
-    return "\n".join(lines + (["", f"**{run.note}**"] if run.note else []))
+    facts = f"{run.started_at}; {run.cpu}, {len(run.cores)} cores, target {run.target}"
+    return heading(facts, run.versions, method, run.note)
 
 
 def where(run: Run, threads: int) -> str:
@@ -138,17 +113,6 @@ def where(run: Run, threads: int) -> str:
     if threads == 1:
         return f"1 thread pinned to core {cores[0]}"
     return f"{threads} threads pinned to cores {', '.join(map(str, cores))}"
-
-
-def draw(results: Results, output: Path) -> None:
-    """Draws the plot. Raises SystemExit if the environment with matplotlib is missing or the drawing fails."""
-    python = default_home().python("plot")
-    if not python.exists():
-        raise SystemExit("no environment to plot in; run: python -m benchmarks.setup_peers --making")
-    command = [str(python), "-m", "benchmarks.contest.plot", str(output)]
-    done = subprocess.run(command, cwd=CHECKOUT, input=json.dumps(shares(results)), text=True, check=False)
-    if done.returncode:
-        sys.exit(done.returncode)
 
 
 def shares(results: Results) -> dict[str, dict[str, dict[str, float]]]:

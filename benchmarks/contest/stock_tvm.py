@@ -8,16 +8,19 @@ Only the ratios of a run are meaningful on another machine.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.harness.contenders import Contender, LiteRT, Octet, Running, StockTVM, random_inputs
-from benchmarks.harness.turns import COLUMNS, cores_for, cpu_name, largest_difference, table, take_turns
+from benchmarks.harness.artifacts import compile_model
+from benchmarks.harness.contestant import ContestantProcess
+from benchmarks.harness.frameworks import Job
+from benchmarks.harness.machine import cores_for, cpu_name
+from benchmarks.harness.predictions import largest_difference
+from benchmarks.harness.tables import table
+from benchmarks.harness.turns import COLUMNS, take_turns
 from service.core.numerics import MODES_OF
 from service.core.target import parse_target
 
@@ -33,15 +36,21 @@ def main() -> None:
     parser.add_argument("--stock-only", action="store_true", help="do not compile with Octet")
     arguments = parser.parse_args()
     modes = [] if arguments.stock_only else arguments.numerics or list(MODES_OF["tflite"])
-    inputs, cores = random_inputs(arguments.model), cores_for(1)
+    cores = cores_for(1)
 
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
-        contenders: dict[str, Contender] = {STOCK: StockTVM(arguments.model)}
+
+        def start(framework: str, path: Path, options: dict[str, str] | None = None) -> ContestantProcess:
+            job = Job(framework, str(path.absolute()), 1, cores, 1, options or {})
+            return stack.enter_context(ContestantProcess(Path(sys.executable), job, Path(directory, "log")))
+
+        running = {STOCK: start("stock_tvm", arguments.model)}
         for mode in modes:
-            contenders[f"Octet, {mode}"] = compiled(arguments.model, Path(directory) / mode, mode)
-        contenders["LiteRT, xnnpack"] = LiteRT(arguments.model)
-        running = {name: stack.enter_context(Running(it, inputs, cores)) for name, it in contenders.items()}
-        reference = stack.enter_context(Running(LiteRT(arguments.model, reference=True), inputs, cores)).outputs
+            compile_model(arguments.model, Path(directory) / mode, "--numerics", mode)
+            running[f"Octet, {mode}"] = start("octet", Path(directory) / mode)
+        running["LiteRT, xnnpack"] = start("litert", arguments.model)
+        reference = start("litert", arguments.model, {"kernels": "reference"}).outputs()
+        outputs = {name: each.outputs() for name, each in running.items()}
         timings = take_turns(running, arguments.rounds, arguments.seconds)
 
     stock_ms = timings[STOCK].median_ms
@@ -49,18 +58,9 @@ def main() -> None:
     print(f"apache-tvm {version('apache-tvm')}, ai-edge-litert {version('ai-edge-litert')}; random input\n")
     rows = []
     for name, timing in timings.items():
-        difference = largest_difference(running[name].outputs, reference)
+        difference = largest_difference(outputs[name], reference)
         rows.append([name, *timing.cells(), f"{timing.median_ms / stock_ms:.3f}", str(difference)])
     print(table(["", *COLUMNS, "of stock TVM's time", "largest difference from LiteRT's reference kernels"], rows))
-
-
-def compiled(model: Path, directory: Path, numerics: str) -> Octet:
-    """Compiles the model for this host into `directory` as a user would. Raises SystemExit if that fails."""
-    command = [sys.executable, "-m", "service.cli", "compile", str(model), "--output", str(directory)]
-    done = subprocess.run([*command, "--numerics", numerics, "--json"], stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"octet compile failed: {done.stdout}")
-    return Octet(directory, json.loads(done.stdout)["artifact"])
 
 
 if __name__ == "__main__":

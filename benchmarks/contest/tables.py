@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from benchmarks.contest.contestants import CONTESTANTS, PEAK, Contestant
-from benchmarks.contest.figures import PEAKS, Figure, Results, milliseconds
+from benchmarks.contest.figures import PEAKS, Figure, Results
 from benchmarks.contest.records import Model
-from benchmarks.harness.turns import TIMES, table
+from benchmarks.harness.tables import TIMES, milliseconds, table
 from benchmarks.models.catalog import ZOO
 from benchmarks.peak.instructions import INSTRUCTIONS
 from service.core.explanation import KINDS

@@ -8,6 +8,7 @@ meaningful on an otherwise idle machine.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import subprocess
 import sys
@@ -16,6 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.harness.tables import print_table
+
+_COLUMNS = ("neighbour", "work, us", "gap, us", "threads", "regions", "mean", "p50", "p90", "p99", "p99.9")
 _NEIGHBOURS = ("none", "bound to a core", "free")
 _SPIN = "while True: pass"
 _ROOT = Path(__file__).parents[2]
@@ -33,17 +37,16 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         program = compile_program(Path(folder))
-        print("| neighbour | work, us | gap, us | threads | regions | mean | p50 | p90 | p99 | p99.9 |")
-        print("| --- " * 10 + "|")
-        for neighbour in _NEIGHBOURS:
-            for work, gap in _REGIONS:
-                for threads in options.threads:
-                    with _running(neighbour):
-                        arguments = map(str, (threads, work, gap, options.seconds))
-                        figures = subprocess.run(
-                            [str(program), *arguments], check=True, capture_output=True, text=True
-                        ).stdout.split()
-                    print("|", " | ".join([neighbour, str(work), str(gap), str(threads), *figures]), "|", flush=True)
+        cases = itertools.product(_NEIGHBOURS, _REGIONS, options.threads)
+        print_table(_COLUMNS, (_row(program, *case, options.seconds) for case in cases))
+
+
+def _row(program: Path, neighbour: str, region: tuple[int, int], threads: int, seconds: float) -> list[str]:
+    work, gap = region
+    arguments = map(str, (threads, work, gap, seconds))
+    with _running(neighbour):
+        done = subprocess.run([str(program), *arguments], check=True, capture_output=True, text=True)
+    return [neighbour, str(work), str(gap), str(threads), *done.stdout.split()]
 
 
 def compile_program(folder: Path) -> Path:

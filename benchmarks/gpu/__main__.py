@@ -29,11 +29,10 @@ from typing import Any
 
 from benchmarks.gpu import records, replay
 from benchmarks.gpu.samples import ABOUT_FILE
+from benchmarks.harness.home import CHECKOUT
+from benchmarks.harness.tables import write_section
 
-_ROOT = Path(__file__).parents[2]
-_ARTIFACTS = _ROOT / "artifacts"
-_PAGE = _ROOT / "benchmarks" / "GPU.md"
-_BEGIN, _END = "<!-- measured: written by benchmarks.gpu, from here -->", "<!-- measured: to here -->"
+_ARTIFACTS = CHECKOUT / "artifacts"
 _TOOLS = ("memcheck", "racecheck")
 _KERNELS_S, _LAYER_S, _MODEL_S, _PEAK_S, _TOOL_S, _PEER_S = 120, 30, 60, 30, 60, 150  # time limits of the parts
 _LAST_LINES = 3  # lines of a failed part's output that are shown
@@ -46,7 +45,7 @@ def main() -> int:
     parser.add_argument(
         "--minutes", type=float, default=9.5, help="for all parts; parts that have not begun by then are left out"
     )
-    parser.add_argument("--results", type=Path, default=_ROOT, help="where results.md and results.jsonl are written")
+    parser.add_argument("--results", type=Path, default=CHECKOUT, help="where results.md and results.jsonl are written")
     parser.add_argument(
         "--seconds",
         type=float,
@@ -196,10 +195,7 @@ class Run:
         """Returns the tables of the results so far."""
         text = records.text(self.found, self.about, f"{datetime.now(UTC):%Y-%m-%d}")
         (self.asked.results / "results.md").write_text(f"{text}\n")
-        page = _PAGE.read_text()
-        before, begin, rest = page.partition(_BEGIN)
-        if begin:
-            _PAGE.write_text(f"{before}{_BEGIN}\n\n{text}\n\n{_END}{rest.partition(_END)[2]}")
+        write_section("GPU.md", "measured", text)
         return text
 
     def _part(self, name: str, module: str, arguments: list[str], limit_s: float, kept: Any) -> None:
@@ -222,7 +218,7 @@ class Run:
         if left_s <= 0:
             return replay.LATE, [], f"left out: the {self.asked.minutes:g} minutes were over"
         with tempfile.TemporaryFile("w+") as told, tempfile.TemporaryFile("w+") as said:
-            process = subprocess.Popen(command, cwd=_ROOT, stdout=told, stderr=said, start_new_session=True)
+            process = subprocess.Popen(command, cwd=CHECKOUT, stdout=told, stderr=said, start_new_session=True)
             try:
                 status: int | None = process.wait(left_s)
             except subprocess.TimeoutExpired:

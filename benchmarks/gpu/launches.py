@@ -17,6 +17,7 @@ from pathlib import Path
 
 from benchmarks.gpu import artifacts
 from benchmarks.gpu.kernels import LAUNCHES_FILE, OPERANDS
+from benchmarks.harness.home import CHECKOUT
 from service.cache import OciLayout
 from service.compiler.kernels.cuda.cards import Card
 from service.core.call_plan import Buffer, Call, Launch, Space
@@ -33,7 +34,6 @@ COPY_SOURCE = f"""extern "C" __global__ void OCTET_KERNEL(const unsigned char* f
 }}
 """
 _MOST_BYTES = 40 << 20  # size of operands and libraries, before compression
-_ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def record(folder: Path, tests: Sequence[str]) -> None:
     """Runs the tests, and records what they launch. Raises `CalledProcessError` if one of them fails."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.cuda.recording", "-p", "no:cacheprovider"]
     command += [f"--record-launches={folder.absolute()}", "--hypothesis-seed=0", "-n", "auto", *tests]
-    subprocess.run(command, cwd=_ROOT, check=True)
+    subprocess.run(command, cwd=CHECKOUT, check=True)
 
 
 def chosen(folder: Path, card: Card, most_bytes: int = _MOST_BYTES) -> Kept:

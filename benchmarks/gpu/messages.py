@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from benchmarks.gpu.samples import Array
-from benchmarks.serving.clients.wire import request_bytes
+from benchmarks.harness.wire import request_bytes
 from service.core.signature import TensorSpec
 
 _HEADER_LENGTH = "Inference-Header-Content-Length"

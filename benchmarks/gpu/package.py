@@ -12,16 +12,16 @@ import tarfile
 from importlib.metadata import version
 from pathlib import Path
 
-_ROOT = Path(__file__).parents[2]
+from benchmarks.harness.home import CHECKOUT
+
 _SERVICE = (
     *("__init__.py", "core", "cache", "runtime", "workers/__init__.py", "workers/data_plane", "native/__init__.py"),
     *("native/liboctet_runtime.so", "native/liboctet_python.so", "native/octet-plane"),
 )
 _BENCHMARKS = (
     *("__init__.py", "GPU.md", "gpu.sh", "gpu"),
-    *(f"harness/{name}.py" for name in ("__init__", "processes", "turns")),
+    *(f"harness/{name}.py" for name in ("__init__", "home", "machine", "tables", "turns", "wire")),
     *(f"serving/{name}.py" for name in ("__init__", "clients/__init__", "clients/generator", "clients/load")),
-    "serving/clients/wire.py",
 )
 _NOT_COPIED = shutil.ignore_patterns("__pycache__")
 # Packages of the server's settings. Compiled ones are included for each version of Python.
@@ -37,7 +37,7 @@ def add_program(folder: Path) -> None:
     """Adds the runtime, the data plane and this benchmark."""
     for top, names in (("service", _SERVICE), ("benchmarks", _BENCHMARKS)):
         for name in names:
-            source, target = _ROOT / top / name, folder / top / name
+            source, target = CHECKOUT / top / name, folder / top / name
             target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():
                 shutil.copytree(source, target, ignore=_NOT_COPIED)

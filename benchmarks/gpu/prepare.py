@@ -14,8 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -23,6 +21,7 @@ import numpy as np
 
 from benchmarks.gpu import artifacts, launches, layers, package
 from benchmarks.gpu.samples import ABOUT_FILE, Array, digest, inputs_of
+from benchmarks.harness.artifacts import compile_model
 from service.cache import OciLayout
 from service.compiler.kernels.cuda import peak
 from service.compiler.kernels.cuda.cards import CARDS, Card
@@ -104,12 +103,9 @@ def _answers(cpu: Model, batch: int) -> list[Array]:
 
 
 def _compile(model: Path, target: str, batch: int, output: Path) -> Digest:
-    command = [sys.executable, "-m", "service.cli", "compile", str(model), "--target", target, "-o", str(output)]
-    command += ["--batch", str(batch), "--json"]
     # The oracle computes some 500 inputs of the largest batch.
-    environment = {"OCTET_BUILD_TIME_LIMIT_S": "3600"} | os.environ
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
-    return Digest(json.loads(done.stdout)["artifact"])
+    os.environ.setdefault("OCTET_BUILD_TIME_LIMIT_S", "3600")
+    return Digest(compile_model(model, output, "--target", target, "--batch", str(batch)))
 
 
 def _peak(unit: Unit, card: Card, target: Target, folder: Path, blocks: int, repetitions: int) -> dict[str, object]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from benchmarks.harness.tables import table
+
 Record = Mapping[str, Any]
 DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 
@@ -103,7 +105,7 @@ def _layers(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any]) -> 
         share = f"{100 * layer['macs'] / seconds / peak:.0f}" if seconds and peak else "-"
         described = [layer["shape"], str(layer["batch"]), layer["instruction"], layer["tile"]]
         rows.append([*described, right, _ms(seconds), tops, share])
-    return _table(columns, rows)
+    return table(columns, rows)
 
 
 def _models(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any]) -> str:
@@ -129,7 +131,7 @@ def _models(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any]) -> 
             cells += [_ms(row["whole_s"]), _ms(card_s), f"{model['batch'] / card_s:,.0f}", share]
         ratio = f"{peer[0] / row['card_s']:.2f}" if row and peer[0] else "-"
         rows.append([*cells, *map(_ms, peer), ratio])
-    return _table(columns, rows)
+    return table(columns, rows)
 
 
 def _serving(served: Sequence[Record]) -> str:
@@ -141,12 +143,7 @@ def _serving(served: Sequence[Record]) -> str:
         ]
         for each in served
     ]
-    return _table(columns, rows)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table(columns, rows)
 
 
 def _ms(seconds: float | None) -> str:

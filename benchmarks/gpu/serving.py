@@ -23,14 +23,15 @@ from typing import Any
 
 from benchmarks.gpu.messages import grpc_request, http_request, outputs_of_grpc, outputs_of_http
 from benchmarks.gpu.samples import digest_of_bytes, inputs_of
+from benchmarks.harness.home import CHECKOUT
+from benchmarks.harness.machine import terminate
+from benchmarks.harness.wire import ask
 from benchmarks.serving.clients.load import Load, percentile
-from benchmarks.serving.clients.wire import ask
 from service.cache import OciLayout
 from service.core.artifact import ArtifactConfig
 from service.core.digest import parse_digest
 
 _HOST, _MOST_PROCESSES, _START_S = "127.0.0.1", 6, 60
-_ROOT = Path(__file__).parents[2]
 
 
 def main() -> None:
@@ -61,7 +62,7 @@ def main() -> None:
 
 @contextmanager
 def _server(folder: str) -> Iterator[dict[str, int]]:
-    site = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(_ROOT / "site"))))
+    site = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(CHECKOUT / "site"))))
     command = [sys.executable, "-m", "benchmarks.gpu.serve", folder]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": site})
     assert process.stdout
@@ -71,12 +72,7 @@ def _server(folder: str) -> Iterator[dict[str, int]]:
             raise SystemExit(f"the server ended with {process.wait()}")
         yield json.loads(line)
     finally:
-        process.terminate()
-        try:
-            process.wait(_START_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        terminate(process, _START_S)
 
 
 def _first_http(port: int, request: bytes) -> tuple[bytes, bytes, list[bytes]]:

@@ -13,11 +13,11 @@ from __future__ import annotations
 import json
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.gpu.samples import digest, inputs_of
+from benchmarks.harness.turns import time_calls
 from service.core.buffers import aligned_empty
 from service.core.digest import parse_digest
 from service.runtime.loading import load
@@ -40,8 +40,8 @@ def _model(model: Model, answers: str, seconds: str) -> None:
     outputs = [aligned_empty(spec.shape, spec.dtype) for spec in model.signature.outputs]
     model.bind(inputs, outputs)
     share_s = float(seconds) / 2 / _ROUNDS
-    _times(model, share_s)  # lets the clocks rise
-    whole_s = statistics.median(statistics.median(_times(model, share_s)) for _ in range(_ROUNDS))
+    time_calls(model, share_s)  # lets the clocks rise
+    whole_s = statistics.median(statistics.median(time_calls(model, share_s)) for _ in range(_ROUNDS))
     runs, card_s = _resident(model, share_s)
     _tell(whole_s=whole_s, card_s=card_s, runs=runs)
     _tell(right=digest(outputs) == answers)
@@ -76,16 +76,6 @@ def _peak(model: Model, macs: str) -> None:
 
 def _once(model: Model) -> None:
     model.run(inputs_of(model.signature))
-
-
-def _times(call: Callable[[], object], seconds: float) -> list[float]:
-    times: list[float] = []
-    end_s = time.perf_counter() + seconds
-    while not times or time.perf_counter() < end_s:
-        begun_s = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begun_s)
-    return times
 
 
 def _tell(**found: object) -> None:

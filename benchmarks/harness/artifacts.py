@@ -1,4 +1,4 @@
-"""Octet's side of the contest: models compiled as by a user, and cached by the model and the compiler's sources."""
+"""Models compiled as by a user, and a cache of them by the model and the compiler's sources."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ class NotCompiled(RuntimeError):
     """`octet compile` failed."""
 
 
+def compile_model(model: Path, output: Path, *options: str) -> str:
+    """Runs `octet compile`. Returns the artifact's digest. Raises NotCompiled."""
+    command = [sys.executable, "-m", "service.cli", "compile", str(model.absolute()), "--output"]
+    command += [str(output.absolute()), "--json", *options]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NotCompiled(reason(done.stdout, done.stderr))
+    return str(json.loads(done.stdout)["artifact"])
+
+
 def artifact(home: Home, model: Path, numerics: str, open_shape: Sequence[int] = ()) -> Path:
     """Returns the folder with `model` compiled for this machine. Raises NotCompiled.
 
@@ -32,12 +42,8 @@ def artifact(home: Home, model: Path, numerics: str, open_shape: Sequence[int] =
     if folder.exists():
         return folder
     unfinished = folder.with_name(f"unfinished.{folder.name}")
-    command = [sys.executable, "-m", "service.cli", "compile", str(model), "--target", "host"]
-    command += ["--numerics", numerics, "--output", str(unfinished), "--json"]
-    command += ["--input-shape", dimensions(open_shape)] if open_shape else []
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise NotCompiled(reason(done.stdout, done.stderr))
+    shape = ["--input-shape", dimensions(open_shape)] if open_shape else []
+    compile_model(model, unfinished, "--target", "host", "--numerics", numerics, *shape)
     for stale in folder.parent.glob(f"{stem}.{'[0-9a-f]' * _NAME_LENGTH}"):
         shutil.rmtree(stale)
     unfinished.replace(folder)

@@ -7,14 +7,20 @@ import os
 import select
 import signal
 import subprocess
+import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from benchmarks.harness.frameworks import Job
+import numpy as np
+
+from benchmarks.harness.frameworks import Array, Job
 from benchmarks.harness.home import CHECKOUT
 from benchmarks.harness.turn import Turn
+
+_LIMIT_S = 600.0
 
 
 class ContestantFailed(RuntimeError):
@@ -23,7 +29,7 @@ class ContestantFailed(RuntimeError):
 
 class ContestantProcess:
     """A process that is stopped (SIGSTOP) between turns, so that a framework whose threads spin while they wait does
-    not disturb the others.
+    not disturb the others. It is a `turns.Timed`, too.
 
     Attributes:
         info: its message after loading the model.
@@ -32,7 +38,7 @@ class ContestantProcess:
         ContestantFailed: it could not be started, or did not load the model within `load_limit_s`.
     """
 
-    def __init__(self, python: Path, job: Job, log: Path, load_limit_s: float) -> None:
+    def __init__(self, python: Path, job: Job, log: Path, load_limit_s: float = _LIMIT_S) -> None:
         environment = os.environ | {"PYTHONPATH": str(CHECKOUT), "OMP_NUM_THREADS": str(job.threads)}
         with log.open("ab") as errors:
             try:
@@ -48,7 +54,7 @@ class ContestantProcess:
             except OSError as error:
                 raise ContestantFailed(f"{python}: {error.strerror}; run: python -m benchmarks.setup_peers") from error
         try:
-            self.info = self._ask(asdict(job), load_limit_s)
+            self.info = self._request(asdict(job), load_limit_s)
             os.kill(self.pid, signal.SIGSTOP)
         except BaseException:
             self.close()
@@ -58,12 +64,22 @@ class ContestantProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def pids(self) -> Sequence[int]:
+        return [self.pid]
+
     def turn(self, seconds: float, limit_s: float) -> Turn:
         """Takes a turn. Raises ContestantFailed if the process died, or did not respond in time."""
-        os.kill(self.pid, signal.SIGCONT)
-        turn = Turn(**self._ask({"seconds": seconds}, limit_s))
-        os.kill(self.pid, signal.SIGSTOP)
-        return turn
+        return Turn(**self._request_awake({"seconds": seconds}, limit_s))
+
+    def durations_s(self, seconds: float) -> list[float]:
+        """Returns the duration of each call of a turn. Raises ContestantFailed."""
+        (durations,) = self._request_arrays({"durations": seconds})
+        return [float(duration) for duration in durations]
+
+    def outputs(self) -> list[Array]:
+        """Returns the last call's outputs. Raises ContestantFailed."""
+        return self._request_arrays({"outputs": True})
 
     def close(self) -> None:
         self._process.kill()
@@ -77,11 +93,24 @@ class ContestantProcess:
     ) -> None:
         self.close()
 
-    def _ask(self, question: dict[str, Any], limit_s: float) -> dict[str, Any]:
+    def _request_arrays(self, request: dict[str, Any]) -> list[Array]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "arrays.npz")
+            self._request_awake({**request, "path": str(path)}, _LIMIT_S)
+            with np.load(path) as arrays:
+                return [arrays[name] for name in arrays]
+
+    def _request_awake(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
+        os.kill(self.pid, signal.SIGCONT)
+        response = self._request(request, limit_s)
+        os.kill(self.pid, signal.SIGSTOP)
+        return response
+
+    def _request(self, request: dict[str, Any], limit_s: float) -> dict[str, Any]:
         assert self._process.stdin
         assert self._process.stdout
         try:
-            self._process.stdin.write(json.dumps(question).encode() + b"\n")
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
         except BrokenPipeError as error:
             raise ContestantFailed(f"it ended with exit status {self._process.wait()}") from error
         if not select.select([self._process.stdout], [], [], limit_s)[0]:
@@ -89,7 +118,7 @@ class ContestantProcess:
         line = self._process.stdout.readline()
         if not line:
             raise ContestantFailed(f"it ended with exit status {self._process.wait()}")
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise ContestantFailed(answer["error"])
-        return answer
+        response: dict[str, Any] = json.loads(line)
+        if "error" in response:
+            raise ContestantFailed(response["error"])
+        return response

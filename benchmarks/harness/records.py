@@ -5,10 +5,12 @@ read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TextIO
+from typing import Any, ClassVar, Protocol, TextIO, TypeVar
+
+Read = TypeVar("Read")
 
 
 class Record(Protocol):
@@ -23,8 +25,12 @@ def write(file: TextIO, record: Record) -> None:
     file.flush()
 
 
-def read(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields each record's kind and fields."""
+def read(path: Path, types: Mapping[str, Callable[..., Read]]) -> Iterator[Read]:
+    """Yields the records of a file. Raises KeyError for a line of an unknown type.
+
+    Args:
+        types: creates a record of each type from its fields.
+    """
     for line in path.read_text().splitlines():
         fields = json.loads(line)
-        yield fields.pop("kind"), fields
+        yield types[fields.pop("kind")](**fields)

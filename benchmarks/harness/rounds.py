@@ -1,14 +1,18 @@
-"""Takes turns: A B C, then C B A, and so on, so that a change of the machine affects all contestants."""
+"""Contestants take turns. A turn that other programs disturbed is repeated."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
-from benchmarks.harness.contestant import ContestantFailed
+from benchmarks.harness.contestant import ContestantFailed, ContestantProcess
+from benchmarks.harness.frameworks import Job
 from benchmarks.harness.turn import Turn
+from benchmarks.harness.turns import alternate
 
 Key = tuple[str, int]  # a contestant's name, and its threads
 
@@ -21,11 +25,12 @@ class TakesTurns(Protocol):
 class Rules:
     """The rules for turns.
 
-    seconds: duration of a turn.
-        seconds: of a turn.
+    Attributes:
+        seconds: duration of a turn.
         quiet_cpus: a turn during which other processes kept more CPUs busy was disturbed.
         repeats: how often a disturbed turn is repeated at most.
         pause_s: the pause before a repetition.
+        load_limit_s, limit_s: time limits for loading a model, and for a turn.
     """
 
     rounds: int = 7
@@ -33,7 +38,39 @@ class Rules:
     quiet_cpus: float = 0.1
     repeats: int = 3
     pause_s: float = 0.3
+    load_limit_s: float = 300.0
     limit_s: float = 120.0
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    """A contestant's process: the interpreter of its environment, and the model that it loads."""
+
+    python: Path
+    job: Job
+
+
+def play(
+    specs: Mapping[Key, ProcessSpec],
+    log: Path,
+    rules: Rules,
+    failed: Callable[[Key, ContestantFailed], None],
+    loaded: Callable[[Key, ContestantProcess], None] = lambda key, process: None,
+) -> Iterator[tuple[Key, int, int, Turn]]:
+    """Starts all contestants, and lets them take turns, as `take_turns` does. Reports each that has loaded its model,
+    and each that failed.
+    """
+    with ExitStack() as stack:
+        playing: dict[Key, ContestantProcess] = {}
+        for key, spec in specs.items():
+            try:
+                process = ContestantProcess(spec.python, spec.job, log, rules.load_limit_s)
+            except ContestantFailed as error:
+                failed(key, error)
+            else:
+                playing[key] = stack.enter_context(process)
+                loaded(key, process)
+        yield from take_turns(playing, rules, failed)
 
 
 def take_turns(
@@ -46,16 +83,17 @@ def take_turns(
     turns.
     """
     playing = dict(contestants)
-    for number in range(rules.rounds):
-        for key in list(playing)[:: 1 if number % 2 == 0 else -1]:
-            try:
-                for attempt in range(1 + rules.repeats):
-                    if attempt:
-                        sleep(rules.pause_s)
-                    turn = playing[key].turn(rules.seconds, rules.limit_s)
-                    yield key, number, attempt, turn
-                    if turn.other_cpus <= rules.quiet_cpus:
-                        break
-            except ContestantFailed as error:
-                del playing[key]
-                failed(key, error)
+    for number, key in alternate(contestants, rules.rounds):
+        if key not in playing:
+            continue
+        try:
+            for attempt in range(1 + rules.repeats):
+                if attempt:
+                    sleep(rules.pause_s)
+                turn = playing[key].turn(rules.seconds, rules.limit_s)
+                yield key, number, attempt, turn
+                if turn.other_cpus <= rules.quiet_cpus:
+                    break
+        except ContestantFailed as error:
+            del playing[key]
+            failed(key, error)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,7 +14,9 @@ from pathlib import Path
 import httpx
 
 from benchmarks.harness.link import Link, Waiting
-from benchmarks.harness.turns import call_repeatedly
+from benchmarks.harness.machine import free_port, terminate
+from benchmarks.harness.turns import time_warm_calls
+from benchmarks.harness.wire import request_bytes
 
 _START_LIMIT_S = 60.0
 _STOP_LIMIT_S = 20.0
@@ -35,15 +35,6 @@ class Server:
     @property
     def url(self) -> str:
         return f"{self.scheme}://{self.host}:{self.port}"
-
-    @property
-    def pids(self) -> list[int]:
-        """Returns the process ids of the server and its descendants."""
-        found = [self.pid]
-        for pid in found:
-            for children in Path(f"/proc/{pid}/task").glob("*/children"):
-                found += map(int, children.read_text().split())
-        return found
 
 
 @contextmanager
@@ -75,12 +66,7 @@ def serving(
         _await(server, process, log)
         yield server
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(_STOP_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        terminate(process, _STOP_LIMIT_S)
 
 
 def _await(server: Server, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -100,13 +86,6 @@ def _is_ready(server: Server) -> bool:
         return False
 
 
-def free_port() -> int:
-    """Returns a port on which no process listens now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 class HttpCall:
     """Sends the same request over one kept-alive connection, from `core`; a `turns.Timed`.
 
@@ -124,16 +103,14 @@ class HttpCall:
         core: int,
         waiting: Waiting = Waiting.BLOCKING,
     ) -> None:
-        lines = [f"{method} {path} HTTP/1.1", f"Host: {server.host}:{server.port}", f"Content-Length: {len(body)}"]
-        lines += [f"{name}: {value}" for name, value in headers.items()]
-        self.request = "\r\n".join([*lines, "", ""]).encode() + body
+        self.request = request_bytes(server.host, server.port, path, headers, body, method)
         self._server = server
         self._core = core
         self._link = Link(server.host, server.port, waiting)
 
     @property
     def pids(self) -> Sequence[int]:
-        return self._server.pids
+        return [self._server.pid]
 
     def close(self) -> None:
         self._link.close()
@@ -142,7 +119,7 @@ class HttpCall:
         before = os.sched_getaffinity(0)
         os.sched_setaffinity(0, {self._core})
         try:
-            return call_repeatedly(self, seconds)
+            return time_warm_calls(self, seconds)
         finally:
             os.sched_setaffinity(0, before)
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from benchmarks.harness.turns import busy_s
+from benchmarks.harness.machine import busy_s
+from benchmarks.harness.turns import time_calls
 
 MIN_CALLS = 3
 _WARM_UP_S = 0.03  # the others evicted the caches, and changed the clock rate
@@ -33,21 +34,10 @@ class Turn:
 
 
 def take_turn(call: Callable[[], object], seconds: float) -> Turn:
-    clock = time.perf_counter
-    begun = clock()
-    while clock() - begun < _WARM_UP_S:
-        call()
-    durations: list[float] = []
-    busy, own, begun = busy_s(), time.process_time(), clock()
-    end = begun + seconds
-    while True:
-        before = clock()
-        call()
-        after = clock()
-        durations.append(after - before)
-        if after > end and len(durations) >= MIN_CALLS:
-            break
-    elapsed = clock() - begun
+    time_calls(call, _WARM_UP_S)
+    busy, own, begun = busy_s(), time.process_time(), time.perf_counter()
+    durations = time_calls(call, seconds, MIN_CALLS)
+    elapsed = time.perf_counter() - begun
     other_s = (busy_s() - busy) - (time.process_time() - own)
     return summarize(durations, max(0.0, other_s / elapsed))
 

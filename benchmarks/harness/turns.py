@@ -1,25 +1,47 @@
-"""Takes turns among functions, and summarizes the results: medians, and the spread over rounds."""
+"""The times of calls, and functions that take alternating turns."""
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-import numpy as np
+from benchmarks.harness.machine import OtherLoad
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Name = TypeVar("Name")
 
-TIMES = "\N{MULTIPLICATION SIGN}"
-
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _MIN_CALLS = 5
 _WARM_UP_CALLS = 2  # since the last turn, the others have evicted this one's data from the caches
+
+
+def alternate(names: Iterable[Name], rounds: int) -> Iterator[tuple[int, Name]]:
+    """Yields (round, name): A B C, then C B A, and so on, so that a change of the machine affects all of them alike."""
+    ordered = list(names)
+    for number in range(rounds):
+        for name in ordered[:: 1 if number % 2 == 0 else -1]:
+            yield number, name
+
+
+def time_calls(call: Callable[[], object], seconds: float, least: int = 1) -> list[float]:
+    """Returns the duration of each call in seconds, for about `seconds` and at least `least` calls."""
+    clock = time.perf_counter
+    durations: list[float] = []
+    end = clock() + seconds
+    while True:
+        before = clock()
+        call()
+        after = clock()
+        durations.append(after - before)
+        if after > end and len(durations) >= least:
+            return durations
+
+
+def time_warm_calls(call: Callable[[], object], seconds: float) -> list[float]:
+    """Does the same after two calls that do not count, for at least five calls."""
+    time_calls(call, 0, _WARM_UP_CALLS)
+    return time_calls(call, seconds, _MIN_CALLS)
 
 
 class Timed(Protocol):
@@ -55,80 +77,22 @@ class Timings:
     def cells(self) -> list[str]:
         """Returns the cells for the columns `COLUMNS`."""
         low, high = min(self.medians_ms), max(self.medians_ms)
-        calls = sum(map(len, self.rounds))
-        return [
-            f"{self.median_ms:.3f}",
-            f"{low:.3f} to {high:.3f}",
-            str(calls),
-            f"{statistics.mean(self.other_cpus):.2f}",
-        ]
+        calls, other_cpus = sum(map(len, self.rounds)), statistics.mean(self.other_cpus)
+        return [f"{self.median_ms:.3f}", f"{low:.3f} to {high:.3f}", str(calls), f"{other_cpus:.2f}"]
 
 
 COLUMNS = ["median ms", "medians of the rounds", "calls", "CPUs busy with other work"]
 
 
-def call_repeatedly(call: Callable[[], object], seconds: float) -> list[float]:
-    for _ in range(_WARM_UP_CALLS):
-        call()
-    durations: list[float] = []
-    begun = time.perf_counter()
-    while len(durations) < _MIN_CALLS or time.perf_counter() - begun < seconds:
-        before = time.perf_counter()
-        call()
-        durations.append(time.perf_counter() - before)
-    return durations
-
-
 def take_turns(contenders: Mapping[Name, Timed], rounds: int, seconds: float) -> dict[Name, Timings]:
     timings = {name: Timings() for name in contenders}
-    for turn in range(rounds):
-        for name in list(contenders)[:: 1 if turn % 2 == 0 else -1]:
-            contender = contenders[name]
-            pids = {os.getpid(), *contender.pids}
-            begun, busy_before_s, own_s = time.perf_counter(), busy_s(), _used_s(pids)
-            timings[name].rounds.append(contender.durations_s(seconds))
-            others_s = (busy_s() - busy_before_s) - (_used_s(pids) - own_s)
-            timings[name].other_cpus.append(max(0.0, others_s / (time.perf_counter() - begun)))
+    for _, name in alternate(contenders, rounds):
+        other = OtherLoad(contenders[name].pids)
+        timings[name].rounds.append(contenders[name].durations_s(seconds))
+        timings[name].other_cpus.append(other.cpus())
     return timings
 
 
 def differences_ms(slower: Timings, faster: Timings) -> list[float]:
     """Returns the difference of the medians within each round."""
     return [first - second for first, second in zip(slower.medians_ms, faster.medians_ms, strict=True)]
-
-
-def busy_s() -> float:
-    """Returns the CPU time that this machine has spent on anything since it started."""
-    user, nice, system, _idle, _waiting, *rest = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:9])
-    return (user + nice + system + sum(rest)) / _TICKS_PER_S
-
-
-def _used_s(pids: Iterable[int]) -> float:
-    """Returns the CPU time of these processes, over all threads."""
-    ticks = 0
-    for pid in pids:
-        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(after_name[11]) + int(after_name[12])  # utime and stime, fields 14 and 15 of proc(5)
-    return ticks / _TICKS_PER_S
-
-
-def cpu_name() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown CPU")
-
-
-def cores_for(threads: int) -> list[int]:
-    """Returns the cores to which `threads` threads are pinned. Raises SystemExit if there are not enough."""
-    allowed = sorted(os.sched_getaffinity(0))
-    if threads > len(allowed):
-        raise SystemExit(f"{threads} threads were requested, but this process may use only {len(allowed)} cores")
-    return allowed[:threads]
-
-
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [columns, ["---"] * len(columns), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def largest_difference(first: Sequence[Array], second: Sequence[Array]) -> int:
-    return max(int(np.abs(a.astype(np.int64) - b.astype(np.int64)).max()) for a, b in zip(first, second, strict=True))

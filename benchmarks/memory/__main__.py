@@ -23,6 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from benchmarks.harness.artifacts import compile_model
+from benchmarks.harness.tables import print_table
+
 if TYPE_CHECKING:
     from service.core.artifact import ArtifactConfig
 
@@ -64,24 +67,20 @@ class Footprint:
     def saved(self) -> float:
         return 1 - (self.weights + self.arena) / (self.float_weights + self.float_activations)
 
-    def row(self) -> str:
+    def row(self) -> list[str]:
         sizes = (self.weights, self.arena, self.float_weights, self.float_activations, self.octet_run, self.litert)
         cells = [f"{size / 1e6:.1f}" if size >= 1e6 else f"{size / 1e6:.3f}" for size in sizes]
-        return f"| {self.model} | {' | '.join(cells[:4])} | {self.saved:.0%} | {cells[4]} | {cells[5]} |"
+        return [self.model, *cells[:4], f"{self.saved:.0%}", *cells[4:]]
 
 
-HEAD = """\
-| model | weights | activations | weights, float32 | activations, float32 | smaller by | `octet run` | LiteRT |
-| --- | --- | --- | --- | --- | --- | --- | --- |"""
+COLUMNS = ("model", "weights", "activations", "weights, float32", "activations, float32", "smaller by")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", type=Path, nargs="+")
     print("Megabytes; the last two are the peak resident set of a process.\n")
-    print(HEAD)
-    for model in parser.parse_args().models:
-        print(measured(model).row(), flush=True)
+    print_table([*COLUMNS, "`octet run`", "LiteRT"], (measured(model).row() for model in parser.parse_args().models))
 
 
 def measured(model: Path) -> Footprint:
@@ -106,12 +105,11 @@ def measured(model: Path) -> Footprint:
 def compiled(model: Path, folder: Path, *options: str) -> ArtifactConfig:
     """Compiles `model` into `folder` with `octet compile`; LiteRT checks the build. Returns the config."""
     from service.cache import OciLayout
-    from service.core.artifact import ARTIFACT_TYPE, ArtifactConfig
+    from service.core.artifact import ArtifactConfig
+    from service.core.digest import parse_digest
 
-    command = [*_OCTET, "compile", str(model), "--output", str(folder), "--numerics", "xnnpack", *options]
-    subprocess.run(command, check=True, capture_output=True)
+    digest = parse_digest(compile_model(model, folder, "--numerics", "xnnpack", *options))
     layout = OciLayout.open(folder)
-    (digest,) = (entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE)
     return ArtifactConfig.from_json(json.loads(layout.blobs.read(layout.manifest(digest).config.digest)))
 
 

@@ -19,7 +19,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.harness.artifacts import compile_model
 from benchmarks.harness.home import CHECKOUT, SHARED
+from benchmarks.harness.tables import table
 
 _MODELS = SHARED / "models" / "tflite"
 _STARTS = 15
@@ -112,12 +114,6 @@ def build_wheel(folder: Path) -> Path:
     return next(folder.glob("*.whl"))
 
 
-def compile_model(model: Path, folder: Path) -> Path:
-    command = [sys.executable, "-m", "service.cli", "compile", str(model), "--output", str(folder)]
-    subprocess.run(command, check=True, capture_output=True, cwd=CHECKOUT)
-    return folder
-
-
 def resident_peak_bytes(artifact: Path, content: bytes, folder: Path) -> int:
     """Returns the peak resident set of the example in C, which runs `artifact` once on `content`."""
     native, program, given = CHECKOUT / "service/native", folder / "predict", folder / "input"
@@ -139,14 +135,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="octet-footprint-") as scratch:
         folder = Path(scratch)
         environment = make_environment(folder / "environment", build_wheel(folder))
-        in_python = compile_model(arguments.in_python, folder / "python.octet")
-        in_c = compile_model(arguments.in_c, folder / "c.octet")
+        in_python, in_c = folder / "python.octet", folder / "c.octet"
+        compile_model(arguments.in_python, in_python)
+        compile_model(arguments.in_c, in_c)
         peak_bytes = resident_peak_bytes(in_c, bytes(arguments.input_bytes), folder)
-        print("| what | takes |\n| --- | --- |")
-        print(f"| Octet's package, installed | {environment.package_bytes / 1e6:.1f} MB |")
-        print(f"| `import service.runtime`, after NumPy | {1e3 * environment.import_s():.0f} ms |")
-        print(f"| {arguments.in_python.stem} in Python, over NumPy | {environment.pss_bytes(in_python) / 1e6:.1f} MB |")
-        print(f"| {arguments.in_c.stem} in C | {peak_bytes / 1e6:.2f} MB |")
+        rows = [
+            ["Octet's package, installed", f"{environment.package_bytes / 1e6:.1f} MB"],
+            ["`import service.runtime`, after NumPy", f"{1e3 * environment.import_s():.0f} ms"],
+            [f"{arguments.in_python.stem} in Python, over NumPy", f"{environment.pss_bytes(in_python) / 1e6:.1f} MB"],
+            [f"{arguments.in_c.stem} in C", f"{peak_bytes / 1e6:.2f} MB"],
+        ]
+        print(table(["what", "takes"], rows))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,8 +21,9 @@ from tvm.ir import StringImm
 from tvm.target.codegen import llvm_get_system_cpu
 from tvm.tirx import AllocBuffer, AttrStmt, Bind, BufferLoad, BufferStore, For, ForKind, PrimFunc, Ramp, SeqStmt, Var
 
-from benchmarks.harness.turns import Array
+from benchmarks.harness.turns import time_calls
 from benchmarks.peak.instructions import FUNCTIONS, Instruction
+from service.core.arrays import Array
 
 Expr = Any
 
@@ -68,12 +68,8 @@ class Clock:
 
     def ghz(self) -> float:
         """Returns the current clock rate of this thread's core; the fastest of several calls counts."""
-        durations = []
-        for _ in range(self._CALLS):
-            begun = time.perf_counter()
-            self._function(self._state)
-            durations.append(time.perf_counter() - begun)
-        return self._REPETITIONS * CLOCK_STEPS * CYCLES_OF_STEP / min(durations) / 1e9
+        fastest_s = min(time_calls(lambda: self._function(self._state), 0, self._CALLS))
+        return self._REPETITIONS * CLOCK_STEPS * CYCLES_OF_STEP / fastest_s / 1e9
 
 
 def compile_loop(instruction: Instruction, threads: int, cpu: str) -> Any:

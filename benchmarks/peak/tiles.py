@@ -16,9 +16,9 @@ from tvm import tirx
 from tvm.target.codegen import llvm_get_system_cpu
 from tvm.tirx import BufferLoad, Evaluate, For, ForKind, PrimFunc, SeqStmt, Var
 
-from benchmarks.harness.turns import Array
 from benchmarks.peak.instructions import Instruction
 from benchmarks.peak.loops import REPETITIONS, compiled, function_of, int32
+from service.core.arrays import Array
 
 ROWS, ROW_BYTES = 16, 64  # of a tile
 _SIDE = 2  # two tiles of rows by two of columns

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.harness.home import CHECKOUT, Home
-from benchmarks.harness.turns import cpu_name, table
+from benchmarks.harness.tables import table
+from benchmarks.harness.turns import alternate, time_calls
 from benchmarks.quantization.making import peer
-from benchmarks.quantization.peak import Silent
-from benchmarks.quantization.records import folder_of, results_of, write
+from benchmarks.quantization.records import conditions, describe, folder_of, results_of, write
 from service.core.settings import load_settings
 from service.quantize.data import Data
 from service.quantize.observing import CalibrationSession, Children
 from service.quantize.quantization import Calibration, Options
+from tests.support.compiling import Quiet
 
 _FAST, _SMALL = (
     "MobileNetV2, TF2 file dequantized",
@@ -37,9 +35,7 @@ _Rate = Callable[[], float]
 def measure(home: Home) -> None:
     """Measures both. Needs the files of both networks, which the accuracy measurement stores."""
     found = {
-        "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        "machine": cpu_name(),
-        "load": os.getloadavg()[0],
+        **conditions(),
         "rates": _rates(folder_of(home, _FAST)),
         "peaks": _peaks(folder_of(home, _SMALL)),
     }
@@ -52,14 +48,12 @@ def _rates(folder: Path) -> dict[str, float]:
     model, file = folder / "float.onnx", folder / "timed.npy"
     np.save(file, np.load(folder / "inputs.npy", mmap_mode="r")[:_IMAGES])
     with tempfile.TemporaryDirectory() as scratch:
-        session = CalibrationSession(Path(scratch), Children(load_settings({"build_nice": 0}), Silent(), {}), threads=1)
+        session = CalibrationSession(Path(scratch), Children(load_settings({"build_nice": 0}), Quiet(), {}), threads=1)
         data = Data(file, most=_IMAGES)
         built = Calibration(model.read_bytes(), session, Data(file, most=1), Options()).float
 
         def octet_rate(histograms: bool) -> float:
-            begun = time.perf_counter()
-            session.statistics(built, data, histograms)
-            return _IMAGES / (time.perf_counter() - begun)
+            return _IMAGES / time_calls(lambda: session.statistics(built, data, histograms), 0)[0]
 
         def onnxruntime_rate(method: str) -> float:
             return _IMAGES / float(peer("calibrate", model, file, method, _IMAGES).split()[-1])
@@ -71,9 +65,8 @@ def _rates(folder: Path) -> dict[str, float]:
             "ONNX Runtime, Entropy": lambda: onnxruntime_rate("Entropy"),
         }
         taken: dict[str, list[float]] = {name: [] for name in contenders}
-        for _ in range(_ROUNDS):
-            for name, rate in contenders.items():
-                taken[name].append(rate())
+        for _, name in alternate(contenders, _ROUNDS):
+            taken[name].append(contenders[name]())
     return {name: statistics.median(rates) for name, rates in taken.items()}
 
 
@@ -102,10 +95,9 @@ def section(home: Home) -> str:
     rates = [[name, f"{rate:.1f}"] for name, rate in found["rates"].items()]
     peaks = [[name, *(f"{size / 2**20:.0f}" for size in sizes)] for name, sizes in found["peaks"].items()]
     columns = ["peak, MiB", *(f"{count:,} inputs" for count in _COUNTS)]
-    taken = f"{found['at']}, {found['machine']}, load average {found['load']:.1f} at the start"
     return f"""## Speed and memory of calibration
 
-Written by `python -m benchmarks.quantization --calibration`: {taken}.
+Written by `python -m benchmarks.quantization --calibration`: {describe(found)}.
 
 Images a second of {_FAST}, {_IMAGES} of them, the median of {_ROUNDS} rounds in turns; over all passes
 through the images, without building or augmenting the model. Octet runs on 1 thread, in children that are started for

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import io
-import os
 import shutil
 import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -18,12 +16,10 @@ import numpy as np
 from benchmarks.harness.home import default_home
 from benchmarks.quantization.judging import Array
 from benchmarks.quantization.networks import Network
-from benchmarks.quantization.peak import Silent
-from benchmarks.quantization.records import Record, Row, folder_of
+from benchmarks.quantization.records import Record, Row, conditions, folder_of
 from service.compiler.importers import detect
 from service.core.errors import Unsupported, UnsupportedOperator
 from service.core.settings import load_settings
-from service.core.target import detect_host
 from service.quantize.budgeting import within
 from service.quantize.data import Data
 from service.quantize.export.model import as_onnx
@@ -32,6 +28,7 @@ from service.quantize.methods import METHODS
 from service.quantize.observing import CalibrationSession, Children
 from service.quantize.quantization import Calibration, Options, Quantized
 from service.quantize.sensitivity import decibels
+from tests.support.compiling import Quiet
 
 DEFAULT = "Octet, minmax"
 BUDGET = 0.001  # share of correct results that mixtures may lose
@@ -59,8 +56,7 @@ _LIMIT_S = 1500
 
 def measured(title: str, network: Network) -> Record:
     """Quantizes `network` with all tools, and stores the files in its folder."""
-    now, load = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", os.getloadavg()[0]
-    record = Record(title, network.what, at=now, machine=detect_host().model_name, load=load)
+    record = Record(title, network.what, **conditions())
     try:
         model = as_onnx(network.source, {})
         folder = folder_of(default_home(), title)
@@ -101,7 +97,7 @@ def _ours(network: Network, prepared: Path, folder: Path) -> tuple[list[Row], st
     """Returns Octet's files, and a comparison of the first one's results in Octet and in ONNX Runtime."""
     scratch = folder / "scratch"
     scratch.mkdir()
-    session = CalibrationSession(scratch, Children(load_settings({"build_nice": 0}), Silent(), {}))
+    session = CalibrationSession(scratch, Children(load_settings({"build_nice": 0}), Quiet(), {}))
     started_s = time.monotonic()
     data = Data(folder / "calibration.npy")
     model = prepared.read_bytes()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from benchmarks.harness.turns import table
+from benchmarks.harness.tables import table
 from benchmarks.quantization.judging import Counted
 from benchmarks.quantization.making import DEFAULT
 from benchmarks.quantization.records import Record, Row

@@ -18,30 +18,20 @@ from pathlib import Path
 from typing import Any
 
 from service.compiler.children import observing_roles
-from service.core.build import Stage
 from service.core.settings import load_settings
 from service.quantize.building import Built, build
 from service.quantize.data import Data
 from service.quantize.fitting import Fit
 from service.quantize.observing import CalibrationSession
 from service.quantize.quantization import Calibration, Options
-
-
-class Silent:
-    """A `Progress` that discards everything."""
-
-    def stage(self, stage: Stage, fraction: float = 0.0) -> None:
-        pass
-
-    def log(self, line: str) -> None:
-        pass
+from tests.support.compiling import Quiet
 
 
 class _Here:
     """An `observing.Machine` that runs models in this process."""
 
     def build(self, source: Path, directory: Path) -> Built:
-        return build(source, directory, Silent(), load_settings({"build_nice": 0}), {})
+        return build(source, directory, Quiet(), load_settings({"build_nice": 0}), {})
 
     def discard(self, built: Built) -> None:
         for path in built.files:

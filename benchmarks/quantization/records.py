@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.home import Home
+from benchmarks.harness.machine import cpu_name, timestamp
 from benchmarks.quantization.judging import Counted
 
 
@@ -76,6 +79,16 @@ class Record:
     @staticmethod
     def from_json(members: dict[str, Any]) -> Record:
         return Record(**{**members, "rows": tuple(Row.from_json(row) for row in members["rows"])})
+
+
+def conditions() -> dict[str, Any]:
+    """Returns the time and the place of a measurement, and the load average."""
+    return {"at": timestamp(), "machine": cpu_name(), "load": os.getloadavg()[0]}
+
+
+def describe(run: Mapping[str, Any]) -> str:
+    """Returns the conditions of a stored measurement as text."""
+    return f"{run['at']}, {run['machine']}, load average {run['load']:.1f} at the start"
 
 
 def slug(title: str) -> str:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.harness.artifacts import NotCompiled, artifact
-from benchmarks.harness.contestant import ContestantFailed, ContestantProcess
 from benchmarks.harness.frameworks import Job
 from benchmarks.harness.home import OWN_ENVIRONMENT, Home
-from benchmarks.harness.rounds import Key, Rules, take_turns
-from benchmarks.harness.turns import cores_for, cpu_name, table
+from benchmarks.harness.machine import cores_for
+from benchmarks.harness.rounds import Key, ProcessSpec, Rules, play
+from benchmarks.harness.tables import table
 from benchmarks.quantization.making import DEFAULT
-from benchmarks.quantization.records import Record, folder_of, results_of, write
+from benchmarks.quantization.records import Record, conditions, describe, folder_of, results_of, write
 from service.core.numerics import ONNXRUNTIME, PT2E, XNNPACK
 from service.quantize.document import Document
 
@@ -36,32 +33,31 @@ RUNTIMES = {
     "float": ("onnx_runtime", {}),
 }
 _MODES = {".onnx": ONNXRUNTIME, ".tflite": XNNPACK, ".pt2": PT2E}
-_RULES = Rules(rounds=3, seconds=0.15, repeats=1)
-_LOAD_LIMIT_S = 120.0
+_RULES = Rules(rounds=3, seconds=0.15, repeats=1, load_limit_s=120.0)
 _NAME = "speed"
 
 
 @dataclass(frozen=True)
 class _Runner:
-    """A file in a runtime; `said` is the reason if it cannot run."""
+    """A file in a runtime; `error` is the reason if it cannot run."""
 
     framework: str
     path: str
     options: dict[str, str]
-    said: str = ""
+    error: str = ""
 
 
 def compile_all(home: Home, records: Sequence[Record]) -> None:
     """Compiles the files that `measure` runs, with Octet."""
     for record in records:
         for row, file in _files(home, record).items():
-            print(f"{record.title}, {row}: {_compiled(home, file).said or 'compiled'}", flush=True)
+            print(f"{record.title}, {row}: {_compiled(home, file).error or 'compiled'}", flush=True)
 
 
 def measure(home: Home, records: Sequence[Record], limit_s: float) -> None:
     """Times the files of one network after the other, and stores the results; starts no network after `limit_s`."""
     begun, found = time.monotonic(), {}
-    run = {"at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", "machine": cpu_name(), "load": os.getloadavg()[0]}
+    run = conditions()
     for record in records:
         if time.monotonic() - begun < limit_s:
             found[record.title] = _timed(home, record)
@@ -90,43 +86,33 @@ def _timed(home: Home, record: Record) -> dict[str, dict[str, Any]]:
     np.save(folder / "asked.npy", np.load(folder / "inputs.npy", mmap_mode="r")[:1])
     (name,) = Document((folder / "float.onnx").read_bytes()).inputs
     runners: dict[Key, _Runner] = {}
-    for place, (row, file) in enumerate(_files(home, record).items()):
+    for number, (row, file) in enumerate(_files(home, record).items()):
         framework, options = RUNTIMES[row]
         if framework:
-            runners[f"{row}/own", place] = _Runner(framework, str(file), options)
-        runners[f"{row}/octet", place] = _compiled(home, file)
+            runners[f"{row}/own", number] = _Runner(framework, str(file), options)
+        runners[f"{row}/octet", number] = _compiled(home, file)
     found: dict[str, dict[str, Any]] = {}
     medians: dict[Key, list[float]] = {}
-    with ExitStack() as stack:
-        playing: dict[Key, ContestantProcess] = {}
-        for key, runner in runners.items():
-            row, _, where = key[0].partition("/")
-            try:
-                if runner.said:
-                    raise ContestantFailed(runner.said)
-                asked = str(folder / "asked.npy") if runner.path.endswith(".onnx") or where == "octet" else ""
-                options = {**runner.options, "input": name}
-                job = Job(runner.framework, runner.path, 1, cores_for(1), 1, options, asked)
-                environment = OWN_ENVIRONMENT if runner.framework in ("octet", "litert") else "quantization"
-                process = ContestantProcess(home.python(environment), job, folder / "speed.log", _LOAD_LIMIT_S)
-                playing[key] = stack.enter_context(process)
-            except ContestantFailed as error:
-                found.setdefault(row, {})[where] = _short(str(error))
 
-        def failed(key: Key, error: ContestantFailed) -> None:
-            row, _, where = key[0].partition("/")
-            found.setdefault(row, {})[where] = _short(str(error))
+    def failed(key: Key, error: object) -> None:
+        row, _, where = key[0].partition("/")
+        found.setdefault(row, {})[where] = str(error).replace("|", "/").replace("\n", " ")[:120]
 
-        for key, _, _, turn in take_turns(playing, _RULES, failed):
-            medians.setdefault(key, []).append(turn.median_ms)
+    specs: dict[Key, ProcessSpec] = {}
+    for key, runner in runners.items():
+        if runner.error:
+            failed(key, runner.error)
+            continue
+        inputs = str(folder / "asked.npy") if runner.path.endswith(".onnx") or key[0].endswith("/octet") else ""
+        job = Job(runner.framework, runner.path, 1, cores_for(1), 1, {**runner.options, "input": name}, inputs)
+        environment = OWN_ENVIRONMENT if runner.framework in ("octet", "litert") else "quantization"
+        specs[key] = ProcessSpec(home.python(environment), job)
+    for key, _, _, turn in play(specs, folder / "speed.log", _RULES, failed):
+        medians.setdefault(key, []).append(turn.median_ms)
     for key, each in medians.items():
         row, _, where = key[0].partition("/")
         found.setdefault(row, {}).setdefault(where, statistics.median(each))
     return found
-
-
-def _short(said: str) -> str:
-    return said.replace("|", "/").replace("\n", " ")[:120]
 
 
 def section(home: Home) -> str:
@@ -148,11 +134,10 @@ def section(home: Home) -> str:
     columns = ["network", DEFAULT]
     for row in [*RUNTIMES][1:]:
         columns += [f"{row}: its runtime", "in Octet"]
-    said = "\n".join(failures)
-    taken = f"{run['at']}, {run['machine']}, load average {run['load']:.1f} at the start"
+    listed = "\n".join(failures)
     return f"""## Speed of each tool's files
 
-Written by `python -m benchmarks.quantization --speed`: {taken}.
+Written by `python -m benchmarks.quantization --speed`: {describe(run)}.
 
 Milliseconds a call, the median of {_RULES.rounds} rounds' medians, on 1 thread, all files of a network in turns of
 {_RULES.seconds:g} s. Each file runs in its own runtime (ONNX Runtime, OpenVINO, PyTorch's Inductor, LiteRT
@@ -160,4 +145,4 @@ with XNNPACK) and, unchanged, in Octet. Octet's own file runs in Octet.
 
 {table(columns, rows)}
 
-{said}""".strip()
+{listed}""".strip()

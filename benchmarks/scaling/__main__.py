@@ -7,10 +7,15 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
+from benchmarks.harness.tables import print_table
 from benchmarks.scaling.cluster import Shape
 from benchmarks.scaling.costs import Costs, measure
-from benchmarks.scaling.simulation import Simulation, Tally
+from benchmarks.scaling.simulation import Simulation
 
+_COLUMNS = (
+    *("cluster", "misses", "full", "busiest worker", "loads /s", "fetched", "evictions /s", "table", "to a router"),
+    *("whole table", "database: beats and routers", "names polled", "names swept"),
+)
 _LOOKS_PER_S = 2.0  # per worker and name, before workers were notified of changes
 _SWEEP_S = 300.0  # the interval since then: `service.workers.inference.following`
 
@@ -21,14 +26,7 @@ def main() -> None:
     arguments = parser.parse_args()
     costs = measure()
     print(f"measured: {costs}", file=sys.stderr)
-    print(
-        "| cluster | misses | full | busiest worker | loads /s | fetched | evictions /s | table | to a router "
-        "| whole table | database: beats and routers | names polled | names swept |"
-    )
-    print("| " + "--- | " * 13)
-    for title, shape, deaths in _scenarios(arguments.seconds):
-        simulation = Simulation(shape, deaths=deaths)
-        print(_row(title, shape, simulation, simulation.run(), costs), flush=True)
+    print_table(_COLUMNS, (_row(*scenario, costs) for scenario in _scenarios(arguments.seconds)))
 
 
 def _scenarios(seconds: float) -> Iterator[tuple[str, Shape, tuple[tuple[float, int], ...]]]:
@@ -48,13 +46,15 @@ def _scenarios(seconds: float) -> Iterator[tuple[str, Shape, tuple[tuple[float, 
     )
 
 
-def _row(title: str, shape: Shape, simulation: Simulation, tally: Tally, costs: Costs) -> str:
+def _row(title: str, shape: Shape, deaths: tuple[tuple[float, int], ...], costs: Costs) -> list[str]:
+    simulation = Simulation(shape, deaths=deaths)
+    tally = simulation.run()
     half_s = shape.seconds / 2
     names = len(simulation.holdings.pairs()[0])
     events, sent = tally.events, tally.sent_bytes
     looks = events["look"] / half_s
     database_s = events["heartbeat"] / half_s * costs.beat_s + looks * costs.list_s * shape.workers / 1_000
-    cells = [
+    return [
         title,
         f"{tally.missed / tally.requests:.2%}",
         f"{tally.full / tally.requests:.2%}",
@@ -69,7 +69,6 @@ def _row(title: str, shape: Shape, simulation: Simulation, tally: Tally, costs: 
         f"{names * _LOOKS_PER_S * costs.look_s:,.0f} cores",
         f"{names / _SWEEP_S * costs.look_s:.1f} cores",
     ]
-    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

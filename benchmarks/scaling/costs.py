@@ -9,16 +9,16 @@ with a given number of cores; it hardly depends on the machine's other load.
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import sqlalchemy as sa
 
+from benchmarks.harness.machine import used_s
+from benchmarks.harness.turns import time_calls
 from benchmarks.scaling import table
 from service.core.build import BuildInputs
 from service.core.digest import digest_of
@@ -28,7 +28,6 @@ from service.workers.inference.tables import Tables
 from tests.support import postgres
 
 _TARGET, _WORKERS, _MODELS, _SECONDS = "x86-64-v3", 1_000, 1_000, 3.0
-_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -88,16 +87,9 @@ def _processor_time(database: Database, step: Callable[[int], object]) -> float:
     """Returns the processor time per step of the server's process for the one connection."""
     with database.read() as connection:
         pid = connection.execute(sa.text("SELECT pg_backend_pid()")).scalar_one()
-    until_s, turns, began_s = time.perf_counter() + _SECONDS, 0, _used_s(pid)
-    while time.perf_counter() < until_s:
-        step(turns)
-        turns += 1
-    return (_used_s(pid) - began_s) / turns
-
-
-def _used_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * _TICK_S
+    numbers, began_s = itertools.count(), used_s([pid])
+    turns = len(time_calls(lambda: step(next(numbers)), _SECONDS))
+    return (used_s([pid]) - began_s) / turns
 
 
 if __name__ == "__main__":

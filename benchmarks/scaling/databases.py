@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from benchmarks.scaling.pgbench import builds_per_s
@@ -63,44 +63,43 @@ def urls_of(postgresql: str | None) -> Iterator[dict[str, str]]:
             yield {"PostgreSQL": postgres.database_url(str(server.folder)), "SQLite": sqlite}
 
 
+@contextmanager
+def _queued(url: str, name: str, count: int) -> Iterator[None]:
+    """Queues builds. Ends those that are left afterwards, because the next round must begin with an empty queue."""
+    with closing(Database(url)) as database:
+        database.migrate()
+        builds = BuildStore(database)
+        for number in range(count):
+            builds.submit(build_inputs(f"{name} {number}"), "model", 1)
+        yield
+        while (left := builds.claim("sweeper", _LEASE_S)) is not None:
+            builds.finish(left, artifact=ARTIFACT)
+
+
 def _round(url: str, name: str, count: int, queued: int, workers: int) -> float:
     """Returns the builds per second, from when all workers are ready until the last has ended."""
-    database = Database(url)
-    database.migrate()
-    builds = BuildStore(database)
-    for number in range(count + queued):
-        builds.submit(build_inputs(f"{name} {number}"), "model", 1)
     command = [sys.executable, "-m", "benchmarks.scaling.databases", "--work", url, str(count // workers)]
-    started = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(workers)]
-    for worker in started:
-        assert worker.stdout is not None
-        worker.stdout.readline()
-    begin_s = time.perf_counter()
-    for worker in started:
-        assert worker.stdin is not None
-        worker.stdin.write(b"\n")
-        worker.stdin.flush()
-    for worker in started:
-        worker.communicate()
-        assert worker.returncode == 0
-    took_s = time.perf_counter() - begin_s
-    while (left := builds.claim("sweeper", _LEASE_S)) is not None:  # the next round must begin with an empty queue
-        builds.finish(left, artifact=ARTIFACT)
-    database.close()
+    with _queued(url, name, count + queued):
+        started = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(workers)]
+        for worker in started:
+            assert worker.stdout is not None
+            worker.stdout.readline()
+        begin_s = time.perf_counter()
+        for worker in started:
+            assert worker.stdin is not None
+            worker.stdin.write(b"\n")
+            worker.stdin.flush()
+        for worker in started:
+            worker.communicate()
+            assert worker.returncode == 0
+        took_s = time.perf_counter() - begin_s
     return count // workers * workers / took_s
 
 
 def _peer(url: str, name: str, count: int, workers: int) -> float | None:
     """Returns the rate of the same statements by pgbench, without Python."""
-    database = Database(url)
-    builds = BuildStore(database)
-    for number in range(count):
-        builds.submit(build_inputs(f"{name} {number}"), "model", 1)
-    rate = builds_per_s(url, count, workers)
-    while (left := builds.claim("sweeper", _LEASE_S)) is not None:
-        builds.finish(left, artifact=ARTIFACT)
-    database.close()
-    return rate
+    with _queued(url, name, count):
+        return builds_per_s(url, count, workers)
 
 
 def _work(url: str, count: int) -> None:

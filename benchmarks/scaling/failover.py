@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks.harness.processes import tree
+from benchmarks.harness.machine import tree
 from benchmarks.scaling.own_cluster import own_cluster
 from tests.support.cluster import workers
 from tests.support.serving import RUNS_HERE, Served

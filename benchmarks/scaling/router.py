@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import itertools
 import json
 import os
 import socket
@@ -22,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -30,8 +32,11 @@ import numpy as np
 from tritonclient import grpc as triton
 from tritonclient.utils import np_to_triton_dtype
 
+from benchmarks.harness.artifacts import compile_model
 from benchmarks.harness.home import CHECKOUT, SHARED
-from service.cli.tensors import HEADER_LENGTH, encode_request
+from benchmarks.harness.predictions import binary_request, infer_path
+from benchmarks.harness.tables import print_table
+from benchmarks.harness.turns import alternate, time_calls
 from service.core.arrays import Array
 from service.core.settings import Settings
 from service.workers.data_plane import orders, program
@@ -116,7 +121,7 @@ class HttpClient:
 
     def __init__(self, port: int, model: str, body: bytes, headers: dict[str, str]) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port)
-        self._path, self._body, self._headers = f"/v2/models/{model}/infer", body, headers
+        self._path, self._body, self._headers = infer_path(model), body, headers
 
     def ask(self) -> bytes:
         """Sends a request. Raises RuntimeError if it was refused."""
@@ -141,18 +146,6 @@ class GrpcClient:
         return b"".join(self._client.infer(self._model, [self._input]).get_response().raw_output_contents)
 
 
-def turn(client: HttpClient | GrpcClient, seconds: float, wanted: bytes) -> list[float]:
-    """Returns the times of requests, in seconds."""
-    times, until_s = list[float](), time.perf_counter() + seconds
-    while time.perf_counter() < until_s:
-        began_s = time.perf_counter()
-        answer = client.ask()
-        times.append(time.perf_counter() - began_s)
-        if answer != wanted:
-            raise RuntimeError("a response differs from the first")
-    return times
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=0.5, help="of a turn")
@@ -162,16 +155,16 @@ def main() -> None:
     arguments = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        sources = [compiled(name, folder) for name in arguments.models]
+        for name in arguments.models:
+            compile_model(MODELS[name], folder / name)
+        sources = [f"{name}={folder / name}" for name in arguments.models]
         direct = stack.enter_context(worker(sources))
         forwarded = stack.enter_context(router(direct.http, arguments.models))
         print(f"{os.cpu_count()} cores, nothing pinned; one client, closed loop")
         print(f"p50 in µs, the least of {arguments.rounds} turns of {arguments.seconds:g} s\n")
-        print("| model | protocol, body | bytes in | out | asked directly | through the router | the hop |")
-        print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
-        for name in arguments.models:
-            for line in lines(name, direct, forwarded, arguments.rounds, arguments.seconds):
-                print(line, flush=True)
+        columns = ("model", "protocol, body", "bytes in", "out", "asked directly", "through the router", "the hop")
+        measured = (rows(name, direct, forwarded, arguments.rounds, arguments.seconds) for name in arguments.models)
+        print_table(columns, itertools.chain.from_iterable(measured))
     if arguments.heartbeat:
         print_failures(arguments.heartbeat)
 
@@ -180,30 +173,22 @@ def print_failures(heartbeat_s: float) -> None:
     from benchmarks.scaling import failover
 
     print(f"\nthree workers of digits, of which one fails; heartbeat {heartbeat_s:g} s; four clients, closed loop\n")
-    print("| the worker is | requests from then on | failed | longest request, s | longest before, s |")
-    print("| --- | --- | --- | --- | --- |")
-    for each in failover.measure(heartbeat_s):
-        print(
-            f"| {each.how} | {each.requests} | {each.failed} | {each.longest_s:.2f} | {each.usual_s:.2f} |", flush=True
-        )
+    columns = ("the worker is", "requests from then on", "failed", "longest request, s", "longest before, s")
+    print_table(
+        columns,
+        (
+            [each.how, str(each.requests), str(each.failed), f"{each.longest_s:.2f}", f"{each.usual_s:.2f}"]
+            for each in failover.measure(heartbeat_s)
+        ),
+    )
 
 
-def compiled(name: str, folder: Path) -> str:
-    """Compiles a model for `octet worker serve`. Raises RuntimeError if the model does not exist."""
-    command = [sys.executable, "-m", "service.cli", "compile", str(MODELS[name]), "--output", str(folder / name)]
-    run = subprocess.run(command, capture_output=True, text=True)
-    if run.returncode:
-        raise RuntimeError(f"{name}: {run.stderr}")
-    return f"{name}={folder / name}"
-
-
-def lines(name: str, direct: Ports, forwarded: Ports, rounds: int, seconds: float) -> Iterator[str]:
+def rows(name: str, direct: Ports, forwarded: Ports, rounds: int, seconds: float) -> Iterator[list[str]]:
     """Yields rows of the table, one for each protocol and encoding."""
     given = metadata(name, direct.http)["inputs"][0]
     kind = {"UINT8": np.uint8, "INT8": np.int8}[given["datatype"]]
     values = np.random.default_rng(0).integers(0, 100, [1 if size < 0 else size for size in given["shape"]], kind)
-    binary, header_bytes = encode_request([given["name"]], [values])
-    headers = {"content-type": "application/octet-stream", HEADER_LENGTH: str(header_bytes)}
+    binary, headers = binary_request([given["name"]], [values])
     entry = {
         "name": given["name"],
         "datatype": given["datatype"],
@@ -219,15 +204,17 @@ def lines(name: str, direct: Ports, forwarded: Ports, rounds: int, seconds: floa
     }
     for what, (size, make) in kinds.items():
         clients = [make(ports) for ports in (direct, forwarded)]
-        wanted = [client.ask() for client in clients]
-        if wanted[0] != wanted[1]:
-            raise RuntimeError(f"{name}, {what}: the router's response differs from the worker's")
+        wanted = clients[0].ask()
+
+        def ask(client: HttpClient | GrpcClient, wanted: bytes = wanted) -> None:
+            if client.ask() != wanted:
+                raise RuntimeError("a response differs from the worker's first")
+
         medians: list[list[float]] = [[], []]
-        for number in range(rounds):
-            for which in (0, 1) if number % 2 == 0 else (1, 0):
-                medians[which].append(median(turn(clients[which], seconds, wanted[0])))
+        for _, which in alternate((0, 1), rounds):
+            medians[which].append(median(time_calls(partial(ask, clients[which]), seconds)))
         one, other = (1e6 * min(each) for each in medians)
-        yield f"| {name} | {what} | {size} | {len(wanted[0])} | {one:.0f} | {other:.0f} | {other - one:.0f} |"
+        yield [name, what, str(size), str(len(wanted)), f"{one:.0f}", f"{other:.0f}", f"{other - one:.0f}"]
 
 
 def metadata(name: str, port: int) -> dict[str, Any]:

@@ -18,16 +18,14 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
-from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.building.build_and_serve import push
-from benchmarks.harness.contenders import random_inputs
 from benchmarks.harness.home import default_home
 from benchmarks.harness.link import Waiting
+from benchmarks.harness.machine import cores_for, cpu_name, timestamp
+from benchmarks.harness.predictions import build, random_inputs
 from benchmarks.harness.server import serving
-from benchmarks.harness.turns import cores_for, cpu_name
 from benchmarks.serving import soak
 from benchmarks.serving.bench import Bench, Generator, Rules
 from benchmarks.serving.contestants import DIGITS, HEAVY, LIGHT, NUMERICS, OVERLOADED, SERVED, Served
@@ -53,7 +51,7 @@ def main() -> None:
             bench.record(describe(bench, arguments.note))
             models = chosen(arguments)
             with bench.surviving("building"):
-                build(bench, models)
+                build_all(bench, models)
             os.sched_setaffinity(
                 0, {client_core}
             )  # processes that are started later inherit it, or are pinned elsewhere
@@ -106,25 +104,21 @@ def run(bench: Bench, models: Sequence[Served], cores: Sequence[int], arguments:
             soak.measure(bench, catalog, arguments.soak_minutes or 1.0)
 
 
-def build(bench: Bench, models: Sequence[Served]) -> None:
+def build_all(bench: Bench, models: Sequence[Served]) -> None:
     """Pushes the models to a server that uses all cores. Raises RuntimeError if a build fails."""
     cores = sorted(os.sched_getaffinity(0))
     with serving(bench.data_dir, cores, bench.scratch / "build.log") as server, Client(server.url) as client:
         for served in models:
             path = served.path(bench.home)
             print(f"building {served.row.title} ...", flush=True)
-            pushed = push(client, path, served.name, NUMERICS)
-            list(client.events(pushed["id"]))  # ends when the build does
-            done = client.build(pushed["id"])
-            if done["state"] != "succeeded":
-                raise RuntimeError(f"{served.name}: the build {done['state']}: {done['error']}")
+            done, _ = build(client, path, served.name, NUMERICS)
             bench.digests[served.name] = done["artifact"]
             (bench.images[served.name],) = random_inputs(path)
 
 
 def describe(bench: Bench, note: str) -> Run:
     return Run(
-        started_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        started_at=timestamp(),
         cpu=cpu_name(),
         target=detect_host().target.name,
         server_core=bench.server_core,

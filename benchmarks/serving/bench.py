@@ -8,16 +8,19 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
+from benchmarks.harness.contestant import ContestantProcess
+from benchmarks.harness.frameworks import Job
 from benchmarks.harness.home import CHECKOUT, Home
 from benchmarks.harness.records import write
-from benchmarks.harness.turns import Array
-from benchmarks.serving.clients.load import Answer, Load, Outcome, Phase
-from benchmarks.serving.hosts import HOST, Host
+from benchmarks.serving.clients.load import Answer, Load, Outcome
+from benchmarks.serving.hosts import Host
 from benchmarks.serving.records import Failure, Record
+from service.core.arrays import Array
+from service.core.settings import load_settings
 
 CLOSED_CONNECTIONS = 8
 
@@ -91,6 +94,14 @@ class Bench:
     digests: dict[str, str] = field(default_factory=dict)
     images: dict[str, Array] = field(default_factory=dict)
 
+    def bare(self, model: str) -> ContestantProcess:
+        """Starts the process of the bare call on the server's core: `Model.run` on the values of `images`, which it
+        generates, too.
+        """
+        store = load_settings({"data_dir": self.data_dir}).store_dir
+        job = Job("octet", str(store), 1, [self.server_core], 1, {"digest": self.digests[model]})
+        return ContestantProcess(Path(sys.executable), job, self.scratch / "bare.log")
+
     def record(self, record: Record) -> None:
         write(self.output, record)
 
@@ -105,9 +116,4 @@ class Bench:
             self.record(Failure(part, f"{type(error).__name__}: {error}"))
 
     def closed(self, host: Host, seconds: float) -> Load:
-        return Load(
-            HOST, host.port, str(host.request), str(host.answer), connections=CLOSED_CONNECTIONS, seconds=seconds
-        )
-
-    def open(self, host: Host, *phases: Phase) -> Load:
-        return Load(HOST, host.port, str(host.request), str(host.answer), phases=list(phases))
+        return replace(host.load(), connections=CLOSED_CONNECTIONS, seconds=seconds)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,13 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness.home import CHECKOUT, Home
-from benchmarks.harness.processes import end_with_parent, tell, tree
-from benchmarks.harness.server import Server, free_port, serving
-from benchmarks.serving.clients.load import OK
-from benchmarks.serving.clients.wire import LOST, ask, request_bytes
+from benchmarks.harness.machine import end_with_parent, free_port, send_signal, tree
+from benchmarks.harness.predictions import binary_request, infer_path, input_names
+from benchmarks.harness.server import Server, serving
+from benchmarks.harness.wire import LOST, ask, request_bytes
+from benchmarks.serving.clients.load import OK, Load, Phase
 from benchmarks.serving.contestants import OCTET, Peer
 from service.cli.client import Client
-from service.cli.tensors import HEADER_LENGTH, encode_request
 from service.core.arrays import Array
 
 HOST = "127.0.0.1"
@@ -51,12 +51,16 @@ class Host:
     answer: Path
     encoding: str
 
+    def load(self, *phases: Phase) -> Load:
+        """Returns an open loop of these phases."""
+        return Load(HOST, self.port, str(self.request), str(self.answer), phases=list(phases))
+
     def sleep(self) -> None:
         """Stops the server until `wake`, so that it takes no time from the others."""
-        tell(self.pid, signal.SIGSTOP)
+        send_signal(self.pid, signal.SIGSTOP)
 
     def wake(self) -> None:
-        tell(self.pid, signal.SIGCONT)
+        send_signal(self.pid, signal.SIGCONT)
 
 
 @contextmanager
@@ -69,9 +73,7 @@ def octet(data_dir: Path, model: str, image: Array, core: int, scratch: Path) ->
 def host_of(server: Server, model: str, image: Array, scratch: Path) -> Host:
     """Returns a host for one loaded model of an Octet server. Raises HostFailed."""
     with Client(server.url) as client:
-        names = [entry["name"] for entry in client.metadata(model)["inputs"]]
-    body, json_bytes = encode_request(names, [image])
-    request = _v2_request(server.port, model, body, json_bytes)
+        request = _v2_request(server.port, model, input_names(client, model), image)
     host = _ready(OCTET, server.pid, server.port, request, scratch, V2, lambda: False)
     paths = scratch / f"{OCTET}-{model}.request", scratch / f"{OCTET}-{model}.answer"
     return replace(host, request=host.request.replace(paths[0]), answer=host.answer.replace(paths[1]))
@@ -136,15 +138,14 @@ class PeerProcess:
 def _request_of(peer: Peer, port: int, image: Array) -> tuple[bytes, str]:
     """Returns the request, and a description of its body."""
     if peer.speaks_v2:
-        body, json_bytes = encode_request(["input"], [image.view(np.uint8)])
-        return _v2_request(port, "image", body, json_bytes), V2
+        return _v2_request(port, "image", ["input"], image.view(np.uint8)), V2
     headers = {"Content-Type": "application/octet-stream"}
     return request_bytes(HOST, port, "/predict", headers, image.tobytes()), "raw binary both ways"
 
 
-def _v2_request(port: int, model: str, body: bytes, json_bytes: int) -> bytes:
-    headers = {HEADER_LENGTH: str(json_bytes), "Content-Type": "application/octet-stream"}
-    return request_bytes(HOST, port, f"/v2/models/{model}/infer", headers, body)
+def _v2_request(port: int, model: str, names: Sequence[str], image: Array) -> bytes:
+    body, headers = binary_request(names, [image])
+    return request_bytes(HOST, port, infer_path(model), headers, body)
 
 
 def _ready(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar, get_args
 
 from benchmarks.harness.link import Waiting
-from benchmarks.harness.records import read as read_lines
+from benchmarks.harness.records import read as read_records
 
 PART = "serving"  # the part's name in the names of result files
 
@@ -255,10 +255,9 @@ class Failure:
 
 
 Record = Run | Overhead | Road | Turn | Entry | Overload | Fairness | Footprint | Soak | Failure
-_KINDS = {kind.kind: kind for kind in get_args(Record)}
+_TYPES: dict[str, type[Record]] = {each.kind: each for each in get_args(Record)}
 
 
 def read(path: Path) -> Iterator[Record]:
     """Reads the records. Raises KeyError for a line of an unknown type."""
-    for kind, fields in read_lines(path):
-        yield _KINDS[kind](**fields)
+    return read_records(path, _TYPES)

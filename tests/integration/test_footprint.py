@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.harness.artifacts import compile_model
 from benchmarks.memory.footprint import (
     Environment,
     build_wheel,
-    compile_model,
     installed_bytes,
     make_environment,
     resident_peak_bytes,
@@ -55,7 +55,9 @@ def keywords(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _compiled(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = require_shared_data() / "models" / "tflite" / f"{name}.tflite"
-    return compile_model(model, tmp_path_factory.mktemp("artifact") / name)
+    folder = tmp_path_factory.mktemp("artifact") / name
+    compile_model(model, folder)
+    return folder
 
 
 def test_it_computes_the_same_as_here(environment: Environment, keywords: Path, tmp_path: Path) -> None:

@@ -15,18 +15,16 @@ from benchmarks.harness.frameworks import Job, Loaded, random_input
 
 
 def load(job: Job) -> Loaded:
-    interpreter = Interpreter(
-        job.path,
-        num_threads=job.threads,
-        experimental_op_resolver_type=OpResolverType.BUILTIN,
-    )
+    is_reference = job.options.get("kernels") == "reference"
+    resolver = OpResolverType.BUILTIN_REF if is_reference else OpResolverType.BUILTIN
+    interpreter = Interpreter(job.path, num_threads=job.threads, experimental_op_resolver_type=resolver)
     interpreter.allocate_tensors()
     for index, detail in enumerate(interpreter.get_input_details()):
         value = random_input(tuple(detail["shape"]), np.dtype(detail["dtype"]), index)
         interpreter.set_tensor(detail["index"], value)
-    places = [detail["index"] for detail in interpreter.get_output_details()]
+    indices = [detail["index"] for detail in interpreter.get_output_details()]
     return Loaded(
         interpreter._interpreter.Invoke,
-        lambda: [interpreter.get_tensor(place) for place in places],
+        lambda: [interpreter.get_tensor(index) for index in indices],
         {"version": version("ai-edge-litert")},
     )

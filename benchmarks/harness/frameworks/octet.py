@@ -25,7 +25,8 @@ _PROFILE_S = 0.3
 
 
 def load(job: Job) -> Loaded:
-    model, given = runtime.load(job.path, threads=job.threads), job.given()
+    digest = parse_digest(job.options["digest"]) if "digest" in job.options else None
+    model, given = runtime.load(job.path, digest, threads=job.threads), job.given()
     inputs = []
     for index, spec in enumerate(model.signature.inputs):
         value = aligned_empty(spec.shape, spec.dtype)

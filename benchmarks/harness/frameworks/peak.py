@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from benchmarks.harness.frameworks import Job, Loaded
+from benchmarks.harness.turns import time_calls
 from benchmarks.peak.instructions import named
 from benchmarks.peak.loops import Clock, Loop, prepare_threads
 from benchmarks.peak.theory import is_possible, starts_per_cycle
@@ -21,17 +21,8 @@ def load(job: Job) -> Loaded:
     made = TileLoop if instruction.register == "tmm" else Loop
     loop, clock_ghz = made(instruction, job.threads), Clock().ghz()
     limit = starts_per_cycle(Path("/proc/cpuinfo").read_text(), instruction.register)
-    reached = loop.macs / instruction.macs / job.threads / _fastest_s(loop) / clock_ghz / 1e9
+    reached = loop.macs / instruction.macs / job.threads / min(time_calls(loop.call, 0, _CALLS)) / clock_ghz / 1e9
     if not is_possible(reached, limit):
         raise RuntimeError(f"{instruction.name}: {reached:.2f} per cycle, and the core starts {limit}")
     about = {"macs": loop.macs, "macs_each": instruction.macs, "clock_ghz": clock_ghz, "starts_per_cycle": limit}
     return Loaded(loop.call, list, about)
-
-
-def _fastest_s(loop: Loop | TileLoop) -> float:
-    durations = []
-    for _ in range(_CALLS):
-        begun = time.perf_counter()
-        loop.call()
-        durations.append(time.perf_counter() - begun)
-    return min(durations)

@@ -16,7 +16,6 @@ import argparse
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,21 +23,17 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness.home import CHECKOUT, Home, default_home
+from benchmarks.harness.tables import table
+from benchmarks.harness.turns import time_calls
 from benchmarks.models.zoo.entries import CONTESTED, ENTRIES, EXPLAINED, Entry
-from service import runtime
-from service.cache import OciLayout
-from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.compiler.importers.auto import import_model
 from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.arrays import Array
-from service.core.build import Stage
-from service.core.digest import digest_of_file
 from service.core.errors import OctetError
 from service.core.numerics import DEFAULT_MODE, TORCH_X86
 from service.core.options import with_shapes
-from service.core.settings import Settings
-from service.core.target import parse_target
+from tests.support.compiling import compiled
 
 TABLE = CHECKOUT / "docs" / "reference" / "zoo.md"
 _LIMIT_S = 600
@@ -157,27 +152,9 @@ def _compared(actual: list[list[Array]], expected: list[list[Array]]) -> str:
 
 def _time_ms(source: Path, numerics: str, sample: Sequence[Array]) -> float:
     with tempfile.TemporaryDirectory() as folder:
-        layout, scratch = OciLayout(Path(folder) / "store"), Path(folder) / "scratch"
-        scratch.mkdir()
-        options = with_shapes(_shapes(source, sample))
-        request = CompileRequest(source, digest_of_file(source), parse_target("host"), numerics, options)
-        model = runtime.load(layout, compile_model(request, layout, scratch, _Silent(), Settings()))
-        taken, spent = list(sample[: len(model.signature.inputs)]), []
-        for _ in range(_CALLS):
-            begun = time.perf_counter()
-            model.run(taken)
-            spent.append(time.perf_counter() - begun)
-    return 1000 * min(spent)
-
-
-class _Silent:
-    """A `Progress` that discards everything."""
-
-    def stage(self, stage: Stage, fraction: float = 0.0) -> None:
-        pass
-
-    def log(self, line: str) -> None:
-        pass
+        model = compiled(source, numerics, Path(folder), options=with_shapes(_shapes(source, sample)))
+        inputs = list(sample[: len(model.signature.inputs)])
+        return 1000 * min(time_calls(lambda: model.run(inputs), 0, _CALLS))
 
 
 def _cells(row: Row) -> list[str]:
@@ -216,10 +193,7 @@ def _page(rows: Sequence[Row]) -> Iterator[str]:
     rows_of_cells = [_cells(row) for row in rows]
     if any(row.time_ms is not None for row in rows):
         heads.append("ms")
-    yield f"| {' | '.join(heads)} |"
-    yield f"| {' | '.join('---' for _ in heads)} |"
-    for cells in rows_of_cells:
-        yield f"| {' | '.join(cell.replace('|', '/') for cell in [*cells, ''][: len(heads)])} |"
+    yield table(heads, ([cell.replace("|", "/") for cell in [*cells, ""][: len(heads)]] for cells in rows_of_cells))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from benchmarks.harness.home import CHECKOUT
-from benchmarks.harness.processes import end_with_parent
+from benchmarks.harness.machine import end_with_parent
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 from benchmarks.harness.home import CHECKOUT
 from benchmarks.harness.link import Link, Waiting
-from benchmarks.harness.turns import call_repeatedly
+from benchmarks.harness.turns import time_warm_calls
 
 
 def main() -> None:
@@ -66,7 +66,7 @@ class FloorCall:
             missing -= len(self._link.receive())
 
     def durations_s(self, seconds: float) -> list[float]:
-        return call_repeatedly(self, seconds)
+        return time_warm_calls(self, seconds)
 
     def close(self) -> None:
         self._link.close()

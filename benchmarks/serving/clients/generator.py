@@ -19,9 +19,9 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness.processes import end_with_parent
+from benchmarks.harness.machine import end_with_parent
+from benchmarks.harness.wire import LOST, Exchange, Response
 from benchmarks.serving.clients.load import OK, Answer, Load, Outcome, Phase
-from benchmarks.serving.clients.wire import LOST, Exchange, Response
 
 _MAX_CONNECTIONS = 4096
 _now = time.monotonic

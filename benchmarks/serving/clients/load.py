@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from benchmarks.serving.clients.wire import LOST
+from benchmarks.harness.wire import LOST
 
 OK, REFUSED = 200, 429
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from benchmarks.harness.processes import OtherLoad
+from benchmarks.harness.machine import OtherLoad
 from benchmarks.harness.server import serving
 from benchmarks.serving import hosts
 from benchmarks.serving.bench import CLOSED_CONNECTIONS, Bench
@@ -28,7 +28,7 @@ def measure(bench: Bench, light: Served, heavy: Served, cores: Sequence[int], se
         asked = [hosts.host_of(server, it.name, bench.images[it.name], bench.scratch) for it in (light, heavy)]
         other = OtherLoad([server.pid])
         flood = Flood([ANYWHERE], bench.scratch)
-        rate = replace(bench.open(asked[0], Phase(_RATE, seconds)), polls=False)
+        rate = replace(asked[0].load(Phase(_RATE, seconds)), polls=False)
         call_ms = percentile(flood.run(_closed(bench, asked[1], 1, seconds)).latencies_ms(), 99)
         crowd = _closed(bench, asked[1], CLOSED_CONNECTIONS, seconds)
         heavy_alone, alone = flood.run(crowd), flood.run(rate)

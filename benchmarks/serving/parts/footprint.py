@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import http.client
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -15,13 +14,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.harness.processes import OtherLoad, memory_of, tree
-from benchmarks.harness.server import free_port
-from benchmarks.memory.footprint import compile_model
+from benchmarks.harness.artifacts import compile_model
+from benchmarks.harness.machine import OtherLoad, free_port, memory_of, terminate, tree
+from benchmarks.harness.predictions import binary_request, infer_path
+from benchmarks.harness.turns import alternate
 from benchmarks.serving.bench import Bench
 from benchmarks.serving.contestants import Served
 from benchmarks.serving.records import Footprint
-from service.cli.tensors import HEADER_LENGTH, encode_request
 from service.runtime import load_model
 
 _GIVE_UP_S, _PAUSE_S, _REST_S = 60.0, 0.002, 5.0
@@ -64,8 +63,7 @@ class _Started:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(_GIVE_UP_S)
+        terminate(self.process, _GIVE_UP_S)
 
     def answered_after_s(self, question: _Question) -> float:
         """Returns the time from the command to the first correct response. Raises RuntimeError if it ends, or takes too
@@ -95,24 +93,21 @@ def measure(bench: Bench, served: Served, cores: Sequence[int]) -> None:
     Args:
         cores: the server's cores; they affect the start, but not the memory.
     """
-    folder = compile_model(served.path(bench.home), bench.scratch / f"{served.name}.octet")
+    folder = bench.scratch / f"{served.name}.octet"
+    compile_model(served.path(bench.home), folder)
     (spec,) = load_model(folder).signature.inputs
-    body, json_bytes = encode_request([spec.name], [bench.images[served.name]])
-    headers = {HEADER_LENGTH: str(json_bytes), "Content-Type": "application/octet-stream"}
-    question = _Question(f"/v2/models/{served.name}/infer", body, headers)
+    question = _Question(infer_path(served.name), *binary_request([spec.name], [bench.images[served.name]]))
     ways = {"octet serve": ["serve"], "octet worker serve": ["worker", "serve", f"{served.name}={folder}"]}
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
-        for number in range(bench.rules.rounds):
-            for title, arguments in ways.items():
-                other = OtherLoad([])
-                with _Started(arguments, bench.data_dir, bench.scratch / "footprint.log") as server:
-                    answered_s = server.answered_after_s(question)
-                    time.sleep(_REST_S)
-                    own = server.pss_mib()
-                it = Footprint(served.name, title, number, round(answered_s, 3), own, other.cpus())
-                bench.record(it)
-                print(f"{title}: answers after {it.answered_s:.2f} s, takes {sum(own.values()):.1f} MiB", flush=True)
+        for number, title in alternate(ways, bench.rules.rounds):
+            other = OtherLoad([])
+            with _Started(ways[title], bench.data_dir, bench.scratch / "footprint.log") as server:
+                answered_s = server.answered_after_s(question)
+                time.sleep(_REST_S)
+                pss_mib = server.pss_mib()
+            bench.record(Footprint(served.name, title, number, round(answered_s, 3), pss_mib, other.cpus()))
+            print(f"{title}: answers after {answered_s:.2f} s, takes {sum(pss_mib.values()):.1f} MiB", flush=True)
     finally:
         os.sched_setaffinity(0, before)

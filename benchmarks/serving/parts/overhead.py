@@ -10,20 +10,19 @@ from contextlib import ExitStack, closing, nullcontext
 
 import grpc
 
-from benchmarks.harness.contenders import Octet, Running
 from benchmarks.harness.link import Waiting
+from benchmarks.harness.predictions import GRPC_INFER, binary_request, grpc_request, infer_path
 from benchmarks.harness.server import HttpCall, Server
-from benchmarks.harness.turns import Array, Timed, call_repeatedly, take_turns
+from benchmarks.harness.turns import Timed, take_turns, time_warm_calls
 from benchmarks.serving import hosts
 from benchmarks.serving.bench import Bench
 from benchmarks.serving.clients.awake import Awake
 from benchmarks.serving.clients.floor import floor
 from benchmarks.serving.contestants import BARE, FLOOR, GRPC, OCTET, Served
 from benchmarks.serving.records import Overhead
-from service.api.grpc.inference_pb2 import ModelInferRequest, ModelInferResponse
+from service.api.grpc.inference_pb2 import ModelInferResponse
 from service.cli.client import Client
-from service.cli.tensors import HEADER_LENGTH, encode_request
-from service.core.settings import load_settings
+from service.core.arrays import Array
 
 _TITLES = {
     BARE: ("bare call, Model.run", "none: the same process"),
@@ -43,15 +42,14 @@ class GrpcCall:
     def __init__(
         self, server: Server, model: str, name: str, datatype: str, image: Array, awake: Awake | None = None
     ) -> None:
-        message = ModelInferRequest(model_name=model, raw_input_contents=[image.tobytes()])
-        message.inputs.add(name=name, datatype=datatype, shape=list(image.shape))
-        self._request, self._server, self._awake = message.SerializeToString(), server, awake
+        self._request, self._server = grpc_request(model, name, datatype, image).SerializeToString(), server
+        self._awake = awake
         self._channel = grpc.insecure_channel(f"{server.host}:{server.grpc_port}")
-        self._infer = self._channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        self._infer = self._channel.unary_unary(GRPC_INFER)
 
     @property
     def pids(self) -> Sequence[int]:
-        return [*self._server.pids, *([self._awake.pid] if self._awake else [])]
+        return [self._server.pid, *([self._awake.pid] if self._awake else [])]
 
     def __call__(self) -> bytes:
         answer: bytes = self._infer(self._request, timeout=60)
@@ -59,7 +57,7 @@ class GrpcCall:
 
     def durations_s(self, seconds: float) -> list[float]:
         with self._awake or nullcontext():
-            return call_repeatedly(self, seconds)
+            return time_warm_calls(self, seconds)
 
     def close(self) -> None:
         self._channel.close()
@@ -68,16 +66,15 @@ class GrpcCall:
 def measure(bench: Bench, served: Served, rounds: int, seconds: float) -> None:
     """Measures the overhead. Raises RuntimeError if a server's outputs differ from the bare call's."""
     image = bench.images[served.name]
-    store = load_settings({"data_dir": bench.data_dir}).store_dir
     with ExitStack() as stack:
         _, server = stack.enter_context(
             hosts.octet(bench.data_dir, served.name, image, bench.server_core, bench.scratch)
         )
-        bare = stack.enter_context(Running(Octet(store, bench.digests[served.name]), [image], [bench.server_core]))
+        bare = stack.enter_context(bench.bare(served.name))
         busy_s = statistics.median(bare.durations_s(seconds))
         contenders: dict[tuple[str, str], Timed] = {(BARE, ""): bare}
         for waiting in Waiting:
-            calls = _calls(bench, served, server, waiting, busy_s, bare.outputs[0].tobytes(), stack)
+            calls = _calls(bench, served, server, waiting, busy_s, bare.outputs()[0].tobytes(), stack)
             contenders |= {(name, waiting): call for name, call in calls.items()}
         for (name, client), timings in take_turns(contenders, rounds, seconds).items():
             title, encoding = _TITLES[name]
@@ -107,9 +104,8 @@ def _calls(
     image = bench.images[served.name]
     with Client(server.url) as client:
         (given,) = client.metadata(served.name)["inputs"]
-    body, json_bytes = encode_request([given["name"]], [image])
-    headers = {HEADER_LENGTH: str(json_bytes), "Content-Type": "application/octet-stream"}
-    path = f"/v2/models/{served.name}/infer"
+    body, headers = binary_request([given["name"]], [image])
+    path = infer_path(served.name)
     rest = stack.enter_context(closing(HttpCall(server, "POST", path, headers, body, bench.client_core, waiting)))
     awake = stack.enter_context(closing(Awake(bench.client_core))) if waiting is Waiting.POLLING else None
     rpc = stack.enter_context(closing(GrpcCall(server, served.name, given["name"], given["datatype"], image, awake)))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from benchmarks.harness.processes import OtherLoad, memory
+from benchmarks.harness.machine import OtherLoad, memory
 from benchmarks.serving import hosts
 from benchmarks.serving.bench import Bench
 from benchmarks.serving.clients.flood import Flood
@@ -37,11 +37,11 @@ def measure(bench: Bench, served: Served, factor: float, seconds: float, cores: 
         run = flood.run
         capacity = run(bench.closed(host, _CAPACITY_S)).per_s
         calm = Phase(_CALM_SHARE * capacity, _CALM_S)
-        normal_s = _NORMAL_TIMES * percentile(run(bench.open(host, calm)).latencies_ms(), 99) / 1e3
+        normal_s = _NORMAL_TIMES * percentile(run(host.load(calm)).latencies_ms(), 99) / 1e3
         phases = Phase(factor * capacity, seconds), Phase(_CALM_SHARE * capacity, _AFTER_S)
         other, before = OtherLoad([host.pid]), memory(host.pid).rss_mib
         with _sampling(host.pid) as samples:
-            outcome = run(replace(bench.open(host, *phases), latest_s=_LATEST_S))
+            outcome = run(replace(host.load(*phases), latest_s=_LATEST_S))
         rss_mib = [before, max([before, *samples]), memory(host.pid).rss_mib]
         beside = Outcome([it for it in outcome.answers if it.due_s < seconds], seconds)
         probes = sorted((it for it in outcome.answers if it.due_s >= seconds), key=lambda it: it.due_s)

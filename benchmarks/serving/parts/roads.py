@@ -18,22 +18,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from benchmarks.harness.processes import OtherLoad, tell, tree, used_s
+from benchmarks.harness.machine import OtherLoad, send_signal, tree, used_s
+from benchmarks.harness.predictions import GRPC_INFER, binary_request, grpc_request, infer_path
 from benchmarks.harness.server import Server, serving
-from benchmarks.harness.turns import Array
+from benchmarks.harness.turns import alternate
 from benchmarks.serving.bench import Bench
 from benchmarks.serving.clients.load import median, percentile
 from benchmarks.serving.contestants import Served
 from benchmarks.serving.records import Road
 from scripts.certificates import make_certificate
-from service.api.grpc.inference_pb2 import ModelInferRequest
 from service.cli.client import Client
-from service.cli.tensors import HEADER_LENGTH, encode_request
+from service.cli.tensors import HEADER_LENGTH
+from service.core.arrays import Array
 
 CLIENT = "h2load"
 _KEY = "octet_bench_" + 32 * "k"
 _OK = 200
-_INFER = "/inference.GRPCInferenceService/ModelInfer"
 _DATA_BYTES = re.compile(r"traffic: .*\((\d+)\) data")
 _DONE = re.compile(r"requests: .* (\d+) done")
 
@@ -92,14 +92,13 @@ def measure(bench: Bench, served: Served, ways: Sequence[Way], connections: Sequ
             way: _Load(bench, servers[way.server], way, requests[way.request], served.name, least_bytes) for way in ways
         }
         for server in servers.values():
-            tell(server.pid, signal.SIGSTOP)
+            send_signal(server.pid, signal.SIGSTOP)
         rates: dict[tuple[str, int], list[float]] = {}
-        for number in range(bench.rules.rounds):
-            for way in ways[:: 1 if number % 2 == 0 else -1]:
-                for count in connections:
-                    road = loads[way].turn(count, number)
-                    bench.record(road)
-                    rates.setdefault((way.title, count), []).append(road.per_s)
+        for number, way in alternate(ways, bench.rules.rounds):
+            for count in connections:
+                road = loads[way].turn(count, number)
+                bench.record(road)
+                rates.setdefault((way.title, count), []).append(road.per_s)
         for (title, count), per_s in rates.items():
             print(f"  {title:42} c = {count}: {median(per_s):9.1f} /s", flush=True)
 
@@ -120,22 +119,19 @@ def _server(bench: Bench, name: str) -> Iterator[Server]:
         try:
             yield it
         finally:
-            tell(it.pid, signal.SIGCONT)
+            send_signal(it.pid, signal.SIGCONT)
 
 
 def requests_of(model: str, given: Mapping[str, str], image: Array) -> dict[str, Request]:
     """Returns the requests of all ways, by name."""
     described = {"name": given["name"], "datatype": given["datatype"], "shape": list(image.shape)}
-    body, header_bytes = encode_request([given["name"]], [image])
-    full, full_bytes = encode_request([given["name"]], [image], {"timeout": 10_000_000})
+    full, headers = binary_request([given["name"]], [image], {"timeout": 10_000_000})
     # `id` belongs to the request, beside its parameters.
-    full, full_bytes = b'{"id": "one", ' + full[1:], full_bytes + len('"id": "one", ')
-    message = ModelInferRequest(model_name=model, raw_input_contents=[image.tobytes()])
-    message.inputs.add(**described)
-    packed = message.SerializeToString()
+    headers[HEADER_LENGTH] = str(int(headers[HEADER_LENGTH]) + len('"id": "one", '))
+    packed = grpc_request(model, given["name"], given["datatype"], image).SerializeToString()
     return {
-        "binary": Request(body, _binary(header_bytes)),
-        "full": Request(full, _binary(full_bytes)),
+        "binary": Request(*binary_request([given["name"]], [image])),
+        "full": Request(b'{"id": "one", ' + full[1:], headers),
         "json": Request(
             json.dumps({"inputs": [described | {"data": image.ravel().tolist()}]}).encode(),
             {"content-type": "application/json"},
@@ -146,17 +142,13 @@ def requests_of(model: str, given: Mapping[str, str], image: Array) -> dict[str,
     }
 
 
-def _binary(header_bytes: int) -> dict[str, str]:
-    return {"content-type": "application/octet-stream", HEADER_LENGTH: str(header_bytes)}
-
-
 class _Load:
     """Runs h2load for one way. Raises RuntimeError."""
 
     def __init__(self, bench: Bench, server: Server, way: Way, request: Request, model: str, least_bytes: int) -> None:
         self._bench, self._server, self._way, self._model, self._request = bench, server, way, model, request
         self._body, self._log = bench.scratch / "roads.body", bench.scratch / "roads.log"
-        port, path = (server.grpc_port, _INFER) if way.is_grpc else (server.port, f"/v2/models/{model}/infer")
+        port, path = (server.grpc_port, GRPC_INFER) if way.is_grpc else (server.port, infer_path(model))
         self._url = f"{server.scheme}://{server.host}:{port}{path}"
         self._least_bytes = least_bytes
 
@@ -164,7 +156,7 @@ class _Load:
         """Runs for a turn of the rules; the server is stopped before and after it."""
         self._body.write_bytes(self._request.body)
         self._log.unlink(missing_ok=True)
-        tell(self._server.pid, signal.SIGCONT)
+        send_signal(self._server.pid, signal.SIGCONT)
         other, before_s = OtherLoad([self._server.pid]), used_s(tree(self._server.pid))
         try:
             done = subprocess.run(self._command(connections), capture_output=True, text=True, check=True)
@@ -172,7 +164,7 @@ class _Load:
         except (OSError, subprocess.CalledProcessError) as error:
             raise RuntimeError(f"{CLIENT}, of the package nghttp2-client: {error}") from error
         finally:
-            tell(self._server.pid, signal.SIGSTOP)
+            send_signal(self._server.pid, signal.SIGSTOP)
         rows = [line.split("\t") for line in self._log.read_text().splitlines()]
         self._check(done.stdout, rows)
         begun, ended = int(rows[0][0]), max(int(row[0]) + int(row[2]) for row in rows)

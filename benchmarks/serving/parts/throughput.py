@@ -7,16 +7,15 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from benchmarks.harness.contenders import Octet, Running
-from benchmarks.harness.processes import OtherLoad, memory
-from benchmarks.harness.turns import take_turns
+from benchmarks.harness.contestant import ContestantProcess
+from benchmarks.harness.machine import OtherLoad, memory
+from benchmarks.harness.turns import alternate, take_turns
 from benchmarks.serving import hosts
 from benchmarks.serving.bench import CLOSED_CONNECTIONS, Bench
 from benchmarks.serving.clients.load import Load, Outcome, Phase, median, percentile
 from benchmarks.serving.contestants import BARE, Peer, Served, peers_for
 from benchmarks.serving.hosts import Host, HostFailed, PeerProcess
 from benchmarks.serving.records import Entry, Turn
-from service.core.settings import load_settings
 
 OPEN_LONGER = 5 / 3  # factor for the duration, relative to the closed loop's turns, for the 99th percentile
 
@@ -39,13 +38,12 @@ class _Match:
         print(f"  {title:32} failed: {error}", flush=True)
         self.bench.record(Entry(self.served.name, name, title, error=str(error)))
 
-    def rounds(self, load_of: Callable[[Host], Load], arrivals: str, bare: Running | None = None) -> None:
-        """Measures all servers in turn; `bare` first, which gives the core's rate without the cost of serving."""
-        for number in range(self.bench.rules.rounds):
-            if bare:
+    def rounds(self, load_of: Callable[[Host], Load], arrivals: str, bare: ContestantProcess | None = None) -> None:
+        """Measures all servers in turn, and `bare`, which gives the core's rate without the cost of serving."""
+        for number, name in alternate([*([BARE] if bare else []), *self.playing], self.bench.rules.rounds):
+            if bare and name == BARE:
                 self._bare(number, bare)
-            for name in list(self.playing)[:: 1 if number % 2 == 0 else -1]:
-                host = self.playing[name]
+            elif host := self.playing.get(name):
                 try:
                     self._turn(number, host, load_of(host), arrivals)
                 except (RuntimeError, ZeroDivisionError, IndexError) as error:
@@ -67,7 +65,7 @@ class _Match:
         if arrivals == "closed":
             self.carried.setdefault(host.name, []).append(turn.per_s)
 
-    def _bare(self, number: int, bare: Running) -> None:
+    def _bare(self, number: int, bare: ContestantProcess) -> None:
         timings = take_turns({BARE: bare}, 1, self.bench.rules.seconds * self.served.long)[BARE]
         ordered = sorted(1e3 * duration for duration in timings.rounds[0])
         middle = statistics.median(ordered)
@@ -124,10 +122,8 @@ def measure(bench: Bench, served: Served, only: Sequence[str] | None) -> None:
         match.enter("Octet", host)
         stack.callback(host.wake)  # it must be awake to receive the signal to stop
         _enter_peers(match, stack, [it for it in peers_for(served) if only is None or it.name in only])
-        store = load_settings({"data_dir": bench.data_dir}).store_dir
-        octet = Octet(store, bench.digests[served.name])
-        with Running(octet, [image], [bench.server_core]) as bare:
-            if not host.answer.read_bytes().endswith(bare.outputs[0].tobytes()):
+        with bench.bare(served.name) as bare:
+            if not host.answer.read_bytes().endswith(bare.outputs()[0].tobytes()):
                 raise RuntimeError("the server's answer is not that of the bare call")
             match.rounds(lambda host: bench.closed(host, seconds), "closed", bare)
         # The bare call has ended: otherwise pages that Octet shares with it would count as half.
@@ -135,7 +131,7 @@ def measure(bench: Bench, served: Served, only: Sequence[str] | None) -> None:
             used = memory(host.pid)
             bench.record(Entry(served.name, name, match.titles[name], used.rss_mib, used.pss_mib))
         match.rounds(
-            lambda host: bench.open(host, Phase(bench.rules.share * match.capacity(host.name), seconds * OPEN_LONGER)),
+            lambda host: host.load(Phase(bench.rules.share * match.capacity(host.name), seconds * OPEN_LONGER)),
             "open",
         )
     for name, title in match.titles.items():

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from pathlib import Path
 
+from benchmarks.harness.machine import free_port
 from benchmarks.serving.peers.arguments import Arguments, arguments
 
 _MODEL_VARIABLE = "OCTET_BENCH_MODEL"
@@ -29,7 +29,7 @@ def _write_settings(given: Arguments) -> None:
     server = {
         "host": "127.0.0.1",
         "http_port": given.port,
-        "grpc_port": _free_port(),
+        "grpc_port": free_port(),
         "metrics_endpoint": None,
         "parallel_workers": 0,
         "use_structured_logging": False,
@@ -37,11 +37,6 @@ def _write_settings(given: Arguments) -> None:
     model = {"name": "image", "implementation": "benchmarks.serving.peers.ml_server_runtime.Raw"}
     (folder / "settings.json").write_text(json.dumps(server))
     (folder / "model-settings.json").write_text(json.dumps(model))
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ version, so the interpreter must be the system's (`benchmarks.setup_peers`).
 
 from __future__ import annotations
 
-import socket
 from typing import Any
 
 import numpy as np
 from pytriton.model_config import ModelConfig, Tensor  # type: ignore[import-not-found]
 from pytriton.triton import Triton, TritonConfig  # type: ignore[import-not-found]
 
+from benchmarks.harness.machine import free_port
 from benchmarks.serving.peers.arguments import arguments
 from benchmarks.serving.peers.runtimes import IMAGE, load
 
@@ -26,10 +26,8 @@ def main() -> None:
     def answer(requests: Any) -> list[dict[str, Any]]:
         return [{"scores": np.frombuffer(predict(request[INPUT].tobytes()), np.uint8)} for request in requests]
 
-    grpc_port, metrics_port = _free_ports(2)
-    config = TritonConfig(
-        http_address="127.0.0.1", http_port=given.port, grpc_port=grpc_port, metrics_port=metrics_port, log_verbose=0
-    )
+    ports = {"http_port": given.port, "grpc_port": free_port(), "metrics_port": free_port()}
+    config = TritonConfig(http_address="127.0.0.1", log_verbose=0, **ports)
     with Triton(config=config, workspace=f"{given.scratch}/workspace") as triton:
         triton.bind(
             MODEL,
@@ -39,15 +37,6 @@ def main() -> None:
             config=ModelConfig(batching=False),
         )
         triton.serve()
-
-
-def _free_ports(count: int) -> list[int]:
-    """Returns ports on which no process listens now."""
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(listener.getsockname()[1]) for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    return ports
 
 
 if __name__ == "__main__":

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TypeVar
 
 from benchmarks.serving.clients.load import median, percentile
 from benchmarks.serving.contestants import BARE, OCTET
-from benchmarks.serving.records import (
-    Entry,
-    Failure,
-    Fairness,
-    Footprint,
-    Overhead,
-    Overload,
-    Record,
-    Road,
-    Run,
-    Soak,
-    Turn,
-)
+from benchmarks.serving.records import Entry, Record, Run, Turn
 
 Key = tuple[str, str]  # model, contestant
+Kind = TypeVar("Kind", bound=Record)
 
 
 @dataclass(frozen=True)
@@ -47,53 +37,38 @@ class Lateness:
         return self.p99_ms / self.p50_ms
 
 
-@dataclass
 class Results:
     """
     Attributes:
         entries: the successful entries; `failed` has the others.
     """
 
-    run: Run | None = None
-    overheads: list[Overhead] = field(default_factory=list)
-    roads: list[Road] = field(default_factory=list)
-    turns: list[Turn] = field(default_factory=list)
-    entries: dict[Key, Entry] = field(default_factory=dict)
-    failed: list[Entry] = field(default_factory=list)
-    overloads: list[Overload] = field(default_factory=list)
-    fairnesses: list[Fairness] = field(default_factory=list)
-    footprints: list[Footprint] = field(default_factory=list)
-    soaks: list[Soak] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self._records: list[Record] = []
+        self.add_all(records)
 
     def add_all(self, records: Iterable[Record]) -> None:
-        for record in records:
-            self.add(record)
+        self._records += records
 
-    def add(self, record: Record) -> None:
-        match record:
-            case Run():
-                self.run = self.run or record
-            case Overhead():
-                self.overheads.append(record)
-            case Road():
-                self.roads.append(record)
-            case Turn():
-                self.turns.append(record)
-            case Entry(error=""):
-                self.entries[record.model, record.contestant] = record
-            case Entry():
-                self.failed.append(record)
-            case Overload():
-                self.overloads.append(record)
-            case Fairness():
-                self.fairnesses.append(record)
-            case Footprint():
-                self.footprints.append(record)
-            case Soak():
-                self.soaks.append(record)
-            case Failure():
-                self.failures.append(record)
+    def of(self, kind: type[Kind]) -> list[Kind]:
+        """Returns the records of one type."""
+        return [record for record in self._records if isinstance(record, kind)]
+
+    @property
+    def run(self) -> Run | None:
+        return next(iter(self.of(Run)), None)
+
+    @property
+    def turns(self) -> list[Turn]:
+        return self.of(Turn)
+
+    @property
+    def entries(self) -> dict[Key, Entry]:
+        return {(entry.model, entry.contestant): entry for entry in self.of(Entry) if not entry.error}
+
+    @property
+    def failed(self) -> list[Entry]:
+        return [entry for entry in self.of(Entry) if entry.error]
 
     @property
     def models(self) -> list[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.harness.turns import TIMES, table
+from benchmarks.harness.tables import TIMES, table
 from benchmarks.serving.clients.load import median, percentile
 from benchmarks.serving.contestants import BARE, FLOOR, OCTET, SERVED
-from benchmarks.serving.records import Overload, Road, Soak
+from benchmarks.serving.records import Failure, Fairness, Footprint, Overhead, Overload, Road, Soak
 from benchmarks.serving.report.figures import Lateness, Results
 
 _ERROR_LENGTH = 300
@@ -15,11 +15,11 @@ _ERROR_LENGTH = 300
 
 def overhead(results: Results) -> str:
     """Returns the time that each server adds to the bare call of its own round."""
-    bare = next((it for it in results.overheads if it.contender == BARE), None)
+    bare = next((it for it in results.of(Overhead) if it.contender == BARE), None)
     if not bare:
         return ""
     rows = []
-    for it in results.overheads:
+    for it in results.of(Overhead):
         without_ms = [it.busy_ms] * len(it.medians_ms) if it.contender == FLOOR else bare.medians_ms
         added = [1e3 * (own - base) for own, base in zip(it.medians_ms, without_ms, strict=True)]
         cells = [f"**{median(added):.0f}**", f"{min(added):.0f} to {max(added):.0f}"]
@@ -32,8 +32,8 @@ def overhead(results: Results) -> str:
 def roads(results: Results) -> str:
     """Returns each way to each model: the medians of the rounds, and the ratios to the first way's."""
     rows = []
-    for model, connections in dict.fromkeys((it.model, it.connections) for it in results.roads):
-        turns = [it for it in results.roads if (it.model, it.connections) == (model, connections)]
+    for model, connections in dict.fromkeys((it.model, it.connections) for it in results.of(Road)):
+        turns = [it for it in results.of(Road) if (it.model, it.connections) == (model, connections)]
         first: list[Road] = []
         for title in dict.fromkeys(it.title for it in sorted(turns, key=lambda it: it.round)):
             own = sorted((it for it in turns if it.title == title), key=lambda it: it.round)
@@ -124,7 +124,7 @@ def _encoding(results: Results, model: str, name: str) -> str:
 def overload(results: Results) -> str:
     """Returns a table for each model."""
     tables = []
-    for it in results.overloads:
+    for it in results.of(Overload):
         before, most, after = it.rss_mib
         rows = [
             ["load", f"{it.factor:g} {TIMES} capacity for {it.seconds:.0f} s, constant arrivals{_short(it)}"],
@@ -149,7 +149,7 @@ def _short(it: Overload) -> str:
 def fairness(results: Results) -> str:
     """Returns the light model's latencies, alone and beside the heavy one."""
     rows = []
-    for it in results.fairnesses:
+    for it in results.of(Fairness):
         alone, beside = sorted(it.alone_ms), sorted(it.beside_ms)
         row = [f"{it.light}, {it.rate:g} /s, beside {it.heavy} with {it.connections} clients", str(it.cores)]
         row += [f"{percentile(alone, percent):.2f}, **{percentile(beside, percent):.2f}**" for percent in (50, 99)]
@@ -162,8 +162,8 @@ def fairness(results: Results) -> str:
 def footprint(results: Results) -> str:
     """Returns, for each command, the median of its rounds, and all of its processes."""
     rows = []
-    for title in dict.fromkeys(it.title for it in results.footprints):
-        own = [it for it in results.footprints if it.title == title]
+    for title in dict.fromkeys(it.title for it in results.of(Footprint)):
+        own = [it for it in results.of(Footprint) if it.title == title]
         answered = sorted(it.answered_s for it in own)
         total = sorted(sum(it.pss_mib.values()) for it in own)
         names = dict.fromkeys(name for it in own for name in it.pss_mib)
@@ -177,7 +177,7 @@ def footprint(results: Results) -> str:
 
 def soak(results: Results) -> str:
     rows = []
-    for it in results.soaks:
+    for it in results.of(Soak):
         rows += [
             ["time", f"{it.minutes:g} minutes"],
             ["binary predictions", f"{it.rate:.1f} /s of {', '.join(it.models)}: {_counts(it.predictions)}"],
@@ -199,7 +199,7 @@ def _growth_text(soak: Soak, process: str) -> str:
 
 def failures(results: Results) -> str:
     rows = [[it.model, it.title, _one_line(it.error)] for it in results.failed]
-    rows += [["", it.part, _one_line(it.error)] for it in results.failures]
+    rows += [["", it.part, _one_line(it.error)] for it in results.of(Failure)]
     return table(["model", "who", "why"], rows) if rows else ""
 
 

@@ -16,10 +16,11 @@ from typing import Any
 import grpc
 import httpx
 
+from benchmarks.harness.predictions import GRPC_INFER
 from benchmarks.harness.server import Server
 from benchmarks.serving.soak.actors import REFUSED, Actor, Unexpected, checked, hold
 from benchmarks.serving.soak.lifecycle import LIVE
-from benchmarks.serving.soak.predicting import INFER, Question, message_of
+from benchmarks.serving.soak.predicting import Question, message_of
 from service.cli.tensors import HEADER_LENGTH
 
 _ANSWER_S = 60.0
@@ -34,7 +35,7 @@ def hostile_clients(client: httpx.Client, channel: grpc.Channel, server: Server,
     posts, pushes = itertools.cycle(_bad_posts(question)), itertools.cycle(_bad_pushes())
     raw, calls = itertools.cycle(_malformed(question)), itertools.cycle(_bad_calls(question))
     leaving = itertools.cycle(_half_sent(question))
-    infer = channel.unary_unary(INFER)
+    infer = channel.unary_unary(GRPC_INFER)
 
     def bad_post() -> str:
         path, sent, status = next(posts)

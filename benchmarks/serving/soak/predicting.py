@@ -13,14 +13,14 @@ from typing import Any
 import grpc
 import httpx
 
-from benchmarks.harness.turns import Array
+from benchmarks.harness.predictions import GRPC_INFER, binary_request, grpc_request, infer_path
 from benchmarks.serving.soak.actors import REFUSED, Actor, checked, hold
 from service.api.grpc.inference_pb2 import ModelInferRequest, ModelInferResponse
-from service.cli.tensors import HEADER_LENGTH, encode_request
+from service.cli.tensors import HEADER_LENGTH
+from service.core.arrays import Array
 
 _OCTETS = {"Content-Type": "application/octet-stream"}
 _ANSWER_S = 60.0
-INFER = "/inference.GRPCInferenceService/ModelInfer"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Question:
 
     @property
     def path(self) -> str:
-        return f"/v2/models/{self.model}/infer"
+        return infer_path(self.model)
 
     def hold(self, data: Sequence[int], encoding: str) -> None:
         """Raises `Unexpected` if the first output is wrong."""
@@ -60,7 +60,7 @@ def predictors(client: httpx.Client, channel: grpc.Channel, questions: Sequence[
         body, headers = zipped[question.model]
         return _answer(client.post(question.path, content=body, headers=headers), question, "gzip")
 
-    infer = channel.unary_unary(INFER)
+    infer = channel.unary_unary(GRPC_INFER)
 
     def as_grpc(question: Question) -> str:
         try:
@@ -81,9 +81,7 @@ def predictors(client: httpx.Client, channel: grpc.Channel, questions: Sequence[
 
 
 def message_of(question: Question) -> ModelInferRequest:
-    message = ModelInferRequest(model_name=question.model, raw_input_contents=[question.image.tobytes()])
-    message.inputs.add(name=question.input, datatype=question.datatype, shape=list(question.image.shape))
-    return message
+    return grpc_request(question.model, question.input, question.datatype, question.image)
 
 
 def _in_turn(ask: Callable[[Question], str], questions: Sequence[Question]) -> Callable[[], str]:
@@ -106,6 +104,5 @@ def _json(question: Question) -> bytes:
 
 
 def _zipped(question: Question) -> tuple[bytes, dict[str, Any]]:
-    body, json_bytes = encode_request([question.input], [question.image], {"binary_data_output": False})
-    headers = {"Content-Encoding": "gzip", "Accept-Encoding": "gzip", HEADER_LENGTH: str(json_bytes), **_OCTETS}
-    return gzip.compress(body), headers
+    body, headers = binary_request([question.input], [question.image], {"binary_data_output": False})
+    return gzip.compress(body), {"Content-Encoding": "gzip", "Accept-Encoding": "gzip", **headers}

@@ -7,19 +7,18 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import grpc
 import httpx
 
-from benchmarks.harness.contenders import Octet, Running
-from benchmarks.harness.processes import OtherLoad
+from benchmarks.harness.machine import OtherLoad
 from benchmarks.harness.server import Server, serving
 from benchmarks.serving.bench import Bench, Generator
-from benchmarks.serving.clients.load import Load, Outcome, Phase
+from benchmarks.serving.clients.load import Outcome, Phase
 from benchmarks.serving.contestants import Served
-from benchmarks.serving.hosts import HOST, Host, host_of
+from benchmarks.serving.hosts import Host, host_of
 from benchmarks.serving.records import Soak
 from benchmarks.serving.soak.actors import Actor, Problems, running
 from benchmarks.serving.soak.hostile import hostile_clients
@@ -27,7 +26,6 @@ from benchmarks.serving.soak.lifecycle import Versions, changers
 from benchmarks.serving.soak.predicting import Question, predictors
 from benchmarks.serving.soak.watching import Watch, growth_of
 from service.cli.client import Client
-from service.core.settings import load_settings
 
 _SHARE = 0.3  # share of the time of the server's core, among the models; the other clients send as much again
 _CAPACITY_S = 3.0
@@ -50,10 +48,8 @@ class _Stream:
 
     def run(self, until_s: float, problems: Problems) -> None:
         while (left_s := until_s - time.monotonic()) > 1.0:
-            phases = [Phase(self.rate, min(_SLICE_S, left_s))]
-            request, answer = str(self.host.request), str(self.host.answer)
-            load = Load(HOST, self.host.port, request, answer, phases=phases, patience_s=_ANSWER_S, polls=False)
-            self._count(self.generator.run(load), problems)
+            load = self.host.load(Phase(self.rate, min(_SLICE_S, left_s)))
+            self._count(self.generator.run(replace(load, patience_s=_ANSWER_S, polls=False)), problems)
 
     def _count(self, outcome: Outcome, problems: Problems) -> None:
         self.statuses.update(outcome.statuses)
@@ -69,11 +65,8 @@ def measure(bench: Bench, models: Sequence[Served], minutes: float) -> None:
     with ExitStack() as stack:
         server = stack.enter_context(serving(bench.data_dir, [bench.server_core], log))
         client = stack.enter_context(httpx.Client(base_url=server.url, trust_env=False, timeout=_ANSWER_S))
-        channel = stack.enter_context(
-            grpc.insecure_channel(
-                f"{server.host}:{server.grpc_port}", [("grpc.max_receive_message_length", _MESSAGE_BYTES)]
-            )
-        )
+        limit = [("grpc.max_receive_message_length", _MESSAGE_BYTES)]
+        channel = stack.enter_context(grpc.insecure_channel(f"{server.host}:{server.grpc_port}", limit))
         questions = [_question(bench, server, served.name) for served in models]
         streams = [_stream(bench, server, served.name, len(models), stack) for served in models]
         versions = Versions(client, int(time.time() * 1e3))
@@ -111,13 +104,11 @@ def _run(streams: Sequence[_Stream], actors: Sequence[Actor], watch: Watch, prob
 
 def _question(bench: Bench, server: Server, model: str) -> Question:
     """Returns a question with the outputs of the bare call, which were computed without a server."""
-    image = bench.images[model]
-    store = load_settings({"data_dir": bench.data_dir}).store_dir
-    with Running(Octet(store, bench.digests[model]), [image], [bench.server_core]) as bare:
-        scores = bare.outputs[0]
+    with bench.bare(model) as bare:
+        scores = bare.outputs()[0]
     with Client(server.url) as client:
         (given,) = client.metadata(model)["inputs"]
-    return Question(model, given["name"], given["datatype"], image, scores)
+    return Question(model, given["name"], given["datatype"], bench.images[model], scores)
 
 
 def _stream(bench: Bench, server: Server, model: str, among: int, stack: ExitStack) -> _Stream:

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from benchmarks.harness.processes import tree
+from benchmarks.harness.machine import tree
 from benchmarks.harness.server import Server
 
 _PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.arm import device
+from benchmarks.harness import tables
 
 _ROOT = Path(__file__).resolve().parents[4]
 _DIGITS = _ROOT / "examples" / "digits_int8.tflite"
@@ -32,9 +33,8 @@ def test_the_table_is_written_with_what_was_measured(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "ARM.md"
-    page.write_text(f"before\n\n{device._BEGIN}\n\nold\n\n{device._END}\n\nafter\n")
-    monkeypatch.setattr(device, "_PAGE", page)
-    monkeypatch.setattr(device, "_WARM_S", 0.01)
+    page.write_text("before\n\n<!-- measured: from here -->\n\nold\n\n<!-- measured: to here -->\n\nafter\n")
+    monkeypatch.setattr(tables, "PAGES", tmp_path)
     arguments = ["device", str(folder), "--seconds", "0.05", "--rounds", "1"]
     monkeypatch.setattr(sys, "argv", arguments)
     device.main()
@@ -48,3 +48,8 @@ def test_the_table_is_written_with_what_was_measured(
     assert all(float(cell) > 0 for cell in measured["digits"][3:5])  # the times of Octet and LiteRT
     assert measured["digits"][5] == "-"  # ONNX Runtime: the model has no ONNX file
     assert "octet on broken.octet:" in capsys.readouterr().err
+
+
+def test_a_board_needs_only_the_runtime() -> None:
+    code = "import sys; sys.modules['tvm'] = None; sys.modules['service.compiler'] = None; import benchmarks.arm.device"
+    subprocess.run([sys.executable, "-c", code], cwd=_ROOT, check=True)

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmarks.contest.figures import figure_of, milliseconds
+from benchmarks.contest.figures import figure_of
 from benchmarks.harness.turn import Turn, summarize
 from tests.unit.benchmarks.contest.recorded import results_of, turn
 
@@ -32,13 +32,6 @@ def test_a_figure_says_how_far_the_rounds_lie_apart() -> None:
 def test_a_figure_that_was_mostly_disturbed_has_a_star(disturbed: int, text: str) -> None:
     rounds = [[turn(2, 0.5 if index < disturbed else 0.0)] for index in range(3)]
     assert figure_of(rounds, quiet_cpus=0.1).text == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.02234, "0.0223"), (0.2345, "0.234"), (8.564, "8.56"), (123.4, "123.40")]
-)
-def test_milliseconds_keep_three_digits(value: float, text: str) -> None:
-    assert milliseconds(value) == text
 
 
 def test_the_limit_is_the_models_work_at_the_fastest_call_of_the_loop() -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.contest.records import Entry, Model, Record, Slice, read, record_of
+from benchmarks.contest.records import Entry, Model, Record, Slice, read
 from benchmarks.harness.records import write
 from benchmarks.harness.turn import Turn
 from tests.unit.benchmarks.contest.recorded import RUN
@@ -34,6 +34,8 @@ def test_several_files_are_read_one_after_the_other(tmp_path: Path) -> None:
     assert list(read(paths)) == RECORDS
 
 
-def test_another_kind_of_line_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown kind of record: 'speech'"):
-        record_of("speech", {})
+def test_another_type_of_line_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "speech.jsonl"
+    path.write_text('{"kind": "speech"}\n')
+    with pytest.raises(KeyError, match="speech"):
+        list(read([path]))

@@ -2,7 +2,7 @@ import pytest
 
 from benchmarks.contest.figures import Results
 from benchmarks.contest.records import Entry, Model, Slice
-from benchmarks.contest.report import BEGIN, CONTEST, END, MARKS, rendered, replaced, shares
+from benchmarks.contest.report import CONTEST, rendered, shares
 from benchmarks.models.catalog import ZOO
 from tests.unit.benchmarks.contest.recorded import results_of, turn
 
@@ -114,23 +114,12 @@ def test_the_plot_shows_a_framework_once_at_its_best() -> None:
     assert round(panel["OpenVINO"], 1) == 72.0
 
 
-def test_only_what_stands_between_the_marks_is_replaced() -> None:
-    first = replaced("# Results\n\nby hand\n", "old tables")
-    second = replaced(first + "\nmore by hand\n", "new tables")
-    assert second == f"# Results\n\nby hand\n\n{BEGIN}\n\nnew tables\n\n{END}\n\nmore by hand\n"
-
-
 def test_a_run_replaces_the_parts_that_it_is_of() -> None:
     assert set(rendered(results_of(MEDIANS_MS))) == {CONTEST}
     parts = rendered(zoo_results(made=True))
     assert set(parts) == {CONTEST, ZOO}
     assert "### The zoo" in parts[ZOO]
     assert "### The zoo" not in parts[CONTEST]
-    document = replaced(replaced("", parts[CONTEST]), "another run's", *MARKS[ZOO])
-    again = replaced(document, parts[ZOO], *MARKS[ZOO])
-    assert parts[CONTEST] in again
-    assert parts[ZOO] in again
-    assert "another run's" not in again
 
 
 def test_a_failure_is_said_where_its_model_is() -> None:

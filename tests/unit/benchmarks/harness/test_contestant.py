@@ -1,12 +1,17 @@
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
+from benchmarks.harness.artifacts import compile_model
 from benchmarks.harness.contestant import ContestantFailed, ContestantProcess
 from benchmarks.harness.frameworks import Job
-from benchmarks.harness.turns import cores_for
+from benchmarks.harness.machine import cores_for
+from service.runtime import load
 from tests.support.child_process import is_running
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
@@ -33,6 +38,18 @@ def test_a_contestant_is_timed_in_its_own_process_and_stopped_between_turns(tmp_
         assert turn.calls >= 3
         assert 0 < turn.min_ms <= turn.median_ms <= turn.p90_ms
         eventually(lambda: state(process.pid) == "T")
+
+
+def test_a_contestant_returns_its_durations_and_outputs(tmp_path: Path) -> None:
+    image, folder = tmp_path / "image.npy", MODEL.parent
+    np.save(image, np.asarray(Image.open(folder / "digits" / "7.png")).reshape(1, 16, 16, 1))
+    compile_model(folder / "digits_uint8.tflite", tmp_path / "artifact", "--numerics", "litert-reference")
+    expected = json.loads((folder / "expected.json").read_text())["digits_uint8.tflite"]["reference"][7]
+    (name,) = [spec.name for spec in load(tmp_path / "artifact").signature.inputs]
+    octet = Job("octet", str(tmp_path / "artifact"), 1, cores_for(1), 1, {"input": name}, str(image))
+    with start(tmp_path / "log", octet) as process:
+        assert [output.tolist() for output in process.outputs()] == [[expected]]
+        assert len(process.durations_s(0)) == 5
 
 
 def test_a_model_that_cannot_be_loaded_is_the_contestants_failure(tmp_path: Path) -> None:

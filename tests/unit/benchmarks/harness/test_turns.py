@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmarks.harness.turns import COLUMNS, Timings, call_repeatedly, differences_ms, take_turns
+from benchmarks.harness.turns import COLUMNS, Timings, differences_ms, take_turns, time_warm_calls
 
 
 class Scripted:
@@ -30,7 +30,7 @@ def test_differences_are_taken_within_a_round() -> None:
 
 
 def test_a_slow_call_is_still_timed_five_times() -> None:
-    assert len(call_repeatedly(lambda: None, seconds=0)) == 5
+    assert len(time_warm_calls(lambda: None, seconds=0)) == 5
 
 
 def test_a_row_has_a_cell_for_each_column() -> None:

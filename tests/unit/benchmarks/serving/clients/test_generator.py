@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.harness.wire import request_bytes
 from benchmarks.serving.clients import generator
 from benchmarks.serving.clients.flood import ANYWHERE, Flood
 from benchmarks.serving.clients.load import Load, Outcome, Phase
-from benchmarks.serving.clients.wire import request_bytes
 from tests.support.waiting import GIVE_UP_S
 
 SERVICE_S = 0.02

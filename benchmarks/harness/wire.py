@@ -13,8 +13,10 @@ _OK = 200
 LOST = 0  # instead of a status: the connection was cut before the response was complete, or no response came
 
 
-def request_bytes(host: str, port: int, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
-    lines = [f"POST {path} HTTP/1.1", f"Host: {host}:{port}", f"Content-Length: {len(body)}"]
+def request_bytes(
+    host: str, port: int, path: str, headers: Mapping[str, str], body: bytes, method: str = "POST"
+) -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", f"Host: {host}:{port}", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode() + body
 

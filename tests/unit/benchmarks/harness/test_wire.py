@@ -1,6 +1,6 @@
 import pytest
 
-from benchmarks.serving.clients.wire import Response, parse
+from benchmarks.harness.wire import Response, parse
 
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
 
