@@ -8,8 +8,8 @@ from benchmarks.serving.clients.load import Answer, Load, Phase, percentile
 from benchmarks.serving.contestants import BARE, FLOOR, OCTET, SERVED, peers_for
 from benchmarks.serving.parts.overload import recovery_s
 from benchmarks.serving.records import Entry, Fairness, Overhead, Overload, Run, Soak, Turn
-from benchmarks.serving.report.text import render
 from benchmarks.serving.report.figures import Results
+from benchmarks.serving.report.text import render
 from benchmarks.serving.soak.watching import growth_of, slope_of
 
 MODEL = "mobilenet_v2"
