@@ -18,7 +18,7 @@ import numpy as np
 from service import runtime
 from service.cache import OciLayout
 from service.cache.export import export
-from service.core.artifact import Report, only_artifact
+from service.core.artifacts.artifact import Report, only_artifact
 from service.core.target import parse_target
 
 ROOT = Path(__file__).parents[1]

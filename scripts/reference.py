@@ -19,7 +19,7 @@ from service.cli.app import app as command_line
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.references import REFERENCES
 from service.core import errors
-from service.core.numerics import MODES
+from service.core.builds.numerics import MODES
 from service.core.settings import Settings
 from service.core.target import TARGETS
 from tests.support import http1_cases, http2_cases

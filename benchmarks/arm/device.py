@@ -24,7 +24,7 @@ from benchmarks.harness.contestant import ContestantProcess
 from benchmarks.harness.frameworks import Job
 from benchmarks.harness.rounds import Key, ProcessSpec, Rules, play
 from benchmarks.harness.tables import table, write_section
-from service.core.cores import computing_cores
+from service.core.system.cores import computing_cores
 from service.core.target import detect_host
 
 # By module of `harness.frameworks`: the framework's name, the package that must be installed, and the file that it

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.arm.assembly import Loop, loops
 from service.cache import OciLayout
-from service.core.artifact import Report, only_artifact
+from service.core.artifacts.artifact import Report, only_artifact
 from service.runtime.stored import StoredArtifact
 from service.runtime.trust import ANYBODY
 

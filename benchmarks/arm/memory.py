@@ -19,7 +19,7 @@ import numpy as np
 from benchmarks.arm.__main__ import CORES
 from benchmarks.harness.tables import table, write_section
 from benchmarks.memory.__main__ import COLUMNS, compiled, in_float32
-from service.core.vectors import sample_inputs
+from service.core.verification.vectors import sample_inputs
 from tests.support import emulated_models, litert
 
 

@@ -104,7 +104,7 @@ def built(model: Path, mode: str, kept: str, directory: Path) -> Built:
     from service.cache import OciLayout
     from service.compiler.build.pipeline import CompileRequest, compile_model
     from service.compiler.sandbox import Access, Limits, run_child
-    from service.core.artifact import Report
+    from service.core.artifacts.artifact import Report
     from service.core.digest import digest_of_file
     from service.core.provenance import Provenance
     from service.core.settings import load_settings

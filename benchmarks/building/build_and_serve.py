@@ -39,8 +39,8 @@ from benchmarks.harness.tables import table
 from benchmarks.harness.turns import COLUMNS, differences_ms, take_turns
 from service.cli.client import Client
 from service.cli.tensors import HEADER_LENGTH, decode_response
-from service.core.arrays import Array
-from service.core.numerics import MODES_OF
+from service.core.builds.numerics import MODES_OF
+from service.core.models.arrays import Array
 from service.core.settings import load_settings
 from service.core.target import parse_target
 

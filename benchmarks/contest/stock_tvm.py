@@ -21,7 +21,7 @@ from benchmarks.harness.machine import cores_for, cpu_name
 from benchmarks.harness.predictions import largest_difference
 from benchmarks.harness.tables import table
 from benchmarks.harness.turns import COLUMNS, take_turns
-from service.core.numerics import MODES_OF
+from service.core.builds.numerics import MODES_OF
 from service.core.target import parse_target
 
 STOCK = "stock TVM"

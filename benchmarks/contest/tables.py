@@ -11,7 +11,7 @@ from benchmarks.contest.records import Model
 from benchmarks.harness.tables import TIMES, milliseconds, table
 from benchmarks.models.catalog import ZOO
 from benchmarks.peak.instructions import INSTRUCTIONS
-from service.core.explanation import KINDS
+from service.core.artifacts.explanation import KINDS
 
 OCTET = [it for it in CONTESTANTS if it.is_octet and not it.is_fp32]
 _OWN_FP32 = [it for it in CONTESTANTS if it.is_octet and it.is_fp32]

@@ -11,13 +11,13 @@ from pathlib import Path
 from service.cache import Manifest, OciLayout
 from service.compiler.kernels.cuda import nvrtc
 from service.compiler.lowering.link import link
-from service.core.artifact import ARTIFACT_TYPE, CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, ArtifactConfig
-from service.core.call_plan import ALIGNMENT_BYTES, Buffer, Call, CallPlan, Launch, Space
-from service.core.compatibility import CONFIG_MEDIA_TYPE
+from service.core.artifacts.artifact import ARTIFACT_TYPE, CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, ArtifactConfig
+from service.core.artifacts.call_plan import ALIGNMENT_BYTES, Buffer, Call, CallPlan, Launch, Space
+from service.core.artifacts.compatibility import CONFIG_MEDIA_TYPE
+from service.core.builds.numerics import MODES
 from service.core.digest import Digest, canonical_json
 from service.core.elf import data_object
-from service.core.numerics import MODES
-from service.core.signature import ModelSignature, TensorSpec
+from service.core.models.signature import ModelSignature, TensorSpec
 from service.core.target import Target
 
 

@@ -17,7 +17,7 @@ from benchmarks.gpu.samples import Array
 from service.cache import OciLayout
 from service.core.digest import parse_digest
 from service.core.errors import OctetError
-from service.core.signature import TensorSpec
+from service.core.models.signature import TensorSpec
 from service.runtime.loading import load
 
 LAUNCHES_FILE, OPERANDS = "launches.json", "operands"

@@ -19,8 +19,8 @@ from benchmarks.gpu import artifacts
 from benchmarks.gpu.kernels import LAUNCHES_FILE, OPERANDS
 from benchmarks.harness.home import CHECKOUT
 from service.cache import OciLayout
-from service.compiler.kernels.cuda.cards import Card
-from service.core.call_plan import Buffer, Call, Launch, Space
+from service.compiler.kernels.cuda.gpus import Card
+from service.core.artifacts.call_plan import Buffer, Call, Launch, Space
 from service.core.target import Target
 from tests.support.cuda.recording import Recorded, recorded
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from benchmarks.gpu import artifacts
 from benchmarks.gpu.samples import Array, digest, inputs_of
 from service.cache import OciLayout
-from service.compiler.kernels.cuda.cards import Card
-from service.compiler.kernels.cuda.conv import conv
+from service.compiler.kernels.cuda.gpus import Card
+from service.compiler.kernels.cuda.operators.conv import conv
 from service.compiler.kernels.cuda.tiles import STEP_BYTES, CardTile, Unit, most_blocks, ranked
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.kernels.layout import Image
-from service.core.call_plan import ALIGNMENT_BYTES, Buffer, Call, Space
-from service.core.signature import ModelSignature, TensorSpec
+from service.core.artifacts.call_plan import ALIGNMENT_BYTES, Buffer, Call, Space
+from service.core.models.signature import ModelSignature, TensorSpec
 from service.core.target import Target
 from tests.support.cuda.layers import SquareConvolution
 

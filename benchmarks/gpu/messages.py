@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.gpu.samples import Array
 from benchmarks.harness.wire import request_bytes
-from service.core.signature import TensorSpec
+from service.core.models.signature import TensorSpec
 
 _HEADER_LENGTH = "Inference-Header-Content-Length"
 _LENGTH_DELIMITED = 2  # protobuf's wire type

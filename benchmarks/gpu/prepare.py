@@ -24,12 +24,12 @@ from benchmarks.gpu.samples import ABOUT_FILE, Array, digest, inputs_of
 from benchmarks.harness.artifacts import compile_model
 from service.cache import OciLayout
 from service.compiler.kernels.cuda import peak
-from service.compiler.kernels.cuda.cards import CARDS, Card
+from service.compiler.kernels.cuda.gpus import CARDS, Card
 from service.compiler.kernels.cuda.tiles import Unit
 from service.compiler.kernels.kernel import DeviceFunction
 from service.compiler.targets import codegen_target
-from service.core.artifact import Report
-from service.core.call_plan import Buffer, Call, Space
+from service.core.artifacts.artifact import Report
+from service.core.artifacts.call_plan import Buffer, Call, Space
 from service.core.digest import Digest
 from service.core.target import Target, parse_target
 from service.runtime.loading import load

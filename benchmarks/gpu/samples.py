@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core.buffers import aligned_empty
-from service.core.signature import ModelSignature, TensorSpec
+from service.core.artifacts.buffers import aligned_empty
+from service.core.models.signature import ModelSignature, TensorSpec
 
 Array = NDArray[Any]
 ABOUT_FILE = "about.json"  # written by `prepare`

@@ -28,7 +28,7 @@ from benchmarks.harness.machine import terminate
 from benchmarks.harness.wire import ask
 from benchmarks.serving.clients.load import Load, percentile
 from service.cache import OciLayout
-from service.core.artifact import ArtifactConfig
+from service.core.artifacts.artifact import ArtifactConfig
 from service.core.digest import parse_digest
 
 _HOST, _MOST_PROCESSES, _START_S = "127.0.0.1", 6, 60

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.gpu.samples import digest, inputs_of
 from benchmarks.harness.turns import time_calls
-from service.core.buffers import aligned_empty
+from service.core.artifacts.buffers import aligned_empty
 from service.core.digest import parse_digest
 from service.runtime.loading import load
 from service.runtime.model import Model

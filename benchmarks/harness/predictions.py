@@ -13,7 +13,7 @@ from service.api.grpc.inference_pb2 import ModelInferRequest
 from service.cli.client import Client
 from service.cli.events import Event
 from service.cli.tensors import HEADER_LENGTH, encode_request
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 GRPC_INFER = "/inference.GRPCInferenceService/ModelInfer"
 

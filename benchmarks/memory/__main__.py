@@ -27,7 +27,7 @@ from benchmarks.harness.artifacts import compile_model
 from benchmarks.harness.tables import print_table
 
 if TYPE_CHECKING:
-    from service.core.artifact import ArtifactConfig
+    from service.core.artifacts.artifact import ArtifactConfig
 
 _OCTET = [sys.executable, "-m", "service.cli"]
 _LITERT = """
@@ -105,7 +105,7 @@ def measured(model: Path) -> Footprint:
 def compiled(model: Path, folder: Path, *options: str) -> ArtifactConfig:
     """Compiles `model` into `folder` with `octet compile`; LiteRT checks the build. Returns the config."""
     from service.cache import OciLayout
-    from service.core.artifact import ArtifactConfig
+    from service.core.artifacts.artifact import ArtifactConfig
     from service.core.digest import parse_digest
 
     digest = parse_digest(compile_model(model, folder, "--numerics", "xnnpack", *options))

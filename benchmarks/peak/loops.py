@@ -23,7 +23,7 @@ from tvm.tirx import AllocBuffer, AttrStmt, Bind, BufferLoad, BufferStore, For, 
 
 from benchmarks.harness.turns import time_calls
 from benchmarks.peak.instructions import FUNCTIONS, Instruction
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 Expr = Any
 

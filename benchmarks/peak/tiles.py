@@ -18,7 +18,7 @@ from tvm.tirx import BufferLoad, Evaluate, For, ForKind, PrimFunc, SeqStmt, Var
 
 from benchmarks.peak.instructions import Instruction
 from benchmarks.peak.loops import REPETITIONS, compiled, function_of, int32
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 ROWS, ROW_BYTES = 16, 64  # of a tile
 _SIDE = 2  # two tiles of rows by two of columns

@@ -18,8 +18,8 @@ from benchmarks.harness.turns import alternate, time_calls
 from benchmarks.quantization.making import peer
 from benchmarks.quantization.records import conditions, describe, folder_of, results_of, write
 from service.core.settings import load_settings
-from service.quantize.data import Data
-from service.quantize.observing import CalibrationSession, Children
+from service.quantize.calibration.data import Data
+from service.quantize.calibration.observing import CalibrationSession, Children
 from service.quantize.quantization import Calibration, Options
 from tests.support.compiling import Quiet
 

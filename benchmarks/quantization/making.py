@@ -21,13 +21,13 @@ from service.compiler.importers import detect
 from service.core.errors import Unsupported, UnsupportedOperator
 from service.core.settings import load_settings
 from service.quantize.budgeting import within
-from service.quantize.data import Data
+from service.quantize.calibration.data import Data
+from service.quantize.calibration.methods import METHODS
+from service.quantize.calibration.observing import CalibrationSession, Children
 from service.quantize.export.model import as_onnx
-from service.quantize.fitting import Fit
-from service.quantize.methods import METHODS
-from service.quantize.observing import CalibrationSession, Children
 from service.quantize.quantization import Calibration, Options, Quantized
-from service.quantize.sensitivity import decibels
+from service.quantize.search.sensitivity import decibels
+from service.quantize.weights.fitting import Fit
 from tests.support.compiling import Quiet
 
 DEFAULT = "Octet, minmax"

@@ -19,11 +19,11 @@ from typing import Any
 
 from service.compiler.children import observing_roles
 from service.core.settings import load_settings
-from service.quantize.building import Built, build
-from service.quantize.data import Data
-from service.quantize.fitting import Fit
-from service.quantize.observing import CalibrationSession
+from service.quantize.calibration.building import Built, build
+from service.quantize.calibration.data import Data
+from service.quantize.calibration.observing import CalibrationSession
 from service.quantize.quantization import Calibration, Options
+from service.quantize.weights.fitting import Fit
 from tests.support.compiling import Quiet
 
 

@@ -10,8 +10,8 @@ from ai_edge_litert import schema_py_generated as schema
 
 from benchmarks.harness.home import SHARED
 from benchmarks.models.photographs import photographs
+from service.compiler.importers.tflite.file.reader import read_model
 from service.compiler.importers.tflite.model import Model, Operator, Tensor
-from service.compiler.importers.tflite.reader import read_model
 from tests.support.tflite_builder import ModelBuilder
 
 SIZE, DIGIT = 224, 16

@@ -20,8 +20,8 @@ from benchmarks.harness.rounds import Key, ProcessSpec, Rules, play
 from benchmarks.harness.tables import table
 from benchmarks.quantization.making import DEFAULT
 from benchmarks.quantization.records import Record, conditions, describe, folder_of, results_of, write
-from service.core.numerics import ONNXRUNTIME, PT2E, XNNPACK
-from service.quantize.document import Document
+from service.core.builds.numerics import ONNXRUNTIME, PT2E, XNNPACK
+from service.quantize.file.document import Document
 
 # Row -> the framework of its file, and its options there. Octet's file runs in Octet.
 RUNTIMES = {

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from service.compiler.importers.onnx.wire import Budget, fields
+from service.compiler.importers.onnx.file.wire import Budget, fields
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _FONTS = Path("/usr/share/fonts/truetype")

@@ -20,9 +20,9 @@ import sqlalchemy as sa
 from benchmarks.harness.machine import used_s
 from benchmarks.harness.turns import time_calls
 from benchmarks.scaling import table
-from service.core.build import BuildInputs
+from service.core.builds.build import BuildInputs
+from service.core.cluster.worker import Worker, WorkerKind
 from service.core.digest import digest_of
-from service.core.worker import Worker, WorkerKind
 from service.db import AliasStore, BuildStore, Database, ModelStore, WorkerStore
 from service.workers.inference.tables import Tables
 from tests.support import postgres

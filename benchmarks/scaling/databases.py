@@ -21,7 +21,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from benchmarks.scaling.pgbench import builds_per_s
-from service.core.build import BuildInputs
+from service.core.builds.build import BuildInputs
 from service.core.digest import digest_of
 from service.db import BuildStore, Database
 from tests.support import postgres

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.support.postgres import binaries
 
-# The statements of `service.db.claims`, without the renewal of leases.
+# The statements of `service.db.builds.claims`, without the renewal of leases.
 _SCRIPT = """
 BEGIN;
 SELECT clock_timestamp();

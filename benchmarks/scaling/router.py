@@ -37,7 +37,7 @@ from benchmarks.harness.home import CHECKOUT, SHARED
 from benchmarks.harness.predictions import binary_request, infer_path
 from benchmarks.harness.tables import print_table
 from benchmarks.harness.turns import alternate, time_calls
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from service.core.settings import Settings
 from service.workers.data_plane import orders, program
 from service.workers.data_plane.frames import Frames, frame

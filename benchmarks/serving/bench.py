@@ -19,7 +19,7 @@ from benchmarks.harness.records import write
 from benchmarks.serving.clients.load import Answer, Load, Outcome
 from benchmarks.serving.hosts import Host
 from benchmarks.serving.records import Failure, Record
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from service.core.settings import load_settings
 
 CLOSED_CONNECTIONS = 8

@@ -22,7 +22,7 @@ from benchmarks.harness.wire import LOST, ask, request_bytes
 from benchmarks.serving.clients.load import OK, Load, Phase
 from benchmarks.serving.contestants import OCTET, Peer
 from service.cli.client import Client
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 HOST = "127.0.0.1"
 V2 = "v2 REST, binary tensors both ways"

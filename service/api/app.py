@@ -9,7 +9,9 @@ from fastapi import Depends, FastAPI
 
 from service import __version__
 from service.api import problems
-from service.api.control import (
+from service.api.control import openapi, page, paths
+from service.api.control.queries import check_query
+from service.api.control.routes import (
     aliases,
     artifacts,
     audit,
@@ -20,15 +22,11 @@ from service.api.control import (
     keys,
     matrix,
     models,
-    openapi,
-    page,
-    paths,
     quantizations,
     quarantine,
     targets,
     workers,
 )
-from service.api.control.queries import check_query
 from service.api.oip import repository_routes
 from service.api.ops import scrape
 from service.api.ops.collectors import BuildCollector, CacheCollector, ModelCollector, TenantPlaneCollector

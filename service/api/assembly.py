@@ -11,13 +11,13 @@ from service.api.control.submission import request_again
 from service.api.ops.metrics import Metrics
 from service.api.ops.traced import start_tracing
 from service.api.services import Services
-from service.core import cluster
-from service.core.build import Build
-from service.core.cards import detect_cards, usable_bytes
-from service.core.certificate import Certificate
+from service.core.builds.build import Build
+from service.core.cluster import roles
+from service.core.cluster.certificate import Certificate
+from service.core.cluster.queueing import scheduling_of
 from service.core.errors import OctetError, StoreUnreachable
-from service.core.queueing import scheduling_of
 from service.core.settings import Role, Settings
+from service.core.system.gpus import detect_cards, usable_bytes
 from service.core.target import Host
 from service.db import AliasStore, BuildStore, Database, ModelStore, VerificationStore, WorkerStore
 from service.runtime.trust import Trust
@@ -76,7 +76,7 @@ def assemble(
         except OctetError as error:
             _logger.error("build %s cannot be repeated here: %s", lost.id, error)
 
-    pool = "" if settings.role is Role.API else cluster.pool_of(settings, host)
+    pool = "" if settings.role is Role.API else roles.pool_of(settings, host)
     registry = Registry(
         builds,
         models,
@@ -84,7 +84,7 @@ def assemble(
         plane,
         aliases=aliases,
         changes=database.changes,
-        targets=cluster.served_targets(settings, host),
+        targets=roles.served_targets(settings, host),
         scheduling=lambda model: scheduling_of(settings.serving(model)),
         on_lost=build_again,
         memory_bytes=settings.model_memory_bytes,

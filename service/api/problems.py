@@ -23,9 +23,9 @@ from service.api.access.tenants import shorten_names
 from service.api.documents import MEDIA_TYPE, document, title_of
 from service.api.statuses import may_be_retried, no_memory, status_of
 from service.core import errors
-from service.core.alias import ALIAS_PATTERN
 from service.core.errors import OctetError
-from service.core.model import NAME_PATTERN
+from service.core.models.alias import ALIAS_PATTERN
+from service.core.models.model import NAME_PATTERN
 
 _logger = logging.getLogger(__name__)
 

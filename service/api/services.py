@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from service.api.access import Access, AuditLog
 from service.api.ops.metrics import Metrics
 from service.cache import OciLayout
-from service.core.certificate import Certificate
-from service.core.cluster import pool_of
-from service.core.model import ModelVersion
+from service.core.cluster.certificate import Certificate
+from service.core.cluster.roles import pool_of
+from service.core.cluster.worker import Worker
+from service.core.models.model import ModelVersion
 from service.core.settings import Settings
 from service.core.target import Host
-from service.core.worker import Worker
 from service.db import AliasStore, BuildStore, ModelStore, VerificationStore, WorkerStore
 from service.workers.crashes import Crashes
 from service.workers.data_plane.plane import DataPlane

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from service.cache.layout import OciLayout
-from service.core.artifact import Report
+from service.core.artifacts.artifact import Report
 from service.core.digest import Digest
-from service.core.metadata import NOTHING, ModelMetadata
+from service.core.models.metadata import NOTHING, ModelMetadata
 
 
 def metadata_of(layout: OciLayout, artifact: Digest) -> ModelMetadata:

@@ -1,6 +1,7 @@
 """The `octet` command: a client of the HTTP API, and the commands that work without a server.
 
-The application logic is in the other packages.
+`commands` contains the commands, `command_line` registers them, and the other modules are what they share: the client
+of the API, and printing. The application logic is in the other packages.
 """
 
 import os
@@ -9,9 +10,9 @@ import os
 # forks, which is safe only in a process with one thread.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import service.core.own_threads  # noqa: F401  counts the threads that existed before Octet starts its own
-from service.cli.commands import main
-from service.core.imports import block_torch
+import service.core.system.own_threads  # noqa: F401  counts the threads that existed before Octet starts its own
+from service.cli.command_line import main
+from service.core.system.imports import block_torch
 
 block_torch()
 

@@ -14,9 +14,9 @@ from rich.text import Text
 from service.cli.options import read_labels
 from service.cli.output import Output
 from service.cli.tensors import describe
-from service.core.arrays import Array
 from service.core.errors import InvalidInput
-from service.core.signature import TensorSpec
+from service.core.models.arrays import Array
+from service.core.models.signature import TensorSpec
 
 _BAR_COLUMNS = 24
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from service.cli.commands import command_line
+from service.cli.command_line import command_line
 
 app = command_line()

@@ -14,10 +14,10 @@ import httpx
 
 from service.cli.events import Event, parse_events
 from service.cli.tensors import HEADER_LENGTH, decode_response, encode_request
-from service.core.arrays import Array
-from service.core.build import BuildState
+from service.core.builds.build import BuildState
 from service.core.digest import digest_of_file
 from service.core.errors import NotReady, OctetError, from_json
+from service.core.models.arrays import Array
 
 _CHUNK_BYTES = 1 << 18
 _CONNECT_S = 5.0

@@ -12,7 +12,7 @@ import typer
 from pydantic import ValidationError
 
 from service.core.errors import InvalidInput
-from service.core.metadata import Layout, ModelMetadata, Resize, parse_labels, parse_numbers
+from service.core.models.metadata import Layout, ModelMetadata, Resize, parse_labels, parse_numbers
 from service.core.settings import Settings, load_settings
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON to stdout.")]

@@ -22,8 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from service.core.errors import Different, InternalError, InvalidInput, OctetError
-from service.core.installed import not_installed
 from service.core.printable import json_text, printable, printable_text
+from service.core.system.installed import not_installed
 
 FAILURE = 1
 DIFFERENT = 3  # built, but outputs differ from the reference runtime's, unaccepted; 2 is typer's status for wrong usage

@@ -112,7 +112,7 @@ def _push(artifacts: list[tuple[OciLayout, Digest]], to: str, settings: Settings
 
 
 def _artifacts_in(layout: OciLayout) -> list[Digest]:
-    from service.core.artifact import ARTIFACT_TYPE
+    from service.core.artifacts.artifact import ARTIFACT_TYPE
 
     found = [entry.digest for entry in layout.index() if entry.artifact_type == ARTIFACT_TYPE]
     if not found:

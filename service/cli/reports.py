@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from service.core.agreement import Outcome, is_different, may_serve
-from service.core.explanation import TITLES, build_explanation, is_described, percent
+from service.core.artifacts.explanation import TITLES, build_explanation, is_described, percent
+from service.core.verification.agreement import Outcome, is_different, may_serve
 
 if TYPE_CHECKING:
     from service.cli.client import Client
 
-REPORTS = ("numerics", "coverage", "profile")  # parts of an artifact's URL, and members of `core.artifact.Report`
+REPORTS = (
+    "numerics",
+    "coverage",
+    "profile",
+)  # parts of an artifact's URL, and members of `core.artifacts.artifact.Report`
 
 _STYLES = {Outcome.EQUAL: "green", Outcome.DOCUMENTED: "green", Outcome.DIFFERENT: "bold red"}
 

@@ -12,11 +12,11 @@ from rich.markup import escape
 from rich.spinner import Spinner
 from rich.text import Text
 
-from service.core.build import Stage
+from service.core.builds.build import Stage
 
 
 class StageView:
-    """Implements `core.build.Progress`, so that a local build and a build on a server look the same."""
+    """Implements `core.builds.build.Progress`, so that a local build and a build on a server look the same."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

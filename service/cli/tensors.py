@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from service.core.arrays import Array
 from service.core.errors import InvalidInput
-from service.core.signature import DATATYPES, datatype_of
+from service.core.models.arrays import Array
+from service.core.models.signature import DATATYPES, datatype_of
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 

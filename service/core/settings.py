@@ -15,11 +15,11 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from service.core.access.key import FORM, id_of
+from service.core.access.tenant import PATTERN
 from service.core.data_dir import DataDir
 from service.core.errors import InvalidInput
-from service.core.key import FORM, id_of
-from service.core.logs import LogFormat
-from service.core.tenant import PATTERN
+from service.core.system.logs import LogFormat
 
 _CLUSTER_KEY = re.compile(r"[!-~]{16,512}")  # it is sent as the value of an HTTP header
 _CLUSTER_KEY_FORM = "16 to 512 visible ASCII characters, without a space: openssl rand -hex 32 makes one"

@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from service.core.cards import Card, detect_cards
 from service.core.errors import UnknownTarget
+from service.core.system.gpus import Card, detect_cards
 
 _CPUINFO = Path("/proc/cpuinfo")
 

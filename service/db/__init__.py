@@ -3,15 +3,15 @@
 The stores return values of the domain, never rows or SQL types.
 """
 
-from service.core.build import LeaseLost
-from service.core.model import ModelVersion
+from service.core.builds.build import LeaseLost
+from service.core.models.model import ModelVersion
 from service.db.access import AuditTable, KeyTable, UsageTable
 from service.db.aliases import AliasStore
-from service.db.bell import Notifications, Watch
-from service.db.builds import BuildStore
-from service.db.claims import Claim
+from service.db.builds.claims import Claim
+from service.db.builds.store import BuildStore
 from service.db.crashes import CrashTable
 from service.db.database import Database
+from service.db.engines.notifications import Notifications, Watch
 from service.db.models import ModelStore
 from service.db.statistics import StageDurations, Statistics
 from service.db.verifications import VerificationClaim, VerificationStore

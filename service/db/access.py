@@ -8,12 +8,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from service.core.access.key import Key, Limits, Scope
+from service.core.access.usage import SHARING_S, Use
 from service.core.clock import Clock
 from service.core.errors import NotFound
-from service.core.key import Key, Limits, Scope
-from service.core.usage import SHARING_S, Use
-from service.db.bell import Notifications, notify
 from service.db.database import Database, insert_new, repeated, upsert
+from service.db.engines.notifications import Notifications, notify
 from service.db.rows import Row
 from service.db.tables import api_keys, audit_log, key_usage
 

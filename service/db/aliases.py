@@ -7,9 +7,9 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from service.core.alias import Alias, check_alias, first
 from service.core.clock import Clock
 from service.core.errors import Conflict, NotFound
+from service.core.models.alias import Alias, check_alias, first
 from service.db.database import Database, insert_new, repeated, repeated_if_undone
 from service.db.rows import Row
 from service.db.tables import model_aliases, model_versions

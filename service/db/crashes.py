@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from service.core.crash import Record, Records, record_from_json
+from service.core.cluster.crash import Record, Records, record_from_json
 from service.core.digest import Digest
 from service.db.database import Database, repeated
 from service.db.tables import crash_records

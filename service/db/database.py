@@ -17,11 +17,11 @@ from sqlalchemy.dialects import sqlite
 
 from service.core.clock import Clock
 from service.core.errors import DatabaseBusy, DatabaseUnreachable
-from service.core.outage import Outage
 from service.core.settings import Settings
-from service.db.bell import Notifications
-from service.db.changes import Changes
-from service.db.engine import SQLITE, engine_of
+from service.core.system.outage import Outage
+from service.db.engines.changes import Changes
+from service.db.engines.engine import SQLITE, engine_of
+from service.db.engines.notifications import Notifications
 from service.db.migrations import upgrade, versions
 
 if TYPE_CHECKING:

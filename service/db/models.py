@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
+from service.core.access.tenant import prefix_of
 from service.core.clock import Clock
 from service.core.digest import Digest
 from service.core.errors import NotFound
-from service.core.metadata import ModelMetadata
-from service.core.model import Deleted, ModelVersion
-from service.core.tenant import prefix_of
+from service.core.models.metadata import ModelMetadata
+from service.core.models.model import Deleted, ModelVersion
 from service.db.aliases import take_versions
+from service.db.builds.requests import withdraw
 from service.db.database import Database, insert_new, repeated, repeated_if_undone
-from service.db.requests import withdraw
 from service.db.rows import Row
 from service.db.tables import deleted_versions, model_versions
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from service.core.build import Build, BuildEvent, BuildInputs, BuildState, Stage
+from service.core.builds.build import Build, BuildEvent, BuildInputs, BuildState, Stage
 from service.core.digest import Digest
 from service.core.errors import InvalidInput
-from service.db.bell import with_notification
+from service.db.engines.notifications import with_notification
 from service.db.tables import build_events, builds
 
 Row = sa.Row[Any]

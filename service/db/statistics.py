@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from service.core.build import BuildState
+from service.core.builds.build import BuildState
 from service.db.tables import build_stages, builds
 
 

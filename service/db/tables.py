@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from service.core.build import BuildState
+from service.core.builds.build import BuildState
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",

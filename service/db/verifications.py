@@ -9,12 +9,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from service.core.build import LeaseLost
+from service.core.builds.build import LeaseLost
 from service.core.clock import Clock
 from service.core.digest import Digest
-from service.core.verification import Verification, VerificationState
-from service.db.bell import Notifications, notify
+from service.core.verification.jobs import Verification, VerificationState
 from service.db.database import Database, insert_new, repeated, repeated_if_undone
+from service.db.engines.notifications import Notifications, notify
 from service.db.rows import Row
 from service.db.tables import builds, is_live, verifications
 

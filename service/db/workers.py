@@ -10,9 +10,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from service.core.clock import Clock
-from service.core.worker import Beat, Worker, WorkerKind, WorkerState
-from service.db.bell import notify
+from service.core.cluster.worker import Beat, Worker, WorkerKind, WorkerState
 from service.db.database import Database, repeated
+from service.db.engines.notifications import notify
 from service.db.rows import Row
 from service.db.tables import workers
 

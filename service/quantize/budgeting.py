@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from service.quantize.data import accuracy, classes_of
+from service.quantize.calibration.data import accuracy, classes_of
 from service.quantize.quantization import Calibration, Options
-from service.quantize.sensitivity import Point, Sensitivity
+from service.quantize.search.sensitivity import Point, Sensitivity
 
 Mixture = Callable[
     [int, int], Point

@@ -11,25 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from service.compiler.children import observing_roles
-from service.compiler.importers.onnx.metadata import parse
-from service.compiler.importers.onnx.package import size_bytes
-from service.compiler.importers.onnx.reader import read_model
+from service.compiler.importers.onnx.file.metadata import parse
+from service.compiler.importers.onnx.file.package import size_bytes
+from service.compiler.importers.onnx.file.reader import read_model
 from service.compiler.sandbox import Report
-from service.core.build import Stage
+from service.core.builds.build import Stage
+from service.core.builds.quantization import QuantizationOptions, Raised
 from service.core.errors import InvalidInput
-from service.core.metadata import NOTHING, ModelMetadata
-from service.core.quantization import QuantizationOptions, Raised
+from service.core.models.metadata import NOTHING, ModelMetadata
 from service.quantize import budgeting
-from service.quantize.building import Built
-from service.quantize.data import Data, labels_of
+from service.quantize.calibration.building import Built
+from service.quantize.calibration.data import Data, labels_of
+from service.quantize.calibration.observing import CalibrationSession
 from service.quantize.export.model import as_onnx
-from service.quantize.fitting import Fit
-from service.quantize.observing import CalibrationSession
 from service.quantize.quantization import Calibration, Options
+from service.quantize.rewrites.uncalibrated import blocked, dynamic
 from service.quantize.sandboxed import QUANTIZED_FILE, REPORT_FILE
-from service.quantize.sensitivity import Point
-from service.quantize.timing import Stopwatch, within
-from service.quantize.weights import blocked, dynamic
+from service.quantize.search.sensitivity import Point
+from service.quantize.search.timing import Stopwatch, within
+from service.quantize.weights.fitting import Fit
 
 _WORK, _ASKED_FILE = Path(".work"), ".model.onnx"
 _POLL_S = 0.02

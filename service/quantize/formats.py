@@ -5,8 +5,8 @@ load TVM.
 from __future__ import annotations
 
 from service.compiler.importers.detect import ONNX, PT2, TFLITE, TORCHSCRIPT
+from service.core.builds.numerics import DEFAULT_MODE
 from service.core.errors import Unsupported
-from service.core.numerics import DEFAULT_MODE
 
 FORMATS = (ONNX, TFLITE, TORCHSCRIPT, PT2)
 RESULT = ONNX  # every quantized file has this format, whatever the float model's format is

@@ -7,13 +7,13 @@ from pathlib import Path
 from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest
 from service.compiler.sandbox import Limits
-from service.core.build import Progress, Stage
-from service.core.cores import Core, build_cores
+from service.core.builds.build import Progress, Stage
+from service.core.builds.options import shapes_of
+from service.core.builds.quantization import quantization_of
 from service.core.digest import Digest
 from service.core.errors import BuildTimedOut, CorruptBlob, NotFound
-from service.core.options import shapes_of
-from service.core.quantization import quantization_of
 from service.core.settings import Settings
+from service.core.system.cores import Core, build_cores
 from service.quantize.sandboxed import Request, quantize
 from service.quantize.stored import store
 

@@ -8,22 +8,22 @@ from typing import Any
 
 from service.compiler.importers.onnx.support import is_quantized
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
 from service.core.errors import InvalidInput, Unsupported
-from service.quantize.data import Data, accuracy, classes_of
-from service.quantize.document import Document
-from service.quantize.equalizing import equalize
-from service.quantize.fitting import Fit, fit_layers, operands
-from service.quantize.folding import tidy
-from service.quantize.methods import METHODS, OF_EXTREMES, Choose, Statistics, minmax
-from service.quantize.narrowing import check_narrow, narrow, objection
-from service.quantize.observing import CalibrationSession
-from service.quantize.patterns import PATTERNS, Layer, Pattern, Plan, counted, plan
-from service.quantize.rewriting import Fitted, Form, is_fitted, key_of, rewrite
-from service.quantize.sensitivity import Sensitivity, decibels, finite
-from service.quantize.spreading import factors, spread, spreadable
-from service.quantize.switched import switched
-from service.quantize.widening import STORAGE, widen
+from service.core.models.arrays import Array
+from service.quantize.calibration.data import Data, accuracy, classes_of
+from service.quantize.calibration.methods import METHODS, OF_EXTREMES, Choose, Statistics, minmax
+from service.quantize.calibration.observing import CalibrationSession
+from service.quantize.file.document import Document
+from service.quantize.rewrites.folding import tidy
+from service.quantize.rewrites.narrowing import check_narrow, narrow, objection
+from service.quantize.rewrites.patterns import PATTERNS, Layer, Pattern, Plan, counted, plan
+from service.quantize.rewrites.rewriting import Fitted, Form, is_fitted, key_of, rewrite
+from service.quantize.rewrites.switched import switched
+from service.quantize.rewrites.widening import STORAGE, widen
+from service.quantize.search.sensitivity import Sensitivity, decibels, finite
+from service.quantize.weights.equalizing import equalize
+from service.quantize.weights.fitting import Fit, fit_layers, operands
+from service.quantize.weights.spreading import factors, spread, spreadable
 
 STORAGES = ("uint8", "int8")
 

@@ -22,11 +22,11 @@ from typing import Any
 
 from service.compiler.build.background import in_background
 from service.compiler.sandbox import Access, Limits, run_child
-from service.core.build import Progress, Stage
+from service.core.builds.build import Progress, Stage
+from service.core.builds.quantization import QuantizationOptions
 from service.core.errors import BuildFailed
-from service.core.quantization import QuantizationOptions
 from service.core.settings import Settings
-from service.quantize.building import Built, build
+from service.quantize.calibration.building import Built, build
 
 QUANTIZED_FILE, REPORT_FILE = ".quantized.onnx", ".report.json"
 _MOST_BUILDS = 64  # limit for each child; it needs three builds, and one for each mixture whose time it measures
@@ -39,7 +39,7 @@ class Request:
 
     Attributes:
         model: a float model in one of `formats.FORMATS`. For ONNX, it may also be an archive that contains its weights.
-        data: the inputs, in a form that `quantize.data.Data` accepts; None if the options need none.
+        data: the inputs, in a form that `quantize.calibration.data.Data` accepts; None if the options need none.
         labels: a CSV file; None if there are none, or if the archive of inputs contains them.
         name: the name of the inputs in error messages.
         shapes: the shapes of inputs that the model leaves open.

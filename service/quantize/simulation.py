@@ -12,7 +12,7 @@ import tvm
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.simulate import simulate as simulated
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 @dataclass(frozen=True)

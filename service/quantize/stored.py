@@ -15,11 +15,11 @@ from typing import Any
 
 from service.cache import MANIFEST_MEDIA_TYPE, Descriptor, Manifest, OciLayout
 from service.compiler.lowering import toolchain
-from service.core.artifact import SOURCE_ANNOTATION, SOURCE_MEDIA_TYPE
-from service.core.build import BuildInputs
+from service.core.artifacts.artifact import SOURCE_ANNOTATION, SOURCE_MEDIA_TYPE
+from service.core.builds.build import BuildInputs
+from service.core.builds.quantization import ARTIFACT_TYPE, DATA_MEDIA_TYPE, REPORT_MEDIA_TYPE, is_quantization
 from service.core.digest import Digest, canonical_json
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
-from service.core.quantization import ARTIFACT_TYPE, DATA_MEDIA_TYPE, REPORT_MEDIA_TYPE, is_quantization
 from service.core.target import Target
 from service.quantize.formats import RESULT_NUMERICS
 

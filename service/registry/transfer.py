@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from service.cache import MANIFEST_MEDIA_TYPE, Descriptor, Manifest, OciLayout
 from service.cache.oci import INDEX_MEDIA_TYPE
-from service.core.artifact import ARTIFACT_TYPE, TARGET_ANNOTATION, TRAVELING
-from service.core.compatibility import check_config_type
+from service.core.artifacts.artifact import ARTIFACT_TYPE, TARGET_ANNOTATION, TRAVELING
+from service.core.artifacts.compatibility import check_config_type
 from service.core.digest import Digest, canonical_json, digest_of
 from service.core.errors import InvalidInput, NotFound, TooLarge
 from service.core.provenance import Signer

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from service.core.arrays import Array
-from service.core.buckets import fit_inputs, merge_buckets
 from service.core.digest import Digest
-from service.core.signature import ModelSignature
+from service.core.models.arrays import Array
+from service.core.models.buckets import fit_inputs, merge_buckets
+from service.core.models.signature import ModelSignature
 from service.runtime.model import Model
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from service.cache import OciLayout
-from service.core.artifact import NUMERICS_ANNOTATION, SOURCE_ANNOTATION, TARGET_ANNOTATION, Report
+from service.core.artifacts.artifact import NUMERICS_ANNOTATION, SOURCE_ANNOTATION, TARGET_ANNOTATION, Report
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound
 from service.core.provenance import STATEMENT_MEDIA_TYPE, Envelope, Provenance, TrustedKey

@@ -27,12 +27,12 @@ from PIL.ImageFile import ImageFile
 from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 
-from service.core.arrays import Array
-from service.core.buffers import aligned_empty
+from service.core.artifacts.buffers import aligned_empty
 from service.core.errors import InvalidInput, InvalidTensor, OctetError, TooLarge, UnsupportedFormat
-from service.core.metadata import NOTHING, Layout, ModelMetadata, Resize
-from service.core.picture import JPEG_MAGIC, MAX_PIXELS, PNG_MAGIC
-from service.core.signature import TensorSpec
+from service.core.models.arrays import Array
+from service.core.models.metadata import NOTHING, Layout, ModelMetadata, Resize
+from service.core.models.picture import JPEG_MAGIC, MAX_PIXELS, PNG_MAGIC
+from service.core.models.signature import TensorSpec
 
 MAX_SCANS = 64  # a progressive JPEG has about ten; each is a pass over all the pixels, and costs the sender ten bytes
 

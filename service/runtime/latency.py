@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from service.core.arrays import Array
-from service.core.sequence import SequenceState
-from service.core.vectors import sample_inputs
+from service.core.artifacts.sequence import SequenceState
+from service.core.models.arrays import Array
+from service.core.verification.vectors import sample_inputs
 from service.runtime.model import Model
 
 _WARM_UP = 0.1  # of the measuring time

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from service.cache import OciLayout
-from service.core.artifact import ArtifactConfig, only_artifact
+from service.core.artifacts.artifact import ArtifactConfig, only_artifact
 from service.core.digest import Digest, canonical_json
 from service.runtime.bucketed import BucketedModel
 from service.runtime.model import Model

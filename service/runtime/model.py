@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from service.core.arrays import Array
-from service.core.artifact import ArtifactConfig
-from service.core.buffers import aligned_empty, as_aligned, is_aligned
+from service.core.artifacts.artifact import ArtifactConfig
+from service.core.artifacts.buffers import aligned_empty, as_aligned, is_aligned
+from service.core.artifacts.sequence import SequenceState
 from service.core.errors import InvalidTensor
-from service.core.sequence import SequenceState
-from service.core.signature import ModelSignature, TensorSpec
+from service.core.models.arrays import Array
+from service.core.models.signature import ModelSignature, TensorSpec
 from service.runtime.octet_library import NativeModel
 from service.runtime.threads import Threads
 
@@ -95,7 +95,7 @@ class Model:
         The instance keeps the state, and begins a new sequence.
 
         Args:
-            inputs, outputs: in the signature's order; C-ordered, 64-byte aligned (`core.buffers.aligned_empty`).
+            inputs, outputs: in the signature's order; C-ordered, 64-byte aligned (`buffers.aligned_empty`).
 
         Raises:
             InvalidTensor: a tensor does not fit the signature, or its memory is not C-ordered, aligned and writeable.
@@ -110,7 +110,7 @@ class Model:
                     raise InvalidTensor(
                         f"{role} {spec.name!r} cannot be bound: it is not C-ordered, aligned to 64 bytes and writeable",
                         tensor=spec.name,
-                        hint="allocate it with service.core.buffers.aligned_empty",
+                        hint="allocate it with service.core.artifacts.buffers.aligned_empty",
                     )
         self._bind(inputs, outputs)
         self._bound = inputs, outputs

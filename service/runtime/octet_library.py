@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from service.core.errors import CorruptBlob, InvalidTensor, OctetError, Unsupported
-from service.core.installed import require_glibc
-from service.core.signature import DATATYPES
+from service.core.models.signature import DATATYPES
+from service.core.system.installed import require_glibc
 from service.runtime.python_library import functions_of
 
 _PATH = Path(__file__).parents[1] / "native" / "liboctet_runtime.so"

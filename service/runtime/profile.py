@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from service.core.arrays import Array
-from service.core.buffers import aligned_empty
-from service.core.cards import Card
-from service.core.explanation import Call
+from service.core.artifacts.buffers import aligned_empty
+from service.core.artifacts.explanation import Call
+from service.core.models.arrays import Array
+from service.core.system.gpus import Card
 from service.core.target import card_features, detect_host, parse_target
-from service.core.vectors import sample_inputs
+from service.core.verification.vectors import sample_inputs
 from service.runtime.model import Model
 from service.runtime.octet_library import cards
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.core.arrays import Array
-from service.core.vectors import sample_inputs
+from service.core.models.arrays import Array
+from service.core.verification.vectors import sample_inputs
 from service.runtime.model import Model
 
 _FEWEST_ROUNDS = 5

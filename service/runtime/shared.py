@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from service.core.arrays import Array
-from service.core.call_plan import ALIGNMENT_BYTES
+from service.core.artifacts.call_plan import ALIGNMENT_BYTES
 from service.core.errors import CorruptBlob
-from service.core.signature import ModelSignature, TensorSpec
+from service.core.models.arrays import Array
+from service.core.models.signature import ModelSignature, TensorSpec
 
 _MOST_ELEMENTS = 1 << 40
 

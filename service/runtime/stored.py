@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.cache import OciLayout
-from service.core.artifact import (
+from service.core.artifacts.artifact import (
     ARTIFACT_TYPE,
     CONSTANTS_MEDIA_TYPE,
     LIBRARY_MEDIA_TYPE,
@@ -19,11 +19,11 @@ from service.core.artifact import (
     ArtifactConfig,
     only_artifact,
 )
-from service.core.compatibility import check_config_type
+from service.core.artifacts.compatibility import check_config_type
+from service.core.builds.options import buckets_of
 from service.core.digest import Digest
 from service.core.elf import ElfError, check_library
 from service.core.errors import UnsafeLibrary, Unsupported
-from service.core.options import buckets_of
 from service.core.target import detect_host, parse_target
 from service.runtime.trust import Trust
 

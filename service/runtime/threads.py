@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from service.core.cores import Core, affordable_threads, by_cache, computing_cores
 from service.core.errors import InvalidInput
+from service.core.system.cores import Core, affordable_threads, by_cache, computing_cores
 from service.runtime.octet_library import NativeTeam
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from service.core.agreement import Comparison
-from service.core.arrays import Array
-from service.core.comparison import compare_outputs
-from service.core.sequence import SequenceState
-from service.core.vectors import PATTERNS, input_kinds, read_probes, sample_inputs
-from service.core.witnesses import CANONICAL, Statement, report
+from service.core.artifacts.sequence import SequenceState
+from service.core.models.arrays import Array
+from service.core.verification.agreement import Comparison
+from service.core.verification.comparison import compare_outputs
+from service.core.verification.vectors import PATTERNS, input_kinds, read_probes, sample_inputs
+from service.core.verification.witnesses import CANONICAL, Statement, report
 from service.runtime.model import Model
 
 
@@ -21,27 +21,27 @@ def verify(model: Model, vectors: bytes, probes: bytes | None = None) -> dict[st
     """Compares with the canonical form's outputs, which are attached to an artifact (`Report.VECTORS` and `PROBES`).
 
     Returns:
-        `core.witnesses.report`.
+        `core.verification.witnesses.report`.
     """
     (comparison,) = compare(model, [vectors], [] if probes is None else [probes])
     return verdict(comparison)
 
 
 def verdict(comparison: Comparison) -> dict[str, Any]:
-    """Returns `core.witnesses.report` of a comparison with the canonical form's outputs."""
+    """Returns `core.verification.witnesses.report` of a comparison with the canonical form's outputs."""
     kinds = input_kinds(PATTERNS, len(comparison.inputs))
     return report([Statement(CANONICAL, comparison)], [], kinds, "the artifact contains no other expected outputs")
 
 
 def compare(model: Model, expected: Sequence[bytes], probes: Sequence[bytes] = ()) -> list[Comparison]:
-    """Runs the model on the generated inputs (`core.vectors`) and compares with each set of expected outputs.
+    """Runs the model on generated inputs (`core.verification.vectors`), and compares with each set of expected outputs.
 
     The inputs of a model that keeps state are the calls of one sequence.
 
     Args:
         expected: npz files of arrays called `sample.output`; the first has all samples, others may lack some.
         probes: the same for inputs that the oracle chose, in the same order; the first has the inputs too, as
-            `core.vectors.read_probes` reads them. They are numbered after the others.
+            `core.verification.vectors.read_probes` reads them. They are numbered after the others.
     """
     comparisons = []
     outputs: list[list[Array]] | None = None

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from service.core.build import BuildCanceled, LeaseLost, Stage
+from service.core.builds.build import BuildCanceled, LeaseLost, Stage
 from service.core.errors import DatabaseBusy, DatabaseUnreachable, NotFound
-from service.core.outage import log_trouble
 from service.core.settings import Settings
+from service.core.system.outage import log_trouble
 from service.db import BuildStore, Claim, Watch
 
 _logger = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ class Stopping(BuildCanceled):
 
 
 class Attempt:
-    """A `core.build.Progress` that writes to the builds table; a context manager that renews the claim's lease
+    """A `core.builds.build.Progress` that writes to the builds table; a context manager that renews the claim's lease
     meanwhile.
 
     A thread renews the lease and checks for a cancellation. The next call of `stage` raises what the thread found. The

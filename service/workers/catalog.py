@@ -14,9 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from service.cache import EMPTY_MEDIA_TYPE, Descriptor, IndexAnnotations, Manifest, OciLayout
-from service.core.agreement import different_from
-from service.core.alias import aliases_in, annotation_of, is_annotation
-from service.core.artifact import (
+from service.core.artifacts.artifact import (
     ARTIFACT_TYPE,
     BUILD_KEY_ANNOTATION,
     FORMAT_ANNOTATION,
@@ -31,11 +29,13 @@ from service.core.artifact import (
     model_annotation_name,
     models_in,
 )
-from service.core.build import Build, BuildInputs, BuildState
+from service.core.builds.build import Build, BuildInputs, BuildState
 from service.core.digest import Digest, parse_digest
 from service.core.errors import CorruptBlob, Different, InvalidInput, NotFound
-from service.core.metadata import NOTHING, ModelMetadata
-from service.core.model import Deleted, ModelVersion
+from service.core.models.alias import aliases_in, annotation_of, is_annotation
+from service.core.models.metadata import NOTHING, ModelMetadata
+from service.core.models.model import Deleted, ModelVersion
+from service.core.verification.agreement import different_from
 from service.db import AliasStore, BuildStore, ModelStore
 
 _logger = logging.getLogger(__name__)

@@ -28,10 +28,11 @@ from service.compiler.build.pipeline import CompileRequest
 from service.compiler.build.tuning import build_artifact
 from service.compiler.lowering import toolchain
 from service.compiler.sandbox import shut_down, warm
-from service.core.agreement import different_from, may_serve
-from service.core.artifact import Report
-from service.core.build import Build, BuildCanceled, LeaseLost, Progress, Stage
-from service.core.cluster import build_targets
+from service.core.artifacts.artifact import Report
+from service.core.builds.build import Build, BuildCanceled, LeaseLost, Progress, Stage
+from service.core.builds.quantization import is_quantization
+from service.core.cluster.roles import build_targets
+from service.core.cluster.worker import WorkerKind
 from service.core.digest import Digest
 from service.core.errors import (
     BuildFailed,
@@ -42,13 +43,12 @@ from service.core.errors import (
     OctetError,
     StoreUnreachable,
 )
-from service.core.notify import ServiceManager
-from service.core.outage import log_trouble
-from service.core.quantization import is_quantization
-from service.core.scheduling import lower_priority
 from service.core.settings import Settings
+from service.core.system.notify import ServiceManager
+from service.core.system.outage import log_trouble
+from service.core.system.scheduling import lower_priority
 from service.core.target import parse_target
-from service.core.worker import WorkerKind
+from service.core.verification.agreement import different_from, may_serve
 from service.db import BuildStore, Claim, Database, ModelStore, WorkerStore
 from service.quantize.publishing import quantize_stored
 from service.quantize.stored import build_inputs, versions

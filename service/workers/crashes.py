@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from service.cache.durable import locked, replace_file
 from service.core.clock import Clock, SystemClock
-from service.core.crash import Record, Records, record_from_json
+from service.core.cluster.crash import Record, Records, record_from_json
 from service.core.digest import Digest
 from service.core.errors import OctetError, Quarantined
 from service.core.settings import Settings

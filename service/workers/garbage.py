@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterator
 
 from service.cache import MIN_AGE_S, Collected, Descriptor, OciLayout
-from service.core.artifact import ARTIFACT_TYPE, models_in
+from service.core.artifacts.artifact import ARTIFACT_TYPE, models_in
 from service.core.digest import Digest
-from service.core.outage import log_trouble
+from service.core.system.outage import log_trouble
 from service.db import BuildStore, ModelStore, VerificationStore
 from service.workers.crashes import Crashes
 

@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Any
 
 from service import __version__
-from service.core.outage import log_trouble
+from service.core.cluster.worker import Worker, WorkerKind, WorkerState
+from service.core.system.outage import log_trouble
 from service.core.target import detect_host
-from service.core.worker import Worker, WorkerKind, WorkerState
 from service.db import WorkerStore
 
 _logger = logging.getLogger(__name__)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from service.cache import OciLayout
 from service.compiler.lowering import toolchain
-from service.core.build import Build
+from service.core.builds.build import Build
+from service.core.builds.options import shapes_of, with_shapes
+from service.core.builds.quantization import quantization_of
 from service.core.digest import Digest
 from service.core.errors import NotFound
-from service.core.model import ModelVersion
-from service.core.options import shapes_of, with_shapes
-from service.core.quantization import quantization_of
+from service.core.models.model import ModelVersion
 from service.core.target import parse_target
 from service.db import BuildStore, ModelStore
 from service.quantize.formats import RESULT, RESULT_NUMERICS

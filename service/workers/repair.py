@@ -12,7 +12,7 @@ from service.cache.rebuild import index_damage, move_aside, rebuild_index
 from service.core.errors import CorruptBlob, DatabaseDamaged
 from service.core.settings import Settings
 from service.db import AliasStore, BuildStore, Database, ModelStore
-from service.db.sqlite import check_file
+from service.db.engines.sqlite import check_file
 from service.workers.catalog import synchronize
 from service.workers.store import open_store
 

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.core.errors import NotStarted, OctetError, from_json
-from service.core.own_threads import own_threads
-from service.core.usable import unusable
+from service.core.system.own_threads import own_threads
+from service.core.system.usable import unusable
 from service.workers.watching import StallClock, thread_of
 
 _logger = logging.getLogger(__name__)

@@ -18,8 +18,9 @@ from service.cache import OciLayout
 from service.compiler.children.locked import LockedArtifact, Poll
 from service.compiler.sandbox.check import require
 from service.compiler.sandbox.policy import unlimited, working
-from service.core.artifact import Report
-from service.core.build import BuildCanceled, LeaseLost
+from service.core.artifacts.artifact import Report
+from service.core.artifacts.explanation import build_explanation
+from service.core.builds.build import BuildCanceled, LeaseLost
 from service.core.digest import Digest
 from service.core.errors import (
     BuildCrashed,
@@ -33,9 +34,8 @@ from service.core.errors import (
     Untrusted,
     VerificationFailed,
 )
-from service.core.explanation import build_explanation
-from service.core.outage import log_trouble
 from service.core.settings import Settings
+from service.core.system.outage import log_trouble
 from service.core.target import machine_name
 from service.db import VerificationClaim, VerificationStore
 from service.runtime.verification import verdict
@@ -56,7 +56,7 @@ class _Stopping(BuildCanceled):
 
 
 def verify_artifact(layout: OciLayout, artifact: Digest, settings: Settings, poll: Poll) -> dict[str, Any]:
-    """Runs an artifact on its generated inputs, measures it, and returns `core.verification.Verification.result`.
+    """Runs an artifact on its generated inputs, measures it, and returns `core.verification.jobs.Verification.result`.
 
     Args:
         poll: called about every 100 ms; may raise.

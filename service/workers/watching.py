@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from service.core.cluster.running import Call, RunningCalls
 from service.core.digest import Digest
-from service.core.running import Call, RunningCalls
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STATE, _UTIME, _STIME = 0, 11, 12  # fields of /proc/PID/stat after the name

@@ -26,9 +26,9 @@ from service.cache.export import export
 from service.compiler.build.artifact_archive import received
 from service.compiler.build.pipeline import CompileRequest
 from service.compiler.build.received import publish_received
-from service.core.artifact import TRAVELING, only_artifact
-from service.core.buffers import aligned_empty
-from service.core.compatibility import CONFIG_MEDIA_TYPE
+from service.core.artifacts.artifact import TRAVELING, only_artifact
+from service.core.artifacts.buffers import aligned_empty
+from service.core.artifacts.compatibility import CONFIG_MEDIA_TYPE
 from service.core.digest import Digest, canonical_json, digest_of_file
 from service.core.errors import OctetError, Unsupported
 from service.core.settings import Settings

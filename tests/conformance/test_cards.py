@@ -14,12 +14,12 @@ import pytest
 from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.compiler.importers.detect import format_of
+from service.core.builds.numerics import DEFAULT_MODE
+from service.core.builds.options import with_shapes
 from service.core.digest import digest_of_file
-from service.core.numerics import DEFAULT_MODE
-from service.core.options import with_shapes
 from service.core.settings import Settings
 from service.core.target import parse_target
-from service.core.vectors import sample_inputs
+from service.core.verification.vectors import sample_inputs
 from service.runtime.stored import StoredArtifact
 from service.runtime.trust import ANYBODY
 from tests.support.compiled import EXAMPLES

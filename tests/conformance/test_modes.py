@@ -9,9 +9,9 @@ import pytest
 
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.tflite import import_model
-from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from service.core.target import TARGETS, detect_host
-from service.core.vectors import EXTREMES, sample_inputs
+from service.core.verification.vectors import EXTREMES, sample_inputs
 from tests.support import evidence, litert
 from tests.support.compiled import EXAMPLES
 from tests.support.compiling import compiled

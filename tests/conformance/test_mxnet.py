@@ -15,8 +15,8 @@ from service.compiler.importers.mxnet.package import pack_files
 from service.compiler.qnn import graph, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.transposes import move_transposes
-from service.core.numerics import MXNET_ONEDNN
-from service.core.options import with_shapes
+from service.core.builds.numerics import MXNET_ONEDNN
+from service.core.builds.options import with_shapes
 from service.core.target import TARGETS, Target, detect_host
 from tests.support import evidence
 from tests.support.compiling import compiled

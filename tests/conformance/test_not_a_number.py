@@ -12,8 +12,8 @@ from service.compiler.importers.onnx.importer import import_model as import_onnx
 from service.compiler.importers.tflite import import_model as import_tflite
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.arrays import Array
-from service.core.numerics import LITERT_REFERENCE, ONNXRUNTIME
+from service.core.builds.numerics import LITERT_REFERENCE, ONNXRUNTIME
+from service.core.models.arrays import Array
 from tests.support import litert
 from tests.support.conformance import assert_compiled_equals
 from tests.support.onnx_builder import OnnxBuilder

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from service.core.target import detect_host
 from tests.support.onnx_builder import DTYPES, OnnxBuilder
 from tests.support.onnx_reference import Reference

@@ -13,9 +13,9 @@ import pytest
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.numerics import get_mode
-from service.compiler.qnn.numerics.real_functions import FUNCTIONS
-from service.core.arrays import Array
-from service.core.numerics import ONNXRUNTIME
+from service.compiler.qnn.numerics.functions.real import FUNCTIONS
+from service.core.builds.numerics import ONNXRUNTIME
+from service.core.models.arrays import Array
 from service.core.target import detect_host
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference

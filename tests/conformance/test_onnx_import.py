@@ -13,8 +13,8 @@ import pytest
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import ONNXRUNTIME
-from service.core.vectors import sample_inputs
+from service.core.builds.numerics import ONNXRUNTIME
+from service.core.verification.vectors import sample_inputs
 from tests.support import evidence
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_catalog import CATALOG, QDQ, case, clipped_conv, real_bias

@@ -10,8 +10,8 @@ import pytest
 
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.onnx.importer import import_model
-from service.core.numerics import ONNXRUNTIME
-from service.core.vectors import sample_inputs
+from service.core.builds.numerics import ONNXRUNTIME
+from service.core.verification.vectors import sample_inputs
 from tests.support import evidence
 from tests.support.compiling import compiled
 from tests.support.onnx_builder import OnnxBuilder

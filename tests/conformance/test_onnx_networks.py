@@ -16,8 +16,8 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.batch import batched
 from service.compiler.qnn.graph import main_of, shape_of
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import ONNXRUNTIME
-from service.core.signature import ModelSignature
+from service.core.builds.numerics import ONNXRUNTIME
+from service.core.models.signature import ModelSignature
 from tests.support import evidence
 from tests.support.compiling import compiled
 from tests.support.onnx_reference import Reference

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from service.compiler.importers.onnx.file.reader import read_model
 from service.compiler.importers.onnx.importer import import_model
-from service.compiler.importers.onnx.reader import read_model
 from service.compiler.importers.onnx.support import is_quantized
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
+from service.core.builds.numerics import ONNXRUNTIME
 from service.core.errors import OctetError
-from service.core.numerics import ONNXRUNTIME
 from tests.support import evidence
 
 CASES = np.load(Path(__file__).parents[1] / "fixtures" / "onnx" / "node_cases.npz")

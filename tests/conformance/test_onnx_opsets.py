@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from service.compiler.importers.onnx.file.reader import OPSETS
 from service.compiler.importers.onnx.importer import import_model
-from service.compiler.importers.onnx.reader import OPSETS
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from tests.support import evidence
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference

@@ -8,13 +8,13 @@ import pytest
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import ONNXRUNTIME
-from service.quantize.document import Document
-from service.quantize.folding import fold_affine, unify
-from service.quantize.methods import affine
-from service.quantize.patterns import plan
-from service.quantize.rewriting import Form, rewrite
-from service.quantize.weights import blocked, dynamic
+from service.core.builds.numerics import ONNXRUNTIME
+from service.quantize.calibration.methods import affine
+from service.quantize.file.document import Document
+from service.quantize.rewrites.folding import fold_affine, unify
+from service.quantize.rewrites.patterns import plan
+from service.quantize.rewrites.rewriting import Form, rewrite
+from service.quantize.rewrites.uncalibrated import blocked, dynamic
 from tests.support.float_networks import dense_network, pictures, residual_network
 from tests.support.float_operators import CASES, MORE, SHAPE, network
 from tests.support.onnx_reference import Reference

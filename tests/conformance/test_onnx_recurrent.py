@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
+from service.core.builds.numerics import ONNXRUNTIME
 from service.core.errors import MalformedModel, Unsupported
-from service.core.numerics import ONNXRUNTIME
 from service.core.target import detect_host
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference

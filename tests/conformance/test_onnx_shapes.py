@@ -10,8 +10,8 @@ import pytest
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.numerics import get_mode
+from service.core.builds.numerics import ONNXRUNTIME
 from service.core.errors import Unsupported
-from service.core.numerics import ONNXRUNTIME
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
 

@@ -14,9 +14,9 @@ import pytest
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from service.core.target import TARGETS, detect_host
-from service.core.vectors import sample_inputs
+from service.core.verification.vectors import sample_inputs
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
 from tests.support.selected import run_selected

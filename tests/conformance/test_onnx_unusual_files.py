@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from service.compiler.importers.onnx.importer import import_model
+from service.core.builds.numerics import ONNXRUNTIME
 from service.core.errors import Unsupported
-from service.core.numerics import ONNXRUNTIME
-from service.core.vectors import sample_inputs
+from service.core.verification.vectors import sample_inputs
 from tests.support.compiling import compiled
 from tests.support.onnx_builder import OnnxBuilder, message, number, tensor
 from tests.support.onnx_reference import Reference

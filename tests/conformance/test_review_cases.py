@@ -14,9 +14,9 @@ import pytest
 
 from service.compiler.importers.mxnet.package import pack_files
 from service.compiler.references import REFERENCES
-from service.core.arrays import Array
-from service.core.numerics import FBGEMM, LITERT_REFERENCE, MXNET_ONEDNN, ONNXRUNTIME, PT2E, XNNPACK
-from service.core.options import with_shapes
+from service.core.builds.numerics import FBGEMM, LITERT_REFERENCE, MXNET_ONEDNN, ONNXRUNTIME, PT2E, XNNPACK
+from service.core.builds.options import with_shapes
+from service.core.models.arrays import Array
 from tests.fuzz.graphs.formats import Runtime
 from tests.fuzz.graphs.judge import Answers, Judge, Verdict
 from tests.support import shared_data

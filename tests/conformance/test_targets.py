@@ -15,13 +15,13 @@ import pytest
 from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.compiler.importers.detect import format_of
-from service.core.arrays import Array
+from service.core.builds.numerics import DEFAULT_MODE
+from service.core.builds.options import with_shapes
 from service.core.digest import digest_of_file
-from service.core.numerics import DEFAULT_MODE
-from service.core.options import with_shapes
+from service.core.models.arrays import Array
 from service.core.settings import Settings
 from service.core.target import TARGETS, detect_host, parse_target
-from service.core.vectors import EXTREMES, sample_inputs
+from service.core.verification.vectors import EXTREMES, sample_inputs
 from tests.support import emulated, emulated_models
 from tests.support.compiled import EXAMPLES
 from tests.support.compiling import Quiet, compiled

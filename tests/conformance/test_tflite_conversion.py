@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from service.core.numerics import LITERT_REFERENCE
+from service.core.builds.numerics import LITERT_REFERENCE
 from tests.support.conformance import assert_equals_litert, assert_oracle_equals_litert
 from tests.support.tflite_builder import ModelBuilder, Quant
 from tests.support.tflite_operator import End, operator_model

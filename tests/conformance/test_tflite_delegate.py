@@ -17,9 +17,9 @@ from ai_edge_litert import schema_py_generated as schema
 from service.compiler.importers.tflite import import_model
 from service.compiler.qnn.graph import main_of, operations
 from service.compiler.qnn.ops.builtin import CHANNELS, ELEMENTS, GEMM, OPTIMIZED, REFERENCE
-from service.core.arrays import Array
+from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from service.core.errors import UnsupportedOperator
-from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from service.core.models.arrays import Array
 from tests.support import litert
 from tests.support.compiling import compiled
 from tests.support.conformance import assert_oracle_equals_litert

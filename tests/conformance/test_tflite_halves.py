@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from service.compiler.importers.tflite.importer import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.arrays import Array
-from service.core.numerics import LITERT_REFERENCE
+from service.core.builds.numerics import LITERT_REFERENCE
+from service.core.models.arrays import Array
 from service.core.target import detect_host
 from tests.support import litert
 from tests.support.conformance import assert_equals_litert

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.compiler.importers.tflite import import_model
-from service.compiler.importers.tflite.reader import read_model
+from service.compiler.importers.tflite.file.reader import read_model
 from tests.support import litert
 from tests.support.conformance import assert_oracle_equals_litert
 from tests.support.shared_data import TFLITE_MODELS, require_shared_data

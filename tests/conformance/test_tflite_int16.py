@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.arrays import Array
+from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from service.core.errors import Unsupported, UnsupportedOperator
-from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from service.core.models.arrays import Array
 from tests.support import litert
 from tests.support import tflite_models as models
 from tests.support.conformance import assert_oracle_equals_litert

@@ -11,8 +11,8 @@ from ai_edge_litert import schema_py_generated as schema
 from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
+from service.core.builds.numerics import LITERT_REFERENCE
 from service.core.errors import UnsupportedOperator
-from service.core.numerics import LITERT_REFERENCE
 from tests.support.conformance import assert_equals_litert
 from tests.support.tflite_builder import ModelBuilder, Quant
 

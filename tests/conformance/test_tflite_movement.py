@@ -9,7 +9,7 @@ from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import LITERT_REFERENCE
+from service.core.builds.numerics import LITERT_REFERENCE
 from tests.support import litert
 from tests.support.conformance import assert_oracle_equals_litert
 from tests.support.litert import MODES

@@ -10,9 +10,9 @@ import pytest
 from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from service.core.target import TARGETS, detect_host
-from service.core.vectors import EXTREMES, sample_inputs
+from service.core.verification.vectors import EXTREMES, sample_inputs
 from tests.support import litert
 from tests.support.conformance import assert_equals_litert
 from tests.support.selected import run_selected

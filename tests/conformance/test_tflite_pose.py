@@ -10,9 +10,9 @@ import pytest
 from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import XNNPACK
+from service.core.builds.numerics import XNNPACK
 from service.core.target import TARGETS, detect_host
-from service.core.vectors import sample_inputs
+from service.core.verification.vectors import sample_inputs
 from tests.support import litert
 from tests.support.conformance import assert_oracle_equals_litert
 from tests.support.litert import MODES

@@ -10,8 +10,8 @@ from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
+from service.core.builds.numerics import LITERT_REFERENCE, MODES_OF
 from service.core.errors import MalformedModel, Unsupported
-from service.core.numerics import LITERT_REFERENCE, MODES_OF
 from tests.support.conformance import assert_oracle_equals_litert
 from tests.support.qnn_models import compile_and_run_all
 from tests.support.tflite_builder import ModelBuilder, Quant, serialize

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.arrays import Array
-from service.core.numerics import LITERT_REFERENCE
+from service.core.builds.numerics import LITERT_REFERENCE
+from service.core.models.arrays import Array
 from tests.support import litert
 from tests.support.conformance import assert_oracle_equals_litert
 from tests.support.tflite_builder import ModelBuilder, Quant
 from tests.support.tflite_sparse import dense_constant, pack, pruned, sum_with
-from tests.unit.compiler.importers.tflite.test_sparse import packings
+from tests.unit.compiler.importers.tflite.file.test_sparse import packings
 
 CONV = schema.Conv2DOptionsT(strideH=1, strideW=1, dilationHFactor=1, dilationWFactor=1)
 

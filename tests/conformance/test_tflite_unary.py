@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from service.core.arrays import Array
-from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
+from service.core.models.arrays import Array
 from tests.support.conformance import assert_equals_litert
 from tests.support.litert import MODES
 from tests.support.tflite_builder import Quant

@@ -13,9 +13,9 @@ from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
-from service.core.arrays import Array
+from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from service.core.errors import Unsupported, UnsupportedOperator
-from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from service.core.models.arrays import Array
 from tests.support.conformance import assert_equals_litert
 from tests.support.litert import MODES
 from tests.support.qnn_models import compile_and_run_all

@@ -10,9 +10,9 @@ import pytest
 from service.compiler.importers.facts import facts_of
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
+from service.core.builds.numerics import FBGEMM, ONEDNN, QNNPACK
+from service.core.builds.options import with_shapes
 from service.core.errors import UnsupportedOperator
-from service.core.numerics import FBGEMM, ONEDNN, QNNPACK
-from service.core.options import with_shapes
 from service.core.target import parse_target
 from tests.support import evidence
 from tests.support.compiling import compiled

@@ -13,8 +13,8 @@ import pytest
 from service.compiler.importers.facts import facts_of
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import PT2E
-from service.core.options import with_shapes
+from service.core.builds.numerics import PT2E
+from service.core.builds.options import with_shapes
 from service.core.target import parse_target
 from tests.support import evidence
 from tests.support.compiling import compiled

@@ -13,9 +13,9 @@ from service.compiler.importers.facts import facts_of
 from service.compiler.importers.torch import import_torchscript
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.arrays import Array
-from service.core.numerics import FBGEMM, TORCH_X86
-from service.core.options import with_shapes
+from service.core.builds.numerics import FBGEMM, TORCH_X86
+from service.core.builds.options import with_shapes
+from service.core.models.arrays import Array
 from service.core.target import parse_target
 from tests.support import evidence
 from tests.support.compiling import compiled

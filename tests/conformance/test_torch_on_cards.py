@@ -9,9 +9,9 @@ import pytest
 from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.compiler.importers.facts import facts_of
+from service.core.builds.numerics import FBGEMM
+from service.core.builds.options import with_shapes
 from service.core.digest import digest_of_file
-from service.core.numerics import FBGEMM
-from service.core.options import with_shapes
 from service.core.settings import Settings
 from service.core.target import parse_target
 from tests.support import evidence

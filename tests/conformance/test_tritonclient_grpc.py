@@ -15,7 +15,7 @@ from tritonclient.grpc import aio
 from tritonclient.utils import InferenceServerException
 
 from service import __version__
-from service.core.signature import DATATYPES
+from service.core.models.signature import DATATYPES
 from tests.support.data_plane import DataPlane, extremes, sample_tables, serving
 from tests.support.waiting import WORK_TIMEOUT_S
 

@@ -15,7 +15,7 @@ from tritonclient.http import aio
 from tritonclient.utils import InferenceServerException
 
 from service import __version__
-from service.core.signature import DATATYPES
+from service.core.models.signature import DATATYPES
 from tests.support.data_plane import DataPlane, extremes, sample_tables, serving
 
 IMAGE = (np.arange(64, dtype=np.uint8) * 4).reshape(1, 8, 8, 1)

@@ -23,7 +23,7 @@ import httpx
 import pytest
 import typer.main
 
-from service.cli.commands import command_line
+from service.cli.command_line import command_line
 from tests.support.documented import ROOT, Command, commands_of, inline_commands, pages, provide
 from tests.support.serving import environment
 from tests.support.waiting import WORK_TIMEOUT_S, eventually

@@ -12,11 +12,11 @@ import pytest
 from service import runtime
 from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest, compile_model
-from service.core.arrays import Array
-from service.core.artifact import ARTIFACT_TYPE, Report
+from service.core.artifacts.artifact import ARTIFACT_TYPE, Report
+from service.core.builds.options import with_sizes
 from service.core.digest import Digest, digest_of_file
 from service.core.errors import InvalidTensor, NotFound
-from service.core.options import with_sizes
+from service.core.models.arrays import Array
 from service.core.settings import Settings
 from service.core.target import parse_target
 from tests.support.compiled import Unreported

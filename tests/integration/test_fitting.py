@@ -11,19 +11,19 @@ import pytest
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.arrays import Array
-from service.core.build import Stage
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.build import Stage
+from service.core.builds.numerics import ONNXRUNTIME
+from service.core.models.arrays import Array
 from service.core.settings import load_settings
-from service.quantize.data import Data
-from service.quantize.document import Document
-from service.quantize.fitting import Fit
-from service.quantize.methods import affine
-from service.quantize.observing import CalibrationSession, Children
-from service.quantize.patterns import plan
+from service.quantize.calibration.data import Data
+from service.quantize.calibration.methods import affine
+from service.quantize.calibration.observing import CalibrationSession, Children
+from service.quantize.file.document import Document
 from service.quantize.quantization import Calibration, Options
-from service.quantize.rewriting import Form
-from service.quantize.widening import widen
+from service.quantize.rewrites.patterns import plan
+from service.quantize.rewrites.rewriting import Form
+from service.quantize.rewrites.widening import widen
+from service.quantize.weights.fitting import Fit
 from tests.support.float_networks import dense_network, pictures, residual_network
 from tests.support.onnx_builder import OnnxBuilder
 

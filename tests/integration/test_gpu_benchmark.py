@@ -20,13 +20,13 @@ from benchmarks.gpu.package import _WHEELS
 from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.compiler.kernels.cuda import peak
-from service.compiler.kernels.cuda.cards import CARDS
+from service.compiler.kernels.cuda.gpus import CARDS
 from service.compiler.kernels.cuda.tiles import Unit
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.sandbox import check
+from service.core.builds.numerics import DEFAULT_MODE
+from service.core.builds.options import with_batch
 from service.core.digest import digest_of_file
-from service.core.numerics import DEFAULT_MODE
-from service.core.options import with_batch
 from service.core.settings import Settings
 from service.core.target import parse_target
 from tests.support import emulated_card

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from service.cache import OciLayout
-from service.core.artifact import ARTIFACT_TYPE, LIBRARY_MEDIA_TYPE
+from service.core.artifacts.artifact import ARTIFACT_TYPE, LIBRARY_MEDIA_TYPE
 from service.core.digest import Digest
 from service.core.target import TARGETS, detect_host
 from tests.support.assembly import constructor
@@ -86,7 +86,7 @@ def test_compiling_again_gives_the_same_artifact(compiled: Path) -> None:
 def test_verify_fails_if_the_outputs_differ(copy: Path) -> None:
     """The expected outputs of the other sample model are attached instead of its own."""
     octet("compile", EXAMPLES / "digits_uint8.tflite", "--output", copy.parent / "other")
-    from service.core.artifact import Report
+    from service.core.artifacts.artifact import Report
 
     other, layout = OciLayout.open(copy.parent / "other"), OciLayout.open(copy)
     answers = other.attached(Digest(_artifacts(other.root)[0]["digest"]), Report.VECTORS)

@@ -20,7 +20,7 @@ from service.compiler.build.artifact_archive import received
 from service.compiler.build.pipeline import CompileRequest
 from service.compiler.build.received import publish_received
 from service.compiler.sandbox import check
-from service.core.artifact import TRAVELING
+from service.core.artifacts.artifact import TRAVELING
 from service.core.digest import digest_of_file
 from service.core.errors import VerificationFailed
 from service.core.settings import Settings
@@ -119,7 +119,7 @@ _WITHOUT_LANDLOCK = """
 import errno, sys
 from service.compiler.sandbox import landlock
 landlock.abi = lambda: 0
-from service.cli.commands import main
+from service.cli.command_line import main
 sys.argv[0] = "octet"
 main()
 """

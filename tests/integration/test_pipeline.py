@@ -17,8 +17,10 @@ from service.compiler.build.steps import Steps
 from service.compiler.importers.uploads import upload_of
 from service.compiler.messages.checking import PROFILE
 from service.compiler.messages.role import Role
-from service.core.artifact import Report
-from service.core.build import BuildCanceled, Stage
+from service.core.artifacts.artifact import Report
+from service.core.builds.build import BuildCanceled, Stage
+from service.core.builds.numerics import LITERT_REFERENCE, ONNXRUNTIME, XNNPACK
+from service.core.builds.options import with_batch
 from service.core.digest import Digest, digest_of_file
 from service.core.errors import (
     BuildFailed,
@@ -30,8 +32,6 @@ from service.core.errors import (
     UnsupportedOperator,
     VerificationFailed,
 )
-from service.core.numerics import LITERT_REFERENCE, ONNXRUNTIME, XNNPACK
-from service.core.options import with_batch
 from service.core.provenance import Provenance
 from service.core.settings import Settings
 from service.core.target import TARGETS, detect_host, parse_target

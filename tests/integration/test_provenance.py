@@ -20,7 +20,7 @@ from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.compiler.build.received import publish_received
 from service.compiler.children import locked
 from service.compiler.lowering import toolchain
-from service.core.artifact import TRAVELING, Report
+from service.core.artifacts.artifact import TRAVELING, Report
 from service.core.digest import Digest, canonical_json, digest_of_file
 from service.core.errors import InvalidInput, Untrusted
 from service.core.provenance import Envelope, signer_of

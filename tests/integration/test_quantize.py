@@ -12,18 +12,18 @@ import pytest
 from typer.testing import CliRunner
 
 from service.cli.app import app
+from service.compiler.importers.onnx.file.reader import read_model
 from service.compiler.importers.onnx.importer import import_model
-from service.compiler.importers.onnx.reader import read_model
 from service.compiler.qnn import graph, oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.build import Stage
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.build import Stage
+from service.core.builds.numerics import ONNXRUNTIME
 from service.core.settings import load_settings
-from service.quantize.data import Data
-from service.quantize.document import Document
-from service.quantize.folding import tidy
-from service.quantize.observing import CalibrationSession, Children
+from service.quantize.calibration.data import Data
+from service.quantize.calibration.observing import CalibrationSession, Children
+from service.quantize.file.document import Document
 from service.quantize.quantization import Calibration, Options
+from service.quantize.rewrites.folding import tidy
 from tests.support.float_networks import INPUT, dense_network, pictures, residual_network
 from tests.support.onnx_reference import Reference
 

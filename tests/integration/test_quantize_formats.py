@@ -18,7 +18,7 @@ from service.cli.app import app
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from tests.support.float_networks import pictures, residual_network
 from tests.support.tflite_catalog import MODELS
 from tests.support.tflite_float_network import tflite_residual_network

@@ -16,7 +16,7 @@ from service.compiler.build.answers import SAMPLES
 from service.compiler.build.artifact_archive import received
 from service.compiler.build.pipeline import CompileRequest
 from service.compiler.build.received import publish_received
-from service.core.artifact import OPTIONS_ANNOTATION, TARGET_ANNOTATION, TRAVELING, Report
+from service.core.artifacts.artifact import OPTIONS_ANNOTATION, TARGET_ANNOTATION, TRAVELING, Report
 from service.core.digest import Digest, digest_of_file
 from service.core.errors import BuildCrashed, InvalidInput, OctetError, Unsupported, VerificationFailed
 from service.core.settings import Settings

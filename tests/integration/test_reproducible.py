@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from service.core.cores import usable_cores
+from service.core.system.cores import usable_cores
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import RUNS_HERE, serving
 from tests.support.signing import needs_signatures, write_pair

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from service.core.errors import Unsupported
-from service.core.installed import require_glibc
+from service.core.system.installed import require_glibc
 from tests.support.without_package import octet_without
 
 OUTPUT = object()  # a new folder

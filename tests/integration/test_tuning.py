@@ -19,11 +19,11 @@ from service.compiler.build.tile_store import TileStore
 from service.compiler.build.tuning import _Tuning, build_artifact
 from service.compiler.messages.checking import RACE, TimeResult
 from service.compiler.messages.role import Role
-from service.core.artifact import Report
-from service.core.build import Stage
+from service.core.artifacts.artifact import Report
+from service.core.builds.build import Stage
+from service.core.builds.numerics import LITERT_REFERENCE
+from service.core.builds.options import with_tuning
 from service.core.digest import Digest, digest_of_file, digest_of_json
-from service.core.numerics import LITERT_REFERENCE
-from service.core.options import with_tuning
 from service.core.provenance import Provenance
 from service.core.settings import Settings
 from service.core.target import detect_host, parse_target

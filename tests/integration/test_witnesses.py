@@ -13,7 +13,7 @@ import pytest
 
 from service.cache import OciLayout
 from service.compiler.build.answers import SAMPLES
-from service.core.artifact import Report
+from service.core.artifacts.artifact import Report
 from tests.support.compiled import EXAMPLES, compile_file
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.s8s8 import s8s8_network

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.core.arrays import Array
-from service.core.numerics import FBGEMM
+from service.core.builds.numerics import FBGEMM
+from service.core.models.arrays import Array
 from tests.support import mxnet_models, torchscript
 from tests.support.compiled import expected
 from tests.support.data_plane import as_json

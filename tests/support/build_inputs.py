@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.core.build import BuildInputs
+from service.core.builds.build import BuildInputs
 from service.core.digest import digest_of
 
 TARGET = "x86-64-v3"

@@ -13,7 +13,7 @@ from typing import Any
 from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest
 from service.compiler.lowering import toolchain
-from service.core.build import Build, Progress, Stage
+from service.core.builds.build import Build, Progress, Stage
 from service.core.digest import Digest
 from service.core.settings import Settings
 from service.core.target import parse_target

@@ -12,7 +12,7 @@ import numpy as np
 
 from service.cache.layout import OciLayout
 from service.cache.oci import Manifest
-from service.core.artifact import (
+from service.core.artifacts.artifact import (
     ARTIFACT_TYPE,
     CONSTANTS_MEDIA_TYPE,
     FORMAT_ANNOTATION,
@@ -22,10 +22,10 @@ from service.core.artifact import (
     TARGET_ANNOTATION,
     Report,
 )
-from service.core.compatibility import CONFIG_MEDIA_TYPE
+from service.core.artifacts.compatibility import CONFIG_MEDIA_TYPE
 from service.core.digest import Digest, canonical_json, digest_of
-from service.core.signature import ModelSignature
-from service.core.vectors import sample_inputs
+from service.core.models.signature import ModelSignature
+from service.core.verification.vectors import sample_inputs
 from tests.support.small_artifact import CONSTANTS, LENGTH, config_of
 
 CAPABILITY = 80

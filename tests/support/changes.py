@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 
 class ManualChanges:
-    """Reports the changes that a test adds, see `service.db.changes.Changes`."""
+    """Reports the changes that a test adds, see `service.db.engines.changes.Changes`."""
 
     def __init__(self) -> None:
         self._models: list[str] = []

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest, compile_model
-from service.core.build import Stage
+from service.core.builds.build import Stage
+from service.core.builds.options import with_batch
 from service.core.digest import Digest, digest_of_file
-from service.core.options import with_batch
 from service.core.settings import Settings
 from service.core.target import parse_target
 

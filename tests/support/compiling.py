@@ -9,7 +9,7 @@ from typing import Any
 from service import runtime
 from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest, compile_model
-from service.core.build import Stage
+from service.core.builds.build import Stage
 from service.core.digest import digest_of_file
 from service.core.settings import Settings
 from service.core.target import parse_target

@@ -12,8 +12,8 @@ import numpy as np
 from service.compiler.importers.tflite import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.arrays import Array
-from service.core.numerics import LITERT_REFERENCE
+from service.core.builds.numerics import LITERT_REFERENCE
+from service.core.models.arrays import Array
 from service.core.target import detect_host
 from tests.support import evidence, litert
 from tests.support.selected import build_selected

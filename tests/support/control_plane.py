@@ -13,19 +13,19 @@ from service.api.app import create_app
 from service.api.assembly import assemble
 from service.api.services import Services
 from service.cache import Manifest, OciLayout
-from service.core.artifact import (
+from service.core.artifacts.artifact import (
     ARTIFACT_TYPE,
     CONSTANTS_MEDIA_TYPE,
     LIBRARY_MEDIA_TYPE,
     Report,
 )
-from service.core.build import Stage
-from service.core.compatibility import ABI_VERSION, CONFIG_MEDIA_TYPE, PLAN_VERSION
+from service.core.artifacts.compatibility import ABI_VERSION, CONFIG_MEDIA_TYPE, PLAN_VERSION
+from service.core.builds.build import Stage
 from service.core.digest import Digest, canonical_json
 from service.core.errors import OctetError
-from service.core.facts import Facts, Scheme
+from service.core.models.facts import Facts, Scheme
+from service.core.models.signature import ModelSignature, TensorSpec
 from service.core.settings import Settings
-from service.core.signature import ModelSignature, TensorSpec
 from service.core.target import Host
 from service.db import Claim
 from service.workers.data_plane.plane import DataPlane

@@ -13,7 +13,7 @@ from service.compiler.kernels.layer import Window
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.compiler.select.groups import Model
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.support.images import arrays, quantized_types
 from tests.support.qnn_models import Emit, float32, module_of
 

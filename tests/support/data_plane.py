@@ -32,11 +32,11 @@ from service.api.ops.metrics import Metrics
 from service.api.ops.middleware import with_middleware
 from service.api.ops.sockets import notice_lost_clients
 from service.api.services import Services
-from service.core.arrays import Array
-from service.core.build import Build
-from service.core.certificate import certificate_of
+from service.core.builds.build import Build
+from service.core.cluster.certificate import certificate_of
+from service.core.models.arrays import Array
+from service.core.models.signature import datatype_of
 from service.core.settings import Settings
-from service.core.signature import datatype_of
 from service.workers.data_plane import plane, program
 from service.workers.inference import Registry, Scheduling
 from service.workers.inference.ports import Aliases, Artifacts, Builds, Models

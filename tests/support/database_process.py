@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import suppress
 
-from service.core.build import LeaseLost, Stage
+from service.core.builds.build import LeaseLost, Stage
 from service.core.digest import digest_of
 from service.core.errors import DatabaseUnreachable
 from service.db import BuildStore, Claim, Database, ModelStore

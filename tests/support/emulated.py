@@ -21,7 +21,7 @@ from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.objects import compile_program, program_of
 from service.compiler.lowering.link import linker
 from service.compiler.targets import codegen_target
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from service.core.target import parse_target
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "octet-tests"

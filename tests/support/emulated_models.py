@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from service.core.arrays import Array
-from service.core.signature import ModelSignature
-from service.core.vectors import Sample
+from service.core.models.arrays import Array
+from service.core.models.signature import ModelSignature
+from service.core.verification.vectors import Sample
 from tests.support import emulated
 from tests.support.emulated import CACHE, Machine
 

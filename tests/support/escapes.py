@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from service.compiler.sandbox import Report
-from service.core.build import Stage
+from service.core.builds.build import Stage
 
 Request = Mapping[str, Any]
 Result = Mapping[str, Any]

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.imported import ImportedModel
-from service.core.arrays import Array
-from service.core.comparison import equal_values, largest_difference
-from service.core.facts import Facts, Scheme
-from service.core.witnesses import percent
+from service.core.models.arrays import Array
+from service.core.models.facts import Facts, Scheme
+from service.core.verification.comparison import equal_values, largest_difference
+from service.core.verification.witnesses import percent
 
 _TITLES = {"tflite": "TFLite", "onnx": "ONNX", "torchscript": "PyTorch", "pt2": "PyTorch, exported", "mxnet": "MXNet"}
 _NAMING = {"Schemes": 3, "Accuracy": 3}  # section -> number of columns that identify a row; 1 in other sections

@@ -11,7 +11,7 @@ from typing import Any
 
 from service.core.digest import Digest
 from service.core.errors import OctetError, Restarting
-from service.core.signature import ModelSignature
+from service.core.models.signature import ModelSignature
 from service.workers.data_plane import orders
 from service.workers.inference import Reference, Registry
 

@@ -20,7 +20,7 @@ import numpy as np
 from service.cache import OciLayout
 from service.cache.oci import Manifest
 from service.compiler.lowering.link import link
-from service.core.artifact import (
+from service.core.artifacts.artifact import (
     ARTIFACT_TYPE,
     CONSTANTS_MEDIA_TYPE,
     FORMAT_ANNOTATION,
@@ -30,7 +30,7 @@ from service.core.artifact import (
     TARGET_ANNOTATION,
     Report,
 )
-from service.core.compatibility import CONFIG_MEDIA_TYPE
+from service.core.artifacts.compatibility import CONFIG_MEDIA_TYPE
 from service.core.digest import Digest, canonical_json, digest_of
 from service.core.target import detect_host
 from tests.support.small_artifact import BYTES, LENGTH, config_of, tensor

@@ -19,7 +19,7 @@ from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.compiler.targets import codegen_target
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from service.core.target import Target, detect_host, parse_target
 from tests.support import emulated
 from tests.support.cuda.emulated import EmulatedKernel

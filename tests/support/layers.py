@@ -20,10 +20,10 @@ from service.compiler.kernels.layout import Contiguous, Halo, Image
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.numerics.accumulate import centered
+from service.compiler.qnn.numerics.sums.accumulate import centered
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.support.images import (
     Draw,
     arrays,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from service.core.arrays import Array
-from service.core.numerics import MODES_OF
+from service.core.builds.numerics import MODES_OF
+from service.core.models.arrays import Array
 
 MODES = MODES_OF["tflite"]  # the numerics modes that LiteRT defines
 

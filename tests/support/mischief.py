@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from service.compiler.sandbox import Report
-from service.core.build import Stage
+from service.core.builds.build import Stage
 from service.core.errors import MalformedModel, NotReady
 
 Request = Mapping[str, Any]

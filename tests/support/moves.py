@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 @st.composite

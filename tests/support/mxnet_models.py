@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from service.compiler.importers.mxnet.package import pack
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "mxnet"
 NAMES = sorted(path.name.removesuffix("-symbol.json") for path in FOLDER.glob("*-symbol.json"))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.support.onnx_builder import OnnxBuilder
 
 Rng = np.random.Generator

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
 
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 class Reference:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from service.cache import OciLayout
 from service.cache.oci import Manifest
-from service.core.artifact import LIBRARY_MEDIA_TYPE, ArtifactConfig, Report
-from service.core.call_plan import Space
+from service.core.artifacts.artifact import LIBRARY_MEDIA_TYPE, ArtifactConfig, Report
+from service.core.artifacts.call_plan import Space
 from service.core.digest import Digest
 from tests.support.waiting import WORK_TIMEOUT_S
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.numerics import get_mode
-from service.compiler.qnn.numerics.aten import EvenAverage
-from service.compiler.qnn.numerics.mlas import WindowAverage
+from service.compiler.qnn.numerics.onnxruntime.mlas import WindowAverage
+from service.compiler.qnn.numerics.torch.aten import EvenAverage
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
-from service.core.numerics import QNNPACK
+from service.core.builds.numerics import QNNPACK
+from service.core.models.arrays import Array
 from tests.support.images import Draw, arrays, quantized_types, shapes
 from tests.support.qnn_models import SIGNED_MODES, module_of
 

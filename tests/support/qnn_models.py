@@ -10,7 +10,7 @@ from tvm import relax
 
 from service.compiler.qnn import graph
 from service.compiler.qnn.types import QuantizedType
-from service.core.numerics import MODES, QNNPACK
+from service.core.builds.numerics import MODES, QNNPACK
 
 SIGNED_MODES = tuple(mode for mode in MODES if mode != QNNPACK)  # QNNPACK supports only uint8
 Emit = Callable[[relax.Expr], relax.Var]

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from service.core.arrays import Array
+from service.core.cluster.queueing import Scheduling
 from service.core.digest import digest_of
-from service.core.queueing import Scheduling
+from service.core.models.arrays import Array
 from service.core.settings import Settings
 from service.workers.data_plane import loads, orders, program
 from service.workers.data_plane.frames import Frames, frame

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from service.core.digest import Digest
-from service.core.signature import ModelSignature, Quantization, State, TensorSpec
+from service.core.models.signature import ModelSignature, Quantization, State, TensorSpec
 from tests.support.gates import Gate
 
 _TYPES = {

@@ -15,7 +15,7 @@ from service.compiler.qnn.passes import simplify
 from service.compiler.select.select import select
 from service.compiler.select.selection import Selection
 from service.compiler.targets import codegen_target
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from service.core.target import TARGETS, Target, detect_host, parse_target
 from service.runtime import load_files
 from tests.support import emulated, emulated_models

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from service.cli.events import Event, parse_events
-from service.core.build import BuildState
+from service.core.builds.build import BuildState
 from tests.support.compiled import EXAMPLES
 from tests.support.waiting import GIVE_UP_S, WORK_TIMEOUT_S, eventually
 

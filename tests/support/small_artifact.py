@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from service.cache.layout import OciLayout
 from service.cache.oci import Manifest
-from service.core.artifact import ARTIFACT_TYPE, CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE
-from service.core.buffers import aligned_empty
-from service.core.compatibility import CONFIG_MEDIA_TYPE
+from service.core.artifacts.artifact import ARTIFACT_TYPE, CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE
+from service.core.artifacts.buffers import aligned_empty
+from service.core.artifacts.compatibility import CONFIG_MEDIA_TYPE
 
 LENGTH = 16  # the number of int32 elements of every tensor
 BYTES = 4 * LENGTH

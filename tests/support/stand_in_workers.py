@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from service.core.worker import Worker, WorkerKind
+from service.core.cluster.worker import Worker, WorkerKind
 from tests.support.control_plane import HOST_TARGET, ControlPlane
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

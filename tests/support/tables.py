@@ -8,16 +8,16 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from service.cache import OciLayout
-from service.core.alias import Alias
-from service.core.buckets import merge_buckets
-from service.core.build import Build, BuildState
+from service.core.builds.build import Build, BuildState
+from service.core.cluster.queueing import Scheduling
 from service.core.digest import Digest, digest_of
 from service.core.errors import NotFound, OctetError
-from service.core.metadata import NOTHING, ModelMetadata
-from service.core.model import ModelVersion
-from service.core.queueing import Scheduling
-from service.core.signature import ModelSignature
-from service.core.verification import Verification
+from service.core.models.alias import Alias
+from service.core.models.buckets import merge_buckets
+from service.core.models.metadata import NOTHING, ModelMetadata
+from service.core.models.model import ModelVersion
+from service.core.models.signature import ModelSignature
+from service.core.verification.jobs import Verification
 from service.runtime.stored import StoredArtifact
 from service.runtime.trust import ANYBODY
 from service.workers.data_plane import loads

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from service.quantize.document import Document, Node
-from service.quantize.folding import tidy
+from service.quantize.file.document import Document, Node
+from service.quantize.rewrites.folding import tidy
 from tests.support.float_networks import CLASSES, SIZE, residual_network
 from tests.support.tflite_builder import ModelBuilder
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from ai_edge_litert import schema_py_generated as schema
 
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.support.tflite_builder import ModelBuilder, Pair, Quant
 
 

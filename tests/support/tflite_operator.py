@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.support.tflite_builder import ModelBuilder, Quant
 
 

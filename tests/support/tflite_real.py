@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.support.tflite_builder import ModelBuilder, Quant
 
 X = Quant(0.05, -3)

@@ -11,8 +11,8 @@ import numpy as np
 
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.torch import import_torchscript
-from service.core.arrays import Array
-from service.core.numerics import FBGEMM, ONEDNN, QNNPACK, TORCH_X86
+from service.core.builds.numerics import FBGEMM, ONEDNN, QNNPACK, TORCH_X86
+from service.core.models.arrays import Array
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "torch"
 FIXTURES = sorted(FOLDER.glob("*.pt"))

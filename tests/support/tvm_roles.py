@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from service.compiler.sandbox import Report
-from service.core.artifact import ArtifactConfig
-from service.core.call_plan import ALIGNMENT_BYTES, Buffer, Call, CallPlan, Space
-from service.core.signature import ModelSignature, TensorSpec
+from service.core.artifacts.artifact import ArtifactConfig
+from service.core.artifacts.call_plan import ALIGNMENT_BYTES, Buffer, Call, CallPlan, Space
+from service.core.models.signature import ModelSignature, TensorSpec
 
 Request = Mapping[str, Any]
 Result = Mapping[str, Any]

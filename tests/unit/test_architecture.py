@@ -73,7 +73,9 @@ _NEEDED_LATER = (
 @pytest.fixture(scope="module")
 def serving() -> set[str]:
     """Returns the names of all modules that `octet serve` and its control plane load."""
-    loaded, _ = _after_importing("service.cli.serve, service.api.ops.supervisor, service.api.ops.server")
+    loaded, _ = _after_importing(
+        "service.cli.commands.servers.serve, service.api.ops.supervisor, service.api.ops.server"
+    )
     return loaded
 
 

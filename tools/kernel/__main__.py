@@ -25,9 +25,9 @@ from service.compiler.kernels.objects import assembly_of, program_of
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.targets import codegen_target
-from service.core.arrays import Array
+from service.core.builds.numerics import LITERT_REFERENCE, MODES
 from service.core.errors import OctetError
-from service.core.numerics import LITERT_REFERENCE, MODES
+from service.core.models.arrays import Array
 from service.core.target import Target, detect_host, parse_target
 from service.runtime import load_files
 from service.runtime.profile import profile

@@ -24,11 +24,11 @@ from service.compiler.qnn import graph
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.select.selection import Selection
 from service.compiler.targets import CodegenTarget, codegen_target
-from service.core.arrays import Array
-from service.core.artifact import ArtifactConfig
-from service.core.buffers import aligned_empty
+from service.core.artifacts.artifact import ArtifactConfig
+from service.core.artifacts.buffers import aligned_empty
 from service.core.digest import canonical_json
-from service.core.signature import ModelSignature, TensorSpec, datatype_of
+from service.core.models.arrays import Array
+from service.core.models.signature import ModelSignature, TensorSpec, datatype_of
 from service.core.target import Target
 
 

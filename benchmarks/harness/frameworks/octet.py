@@ -15,10 +15,10 @@ from typing import Any
 from benchmarks.harness.frameworks import Array, Job, Loaded, random_input
 from service import runtime
 from service.cache import OciLayout
-from service.core.artifact import Report
-from service.core.buffers import aligned_empty
+from service.core.artifacts.artifact import Report
+from service.core.artifacts.buffers import aligned_empty
+from service.core.artifacts.explanation import build_explanation
 from service.core.digest import parse_digest
-from service.core.explanation import build_explanation
 from service.runtime.profile import profile
 
 _PROFILE_S = 0.3

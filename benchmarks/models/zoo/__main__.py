@@ -29,10 +29,10 @@ from benchmarks.models.zoo.entries import CONTESTED, ENTRIES, EXPLAINED, Entry
 from service.compiler.importers.auto import import_model
 from service.compiler.qnn import coverage, oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.arrays import Array
+from service.core.builds.numerics import DEFAULT_MODE, TORCH_X86
+from service.core.builds.options import with_shapes
 from service.core.errors import OctetError
-from service.core.numerics import DEFAULT_MODE, TORCH_X86
-from service.core.options import with_shapes
+from service.core.models.arrays import Array
 from tests.support.compiling import compiled
 
 TABLE = CHECKOUT / "docs" / "reference" / "zoo.md"

@@ -22,7 +22,7 @@ from benchmarks.serving.contestants import BARE, FLOOR, GRPC, OCTET, Served
 from benchmarks.serving.records import Overhead
 from service.api.grpc.inference_pb2 import ModelInferResponse
 from service.cli.client import Client
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _TITLES = {
     BARE: ("bare call, Model.run", "none: the same process"),

@@ -29,7 +29,7 @@ from benchmarks.serving.records import Road
 from scripts.certificates import make_certificate
 from service.cli.client import Client
 from service.cli.tensors import HEADER_LENGTH
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 CLIENT = "h2load"
 _KEY = "octet_bench_" + 32 * "k"

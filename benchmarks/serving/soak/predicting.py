@@ -17,7 +17,7 @@ from benchmarks.harness.predictions import GRPC_INFER, binary_request, grpc_requ
 from benchmarks.serving.soak.actors import REFUSED, Actor, checked, hold
 from service.api.grpc.inference_pb2 import ModelInferRequest, ModelInferResponse
 from service.cli.tensors import HEADER_LENGTH
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _OCTETS = {"Content-Type": "application/octet-stream"}
 _ANSWER_S = 60.0

@@ -13,12 +13,12 @@ from service.api.access.keys import Keys
 from service.api.access.limits import Meters
 from service.api.access.sites import Sites
 from service.api.access.stores import Stores, stores_of
+from service.core.access.key import Key, Limits, Scope, id_of, key_of
+from service.core.access.tenant import SEPARATOR
+from service.core.access.usage import KeyUsage
 from service.core.clock import Clock, SystemClock
 from service.core.errors import Conflict, Forbidden, InvalidInput, Unauthorized
-from service.core.key import Key, Limits, Scope, id_of, key_of
 from service.core.settings import Auth, Role, Settings
-from service.core.tenant import SEPARATOR
-from service.core.usage import KeyUsage
 
 _logger = logging.getLogger(__name__)
 _LOOK_S = 1.0  # how long after a change of the keys a request may still be checked against the old ones

@@ -12,8 +12,8 @@ from service.api.access.rules import scopes_of
 from service.api.access.tenants import check_route, tenant
 from service.api.ops.metrics import Metrics
 from service.api.problems import problem_response, request_id
+from service.core.access.key import Scope as KeyScope
 from service.core.errors import OctetError
-from service.core.key import Scope as KeyScope
 
 _CLUSTER_KEY = b"octet-cluster-key"
 

@@ -17,11 +17,11 @@ from typing import Protocol
 
 from service.api.access.audit import AuditLog
 from service.cache.durable import locked, replace_file
+from service.core.access.key import Key, Limits, Scope, key_from_json, new_key
+from service.core.access.tenant import check_tenant
 from service.core.clock import Clock, SystemClock
 from service.core.errors import Conflict, InvalidInput, NotFound, OctetError
-from service.core.key import Key, Limits, Scope, key_from_json, new_key
-from service.core.outage import log_trouble
-from service.core.tenant import check_tenant
+from service.core.system.outage import log_trouble
 
 _logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from service.core.key import Scope
+from service.core.access.key import Scope
 
 _NOBODY: tuple[Scope, ...] = ()  # no key is needed
 _LOOK = {"GET", "HEAD"}

@@ -12,10 +12,10 @@ import re
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from service.core.build import Build
+from service.core.access.tenant import SEPARATOR, local_name, owner_of, prefix_of
+from service.core.builds.build import Build
 from service.core.digest import Digest
 from service.core.errors import Forbidden, InvalidInput, NotFound
-from service.core.tenant import SEPARATOR, local_name, owner_of, prefix_of
 
 if TYPE_CHECKING:  # they load SQLAlchemy
     from service.db import BuildStore

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 
 from service.cache.durable import locked, replace_file
+from service.core.access.usage import SHARING_S, Use
 from service.core.clock import Clock, SystemClock
-from service.core.usage import SHARING_S, Use
 
 _logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.api.control.waiting import LOOK_S, POLL_S
 from service.api.services import Services
-from service.core.build import BuildEvent
+from service.core.builds.build import BuildEvent
 from service.core.errors import InvalidInput, NotFound
 from service.db import Watch
 

@@ -18,19 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.api.control import submission
-from service.api.control.deletion import delete
 from service.api.control.model_folders import Fingerprint, scan
+from service.api.control.routes.deletion import delete
 from service.api.services import Services
 from service.cache.durable import locked, replace_file
 from service.compiler.build.artifact_archive import archive_of, received
 from service.compiler.importers.detect import format_of
 from service.compiler.importers.uploads import upload_of
-from service.core.artifact import ARCHIVE_FORMAT
+from service.core.artifacts.artifact import ARCHIVE_FORMAT
 from service.core.digest import Digest
 from service.core.errors import Conflict, DatabaseBusy, DatabaseLost, NotFound, OctetError, StorageFull
-from service.core.model import model_name_of
-from service.core.outage import log_trouble
+from service.core.models.model import model_name_of
 from service.core.printable import printable
+from service.core.system.outage import log_trouble
 
 _logger = logging.getLogger(__name__)
 _EVERY_S = 2.0

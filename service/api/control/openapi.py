@@ -13,7 +13,7 @@ from service.api.access.rules import scopes_of
 from service.api.control import wire
 from service.api.documents import MEDIA_TYPE
 from service.api.oip.document import PATHS, SCHEMAS, TAG
-from service.core.key import Scope
+from service.core.access.key import Scope
 
 _METHODS = ("get", "put", "post", "delete", "head", "patch")
 _PROBLEM = {"schema": {"$ref": "#/components/schemas/Problem"}}

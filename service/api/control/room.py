@@ -6,9 +6,9 @@ from contextlib import suppress
 
 from service.api.access.tenants import tenant as current_tenant
 from service.api.services import Services
+from service.core.builds.quantization import quantization_of
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound, TenantFull
-from service.core.quantization import quantization_of
 
 
 def check_room(

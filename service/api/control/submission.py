@@ -12,17 +12,17 @@ from service.api.services import Services
 from service.cache import OciLayout
 from service.compiler.build.artifact_archive import received
 from service.compiler.lowering import toolchain
-from service.core.artifact import ARCHIVE_FORMAT, Report
-from service.core.build import Build, BuildInputs, BuildState
+from service.core.access.tenant import owner_of
+from service.core.artifacts.artifact import ARCHIVE_FORMAT, Report
+from service.core.builds.build import Build, BuildInputs, BuildState
+from service.core.builds.numerics import DEFAULT_MODE, parse_mode
+from service.core.builds.options import OpenShapes, Shapes, with_acceptance, with_shapes, with_sizes, with_tuning
+from service.core.builds.quantization import QUANTIZE, QuantizationOptions
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, InvalidInput, NotFound, Unsupported
-from service.core.metadata import ModelMetadata
-from service.core.model import ModelVersion
-from service.core.numerics import DEFAULT_MODE, parse_mode
-from service.core.options import OpenShapes, Shapes, with_acceptance, with_shapes, with_sizes, with_tuning
-from service.core.quantization import QUANTIZE, QuantizationOptions
+from service.core.models.metadata import ModelMetadata
+from service.core.models.model import ModelVersion
 from service.core.target import ALL, Target, parse_target
-from service.core.tenant import owner_of
 from service.quantize import stored
 from service.quantize.formats import RESULT_NUMERICS
 from service.workers.catalog import record_build, record_metadata, record_version

@@ -10,14 +10,14 @@ from fastapi import Response
 
 from service.api.access.tenants import short_name
 from service.api.control import paths, wire
-from service.core.alias import Alias
-from service.core.build import Build
-from service.core.key import Key
-from service.core.metadata import ModelMetadata
-from service.core.model import ModelVersion
-from service.core.quantization import is_quantization
+from service.core.access.key import Key
+from service.core.builds.build import Build
+from service.core.builds.quantization import is_quantization
+from service.core.models.alias import Alias
+from service.core.models.metadata import ModelMetadata
+from service.core.models.model import ModelVersion
 from service.db import BuildStore
-from service.db.builds import Requests
+from service.db.builds.store import Requests
 from service.workers.inference.states import VersionStatus
 
 RETRY_AFTER_S = 1  # builds take seconds

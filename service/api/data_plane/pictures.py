@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 from threading import Event
 
-from service.core.picture import MAX_PIXELS
+from service.core.models.picture import MAX_PIXELS
 
 SMALL_PIXELS = 1 << 20  # decoded in some ten milliseconds
 

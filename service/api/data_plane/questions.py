@@ -19,9 +19,9 @@ from service.api.oip.address import parse_address
 from service.api.oip.repository import Repository
 from service.api.services import Services
 from service.api.statuses import may_be_retried, no_memory, status_of
+from service.core.access.tenant import owner_of
 from service.core.errors import NotReady, OctetError
-from service.core.picture import MAX_PIXELS
-from service.core.tenant import owner_of
+from service.core.models.picture import MAX_PIXELS
 from service.workers.data_plane.plane import Answer, DataPlane
 from service.workers.inference import Served
 

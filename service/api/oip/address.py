@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from service.core.alias import ALIAS_PATTERN
 from service.core.errors import InvalidInput, NotFound
+from service.core.models.alias import ALIAS_PATTERN
 from service.workers.inference import Reference
 
 _MAX_DIGITS = 9

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.ops.request_log import about_request, id_of
 from service.api.problems import request_id, unexpected_response
-from service.core.logs import about
+from service.core.system.logs import about
 
 _logger = logging.getLogger(__name__)
 

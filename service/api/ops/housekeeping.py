@@ -8,8 +8,8 @@ from collections.abc import Callable
 from time import monotonic
 
 from service.api.services import Services
-from service.core.heap import trim
-from service.core.outage import log_trouble
+from service.core.system.heap import trim
+from service.core.system.outage import log_trouble
 from service.db import Watch
 from service.workers.garbage import Collector
 

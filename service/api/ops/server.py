@@ -25,14 +25,14 @@ from service.api.ops.housekeeping import Housekeeping
 from service.api.ops.lifetime import at_work
 from service.api.ops.verifying import verifying
 from service.api.services import Services
-from service.core import cluster
-from service.core.certificate import Certificate
-from service.core.heap import use_one_heap
-from service.core.logs import Seldom
-from service.core.queueing import scheduling_of
+from service.core.cluster import roles
+from service.core.cluster.certificate import Certificate
+from service.core.cluster.queueing import scheduling_of
+from service.core.cluster.worker import WorkerKind
 from service.core.settings import Role, Settings
+from service.core.system.heap import use_one_heap
+from service.core.system.logs import Seldom
 from service.core.target import detect_host, named_features
-from service.core.worker import WorkerKind
 from service.workers.data_plane.plane import DataPlane
 from service.workers.presence import Presence
 from service.workers.supervised import BEAT_EVERY_S, Ready
@@ -109,14 +109,14 @@ def _presence(services: Services) -> Presence | None:
         return None
     if settings.role is not Role.WORKER:
         return Presence(services.workers, WorkerKind.INFERENCE, settings.heartbeat_s)
-    target = cluster.target_of(settings, host)
+    target = roles.target_of(settings, host)
     presence = Presence(
         services.workers,
         WorkerKind.INFERENCE,
         settings.worker_heartbeat_s,
         target=target.name,
-        pool=cluster.pool_of(settings, host),
-        address=cluster.address_of(settings),
+        pool=roles.pool_of(settings, host),
+        address=roles.address_of(settings),
         features=named_features(host),
         capacity=scheduling_of(settings).instances_on(target.device),
     )
@@ -243,7 +243,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._services.settings.role is Role.WORKER:
-            await asyncio.sleep(cluster.NOTICE_S)
+            await asyncio.sleep(roles.NOTICE_S)
         await super().shutdown()
         await self._work.aclose()
         for task in self._tasks:

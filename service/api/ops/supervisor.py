@@ -22,15 +22,15 @@ from service.api.ops.sockets import notice_lost_clients
 from service.api.ops.standby import Standby
 from service.api.ops.tenant_processes import TenantProcesses
 from service.compiler.sandbox import Finding, check
-from service.core import cluster
-from service.core.cards import detect_cards
-from service.core.certificate import certificate_of
+from service.core.cluster import roles
+from service.core.cluster.certificate import certificate_of
+from service.core.cluster.running import RunningCalls
 from service.core.errors import Conflict, InvalidInput
-from service.core.notify import ServiceManager
-from service.core.running import RunningCalls
 from service.core.settings import Role, Settings
+from service.core.system.gpus import detect_cards
+from service.core.system.notify import ServiceManager
+from service.core.system.usable import check_writable
 from service.core.target import Host, detect_host
-from service.core.usable import check_writable
 from service.workers.crashes import crashes_of
 from service.workers.data_plane import orders, program
 from service.workers.data_plane.program import raise_descriptors
@@ -100,7 +100,7 @@ async def _serve(settings: Settings, compile: bool, on_started: Callable[[Starte
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.put_nowait, number)
     with ExitStack() as stack:
-        cluster.check(settings, detect_host())
+        roles.check(settings, detect_host())
         if settings.database_url is None:  # otherwise the control plane, which has the database, checks this
             check_exposure(settings)
         listeners = {"http": stack.enter_context(_listen(settings.host, settings.port))}
@@ -197,7 +197,7 @@ class _Supervisor:
         self._systemd.stopping()
         if self._settings.role is Role.WORKER:
             self._control_plane.stop()
-            await asyncio.sleep(cluster.NOTICE_S)
+            await asyncio.sleep(roles.NOTICE_S)
         self._standby.begin("the server is stopping")
         self._data_plane.stop()
         # It still answers requests on open connections, and needs the control plane for some of them.

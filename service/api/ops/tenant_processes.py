@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from service.core.running import RunningCalls
+from service.core.cluster.running import RunningCalls
 from service.core.settings import Settings
 from service.workers.data_plane import orders, program
 from service.workers.data_plane.program import raise_descriptors

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from service.api.services import Services
-from service.core.outage import log_trouble
+from service.core.system.outage import log_trouble
 
 _logger = logging.getLogger(__name__)
 _TROUBLE_S = 2.0

@@ -22,13 +22,13 @@ from service.compiler.messages.files import (
 )
 from service.compiler.messages.message import Malformed
 from service.compiler.references import Reference, reference_for
-from service.core.artifact import Report
+from service.core.artifacts.artifact import Report
+from service.core.builds.options import batch_of
 from service.core.errors import BuildFailed
-from service.core.options import batch_of
-from service.core.signature import ModelSignature
+from service.core.models.signature import ModelSignature
 from service.core.target import detect_host
-from service.core.vectors import PATTERNS, input_kinds
-from service.core.witnesses import CANONICAL
+from service.core.verification.vectors import PATTERNS, input_kinds
+from service.core.verification.witnesses import CANONICAL
 
 SAMPLES = PATTERNS
 _POLL_S = 0.1

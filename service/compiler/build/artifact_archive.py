@@ -13,8 +13,7 @@ from typing import Any
 from service.cache import MANIFEST_MEDIA_TYPE, Descriptor, Manifest, OciLayout
 from service.cache.archive import MAGIC, LayoutArchive
 from service.cache.export import export
-from service.core.agreement import Outcome
-from service.core.artifact import (
+from service.core.artifacts.artifact import (
     ARTIFACT_TYPE,
     CONSTANTS_MEDIA_TYPE,
     LIBRARY_MEDIA_TYPE,
@@ -25,12 +24,13 @@ from service.core.artifact import (
     Report,
     only_artifact,
 )
-from service.core.compatibility import check_config_type
+from service.core.artifacts.compatibility import check_config_type
+from service.core.builds.numerics import parse_mode
+from service.core.builds.options import batch_of
 from service.core.digest import Digest
 from service.core.errors import InvalidInput, MalformedModel, UnsupportedFormat
-from service.core.numerics import parse_mode
-from service.core.options import batch_of
 from service.core.target import Target, parse_target
+from service.core.verification.agreement import Outcome
 
 _LAYERS = [LIBRARY_MEDIA_TYPE, CONSTANTS_MEDIA_TYPE]
 

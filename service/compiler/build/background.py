@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-from service.core.build import BuildCanceled
+from service.core.builds.build import BuildCanceled
 
 T = TypeVar("T")
 Poll = Callable[[], None]

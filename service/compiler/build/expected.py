@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from service.compiler.messages.checking import SessionResult
-from service.core.vectors import CHOSEN
-from service.core.witnesses import Witness
+from service.core.verification.vectors import CHOSEN
+from service.core.verification.witnesses import Witness
 
 _MESSAGE_CHARACTERS = 250
 
@@ -40,7 +40,7 @@ class Answers:
     """The expected outputs that an artifact is compared with.
 
     Attributes:
-        kinds: the type of each generated input (`core.vectors.input_kinds`). There may be fewer inputs than types.
+        kinds: the type of each generated input (`vectors.input_kinds`). There may be fewer inputs than types.
         witnesses: first the oracle, whose outputs decide; then the source framework's runtime, if one defines the mode.
         sessions: the same runtime, run with other settings.
         no_witness: the reason why the oracle is the only witness; empty if there are others.

@@ -11,7 +11,7 @@ from service.compiler.messages.files import GRAPH_FILE
 from service.compiler.messages.role import Result, Role
 from service.compiler.sandbox import Access, run_child, working
 from service.compiler.sandbox.scratch import scratch_directory
-from service.core.facts import Facts, Outline
+from service.core.models.facts import Facts, Outline
 from service.core.settings import Settings
 from service.core.target import Target
 

@@ -18,10 +18,10 @@ from typing import Any
 from service.compiler.build.steps import Steps
 from service.compiler.messages.checking import PADDING, PaddingRequest
 from service.compiler.messages.files import MODULE_FILE
-from service.core.buckets import padded_length
+from service.core.builds.options import Shapes, bucket_index_of, buckets_of, shapes_of
 from service.core.errors import BuildTimedOut, OctetError
-from service.core.options import Shapes, bucket_index_of, buckets_of, shapes_of
-from service.core.signature import ModelSignature, TensorSpec
+from service.core.models.buckets import padded_length
+from service.core.models.signature import ModelSignature, TensorSpec
 
 
 @dataclass(frozen=True)

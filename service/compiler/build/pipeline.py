@@ -19,7 +19,7 @@ from service.compiler.build.padding import Padding, padding_of
 from service.compiler.build.steps import CompileRequest, Steps
 from service.compiler.messages.building import BuildResult
 from service.compiler.messages.files import CONSTANTS_FILE, EXPECTED_FILE, PROBES_FILE
-from service.core.artifact import (
+from service.core.artifacts.artifact import (
     ARTIFACT_TYPE,
     CONSTANTS_MEDIA_TYPE,
     FORMAT_ANNOTATION,
@@ -31,13 +31,13 @@ from service.core.artifact import (
     ArtifactConfig,
     Report,
 )
-from service.core.build import Progress, Stage
-from service.core.compatibility import CONFIG_MEDIA_TYPE
+from service.core.artifacts.compatibility import CONFIG_MEDIA_TYPE
+from service.core.builds.build import Progress, Stage
+from service.core.builds.options import batch_of
 from service.core.digest import Digest, canonical_json
-from service.core.options import batch_of
+from service.core.models.signature import ModelSignature
 from service.core.provenance import ENVELOPE_MEDIA_TYPE, STATEMENT_MEDIA_TYPE, Provenance, Signer, signer_of
 from service.core.settings import Settings
-from service.core.signature import ModelSignature
 
 __all__ = ["CompileRequest", "Made", "compile_model", "make"]
 

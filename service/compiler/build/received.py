@@ -20,18 +20,18 @@ from service.compiler.build.expected import Answers, Expected
 from service.compiler.build.steps import LIBRARY_FILE, CompileRequest, Steps
 from service.compiler.messages.building import BuildResult
 from service.compiler.messages.files import CONSTANTS_FILE, EXPECTED_FILE, PROBES_FILE
-from service.core.agreement import keep_build_difference, may_serve
-from service.core.artifact import ArtifactConfig, Report
-from service.core.build import Progress, Stage
-from service.core.compatibility import CONFIG_MEDIA_TYPE
+from service.core.artifacts.artifact import ArtifactConfig, Report
+from service.core.artifacts.compatibility import CONFIG_MEDIA_TYPE
+from service.core.artifacts.explanation import build_explanation
+from service.core.builds.build import Progress, Stage
+from service.core.builds.options import accepts_differences, with_acceptance
 from service.core.digest import Digest, canonical_json, digest_of_file
 from service.core.errors import DigestMismatch, InvalidInput, MalformedModel, OctetError, Unsupported
-from service.core.explanation import build_explanation
-from service.core.facts import Facts
-from service.core.options import accepts_differences, with_acceptance
+from service.core.models.facts import Facts
 from service.core.settings import Settings
-from service.core.vectors import PATTERNS, input_kinds
-from service.core.witnesses import Witness
+from service.core.verification.agreement import keep_build_difference, may_serve
+from service.core.verification.vectors import PATTERNS, input_kinds
+from service.core.verification.witnesses import Witness
 from service.runtime.trust import Trust
 
 WITNESS = Witness("the outputs that came with the artifact", is_own=True)

@@ -31,18 +31,18 @@ from service.compiler.messages.checking import PROFILE, VERIFY, ProfileRequest, 
 from service.compiler.messages.files import CONSTANTS_FILE, MODULE_FILE, OBJECT_FILE, PLAIN_FILE, program_file
 from service.compiler.messages.role import Request, Result, Role
 from service.compiler.sandbox import Access, Limits, run_child, with_cards, working
-from service.core import witnesses
-from service.core.agreement import Deviation
-from service.core.artifact import ArtifactConfig
-from service.core.build import BuildInputs, Progress, Stage
-from service.core.cores import Core, build_cores
+from service.core.artifacts.artifact import ArtifactConfig
+from service.core.artifacts.explanation import build_explanation, is_described
+from service.core.builds.build import BuildInputs, Progress, Stage
+from service.core.builds.options import accepts_differences, batch_of, shapes_of
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, BuildTimedOut, VerificationFailed
-from service.core.explanation import build_explanation, is_described
-from service.core.options import accepts_differences, batch_of, shapes_of
 from service.core.settings import Settings
+from service.core.system.cores import Core, build_cores
 from service.core.target import Target, detect_host
-from service.core.witnesses import Statement, float_share
+from service.core.verification import witnesses
+from service.core.verification.agreement import Deviation
+from service.core.verification.witnesses import Statement, float_share
 
 _POLL_S = 0.1
 _LOG_EVERY_S = 10.0

@@ -22,11 +22,11 @@ from service.compiler.build.steps import Steps
 from service.compiler.build.tile_store import Tile, TileStore
 from service.compiler.messages.checking import RACE, TIME, ArtifactFiles, RaceResult, SpeedRequest
 from service.compiler.messages.role import Result, Role
-from service.core.artifact import CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, ArtifactConfig
-from service.core.build import Progress, Stage
+from service.core.artifacts.artifact import CONSTANTS_MEDIA_TYPE, LIBRARY_MEDIA_TYPE, ArtifactConfig
+from service.core.builds.build import Progress, Stage
+from service.core.builds.options import batch_of, tune_s_of, without_tuning
 from service.core.digest import Digest
 from service.core.errors import BuildFailed
-from service.core.options import batch_of, tune_s_of, without_tuning
 from service.core.settings import Settings
 from service.core.target import detect_host
 

@@ -33,9 +33,9 @@ from service.compiler.messages.checking import (
 from service.compiler.messages.files import reference_file, reference_probes_file
 from service.compiler.references import REFERENCES
 from service.compiler.sandbox import Report
-from service.core.build import Stage
+from service.core.builds.build import Stage
 from service.core.digest import digest_of_file
-from service.core.vectors import read_probes, sample_inputs
+from service.core.verification.vectors import read_probes, sample_inputs
 
 
 def write_answers(outputs: Mapping[int, Sequence[NDArray[Any]]], file: str) -> None:

@@ -30,7 +30,7 @@ from service.compiler.sandbox.termination import is_out_of_memory, out_of_memory
 from service.compiler.sandbox.watch import BUG, too_much_written
 from service.compiler.sandbox.zygotes import ChildDescriptors
 from service.core.errors import BuildFailed, InternalError, OctetError
-from service.core.imports import block_torch
+from service.core.system.imports import block_torch
 
 _MOST_REPORT_BYTES = 64 << 10
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 POSITIONS = 2048  # the largest number of columns of one input for which products are summed
 

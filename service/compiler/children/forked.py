@@ -17,7 +17,7 @@ from pathlib import Path
 from service.compiler.children import child
 from service.compiler.sandbox import Fork
 from service.compiler.sandbox.zygotes import ChildDescriptors
-from service.core.own_threads import own_threads
+from service.core.system.own_threads import own_threads
 
 
 def keeping(*descriptors: int) -> Fork:

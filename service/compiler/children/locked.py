@@ -28,16 +28,16 @@ from service.compiler.messages.running import (
 )
 from service.compiler.sandbox import Access, Limits, run_child, with_cards
 from service.compiler.sandbox.policy import unlimited
-from service.core.agreement import Comparison
-from service.core.arrays import Array
-from service.core.artifact import ArtifactConfig, only_artifact
-from service.core.buckets import fit_inputs, merge_buckets
+from service.core.artifacts.artifact import ArtifactConfig, only_artifact
+from service.core.artifacts.explanation import Call
 from service.core.digest import Digest
 from service.core.errors import BuildFailed, SandboxUnavailable
-from service.core.explanation import Call
+from service.core.models.arrays import Array
+from service.core.models.buckets import fit_inputs, merge_buckets
+from service.core.models.signature import ModelSignature
 from service.core.settings import Settings
-from service.core.signature import ModelSignature
 from service.core.target import Target, machine_name, parse_target
+from service.core.verification.agreement import Comparison
 from service.runtime.model import checked
 from service.runtime.shared import SharedTensors, bytes_of
 from service.runtime.stored import StoredArtifact, artifacts_of_model

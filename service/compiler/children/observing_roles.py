@@ -15,10 +15,10 @@ import numpy as np
 from service import runtime
 from service.compiler.children.columns import Windows, means, products, rounded
 from service.compiler.sandbox import Report
-from service.core.arrays import Array
-from service.core.artifact import ArtifactConfig
-from service.core.buffers import aligned_empty
-from service.core.signature import TensorSpec
+from service.core.artifacts.artifact import ArtifactConfig
+from service.core.artifacts.buffers import aligned_empty
+from service.core.models.arrays import Array
+from service.core.models.signature import TensorSpec
 from service.runtime.racing import race
 
 SEEN_FILE, OUTPUTS_FILE, CLASSES_FILE = "seen.npy", "outputs-{}.bin", "classes.npy"

@@ -1,4 +1,4 @@
-"""Chooses inputs for the verification of an artifact, in addition to the fixed patterns of `core.vectors`.
+"""Chooses inputs for the verification of an artifact, in addition to the fixed patterns of `core.verification.vectors`.
 
 Small models are verified on hundreds of inputs, and large ones on the patterns alone. The inputs are drawn at random,
 in rounds. The oracle computes each of them and records the special cases that every operator reaches: ties in its
@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from service.compiler.qnn import coverage, graph, oracle
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
-from service.core.signature import ModelSignature, TensorSpec
-from service.core.vectors import MOST_PROBES, InputFill
+from service.core.models.arrays import Array
+from service.core.models.signature import ModelSignature, TensorSpec
+from service.core.verification.vectors import MOST_PROBES, InputFill
 
 # The time that the inputs of a model may take. The estimate includes the oracle and the slowest reference kernels.
 _BUDGET_S = 1.5
@@ -203,7 +203,7 @@ def _drawn(
 
 
 def arrays_of(inputs: Sequence[Sequence[Array]], outputs: Sequence[Sequence[Array]]) -> Mapping[str, Array]:
-    """Returns the arrays of the report `core.artifact.Report.PROBES`, by name.
+    """Returns the arrays of the report `core.artifacts.artifact.Report.PROBES`, by name.
 
     An input has the name `input.NUMBER.INDEX`, and an expected output the name `NUMBER.INDEX`.
     """

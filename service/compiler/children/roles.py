@@ -72,13 +72,13 @@ from service.compiler.qnn.numerics.deviations import deviations_of
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.sandbox import Report
 from service.compiler.targets import codegen_target
-from service.core.arrays import Array
-from service.core.buckets import pad_inputs
-from service.core.build import Stage
+from service.core.builds.build import Stage
 from service.core.digest import digest_of
 from service.core.errors import Unsupported
+from service.core.models.arrays import Array
+from service.core.models.buckets import pad_inputs
 from service.core.target import parse_target
-from service.core.vectors import masked_samples, sample_inputs
+from service.core.verification.vectors import masked_samples, sample_inputs
 
 
 @handles(IMPORT)

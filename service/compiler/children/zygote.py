@@ -19,7 +19,7 @@ from typing import Any
 
 from service.compiler.children import child
 from service.compiler.sandbox.zygotes import READY, ChildDescriptors
-from service.core.imports import block_torch
+from service.core.system.imports import block_torch
 
 _REQUEST_BYTES = 1 << 16
 

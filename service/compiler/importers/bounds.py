@@ -12,7 +12,7 @@ from tvm import relax
 
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import Operation, value_of
-from service.core.signature import Bounds, ModelSignature, TensorSpec
+from service.core.models.signature import Bounds, ModelSignature, TensorSpec
 
 # Operators whose result consists of unchanged elements of their first operand.
 _MOVES = frozenset(

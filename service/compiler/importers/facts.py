@@ -16,7 +16,7 @@ from service.compiler.qnn import coverage, graph
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
-from service.core.facts import Facts, Scheme
+from service.core.models.facts import Facts, Scheme
 
 _ACCUMULATING = ("int32", "int64")
 _Parts = tuple[str, str, bool]  # the storage type, the granularity and the symmetry of one tensor's quantization

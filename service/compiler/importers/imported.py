@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import tvm
 
-from service.core.metadata import NOTHING, ModelMetadata
-from service.core.signature import ModelSignature
+from service.core.models.metadata import NOTHING, ModelMetadata
+from service.core.models.signature import ModelSignature
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from collections import Counter
 
 from service.compiler.importers import detect
 from service.compiler.importers.names import printable
-from service.compiler.importers.onnx import reader as onnx
+from service.compiler.importers.onnx.file import reader as onnx
 from service.compiler.importers.onnx.model import Model as OnnxModel
 from service.compiler.importers.onnx.support import is_quantized
-from service.compiler.importers.tflite import reader as tflite
+from service.compiler.importers.tflite.file import reader as tflite
 from service.compiler.importers.tflite.model import Model as TFLiteModel
 from service.core.errors import OctetError
-from service.core.facts import Outline
+from service.core.models.facts import Outline
 
 _MOST_ENDS = 100
 _STORED = ("int4", "int8", "uint8", "int16")

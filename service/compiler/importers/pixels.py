@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from service.core.errors import InvalidInput
-from service.core.metadata import ModelMetadata
-from service.core.signature import TensorSpec
+from service.core.models.metadata import ModelMetadata
+from service.core.models.signature import TensorSpec
 
 _LEAST_OVERLAP = 0.5
 

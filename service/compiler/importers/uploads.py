@@ -17,7 +17,7 @@ def upload_of(file: Path) -> Iterator[Path]:
         InvalidInput: one of these files is missing.
     """
     from service.compiler.importers.mxnet import package as mxnet
-    from service.compiler.importers.onnx import package as onnx
+    from service.compiler.importers.onnx.file import package as onnx
 
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / "model.zip"

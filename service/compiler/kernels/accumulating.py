@@ -8,9 +8,9 @@ from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.layout import Halo
-from service.compiler.qnn.numerics.accumulate import centered
+from service.compiler.qnn.numerics.sums.accumulate import centered
 from service.compiler.qnn.operation import Operation, value_of
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 def check_accumulating(core: Operation) -> None:

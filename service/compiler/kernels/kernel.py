@@ -10,10 +10,10 @@ from typing import Any
 from tvm import tirx
 
 from service.compiler.locating import Declined
-from service.core import explanation
-from service.core.arrays import Array
-from service.core.call_plan import Launch
+from service.core.artifacts import explanation
+from service.core.artifacts.call_plan import Launch
 from service.core.digest import Digest, digest_of
+from service.core.models.arrays import Array
 
 __all__ = ["Array", "Declined", "DeviceFunction", "Kernel"]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Expr
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Layer:
 def folded_bias(bias: Array | None, weights: Array, zero_point: int, channels: int) -> Array:
     """Returns the bias minus zero_point * sum(weights), wrapped to int32 and extended with zeros to `channels`.
 
-    These are terms 3 and 4 of the expansion of a quantized product (`qnn.numerics.accumulate`).
+    These are terms 3 and 4 of the expansion of a quantized product (`qnn.numerics.sums.accumulate`).
 
     Args:
         zero_point: the zero point of the operands of the products: the source's stored zero point minus

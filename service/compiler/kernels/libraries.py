@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.compiler.kernels.arm.isa import ISAS as ARM
 from service.compiler.kernels.choices import Choices
-from service.compiler.kernels.cuda.cards import common
+from service.compiler.kernels.cuda.gpus import common
 from service.compiler.kernels.cuda.library import CudaLibrary
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.kernels.kernel import Kernel

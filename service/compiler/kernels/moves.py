@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import Image
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 MOST_ELEMENTS = 1 << 21  # analyzing larger tensors would take too long
 NOTHING = -1  # the index of filler, which has no source element

@@ -11,8 +11,8 @@ import tvm
 from tvm import relax
 
 from service.compiler.qnn import graph
-from service.core.artifact import Slot
-from service.core.call_plan import ALIGNMENT_BYTES
+from service.core.artifacts.artifact import Slot
+from service.core.artifacts.call_plan import ALIGNMENT_BYTES
 
 _STORAGE, _TENSOR = "relax.memory.alloc_storage", "relax.memory.alloc_tensor"
 _IN_PLACE = "relax.call_inplace_packed"

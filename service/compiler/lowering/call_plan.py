@@ -2,7 +2,7 @@
 
 After the last pass, `main` contains only calls of functions that write into their operands, and bindings that give a
 tensor another name (aliases, reshapes). Its parameters are the inputs, the constants and the activations. The runtime
-needs no generated code to make these calls, so they are stored as a list (`core.call_plan`).
+needs no generated code to make these calls, so they are stored as a list (`core.artifacts.call_plan`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import tvm
 from tvm import relax
 
 from service.compiler.qnn import graph
-from service.core.artifact import Slot
-from service.core.call_plan import ALIGNMENT_BYTES, Buffer, Call, CallPlan, Launch, Space
+from service.core.artifacts.artifact import Slot
+from service.core.artifacts.call_plan import ALIGNMENT_BYTES, Buffer, Call, CallPlan, Launch, Space
 from service.core.errors import BuildFailed
 
 # The prefix of generated functions. Without it, a function `exp` would have the name of the C library's function.

@@ -16,8 +16,8 @@ from tvm import relax
 
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import value_of
-from service.core.artifact import Slot
-from service.core.call_plan import ALIGNMENT_BYTES
+from service.core.artifacts.artifact import Slot
+from service.core.artifacts.call_plan import ALIGNMENT_BYTES
 
 
 def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, list[NDArray[Any]]]:

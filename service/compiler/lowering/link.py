@@ -19,7 +19,7 @@ from pathlib import Path
 from service.compiler.sandbox import Access, Limits, run_program
 from service.compiler.sandbox.messages import clean
 from service.compiler.sandbox.scratch import scratch_directory
-from service.core.build import Stage
+from service.core.builds.build import Stage
 from service.core.elf import ElfError, check_library, check_object
 from service.core.errors import BuildFailed
 from service.core.target import Target

@@ -5,7 +5,7 @@ The passes are in `passes`. The text of the order is part of every build's key (
 
 from __future__ import annotations
 
-from service.core.build import Stage
+from service.core.builds.build import Stage
 
 # Maps the name of each pass to the stage of a build that the pass belongs to.
 ORDER: dict[str, Stage] = {

@@ -32,8 +32,8 @@ from service.compiler.qnn.transposes import move_transposes
 from service.compiler.select.select import select
 from service.compiler.select.selection import Selection
 from service.compiler.targets import CodegenTarget
-from service.core.artifact import Slot
-from service.core.build import Stage
+from service.core.artifacts.artifact import Slot
+from service.core.builds.build import Stage
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any
 
 from service import core
 from service.compiler.lowering import pass_order
-from service.core.build import BuildInputs
+from service.core.builds.build import BuildInputs
 from service.core.digest import Digest, digest_of_file, digest_of_json
 from service.core.target import Target
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from service.compiler.messages.message import Count, Malformed, Message
 from service.compiler.messages.role import Empty, Role
-from service.core.agreement import Deviation
-from service.core.call_plan import CallPlan
-from service.core.facts import Facts, Outline
-from service.core.signature import ModelSignature
-from service.core.vectors import MOST_PROBES
+from service.core.artifacts.call_plan import CallPlan
+from service.core.models.facts import Facts, Outline
+from service.core.models.signature import ModelSignature
+from service.core.verification.agreement import Deviation
+from service.core.verification.vectors import MOST_PROBES
 
 
 @dataclass(frozen=True)

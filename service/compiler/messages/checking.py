@@ -11,10 +11,10 @@ from typing import Any
 
 from service.compiler.messages.message import Count, Message, Seconds
 from service.compiler.messages.role import Role
-from service.core.agreement import Comparison
-from service.core.artifact import ArtifactConfig
-from service.core.explanation import Call
-from service.core.signature import ModelSignature
+from service.core.artifacts.artifact import ArtifactConfig
+from service.core.artifacts.explanation import Call
+from service.core.models.signature import ModelSignature
+from service.core.verification.agreement import Comparison
 
 
 @dataclass(frozen=True)

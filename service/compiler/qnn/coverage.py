@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from service.compiler.qnn import graph
-from service.compiler.qnn.numerics.bfloat16 import is_bfloat16
+from service.compiler.qnn.numerics.sums.bfloat16 import is_bfloat16
 from service.compiler.qnn.operation import Operation
 
 # This part of a name marks a value inside an operator of the model. The report names the operator's result instead.

@@ -1,5 +1,5 @@
 """Decompose: turns each transposed convolution into an ordinary one, and interleaves its phases
-(`numerics.transposed`).
+(`numerics.sums.transposed`).
 
 Requires: a model of `qnn.*` operators.
 Ensures: no `qnn.conv2d_transpose` is left except simulated ones, and every output is unchanged. Accumulators are
@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 
 from service.compiler.qnn import graph, ops
-from service.compiler.qnn.numerics.transposed import Phases
+from service.compiler.qnn.numerics.sums.transposed import Phases
 
 
 def decompose(module: tvm.IRModule) -> tvm.IRModule:

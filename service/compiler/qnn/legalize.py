@@ -19,7 +19,7 @@ import tvm
 from tvm import relax
 
 from service.compiler.qnn import graph, ops
-from service.compiler.qnn.numerics.accumulate import constant
+from service.compiler.qnn.numerics.sums.accumulate import constant
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.compiler.targets import OperandTypes

@@ -11,12 +11,13 @@ from tvm.ir import Op
 
 from service.compiler.locating import located
 from service.compiler.qnn import graph
-from service.compiler.qnn.numerics import Mode, rounding
+from service.compiler.qnn.numerics import Mode
+from service.compiler.qnn.numerics.scaling import rounding
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.ops import name_of
 from service.compiler.qnn.plain import PLAIN
-from service.core.arrays import Array
 from service.core.errors import UnsupportedOperator
+from service.core.models.arrays import Array
 
 Values = dict[relax.Var, Any]
 

@@ -17,7 +17,7 @@ from tvm.ir import Op
 
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import value_of
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 Meaning = Callable[..., Array]
 

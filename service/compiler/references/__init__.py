@@ -10,9 +10,18 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 
-from service.core.arrays import Array
-from service.core.numerics import FBGEMM, LITERT_REFERENCE, ONEDNN, ONNXRUNTIME, PT2E, QNNPACK, TORCH_X86, XNNPACK
-from service.core.witnesses import Witness
+from service.core.builds.numerics import (
+    FBGEMM,
+    LITERT_REFERENCE,
+    ONEDNN,
+    ONNXRUNTIME,
+    PT2E,
+    QNNPACK,
+    TORCH_X86,
+    XNNPACK,
+)
+from service.core.models.arrays import Array
+from service.core.verification.witnesses import Witness
 
 # A function that takes the inputs of a sample and returns its outputs, both in the order of the file.
 Answer = Callable[[Sequence[Array]], list[Array]]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from service.compiler.references import Answer
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 def open_session(source: str, options: Mapping[str, str]) -> Answer:

@@ -8,9 +8,9 @@ from pathlib import Path
 from onnxruntime import GraphOptimizationLevel, InferenceSession, SessionOptions
 
 from service.compiler.importers.detect import HEAD_BYTES, ZIP, detect_format
-from service.compiler.importers.onnx.package import SUFFIX, archive_of
+from service.compiler.importers.onnx.file.package import SUFFIX, archive_of
 from service.compiler.references import Answer
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _LEVEL = "graph_optimization_level"
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch  # type: ignore[import-not-found]
 
 from service.compiler.references import Answer
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 def open_session(source: str, options: Mapping[str, str]) -> Answer:

@@ -10,7 +10,7 @@ from importlib import import_module
 import torch  # type: ignore[import-not-found]
 
 from service.compiler.references import Answer
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 # The modules that register the conversion operators. The second one is part of torchao, which may not be installed.
 _OPERATORS = ("torch.ao.quantization.fx._decomposed", "torchao.quantization.quant_primitives")

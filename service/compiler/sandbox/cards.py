@@ -15,7 +15,7 @@ from pathlib import Path
 
 from service.compiler.sandbox.landlock import READ, USE_DEVICE, Right
 from service.compiler.sandbox.policy import UNLIMITED_BYTES, Limits, Rules
-from service.core.cards import ENVIRONMENT, driver_folder
+from service.core.system.gpus import ENVIRONMENT, driver_folder
 
 _DEVICES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-caps", "/dev/dxg")
 _FACTS = (

@@ -18,8 +18,8 @@ from service.compiler.sandbox import cards, landlock, seccomp
 from service.compiler.sandbox.check import require
 from service.compiler.sandbox.kernel import drop_capabilities, prctl
 from service.compiler.sandbox.policy import UNLIMITED_BYTES, Access, Limits, system_rules
-from service.core.own_threads import own_threads
-from service.core.scheduling import lower_priority
+from service.core.system.own_threads import own_threads
+from service.core.system.scheduling import lower_priority
 
 _PR_SET_NO_NEW_PRIVS = 38
 # The time between the signal that a child can catch and the kill, when its processor time is used up.

@@ -13,7 +13,7 @@ from typing import Any
 
 from service.compiler.sandbox.report import MAX_MESSAGE_BYTES
 from service.core import errors
-from service.core.build import Stage
+from service.core.builds.build import Stage
 from service.core.errors import BuildFailed, OctetError
 
 MAX_MESSAGES = 100_000

@@ -76,7 +76,7 @@ class Limits:
         file_bytes: the limit of the largest file that it may write, and of all files together.
         open_files: the limit of the number of file descriptors.
         threads: the limit of the number of threads, including the first. With 1, it cannot start threads.
-        nice: the niceness, as in `core.scheduling.lower_priority`.
+        nice: the niceness, as in `core.system.scheduling.lower_priority`.
         processors: the numbers of the processors on which it may run. If empty, it may run on those of its parent.
         places_threads: true if it may set the processors of its threads, so that its timings are the same as outside
             the sandbox. It can then also set those of other processes of its user.

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from service.core.build import Stage
+from service.core.builds.build import Stage
 from service.core.errors import BuildFailed, OctetError
 
 MAX_MESSAGE_BYTES = 4 << 20

@@ -16,7 +16,7 @@ from service.compiler.kernels.moves import Memory, patterns
 from service.compiler.qnn import graph
 from service.compiler.select.groups import Model
 from service.compiler.select.moves import Movement, Moves, Part
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 class Layouts(Protocol):

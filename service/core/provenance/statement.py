@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.core.build import BuildInputs
+from service.core.builds.build import BuildInputs
 from service.core.digest import Digest, canonical_json, digest_of_json, parse_digest
 from service.core.errors import InvalidInput
 from service.core.provenance.envelope import MOST_BYTES

@@ -15,7 +15,7 @@ inline constexpr size_t kMostCapabilities = 16;
 inline constexpr char kConfigMediaType[] = "application/vnd.octet.config.v2+json";
 inline constexpr char kOlderConfigMediaType[] = "application/vnd.octet.config.v1+json";
 
-// The remedy for artifacts of other releases, as in `service/core/compatibility.py`.
+// The remedy for artifacts of other releases, as in `service/core/artifacts/compatibility.py`.
 inline constexpr char kWhatToDo[] =
     "compile the model again with this release, or run the artifact with the release that compiled it";
 

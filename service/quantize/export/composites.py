@@ -18,12 +18,12 @@ from service.compiler.importers import real
 from service.compiler.importers.real import Real
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.operation import value_of
-from service.core.arrays import Array
-from service.quantize import encoding
+from service.core.models.arrays import Array
 from service.quantize.export import pictures
 from service.quantize.export.composite import Composite, Write
 from service.quantize.export.definitions import Definitions, Make
 from service.quantize.export.graph import Graph, Order, rank_of
+from service.quantize.file import encoding
 
 Find = Callable[[Definitions, relax.Var], Composite | None]
 

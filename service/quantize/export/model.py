@@ -10,19 +10,19 @@ from tvm import relax
 from service.compiler.importers import detect
 from service.compiler.importers.auto import At, import_model
 from service.compiler.importers.imported import ImportedModel
-from service.compiler.importers.onnx.metadata import KEY
+from service.compiler.importers.onnx.file.metadata import KEY
 from service.compiler.qnn import graph as modules
 from service.compiler.qnn.coverage import FLOAT, report
 from service.compiler.qnn.graph import shape_of
 from service.core.errors import Unsupported
-from service.core.metadata import ModelMetadata
-from service.core.signature import ModelSignature, TensorSpec
-from service.quantize import encoding, protobuf
+from service.core.models.metadata import ModelMetadata
+from service.core.models.signature import ModelSignature, TensorSpec
 from service.quantize.export.composite import Composite
 from service.quantize.export.composites import composite
 from service.quantize.export.definitions import Definitions
 from service.quantize.export.graph import Graph
 from service.quantize.export.operators import write
+from service.quantize.file import encoding, protobuf
 from service.quantize.formats import require
 
 _OPSET, _IR_VERSION = 17, 8  # operator set 17 introduced LayerNormalization, together with IR version 8

@@ -10,9 +10,9 @@ from tvm import relax
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.operation import value_of
 from service.core.errors import Unsupported
-from service.quantize import encoding
 from service.quantize.export.composites import reduced, remaining_order
 from service.quantize.export.graph import CHANNELS_FIRST, Graph, Order, identity, rank_of
+from service.quantize.file import encoding
 
 # A function that writes the call that computes a variable.
 Write = Callable[[Graph, relax.Var, relax.Call], None]

@@ -13,7 +13,7 @@ from service.compiler.importers.tflite.operators.selection import nearest_places
 from service.compiler.importers.windows import Sides, Windows, average, largest
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.operation import value_of
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from service.quantize.export.composite import Composite, Write
 from service.quantize.export.definitions import Definitions
 from service.quantize.export.graph import CHANNELS_FIRST, Graph, Order, identity, rank_of

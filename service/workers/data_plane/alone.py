@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import NoReturn
 
 from service.cache import OciLayout
-from service.core.artifact import ARTIFACT_TYPE, OPTIONS_ANNOTATION
-from service.core.certificate import certificate_of
+from service.core.artifacts.artifact import ARTIFACT_TYPE, OPTIONS_ANNOTATION
+from service.core.builds.options import batch_of
+from service.core.cluster.certificate import certificate_of
+from service.core.cluster.queueing import scheduling_of
 from service.core.digest import Digest
 from service.core.errors import Conflict, InvalidInput, NotFound
-from service.core.notify import ServiceManager
-from service.core.options import batch_of
-from service.core.queueing import scheduling_of
 from service.core.settings import Auth, Settings
+from service.core.system.notify import ServiceManager
 from service.core.target import parse_target
 from service.runtime.stored import StoredArtifact
 from service.runtime.trust import Trust

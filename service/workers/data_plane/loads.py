@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.core.buckets import merge_buckets
+from service.core.cluster.queueing import Scheduling
 from service.core.digest import canonical_json
-from service.core.queueing import Scheduling
-from service.core.signature import ModelSignature
+from service.core.models.buckets import merge_buckets
+from service.core.models.signature import ModelSignature
 from service.core.target import parse_target
 from service.runtime.stored import StoredArtifact
 

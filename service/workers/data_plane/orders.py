@@ -10,10 +10,10 @@ from hashlib import sha256
 from typing import Any
 
 from service import __version__
-from service.core.metadata import ModelMetadata
-from service.core.picture import MAX_PIXELS
+from service.core.access.usage import KeyUsage
+from service.core.models.metadata import ModelMetadata
+from service.core.models.picture import MAX_PIXELS
 from service.core.settings import Auth, Settings
-from service.core.usage import KeyUsage
 
 Members = dict[str, Any]
 

@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from service.core.cards import driver_folder
 from service.core.errors import Unsupported
 from service.core.settings import Settings
+from service.core.system.gpus import driver_folder
 from service.workers.data_plane.frames import frame
 
 PATH = Path(__file__).parents[2] / "native" / "octet-plane"

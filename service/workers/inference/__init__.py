@@ -3,7 +3,7 @@
 Never imports the compiler. `artifacts.StoredArtifacts` reads the store; import it from its own module.
 """
 
-from service.core.queueing import Scheduling
+from service.core.cluster.queueing import Scheduling
 from service.workers.inference.identity import Identity
 from service.workers.inference.inventory import Indexed, ModelState
 from service.workers.inference.registry import Registry

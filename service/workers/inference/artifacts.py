@@ -11,15 +11,15 @@ from typing import Any
 
 from service.cache import OciLayout
 from service.cache.metadata import metadata_of
-from service.core.agreement import different_from, may_serve
-from service.core.artifact import TARGET_ANNOTATION, ArtifactConfig, Report
+from service.core.artifacts.artifact import TARGET_ANNOTATION, ArtifactConfig, Report
+from service.core.cluster.queueing import Scheduling
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady
-from service.core.metadata import ModelMetadata
-from service.core.queueing import Scheduling
-from service.core.signature import ModelSignature, TensorSpec
+from service.core.models.metadata import ModelMetadata
+from service.core.models.signature import ModelSignature, TensorSpec
 from service.core.target import parse_target
-from service.core.verification import VerificationState
+from service.core.verification.agreement import different_from, may_serve
+from service.core.verification.jobs import VerificationState
 from service.db import VerificationStore
 from service.runtime.stored import StoredArtifact
 from service.runtime.trust import ANYBODY, Trust

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from service.core.build import Build
+from service.core.builds.build import Build
+from service.core.builds.options import batch_of, bucket_index_of, buckets_of, tune_s_of
 from service.core.digest import Digest
-from service.core.options import batch_of, bucket_index_of, buckets_of, tune_s_of
 from service.workers.inference.identity import Identity
 from service.workers.inference.ports import Builds
 

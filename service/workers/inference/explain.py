@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from service.core.build import Build, BuildState
+from service.core.builds.build import Build, BuildState
 from service.core.digest import Digest
 from service.core.errors import Different, NotBuilt, NotFound, NotReady, NotVerified
-from service.core.verification import Verification, VerificationState
+from service.core.verification.jobs import Verification, VerificationState
 from service.workers.inference.ports import Builds, Models
 
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 
-from service.core.build import Build
+from service.core.builds.build import Build
 from service.core.digest import Digest
 from service.core.errors import DatabaseLost, DatabaseUnreachable, NotFound, NotReady, OctetError
-from service.core.metadata import ModelMetadata
+from service.core.models.metadata import ModelMetadata
 from service.workers.inference.candidates import Candidate
 from service.workers.inference.identity import Identity
 from service.workers.inference.loader import Loader

@@ -9,8 +9,8 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
+from service.core.cluster.worker import Worker
 from service.core.errors import OctetError
-from service.core.worker import Worker
 from service.workers.inference.registry import Registry
 from service.workers.inference.routes import Name
 

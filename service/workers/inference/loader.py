@@ -11,11 +11,11 @@ from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 
-from service.core.build import Build
+from service.core.builds.build import Build
+from service.core.cluster.queueing import Scheduling
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, NotFound, NotReady, OctetError, Restarting
-from service.core.metadata import NOTHING, ModelMetadata
-from service.core.queueing import Scheduling
+from service.core.models.metadata import NOTHING, ModelMetadata
 from service.core.target import Device
 from service.workers.data_plane import orders
 from service.workers.inference.failures import Failures

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from service.core.alias import Alias
-from service.core.build import Build, BuildState
+from service.core.builds.build import Build, BuildState
+from service.core.cluster.queueing import Scheduling
 from service.core.digest import Digest
-from service.core.metadata import ModelMetadata
-from service.core.queueing import Scheduling
-from service.core.signature import ModelSignature
-from service.core.verification import Verification
+from service.core.models.alias import Alias
+from service.core.models.metadata import ModelMetadata
+from service.core.models.signature import ModelSignature
+from service.core.verification.jobs import Verification
 from service.workers.inference.identity import Identity
 from service.workers.inference.memory import Weight
 

@@ -16,11 +16,11 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context
 from typing import Any
 
-from service.core.build import Build
+from service.core.builds.build import Build
+from service.core.cluster.queueing import Scheduling
 from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady, OctetError
-from service.core.outage import log_trouble
-from service.core.queueing import Scheduling
+from service.core.system.outage import log_trouble
 from service.workers.data_plane import orders
 from service.workers.inference.finder import CannotLoad, Finder, Unwanted, is_answer
 from service.workers.inference.following import Following

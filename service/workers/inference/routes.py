@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from service.core.alias import LATEST, STABLE, Alias
 from service.core.errors import NotFound
+from service.core.models.alias import LATEST, STABLE, Alias
 from service.workers.data_plane import orders
 from service.workers.inference.ports import Aliases
 from service.workers.inference.served import Served

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 
-from service.core.metadata import NOTHING, ModelMetadata
-from service.core.signature import ModelSignature
+from service.core.models.metadata import NOTHING, ModelMetadata
+from service.core.models.signature import ModelSignature
 from service.workers.inference.identity import Identity
 
 

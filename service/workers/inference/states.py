@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from service.core.build import Build, BuildState
-from service.core.crash import Record
+from service.core.builds.build import Build, BuildState
+from service.core.builds.options import batch_of
+from service.core.cluster.crash import Record
 from service.core.digest import Digest
 from service.core.errors import OctetError, Quarantined
-from service.core.model import VersionState
-from service.core.options import batch_of
+from service.core.models.model import VersionState
 from service.workers.crashes import quarantine_error
 
 Version = tuple[str, int]

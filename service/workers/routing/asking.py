@@ -8,8 +8,8 @@ from contextlib import closing
 from http.client import HTTPConnection, HTTPException, HTTPMessage
 from typing import NamedTuple, TypeVar
 
+from service.core.cluster.worker import Worker, parse_address
 from service.core.errors import NotReady
-from service.core.worker import Worker, parse_address
 from service.workers.routing.security import Security
 
 KEY_HEADER = "octet-cluster-key"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from operator import ne
 from typing import Literal
 
+from service.core.cluster.worker import Worker
 from service.core.errors import NotReady, OctetError
-from service.core.worker import Worker
 from service.workers.routing.asking import Response, map_workers, post
 from service.workers.routing.security import Security
 

@@ -8,8 +8,8 @@ from http import HTTPStatus
 from typing import Literal
 from urllib.parse import quote
 
+from service.core.cluster.worker import Worker
 from service.core.errors import NotReady
-from service.core.worker import Worker
 from service.workers.routing.asking import map_workers, post
 from service.workers.routing.security import Security
 

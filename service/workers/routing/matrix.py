@@ -9,15 +9,15 @@ from enum import StrEnum
 from typing import Any
 
 from service.cache import OciLayout
-from service.core.agreement import Outcome, is_different, may_serve
-from service.core.artifact import Report
-from service.core.build import Build, BuildState
+from service.core.artifacts.artifact import Report
+from service.core.artifacts.explanation import build_explanation
+from service.core.builds.build import Build, BuildState
+from service.core.builds.options import batch_of, bucket_index_of
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, NotFound, Unsupported
-from service.core.explanation import build_explanation
-from service.core.options import batch_of, bucket_index_of
 from service.core.target import TARGETS, Device
-from service.core.verification import Verification, VerificationState
+from service.core.verification.agreement import Outcome, is_different, may_serve
+from service.core.verification.jobs import Verification, VerificationState
 from service.db import VerificationStore
 from service.workers.inference.candidates import candidates
 from service.workers.inference.ports import Builds

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from service.core.worker import Beat, Worker
+from service.core.cluster.worker import Beat, Worker
 
 BEATS = 2  # heartbeats that a worker may miss
 _HORIZON_S = 24 * 3600.0  # the row of a worker that was killed is deleted after this time

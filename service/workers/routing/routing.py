@@ -10,11 +10,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn, Protocol
 
+from service.core.cluster.worker import Worker, WorkerState, parse_address
 from service.core.errors import DatabaseUnreachable, NotFound, NotReady, OctetError, UnknownTarget
 from service.core.settings import Settings
 from service.core.target import TARGETS, Target
-from service.core.worker import Worker, WorkerState, parse_address
-from service.db.bell import Notifications, Watch
+from service.db.engines.notifications import Notifications, Watch
 from service.workers.data_plane import orders
 from service.workers.data_plane.link import connected_to
 from service.workers.data_plane.table import Table

@@ -6,9 +6,9 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from service.core.certificate import client_context, read_authorities
+from service.core.cluster.certificate import client_context, read_authorities
+from service.core.cluster.worker import Worker, parse_address
 from service.core.settings import Settings
-from service.core.worker import Worker, parse_address
 
 
 @dataclass(frozen=True)

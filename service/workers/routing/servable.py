@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from service.core.cluster.worker import Worker, WorkerState
 from service.core.errors import NotBuilt, NotFound, NotReady, NotVerified, OctetError
 from service.core.target import TARGETS
-from service.core.worker import Worker, WorkerState
 from service.workers.inference import ModelState
 from service.workers.inference.explain import why_not_ready
 from service.workers.inference.inventory import Indexed, not_loaded

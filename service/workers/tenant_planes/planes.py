@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
+from service.core.access.tenant import owner_of
 from service.core.errors import NotReady
-from service.core.tenant import owner_of
 from service.workers.data_plane import orders
 from service.workers.data_plane.plane import Answer, DataPlane, Found, PlaneListener
 from service.workers.data_plane.table import Table

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from service.cache import OciLayout
-from service.core.artifact import LIBRARY_MEDIA_TYPE
+from service.core.artifacts.artifact import LIBRARY_MEDIA_TYPE
 from service.core.digest import Digest
 from tests.support.serving import UINT8, Served, command, environment, model, serving
 from tests.support.waiting import GIVE_UP_S, eventually

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from service.api.access.keys import KeyFile
-from service.core.key import Limits, Scope, new_key
+from service.core.access.key import Limits, Scope, new_key
 from tests.support.load import under_load
 from tests.support.poison import poison
 from tests.support.serving import INT8, UINT8, Served, children_of, serving

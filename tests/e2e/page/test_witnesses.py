@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from service.cache import OciLayout
-from service.core.artifact import Report
+from service.core.artifacts.artifact import Report
 from tests.support.browser import visit
 from tests.support.mxnet_models import packed
 from tests.support.other_litert import python_with_other_litert

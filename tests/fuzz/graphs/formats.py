@@ -7,7 +7,7 @@ from typing import Any
 
 from ai_edge_litert import schema_py_generated as schema
 
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.fuzz.graphs.graph import OMITTED, Graph, Quantization
 from tests.support.onnx_builder import DTYPES, OnnxBuilder, message, number
 from tests.support.tflite_builder import ModelBuilder, Quant

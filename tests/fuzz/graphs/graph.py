@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 Rng = np.random.Generator
 

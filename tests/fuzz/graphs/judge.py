@@ -16,17 +16,17 @@ import numpy as np
 from service import runtime
 from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest, compile_model
-from service.core.agreement import Comparison, Deviation, Outcome, decide
-from service.core.arrays import Array
-from service.core.artifact import Report
-from service.core.comparison import compare_output
+from service.core.artifacts.artifact import Report
+from service.core.artifacts.sequence import SequenceState
 from service.core.digest import digest_of_file
 from service.core.errors import OctetError
-from service.core.sequence import SequenceState
+from service.core.models.arrays import Array
+from service.core.models.signature import ModelSignature
 from service.core.settings import Settings
-from service.core.signature import ModelSignature
 from service.core.target import parse_target
-from service.core.vectors import sample_inputs
+from service.core.verification.agreement import Comparison, Deviation, Outcome, decide
+from service.core.verification.comparison import compare_output
+from service.core.verification.vectors import sample_inputs
 from tests.fuzz.graphs.formats import Runtime, to_bytes
 from tests.fuzz.graphs.graph import Graph
 from tests.support.compiling import Quiet

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.fuzz.graphs.graph import OMITTED, Graph, Operator, Quantization, Rng, Tensor
 from tests.support import shared_data
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.fuzz.graphs.formats import to_bytes
 from tests.fuzz.graphs.graph import OMITTED, Graph, GraphWriter, Operator, Quantization, Rng, Tensor, Unsuitable
 from tests.support.litert import interpreter, run

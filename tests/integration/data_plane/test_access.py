@@ -12,7 +12,7 @@ import pytest
 
 from service.api.access.told import apply_key_change
 from service.api.app import control_plane
-from service.core.key import Limits, Scope
+from service.core.access.key import Limits, Scope
 from tests.support.data_plane import DataPlane, as_json, client_of, sample_tables
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ import pytest
 from tritonclient import grpc as triton
 from tritonclient.utils import InferenceServerException
 
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.support.data_plane import as_binary, entry, unpacked
 from tests.support.plane_process import PlaneProcess, plane
 

@@ -13,7 +13,7 @@ import pytest
 from grpc.aio import AioRpcError, Channel
 
 from service.api.grpc import inference_pb2 as pb
-from service.core.signature import datatype_of
+from service.core.models.signature import datatype_of
 from tests.support.data_plane import DataPlane, channel, sample_tables
 from tests.support.waiting import GIVE_UP_S
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from service import __version__
-from service.core.build import BuildState
-from service.core.signature import ModelSignature, Quantization, TensorSpec
+from service.core.builds.build import BuildState
+from service.core.models.signature import ModelSignature, Quantization, TensorSpec
 from tests.support.data_plane import connect
 from tests.support.runners import FunctionRunner, affine, digits
 from tests.support.tables import Tables

@@ -13,7 +13,7 @@ from anyio import fail_after, sleep
 from PIL import Image
 
 from service.api.grpc import inference_pb2 as pb
-from service.core.metadata import ModelMetadata, Resize
+from service.core.models.metadata import ModelMetadata, Resize
 from tests.support.data_plane import DataPlane, as_json, channel, connect, packed
 from tests.support.runners import identity
 from tests.support.tables import Tables

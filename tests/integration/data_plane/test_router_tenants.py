@@ -11,8 +11,8 @@ import pytest
 from tritonclient import grpc as triton
 from tritonclient.utils import InferenceServerException
 
-from service.core.key import Key, Limits, Scope, new_key
-from service.core.usage import KeyUsage
+from service.core.access.key import Key, Limits, Scope, new_key
+from service.core.access.usage import KeyUsage
 from service.workers.data_plane import orders
 from tests.integration.data_plane.test_router_grpc import tensor
 from tests.support import runners

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from service.cache import OciLayout
-from service.core.queueing import Scheduling
+from service.core.cluster.queueing import Scheduling
 from service.core.settings import Settings
 from service.runtime.stored import StoredArtifact
 from service.runtime.trust import ANYBODY

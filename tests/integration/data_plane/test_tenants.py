@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from service.api.access import stores_of
 from service.api.grpc import inference_pb2 as pb
-from service.core.key import Limits, Scope
+from service.core.access.key import Limits, Scope
 from service.core.settings import Settings
 from tests.support.plane_process import PlaneProcess, plane
 from tests.support.waiting import GIVE_UP_S

@@ -18,7 +18,7 @@ import pytest
 from scripts.certificates import make_certificate
 from service.api.access import stores_of
 from service.api.access.keys import KeyRing
-from service.core.key import Limits, Scope
+from service.core.access.key import Limits, Scope
 from service.core.settings import Settings
 from service.workers.data_plane.updates import fork_updater
 from tests.support.child_process import is_running

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from service.core.build import BuildState, Stage
+from service.core.builds.build import BuildState, Stage
 from service.core.clock import SystemClock
 from service.core.digest import digest_of
 from service.core.errors import DatabaseBusy, DatabaseUnreachable

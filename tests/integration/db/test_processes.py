@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from service.core.build import BuildState
+from service.core.builds.build import BuildState
 from service.core.digest import digest_of
 from service.db import BuildStore, Claim, Database, ModelStore
 from tests.support.build_inputs import inputs

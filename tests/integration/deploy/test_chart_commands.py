@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from service.cli.app import app
-from service.core.key import id_of
+from service.core.access.key import id_of
 from service.core.settings import Settings, load_settings
 from tests.support.chart import CASES, Object, Values, containers, of_kind, ours, rendered, variables
 from tests.support.deployment import ROOT

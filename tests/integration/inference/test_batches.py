@@ -15,9 +15,9 @@ import pytest
 from PIL import Image
 
 from service.cache import OciLayout
-from service.core.build import BuildState
+from service.core.builds.build import BuildState
+from service.core.builds.options import with_batch
 from service.core.digest import Digest
-from service.core.options import with_batch
 from service.workers.inference.artifacts import StoredArtifacts
 from tests.support.compiled import PICTURES, compile_sample, expected
 from tests.support.data_plane import DataPlane, as_binary, serving, unpacked

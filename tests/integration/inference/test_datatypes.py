@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.cache import OciLayout
-from service.core.build import BuildState
+from service.core.builds.build import BuildState
 from service.workers.inference.artifacts import StoredArtifacts
 from tests.support.compiled import compile_file
 from tests.support.data_plane import as_json, connect

@@ -14,8 +14,8 @@ from PIL import Image
 from tritonclient import http as triton
 
 from service.cache import OciLayout
-from service.core.artifact import LIBRARY_MEDIA_TYPE, Report
-from service.core.build import Build, BuildState
+from service.core.artifacts.artifact import LIBRARY_MEDIA_TYPE, Report
+from service.core.builds.build import Build, BuildState
 from service.core.digest import Digest
 from service.core.target import detect_host
 from service.workers.inference.artifacts import StoredArtifacts

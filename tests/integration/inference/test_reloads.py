@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 from service.cache import OciLayout
-from service.core.artifact import LIBRARY_MEDIA_TYPE, Report
-from service.core.build import BuildState
-from service.core.compatibility import CONFIG_MEDIA_TYPE
+from service.core.artifacts.artifact import LIBRARY_MEDIA_TYPE, Report
+from service.core.artifacts.compatibility import CONFIG_MEDIA_TYPE
+from service.core.builds.build import BuildState
 from service.core.digest import Digest, canonical_json
 from service.core.target import detect_host
 from service.workers.inference.artifacts import StoredArtifacts

@@ -14,7 +14,7 @@ from tritonclient import grpc, http
 from service.cache import OciLayout
 from service.cli.client import Client
 from service.compiler.importers.tflite import import_model
-from service.core.build import BuildState
+from service.core.builds.build import BuildState
 from service.workers.inference.artifacts import StoredArtifacts
 from tests.support import litert
 from tests.support.compiled import compile_file

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from service.cache import OciLayout
-from service.core.artifact import LIBRARY_MEDIA_TYPE
-from service.core.build import Build, BuildInputs, BuildState
+from service.core.artifacts.artifact import LIBRARY_MEDIA_TYPE
+from service.core.builds.build import Build, BuildInputs, BuildState
 from service.core.digest import Digest, digest_of
 from service.core.errors import BuildFailed
 from service.core.target import detect_host

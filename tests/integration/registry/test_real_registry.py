@@ -15,9 +15,9 @@ import pytest
 
 from service import runtime
 from service.cache import Manifest, OciLayout
-from service.cli.pulled import served_folder
+from service.cli.commands.servers.pulled import served_folder
 from service.cli.registry import pull_to, push_folder
-from service.core.artifact import TRAVELING
+from service.core.artifacts.artifact import TRAVELING
 from service.core.errors import Conflict, InvalidInput, NotFound, TooLarge, Unauthorized, Untrusted
 from service.core.settings import Settings
 from service.registry import Registry, parse_reference, push

@@ -13,8 +13,8 @@ from service.cache import OciLayout
 from service.compiler.build import steps
 from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.compiler.sandbox import Access, run_child
-from service.core.artifact import LIBRARY_MEDIA_TYPE
-from service.core.build import Stage
+from service.core.artifacts.artifact import LIBRARY_MEDIA_TYPE
+from service.core.builds.build import Stage
 from service.core.digest import Digest, digest_of_file
 from service.core.errors import BuildFailed, CorruptBlob, OctetError, Unsupported
 from service.core.settings import Settings

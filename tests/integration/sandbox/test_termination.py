@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.compiler.sandbox import check, process
-from service.core.build import BuildCanceled
+from service.core.builds.build import BuildCanceled
 from service.core.errors import (
     BuildCrashed,
     BuildFailed,

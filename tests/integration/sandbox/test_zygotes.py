@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from service.compiler.sandbox import check, process, run, zygotes
-from service.core.build import BuildCanceled
+from service.core.builds.build import BuildCanceled
 from service.core.errors import BuildCrashed
 from tests.integration.sandbox import test_escape, test_limits
 from tests.support.sandbox import attempt

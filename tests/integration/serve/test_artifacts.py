@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from service.cache import OciLayout
-from service.core.artifact import ARTIFACT_TYPE
+from service.core.artifacts.artifact import ARTIFACT_TYPE
 from tests.support.compiled import EXAMPLES
 from tests.support.serving import Served, environment, serving
 from tests.support.waiting import WORK_TIMEOUT_S

@@ -13,7 +13,7 @@ from tritonclient import grpc as triton
 from tritonclient.utils import InferenceServerException
 
 from service import runtime
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.support.data_plane import as_binary, entry, unpacked
 from tests.support.serving import Served, serving
 from tests.support.waiting import WORK_TIMEOUT_S, eventually

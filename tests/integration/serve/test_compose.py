@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from service.core.worker import WorkerKind
+from service.core.cluster.worker import WorkerKind
 from tests.support.compiled import expected
 from tests.support.deployment import services, stages
 from tests.support.serving import INT8, Served, environment

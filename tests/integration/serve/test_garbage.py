@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from service.cache import MIN_AGE_S, OciLayout
-from service.core.build import BuildState
+from service.core.builds.build import BuildState
 from service.core.digest import Digest, digest_of
 from tests.support.blobs import age_blob
 from tests.support.serving import INT8, OTHERS, RUNS_HERE, UINT8, Served, environment, model

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from service.core.metadata import ModelMetadata
-from service.core.signature import TensorSpec
+from service.core.models.metadata import ModelMetadata
+from service.core.models.signature import TensorSpec
 from service.runtime.image import decode
 from tests.support.compiled import EXAMPLES
 from tests.support.data_plane import packed

@@ -14,7 +14,7 @@ import pytest
 
 from service.core.digest import Digest
 from service.core.target import detect_host
-from service.core.verification import Verification, VerificationState
+from service.core.verification.jobs import Verification, VerificationState
 from service.db import Database, VerificationStore
 from tests.support import s3_server as s3
 from tests.support.buckets import s3_server

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from service.core.cluster.worker import WorkerKind
 from service.core.settings import Settings
-from service.core.worker import WorkerKind
 from service.db import Database, WorkerStore
 from tests.support.serving import children_of, environment, serving
 from tests.support.waiting import WORK_TIMEOUT_S, eventually

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-from service.compiler.kernels.cuda.images import BLOCK
+from service.compiler.kernels.cuda.types.images import BLOCK
 from service.compiler.kernels.vector.isa import Isa
 
 

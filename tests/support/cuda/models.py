@@ -17,8 +17,8 @@ from service.compiler.lowering.passes import PIPELINE, Context
 from service.compiler.qnn import graph
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.targets import codegen_target
-from service.core.arrays import Array
-from service.core.call_plan import Buffer, Space
+from service.core.artifacts.call_plan import Buffer, Space
+from service.core.models.arrays import Array
 from service.core.target import parse_target
 from tests.support.cuda.emulated import EmulatedKernel
 

@@ -19,9 +19,9 @@ import numpy as np
 from service import runtime
 from service.cache import OciLayout
 from service.compiler.kernels.cuda.nvrtc import cubin
-from service.core.arrays import Array
-from service.core.artifact import ArtifactConfig
+from service.core.artifacts.artifact import ArtifactConfig
 from service.core.digest import Digest, canonical_json
+from service.core.models.arrays import Array
 from tests.support import emulated_card
 from tests.support.cuda.emulated import build
 

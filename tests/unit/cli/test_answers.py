@@ -12,7 +12,7 @@ from rich.console import Console
 from service.cli.answers import Answer, bars, is_classification, show_answer, top
 from service.cli.output import Output
 from service.core.errors import InvalidInput
-from service.core.signature import Quantization, TensorSpec
+from service.core.models.signature import Quantization, TensorSpec
 
 
 def test_classes_are_ordered_by_score_and_then_by_number() -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from service.cli.app import app
 from service.cli.options import local_url, server_flag
-from service.core.model import model_name_of
+from service.core.models.model import model_name_of
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 MODEL, LABELS = EXAMPLES / "digits_int8.tflite", EXAMPLES / "labels.txt"

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from service.cli.output import Output
 from service.core.errors import InvalidInput
-from service.core.logs import LogFormat, _JsonFormatter, _TextFormatter
+from service.core.system.logs import LogFormat, _JsonFormatter, _TextFormatter
 
 NAME = "conv\x1b[2J\x1b]0;owned\x07\x9b31m\u202e"
 SHOWN = "conv\\x1b[2J\\x1b]0;owned\\x07\\x9b31m\\u202e"

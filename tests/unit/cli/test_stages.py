@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from service.cli.stages import StageView
-from service.core.build import Stage
+from service.core.builds.build import Stage
 
 
 def test_each_stage_is_shown_with_its_time_when_it_ends() -> None:

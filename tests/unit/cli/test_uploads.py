@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from service.cli.app import app
 from service.compiler.importers.mxnet.package import unpack
 from service.compiler.importers.uploads import upload_of
-from service.core.model import model_name_of
+from service.core.models.model import model_name_of
 from tests.support.mxnet_models import FOLDER
 
 SYMBOL = FOLDER / "sg_residual-symbol.json"

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from service.core.alias import Alias
 from service.core.digest import digest_of
 from service.core.errors import InvalidInput, NotFound
+from service.core.models.alias import Alias
 from service.db import AliasStore, Database, ModelStore
 from tests.support.manual_clock import ManualClock
 

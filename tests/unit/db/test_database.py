@@ -16,7 +16,7 @@ from alembic.script import ScriptDirectory
 
 from service.core.digest import digest_of
 from service.core.errors import NotFound, StorageFull, Unsupported
-from service.core.metadata import NOTHING
+from service.core.models.metadata import NOTHING
 from service.db import BuildStore, Database, ModelStore
 from service.db.migrations import alembic_config
 from service.db.tables import builds, is_live, is_unfinished, metadata, model_versions

@@ -7,11 +7,11 @@ from contextlib import suppress
 
 import pytest
 
-from service.core.alias import Alias
-from service.core.build import BuildState, LeaseLost, Stage
+from service.core.builds.build import BuildState, LeaseLost, Stage
 from service.core.digest import digest_of
 from service.core.errors import Conflict, NotFound
-from service.core.model import Deleted
+from service.core.models.alias import Alias
+from service.core.models.model import Deleted
 from service.db import AliasStore, BuildStore, Claim, Database, ModelStore
 from tests.support.build_inputs import TARGET, inputs
 from tests.support.manual_clock import ManualClock

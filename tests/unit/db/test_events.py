@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from service.core.build import Stage
+from service.core.builds.build import Stage
 from service.core.digest import digest_of
 from service.core.errors import BuildCrashed
-from service.db import BuildStore, Claim, claims
+from service.db import BuildStore, Claim
+from service.db.builds import claims
 from tests.support.build_inputs import inputs
 from tests.support.manual_clock import ManualClock
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from service.core.build import BuildState, LeaseLost, Stage
+from service.core.builds.build import BuildState, LeaseLost, Stage
 from service.core.digest import digest_of
 from service.core.errors import BuildFailed
 from service.db import BuildStore, Claim

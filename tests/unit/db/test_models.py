@@ -8,7 +8,7 @@ import pytest
 
 from service.core.digest import digest_of
 from service.core.errors import NotFound
-from service.core.metadata import NOTHING, ModelMetadata
+from service.core.models.metadata import NOTHING, ModelMetadata
 from service.db import ModelStore
 from tests.support.manual_clock import ManualClock
 

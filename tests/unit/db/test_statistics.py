@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.core.build import Stage
+from service.core.builds.build import Stage
 from service.core.digest import digest_of
 from service.core.errors import BuildFailed
 from service.db import BuildStore, Claim, Database, StageDurations, Statistics

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from service.core.build import LeaseLost
+from service.core.builds.build import LeaseLost
 from service.core.digest import digest_of
-from service.core.verification import VerificationState
+from service.core.verification.jobs import VerificationState
 from service.db import BuildStore, Database, VerificationClaim, VerificationStore
 from tests.support.build_inputs import TARGET, inputs
 from tests.support.manual_clock import ManualClock

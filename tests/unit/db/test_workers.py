@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.core.worker import Beat, Worker, WorkerKind, WorkerState
+from service.core.cluster.worker import Beat, Worker, WorkerKind, WorkerState
 from service.db import Database, WorkerStore
 from tests.support.manual_clock import ManualClock
 from tests.support.waiting import eventually

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.quantize.budgeting import within
-from service.quantize.sensitivity import Point
+from service.quantize.search.sensitivity import Point
 
 LAYERS = 20
 STEPS = (0, 1, 2, 4, 8, 16, LAYERS)

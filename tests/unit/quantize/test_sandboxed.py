@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from service.core.build import Stage
+from service.core.builds.build import Stage
+from service.core.builds.quantization import LatencyBudget, QuantizationOptions, Raised
 from service.core.errors import BuildFailed
-from service.core.quantization import LatencyBudget, QuantizationOptions, Raised
 from service.core.settings import Settings
 from service.quantize import sandboxed
-from service.quantize.building import Built
+from service.quantize.calibration.building import Built
 from service.quantize.sandboxed import Request
 
 

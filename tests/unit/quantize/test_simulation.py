@@ -14,12 +14,12 @@ from service.compiler.qnn import oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.simulate import simulate as simulated_form
-from service.core.numerics import ONNXRUNTIME
-from service.quantize.document import Document
-from service.quantize.folding import drop_copies, fold_affine, unify
-from service.quantize.methods import affine
-from service.quantize.patterns import PATTERNS, plan
-from service.quantize.rewriting import Form, rewrite
+from service.core.builds.numerics import ONNXRUNTIME
+from service.quantize.calibration.methods import affine
+from service.quantize.file.document import Document
+from service.quantize.rewrites.folding import drop_copies, fold_affine, unify
+from service.quantize.rewrites.patterns import PATTERNS, plan
+from service.quantize.rewrites.rewriting import Form, rewrite
 from service.quantize.simulation import simulate
 from tests.support.float_networks import residual_network
 from tests.support.float_operators import CASES, MORE, SHAPE, WITH_SUMS, gemm, network

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.core.arrays import Array
-from service.core.artifact import ArtifactConfig
-from service.core.buffers import aligned_empty, is_aligned
-from service.core.call_plan import CallPlan
+from service.core.artifacts.artifact import ArtifactConfig
+from service.core.artifacts.buffers import aligned_empty, is_aligned
+from service.core.artifacts.call_plan import CallPlan
+from service.core.artifacts.sequence import SequenceState
 from service.core.digest import canonical_json
 from service.core.errors import InvalidTensor, OctetError, Unsupported
-from service.core.sequence import SequenceState
-from service.core.signature import ModelSignature
+from service.core.models.arrays import Array
+from service.core.models.signature import ModelSignature
 from service.runtime import Model, python_library
 from service.runtime.octet_library import NativeModel
 from tests.support.small_artifact import COUNTING, FUNCTIONS, LENGTH, SIMPLE, compiled, config_of, tensor

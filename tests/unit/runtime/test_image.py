@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from service.core.buffers import is_aligned
+from service.core.artifacts.buffers import is_aligned
 from service.core.errors import InvalidInput, InvalidTensor, OctetError, TooLarge, UnsupportedFormat
-from service.core.metadata import Layout, ModelMetadata, Resize
-from service.core.picture import MAX_PIXELS, is_picture
-from service.core.signature import Quantization, TensorSpec
+from service.core.models.metadata import Layout, ModelMetadata, Resize
+from service.core.models.picture import MAX_PIXELS, is_picture
+from service.core.models.signature import Quantization, TensorSpec
 from service.runtime import image
 
 COLOR = TensorSpec("image", "UINT8", (1, 6, 8, 3))

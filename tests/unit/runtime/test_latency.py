@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from service.core.signature import ModelSignature, TensorSpec
+from service.core.models.signature import ModelSignature, TensorSpec
 from service.runtime.latency import Latency, measure
 
 

@@ -14,11 +14,11 @@ import pytest
 
 from service import runtime
 from service.cache import OciLayout
-from service.core.arrays import Array
-from service.core.artifact import LIBRARY_MEDIA_TYPE
-from service.core.cores import Core, usable_cores
+from service.core.artifacts.artifact import LIBRARY_MEDIA_TYPE
 from service.core.digest import parse_digest
-from service.core.vectors import sample_inputs
+from service.core.models.arrays import Array
+from service.core.system.cores import Core, usable_cores
+from service.core.verification.vectors import sample_inputs
 from service.runtime.octet_library import NativeTeam
 from service.runtime.threads import Threads
 from tests.support.compiling import compiled

@@ -11,8 +11,8 @@ import pytest
 from service import runtime
 from service.cache import OciLayout
 from service.compiler.lowering.call_plan import PLAIN_PREFIX
-from service.core.artifact import Report
-from service.core.explanation import build_explanation
+from service.core.artifacts.artifact import Report
+from service.core.artifacts.explanation import build_explanation
 from service.core.target import detect_host
 from service.runtime.profile import Profile, profile
 from tests.support.compiled import compile_sample

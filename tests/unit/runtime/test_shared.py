@@ -7,10 +7,10 @@ import os
 import numpy as np
 import pytest
 
-from service.core.buffers import is_aligned
-from service.core.call_plan import ALIGNMENT_BYTES
+from service.core.artifacts.buffers import is_aligned
+from service.core.artifacts.call_plan import ALIGNMENT_BYTES
 from service.core.errors import CorruptBlob
-from service.core.signature import ModelSignature, TensorSpec
+from service.core.models.signature import ModelSignature, TensorSpec
 from service.runtime.shared import SharedTensors, bytes_of
 
 SIGNATURE = ModelSignature(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from service.core.cores import affordable_threads, usable_cores
 from service.core.errors import InvalidInput
+from service.core.system.cores import affordable_threads, usable_cores
 from service.runtime.octet_library import NativeTeam
 from service.runtime.threads import Threads, confined, team_of
 from tests.support.runtime_threads import allowed, tasks_of_process, workers

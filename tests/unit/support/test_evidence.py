@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.core.facts import Scheme
+from service.core.models.facts import Scheme
 from tests.support import evidence
 from tests.support.control_plane import FACTS
 from tests.support.evidence import Comparisons, Incomplete, Ledger, Noted, function_of, merged, require_rows

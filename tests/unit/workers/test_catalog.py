@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from service.cache import Manifest, OciLayout, index
-from service.core.artifact import (
+from service.core.artifacts.artifact import (
     ARTIFACT_TYPE,
     BUILD_KEY_ANNOTATION,
     NUMERICS_ANNOTATION,
@@ -19,11 +19,11 @@ from service.core.artifact import (
     model_annotation,
     models_in,
 )
-from service.core.build import Build, BuildInputs, BuildState
+from service.core.builds.build import Build, BuildInputs, BuildState
 from service.core.digest import Digest
 from service.core.errors import Conflict, NotFound
-from service.core.metadata import ModelMetadata
-from service.core.model import Deleted, ModelVersion
+from service.core.models.metadata import ModelMetadata
+from service.core.models.model import Deleted, ModelVersion
 from service.db import AliasStore, BuildStore, Database, ModelStore
 from service.workers.catalog import (
     Restored,

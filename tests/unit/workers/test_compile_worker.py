@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from service.compiler.lowering import toolchain
-from service.core.build import BuildCanceled, BuildState, LeaseLost, Stage
+from service.core.builds.build import BuildCanceled, BuildState, LeaseLost, Stage
 from service.core.clock import SystemClock
 from service.core.digest import Digest
 from service.core.errors import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.core.crash import Records
+from service.core.cluster.crash import Records
 from service.core.digest import digest_of
 from service.core.errors import DatabaseUnreachable, Quarantined
 from service.db import CrashTable, Database

@@ -13,9 +13,9 @@ import pytest
 
 from service.api.control import submission
 from service.cache import MIN_AGE_S
-from service.core.artifact import Report
+from service.core.artifacts.artifact import Report
 from service.core.digest import Digest, digest_of
-from service.core.model import ModelVersion
+from service.core.models.model import ModelVersion
 from service.db import VerificationStore
 from service.workers import garbage
 from service.workers.catalog import delete_model

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.core.worker import WorkerKind, WorkerState
+from service.core.cluster.worker import WorkerKind, WorkerState
 from service.db import Database, WorkerStore
 from service.workers.presence import Presence
 from tests.support.waiting import eventually

@@ -13,7 +13,7 @@ from service.compiler.children.locked import Poll
 from service.core.digest import Digest, digest_of
 from service.core.errors import BuildCrashed, DatabaseUnreachable, StoreUnreachable, Untrusted, VerificationFailed
 from service.core.settings import Settings
-from service.core.verification import Verification, VerificationState
+from service.core.verification.jobs import Verification, VerificationState
 from service.db import Database, VerificationClaim, VerificationStore
 from service.workers import verifier
 from service.workers.verifier import Verifier, Verify

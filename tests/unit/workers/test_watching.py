@@ -13,8 +13,8 @@ from mmap import mmap
 
 import pytest
 
+from service.core.cluster.running import RunningCalls
 from service.core.digest import Digest, digest_of
-from service.core.running import RunningCalls
 from service.workers.watching import CallWatch, StallClock, Thread, progress_s, thread_of, threads_of
 from tests.support.waiting import eventually
 

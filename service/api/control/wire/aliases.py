@@ -8,7 +8,7 @@ from pydantic import Field
 
 from service.api.control.wire.base import Wire
 from service.api.control.wire.parameters import DEFAULT_ALIAS
-from service.core.alias import ALL_PERCENT
+from service.core.models.alias import ALL_PERCENT
 
 
 class Canary(Wire):

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from service.api.control.wire.base import Name, Wire
-from service.core.build import BuildState, Stage
+from service.core.builds.build import BuildState, Stage
 
 ACCEPT_DESCRIPTION = (
     "Serve the result even if its outputs differ from the reference runtime's by more than the numerics mode "

@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import Field
 
 from service.api.control.wire.base import Name, Wire
-from service.core.worker import WorkerKind, WorkerState
+from service.core.cluster.worker import WorkerKind, WorkerState
 
 
 class TargetInfo(Wire):

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import Field
 
 from service.api.control.wire.base import Wire
-from service.core.key import Scope
-from service.core.tenant import PATTERN
+from service.core.access.key import Scope
+from service.core.access.tenant import PATTERN
 
 
 class Key(Wire):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from service.api.control.wire.base import Wire
-from service.core.agreement import Outcome
+from service.core.verification.agreement import Outcome
 from service.workers.routing.matrix import CellState
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from service.api.control.wire.aliases import Alias
 from service.api.control.wire.base import Name, Wire
 from service.api.control.wire.signatures import Facts, Metadata
-from service.core.model import VersionState
+from service.core.models.model import VersionState
 
 
 class ModelVersion(Wire):

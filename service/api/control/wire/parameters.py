@@ -9,8 +9,8 @@ from pydantic import AfterValidator
 
 from service.api.access.tenants import qualified
 from service.api.control.wire.builds import ACCEPT_DESCRIPTION
-from service.core.alias import ALIAS_PATTERN, STABLE
-from service.core.model import NAME_PATTERN
+from service.core.models.alias import ALIAS_PATTERN, STABLE
+from service.core.models.model import NAME_PATTERN
 
 DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
 DEFAULT_ALIAS = STABLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from service.api.control.wire.base import Wire
-from service.core.metadata import MAX_LABELS, Layout, Resize
+from service.core.models.metadata import MAX_LABELS, Layout, Resize
 
 
 class Blob(Wire):

@@ -16,10 +16,10 @@ from service.compiler.importers.mxnet.package import SHAPE_ATTRIBUTE, unpack
 from service.compiler.importers.mxnet.params import read_params
 from service.compiler.importers.mxnet.symbol import VARIABLE, Entry, Symbol, SymbolNode, read_symbol
 from service.compiler.importers.names import join_names
-from service.core.arrays import Array
-from service.core.build import Stage
+from service.core.builds.build import Stage
 from service.core.errors import MalformedModel, NotQuantized, OctetError, Unsupported, UnsupportedOperator
-from service.core.signature import ModelSignature, TensorSpec, datatype_of
+from service.core.models.arrays import Array
+from service.core.models.signature import ModelSignature, TensorSpec, datatype_of
 
 At = Callable[[str, str], None]
 

@@ -14,8 +14,8 @@ from service.compiler.importers.mxnet.symbol import Entry, SymbolNode
 from service.compiler.qnn.graph import emit, shape_of
 from service.compiler.qnn.operation import IllTyped
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
+from service.core.models.arrays import Array
 
 _NAME_LENGTH = 120
 

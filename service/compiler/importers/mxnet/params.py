@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from service.core.arrays import Array
 from service.core.errors import MalformedModel, OctetError, Unsupported
+from service.core.models.arrays import Array
 
 _LIST_MAGIC = 0x112
 _ARRAY_MAGIC_V1, _ARRAY_MAGIC_V2, _ARRAY_MAGIC_V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 # The largest real value is half a step more than the largest stored value (`kInt8Range`, `kUint8Range`). Exceptions are
 # the ranges of sums of products, and the requantization of int32.

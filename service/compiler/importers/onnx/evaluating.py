@@ -7,8 +7,8 @@ from tvm import relax
 
 from service.compiler.qnn import graph, oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.arrays import Array
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
+from service.core.models.arrays import Array
 
 _MOST_BINDINGS = 256  # limit of a chain of bindings; those of weights and shapes have a few
 

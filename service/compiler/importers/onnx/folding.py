@@ -15,7 +15,7 @@ from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.support import is_quantized
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 
 _LONGEST = 16  # the largest number of elements in a list of sizes
 Convert = Callable[[Node], Value | tuple[Value, ...]]

@@ -10,23 +10,23 @@ from tvm import relax
 
 from service.compiler.importers.detect import ONNX
 from service.compiler.importers.imported import ImportedModel
-from service.compiler.importers.onnx.conditions import resolved
-from service.compiler.importers.onnx.constants import fold_constants
 from service.compiler.importers.onnx.converting import converted
-from service.compiler.importers.onnx.metadata import metadata_of
+from service.compiler.importers.onnx.file.metadata import metadata_of
+from service.compiler.importers.onnx.file.reader import read_model
 from service.compiler.importers.onnx.model import End, Model, shortened
 from service.compiler.importers.onnx.node import Node, State, Value
-from service.compiler.importers.onnx.pads import merge_pads
-from service.compiler.importers.onnx.pairs import merge_pairs
-from service.compiler.importers.onnx.qdq import fuse
-from service.compiler.importers.onnx.reader import read_model
-from service.compiler.importers.onnx.redundant import drop_redundant_activations
-from service.compiler.importers.onnx.rounding import round_products
+from service.compiler.importers.onnx.qdq.operators import fuse
+from service.compiler.importers.onnx.rewrites.conditions import resolved
+from service.compiler.importers.onnx.rewrites.constants import fold_constants
+from service.compiler.importers.onnx.rewrites.pads import merge_pads
+from service.compiler.importers.onnx.rewrites.pairs import merge_pairs
+from service.compiler.importers.onnx.rewrites.redundant import drop_redundant_activations
+from service.compiler.importers.onnx.rewrites.rounding import round_products
+from service.compiler.importers.onnx.rewrites.zero_scales import without_zero_scales
 from service.compiler.importers.onnx.signature import Shape, check_sendable, input_shape, signature_of
 from service.compiler.importers.onnx.support import check_support
-from service.compiler.importers.onnx.zero_scales import without_zero_scales
 from service.compiler.qnn.graph import shape_of
-from service.core.build import Stage
+from service.core.builds.build import Stage
 from service.core.errors import InvalidInput, MalformedModel, OctetError, Unsupported
 
 At = Callable[[str, str], None]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from service.compiler.importers.qdq import Operator
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _SHOWN = 200
 OWN_DOMAIN = "octet"  # domain of the operators that `qdq` creates; files must not use it
@@ -89,7 +89,7 @@ class Model:
         opset: the version of ONNX's own operators.
         operators: their types include the domain if it is not ONNX's own: `com.microsoft.QLinearAdd`.
         constants: by name.
-        said: the text that contains labels and preprocessing (`onnx/metadata.py`), or "" if the file has none.
+        said: the text that contains labels and preprocessing (`onnx/file/metadata.py`), or "" if the file has none.
     """
 
     opset: int

@@ -16,11 +16,11 @@ from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS, Model, Tens
 from service.compiler.importers.onnx.rewriting import BYTES
 from service.compiler.importers.qdq import UNBOUNDED, Operator
 from service.compiler.qnn.graph import emit, shape_of
-from service.compiler.qnn.numerics.bfloat16 import BFLOAT16
+from service.compiler.qnn.numerics.sums.bfloat16 import BFLOAT16
 from service.compiler.qnn.operation import IllTyped
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
+from service.core.models.arrays import Array
 
 Layout = Callable[[Array], Array]
 # The value of a tensor: an expression of the module; or an array, if its elements are known while importing.

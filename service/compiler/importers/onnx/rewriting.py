@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from service.compiler.importers.onnx.file.schema import DTYPES
 from service.compiler.importers.onnx.model import Model
-from service.compiler.importers.onnx.schema import DTYPES
 from service.compiler.importers.qdq import MOVED, Graph, Operator
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 BYTES = ("int8", "uint8")
 CHANNELS = 1  # the axis of an image's channels

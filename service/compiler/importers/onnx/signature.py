@@ -8,7 +8,7 @@ from service.compiler.importers.names import printable, unique
 from service.compiler.importers.onnx.model import End, Model, shortened
 from service.compiler.qnn.types import QuantizedType
 from service.core.errors import InvalidInput, Unsupported
-from service.core.signature import DATATYPES, ModelSignature, Quantization, TensorSpec, datatype_of
+from service.core.models.signature import DATATYPES, ModelSignature, Quantization, TensorSpec, datatype_of
 
 _DTYPES = set(DATATYPES.values())
 Shape = tuple[int, ...]

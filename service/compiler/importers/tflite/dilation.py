@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from service.compiler.importers.tflite.geometry import VALID
 from service.compiler.importers.tflite.model import Model, Operator
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 EXPLICIT_PADDING = "explicit_padding"  # top, left, bottom, right: an option that only this importer sets
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")

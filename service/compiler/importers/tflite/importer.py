@@ -12,17 +12,17 @@ from service.compiler.importers.detect import TFLITE
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.tflite.delegate import builtin_kernel, takes
 from service.compiler.importers.tflite.dilation import join_dilated
-from service.compiler.importers.tflite.metadata import metadata_of
+from service.compiler.importers.tflite.file.metadata import metadata_of
+from service.compiler.importers.tflite.file.reader import read_model
 from service.compiler.importers.tflite.model import Model, State
 from service.compiler.importers.tflite.node import Constants, Node
 from service.compiler.importers.tflite.operators import RULES
-from service.compiler.importers.tflite.reader import read_model
 from service.compiler.importers.tflite.signature import signature_of
 from service.compiler.importers.tflite.support import check_support, dtypes_of
 from service.compiler.importers.tflite.variables import find_states
 from service.compiler.importers.tflite.zero_scales import replace_zero_scales
 from service.compiler.qnn.graph import main_of, results_of, shape_of
-from service.core.build import Stage
+from service.core.builds.build import Stage
 from service.core.errors import MalformedModel, OctetError
 
 At = Callable[[str, str], None]

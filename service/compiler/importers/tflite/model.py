@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from service.compiler.importers.tflite.accessors import shortened
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 OptionValue = int | float | bool | str | tuple[int, ...]
 
@@ -61,7 +61,7 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
-    """The stored elements of a sparse constant, `[count]`, and their positions (`tflite/sparse.py`).
+    """The stored elements of a sparse constant, `[count]`, and their positions (`tflite/file/sparse.py`).
 
     Attributes:
         order: the dimension that belongs to each level: first those of the shape, then those of `blocks`.

@@ -11,17 +11,18 @@ from typing import NoReturn
 import numpy as np
 from tvm import relax
 
-from service.compiler.importers.tflite import activations, schema
+from service.compiler.importers.tflite import activations
+from service.compiler.importers.tflite.file import schema
+from service.compiler.importers.tflite.file.tensors import MAX_BYTES
 from service.compiler.importers.tflite.model import Model, Operator, OptionValue, Quantization, Tensor
-from service.compiler.importers.tflite.tensors import MAX_BYTES
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import emit, shape_of
 from service.compiler.qnn.operation import IllTyped, value_of
 from service.compiler.qnn.ops.builtin import with_builtin
 from service.compiler.qnn.plain import fold
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
-from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
+from service.core.models.arrays import Array
 
 Layout = Callable[[Array], Array]
 

@@ -17,7 +17,7 @@ import numpy as np
 from service.compiler.importers.names import printable, unique
 from service.compiler.importers.tflite.model import Model, Signature, Tensor
 from service.core.errors import Unsupported
-from service.core.signature import DATATYPES, ModelSignature, Quantization, State, TensorSpec, datatype_of
+from service.core.models.signature import DATATYPES, ModelSignature, Quantization, State, TensorSpec, datatype_of
 
 _SENDABLE = set(DATATYPES.values())
 _DEFAULT_KEY = "serving_default"  # TensorFlow's DEFAULT_SERVING_SIGNATURE_DEF_KEY

@@ -16,10 +16,10 @@ from typing import cast
 
 import numpy as np
 
-from service.compiler.importers.tflite.graph import check_order
+from service.compiler.importers.tflite.file.graph import check_order
 from service.compiler.importers.tflite.model import Model, Operator, State, Subgraph, Tensor
-from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
+from service.core.models.arrays import Array
 
 Name = tuple[str, str]  # container and name; the kernels identify variables by these
 

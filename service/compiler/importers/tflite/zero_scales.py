@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from service.compiler.importers.tflite.model import Model, Quantization, Tensor
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _WEIGHTS = 1
 # Operator -> the index of its bias among the inputs.

@@ -17,9 +17,9 @@ from service.compiler.importers.torch.signature import Shapes, input_specs, outp
 from service.compiler.importers.torch.tensors import TensorReader
 from service.compiler.importers.torch.values import Instance, Value
 from service.compiler.qnn.graph import emit
-from service.core.build import Stage
+from service.core.builds.build import Stage
 from service.core.errors import MalformedModel, OctetError, Unsupported
-from service.core.signature import ModelSignature
+from service.core.models.signature import ModelSignature
 
 At = Callable[[str, str], None]
 

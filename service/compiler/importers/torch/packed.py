@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from service.compiler.importers.torch.tensors import Tensor
-from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
+from service.core.models.arrays import Array
 
 CONV2D, LINEAR = "Conv2dPackedParamsBase", "LinearPackedParamsBase"
 CLASSES = "__torch__.torch.classes."  # PyTorch's own classes, which the archive's code does not define

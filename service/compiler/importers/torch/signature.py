@@ -13,7 +13,7 @@ from typing import Any
 from service.compiler.importers.torch.tensors import Spec
 from service.compiler.importers.torch.values import Value
 from service.core.errors import Unsupported
-from service.core.signature import Quantization, TensorSpec, datatype_of
+from service.core.models.signature import Quantization, TensorSpec, datatype_of
 
 Shapes = Mapping[str, Sequence[int]]
 

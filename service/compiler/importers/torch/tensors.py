@@ -11,8 +11,8 @@ import numpy as np
 
 from service.compiler.importers.archive import Archive
 from service.compiler.importers.torch.unpickler import Unpickler
-from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
+from service.core.models.arrays import Array
 
 _MOST_RANK = 8
 

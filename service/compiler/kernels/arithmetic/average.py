@@ -18,13 +18,14 @@ from service.compiler.kernels.layer import Window
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.program import Expr, splat
 from service.compiler.kernels.vector.lanes import Lanes
-from service.compiler.qnn.numerics import Mode, mlas
-from service.compiler.qnn.numerics.aten import AdaptiveAverage, EvenAverage, reciprocal
-from service.compiler.qnn.numerics.decomposed import RealAverage
+from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.onednn import FloatAveragePool
+from service.compiler.qnn.numerics.onnxruntime import mlas
 from service.compiler.qnn.numerics.pooling import AveragePool, FixedPointMean, FloatMean
+from service.compiler.qnn.numerics.torch.aten import AdaptiveAverage, EvenAverage, reciprocal
+from service.compiler.qnn.numerics.torch.decomposed import RealAverage
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _LARGEST_DIVIDEND = 1 << 22  # the limit of a dividend of `_quotient`
 _LARGEST = 1 << 30  # the limit of a float that is rounded to int32, and of a sum

@@ -14,13 +14,14 @@ from service.compiler.kernels.arithmetic.numerics import bounds
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS
 from service.compiler.kernels.program import Buffer, Expr, bits, intrinsic, load, splat
-from service.compiler.qnn.numerics import Mode, mlas
-from service.compiler.qnn.numerics.affine import Dequantize, Quantize, int32_bound
-from service.compiler.qnn.numerics.aten import FusedQuantize
+from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.formula import rounded_away
 from service.compiler.qnn.numerics.onednn import Reorder
+from service.compiler.qnn.numerics.onnxruntime import mlas
+from service.compiler.qnn.numerics.scaling.affine import Dequantize, Quantize, int32_bound
+from service.compiler.qnn.numerics.torch.aten import FusedQuantize
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _FAR = float(1 << 30)  # beyond all stored values
 _ROUNDING = 1.5 * 2**23  # if it is added to a small float32, the lowest bits of the sum are the value rounded to even

@@ -17,7 +17,7 @@ from service.compiler.kernels.arithmetic.addition import Addition
 from service.compiler.kernels.arithmetic.requantization import CENTRE, Requantization
 from service.compiler.kernels.program import Buffer, Expr, load, splat
 from service.compiler.kernels.vector.lanes import Lanes
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The logistic function and tanh of `qnn.numerics.gemmlowp16` (16-bit fixed-point numbers) on vectors.
+"""The logistic function and tanh of `qnn.numerics.litert.gemmlowp16` (16-bit fixed-point numbers) on vectors.
 
 The code omits saturation and special cases of gemmlowp that cannot occur here or do not change results. The tests
 compare the results for all 65536 numbers.
@@ -12,8 +12,8 @@ from tvm import tirx
 
 from service.compiler.kernels.program import Expr, Program, intrinsic, splat
 from service.compiler.kernels.vector.isa import Isa
-from service.compiler.qnn.numerics.fixed_point import EXP_BARREL_SHIFTER
-from service.compiler.qnn.numerics.gemmlowp16 import ONE_Q0, ONE_Q2, constant
+from service.compiler.qnn.numerics.litert.gemmlowp16 import ONE_Q0, ONE_Q2, constant
+from service.compiler.qnn.numerics.scaling.fixed_point import EXP_BARREL_SHIFTER
 
 
 @dataclass(frozen=True)

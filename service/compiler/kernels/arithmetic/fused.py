@@ -30,7 +30,7 @@ import numpy as np
 
 from service.compiler.kernels.arithmetic.epilogue import Bounds
 from service.compiler.kernels.arithmetic.requantization import CENTRE, FusedScale
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 MOST_EXCEPTIONS = 2  # with three, fixed-point arithmetic is as fast
 _ULPS = (0, -1, 1, -2, 2)

@@ -18,7 +18,7 @@ from service.compiler.kernels.vector.lanes import Lanes
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.resize import Bilinear, ByStorage, ElevenBits, Float, TenBits
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 class Blend(Protocol):

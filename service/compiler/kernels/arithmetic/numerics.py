@@ -28,25 +28,26 @@ from service.compiler.kernels.arithmetic.torch_epilogues import BiasedScale, Deq
 from service.compiler.kernels.group import Group
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.layout import BIAS
-from service.compiler.qnn.numerics import Mode, mlas
-from service.compiler.qnn.numerics.accumulate import centered
-from service.compiler.qnn.numerics.affine import Dequantize
+from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.arithmetic import FixedPointSub, SharedShiftSub
-from service.compiler.qnn.numerics.aten import ByGroups, FbgemmRequantize, FloatAdd, OneDnnRequantize, reciprocal
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, SharedShiftAdd
+from service.compiler.qnn.numerics.litert.recurrent import Rescale
 from service.compiler.qnn.numerics.onednn import PostSum, ScaledSum
-from service.compiler.qnn.numerics.qnnpack import IntegerBias
-from service.compiler.qnn.numerics.recurrent import Rescale
-from service.compiler.qnn.numerics.requantize import (
+from service.compiler.qnn.numerics.onnxruntime import mlas
+from service.compiler.qnn.numerics.scaling.affine import Dequantize
+from service.compiler.qnn.numerics.scaling.requantize import (
     BiasedFloatRequantize,
     FloatRequantize,
     OneRounding,
     TwoRoundings,
     multipliers,
 )
+from service.compiler.qnn.numerics.sums.accumulate import centered
+from service.compiler.qnn.numerics.torch.aten import ByGroups, FbgemmRequantize, FloatAdd, OneDnnRequantize, reciprocal
+from service.compiler.qnn.numerics.torch.qnnpack import IntegerBias
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _ACCUMULATORS = STORAGE_RANGES["int32"]
 _WIDEST = 255  # the largest magnitude of a byte minus its zero point

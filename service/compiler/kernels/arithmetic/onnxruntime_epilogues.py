@@ -10,7 +10,7 @@ from tvm import tirx
 from service.compiler.kernels.arithmetic.requantization import Requantization
 from service.compiler.kernels.program import Expr, bits
 from service.compiler.kernels.vector.lanes import Lanes
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 @dataclass(frozen=True)

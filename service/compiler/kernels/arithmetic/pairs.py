@@ -20,13 +20,15 @@ from service.compiler.kernels.arithmetic.requantization import DoubleRounding, F
 from service.compiler.kernels.kernel import Declined
 from service.compiler.kernels.program import Expr
 from service.compiler.kernels.vector.lanes import Lanes
-from service.compiler.qnn.numerics import Mode, fixed_point, mlas
+from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.arithmetic import Multiplier, PRelu, SquaredDifference
-from service.compiler.qnn.numerics.aten import reciprocal
-from service.compiler.qnn.numerics.decomposed import RealMul
 from service.compiler.qnn.numerics.elementwise import FixedPointMul, FloatMul, product_scale
+from service.compiler.qnn.numerics.onnxruntime import mlas
+from service.compiler.qnn.numerics.scaling import fixed_point
+from service.compiler.qnn.numerics.torch.aten import reciprocal
+from service.compiler.qnn.numerics.torch.decomposed import RealMul
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _LARGEST_PRODUCT = 255 * 255
 

@@ -11,7 +11,7 @@ from tvm import tirx
 
 from service.compiler.kernels.program import Buffer, Expr, bits, load
 from service.compiler.kernels.vector.lanes import Lanes
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 CENTRE = 128  # the middle of an unsigned byte's range
 LARGEST = float(1 << 30)  # the limit of a float that is rounded to int32

@@ -15,8 +15,8 @@ import numpy as np
 
 from service.compiler.kernels.arithmetic.addition import SharedShiftSum
 from service.compiler.kernels.arithmetic.epilogue import Bounds
-from service.compiler.qnn.numerics import fixed_point
-from service.core.arrays import Array
+from service.compiler.qnn.numerics.scaling import fixed_point
+from service.core.models.arrays import Array
 
 # The multipliers to try, as differences from the exact multipliers rounded to integers, smallest differences first.
 _FARTHEST = 8

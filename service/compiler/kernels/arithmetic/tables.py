@@ -12,7 +12,7 @@ from service.compiler.kernels.layout import BIAS
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.type_parser import parse
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 ENTRIES = 256
 

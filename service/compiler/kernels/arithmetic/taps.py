@@ -8,7 +8,7 @@ import numpy as np
 
 from service.compiler.kernels.layer import Window
 from service.compiler.kernels.vector.isa import PIXELS
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 @dataclass(frozen=True)

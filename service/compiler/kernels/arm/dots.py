@@ -11,7 +11,7 @@ from service.compiler.kernels.arm.neon import BYTES, GROUP, LANES, Neon
 from service.compiler.kernels.arm.pairs import MatrixPairs
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
 from service.compiler.kernels.vector.isa import FULL, PIXELS
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _SIGNED = f"int8x{BYTES}"
 _HIGHEST = 0x80

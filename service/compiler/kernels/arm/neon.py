@@ -17,7 +17,7 @@ from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrin
 from service.compiler.kernels.vector.bfloat16 import FusedBFloat16
 from service.compiler.kernels.vector.isa import PIXELS
 from service.compiler.kernels.vector.rates import Rates
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 LANES = 4
 BYTES = 16

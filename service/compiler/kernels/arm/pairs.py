@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tvm import tirx
 
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _BYTES, _LANES, _DEPTH = 16, 4, 8
 _SIGNED, _TOTALS = f"int8x{_BYTES}", f"int32x{_LANES}"

@@ -12,7 +12,7 @@ from tvm import tirx
 from service.compiler.kernels.arm.neon import GROUP, LANES, VECTOR, Neon
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
 from service.compiler.kernels.vector.isa import FULL
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _HALF, _WORDS = f"int16x{LANES}", f"int16x{2 * LANES}"
 

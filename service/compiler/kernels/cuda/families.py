@@ -23,16 +23,16 @@ from service.compiler.kernels.arithmetic.numerics import bounds, epilogue_of
 from service.compiler.kernels.arithmetic.pairs import arithmetic_of
 from service.compiler.kernels.arithmetic.tables import places
 from service.compiler.kernels.choices import Choices
-from service.compiler.kernels.cuda import depthwise, pool, resize
-from service.compiler.kernels.cuda.cards import Card
-from service.compiler.kernels.cuda.concat import check_concat, concat
-from service.compiler.kernels.cuda.conv import conv
-from service.compiler.kernels.cuda.depthwise import DepthwiseTile
-from service.compiler.kernels.cuda.epilogues import addition_code, arithmetic_code, requantization_code
-from service.compiler.kernels.cuda.images import BLOCK, WORD, check_sizes
-from service.compiler.kernels.cuda.pairs import pairwise
-from service.compiler.kernels.cuda.reorder import look_up, unpack
+from service.compiler.kernels.cuda.gpus import Card
+from service.compiler.kernels.cuda.operators import depthwise, pool, resize
+from service.compiler.kernels.cuda.operators.concat import check_concat, concat
+from service.compiler.kernels.cuda.operators.conv import conv
+from service.compiler.kernels.cuda.operators.depthwise import DepthwiseTile
+from service.compiler.kernels.cuda.operators.pairs import pairwise
+from service.compiler.kernels.cuda.operators.reorder import look_up, unpack
 from service.compiler.kernels.cuda.tiles import CardTile, most_blocks, ranked
+from service.compiler.kernels.cuda.types.epilogues import addition_code, arithmetic_code, requantization_code
+from service.compiler.kernels.cuda.types.images import BLOCK, WORD, check_sizes
 from service.compiler.kernels.families import Family
 from service.compiler.kernels.group import Demand, Group, shape_of, stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel

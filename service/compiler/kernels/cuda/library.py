@@ -9,11 +9,11 @@ from tvm import relax
 from service.compiler.kernels.arithmetic.conversion import quantization_of
 from service.compiler.kernels.arithmetic.tables import is_identity, part_tables
 from service.compiler.kernels.choices import Choices
-from service.compiler.kernels.cuda import reorder
-from service.compiler.kernels.cuda.cards import Card
 from service.compiler.kernels.cuda.families import FAMILIES
-from service.compiler.kernels.cuda.images import BLOCK
-from service.compiler.kernels.cuda.moves import move
+from service.compiler.kernels.cuda.gpus import Card
+from service.compiler.kernels.cuda.operators import reorder
+from service.compiler.kernels.cuda.operators.moves import move
+from service.compiler.kernels.cuda.types.images import BLOCK
 from service.compiler.kernels.families import Families
 from service.compiler.kernels.group import Group, LstmKernel, LstmStep, PlainKernel
 from service.compiler.kernels.kernel import Declined, Kernel
@@ -23,7 +23,7 @@ from service.compiler.kernels.moves import Move
 from service.compiler.kernels.rows import Access, Output, Region, RowsKernel
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _NOT_YET = "no GPU kernel computes it"
 

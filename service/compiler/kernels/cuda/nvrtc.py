@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from service.core.build import Stage
+from service.core.builds.build import Stage
 from service.core.errors import BuildFailed
 
 _PACKAGE, _WHEEL = "nvidia.cuda_nvrtc", "nvidia-cuda-nvrtc-cu12"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.compiler.kernels.cuda.text import kernel_function, translation_unit
 from service.compiler.kernels.cuda.tiles import Unit
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
-from service.core.call_plan import Launch
+from service.core.artifacts.call_plan import Launch
 
 THREADS = 256  # the threads of a thread block
 # The number of thread blocks for each multiprocessor of the most common GPU, and the number of iterations of the loop.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _FOLDER = Path(__file__).with_name("source")
 _INCLUDE = re.compile(r'^#include "([a-z_]+\.cuh)"$', re.MULTILINE)

@@ -16,7 +16,7 @@ from dataclasses import astuple, dataclass
 from enum import IntEnum
 from math import ceil
 
-from service.compiler.kernels.cuda.cards import Card
+from service.compiler.kernels.cuda.gpus import Card
 from service.compiler.kernels.layer import Layer, Window
 
 STEP_BYTES = 32  # the number of bytes of a pixel that one step multiplies

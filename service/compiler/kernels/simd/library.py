@@ -29,7 +29,7 @@ from service.compiler.kernels.simd.rows.values import check
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 class SimdLibrary(Families):

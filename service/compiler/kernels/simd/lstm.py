@@ -24,9 +24,9 @@ from service.compiler.kernels.program import Buffer, Expr, Program, Register, at
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.vector.lanes import Lanes
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.numerics.recurrent import LstmCell, LstmOutput, Rescale, cell_bits, cell_bounds
+from service.compiler.qnn.numerics.litert.recurrent import LstmCell, LstmOutput, Rescale, cell_bits, cell_bounds
 from service.compiler.qnn.operation import value_of
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _HALVES = 2  # the number of int32 vectors with as many lanes as an int16 vector
 _BITS_OF_GATES = 3

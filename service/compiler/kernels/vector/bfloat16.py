@@ -1,6 +1,6 @@
 """Implements `isa.BFloat16` with float32 products, for instruction sets that cannot multiply bfloat16 pairs.
 
-The results equal those of `qnn.numerics.bfloat16` bit for bit.
+The results equal those of `qnn.numerics.sums.bfloat16` bit for bit.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from service.compiler.kernels.program import Buffer, Expr, Program
 from service.compiler.kernels.vector.rates import MatrixRates, Rates
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 FULL = range(4)  # the indices of all bytes of a group
 PIXELS = 4  # the number of pixels whose channels of one block fill a vector of bytes
@@ -134,8 +134,8 @@ class Pairs(Protocol):
 
 
 class FixedPoint(Protocol):
-    """The functions of `qnn.numerics.fixed_point` on vectors: int32 values times significands of at least 2**30,
-    rounded."""
+    """The functions of `qnn.numerics.scaling.fixed_point` on vectors: int32 values times significands of at least
+    2**30, rounded."""
 
     def high_mul(self, program: Program, x: Expr, significand: Expr) -> Expr:
         """Computes (x * significand + 2**30) >> 31."""
@@ -154,7 +154,7 @@ class FixedPoint(Protocol):
 
 
 class BFloat16(Protocol):
-    """The functions of `qnn.numerics.bfloat16` on vectors: products of bfloat16 pairs, added to float32.
+    """The functions of `qnn.numerics.sums.bfloat16` on vectors: products of bfloat16 pairs, added to float32.
 
     A pair is 32 bits, with its first value in the lower half.
     """

@@ -19,7 +19,7 @@ from service.compiler.kernels.vector.bfloat16 import FusedBFloat16
 from service.compiler.kernels.vector.fixed_point import WideFixedPoint
 from service.compiler.kernels.vector.isa import FULL, PIXELS
 from service.compiler.kernels.vector.rates import DepthwiseRates, EpilogueRates, Rates
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _RATES = Rates(
     dot=4.0,

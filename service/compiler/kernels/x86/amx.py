@@ -14,7 +14,7 @@ from tvm import tirx
 from service.compiler.kernels.program import Buffer, Expr, Program, address, splat
 from service.compiler.kernels.vector.rates import MatrixRates
 from service.compiler.kernels.x86.rates import AMX_RATES
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _PALETTE = 1
 _ROW_BYTES = 64

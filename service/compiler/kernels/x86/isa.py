@@ -24,7 +24,7 @@ from service.compiler.kernels.x86.amx import AMX, Amx
 from service.compiler.kernels.x86.bfloat16 import Avx512BFloat16
 from service.compiler.kernels.x86.rates import RATES
 from service.compiler.kernels.x86.table import Lookup, arranged
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 GROUP = 4  # the number of bytes that one instruction multiplies for a 32-bit lane
 

@@ -14,7 +14,7 @@ import numpy as np
 from tvm import tirx
 
 from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrinsic, load, shuffle, splat
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 ENTRIES = 256
 

@@ -17,7 +17,7 @@ from service.compiler.kernels.kernel import DeviceFunction
 from service.compiler.lowering.gpu.printer import Printer
 from service.compiler.lowering.gpu.spelling import TYPES
 from service.compiler.lowering.gpu.stages import Nest
-from service.core.call_plan import Launch
+from service.core.artifacts.call_plan import Launch
 from service.core.errors import Unsupported
 
 _WARP = 32

@@ -3,28 +3,34 @@
 A mode is named after one reference runtime. LiteRT's own kernels disagree with each other: its reference kernels round
 twice in fixed point, and XNNPACK rounds once in float. Therefore every build, report and claim of exactness names its
 mode.
+
+`formula` is the interface of a formula, `mode` that of a mode, and `modes` the tables. `scaling`, `sums` and
+`functions` contain formulas that modes share, and `litert`, `torch` and `onnxruntime` those of one framework.
 """
 
 from __future__ import annotations
 
 from service.compiler.qnn.numerics.mode import Mode
-from service.compiler.qnn.numerics.modes import litert, mxnet, onnxruntime, torch
-from service.core.numerics import parse_mode
+from service.compiler.qnn.numerics.modes.litert import DELEGATE, REFERENCE
+from service.compiler.qnn.numerics.modes.mxnet import ONEDNN
+from service.compiler.qnn.numerics.modes.onnxruntime import CPU
+from service.compiler.qnn.numerics.modes.torch import ENGINE_FBGEMM, ENGINE_ONEDNN, ENGINE_QNNPACK, ENGINE_X86, EXPORTED
+from service.core.builds.numerics import parse_mode
 
 __all__ = ["Mode", "get_mode"]
 
 _MODES = {
     mode.name: mode
     for mode in (
-        litert.REFERENCE,
-        litert.DELEGATE,
-        onnxruntime.CPU,
-        torch.ENGINE_FBGEMM,
-        torch.ENGINE_ONEDNN,
-        torch.ENGINE_X86,
-        torch.ENGINE_QNNPACK,
-        torch.EXPORTED,
-        mxnet.ONEDNN,
+        REFERENCE,
+        DELEGATE,
+        CPU,
+        ENGINE_FBGEMM,
+        ENGINE_ONEDNN,
+        ENGINE_X86,
+        ENGINE_QNNPACK,
+        EXPORTED,
+        ONEDNN,
     )
 }
 

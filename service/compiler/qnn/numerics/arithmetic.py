@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 from tvm import relax, tirx
 
-from service.compiler.qnn.numerics import fixed_point
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, SharedShiftAdd, binary_types
-from service.compiler.qnn.numerics.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 from service.compiler.qnn.numerics.formula import Scalar, clamped, pointwise, store
+from service.compiler.qnn.numerics.scaling import fixed_point
+from service.compiler.qnn.numerics.scaling.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 Multiplier = tuple[int, int]
 

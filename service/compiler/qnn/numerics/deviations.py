@@ -1,7 +1,7 @@
 """Documented deviations: for each mode, the operators whose formula differs from what the mode's runtime computes.
 
-A build may differ from its reference only by the deviations listed here (`core.agreement.decide`). An entry needs the
-reason why Octet does not compute the same, and a bound in steps of the operator's output.
+A build may differ from its reference only by the deviations listed here (`core.verification.agreement.decide`). An
+entry needs the reason why Octet does not compute the same, and a bound in steps of the operator's output.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from tvm import relax
 
 from service.compiler.qnn import graph
 from service.compiler.qnn.numerics.mode import Mode
-from service.compiler.qnn.numerics.saturation import saturating_layers
-from service.compiler.qnn.numerics.weight_only import weight_only_products
-from service.core.agreement import Deviation
-from service.core.numerics import FBGEMM, MODES, ONEDNN, ONNXRUNTIME, PT2E, QNNPACK, TORCH_X86
+from service.compiler.qnn.numerics.onnxruntime.weight_only import weight_only_products
+from service.compiler.qnn.numerics.torch.saturation import saturating_layers
+from service.core.builds.numerics import FBGEMM, MODES, ONEDNN, ONNXRUNTIME, PT2E, QNNPACK, TORCH_X86
+from service.core.verification.agreement import Deviation
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from service.compiler.qnn.numerics.formula import Scalar
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.dynamic import FACTOR, SCALE, ZERO_POINT
 from service.compiler.qnn.types import STORAGE_RANGES
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 LOW, HIGH = STORAGE_RANGES["int8"]
 

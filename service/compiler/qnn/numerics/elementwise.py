@@ -7,13 +7,13 @@ import math
 import numpy as np
 from tvm import relax, tirx
 
-from service.compiler.qnn.numerics import fixed_point
 from service.compiler.qnn.numerics.formula import Scalar, clamped, pointwise, store
-from service.compiler.qnn.numerics.rounding import round_even
+from service.compiler.qnn.numerics.scaling import fixed_point
+from service.compiler.qnn.numerics.scaling.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
-from service.core.arrays import Array
 from service.core.errors import UnsupportedOperator
+from service.core.models.arrays import Array
 
 
 class FixedPointAdd:

@@ -14,7 +14,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 Scalar = Any  # a tirx.PrimExpr
 Pointwise = Callable[..., Scalar]

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from service.compiler.qnn.numerics.accumulate import Conv2d, Dense
-from service.compiler.qnn.numerics.affine import Concatenate, Dequantize, StorageCast
 from service.compiler.qnn.numerics.formula import Formula
-from service.compiler.qnn.numerics.moments import RealFma, RealMean, RealSquares
+from service.compiler.qnn.numerics.functions.real import FUNCTIONS, RealFunction
+from service.compiler.qnn.numerics.functions.unary import Table
 from service.compiler.qnn.numerics.moving import TakePixels
 from service.compiler.qnn.numerics.ordering import RunningSum, TopPlaces
 from service.compiler.qnn.numerics.pooling import AveragePool, MaxPool
-from service.compiler.qnn.numerics.products import MatMul
-from service.compiler.qnn.numerics.real import BlockMatMul, RealConv2d, RealMatMul
-from service.compiler.qnn.numerics.real_functions import FUNCTIONS, RealFunction
+from service.compiler.qnn.numerics.scaling.affine import Concatenate, Dequantize, StorageCast
 from service.compiler.qnn.numerics.scattering import ScatterRows
 from service.compiler.qnn.numerics.simulated import FORMULAS, HELD, Held
-from service.compiler.qnn.numerics.summation import RealSum
-from service.compiler.qnn.numerics.transposed import Conv2dTranspose
-from service.compiler.qnn.numerics.unary import Table
+from service.compiler.qnn.numerics.sums.accumulate import Conv2d, Dense
+from service.compiler.qnn.numerics.sums.moments import RealFma, RealMean, RealSquares
+from service.compiler.qnn.numerics.sums.products import MatMul
+from service.compiler.qnn.numerics.sums.real import BlockMatMul, RealConv2d, RealMatMul
+from service.compiler.qnn.numerics.sums.summation import RealSum
+from service.compiler.qnn.numerics.sums.transposed import Conv2dTranspose
 from service.compiler.qnn.operation import VECTORIZED, Operation
 from service.core.errors import UnsupportedOperator
 
@@ -29,7 +29,7 @@ class Mode:
     """A numerics mode.
 
     Attributes:
-        name: as in `core.numerics`.
+        name: as in `core.builds.numerics`.
         reference: the runtime and kernels whose results the mode reproduces.
         formulas: QNN operator name -> its arithmetic. Suffixes distinguish cases that differ: `conv2d+requantize`
             converts accumulators to storage, `…:int16` reads or writes 16-bit values, and a key such as `…:gemm`

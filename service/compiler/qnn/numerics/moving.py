@@ -8,7 +8,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 class TakePixels:

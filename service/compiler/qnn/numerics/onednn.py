@@ -15,7 +15,6 @@ from dataclasses import replace
 import numpy as np
 from tvm import relax, te, tirx
 
-from service.compiler.qnn.numerics.affine import broadcast
 from service.compiler.qnn.numerics.formula import (
     ChannelConstant,
     Scalar,
@@ -25,11 +24,12 @@ from service.compiler.qnn.numerics.formula import (
     store,
 )
 from service.compiler.qnn.numerics.pooling import padded, reduction, windows
-from service.compiler.qnn.numerics.requantize import FloatRequantize
-from service.compiler.qnn.numerics.rounding import round_even
+from service.compiler.qnn.numerics.scaling.affine import broadcast
+from service.compiler.qnn.numerics.scaling.requantize import FloatRequantize
+from service.compiler.qnn.numerics.scaling.rounding import round_even
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 class RatioRequantize(FloatRequantize):

@@ -11,7 +11,7 @@ from tvm.script import tirx as T
 
 from service.compiler.qnn.numerics.formula import OPAQUE
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 class TopPlaces:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from service.compiler.qnn.numerics import fixed_point
 from service.compiler.qnn.numerics.formula import Scalar, clamped, pointwise, store
-from service.compiler.qnn.numerics.rounding import round_even
+from service.compiler.qnn.numerics.scaling import fixed_point
+from service.compiler.qnn.numerics.scaling.rounding import round_even
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _LARGEST_BYTE = 255
 

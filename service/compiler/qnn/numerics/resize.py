@@ -11,7 +11,7 @@ from tvm import relax, te, tirx
 
 from service.compiler.qnn.numerics.formula import Scalar
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 # For each output along an axis: the index of the neighbour before it, the index of the neighbour after it, and its
 # distance from the neighbour before it.

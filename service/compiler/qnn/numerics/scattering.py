@@ -13,7 +13,7 @@ from tvm.script import tirx as T
 from service.compiler.qnn.numerics.formula import OPAQUE
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.scattering import ADD, MAX, MIN, MULTIPLY, REPLACE
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 # Reduction -> the combination of a row and its update, in NumPy and in tensor IR.
 _COMBINED: dict[str, tuple[Callable[[Array, Array], Array], Callable[[Any, Any], Any]]] = {

@@ -10,7 +10,7 @@ from tvm import relax, te, tirx, topi
 
 from service.compiler.qnn.numerics.formula import OPAQUE, Formula, Scalar, pointwise
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 # Operator of the simulated form -> the operator that it simulates. Its stored values are float32 in the simulated form.
 HELD = {"simulated_quantize": "quantize", "simulated_dequantize": "dequantize"}

@@ -7,8 +7,8 @@ from typing import NoReturn
 from tvm import relax
 
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
 from service.core.errors import UnsupportedOperator
+from service.core.models.arrays import Array
 
 
 class Unreproduced:

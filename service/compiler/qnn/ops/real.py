@@ -30,7 +30,7 @@ def real_conv2d(
 
     Args:
         operand_dtype: the type that `x` and `weight` are rounded to before they are multiplied: float32, or bfloat16,
-            whose products are added in pairs (`numerics.bfloat16`).
+            whose products are added in pairs (`numerics.sums.bfloat16`).
     """
     operands = [x, weight] if bias is None else [x, weight, bias]
     attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups}

@@ -23,11 +23,11 @@ from service.compiler.qnn import graph, ops
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.numerics.elementwise import FixedPointAdd, FixedPointMul, FloatMul, SharedShiftAdd
 from service.compiler.qnn.numerics.formula import all_values
-from service.compiler.qnn.numerics.requantize import FloatRequantize, OneRounding, TwoRoundings
+from service.compiler.qnn.numerics.scaling.requantize import FloatRequantize, OneRounding, TwoRoundings
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.unary import FUNCTIONS
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _MOVES = ("relax.reshape", "relax.permute_dims")
 _FUNCTIONS = ("qnn.requantize", "qnn.table", *(f"qnn.{name}" for name in FUNCTIONS))

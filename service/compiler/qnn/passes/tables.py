@@ -27,7 +27,7 @@ from service.compiler.qnn.ops.real import FUNCTIONS as REAL_FUNCTIONS
 from service.compiler.qnn.ops.unary import FUNCTIONS
 from service.compiler.qnn.plain import ELEMENTWISE
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 # Operator -> the type attribute of each operand.
 _TYPES: dict[str, tuple[str, ...]] = {

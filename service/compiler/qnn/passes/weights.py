@@ -18,11 +18,11 @@ from tvm import relax
 
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.numerics.affine import Dequantize
-from service.compiler.qnn.numerics.bfloat16 import is_bfloat16
+from service.compiler.qnn.numerics.scaling.affine import Dequantize
+from service.compiler.qnn.numerics.sums.bfloat16 import is_bfloat16
 from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _BITS = {"int4": 4, "uint4": 4, "int8": 8, "uint8": 8}
 

@@ -1,4 +1,4 @@
-"""Adds notifications of changed models on PostgreSQL, so that servers need not poll: see `db/changes.py`."""
+"""Adds notifications of changed models on PostgreSQL, so that servers need not poll: see `db/engines/changes.py`."""
 
 from __future__ import annotations
 

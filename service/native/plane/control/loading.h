@@ -13,7 +13,7 @@
 
 namespace octet::plane {
 
-// A table of the calls that are running now, in memory shared with the supervising process. service/core/running.py
+// A table of the calls that are running now, in memory shared with the supervising process. service/core/cluster/running.py
 // reads it and has the same layout. The table outlives this process.
 //
 // Slots are assigned from any thread. `find_hung_call` must be called from one thread.

@@ -37,7 +37,7 @@ struct PeerLimits {
   size_t max_message_bytes = size_t{1} << 30;
   size_t max_pictures = 256;
   size_t max_picture_bytes = size_t{256} << 20;
-  size_t max_pixels = size_t{256} << 20;  // eight of the largest pictures: `MAX_PIXELS` of service/core/picture.py
+  size_t max_pixels = size_t{256} << 20;  // eight of the largest pictures: `MAX_PIXELS` of service/core/models/picture.py
   // Maximum share of what others leave free, for an address and, within it, for a connection.
   double share = 0.75;
   Rate resets = {1000, 100};       // per address

@@ -20,7 +20,7 @@ bool is_gpu_lost();
 // Returns true if a model for a GPU was ever loaded.
 bool is_gpu_used();
 
-// The record of one instance's calls in shared memory, which the supervising process reads. service/core/running.py has
+// The record of one instance's calls in shared memory, which the supervising process reads. service/core/cluster/running.py has
 // the same layout. While the instance's mark is set, call number `calls` runs on `thread`.
 struct CallRecord {
   std::atomic<uint64_t> calls{0};  // calls begun so far

@@ -1,4 +1,4 @@
-// Selects the shape bucket of a model that serves a request, as service/core/buckets.py does. Shorter inputs are padded
+// Selects the shape bucket of a model that serves a request, as service/core/models/buckets.py does. Shorter inputs are padded
 // with zeros, and the outputs are cut to their length.
 #pragma once
 

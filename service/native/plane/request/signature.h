@@ -1,4 +1,4 @@
-// The inputs and outputs of a model, as in service/core/signature.py.
+// The inputs and outputs of a model, as in service/core/models/signature.py.
 #pragma once
 
 #include <cstdint>

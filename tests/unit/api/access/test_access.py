@@ -13,8 +13,8 @@ from service.api.access import ANYBODY, Access, AuditLog, check_exposure
 from service.api.access.access import is_loopback
 from service.api.access.audit import AuditFile
 from service.api.access.keys import KeyFile, KeyRing
+from service.core.access.key import Limits, Scope
 from service.core.errors import Conflict, Forbidden, InvalidInput, NotFound, QuotaExceeded, RateLimited, Unauthorized
-from service.core.key import Limits, Scope
 from service.core.settings import Settings
 from tests.support.manual_clock import ManualClock
 

@@ -12,10 +12,10 @@ import pytest
 from service.api.access import Access, Stores, stores_of
 from service.api.access.audit import AuditLog
 from service.api.access.keys import FollowedKeys
+from service.core.access.key import Key, Limits, Scope
+from service.core.access.usage import SHARING_S, Use
 from service.core.errors import DatabaseUnreachable, NotFound, QuotaExceeded, RateLimited, Unauthorized
-from service.core.key import Key, Limits, Scope
 from service.core.settings import Settings
-from service.core.usage import SHARING_S, Use
 from service.db import AuditTable, Database, KeyTable, UsageTable
 from tests.support.databases import postgres_schema, postgres_server
 from tests.support.manual_clock import ManualClock

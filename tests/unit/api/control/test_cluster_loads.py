@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from service.core.cluster.worker import WorkerState
 from service.core.settings import Auth, Role
-from service.core.worker import WorkerState
 from tests.support.control_plane import HOST_TARGET, ControlPlane, control_plane, problem
 from tests.support.stand_in_workers import worker
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from service.core.cluster.worker import Worker, WorkerKind
 from service.core.target import TARGETS
-from service.core.worker import Worker, WorkerKind
 from tests.support.control_plane import HOST_TARGET, ControlPlane
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from service.api.control.submission import request_again
 from service.compiler.lowering import toolchain
-from service.core.artifact import Report
-from service.core.build import BuildState
+from service.core.artifacts.artifact import Report
+from service.core.builds.build import BuildState
 from service.core.digest import Digest, digest_of
 from service.core.errors import BuildFailed
 from service.core.target import TARGETS

@@ -11,15 +11,15 @@ import pytest
 from service.api.access.rules import scopes_of
 from service.cache import Manifest, OciLayout
 from service.cache.export import export
-from service.core.artifact import (
+from service.core.access.key import Scope
+from service.core.artifacts.artifact import (
     ARTIFACT_TYPE,
     CONSTANTS_MEDIA_TYPE,
     LIBRARY_MEDIA_TYPE,
     NUMERICS_ANNOTATION,
     TARGET_ANNOTATION,
 )
-from service.core.compatibility import CONFIG_MEDIA_TYPE
-from service.core.key import Scope
+from service.core.artifacts.compatibility import CONFIG_MEDIA_TYPE
 from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, problem
 
 

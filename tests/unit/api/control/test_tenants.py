@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from service.api.access.access import Access
 from service.api.control.room import files_of
+from service.core.access.key import Limits, Scope
+from service.core.access.tenant import owner_of
+from service.core.builds.quantization import quantization_of
 from service.core.digest import digest_of
 from service.core.errors import QuotaExceeded
-from service.core.key import Limits, Scope
-from service.core.quantization import quantization_of
-from service.core.tenant import owner_of
 from service.quantize.stored import store
 from service.workers.quantized import add_for_all
 from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, control_plane, problem

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from service.api.data_plane.pictures import SMALL_PIXELS, PictureQueue
-from service.core.picture import MAX_PIXELS
+from service.core.models.picture import MAX_PIXELS
 
 pytestmark = pytest.mark.anyio
 GIVE_UP_S = 60.0

@@ -15,7 +15,7 @@ import pytest
 
 from scripts.certificates import make_certificate
 from service.api.ops.standby import Standby
-from service.core.certificate import certificate_of
+from service.core.cluster.certificate import certificate_of
 from service.core.errors import InvalidInput
 from service.core.settings import Settings
 from tests.support.waiting import GIVE_UP_S

@@ -8,7 +8,7 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 from PIL import Image
 
 from benchmarks.models.tflite_file import macs, with_batch, with_symmetric_weights
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.support.shared_data import require_shared_data
 
 EXAMPLES = Path(__file__).parents[4] / "examples"

@@ -12,7 +12,7 @@ from service.compiler.children.columns import Windows
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from tests.support.onnx_builder import OnnxBuilder
 
 SHAPE = (1, 6, 9, 8)

@@ -17,11 +17,11 @@ from service.compiler.children import probing
 from service.compiler.importers.auto import import_model
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.qnn.numerics import get_mode
-from service.compiler.qnn.numerics.affine import round_away
-from service.compiler.qnn.numerics.fixed_point import rounding_divide_by_pot
-from service.compiler.qnn.numerics.rounding import round_even, watch
-from service.core.numerics import LITERT_REFERENCE
-from service.core.vectors import MOST_PROBES, PATTERNS, read_probes, sample_inputs
+from service.compiler.qnn.numerics.scaling.affine import round_away
+from service.compiler.qnn.numerics.scaling.fixed_point import rounding_divide_by_pot
+from service.compiler.qnn.numerics.scaling.rounding import round_even, watch
+from service.core.builds.numerics import LITERT_REFERENCE
+from service.core.verification.vectors import MOST_PROBES, PATTERNS, read_probes, sample_inputs
 from tests.support.compiled import EXAMPLES
 
 MODE = get_mode(LITERT_REFERENCE)

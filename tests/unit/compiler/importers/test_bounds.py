@@ -9,7 +9,7 @@ import pytest
 
 from service.compiler.importers.bounds import bounded
 from service.compiler.importers.onnx.importer import import_model
-from service.core.signature import Bounds
+from service.core.models.signature import Bounds
 from tests.support.onnx_builder import OnnxBuilder
 
 WORDS, SIDES, WIDTH = 40, 2, 4

@@ -9,8 +9,8 @@ from service.compiler.importers.facts import facts_of
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.qnn import ops, printer
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.core.facts import Facts, Scheme
-from service.core.signature import ModelSignature, TensorSpec
+from service.core.models.facts import Facts, Scheme
+from service.core.models.signature import ModelSignature, TensorSpec
 from tests.support.qnn_models import module_of
 
 IN, OUT = QuantizedType("uint8", (0.5,), (128,)), QuantizedType("uint8", (0.25,), (3,))

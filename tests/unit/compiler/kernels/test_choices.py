@@ -15,8 +15,8 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.compiler.select.select import select
+from service.core.builds.numerics import XNNPACK
 from service.core.errors import InvalidInput
-from service.core.numerics import XNNPACK
 from service.core.target import parse_target
 from tests.support.qnn_models import Emit, module_of
 

@@ -14,7 +14,7 @@ from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.program import Program, load
 from service.compiler.kernels.simd.convolution import tiles
 from service.compiler.kernels.simd.convolution.conv import conv
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.support import emulated
 from tests.support.arm_assembly import hot_loop
 

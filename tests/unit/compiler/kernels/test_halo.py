@@ -14,7 +14,7 @@ from service.compiler.kernels.layout import Halo, Image
 from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.program import Program, load
 from service.compiler.kernels.vector.isa import Isa
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.support.images import RUNNABLE, halos, run, shapes
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")

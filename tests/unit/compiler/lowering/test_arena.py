@@ -10,7 +10,7 @@ from service.compiler.lowering.codegen import FUSE, PLAN
 from service.compiler.qnn import ops
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
-from service.core.artifact import Slot
+from service.core.artifacts.artifact import Slot
 from service.core.errors import CorruptBlob
 from tests.support.qnn_models import Emit, i8, module_of
 

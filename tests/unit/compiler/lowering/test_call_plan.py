@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from service.compiler.lowering.call_plan import call_plan, plain_symbol
-from service.core.artifact import Slot
-from service.core.call_plan import Buffer, Call, CallPlan, Space
+from service.core.artifacts.artifact import Slot
+from service.core.artifacts.call_plan import Buffer, Call, CallPlan, Space
 from service.core.errors import BuildFailed
 
 import tvm  # isort: skip

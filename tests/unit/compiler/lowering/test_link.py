@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from service.compiler.lowering.link import link
-from service.core.build import BuildCanceled
+from service.core.builds.build import BuildCanceled
 from service.core.errors import BuildFailed
 from service.core.target import Target, detect_host, parse_target
 from tests.support.assembly import assemble, data, function, pointer

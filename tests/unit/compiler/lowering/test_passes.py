@@ -21,7 +21,7 @@ from service.compiler.qnn.ops.builtin import GEMM, with_builtin
 from service.compiler.qnn.ops.dynamic import CONV2D, SCALE
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.compiler.targets import codegen_target
-from service.core.numerics import LITERT_REFERENCE
+from service.core.builds.numerics import LITERT_REFERENCE
 from service.core.target import parse_target
 from tests.support.qnn_models import Emit, module_of
 

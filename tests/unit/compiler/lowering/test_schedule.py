@@ -18,7 +18,7 @@ from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.compiler.targets import CodegenTarget, OperandTypes, codegen_target
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from service.core.target import detect_host
 from tests.support.qnn_models import Emit, compile_and_run, i8, module_of
 

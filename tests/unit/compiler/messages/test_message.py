@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from service.compiler.messages.message import Count, Malformed, Message, Seconds
-from service.core.explanation import Call
+from service.core.artifacts.explanation import Call
 
 
 @dataclass(frozen=True)

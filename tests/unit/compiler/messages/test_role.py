@@ -10,9 +10,9 @@ from service.compiler.messages.building import BUILD, IMPORT, INSPECT, ImportRes
 from service.compiler.messages.message import Malformed
 from service.compiler.messages.role import Role
 from service.core.errors import BuildFailed
-from service.core.facts import Facts
-from service.core.signature import ModelSignature
-from service.core.vectors import MOST_PROBES
+from service.core.models.facts import Facts
+from service.core.models.signature import ModelSignature
+from service.core.verification.vectors import MOST_PROBES
 
 
 def test_a_malformed_result_fails_the_build() -> None:

@@ -18,8 +18,8 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.ops.unary import FUNCTIONS
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
 from service.compiler.targets import OperandTypes
+from service.core.builds.numerics import MODES, MXNET_ONEDNN, ONNXRUNTIME
 from service.core.errors import UnsupportedOperator
-from service.core.numerics import MODES, MXNET_ONEDNN, ONNXRUNTIME
 from tests.support import litert
 from tests.support.canonical import holds
 from tests.support.qnn_models import compile_and_run_all, float32, module_of

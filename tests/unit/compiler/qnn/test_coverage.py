@@ -14,13 +14,13 @@ from service.compiler.qnn.joins import join_moves
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.passes import simplify
 from service.compiler.qnn.transposes import move_transposes
-from service.core.numerics import ONNXRUNTIME
-from service.quantize.document import Document
-from service.quantize.methods import affine
-from service.quantize.patterns import plan
-from service.quantize.rewriting import Form, rewrite
-from service.quantize.weights import blocked
-from service.quantize.widening import widen
+from service.core.builds.numerics import ONNXRUNTIME
+from service.quantize.calibration.methods import affine
+from service.quantize.file.document import Document
+from service.quantize.rewrites.patterns import plan
+from service.quantize.rewrites.rewriting import Form, rewrite
+from service.quantize.rewrites.uncalibrated import blocked
+from service.quantize.rewrites.widening import widen
 from tests.support.float_networks import dense_network, residual_network
 from tests.support.onnx_builder import OnnxBuilder
 

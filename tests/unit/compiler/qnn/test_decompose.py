@@ -15,7 +15,7 @@ from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
-from service.core.numerics import MODES_OF
+from service.core.builds.numerics import MODES_OF
 from tests.support.qnn_models import Emit, compile_and_run, float32, module_of
 from tests.support.selected import RUNNING, run_selected
 

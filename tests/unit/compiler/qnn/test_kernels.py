@@ -14,7 +14,7 @@ from service.compiler.qnn.kernels import choose_kernels
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.ops.builtin import CHANNELS, ELEMENTS, GEMM, REFERENCE, with_builtin
 from service.compiler.qnn.types import QuantizedType
-from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support.qnn_models import module_of
 
 IN, OUT = QuantizedType("int8", (0.5,), (3,)), QuantizedType("uint8", (0.7,), (120,))

@@ -22,7 +22,7 @@ from service.compiler.qnn.printer import text_of
 from service.compiler.qnn.simulate import simulate
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.compiler.targets import OperandTypes
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from tests.support.qnn_models import Emit, compile_and_run_all, module_of
 
 MODE = get_mode(ONNXRUNTIME)

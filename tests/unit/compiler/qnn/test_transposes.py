@@ -19,7 +19,7 @@ from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.core.numerics import LITERT_REFERENCE
+from service.core.builds.numerics import LITERT_REFERENCE
 from tests.support.qnn_models import Emit, float32, module_of, u8
 
 MODE = get_mode(LITERT_REFERENCE)

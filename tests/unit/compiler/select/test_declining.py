@@ -16,8 +16,8 @@ from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import InvalidQuantizedType, QuantizedType, accumulator_type
 from service.compiler.select.select import select
+from service.core.builds.numerics import ONNXRUNTIME
 from service.core.errors import InternalError
-from service.core.numerics import ONNXRUNTIME
 from tests.support.qnn_models import Emit, float32, module_of
 from tests.support.selected import RUNNING, run_selected
 

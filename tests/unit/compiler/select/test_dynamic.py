@@ -16,8 +16,8 @@ from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.ops.dynamic import CONV2D, DENSE, DEPTHWISE, FACTOR, SCALE, ZERO_POINT
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
-from service.core.numerics import FBGEMM, LITERT_REFERENCE, QNNPACK, XNNPACK
+from service.core.builds.numerics import FBGEMM, LITERT_REFERENCE, QNNPACK, XNNPACK
+from service.core.models.arrays import Array
 from service.core.target import Target
 from tests.support.qnn_models import Emit, module_of
 from tests.support.selected import RUNNING, run_selected

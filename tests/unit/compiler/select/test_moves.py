@@ -13,7 +13,7 @@ from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.compiler.select.selection import Selection
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from tests.support.qnn_models import Emit, float32, module_of, u8
 from tests.support.selected import RUNNING, run_selected
 

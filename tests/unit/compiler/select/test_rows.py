@@ -14,8 +14,8 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.ops.real import LANES, PACKETS
 from service.compiler.qnn.types import QuantizedType
 from service.compiler.select.selection import Selection
-from service.core.arrays import Array
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
+from service.core.models.arrays import Array
 from service.core.target import Target
 from tests.support.qnn_models import Emit, float32, module_of
 from tests.support.selected import RUNNING, run_selected

@@ -21,8 +21,8 @@ from service.compiler.kernels.vector.portable import PortableIsa
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
-from service.core.arrays import Array
-from service.core.numerics import FBGEMM, ONEDNN, ONNXRUNTIME, TORCH_X86
+from service.core.builds.numerics import FBGEMM, ONEDNN, ONNXRUNTIME, TORCH_X86
+from service.core.models.arrays import Array
 from service.core.target import TARGETS
 from tests.support.qnn_models import SIGNED_MODES, Emit, float32, module_of
 from tests.support.selected import RUNNING, run_selected, selected

@@ -11,7 +11,7 @@ from tvm import relax
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from service.core.target import Target
 from tests.support.qnn_models import Emit, float32, module_of, u8
 from tests.support.selected import RUNNING, run_selected

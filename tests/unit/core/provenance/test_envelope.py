@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from service.core.build import BuildInputs
+from service.core.builds.build import BuildInputs
 from service.core.digest import Digest, canonical_json
 from service.core.errors import InvalidInput
 from service.core.provenance import Envelope, Provenance

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.core.cores import usable_cores
+from service.core.system.cores import usable_cores
 from tests.support.runtime_threads import (
     OPTIONS,
     SOURCES,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from service.core.cores import affordable_threads, usable_cores
+from service.core.system.cores import affordable_threads, usable_cores
 from tests.support.runtime_threads import Loop, RuntimeThreads, Team, allowed, tasks_of_process, workers
 
 CORES = [min(core) for core in usable_cores()]

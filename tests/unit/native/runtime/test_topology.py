@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from service.core.cores import usable_cores
+from service.core.system.cores import usable_cores
 
 _CPUS = Path("/sys/devices/system/cpu")
 _INSIDE = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-euc")
 _MOUNT = 'mount --bind "$0" /sys/devices/system/cpu; exec "$@"'
 _PROGRAM = """
 import json
-from service.core.cores import affordable_threads, computing_cores
+from service.core.system.cores import affordable_threads, computing_cores
 from service.runtime.threads import Threads, confined
 cores = [sorted(core) for core in computing_cores()]
 print(json.dumps([cores, affordable_threads(), Threads().count, confined(0).count]))

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.core.cores import usable_cores
 from service.core.digest import canonical_json
+from service.core.system.cores import usable_cores
 from service.runtime.octet_library import NativeModel, NativeTeam
 from service.runtime.threads import team_of
 from tests.support.small_artifact import address, compiled, config_of, tensor

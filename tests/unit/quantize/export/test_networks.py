@@ -12,9 +12,9 @@ import pytest
 from service.compiler.importers.mxnet.package import pack_files
 from service.compiler.importers.onnx.importer import import_model
 from service.core.errors import Unsupported
-from service.core.metadata import Layout, ModelMetadata
-from service.quantize.document import Document
+from service.core.models.metadata import Layout, ModelMetadata
 from service.quantize.export.model import as_onnx
+from service.quantize.file.document import Document
 from tests.support.float_networks import pictures, residual_network
 from tests.support.tflite_float_network import tflite_residual_network
 from tests.support.tflite_metadata import IMAGE, Described, labels_in, metadata_buffer, with_metadata

@@ -20,12 +20,12 @@ from service.compiler.importers.tflite import import_model
 from service.compiler.importers.windows import Windows, average, largest
 from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.arrays import Array
+from service.core.builds.numerics import LITERT_REFERENCE, ONNXRUNTIME
 from service.core.errors import Unsupported
-from service.core.numerics import LITERT_REFERENCE, ONNXRUNTIME
-from service.core.signature import ModelSignature, TensorSpec
-from service.quantize.document import Document
+from service.core.models.arrays import Array
+from service.core.models.signature import ModelSignature, TensorSpec
 from service.quantize.export.model import convert_module
+from service.quantize.file.document import Document
 from tests.support.float_operators import CASES, MORE
 from tests.support.float_operators import SHAPE as ONNX_SHAPE
 from tests.support.float_operators import network as onnx_network

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.core.numerics import QNNPACK, XNNPACK
+from service.core.builds.numerics import QNNPACK, XNNPACK
 from tools.kernel.__main__ import main
 from tools.kernel.operators import OPERATORS, Parameters, macs_of
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.core.signature import ModelSignature, TensorSpec
+from service.core.models.signature import ModelSignature, TensorSpec
 from service.workers.inference import Registry
 from tests.support.fake_plane import Blank, FakePlane
 from tests.support.tables import LESSER_TARGET, TARGET, Tables

@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from service.core.build import Build
+from service.core.builds.build import Build
+from service.core.builds.options import with_sizes
 from service.core.errors import CorruptBlob
-from service.core.options import with_sizes
-from service.core.signature import ModelSignature, TensorSpec
+from service.core.models.signature import ModelSignature, TensorSpec
 from tests.support.fake_plane import Blank, FakePlane
 from tests.support.tables import Tables
 from tests.unit.workers.inference.conftest import Serving

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from service.core.build import Build
+from service.core.builds.build import Build
 from service.core.errors import DatabaseBusy, DatabaseUnreachable, NotReady
 from tests.support.fake_plane import FakePlane
 from tests.support.tables import Tables

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from service.core.cluster.worker import Worker, WorkerKind
 from service.core.errors import DatabaseUnreachable
-from service.core.worker import Worker, WorkerKind
 from service.workers.inference import Registry
 from service.workers.inference.handover import loaded_in, take_over
 from service.workers.inference.memory import Weight

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from service.core.build import BuildState
+from service.core.builds.build import BuildState
 from service.core.errors import NotFound, NotReady
 from service.workers.inference import Indexed, ModelState, Registry
 from tests.support.fake_plane import FakePlane, answerer

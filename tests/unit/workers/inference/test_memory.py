@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from service.core.build import Build
+from service.core.builds.build import Build
 from service.core.digest import digest_of
 from service.core.errors import NotReady
 from service.workers.inference import Registry, loader

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from service.core.build import Build, BuildState, Stage
+from service.core.builds.build import Build, BuildState, Stage
 from service.core.digest import Digest
 from service.core.errors import CorruptBlob, DatabaseLost, DatabaseUnreachable, NotBuilt, NotFound, NotReady
 from service.workers.inference import Reference, Registry

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from service.core.build import Build
+from service.core.builds.build import Build
+from service.core.builds.options import with_batch, with_tuning
 from service.core.errors import CorruptBlob, NotReady
-from service.core.options import with_batch, with_tuning
 from tests.support.fake_plane import FakePlane, answerer
 from tests.support.tables import Tables
 from tests.support.waiting import eventually_async

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from service.core.cluster.worker import Worker, WorkerKind
 from service.core.errors import NotReady
-from service.core.worker import Worker, WorkerKind
 from service.workers.routing.asking import KEY_HEADER, post
 from service.workers.routing.security import Security
 from tests.support.certificates import Authority, Files

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from service.core.cluster.worker import Beat, Worker, WorkerKind, WorkerState
 from service.core.errors import DatabaseUnreachable
-from service.core.worker import Beat, Worker, WorkerKind, WorkerState
 from service.workers.routing import Members
 
 HEARTBEAT_S = 2.0

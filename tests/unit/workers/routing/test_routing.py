@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import pytest
 
+from service.core.cluster.worker import Worker, WorkerKind, WorkerState
 from service.core.errors import DatabaseUnreachable, NotFound, NotReady, UnknownTarget
-from service.core.worker import Worker, WorkerKind, WorkerState
-from service.db.bell import PollingNotifications
+from service.db.engines.notifications import PollingNotifications
 from service.workers.data_plane import orders
 from service.workers.data_plane.table import Table
 from service.workers.inference.ports import Changes

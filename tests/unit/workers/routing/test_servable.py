@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from service.core.build import Stage
+from service.core.builds.build import Stage
+from service.core.cluster.worker import Worker, WorkerKind
 from service.core.digest import digest_of
 from service.core.errors import BuildFailed, NotBuilt, NotFound, NotReady, NotVerified
-from service.core.worker import Worker, WorkerKind
 from service.db import AliasStore, BuildStore, Database, ModelStore, VerificationStore
 from service.workers.inference import ModelState
 from service.workers.routing import Servable

@@ -26,7 +26,7 @@ from service.compiler.importers.mxnet.scales import (
 )
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _MAX_PADDED_ELEMENTS = 1 << 31  # oneDNN's kernels index with 32-bit integers
 _UNSIGNED = ("relu", "clip")  # activations whose outputs MXNet stores as uint8 (`IsOutputUInt8`)

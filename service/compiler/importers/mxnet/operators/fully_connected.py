@@ -22,7 +22,7 @@ from service.compiler.importers.mxnet.scales import (
 )
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _MOST_BIAS = (1 << 31) // 2 - 1
 _UNITS = 1  # the axis of the output that counts units

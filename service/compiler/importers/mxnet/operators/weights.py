@@ -9,7 +9,7 @@ import numpy as np
 from service.compiler.importers.mxnet.attributes import Attributes
 from service.compiler.importers.mxnet.node import Node
 from service.compiler.importers.mxnet.scales import QUANTIZED_RANGES
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _LARGEST_BIAS = np.float32((1 << 31) - 1) / 2  # in magnitude, because oneDNN mishandles INT_MAX
 

@@ -14,7 +14,7 @@ from tvm import relax
 
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import float32
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 # For each element of the result: positions in the operand, and the weight of the element at each position.
 Taps = list[tuple[Array, Array]]

@@ -16,7 +16,7 @@ from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 LOWEST = float(np.finfo(np.float32).min)
 _LARGEST_MASK = 1 << 24

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tvm import relax
 
+from service.compiler.importers.onnx.file.schema import DTYPES
 from service.compiler.importers.onnx.node import Node
-from service.compiler.importers.onnx.schema import DTYPES
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType
 

@@ -13,7 +13,7 @@ from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.onnx.operators.windows import Windows
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import accumulator_type
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 def qlinear_conv(node: Node) -> relax.Var:

@@ -22,7 +22,7 @@ from service.compiler.importers.onnx.operators.windows import Windows
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _STORAGES = ("int8", "uint8")
 _STEPS = 255.0

@@ -16,7 +16,7 @@ from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import Convert, axis_of
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _LARGEST_DEPTH = 1 << 20  # of one-hot rows
 

@@ -9,15 +9,15 @@ from dataclasses import replace
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.onnx.file.tensors import unpacked
 from service.compiler.importers.onnx.node import Node
 from service.compiler.importers.onnx.operators.convolution import bias_of
 from service.compiler.importers.onnx.operators.real import float32
-from service.compiler.importers.onnx.tensors import unpacked
 from service.compiler.importers.qdq import UNBOUNDED
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 ToOutput = Callable[[relax.Var, int], relax.Expr]
 

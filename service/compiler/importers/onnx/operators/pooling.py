@@ -19,7 +19,7 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.ops.real import STRIPS
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _MOST_WINDOWS = 1 << 24
 _MOST_PLACES = 1 << 10  # positions in a window of real values; each of them becomes an operator

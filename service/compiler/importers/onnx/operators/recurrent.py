@@ -19,7 +19,7 @@ from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import Convert, float32
 from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 MOST_STEPS = 256
 # For each direction: true if it processes the steps in reverse.

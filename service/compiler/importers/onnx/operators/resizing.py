@@ -17,7 +17,7 @@ from service.compiler.importers.onnx.operators.real import float32
 from service.compiler.importers.real import Real, Wide
 from service.compiler.importers.resizing import PLACES, bilinear
 from service.compiler.qnn import ops
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _LARGEST = 1 << 16  # size of an axis
 _HALF = np.float32(0.5)

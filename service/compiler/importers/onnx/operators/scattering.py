@@ -18,7 +18,7 @@ from service.compiler.importers.onnx.operators.real import Convert, axis_of
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.compiler.qnn.ops import scattering
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _MOST_WRITES = 1 << 22
 _REDUCTIONS = {

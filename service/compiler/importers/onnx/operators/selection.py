@@ -13,7 +13,7 @@ from tvm import relax
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import axis_of
 from service.compiler.qnn.graph import shape_of
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _WIDEST = 1 << 16  # elements of padding
 

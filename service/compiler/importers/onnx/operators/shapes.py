@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.onnx.file.schema import DTYPES
 from service.compiler.importers.onnx.model import Tensor
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import reduced_axes
-from service.compiler.importers.onnx.schema import DTYPES
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _LONGEST = 1 << 16  # of a Range
 _MOST_AXES = 8

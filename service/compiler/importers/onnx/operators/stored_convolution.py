@@ -1,4 +1,4 @@
-"""Convolutions of stored values for which ONNX Runtime computes in float32 (`importers.onnx.stored`).
+"""Convolutions of stored values for which ONNX Runtime computes in float32 (`importers.onnx.qdq.stored`).
 
 If the result has a scale for each channel, each filter's scale is divided by its channel's scale. Kernels then store
 the result in steps of 1, and its readers use the scales of the channels.

@@ -10,7 +10,7 @@ from tvm import relax
 
 from service.compiler.importers.onnx.node import Node
 from service.compiler.qnn.graph import shape_of
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _MAX_PADDED_ELEMENTS = (1 << 31) - 1
 

@@ -8,7 +8,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.tflite.node import Node
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 def same_dtype(node: Node) -> None:

@@ -7,9 +7,9 @@ import math
 import numpy as np
 from tvm import relax
 
+from service.compiler.importers.tflite.file.sparse import dense
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.real import real_values
-from service.compiler.importers.tflite.sparse import dense
 from service.compiler.qnn import ops
 from service.core.errors import MalformedModel
 

@@ -13,7 +13,7 @@ from service.compiler.importers.tflite.model import Tensor
 from service.compiler.importers.tflite.node import Node
 from service.compiler.qnn import ops
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _MAX_PADDED_ELEMENTS = (1 << 31) - 1
 _BIAS_TOLERANCE = 0.02

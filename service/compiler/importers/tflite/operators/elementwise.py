@@ -13,7 +13,7 @@ from tvm import relax
 from service.compiler.importers.tflite import activations, delegate
 from service.compiler.importers.tflite.node import Node
 from service.compiler.qnn import ops
-from service.compiler.qnn.numerics.fixed_point import power_of_two
+from service.compiler.qnn.numerics.scaling.fixed_point import power_of_two
 from service.compiler.qnn.types import QuantizedType
 
 Binary = Callable[[relax.Expr, relax.Expr, QuantizedType, QuantizedType, QuantizedType], relax.Call]

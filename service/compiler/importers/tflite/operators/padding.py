@@ -10,7 +10,7 @@ from tvm import relax
 
 from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.common import same_dtype, take_elements
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _REFLECT, _SYMMETRIC = 0, 1  # MirrorPadMode in schema.fbs
 

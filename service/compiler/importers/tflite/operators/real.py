@@ -32,7 +32,7 @@ from service.compiler.importers.tflite.operators.elementwise import clamped, req
 from service.compiler.importers.windows import MOST_PLACES, Windows
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _MOST_NORMALIZED = 4  # dimensions that L2_NORMALIZATION supports
 _MOST_ADDED = 1 << 8  # limit of the elements of an average, each of which becomes an operator

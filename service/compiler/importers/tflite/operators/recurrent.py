@@ -15,7 +15,7 @@ from service.compiler.importers.tflite.operators.selection import sliced
 from service.compiler.qnn import ops
 from service.compiler.qnn.ops.recurrent import GATE_SCALE, integer_bits
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _GATES = QuantizedType("int16", (GATE_SCALE,))
 # Indices of the inputs (tflite/kernels/lstm_shared.h). Each range of four belongs to the input, forget, cell and output

@@ -15,7 +15,7 @@ from service.compiler.importers.tflite.node import Node
 from service.compiler.importers.tflite.operators.common import same_dtype, take_elements
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _BYTES = ("int8", "uint8")
 

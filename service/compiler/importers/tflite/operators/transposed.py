@@ -19,7 +19,7 @@ from service.compiler.importers.tflite.operators.convolution import (
 )
 from service.compiler.importers.tflite.operators.elementwise import clamped
 from service.compiler.qnn import ops
-from service.compiler.qnn.numerics.transposed import Phases
+from service.compiler.qnn.numerics.sums.transposed import Phases
 
 _SHAPE, _SOURCE, _BIAS = 0, 2, 3  # indices of the inputs; that of the weights is 1
 _PARAMETERS = struct.Struct("<iii")  # TfLiteTransposeConvParams: the padding scheme, and strides of columns and rows

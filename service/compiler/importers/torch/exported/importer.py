@@ -20,9 +20,9 @@ from service.compiler.importers.torch.importer import computed, outputs_of
 from service.compiler.importers.torch.signature import Shapes, output_specs, spec_of
 from service.compiler.importers.torch.tensors import Spec
 from service.compiler.importers.torch.values import Value
-from service.core.build import Stage
+from service.core.builds.build import Stage
 from service.core.errors import InvalidInput, OctetError, Unsupported
-from service.core.signature import ModelSignature, TensorSpec
+from service.core.models.signature import ModelSignature, TensorSpec
 
 At = Callable[[str, str], None]
 

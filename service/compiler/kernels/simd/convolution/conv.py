@@ -20,7 +20,7 @@ from service.compiler.kernels.simd.convolution.output import output_of
 from service.compiler.kernels.simd.convolution.reduction import Excess, Reduction, pairs_of
 from service.compiler.kernels.vector.isa import Isa, Pairs
 from service.compiler.kernels.vector.lanes import Lanes
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 def conv(

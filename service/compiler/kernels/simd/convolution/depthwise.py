@@ -24,7 +24,7 @@ from service.compiler.kernels.simd.convolution.output import output_of
 from service.compiler.kernels.simd.convolution.reduction import Excess
 from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.kernels.vector.lanes import Lanes
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _MOST_PRODUCTS = 512  # the largest number of `dot` in an unrolled tile; with more, the code loops over kernel rows
 _MOST_ROWS, _MOST_COLUMNS = 8, 8

@@ -30,7 +30,7 @@ from service.compiler.kernels.simd.convolution.reduction import Excess
 from service.compiler.kernels.simd.convolution.tiles import candidates, tile_cycles
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.vector.lanes import Lanes
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _NOTHING = -1  # marks a lane's byte that is not used
 

@@ -22,7 +22,7 @@ from service.compiler.kernels.layer import Window
 from service.compiler.kernels.program import Expr, Program, Register, at_most, bits, load, shuffle, splat
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.vector.lanes import Lanes
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 Shape = tuple[int, int, int, int]
 

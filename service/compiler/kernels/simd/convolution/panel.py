@@ -24,7 +24,7 @@ from tvm import tirx
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bits, load
 from service.compiler.kernels.walk import map_bytes
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _QUAD = 4  # the number of parts of 16 channels in 64 bytes
 _QUAD_BYTES, _PART_BYTES = 64, 16

@@ -11,9 +11,9 @@ from service.compiler.kernels.layout import Halo
 from service.compiler.kernels.simd.convolution import int16
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.numerics.int16 import DoubleScale, OptimizedDense, ReducedMultiplier
+from service.compiler.qnn.numerics.litert.int16 import DoubleScale, OptimizedDense, ReducedMultiplier
 from service.compiler.qnn.operation import Operation, value_of
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _MOST_GROUPS = 32  # with more groups, most weights would be zero, and TVM's generated code is faster
 

@@ -7,7 +7,7 @@ import numpy as np
 from service.compiler.kernels.layer import Layer
 from service.compiler.kernels.program import Expr
 from service.compiler.kernels.vector.isa import Isa, Pairs
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 def pairs_of(isa: Isa, layer: Layer, columns: int) -> Pairs | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from service.compiler.kernels.program import Buffer, Expr, bits, load, splat
 from service.compiler.kernels.vector.lanes import Lanes
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _WORD_BITS = 32
 _LARGEST_WHOLE = 1 << 23  # all float32 numbers of at least this are integers

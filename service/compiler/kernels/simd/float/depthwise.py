@@ -20,7 +20,7 @@ from service.compiler.kernels.simd.float.factors import copy
 from service.compiler.kernels.simd.float.memory import Padded, clear
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.kernels.vector.lanes import Lanes
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _MOST_PIXELS = 16
 _SHARES = 8  # the desired number of bands

@@ -16,8 +16,8 @@ from tvm import tirx
 
 from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bits, load, load_first, splat
 from service.compiler.kernels.vector.lanes import Lanes
-from service.compiler.qnn.numerics.bfloat16 import BFLOAT16, PAIR, words_of
-from service.core.arrays import Array
+from service.compiler.qnn.numerics.sums.bfloat16 import BFLOAT16, PAIR, words_of
+from service.core.models.arrays import Array
 
 Place = tuple[Buffer, Expr]  # a buffer, and an offset in it
 

@@ -23,9 +23,9 @@ from service.compiler.kernels.simd.float.memory import Padded
 from service.compiler.kernels.simd.float.product import Operands, float_product
 from service.compiler.kernels.simd.float.tiles import Geometry, Outer, key_of, ranked
 from service.compiler.kernels.vector.isa import Isa
-from service.compiler.qnn.numerics.bfloat16 import is_bfloat16
+from service.compiler.qnn.numerics.sums.bfloat16 import is_bfloat16
 from service.compiler.qnn.operation import Operation, value_of
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _BFLOAT16_BITS = 16
 _LARGEST = (1 << 31) - 1  # the largest number of elements of a tensor, whose indices are int32

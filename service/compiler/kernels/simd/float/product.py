@@ -29,7 +29,7 @@ from service.compiler.kernels.simd.float.memory import Padded, pad
 from service.compiler.kernels.simd.float.tiles import FAR_BYTES, Geometry, cycles
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.kernels.vector.lanes import Lanes
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _SHARE = 4096  # the number of elements that one iteration converts
 

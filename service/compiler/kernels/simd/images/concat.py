@@ -28,7 +28,7 @@ from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.walk import Vector, View, Walk, map_bytes
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 def concat(

@@ -13,7 +13,7 @@ from service.compiler.kernels.simd.images.table import require_blocks
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.numerics.moving import taken_pixels
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 def take_pixels(isa: Isa, source: Image, destination: Image, operation: Operation, *, parallel: bool) -> Kernel:

@@ -11,7 +11,7 @@ from service.compiler.kernels.layout import Image
 from service.compiler.kernels.program import Program, load
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.walk import View, Walk, map_bytes
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 def table(isa: Isa, source: Image, destination: Image, values: Array, zero_point: int, *, parallel: bool) -> Kernel:

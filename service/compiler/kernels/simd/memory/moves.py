@@ -20,7 +20,7 @@ from service.compiler.kernels.moves import Memory, Move, Pattern, Square, patter
 from service.compiler.kernels.program import Buffer, Expr, Program, interleaved, load, load_first
 from service.compiler.kernels.simd.memory.reorder import as_shown, as_stored
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _CHUNK = 256  # if threads share the work, the number of vectors that an iteration of the parallel loop copies
 _DTYPES = (*BIAS, "float32", "int32")

@@ -20,7 +20,7 @@ from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bit
 from service.compiler.kernels.simd.memory.channels_first import ChannelsFirst
 from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.kernels.walk import Run, Vector, View, Walk, map_bytes
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 
 def pack(

@@ -33,8 +33,8 @@ from service.compiler.kernels.vector.isa import PIXELS, Isa, worth_sharing
 from service.compiler.kernels.vector.lanes import Lanes
 from service.compiler.kernels.walk import map_bytes
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.numerics.affine import Dequantize
-from service.compiler.qnn.numerics.requantize import FloatRequantize, TwoRoundings, multipliers
+from service.compiler.qnn.numerics.scaling.affine import Dequantize
+from service.compiler.qnn.numerics.scaling.requantize import FloatRequantize, TwoRoundings, multipliers
 from service.compiler.qnn.operation import Operation
 
 _LARGEST = 255 * 255  # the largest magnitude of a product

@@ -19,7 +19,7 @@ from service.compiler.kernels.simd.rows.values import Computation, kind_of, numb
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.numerics import Mode
 from service.compiler.qnn.ops.real import PARTIAL_SUMS
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 STEP = PARTIAL_SUMS  # the number of columns in a step of a pass
 _TILE = 4  # the number of rows that are computed together, so that their sums hide each other's latency

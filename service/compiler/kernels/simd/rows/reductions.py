@@ -16,8 +16,8 @@ from service.compiler.kernels.program import Expr, Program, Register, splat
 from service.compiler.kernels.rows import Step
 from service.compiler.kernels.simd.rows.values import Vectors
 from service.compiler.qnn.numerics.extremes import larger, smaller
-from service.compiler.qnn.numerics.fused import lowered_fma
-from service.compiler.qnn.numerics.moments import rounded_squares
+from service.compiler.qnn.numerics.scaling.fused import lowered_fma
+from service.compiler.qnn.numerics.sums.moments import rounded_squares
 from service.compiler.qnn.ops.real import EIGHTS, FOLDS, PACKETS, PARTIAL_SUMS
 
 # Takes (vectors, partial values, new elements), and returns new partial values.

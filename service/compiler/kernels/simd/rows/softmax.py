@@ -20,10 +20,10 @@ from service.compiler.kernels.program import Buffer, Expr, Program, at_most, bit
 from service.compiler.kernels.simd.rows.values import Vectors
 from service.compiler.kernels.vector.isa import Isa, worth_sharing
 from service.compiler.qnn.numerics import Mode
-from service.compiler.qnn.numerics.mlas_functions import ScaledSoftmax
-from service.compiler.qnn.numerics.softmax import TableSoftmax
+from service.compiler.qnn.numerics.functions.softmax import TableSoftmax
+from service.compiler.qnn.numerics.onnxruntime.mlas_functions import ScaledSoftmax
 from service.compiler.qnn.operation import Operation
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _ROWS = 8  # the number of rows that are computed together, to hide the latency of additions
 _CYCLES = 2.0  # the estimated cycles for one element

@@ -20,11 +20,11 @@ from service.compiler.kernels.program import Buffer, Expr, Program, bits, intrin
 from service.compiler.kernels.rows import IDENTITIES, REDUCTIONS, Step
 from service.compiler.qnn.numerics import Mode, dynamic
 from service.compiler.qnn.numerics.extremes import larger, smaller
-from service.compiler.qnn.numerics.fused import lowered_fma
-from service.compiler.qnn.numerics.real_functions import FUNCTIONS
+from service.compiler.qnn.numerics.functions.real import FUNCTIONS
+from service.compiler.qnn.numerics.scaling.fused import lowered_fma
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.real import LANES, PACKETS
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 
 _PACKET = 4  # if the number of columns is a multiple of this, all rows begin at aligned addresses
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from service.compiler.qnn.numerics.affine import Quantize
 from service.compiler.qnn.numerics.arithmetic import (
     COMPARISONS,
     FixedPointSub,
@@ -12,10 +11,7 @@ from service.compiler.qnn.numerics.arithmetic import (
     SharedShiftSub,
     SquaredDifference,
 )
-from service.compiler.qnn.numerics.detecting import Detect
-from service.compiler.qnn.numerics.division import FixedPointDivision
 from service.compiler.qnn.numerics.dynamic import PadByZeroPoint
-from service.compiler.qnn.numerics.dynamic_litert import Parameter, QuantizeByParameters, ScaleByParameters
 from service.compiler.qnn.numerics.elementwise import (
     FixedPointAdd,
     FixedPointMul,
@@ -25,30 +21,9 @@ from service.compiler.qnn.numerics.elementwise import (
     SharedShiftAdd,
 )
 from service.compiler.qnn.numerics.formula import Formula
-from service.compiler.qnn.numerics.int16 import (
-    DoubleScale,
-    InterpolatedLogistic,
-    InterpolatedSoftmax,
-    InterpolatedTanh,
-    OptimizedDense,
-    ReducedMultiplier,
-)
-from service.compiler.qnn.numerics.l2 import L2Normalize
-from service.compiler.qnn.numerics.mode import EXACT, Mode
-from service.compiler.qnn.numerics.pooling import CountedMean, FixedPointMean, FixedPointSum, FloatSum
-from service.compiler.qnn.numerics.recurrent import LstmCell, LstmOutput, Rescale, TimeDense
-from service.compiler.qnn.numerics.requantize import (
-    ChannelVectors,
-    ElementVectors,
-    FloatRequantize,
-    HalvesUp,
-    OneRounding,
-    SharedMultiplier,
-    TwoRoundings,
-)
-from service.compiler.qnn.numerics.resize import ByStorage, ElevenBits
-from service.compiler.qnn.numerics.softmax import FixedPointSoftmax, TableSoftmax
-from service.compiler.qnn.numerics.unary import (
+from service.compiler.qnn.numerics.functions.l2 import L2Normalize
+from service.compiler.qnn.numerics.functions.softmax import FixedPointSoftmax, TableSoftmax
+from service.compiler.qnn.numerics.functions.unary import (
     ELU,
     EVEN_ELU,
     EVEN_LOGISTIC,
@@ -69,8 +44,33 @@ from service.compiler.qnn.numerics.unary import (
     Square,
     SquareRoot,
 )
+from service.compiler.qnn.numerics.litert.detecting import Detect
+from service.compiler.qnn.numerics.litert.division import FixedPointDivision
+from service.compiler.qnn.numerics.litert.dynamic import Parameter, QuantizeByParameters, ScaleByParameters
+from service.compiler.qnn.numerics.litert.int16 import (
+    DoubleScale,
+    InterpolatedLogistic,
+    InterpolatedSoftmax,
+    InterpolatedTanh,
+    OptimizedDense,
+    ReducedMultiplier,
+)
+from service.compiler.qnn.numerics.litert.recurrent import LstmCell, LstmOutput, Rescale, TimeDense
+from service.compiler.qnn.numerics.mode import EXACT, Mode
+from service.compiler.qnn.numerics.pooling import CountedMean, FixedPointMean, FixedPointSum, FloatSum
+from service.compiler.qnn.numerics.resize import ByStorage, ElevenBits
+from service.compiler.qnn.numerics.scaling.affine import Quantize
+from service.compiler.qnn.numerics.scaling.requantize import (
+    ChannelVectors,
+    ElementVectors,
+    FloatRequantize,
+    HalvesUp,
+    OneRounding,
+    SharedMultiplier,
+    TwoRoundings,
+)
 from service.compiler.qnn.numerics.unreproduced import Unreproduced
-from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 
 # Operators that the delegate leaves to LiteRT's only kernel for them, or that it computes in the same way as that
 # kernel. Some operators are computed by the delegate in some nodes and by LiteRT's own kernels in others; the latter

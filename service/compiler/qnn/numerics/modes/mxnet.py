@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.compiler.qnn.numerics.mode import EXACT, Mode
 from service.compiler.qnn.numerics.onednn import FloatAveragePool, PostSum, RatioRequantize, Reorder, ScaledSum
-from service.core.numerics import MXNET_ONEDNN
+from service.core.builds.numerics import MXNET_ONEDNN
 
 ONEDNN = Mode(
     MXNET_ONEDNN,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from service.compiler.qnn.numerics import mlas, mlas_functions
 from service.compiler.qnn.numerics.mode import EXACT, Mode
-from service.compiler.qnn.numerics.requantize import BiasedFloatRequantize, FloatRequantize
-from service.core.numerics import ONNXRUNTIME
+from service.compiler.qnn.numerics.onnxruntime import mlas, mlas_functions
+from service.compiler.qnn.numerics.scaling.requantize import BiasedFloatRequantize, FloatRequantize
+from service.core.builds.numerics import ONNXRUNTIME
 
 CPU = Mode(
     ONNXRUNTIME,

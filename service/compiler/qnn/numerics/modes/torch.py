@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from service.compiler.qnn.numerics import aten, aten_unary, decomposed, dynamic_aten, mlas, onednn, qnnpack
+from service.compiler.qnn.numerics import onednn
 from service.compiler.qnn.numerics.elementwise import FloatMul
 from service.compiler.qnn.numerics.formula import Formula
 from service.compiler.qnn.numerics.mode import EXACT, Mode
+from service.compiler.qnn.numerics.onnxruntime import mlas
 from service.compiler.qnn.numerics.pooling import FloatMean
-from service.core.numerics import FBGEMM, ONEDNN, PT2E, QNNPACK, TORCH_X86
+from service.compiler.qnn.numerics.torch import aten, aten_unary, decomposed, dynamic, qnnpack
+from service.core.builds.numerics import FBGEMM, ONEDNN, PT2E, QNNPACK, TORCH_X86
 
 _ATEN: Mapping[str, Formula] = {
     **EXACT,
@@ -33,9 +35,9 @@ _ATEN: Mapping[str, Formula] = {
 }
 
 _DYNAMIC_BY_FBGEMM: Mapping[str, Formula] = {
-    "dynamic_parameter": dynamic_aten.Parameter(reduces=True),
-    "dynamic_quantize": dynamic_aten.QuantizeByParameters(),
-    "dynamic_scale": dynamic_aten.ScaleByParameters(fused=True),
+    "dynamic_parameter": dynamic.Parameter(reduces=True),
+    "dynamic_quantize": dynamic.QuantizeByParameters(),
+    "dynamic_scale": dynamic.ScaleByParameters(fused=True),
 }
 
 ENGINE_FBGEMM = Mode(
@@ -86,9 +88,9 @@ ENGINE_QNNPACK = Mode(
         "avg_pool2d:adaptive": qnnpack.AdaptiveAverage(),
         "mean": mlas.GlobalAverage(),
         "hard_swish": qnnpack.HARD_SWISH,
-        "dynamic_parameter": dynamic_aten.Parameter(reduces=False),
-        "dynamic_quantize": dynamic_aten.QuantizeByParameters(),
-        "dynamic_scale": dynamic_aten.ScaleByParameters(fused=False),
+        "dynamic_parameter": dynamic.Parameter(reduces=False),
+        "dynamic_quantize": dynamic.QuantizeByParameters(),
+        "dynamic_scale": dynamic.ScaleByParameters(fused=False),
     },
 )
 

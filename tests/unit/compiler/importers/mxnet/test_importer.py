@@ -12,9 +12,9 @@ import pytest
 from service.compiler.importers.auto import import_model
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.mxnet.package import pack
-from service.core.build import Stage
+from service.core.builds.build import Stage
 from service.core.errors import MalformedModel, NotQuantized, OctetError, Unsupported, UnsupportedOperator
-from service.core.signature import TensorSpec
+from service.core.models.signature import TensorSpec
 from tests.support.mxnet_models import Document, node_of, packed, params_of, symbol_of
 
 CONV, DENSE = "_sg_mkldnn_conv", "_sg_mkldnn_fully_connected"

@@ -9,7 +9,7 @@ from service.compiler.importers.facts import facts_of
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn.coverage import report
 from service.core.errors import InvalidInput, Unsupported, UnsupportedOperator
-from service.core.signature import Quantization
+from service.core.models.signature import Quantization
 from tests.support.onnx_builder import Dims, OnnxBuilder, message
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from service.compiler.importers.tflite import import_model
-from service.core.signature import ModelSignature, Quantization, TensorSpec
+from service.core.models.signature import ModelSignature, Quantization, TensorSpec
 from tests.support import tflite_models as models
 from tests.support.tflite_builder import ModelBuilder, Quant
 

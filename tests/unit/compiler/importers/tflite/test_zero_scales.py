@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support import tflite_models as models
 from tests.support.conformance import assert_oracle_equals_litert
 from tests.support.tflite_builder import Quant

@@ -20,9 +20,9 @@ import pytest
 from service.compiler.importers.torch.exported import import_exported
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.arrays import Array
+from service.core.builds.numerics import PT2E
 from service.core.errors import InvalidInput, MalformedModel, OctetError, Unsupported, UnsupportedOperator
-from service.core.numerics import PT2E
+from service.core.models.arrays import Array
 from tests.support.exported import FIXTURES, dequantize, document, imported, meta, node, program, quantize, tensor
 from tests.unit.compiler.importers.torch.test_hostile import CALLS
 

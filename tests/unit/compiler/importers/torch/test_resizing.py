@@ -13,11 +13,11 @@ from service.compiler.importers.torch import import_torchscript
 from service.compiler.importers.torch.exported import import_exported
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.arrays import Array
+from service.core.builds.numerics import FBGEMM, PT2E
 from service.core.errors import MalformedModel, OctetError, Unsupported
-from service.core.numerics import FBGEMM, PT2E
-from service.quantize.document import Document
+from service.core.models.arrays import Array
 from service.quantize.export.model import as_onnx
+from service.quantize.file.document import Document
 from tests.support.exported import dequantize, document, node, program, quantize, tensor
 from tests.support.torchscript import FOLDER, quantized
 

@@ -16,9 +16,9 @@ from service.compiler.importers.torch.exported import import_exported
 from service.compiler.qnn import oracle
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
-from service.core.arrays import Array
+from service.core.builds.numerics import PT2E
 from service.core.errors import MalformedModel, OctetError
-from service.core.numerics import PT2E
+from service.core.models.arrays import Array
 from tests.support.exported import dequantize, document, meta, node, program, quantize, tensor
 from tests.support.qnn_models import compile_and_run_all
 from tests.support.torchscript import FOLDER

@@ -9,7 +9,7 @@ from service.compiler.kernels.arithmetic.fixed16 import Words
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.program import Program, load
 from service.compiler.kernels.vector.isa import Isa
-from service.compiler.qnn.numerics import gemmlowp16
+from service.compiler.qnn.numerics.litert import gemmlowp16
 from tests.support.images import RUNNABLE, run
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")

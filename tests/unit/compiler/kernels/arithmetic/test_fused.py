@@ -17,8 +17,8 @@ from service.compiler.kernels.layout import Image
 from service.compiler.kernels.simd.convolution.accumulators import Tile
 from service.compiler.kernels.simd.convolution.conv import conv
 from service.compiler.kernels.vector.isa import Isa
-from service.compiler.qnn.numerics import fixed_point
-from service.core.arrays import Array
+from service.compiler.qnn.numerics.scaling import fixed_point
+from service.core.models.arrays import Array
 from tests.support.images import RUNNABLE, read_back, run
 
 EXAMPLES = settings(max_examples=40, deadline=None)

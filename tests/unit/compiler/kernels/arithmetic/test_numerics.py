@@ -21,10 +21,10 @@ from service.compiler.kernels.arithmetic.requantization import (
 from service.compiler.kernels.kernel import Declined
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.numerics import Mode, get_mode
-from service.compiler.qnn.numerics.softmax import TableSoftmax
+from service.compiler.qnn.numerics.functions.softmax import TableSoftmax
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support.qnn_models import i8, module_of, u8
 
 REFERENCE, FLOAT = get_mode(LITERT_REFERENCE), get_mode(XNNPACK)

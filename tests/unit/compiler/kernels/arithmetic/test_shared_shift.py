@@ -13,7 +13,7 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
-from service.core.numerics import LITERT_REFERENCE
+from service.core.builds.numerics import LITERT_REFERENCE
 from tests.support.images import quantized_types
 from tests.support.qnn_models import float32, u8
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from service.compiler.kernels.cuda.conv import conv
+from service.compiler.kernels.cuda.operators.conv import conv
 from service.compiler.kernels.cuda.tiles import CardTile, Unit
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from tests.support.cuda.emulated import EmulatedKernel

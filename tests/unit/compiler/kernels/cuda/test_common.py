@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from service.compiler.kernels.cuda.cards import CARDS, common
-from service.compiler.kernels.cuda.conv import conv
+from service.compiler.kernels.cuda.gpus import CARDS, common
+from service.compiler.kernels.cuda.operators.conv import conv
 from service.compiler.kernels.cuda.tiles import ranked
 from service.compiler.kernels.objects import compile_program
 from service.compiler.targets import codegen_target

@@ -8,9 +8,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from service.compiler.kernels.cuda.images import BLOCK
-from service.compiler.kernels.cuda.pairs import pairwise
-from service.compiler.kernels.cuda.reorder import look_up, table
+from service.compiler.kernels.cuda.operators.pairs import pairwise
+from service.compiler.kernels.cuda.operators.reorder import look_up, table
+from service.compiler.kernels.cuda.types.images import BLOCK
 from service.compiler.kernels.group import stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import Halo, Image
@@ -18,8 +18,8 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
-from service.core.numerics import MODES, MODES_OF
+from service.core.builds.numerics import MODES, MODES_OF
+from service.core.models.arrays import Array
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
 from tests.support.images import (

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.compiler.kernels.cuda.cards import CARDS
-from service.compiler.kernels.cuda.conv import conv
+from service.compiler.kernels.cuda.gpus import CARDS
 from service.compiler.kernels.cuda.nvrtc import cubin
+from service.compiler.kernels.cuda.operators.conv import conv
 from service.compiler.kernels.cuda.tiles import STEP_BYTES, CardTile, Unit, promising, ranked
 from service.compiler.kernels.kernel import DeviceFunction
 from tests.support.cuda.device_code import SPILLS, DeviceCode, count

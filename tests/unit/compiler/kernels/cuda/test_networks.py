@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from service.compiler.kernels.cuda.cards import CARDS
+from service.compiler.kernels.cuda.gpus import CARDS
 from service.compiler.kernels.cuda.library import CudaLibrary
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from tests.support.cuda.models import CardModel
 from tests.support.qnn_models import Emit, float32, module_of, u8
 

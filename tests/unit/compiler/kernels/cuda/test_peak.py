@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.compiler.kernels.cuda.cards import CARDS
+from service.compiler.kernels.cuda.gpus import CARDS
 from service.compiler.kernels.cuda.nvrtc import cubin
 from service.compiler.kernels.cuda.peak import OPERANDS, THREADS, peak
 from service.compiler.kernels.cuda.tiles import Unit

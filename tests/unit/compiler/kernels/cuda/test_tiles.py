@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.compiler.kernels.cuda.cards import CARDS
-from service.compiler.kernels.cuda.conv import conv
+from service.compiler.kernels.cuda.gpus import CARDS
+from service.compiler.kernels.cuda.operators.conv import conv
 from service.compiler.kernels.cuda.tiles import CardTile, Unit, promising, ranked
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.layers import SquareConvolution

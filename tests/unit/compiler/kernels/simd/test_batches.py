@@ -18,7 +18,7 @@ from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.support.convolutions import Shape, group_of, module_and_inputs
 from tests.support.images import RUNNABLE, laid_out, read_back, run, stored
 from tests.support.qnn_models import SIGNED_MODES, Emit, float32, module_of

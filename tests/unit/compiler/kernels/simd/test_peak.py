@@ -10,11 +10,11 @@ import pytest
 from service.compiler.kernels.libraries import peak_for
 from service.compiler.lowering.link import link
 from service.compiler.targets import codegen_target
-from service.core.arrays import Array
-from service.core.artifact import ArtifactConfig
-from service.core.buffers import aligned_empty
-from service.core.call_plan import CallPlan
-from service.core.signature import ModelSignature
+from service.core.artifacts.artifact import ArtifactConfig
+from service.core.artifacts.buffers import aligned_empty
+from service.core.artifacts.call_plan import CallPlan
+from service.core.models.arrays import Array
+from service.core.models.signature import ModelSignature
 from service.core.target import TARGETS, Target, detect_host
 from service.runtime import load_files
 from tools.kernel.building import compiled

@@ -11,8 +11,8 @@ from service.compiler.lowering.gpu.stages import inlined, stages_of
 from service.compiler.qnn import graph, ops
 from service.compiler.qnn.canonicalize import canonicalize
 from service.compiler.qnn.numerics import get_mode
+from service.core.builds.numerics import LITERT_REFERENCE
 from service.core.errors import Unsupported
-from service.core.numerics import LITERT_REFERENCE
 from tests.support.qnn_models import Emit, module_of, u8
 
 import tvm  # isort: skip

@@ -14,8 +14,8 @@ from tvm import relax
 from service.compiler.importers.auto import import_model
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import LITERT_REFERENCE, ONNXRUNTIME, XNNPACK
-from service.core.vectors import sample_inputs
+from service.core.builds.numerics import LITERT_REFERENCE, ONNXRUNTIME, XNNPACK
+from service.core.verification.vectors import sample_inputs
 from tests.support import (
     onnx_catalog,
     onnx_catalog_exports,

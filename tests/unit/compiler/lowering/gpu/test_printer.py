@@ -14,8 +14,8 @@ from service.compiler.lowering.gpu.functions import Printed, of_nest, of_whole
 from service.compiler.lowering.gpu.printer import Printer
 from service.compiler.lowering.gpu.stages import inlined, stages_of
 from service.compiler.qnn.numerics.extremes import larger, smaller
-from service.core.arrays import Array
 from service.core.errors import Unsupported
+from service.core.models.arrays import Array
 from tests.support.cuda.emulated import EmulatedKernel
 
 import tvm  # isort: skip

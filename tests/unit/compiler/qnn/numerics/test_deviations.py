@@ -8,7 +8,7 @@ import pytest
 from service.compiler.importers.auto import import_model
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.numerics.deviations import DEVIATIONS, deviations_of
-from service.core.numerics import FBGEMM, LITERT_REFERENCE, MODES, ONNXRUNTIME, PT2E
+from service.core.builds.numerics import FBGEMM, LITERT_REFERENCE, MODES, ONNXRUNTIME, PT2E
 from tests.support.compiled import EXAMPLES
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.torchscript import FIXTURES, imported

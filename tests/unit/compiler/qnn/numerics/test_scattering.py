@@ -15,7 +15,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import IllTyped
 from service.compiler.qnn.ops.scattering import REDUCTIONS
 from service.compiler.targets import OperandTypes
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from tests.support.canonical import holds
 
 ROWS, WIDTH, UPDATES = 5, 3, 9

@@ -15,7 +15,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.passes import run_pass
 from service.compiler.qnn.passes.casts import drop_casts
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support.qnn_models import SIGNED_MODES, Emit, float32, i8, module_of, u8
 
 ALL = np.arange(-128, 128, dtype=np.int8).reshape(1, 256)

@@ -7,7 +7,7 @@ from tvm import relax
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.passes.extremes import split_extremes
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from tests.support.qnn_models import Emit, module_of
 
 MODE = get_mode(ONNXRUNTIME)

@@ -8,7 +8,7 @@ from service.compiler.qnn import graph, ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.passes.pads import move_pads
 from service.compiler.qnn.types import QuantizedType
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from tests.support.qnn_models import Emit, float32, i8, module_of, u8
 
 MODE = get_mode(ONNXRUNTIME)

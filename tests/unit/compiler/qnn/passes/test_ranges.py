@@ -8,7 +8,7 @@ from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.ops.dynamic import CONV2D, FACTOR, SCALE
 from service.compiler.qnn.passes.ranges import share_ranges
-from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support.qnn_models import Emit, module_of
 
 

@@ -18,7 +18,7 @@ from service.compiler.qnn.operation import IllTyped
 from service.compiler.qnn.ops.real import FUNCTIONS as REAL_FUNCTIONS
 from service.compiler.qnn.passes import run_pass
 from service.compiler.qnn.types import QuantizedType
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from tests.support.qnn_models import Emit, compile_and_run, i8, module_of, u8
 
 SHAPE = (1, 256)

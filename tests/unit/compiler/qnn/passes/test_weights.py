@@ -8,7 +8,7 @@ from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.passes.weights import keep_weights
 from service.compiler.qnn.types import QuantizedType
-from service.core.numerics import ONNXRUNTIME
+from service.core.builds.numerics import ONNXRUNTIME
 from tests.support.qnn_models import Emit, float32, module_of
 
 MODE = get_mode(ONNXRUNTIME)

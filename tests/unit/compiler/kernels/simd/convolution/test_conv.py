@@ -19,7 +19,7 @@ from service.compiler.kernels.simd.convolution.conv import conv
 from service.compiler.kernels.simd.convolution.reduction import Excess, pairs_of
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import LITERT_REFERENCE, MODES
+from service.core.builds.numerics import LITERT_REFERENCE, MODES
 from tests.support.images import RUNNABLE, Draw, at_a_wall, built
 from tests.support.layers import Case, convolution, dense
 

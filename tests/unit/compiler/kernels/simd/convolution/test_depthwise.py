@@ -18,7 +18,7 @@ from service.compiler.kernels.simd.convolution.accumulators import Tile
 from service.compiler.kernels.simd.convolution.depthwise import depthwise, ranked
 from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.qnn.numerics import get_mode
-from service.core.numerics import MODES
+from service.core.builds.numerics import MODES
 from tests.support.images import RUNNABLE, Draw, at_a_wall, built
 from tests.support.layers import Case, convolution
 

@@ -21,10 +21,10 @@ from service.compiler.kernels.simd.library import SimdLibrary
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import Mode, get_mode
-from service.compiler.qnn.numerics.accumulate import centered
+from service.compiler.qnn.numerics.sums.accumulate import centered
 from service.compiler.qnn.operation import value_of
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.support.convolutions import Shape, group_of, module_and_inputs
 from tests.support.images import (
     RUNNABLE,

@@ -16,7 +16,7 @@ from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.core.numerics import MODES
+from service.core.builds.numerics import MODES
 from tests.support.convolutions import group_of
 from tests.support.images import RUNNABLE, at_a_wall, built, run
 from tests.support.qnn_models import Emit, float32, module_of

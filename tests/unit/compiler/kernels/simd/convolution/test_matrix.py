@@ -22,7 +22,7 @@ from service.compiler.kernels.vector.isa import Isa
 from service.compiler.kernels.x86.amx import AMX
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.targets import codegen_target
-from service.core.numerics import LITERT_REFERENCE, MODES
+from service.core.builds.numerics import LITERT_REFERENCE, MODES
 from service.core.target import parse_target
 from tests.support.images import RUNNABLE, Draw, at_a_wall, built
 from tests.support.layers import Case, convolution, dense

@@ -19,8 +19,8 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
-from service.core.numerics import MODES, MODES_OF
+from service.core.builds.numerics import MODES, MODES_OF
+from service.core.models.arrays import Array
 from tests.support.images import (
     RUNNABLE,
     arrays,

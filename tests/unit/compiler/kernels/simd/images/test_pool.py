@@ -17,11 +17,11 @@ from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd.images.pool import avg_pool, max_pool, mean
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.numerics import Mode, get_mode
-from service.compiler.qnn.numerics.softmax import TableSoftmax
+from service.compiler.qnn.numerics.functions.softmax import TableSoftmax
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.arrays import Array
-from service.core.numerics import LITERT_REFERENCE, MODES, XNNPACK
+from service.core.builds.numerics import LITERT_REFERENCE, MODES, XNNPACK
+from service.core.models.arrays import Array
 from tests.support.images import (
     RUNNABLE,
     Draw,

@@ -17,9 +17,9 @@ from service.compiler.kernels.simd.images.resize import resize_bilinear
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import Mode, get_mode
-from service.compiler.qnn.numerics.softmax import TableSoftmax
+from service.compiler.qnn.numerics.functions.softmax import TableSoftmax
 from service.compiler.qnn.types import QuantizedType
-from service.core.numerics import LITERT_REFERENCE, XNNPACK
+from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support.convolutions import group_of
 from tests.support.images import RUNNABLE, check_image
 from tests.support.pools import interpolation, taken_pixels

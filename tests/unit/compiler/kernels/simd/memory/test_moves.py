@@ -13,7 +13,7 @@ from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.moves import Memory, Move, patterns
 from service.compiler.kernels.simd.memory.moves import move
 from service.compiler.kernels.vector.isa import Isa
-from service.core.arrays import Array
+from service.core.models.arrays import Array
 from tests.support.images import RUNNABLE, arrays, blocked, laid_out, read_back, run, stored, with_halo
 from tests.support.moves import move_elements
 

@@ -20,7 +20,7 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
-from service.core.numerics import MODES, ONNXRUNTIME
+from service.core.builds.numerics import MODES, ONNXRUNTIME
 from tests.support.images import (
     RUNNABLE,
     arrays,

@@ -1,0 +1,255 @@
+"""`/api/v1/models`: lists models, and uploads and compiles a model in one request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import chain
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from service.api.access.tenants import tenant
+from service.api.control import paths, submission, views, wire
+from service.api.control.body import source_of
+from service.api.control.bounded import BoundedRoute
+from service.api.control.room import check_room
+from service.api.injected import ServicesOf
+from service.api.services import Services
+from service.compiler.importers.detect import detect_format, format_of
+from service.core.artifacts.artifact import Report
+from service.core.builds.build import Build
+from service.core.builds.numerics import parse_mode
+from service.core.builds.options import (
+    check_batches,
+    check_tune,
+    parse_batches,
+    parse_open_shapes,
+    parse_tune,
+    with_sizes,
+)
+from service.core.digest import Digest
+from service.core.errors import CorruptBlob, NotFound
+from service.core.models.metadata import Layout, ModelMetadata, Resize, parse_numbers
+from service.core.models.model import ModelVersion
+from service.workers.inference.states import VersionStatus, version_statuses
+
+router = APIRouter(prefix=f"{paths.PREFIX}/models", tags=["models"], route_class=BoundedRoute)
+
+_BINARY = {"type": "string", "format": "binary"}
+_FORM = {"type": "object", "properties": {"file": _BINARY}, "required": ["file"]}
+_FILE_BODY = {"content": {"application/octet-stream": {"schema": _BINARY}, "multipart/form-data": {"schema": _FORM}}}
+_PUSH: dict[str, Any] = {
+    "summary": "Upload a model and compile it",
+    "status_code": 202,
+    "response_model": wire.Build,
+    "openapi_extra": {"requestBody": _FILE_BODY},
+    "responses": {
+        200: {"description": "The model was built before; returns that build.", "model": wire.Build},
+        202: {"description": "The build has been queued or is running; `Location` is its URL."},
+        413: {"description": "The file is larger than the server accepts."},
+        415: {"description": "Octet does not read the file's format."},
+        422: {
+            "description": "The target or numerics mode is unknown (the hint lists the known ones), or this server "
+            "has no compiler."
+        },
+    },
+}
+
+
+@router.put("", operation_id="push_model", **_PUSH)
+@router.post("", operation_id="push_model_by_post", **_PUSH)
+async def push(
+    request: Request,
+    response: Response,
+    services: ServicesOf,
+    name: wire.QueryName,
+    target: Annotated[
+        str,
+        Query(
+            description='The target. "host": the best one that runs on the server, or on a worker of its cluster. '
+            '"all": every target that a worker serves; the response is the build for the best.',
+        ),
+    ] = "host",
+    numerics: wire.QueryNumerics = None,
+    batch: Annotated[
+        str,
+        Query(
+            description="The batch sizes, such as `1,8,16`. Size 1 is built and served first; the response is its "
+            "build."
+        ),
+    ] = "1",
+    tune: Annotated[
+        str | None,
+        Query(
+            description="After the build, search this long for faster tile sizes, such as `60s`, in a background build."
+        ),
+    ] = None,
+    input_shape: Annotated[
+        str,
+        Query(
+            max_length=1000,
+            description="The shapes of inputs that the file leaves open (TorchScript): `1,3,224,224`, or by name, "
+            "`x=1,3,224,224;y=1,10`. With a list of sizes, `x=1x[16,32,64]`, the model is built for each size.",
+        ),
+    ] = "",
+    accept_differences: wire.QueryAccept = False,
+    mean: Annotated[
+        str,
+        Query(
+            max_length=200, description="The mean to subtract from pixel / 255 of each channel: `0.485,0.456,0.406`."
+        ),
+    ] = "",
+    std: Annotated[
+        str, Query(max_length=200, description="The standard deviation to then divide by: `0.229,0.224,0.225`.")
+    ] = "",
+    resize: Annotated[Resize | None, Query(description="How a picture is fitted to the model's input size.")] = None,
+    layout: Annotated[
+        Layout | None, Query(description="The layout of the picture input, if its shape does not show it.")
+    ] = None,
+    source: Annotated[
+        str | None,
+        Query(pattern=wire.DIGEST_PATTERN, description="The digest of a stored blob to use instead of a body."),
+    ] = None,
+) -> wire.Build:
+    """The body is the file itself (`curl -T FILE`), or a form with one file (`curl -F file=@FILE`).
+
+    A different file under the same name becomes a new version. Pushing the same file again returns the existing
+    version.
+    """
+    await run_in_threadpool(submission.require_compiler)  # in a thread, as the first call reads files
+    batches, tune_s = parse_batches(batch), None if tune is None else parse_tune(tune)
+    shapes = parse_open_shapes(input_shape)
+    with_sizes(batches, shapes)  # raises before anything is stored
+    metadata = ModelMetadata(mean=parse_numbers(mean), std=parse_numbers(std), resize=resize, layout=layout)
+    resolved = submission.resolve_targets(services, target)
+    if numerics is not None:
+        parse_mode(numerics)
+    declared = request.headers.get("content-length", "0")
+    await run_in_threadpool(
+        check_room, services, tenant.get(), None, 0 if source or not declared.isdecimal() else int(declared)
+    )
+    digest = await source_of(request, services, source, detect_format)
+    size_bytes, format = await run_in_threadpool(_describe, services, digest)
+
+    def record() -> Build:
+        version = submission.add_version(services, name, digest, format, size_bytes)
+        if metadata:
+            submission.describe(services, name, version.number, metadata)
+        arguments = numerics, batches, tune_s, shapes, accept_differences
+        build = submission.request_builds(services, version, resolved, *arguments)[0]
+        services.audit.note("push", model=name, version=version.number, source=digest, build=build.id)
+        return build
+
+    return await run_in_threadpool(lambda: views.answer_with_build(response, record(), services.builds))
+
+
+@router.get("", summary="List the models", response_model=wire.Models)
+def list_models(
+    request: Request,
+    response: Response,
+    services: ServicesOf,
+    limit: wire.QueryLimit = 50,
+    cursor: wire.QueryCursor = None,
+) -> wire.Models:
+    """The models are sorted by name; each is shown with its newest version."""
+    models, following = services.models.list(limit, cursor, tenant.get())
+    paths.link_next(request, response, following)
+    aliases, standing = services.aliases.list(), _version_statuses(services, models)
+    shown = [
+        views.model(each, standing[each.name, each.number], (alias for alias in aliases if alias.model == each.name))
+        for each in models
+    ]
+    files = {} if tenant.get() else services.broken_files
+    broken = [wire.BrokenFile(file=file, reason=why) for file, why in sorted(files.items())]
+    return wire.Models(models=shown, broken_files=broken)
+
+
+@router.get("/{name}", summary="Get a model and its versions", response_model=wire.ModelVersions)
+@router.get(
+    "/{name}/versions",
+    summary="List the versions of a model",
+    operation_id="get_versions",
+    response_model=wire.ModelVersions,
+)
+def get_model(name: wire.PathName, services: ServicesOf) -> wire.ModelVersions:
+    versions, facts = services.models.versions(name), facts_of(services, name, None)
+    standing = _version_statuses(services, versions)
+    shown = [views.version(each, standing[name, each.number], facts.get(each.number)) for each in versions]
+    aliases = [views.alias(alias) for alias in services.aliases.list(name)]
+    return wire.ModelVersions(name=name, versions=shown, aliases=aliases)
+
+
+@router.get("/{name}/versions/{version}", summary="Get a version of a model", response_model=wire.ModelVersion)
+def get_version(name: wire.PathName, version: wire.PathVersion, services: ServicesOf) -> wire.ModelVersion:
+    found = services.models.version(name, version)
+    return views.version(
+        found, _version_statuses(services, [found])[name, version], facts_of(services, name, version).get(version)
+    )
+
+
+@router.patch("/{name}/versions/{version}", summary="Describe a version of a model", response_model=wire.ModelVersion)
+def describe_version(
+    name: wire.PathName, version: wire.PathVersion, metadata: wire.Metadata, services: ServicesOf
+) -> wire.ModelVersion:
+    """Sets labels and preprocessing. Members that the body leaves out keep their values."""
+    submission.describe(services, name, version, ModelMetadata.from_json(metadata.model_dump(exclude_none=True)))
+    return get_version(name, version, services)
+
+
+@router.post(
+    "/{name}/builds",
+    summary="Compile a model for more targets",
+    status_code=202,
+    response_model=wire.Builds,
+    responses={
+        200: {"description": "All were built before; returns these builds.", "model": wire.Builds},
+        422: {"description": "The target or numerics mode is unknown; the hint lists the known ones."},
+    },
+)
+def request_builds(
+    name: wire.PathName, request: wire.BuildRequest, response: Response, services: ServicesOf
+) -> wire.Builds:
+    """Identical requests share a build: if it is queued, running or has succeeded, no new build is started."""
+    named = (submission.resolve_targets(services, target) for target in request.targets)
+    targets = list(dict.fromkeys(chain.from_iterable(named)))
+    version = services.version(name, request.version)
+    batches = check_batches(request.options.batch)
+    tune_s = None if request.options.tune_s is None else check_tune(request.options.tune_s)
+    shapes, numerics = request.options.input_shapes, request.options.numerics
+    accepts = request.options.accept_differences
+    builds = submission.request_builds(services, version, targets, numerics, batches, tune_s, shapes, accepts)
+    services.audit.note("build", model=name, version=version.number, builds=[build.id for build in builds])
+    return views.answer_with_builds(response, name, builds, services.builds)
+
+
+def _version_statuses(services: Services, versions: Sequence[ModelVersion]) -> dict[tuple[str, int], VersionStatus]:
+    wanted = services.builds.requested_by({each.name for each in versions})
+    pairs = [(each.name, each.number) for each in versions]
+    return version_statuses(pairs, wanted, services.registry, services.crashes.quarantined())
+
+
+def facts_of(services: Services, name: str, number: int | None) -> dict[int, Any]:
+    """Returns the facts that builds found about a model, or about one version of it, by version number."""
+    found: dict[int, Any] = {}
+    for build in services.builds.requested_by({name}):
+        is_asked = number in (None, build.version) and build.version not in found
+        if is_asked and build.artifact is not None and not build.invalidated:
+            report = services.layout.attached(build.artifact, Report.FACTS)
+            if report is not None:
+                found[build.version] = json.loads(report)
+    return found
+
+
+def _describe(services: Services, source: Digest) -> tuple[int, str]:
+    """Returns the size and format of a stored file. Raises `NotFound` also if it is damaged, as sending it repairs
+    it.
+    """
+    blobs = services.layout.blobs
+    try:
+        size_bytes = blobs.renew(source)  # protects it from garbage collection until a version uses it
+        with blobs.path(source).open("rb") as file:
+            return size_bytes, format_of(file)
+    except CorruptBlob as error:
+        raise NotFound(error.message, hint="send the file itself") from error

@@ -1,0 +1,193 @@
+"""`octet compile` and `octet run`: compile and run a model without a server, for example on an edge device."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from service.cli.answers import Answer, show_answer
+from service.cli.options import (
+    AcceptOption,
+    ArtifactDir,
+    ArtifactOption,
+    InputFiles,
+    InputShapeOption,
+    JsonOption,
+    LabelsOption,
+    LayoutOption,
+    MeanOption,
+    ModelFile,
+    NumericsOption,
+    RawOption,
+    ResizeOption,
+    SaveOption,
+    StdOption,
+    TargetOption,
+    TuneOption,
+    UnsandboxedOption,
+    load_checked,
+    metadata_from,
+)
+from service.cli.output import reporting
+from service.cli.reports import REPORTS, label, summary
+from service.cli.stages import StageView
+from service.cli.tensors import read_input
+from service.compiler.importers.uploads import upload_of
+from service.core.builds.build import Progress
+from service.core.builds.options import (
+    MAX_BATCH,
+    parse_open_shapes,
+    parse_tune,
+    with_acceptance,
+    with_sizes,
+    with_tuning,
+)
+from service.core.digest import Digest, digest_of_file, parse_digest
+from service.core.errors import InvalidInput
+from service.core.verification.agreement import different_from, is_different
+
+OutputDir = Annotated[
+    Path,
+    typer.Option("--output", "-o", metavar="DIR", help="The folder to write, an OCI image layout.", file_okay=False),
+]
+
+
+def compile(
+    file: ModelFile,
+    output_dir: OutputDir,
+    target: TargetOption = "host",
+    numerics: NumericsOption = None,
+    batch: Annotated[int, typer.Option("--batch", min=1, max=MAX_BATCH, help="The batch size.")] = 1,
+    input_shape: InputShapeOption = "",
+    tune: TuneOption = None,
+    accept_differences: AcceptOption = False,
+    allow_unsandboxed: Annotated[
+        bool, typer.Option("--allow-unsandboxed", help="Compile even if this kernel cannot sandbox the compiler.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compile a model into a folder.
+
+    Exit status 3: the folder was written, and its outputs differ from those of the reference runtime.
+    """
+    with reporting(as_json) as output:
+        started_s = time.monotonic()
+        with upload_of(file) as upload, StageView(output.progress) as view:
+            made = [
+                compile_to(upload, output_dir, target, numerics, options, allow_unsandboxed, view)
+                for options in _options(batch, tune, input_shape, accept_differences)
+            ]
+            view.finish(time.monotonic())
+        took_s, (digest, reports) = time.monotonic() - started_s, made[0]
+        if as_json:
+            document = {"artifact": digest, "directory": str(output_dir), "reports": reports, "seconds": took_s}
+            buckets = [{"artifact": artifact, "reports": found_reports} for artifact, found_reports in made]
+            output.document(document | ({"buckets": buckets} if len(made) > 1 else {}))
+        for artifact, found_reports in made:
+            if not as_json:
+                output.show(
+                    Text.assemble(f"{artifact} in {took_s:.2f} s, ", label(found_reports)), summary(found_reports)
+                )
+        for _, found_reports in made:
+            if (different := different_from(found_reports.get("numerics", {}))) is not None:
+                output.refuse(different)
+        if as_json:
+            return
+        output.next_command(f"octet run {shlex.quote(str(output_dir))} INPUT")
+
+
+def _options(batch: int, tune: str | None, input_shape: str, accepts: bool) -> list[dict[str, Any]]:
+    """Returns the build options for each size bucket, or for the only build."""
+    found = [with_acceptance(options, accepts) for options in with_sizes([batch], parse_open_shapes(input_shape))]
+    return [with_tuning(options, parse_tune(tune)) for options in found] if tune else found
+
+
+def compile_to(
+    file: Path,
+    directory: Path,
+    target: str,
+    numerics: str | None,
+    options: Mapping[str, Any],
+    allow_unsandboxed: bool,
+    progress: Progress,
+) -> tuple[Digest, dict[str, Any]]:
+    """Compiles `file` into the layout at `directory`. Returns the artifact's digest, and its reports by name."""
+    from service.cache import OciLayout
+    from service.compiler.build.pipeline import CompileRequest
+    from service.compiler.build.tuning import build_artifact
+    from service.compiler.importers.detect import format_of
+    from service.compiler.sandbox.scratch import scratch_directory
+    from service.core.artifacts.artifact import Report
+    from service.core.builds.numerics import DEFAULT_MODE, parse_mode
+    from service.core.system.cores import usable_cores
+    from service.core.target import parse_target
+
+    with file.open("rb") as source:
+        model_format = format_of(source)
+    mode = parse_mode(numerics) if numerics else DEFAULT_MODE[model_format]
+    request = CompileRequest(file.resolve(), digest_of_file(file), parse_target(target), mode, options)
+    directory.mkdir(parents=True, exist_ok=True)
+    layout = OciLayout(directory)
+    # This process serves nothing, so the build may use the whole machine.
+    at_once = {"build_nice": 0, "build_cores": len(usable_cores())}
+    settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None, **at_once})
+    with scratch_directory(directory) as scratch:
+        digest = build_artifact(request, layout, scratch, progress, settings)
+    attached = {name: layout.attached(digest, Report[name.upper()]) for name in REPORTS}
+    return digest, {name: json.loads(report) for name, report in attached.items() if report}
+
+
+def run(
+    directory: ArtifactDir,
+    inputs: InputFiles,
+    artifact: ArtifactOption = None,
+    labels: LabelsOption = None,
+    mean: MeanOption = "",
+    std: StdOption = "",
+    resize: ResizeOption = None,
+    layout: LayoutOption = None,
+    save: SaveOption = None,
+    raw: RawOption = False,
+    threads: Annotated[
+        int, typer.Option("--threads", min=0, help="Threads to compute with; 0: all cores that this process may use.")
+    ] = 0,
+    unsandboxed: UnsandboxedOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a compiled folder on a picture or a tensor."""
+    with reporting(as_json) as output:
+        from service.cache import OciLayout
+        from service.cache.metadata import metadata_of
+        from service.compiler.children.locked import LockedModel
+        from service.core.artifacts.artifact import Report
+        from service.runtime.image import decode
+
+        stored = OciLayout.open(directory)
+        model = LockedModel(
+            stored, parse_digest(artifact) if artifact else None, load_checked(), unsandboxed=unsandboxed
+        )
+        specs = model.signature.inputs
+        if len(specs) != len(inputs):
+            names = ", ".join(spec.name for spec in specs)
+            raise InvalidInput(f"the model has {len(specs)} inputs, but {len(inputs)} were given", hint=names)
+        given = (read_input(path) for path in inputs)
+        chosen = metadata_from(labels, mean, std, resize, layout)
+        metadata = chosen.over(metadata_of(stored, model.digest))
+        tensors = [
+            decode(value, spec, metadata) if isinstance(value, bytes) else value
+            for value, spec in zip(given, specs, strict=True)
+        ]
+        report = json.loads(stored.attached(model.digest, Report.NUMERICS) or b"{}")
+        if is_different(report):
+            output.note(f"this build differs from its reference runtime: {report.get('summary', '')}")
+        outputs, took_s = model.run(tensors, threads)
+        values = {spec.name: value for spec, value in zip(model.signature.outputs, outputs, strict=True)}
+        answer = Answer(str(directory), values, model.signature.outputs, took_s, metadata.labels)
+        show_answer(output, answer, labels, save, raw)

@@ -1,0 +1,126 @@
+"""`octet inspect`: shows a model file's contents, before anything is compiled."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from service.cli.options import InputShapeOption, JsonOption, ModelFile, load_checked
+from service.cli.output import Output, reporting
+from service.cli.quantities import count
+from service.compiler.importers.uploads import upload_of
+from service.core.builds.options import parse_shapes
+from service.core.errors import from_json
+from service.core.models.facts import Facts, Outline
+from service.core.models.signature import TensorSpec
+from service.core.system.installed import require_compiler
+
+GraphOption = Annotated[
+    bool, typer.Option("--graph", help="Print the operator graph instead, with the quantized type of every tensor.")
+]
+AllowUnsandboxedOption = Annotated[
+    bool, typer.Option("--allow-unsandboxed", help="Read the file even if this kernel cannot sandbox the reader.")
+]
+
+
+def inspect(
+    file: ModelFile,
+    graph: GraphOption = False,
+    input_shape: InputShapeOption = "",
+    allow_unsandboxed: AllowUnsandboxedOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a model file's signature, operators and quantization."""
+    with reporting(as_json) as output:
+        require_compiler()
+        if graph:
+            show_graph(output, file, as_json, allow_unsandboxed, input_shape)
+            return
+        found, _ = look_into(file, allow_unsandboxed, input_shape)
+        if as_json:
+            output.document(found.to_json())
+        else:
+            output.show(table_of(found) if isinstance(found, Facts) else outline_table(found))
+
+
+def show_graph(
+    output: Output,
+    file: Path,
+    as_json: bool,
+    allow_unsandboxed: bool = False,
+    input_shape: str = "",
+) -> None:
+    """Prints a model file's operators, one per line."""
+    found, text = look_into(file, allow_unsandboxed, input_shape)
+    if isinstance(found, Outline):
+        raise from_json(dict(found.error))
+    output.document({"graph": text}) if as_json else output.text(text)
+
+
+def look_into(file: Path, allow_unsandboxed: bool, input_shape: str = "") -> tuple[Facts | Outline, str]:
+    """Returns a model file's facts and its graph; or its outline, if it cannot be compiled."""
+    from service.compiler.build.inspection import inspect_file
+
+    settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None})
+    with upload_of(file) as upload, tempfile.TemporaryDirectory() as within:
+        return inspect_file(upload, Path(within), settings, parse_shapes(input_shape))
+
+
+def table_of(facts: Facts) -> Table:
+    """Formats a model file's facts for people."""
+    table = Table.grid(padding=(0, 2))
+    rows = [
+        ("format", facts.format),
+        *((f"input {spec.name}", _tensor(spec)) for spec in facts.signature.inputs),
+        *((f"output {spec.name}", _tensor(spec)) for spec in facts.signature.outputs),
+        *((f"state {state.spec.name}", _tensor(state.spec)) for state in facts.signature.states),
+        *([("metadata", str(facts.metadata))] if facts.metadata else []),
+        *(("notice", notice) for notice in facts.notices),
+        ("weights", str(facts.weights or "not quantized")),
+        ("activations", str(facts.activations or "not quantized")),
+        ("parameters", f"{count(facts.parameters)}, {facts.parameter_bytes / 1e6:.1f} MB"),
+        ("multiply-accumulates", count(facts.macs)),
+        ("operators", ", ".join(f"{times} {name}" for name, times in _most_first(facts))),
+    ]
+    for label, value in rows:
+        table.add_row(Text(label, style="dim"), Text(value))
+    return table
+
+
+def outline_table(outline: Outline) -> Table:
+    """Formats the outline of a file that cannot be compiled: first the reason and what to do."""
+    table = Table.grid(padding=(0, 2))
+    rows = [
+        ("not compiled", outline.error["message"]),
+        *([("hint", outline.error["hint"])] if "hint" in outline.error else []),
+        ("format", outline.format),
+        *((f"input {name}", f"{dtype} {_shape(shape)}") for name, dtype, shape in outline.inputs),
+        *((f"output {name}", f"{dtype} {_shape(shape)}") for name, dtype, shape in outline.outputs),
+        ("quantized", "in part or whole" if outline.quantized else "no"),
+        ("operators", ", ".join(f"{times} {name}" for name, times in _most_first(outline))),
+    ]
+    for label, value in rows:
+        table.add_row(Text(label, style="dim"), Text(value))
+    return table
+
+
+def _shape(shape: tuple[int | str | None, ...]) -> str:
+    return f"[{', '.join('?' if size in (None, '') else str(size) for size in shape)}]"
+
+
+def _tensor(spec: TensorSpec) -> str:
+    text = f"{spec.datatype} {list(spec.shape)}"
+    if spec.bounds is not None:
+        text += f", {spec.bounds.low:g} to {spec.bounds.high:g}"
+    if spec.quantization is None:
+        return text
+    return f"{text}, real = {spec.quantization.scale:g} * (stored - {spec.quantization.zero_point})"
+
+
+def _most_first(facts: Facts | Outline) -> list[tuple[str, int]]:
+    return sorted(((name, times) for name, times in facts.operators.items()), key=lambda row: (-row[1], row[0]))

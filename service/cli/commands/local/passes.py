@@ -1,0 +1,52 @@
+"""`octet explain --passes`: writes the model after each pass of the compiler, as text."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from service.cli.options import load_checked
+from service.cli.output import Output
+from service.compiler.importers.uploads import upload_of
+from service.core.errors import InvalidInput
+
+PassesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--passes",
+        metavar="DIR",
+        file_okay=False,
+        help="MODEL is a model file: write its text after each compiler pass into DIR, for --target and --numerics.",
+    ),
+]
+
+
+def show_passes(output: Output, file: Path, directory: Path, target: str, numerics: str | None, as_json: bool) -> None:
+    """Writes numbered text files into `directory`, and lists them.
+
+    Raises:
+        InvalidInput: `file` does not exist, or the folder is not empty.
+    """
+    from service.compiler.build.inspection import passes_of
+    from service.compiler.importers.detect import format_of
+    from service.core.builds.numerics import DEFAULT_MODE, parse_mode
+    from service.core.target import parse_target
+
+    if not file.is_file():
+        raise InvalidInput(f"{file} is not a file", hint="--passes takes a model file, not a name or a folder")
+    if directory.exists() and any(directory.iterdir()):
+        raise InvalidInput(f"{directory} is not empty", hint="choose another folder")
+    with file.open("rb") as source:
+        mode = parse_mode(numerics) if numerics else DEFAULT_MODE[format_of(source)]
+    with upload_of(file) as upload, tempfile.TemporaryDirectory() as within:
+        pipeline, texts = passes_of(upload, Path(within), load_checked({}), parse_target(target), mode)
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (directory / name).write_text(text)
+    if as_json:
+        output.document({"pipeline": pipeline, "directory": str(directory), "files": list(texts)})
+    else:
+        output.show(pipeline, *(str(directory / name) for name in texts))

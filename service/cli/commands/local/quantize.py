@@ -1,0 +1,427 @@
+"""`octet quantize`: quantizes a float model with a calibration set, and shows the loss of accuracy."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from service.cli.options import (
+    InputShapeOption,
+    JsonOption,
+    KeyOption,
+    LayoutOption,
+    MeanOption,
+    ResizeOption,
+    ServerOption,
+    StdOption,
+    load_checked,
+    metadata_from,
+    server_url,
+)
+from service.cli.output import Output, reporting
+from service.cli.quantities import duration
+from service.cli.stages import StageView
+from service.compiler.importers.uploads import upload_of
+from service.compiler.sandbox.policy import unlimited
+from service.core.builds.options import parse_open_shapes, shapes_of, with_sizes
+from service.core.builds.quantization import (
+    MOST_ROUNDS,
+    MOST_SAMPLES,
+    LatencyBudget,
+    Method,
+    QuantizationOptions,
+    Raised,
+    Storage,
+    parse_share,
+)
+from service.core.errors import InvalidInput
+from service.core.models.metadata import NOTHING, ModelMetadata
+from service.core.settings import Settings
+from service.quantize import sandboxed
+from service.quantize.sandboxed import Request
+
+_CURVES = (".json", ".svg", ".png")
+_SUFFIXES = (".onnx", ".tflite", ".pt", ".pt2", ".pth")
+_SHOWN = 10  # the number of noisiest tensors to show
+_RAISED = {"wide": "of 16x8", "bfloat16": "in bfloat16", "kept": "kept in float"}  # member of the report -> its text
+_MOST_BYTES = 1 << 40  # how much the child process may write
+
+
+def quantize(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A float model: ONNX, TFLite, TorchScript or .pt2.", exists=True, dir_okay=False
+        ),
+    ],
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data",
+            metavar="DIR|FILE",
+            help="The calibration inputs: pictures in a folder or a zip archive, or an .npz or .npy file with one "
+            "array for each of the model's inputs. An array's first axis counts the inputs.",
+            exists=True,
+        ),
+    ] = None,
+    dynamic: Annotated[
+        bool,
+        typer.Option(
+            "--dynamic",
+            help="Without --data: quantize only matrix products, and compute the ranges of their inputs at run time.",
+        ),
+    ] = False,
+    weight_bits: Annotated[
+        int | None,
+        typer.Option(
+            "--weights",
+            metavar="4|8",
+            help="Without --data: quantize only the weights of matrix products, to this many bits.",
+        ),
+    ] = None,
+    block: Annotated[int, typer.Option("--block", help="With --weights: how many weights share a scale.")] = 32,
+    method: Annotated[
+        Method, typer.Option("--method", help="How the ranges of activations are chosen from the calibration inputs.")
+    ] = Method.MINMAX,
+    storage: Annotated[
+        Storage, typer.Option("--activations", help="The integer type in which activations are stored.")
+    ] = Storage.UINT8,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keep", metavar="TENSOR", help="Keep the operator that produces this tensor in float. Repeatable."
+        ),
+    ] = None,
+    wide: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--wide",
+            metavar="TENSOR",
+            help="Give the operator that produces this tensor 16-bit activations and 8-bit weights (16x8). Repeatable.",
+        ),
+    ] = None,
+    bfloat16: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--bfloat16",
+            metavar="TENSOR",
+            help="Compute the Conv, Gemm or MatMul that produces this tensor in bfloat16. Repeatable.",
+        ),
+    ] = None,
+    equalize: Annotated[
+        bool,
+        typer.Option(
+            "--equalize", help="First rescale the channels of neighbouring layers so that their ranges match."
+        ),
+    ] = False,
+    correct_bias: Annotated[
+        bool,
+        typer.Option(
+            "--correct-bias/--no-correct-bias",
+            help="Adjust biases to compensate the shift of channel means that rounding the weights causes.",
+        ),
+    ] = True,
+    adaround: Annotated[
+        bool,
+        typer.Option(
+            "--adaround",
+            help="Round each weight up or down so that the outputs of layers change least, instead of to the nearest.",
+        ),
+    ] = False,
+    rounds: Annotated[
+        int,
+        typer.Option(
+            "--rounds",
+            min=0,
+            max=MOST_ROUNDS,
+            help="How often to choose the ranges again, from the activations of the quantized model.",
+        ),
+    ] = 0,
+    sensitivity: Annotated[
+        bool, typer.Option("--sensitivity", help="Also show the loss that quantizing each layer alone causes.")
+    ] = False,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            metavar="SHARE",
+            help="The largest loss of accuracy, such as 0.5%: layers that lose most are raised to 16x8 (see "
+            "--raise-to) or float until at most this share of the answers is lost.",
+        ),
+    ] = None,
+    raise_to: Annotated[
+        Raised,
+        typer.Option(
+            "--raise-to",
+            help="The type that --budget prefers to float. bfloat16 is fast on targets with +bf16.",
+        ),
+    ] = Raised.WIDE,
+    latency_budget: Annotated[
+        str | None,
+        typer.Option(
+            "--latency-budget",
+            metavar="TIME",
+            help="The largest latency of a call, such as 5ms, or 1.2x (of the time with all layers in integers): as "
+            "many of the layers that lose most as this allows stay in float. It takes precedence over --budget.",
+        ),
+    ] = None,
+    curve_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--curve",
+            help="Also write the accuracy of each mixture of layers to this .json, .svg or .png file.",
+            dir_okay=False,
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            "--labels",
+            help="A CSV file of the right classes: rows of file,class, or for arrays of class alone.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    samples: Annotated[
+        int, typer.Option("--samples", min=1, max=MOST_SAMPLES, help="Use at most this many inputs.")
+    ] = 256,
+    output_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The file to write.",
+            show_default="FILE with .int8, or .int4 for 4-bit weights",
+            dir_okay=False,
+        ),
+    ] = None,
+    push: Annotated[
+        str | None, typer.Option("--push", metavar="NAME", help="Also push the quantized model under this name.")
+    ] = None,
+    on_server: Annotated[
+        bool,
+        typer.Option(
+            "--on-server", help="Push the float model under the name of --push, and let the server quantize it."
+        ),
+    ] = False,
+    input_shape: InputShapeOption = "",
+    mean: MeanOption = "",
+    std: StdOption = "",
+    resize: ResizeOption = None,
+    layout: LayoutOption = None,
+    allow_unsandboxed: Annotated[
+        bool, typer.Option("--allow-unsandboxed", help="Continue even if this kernel cannot sandbox the compiler.")
+    ] = False,
+    server: ServerOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Quantize a float model, calibrated with sample inputs, and show the loss of accuracy."""
+    if on_server and push is None:
+        raise typer.BadParameter("--on-server needs the model's name: --push NAME")
+    with reporting(as_json) as output:
+        metadata = metadata_from(None, mean, std, resize, layout)
+        limit = parse_share(budget) if budget else None
+        bound = LatencyBudget.parse(latency_budget) if latency_budget else None
+        ranked = sensitivity or curve_file is not None
+        options = QuantizationOptions(
+            method=method,
+            activations=storage,
+            keep=tuple(keep or ()),
+            wide=tuple(wide or ()),
+            bfloat16=tuple(bfloat16 or ()),
+            equalize=equalize,
+            correct_bias=correct_bias,
+            adaround=adaround,
+            rounds=rounds,
+            sensitivity=ranked,
+            budget=limit,
+            raise_to=raise_to,
+            latency_budget=bound,
+            samples=samples,
+            metadata=metadata,
+            dynamic=dynamic,
+            weights=weight_bits,
+            block=block,
+        )
+        options.check(data is not None)
+        settings = load_checked({"allow_unsandboxed": allow_unsandboxed or None, "build_nice": 0})
+        stem = file.stem if file.suffix in _SUFFIXES else file.name
+        target = output_file or file.with_name(f"{stem}{options.suffix}")
+        shapes = shapes_of(with_sizes([1], parse_open_shapes(input_shape))[0])
+        if curve_file is not None and curve_file.suffix not in _CURVES:
+            raise InvalidInput(
+                f"{curve_file} does not end in one of {', '.join(_CURVES)}", hint="use a name like curve.svg"
+            )
+        for file_to_write in (target, curve_file):  # checked early, as quantizing takes a minute
+            if file_to_write is not None and not file_to_write.absolute().parent.is_dir():
+                raise InvalidInput(
+                    f"{file_to_write}: there is no folder {file_to_write.parent}", hint="create it first"
+                )
+        if labels is not None and data is None:
+            raise InvalidInput("--labels needs the inputs that the labels belong to", hint="pass --data too")
+        with upload_of(file) as upload:
+            if on_server and push:
+                document = _on_server(upload, push, data, labels, options, input_shape, target, output, server, key)
+            else:
+                inputs, right = data and data.absolute(), labels and labels.absolute()
+                name = "inputs" if data is None else data.name
+                request = Request(upload.absolute(), inputs, options, right, name, shapes)
+                document = _quantize_here(request, target, output, settings)
+        if curve_file is not None:
+            _write_curve(curve_file, document["sensitivity"]["curve"])
+        if not as_json:
+            _show(output, document)
+        if push and not on_server:
+            document["pushed"] = _push(output, target, push, server, key, input_shape, metadata)
+        if as_json:
+            output.document(document)
+        elif not push:
+            output.next_command(f"octet push {shlex.quote(str(target))}")
+
+
+def _quantize_here(request: Request, target: Path, output: Output, settings: Settings) -> dict[str, Any]:
+    """Quantizes and writes the model to `target`. Returns the report."""
+    with tempfile.TemporaryDirectory() as scratch, StageView(output.progress) as view:
+        result = sandboxed.quantize(request, Path(scratch), view, settings, unlimited(_MOST_BYTES))
+        view.finish(time.monotonic())
+        shutil.copyfile(result.file, target)
+        return {"output": str(target), **result.report}
+
+
+def _write_curve(file: Path, curve: list[dict[str, Any]]) -> None:
+    from service.quantize.search import plot
+    from service.quantize.search.sensitivity import Point
+
+    points = [Point.from_json(each) for each in curve]
+    match file.suffix:
+        case ".json":
+            file.write_text(json.dumps(curve, indent=2) + "\n", encoding="utf-8")
+        case ".svg":
+            file.write_text(plot.svg(points), encoding="utf-8")
+        case _:
+            file.write_bytes(plot.png(points))
+
+
+def _on_server(
+    upload: Path,
+    name: str,
+    data: Path | None,
+    labels: Path | None,
+    options: QuantizationOptions,
+    input_shape: str,
+    target: Path,
+    output: Output,
+    server: str | None,
+    key: str | None,
+) -> dict[str, Any]:
+    from service.cli.client import Client
+    from service.cli.commands.remote.quantize_on_server import quantize_on_server
+    from service.cli.reports import summary
+
+    with Client(server_url(server), key) as client:
+        document = quantize_on_server(client, upload, name, data, labels, options, input_shape, target, output)
+    if not output.as_json:
+        output.show(f"{name} version {document['version']}", summary(document["reports"]))
+    return document
+
+
+def _push(
+    output: Output, file: Path, name: str, server: str | None, key: str | None, shape: str, metadata: ModelMetadata
+) -> dict[str, Any]:
+    from service.cli.client import Client
+    from service.cli.commands.remote.push import push_model
+    from service.cli.reports import summary
+
+    options = {"input_shape": shape} if shape else {}
+    with Client(server_url(server), key) as client:
+        pushed = push_model(client, file, name, "host", None, output, options, metadata=metadata or NOTHING)
+    if not output.as_json:
+        output.show(f"{name} in {pushed['seconds']:.2f} s", summary(pushed["reports"]))
+    return pushed
+
+
+def _show(output: Output, document: dict[str, Any]) -> None:
+    size = f"{document['output']}: {_size(document['bytes'])}"
+    if (layers := document.get("layers")) is not None:
+        how = "in integers" if document["weights"] is None else f"with weights of {document['weights']} bits"
+        output.show(f"{size}; {len(layers)} matrix products {how}")
+        return
+    raised = ((len(document[name]), how) for name, how in _RAISED.items())
+    forms = [f"{document['quantized']} operators in integers", *(f"{count} {how}" for count, how in raised if count)]
+    output.show(f"{size}; {', '.join(forms)}, by {document['method']} of {document['inputs']} inputs")
+    if same := document.get("same_class"):
+        output.show(_line("same class", same))
+    for kind, counted in document.get("accuracy", {}).items():
+        output.show(_line(f"{kind} right", counted))
+    table = Table("tensor", "signal to noise", title="Noise of the quantized model, the worst tensors first", box=None)
+    noisy = sorted(document["tensors_db"].items(), key=lambda each: _decibels(each[1]))[:_SHOWN]
+    for name, value in (*document["outputs_db"].items(), *noisy):
+        kind = "output " if name in document["outputs_db"] else ""
+        table.add_row(Text(kind + name), _noise(value))
+    output.show(table)
+    if costs := document.get("sensitivity"):
+        output.show(*_sensitivity(costs, "right" if "accuracy" in document else "same class"))
+        if bound := costs.get("latency_budget"):
+            output.show(*_latency_notes(bound))
+    for each in document["float"]:
+        output.show(f"  in float     {each['operators']} {each['op_type']}: {each['reason']}")
+
+
+def _size(sizes: dict[str, int]) -> str:
+    """Compares the quantized file's size with that of the float model as ONNX, the same format.
+
+    A server of an older version sends the size of the float model's own file, and no `source`.
+    """
+    small, large = sizes["quantized"], sizes["float"]
+    times = f"{large / small:.2f} times smaller" if small <= large else f"{small / large:.2f} times larger"
+    if "source" not in sizes:
+        return f"{small:,} bytes, {times} than the float model's file"
+    return f"{small:,} bytes, {times} than the float model as ONNX ({large:,} bytes)"
+
+
+def _sensitivity(costs: dict[str, Any], what: str) -> tuple[Table, Table]:
+    layers = Table(
+        "layer", "output, with it alone in integers", title="Loss caused by each layer, the worst first", box=None
+    )
+    for name, value in list(costs["layers_db"].items())[:_SHOWN]:
+        layers.add_row(Text(name), _noise(value))
+    times = ["latency"] if "latency_budget" in costs else []
+    narrow = any(point["bfloat16"] for point in costs["curve"])
+    kinds = {"kept": "in float", **({"bfloat16": "in bfloat16"} if narrow else {"wide": "of 16x8"})}
+    curve = Table(*kinds.values(), what, "output", *times, title="Loss of mixtures: the worst layers raised", box=None)
+    for point in costs["curve"]:
+        counts = (str(len(point[kind])) for kind in kinds)
+        taken = [duration(point["latency_ms"] / 1e3)] if times else []
+        curve.add_row(*counts, f"{100 * point['share']:.1f} %", _noise(point["output_db"]), *taken)
+    return layers, curve
+
+
+def _latency_notes(latency: dict[str, Any]) -> list[str]:
+    limit = f"{latency['asked']} ({duration(latency['limit_ms'] / 1e3)})"
+    if not latency["met"]:
+        return [f"No mixture of layers is within {limit}: all layers that can be are in integers."]
+    lost = "" if latency["budget_met"] else " No such mixture meets --budget; this one loses the fewest answers."
+    return [f"This mixture of layers is within {limit}.{lost}"]
+
+
+def _noise(value: float | None) -> str:
+    return "no noise" if value is None else f"{value:.1f} dB"
+
+
+def _decibels(value: float | None) -> float:
+    return float("inf") if value is None else value
+
+
+def _line(label: str, counted: dict[str, Any]) -> str:
+    share, error = 100 * counted["share"], 100 * counted["standard_error"]
+    return f"  {label:<16} {counted['right']} of {counted['inputs']}: {share:.1f} % (standard error {error:.1f})"

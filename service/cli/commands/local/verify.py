@@ -1,0 +1,157 @@
+"""`octet verify`: shows who built and signed an artifact, and checks that it computes the expected outputs here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from service.cli.options import (
+    AcceptOption,
+    ArtifactOption,
+    JsonOption,
+    KeyOption,
+    ServerOption,
+    UnsandboxedOption,
+    load_checked,
+    server_url,
+)
+from service.cli.output import FAILURE, reporting
+from service.cli.reports import label
+from service.core.digest import Digest, canonical_json, parse_digest
+from service.core.errors import InvalidInput, NotFound
+from service.core.verification.agreement import different_from, keep_build_difference, may_serve
+
+if TYPE_CHECKING:
+    from service.cache import OciLayout
+    from service.runtime.evidence import Evidence
+
+FolderOrDigest = Annotated[
+    str,
+    typer.Argument(
+        metavar="DIR|DIGEST", help="A folder that octet compile wrote, or the digest of an artifact on the server."
+    ),
+]
+NoRunOption = Annotated[
+    bool, typer.Option("--no-run", help="Only check who built and signed it; do not load or run the artifact.")
+]
+
+
+def verify(
+    artifact_or_folder: FolderOrDigest,
+    artifact: ArtifactOption = None,
+    accept_differences: AcceptOption = False,
+    no_run: NoRunOption = False,
+    unsandboxed: UnsandboxedOption = False,
+    server: ServerOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check who built an artifact, and that it computes the same outputs here as on the machine that compiled it.
+
+    Exit status 3: the outputs are the same, but they differ from those of its reference runtime.
+    """
+    with reporting(as_json) as output, _open_layout(artifact_or_folder, artifact, server, key) as (layout, digest):
+        from service.runtime.trust import Trust
+
+        trust = Trust.of(load_checked())
+        evidence = trust.evidence(layout, digest)
+        if not as_json:
+            output.show(_origin(evidence, asked_for=bool(trust.keys)))
+        trust.require(evidence, digest)
+        report = {} if no_run else _run_and_compare(layout, digest, unsandboxed, accept_differences)
+        if as_json:
+            output.document({"artifact": digest, **report, "provenance": _provenance_document(evidence)})
+        elif not no_run:
+            output.show(Text.assemble(f"{digest}: ", label({"numerics": report})), report["summary"])
+        if (different := different_from(report)) is not None:
+            output.refuse(different)
+        if not (no_run or may_serve(report)):
+            raise typer.Exit(FAILURE)
+
+
+@contextmanager
+def _open_layout(
+    given: str, artifact: str | None, server: str | None, key: str | None
+) -> Iterator[tuple[OciLayout, Digest]]:
+    """Opens the folder, or a copy of the server's artifact. Returns it and the digest of the chosen artifact."""
+    from service.cache import OciLayout
+    from service.core.artifacts.artifact import only_artifact
+
+    if given.startswith("sha256:"):
+        from service.cli.artifacts import fetched
+        from service.cli.client import Client
+
+        digest = parse_digest(given)
+        with Client(server_url(server), key) as client, fetched(client, digest) as layout:
+            yield layout, digest
+    elif Path(given).is_dir():
+        layout = OciLayout.open(Path(given))
+        listed = ((entry.digest, entry.artifact_type) for entry in layout.index())
+        yield layout, parse_digest(artifact) if artifact else only_artifact(listed)
+    else:
+        raise InvalidInput(f"{given!r} is neither a folder nor a digest", hint="octet verify sha256:<64 hex digits>")
+
+
+def _run_and_compare(layout: OciLayout, digest: Digest, unsandboxed: bool, accepts: bool) -> dict[str, Any]:
+    """Runs the artifact and returns the numerics report, including the difference that its build found, if any."""
+    from service.compiler.children.locked import LockedArtifact
+    from service.core.artifacts.artifact import Report
+    from service.runtime.verification import verdict
+
+    model = LockedArtifact.read(layout, digest, load_checked(), unsandboxed=unsandboxed)
+    vectors = layout.attached_file(digest, Report.VECTORS)
+    if vectors is None:
+        raise NotFound(f"artifact {digest} has no expected outputs to verify it with", hint="compile the model again")
+    earlier = json.loads(layout.attached(digest, Report.NUMERICS) or b"{}")
+    found = model.compare(vectors, layout.attached_file(digest, Report.PROBES))
+    return keep_build_difference(verdict(found), earlier, accepts=accepts)
+
+
+def _provenance_document(evidence: Evidence) -> dict[str, Any] | None:
+    provenance = evidence.provenance
+    if provenance is None:
+        return None
+    return {
+        "inputs": provenance.inputs.to_json(),
+        "tuning_log": provenance.tuning_log,
+        "builder": provenance.builder,
+        "builder_version": provenance.builder_version,
+        "finished_at": provenance.finished_at,
+        "signed_by": evidence.key and {"name": evidence.key.name, "key": evidence.key.id},
+        "claimed_keys": list(evidence.claimed),
+    }
+
+
+def _origin(evidence: Evidence, asked_for: bool) -> Text:
+    return Text("\n").join(
+        Text.assemble(f"  {label:<10}", (text, style)) for label, text, style in _lines(evidence, asked_for)
+    )
+
+
+def _lines(evidence: Evidence, asked_for: bool) -> Iterator[tuple[str, str, str]]:
+    provenance = evidence.provenance
+    if provenance is None:
+        yield "built", f"unknown: {evidence.problem}", "yellow"
+        return
+    inputs = provenance.inputs
+    tools = (f"{name} {version}" for name, version in inputs.toolchain.items() if name != "passes")
+    yield "builder", f"{provenance.builder}, octet {provenance.builder_version}, {provenance.finished_at}", ""
+    yield "model", inputs.source, ""
+    yield "for", f"{inputs.target}, {inputs.numerics}", ""
+    if inputs.options:
+        yield "options", canonical_json(inputs.options).decode(), ""
+    yield "tools", ", ".join(tools), ""
+    if provenance.tuning_log:
+        yield "tuned", f"log {provenance.tuning_log}", ""
+    if evidence.key is not None:
+        yield "signed", f"by {evidence.key.name}, key {evidence.key.id}", "green"
+    elif evidence.claimed and not asked_for:
+        yield "signed", "not checked: OCTET_TRUSTED_KEYS is not set", "yellow"
+    else:
+        yield "signed", "no" if not evidence.claimed else evidence.problem, "yellow"

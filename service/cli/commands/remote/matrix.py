@@ -1,0 +1,106 @@
+"""`octet matrix`: compares a model's builds, speed and cost between the pools of a cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from service.cli.client import Client
+from service.cli.commands.remote.push import short_id
+from service.cli.options import JsonOption, KeyOption, ServerOption, server_url
+from service.cli.output import reporting
+from service.cli.quantities import duration
+from service.core.verification.agreement import Outcome
+
+_WAITS, _FAILED = ("queued", "building", "unverified"), ("failed", "refused", "different")
+_STYLE = {"ready": "green", **dict.fromkeys(_WAITS, "yellow"), **dict.fromkeys(_FAILED, "bold red")}
+_NUMBERS = ("workers", "loaded", "p50", "p99", "per second", "of peak", "memory", "cost per million")
+_LOOK_S = 0.5
+# By the numerics report's outcome. A worker verifies artifacts that cannot run on the machine that built them.
+_WORDS = {Outcome.EQUAL: "equal", Outcome.DOCUMENTED: "within bounds", Outcome.OWN_ONLY: "own form only"}
+
+
+def matrix(
+    name: Annotated[str, typer.Argument(metavar="MODEL", help="The model's name, as octet models lists it.")],
+    version: Annotated[
+        int | None, typer.Option("--version", help="The version of the model.", show_default="the newest")
+    ] = None,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure", help="First let a worker of each pool verify and measure the model, and wait for the results."
+        ),
+    ] = False,
+    server: ServerOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the pools of a cluster that serve a model: builds, exactness, speed and cost."""
+    with reporting(as_json) as output, Client(server_url(server), key) as client:
+        found = client.measure(name, version) if measure else client.matrix(name, version)
+        while measure and any(row["measuring"] and row["workers"] for row in found["rows"]):
+            time.sleep(_LOOK_S)
+            found = client.matrix(name, version)
+        if as_json:
+            output.document(found)
+            return
+        rows = found["rows"]
+        output.show(Text(f"{found['name']} version {found['version']}", style="bold"))
+        if not rows:
+            output.show("No worker pool is running, and no build was requested.")
+            return
+        output.show(_table(rows), *_notes(rows))
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in ("pool", "target", "state", "numerics", "checked", *_NUMBERS):
+        table.add_column(column, no_wrap=True, justify="right" if column in _NUMBERS else "left")
+    for row in rows:
+        state = Text(row["state"], style=_STYLE.get(row["state"], "dim"))
+        checked = _checked(row)
+        there = (str(row["workers"]), str(row["loaded"])) if row["pool"] else ("none", "")
+        about = row["pool"] or "", row["target"], state, row["numerics"] or "", checked
+        table.add_row(*about, *there, *_figures(row))
+    return table
+
+
+def _checked(row: dict[str, Any]) -> str:
+    """Returns the result of the comparison with the reference runtime, in a word or two."""
+    if row["outcome"] == Outcome.DIFFERENT:
+        return "different, accepted" if row["accepted"] else "different"
+    if not row["verified"]:
+        return "" if row["verified"] is None else "not verified"
+    return _WORDS.get(row["outcome"], "verified")
+
+
+def _figures(row: dict[str, Any]) -> Iterator[str]:
+    """Yields the measured figures of a row; each is empty if it was not measured."""
+    yield duration(row["p50_s"]) if row["p50_s"] is not None else ""
+    yield duration(row["p99_s"]) if row["p99_s"] is not None else ""
+    yield f"{row['per_s']:.4g}" if row["per_s"] is not None else ""
+    yield f"{row['peak_percent']:.1f} %" if row["peak_percent"] is not None else ""
+    yield f"{row['memory_bytes'] / 1e6:.1f} MB" if row["memory_bytes"] is not None else ""
+    yield f"{row['cost_per_million']:.4g}" if row["cost_per_million"] is not None else ""
+
+
+def _notes(rows: list[dict[str, Any]]) -> Iterator[Text]:
+    """Yields the comparison, the machine of the measurement, and why builds failed; each distinct line once."""
+    shown: set[str] = set()
+    for row in rows:
+        notes = [row["checked"]] if row["checked"] else []
+        if row["p50_s"] is not None:
+            threads = f"{row['threads']} thread{'s' * (row['threads'] != 1)}"
+            notes.append(f"measured on {row['machine'] or 'an unnamed machine'}, {threads}")
+        if row["error"]:
+            notes.append(f"{row['error']}: octet builds {short_id(row['build'])}")
+        if row["measuring"]:
+            notes.append("a worker is about to measure it")
+        lines = [f"{row['target']}  {note}" for note in notes]
+        yield from (Text(line, style="dim") for line in lines if line not in shown)
+        shown.update(lines)

@@ -1,0 +1,212 @@
+"""`octet models` and `octet builds`: the models on a server, and its past and current builds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from service.cli.client import Client
+from service.cli.commands.remote.promote import describe_alias
+from service.cli.commands.remote.push import follow, short_id
+from service.cli.commands.remote.quarantine import show as show_quarantine
+from service.cli.options import JsonOption, KeyOption, ServerOption, server_flag, server_url
+from service.cli.output import Output, reporting, where
+from service.cli.reports import attached, summary
+from service.core.builds.options import accepts_differences, batch_of, tune_s_of
+from service.core.builds.quantization import is_quantization
+from service.core.errors import Conflict
+from service.core.models.metadata import ModelMetadata
+
+_BAD = ("failed", "different", "quarantined")
+_VERSION_STYLE = {"ready": "green", "building": "yellow", **dict.fromkeys(_BAD, "bold red")}
+_STATE_STYLE = {"succeeded": "green", "canceled": "dim", **dict.fromkeys(_BAD, "bold red")}
+
+
+def models(
+    name: Annotated[str | None, typer.Argument(help="Show only this model, with all its versions.")] = None,
+    server: ServerOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the models, and whether each version is served; newest versions first."""
+    with reporting(as_json) as output, Client(server_url(server), key) as client:
+        listed = _versions(client.model(name)) if name else client.models()
+        if as_json:
+            output.document(listed)
+            return
+        broken = client.broken_files()
+        output.show(
+            *(Text.assemble(f"{each['file']}  ", ("broken", "bold red"), f"  {each['reason']}") for each in broken)
+        )
+        if not (listed or broken):
+            output.show("No models yet.")
+            output.next_command(f"octet push FILE{server_flag(server)}")
+            return
+        if not listed:
+            return
+        table = _table("model", "version", "state", "aliases", "format", "size", "pushed", "source")
+        for model in listed:
+            row = (
+                model["name"],
+                str(model["version"]),
+                _version_state(model),
+                "; ".join(map(describe_alias, model["aliases"])),
+            )
+            about = model["format"], _size(model["size_bytes"])
+            table.add_row(*row, *about, _ago(model["created_at"]), _short(model["source"]))
+        output.show(table, *_reasons(listed), *_metadata(listed))
+        if held := client.quarantine():
+            show_quarantine(output, held, server)
+
+
+def _version_state(version: dict[str, Any]) -> Text:
+    state = version["state"]
+    return Text(state.replace("_", " "), style=_VERSION_STYLE.get(state, "dim"))
+
+
+def _reasons(listed: list[dict[str, Any]]) -> Iterator[Text]:
+    """Yields a line for each version that is not served, with the reason."""
+    for version in listed:
+        if version["reason"]:
+            which = f"{version['name']}:{version['version']}  "
+            yield Text.assemble(which, _version_state(version), f"  {version['reason']}")
+
+
+def _metadata(listed: list[dict[str, Any]]) -> Iterator[Text]:
+    """Yields a line for each version that has labels or preprocessing."""
+    for version in listed:
+        if metadata := ModelMetadata.from_json(version["metadata"] or {}):
+            yield Text(f"{version['name']}:{version['version']}  {metadata}", style="dim")
+
+
+def _versions(model: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the versions of a model, each with the aliases that point to it."""
+    return [
+        version | {"aliases": [alias for alias in model["aliases"] if version["version"] in _versions_of_alias(alias)]}
+        for version in model["versions"]
+    ]
+
+
+def _versions_of_alias(alias: dict[str, Any]) -> list[int]:
+    return [each["version"] for each in (alias, alias["canary"]) if each]
+
+
+def builds(
+    identifier: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="BUILD", help="Show this build and its checks. The first characters of its id are enough."
+        ),
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="List only builds of this model.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="The number of builds to list.")] = 20,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the build, and show its progress.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the build.")] = False,
+    server: ServerOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the builds, newest first; or show, follow or cancel one."""
+    if (wait or cancel) and not identifier:
+        raise typer.BadParameter("--wait and --cancel need a BUILD")
+    with reporting(as_json) as output, Client(server_url(server), key) as client:
+        if identifier is None:
+            listed = client.builds(model, limit)
+            output.document(listed) if as_json else output.show(_builds(listed))
+            return
+        build = client.cancel(identifier) if cancel else client.build(identifier)
+        if cancel and build["state"] in ("succeeded", "different", "failed"):
+            raise Conflict(
+                f"build {short_id(build['id'])} ended before it could be canceled; its state is {build['state']}",
+                hint=f"octet builds {short_id(build['id'])}{server_flag(server)} shows it",
+            )
+        if wait:
+            build = follow(client, build, output)
+        if as_json:
+            output.document(build)
+        else:
+            _show_build(output, client, build)
+
+
+def _builds(listed: list[dict[str, Any]]) -> Table | Text:
+    if not listed:
+        return Text("No builds yet.")
+    table = _table("build", "model", "target", "numerics", "state", "took", "requested")
+    for build in listed:
+        columns = f"{build['model']}:{build['version']}", _target(build), build["numerics"]
+        table.add_row(short_id(build["id"]), *columns, _state(build), _took(build), _ago(build["created_at"]))
+    return table
+
+
+def _show_build(output: Output, client: Client, build: dict[str, Any]) -> None:
+    rows = {
+        "model": f"{build['model']} version {build['version']}",
+        "target": _target(build),
+        "numerics": build["numerics"],
+        "state": _state(build),
+        "took": _took(build),
+        "source": build["source"],
+        "artifact": build["artifact"] or "",
+    }
+    if error := build["error"]:
+        rows |= {"error": error["message"]} | where(error)
+    table = Table.grid(padding=(0, 2))
+    for label, value in rows.items():
+        if value:
+            table.add_row(Text(label, style="dim"), value if isinstance(value, Text) else Text(value))
+    output.show(table)
+    if build["artifact"]:
+        output.show(summary(attached(client, build["artifact"])))
+
+
+def _target(build: dict[str, Any]) -> str:
+    """Returns a build's target, and the options that distinguish it from the version's other builds for that target."""
+    options = build["options"]
+    batch, tune_s = batch_of(options), tune_s_of(options)
+    parts = ["quantization"] if is_quantization(options) else []
+    parts += [f"batch {batch}"] if batch > 1 else []
+    parts += [f"tuned for {tune_s:g} s"] if tune_s else []
+    parts += ["differences accepted"] if accepts_differences(options) else []
+    return ", ".join([build["target"], *parts])
+
+
+def _state(build: dict[str, Any]) -> Text:
+    state = build["state"]
+    text = f"{state}, {build['stage']}" if state == "running" and build["stage"] else state
+    return Text(text, style=_STATE_STYLE.get(state, "yellow"))
+
+
+def _took(build: dict[str, Any]) -> str:
+    if not (build["started_at"] and build["finished_at"]):
+        return ""
+    took = datetime.fromisoformat(build["finished_at"]) - datetime.fromisoformat(build["started_at"])
+    return f"{took.total_seconds():.1f} s"
+
+
+def _ago(moment: str) -> str:
+    seconds = max(0, int((datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()))
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length} {unit} ago"
+    return f"{seconds} s ago"
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes / 1e6:.1f} MB" if size_bytes >= 1e6 else f"{size_bytes / 1e3:.1f} kB"
+
+
+def _short(digest: str) -> str:
+    """Returns a prefix of a digest that is long enough to identify it."""
+    return digest[: len("sha256:") + 12]
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    return table

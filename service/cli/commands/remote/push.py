@@ -1,0 +1,307 @@
+"""`octet push`: uploads a file, follows its build, and shows the checks of the result."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.text import Text
+
+from service.cli.client import Client
+from service.cli.commands.remote.rm import name_and_version
+from service.cli.options import (
+    AcceptOption,
+    BatchOption,
+    InputShapeOption,
+    JsonOption,
+    KeyOption,
+    LabelsOption,
+    LayoutOption,
+    MeanOption,
+    ModelFileOrArtifact,
+    NumericsOption,
+    ResizeOption,
+    ServerOption,
+    StdOption,
+    TuneOption,
+    load_checked,
+    metadata_from,
+    server_flag,
+    server_url,
+)
+from service.cli.output import Output, reporting
+from service.cli.registry import PlainHttpOption, push_folder, push_served, with_plain_http
+from service.cli.reports import attached, is_verified, label, summary
+from service.cli.stages import StageView
+from service.compiler.importers.uploads import upload_of
+from service.core.builds.build import Stage
+from service.core.builds.options import parse_open_shapes
+from service.core.errors import BuildFailed, Different, OctetError, from_json
+from service.core.models.metadata import NOTHING, ModelMetadata
+from service.core.models.model import model_name_of
+from service.core.target import ALL
+
+_NOT_BUILT = ("failed", "canceled")
+_BUILT = ("succeeded", "different")
+
+Send = Callable[[Callable[[int], None]], dict[str, Any]]  # uploads, and reports each number of bytes sent
+
+
+def push(
+    file: ModelFileOrArtifact,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="oci://HOST/REPOSITORY:TAG",
+            help="Push a compiled folder, or a model on the server (MODEL[:VERSION]), to an OCI registry instead.",
+        ),
+    ] = None,
+    plain_http: PlainHttpOption = False,
+    name: Annotated[
+        str | None, typer.Option("--name", help="The model's name.", show_default="the file's name")
+    ] = None,
+    target: Annotated[
+        str,
+        typer.Option(
+            "--target",
+            help='The target to compile for, one that octet targets lists. "host": the best target that the server '
+            'or a worker of its cluster runs. "all": every target that a worker serves.',
+        ),
+    ] = "host",
+    numerics: NumericsOption = None,
+    batch: BatchOption = "1",
+    tune: TuneOption = None,
+    input_shape: InputShapeOption = "",
+    labels: LabelsOption = None,
+    mean: MeanOption = "",
+    std: StdOption = "",
+    resize: ResizeOption = None,
+    layout: LayoutOption = None,
+    accept_differences: AcceptOption = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the build.")] = False,
+    server: ServerOption = None,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Upload a model, compile it, and show the checks of the result. A compiled folder is verified instead of compiled.
+
+    Exit status 3: the model was built but is not served, because its outputs differ from the reference runtime's.
+
+    Other batch sizes and tuning run as separate builds in the background; octet builds lists them.
+    """
+    options = {"batch": batch} | ({"tune": tune} if tune else {})
+    options |= {"input_shape": input_shape} if input_shape else {}
+    accept = {"accept_differences": "true"} if accept_differences else {}
+    if to is not None:
+        _push_to(str(file), to, plain_http, server, key, as_json)
+        return
+    if not file.exists():
+        raise typer.BadParameter(f"{file} does not exist")
+    if file.is_dir() and (target, numerics, options) != ("host", None, {"batch": "1"}):
+        raise typer.BadParameter(
+            f"{file} is already compiled, so --target, --numerics, --batch, --tune and --input-shape do not apply"
+        )
+    with reporting(as_json) as output, Client(server_url(server), key) as client:
+        metadata = metadata_from(labels, mean, std, resize, layout)
+        if file.is_dir():
+            from service.compiler.build.artifact_archive import archive_of
+
+            with archive_of(file) as upload:
+                pushed = push_artifact(client, upload, name or model_name_of(file), output, detach, metadata, accept)
+        else:
+            with upload_of(file) as upload:
+                name_here, options = name or model_name_of(file), options | accept
+                pushed = push_model(client, upload, name_here, target, numerics, output, options, detach, metadata)
+        if target == ALL:
+            common = {
+                "numerics": numerics,
+                "input_shapes": parse_open_shapes(input_shape),
+                "accept_differences": accept_differences,
+            }
+            pushed["others"] = _follow_other_targets(
+                client, name or model_name_of(file), pushed["build"], common, output, detach
+            )
+        if as_json:
+            output.document(pushed)
+        else:
+            for each in (pushed, *pushed.get("others", ())):
+                _show(output, each, server)
+        failures = [each["build"] for each in pushed.get("others", ()) if each["build"]["state"] in _NOT_BUILT]
+        if failures:
+            raise _error_of(failures[0])
+        for each in (pushed, *pushed.get("others", ())):
+            error = _error_of(each["build"]) if each["build"]["state"] == "different" else None
+            if isinstance(error, Different):
+                output.refuse(error)
+
+
+def _push_to(given: str, to: str, plain_http: bool, server: str | None, key: str | None, as_json: bool) -> None:
+    settings = with_plain_http(load_checked(), plain_http)
+    with reporting(as_json) as output:
+        if Path(given).is_dir():
+            digest = push_folder(Path(given), to, settings)
+        else:
+            with Client(server_url(server), key) as client:
+                digest = push_served(client, *name_and_version(given), to, settings)
+        if as_json:
+            output.document({"reference": to, "digest": digest})
+            return
+        output.show(f"{to}: {digest}")
+        output.next_command(f"octet pull {shlex.quote(to)} DIR")
+
+
+def push_model(
+    client: Client,
+    file: Path,
+    name: str,
+    target: str,
+    numerics: str | None,
+    output: Output,
+    options: Mapping[str, str] | None = None,
+    detach: bool = False,
+    metadata: ModelMetadata = NOTHING,
+) -> dict[str, Any]:
+    """Pushes a model, follows the build to its end, and returns `{build, reports, cached, seconds}`.
+
+    Raises:
+        OctetError: the server refused the file, or the build failed with this error.
+    """
+
+    def send(on_sent: Callable[[int], None]) -> dict[str, Any]:
+        return client.push(file, name, target, numerics, on_sent, options)
+
+    return _push_and_follow(client, file, name, send, output, detach, metadata)
+
+
+def push_artifact(
+    client: Client,
+    archive: Path,
+    name: str,
+    output: Output,
+    detach: bool = False,
+    metadata: ModelMetadata = NOTHING,
+    options: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Pushes an archive of an artifact, like `push_model`. Its build verifies the artifact instead of compiling."""
+
+    def send(on_sent: Callable[[int], None]) -> dict[str, Any]:
+        return client.push_artifact(archive, name, on_sent, options)
+
+    return _push_and_follow(client, archive, name, send, output, detach, metadata)
+
+
+def _follow_other_targets(
+    client: Client, name: str, first: dict[str, Any], options: dict[str, Any], output: Output, detach: bool
+) -> list[dict[str, Any]]:
+    """Follows the other builds of a push for all targets. Returns one result of `push_model`'s form for each.
+
+    A failed build is not raised; its document contains the error.
+
+    Args:
+        options: the options that the builds have in common, in the API's form.
+    """
+    started_s = time.monotonic()
+    requested = client.request_builds(name, _version_of(first, name), [ALL], options)
+    found: list[dict[str, Any]] = []
+    for build in {each["target"]: each for each in reversed(requested)}.values():
+        if build["id"] == first["id"]:
+            continue
+        cached = build["state"] in _BUILT
+        if not (cached or detach):
+            with suppress(OctetError):  # the build's document contains the error too
+                follow(client, build, output)
+            build = client.build(build["id"])
+        reports = attached(client, build["artifact"]) if build["artifact"] else {}
+        found.append({"build": build, "reports": reports, "cached": cached, "seconds": time.monotonic() - started_s})
+    return found
+
+
+def _push_and_follow(
+    client: Client, file: Path, name: str, send: Send, output: Output, detach: bool, metadata: ModelMetadata
+) -> dict[str, Any]:
+    started_s = time.monotonic()
+    build = upload_with_progress(file, send, output)
+    if metadata:
+        client.describe(name, _version_of(build, name), metadata.to_json())
+    cached = build["state"] in _BUILT
+    if not (cached or detach):
+        build = follow(client, build, output)
+    reports = attached(client, build["artifact"]) if build["artifact"] else {}
+    return {"build": build, "reports": reports, "cached": cached, "seconds": time.monotonic() - started_s}
+
+
+def _version_of(build: dict[str, Any], name: str) -> int:
+    """Returns the version of the model `name` that uses the build; other models may share it."""
+    return next(int(each["version"]) for each in build["models"] if each["name"] == name)
+
+
+def follow(client: Client, build: dict[str, Any], output: Output) -> dict[str, Any]:
+    """Shows the build's stages until it ends. Returns the finished build, whose state may be `different`.
+
+    Raises:
+        OctetError: the build failed or was canceled.
+    """
+    with StageView(output.progress) as view:
+        try:
+            for event in client.events(build["id"]):
+                at_s = datetime.fromisoformat(event.data["at"]).timestamp()
+                if event.kind == "log":
+                    view.log(event.data["line"])
+                elif event.kind in ("stage", "progress"):
+                    view.enter(Stage(event.data["stage"]), event.data.get("fraction", 0.0), at_s)
+                elif event.kind == "state":
+                    view.finish(at_s, succeeded=event.data["state"] not in ("failed", "different"))
+        except KeyboardInterrupt:
+            output.progress.print(f"The build continues; octet builds {short_id(build['id'])} shows its result.")
+            raise
+    build = client.build(build["id"])
+    if build["state"] not in _BUILT:
+        raise _error_of(build)
+    return build
+
+
+def short_id(build: str) -> str:
+    """Returns a prefix of a build's id that identifies it; every command accepts it."""
+    return build[:8]
+
+
+def upload_with_progress(file: Path, send: Send, output: Output) -> dict[str, Any]:
+    """Calls `send`, which uploads `file`, and shows a progress bar meanwhile. Returns its result."""
+    columns = TextColumn("  upload       "), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    with Progress(
+        *columns, console=output.progress, transient=True, disable=not output.progress.is_terminal
+    ) as progress:
+        task = progress.add_task("upload", total=file.stat().st_size)
+        return send(lambda sent: progress.advance(task, sent))
+
+
+def _error_of(build: dict[str, Any]) -> OctetError:
+    if build["error"]:
+        return from_json(build["error"])
+    return BuildFailed(f"build {short_id(build['id'])} was {build['state']}")
+
+
+def _show(output: Output, pushed: dict[str, Any], server: str | None) -> None:
+    build = pushed["build"]
+    where = f"{build['model']} version {build['version']}, {build['target']}, {build['numerics']}"
+    if build["state"] not in _BUILT:
+        output.show(f"{where}: {build['state']} as build {short_id(build['id'])}")
+        output.next_command(f"octet builds {short_id(build['id'])}{server_flag(server)}")
+        return
+    how = "built before, reused from the cache" if pushed["cached"] else "built"
+    took = f"{where}: {how} in {pushed['seconds']:.2f} s"
+    output.show(Text.assemble(took, ", ", label(pushed["reports"])), summary(pushed["reports"]))
+    if build["state"] == "different":
+        return
+    if is_verified(pushed["reports"]):
+        output.next_command(f"octet predict {build['model']} INPUT{server_flag(server)}")
+    elif pushed["reports"]:
+        output.next_command(f"octet matrix {build['model']}{server_flag(server)}")  # shows whether a worker verified it

@@ -1,0 +1,1 @@
+"""Rewrites the graph before it is converted, mostly as ONNX Runtime's optimizer does."""

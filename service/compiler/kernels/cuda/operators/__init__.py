@@ -1,0 +1,1 @@
+"""The kernels: one module for each family of operators."""

@@ -1,0 +1,1 @@
+"""Layouts and formulas as C++ types, with the arrays that they read."""

@@ -1,0 +1,1 @@
+"""Functions of values: tables, polynomials of MLAS, softmax, and normalization."""

@@ -1,0 +1,1 @@
+"""Formulas of ONNX Runtime's CPU kernels (MLAS)."""

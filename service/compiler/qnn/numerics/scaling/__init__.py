@@ -1,0 +1,1 @@
+"""Conversions between types: rounding, fixed-point multipliers, and requantization."""

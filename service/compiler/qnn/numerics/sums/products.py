@@ -1,0 +1,73 @@
+"""Sums of products of two computed matrices: the same integers in every mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax, te
+
+from service.compiler.qnn.numerics.formula import OPAQUE, Scalar
+from service.compiler.qnn.operation import Operation
+from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
+from service.core.models.arrays import Array
+
+
+class MatMul:
+    """The formula of `qnn.matmul`."""
+
+    summary = "sum((a - za) * (b - zb)), exact"
+
+    def evaluate(self, operation: Operation, a: Array, b: Array) -> Array:
+        """Computes in float64. It represents every sum of fewer than 2**37 products of 8-bit values exactly."""
+        lhs, rhs = (
+            x.astype(np.float64) - operation.per_tensor(name).zero_point
+            for x, name in ((a, "lhs_type"), (b, "rhs_type"))
+        )
+        sums = lhs @ rhs
+        return np.asarray(sums.astype(np.float32) if operation.is_simulated else sums.astype(np.int64).astype(np.int32))
+
+    def lower(self, operation: Operation, builder: relax.BlockBuilder, a: relax.Expr, b: relax.Expr) -> relax.Expr:
+        """Emits floating-point products, which processors compute four times as fast as 32-bit integer products. They
+        are exact: the sum of that many products fits the significand of the floating-point type.
+        """
+        lhs_type, rhs_type = (operation.per_tensor(name) for name in ("lhs_type", "rhs_type"))
+        depth = int(a.ty.shape[-1])
+        real = "float32" if depth * _largest(lhs_type) * _largest(rhs_type) <= 1 << 24 else "float64"
+        lhs, rhs = (_centered(builder, x, kind.zero_point, real) for x, kind in ((a, lhs_type), (b, rhs_type)))
+        shape = [int(dim) for dim in operation.call.ty.shape]
+
+        def products(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+            k = te.reduce_axis((0, depth), "k")
+
+            def at(x: te.Tensor, batch: tuple[Any, ...], row: Any, column: Any) -> Scalar:
+                own = batch[len(batch) - len(x.shape) + 2 :]
+                places = [0 if int(dim) == 1 else index for dim, index in zip(x.shape, own, strict=False)]
+                return x(*places, row, column)
+
+            def term(*index: Any) -> Scalar:
+                *batch, row, column = index
+                return te.sum(at(a, tuple(batch), row, k) * at(b, tuple(batch), k, column), axis=k)
+
+            sums = te.compute(shape, term, name="matmul")
+            dtype = str(operation.attr("accum_dtype"))
+            return te.compute(shape, lambda *index: sums(*index).astype(dtype), name="stored")
+
+        return builder.call_te(products, lhs, rhs, primfunc_name_hint="matmul")
+
+
+def _largest(kind: QuantizedType) -> int:
+    """Returns the largest magnitude of a stored value less the zero point."""
+    low, high = STORAGE_RANGES[kind.storage]
+    return max(high - kind.zero_point, kind.zero_point - low)
+
+
+def _centered(builder: relax.BlockBuilder, x: relax.Expr, zero_point: int, dtype: str) -> relax.Expr:
+    """Emits the conversion as a separate function, so that each value is converted once. If it were fused into the
+    product, it would be repeated for every product.
+    """
+
+    def convert(x: te.Tensor) -> te.Tensor:
+        return te.compute(x.shape, lambda *index: (x(*index).astype("int32") - zero_point).astype(dtype), name="center")
+
+    return builder.emit(builder.call_te(convert, x, primfunc_name_hint="center", primfunc_attrs={"op_pattern": OPAQUE}))

@@ -1,0 +1,1 @@
+"""Formulas of PyTorch's engines: ATen's quantized kernels, QNNPACK, and exported programs."""

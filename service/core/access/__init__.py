@@ -1,0 +1,1 @@
+"""Access: API keys, tenants, and the use of limits and quotas."""

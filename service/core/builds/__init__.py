@@ -1,0 +1,1 @@
+"""Builds: their options, their numerics mode, and their progress."""

@@ -1,0 +1,1 @@
+"""Models as clients see them: names and versions, aliases, signatures, shapes and metadata."""

@@ -1,0 +1,1 @@
+"""The operating system: processors, GPUs, threads, memory, logs, and the service manager."""

@@ -1,0 +1,1 @@
+"""Runs the float model on a calibration set, and chooses types from the statistics."""

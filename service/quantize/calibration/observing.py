@@ -1,0 +1,339 @@
+"""Runs compiled models on a calibration set, with only a few inputs in memory at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
+
+from service.compiler.children.columns import Windows
+from service.compiler.children.observing_roles import CLASSES_FILE, OUTPUTS_FILE, SEEN_FILE
+from service.compiler.sandbox import Access, run_child
+from service.compiler.sandbox.policy import unlimited
+from service.core.builds.build import Progress
+from service.core.errors import BuildFailed, InvalidInput
+from service.core.models.arrays import Array
+from service.core.models.signature import ModelSignature
+from service.core.settings import Settings
+from service.quantize.calibration.building import Built, build
+from service.quantize.calibration.data import Data
+from service.quantize.calibration.methods import BINS, Statistics
+
+_PART_BYTES = 64 << 20  # limit of the inputs in one file, which contains at least one input
+_MOST_IN_PART = 32
+_MOST_ANSWER_BYTES = 1 << 30
+_MOST_SUMMED_BYTES = 256 << 20  # limit of the moments that one child sums, which are at least those of one layer
+Tick = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a layer's operand that are observed; see `compiler.children.columns`.
+
+    Attributes:
+        tensor: the index of the operand among the model's inputs and outputs.
+        rounding: how the operand is stored: the smallest and the largest stored value, the scale and the zero point.
+        size: the number of elements of a column.
+        products: true if products of elements are summed, too.
+    """
+
+    tensor: int
+    rounding: tuple[int, int, float, int]
+    windows: Windows
+    size: int
+    products: bool
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        groups, wide = self.windows.groups, self.size + 1
+        return [(groups, self.size), *([(groups, wide, wide)] if self.products else [])]
+
+    def to_json(self) -> dict[str, Any]:
+        members = {"tensor": self.tensor, "rounding": list(self.rounding), "products": self.products}
+        return {**members, "windows": self.windows.to_json()}
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The observed moments of the columns of a layer's operand.
+
+    Attributes:
+        means: the mean column, `[groups, K]`.
+        products: the result of `columns.products`, summed over all inputs; None if it was not requested.
+    """
+
+    means: Array
+    products: Array | None
+
+
+class Machine(Protocol):
+    """The interface that a calibration session uses to build and run models."""
+
+    def build(self, source: Path, directory: Path) -> Built:
+        """Builds an ONNX file for this machine, in a new directory. Raises the errors of `building.build`."""
+
+    def discard(self, built: Built) -> None:
+        """Deletes a built model."""
+
+    def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
+        """Runs a role of `compiler.children.observing_roles`. The role reads `files` and writes other files to
+        `directory`.
+        """
+
+
+@dataclass(frozen=True)
+class Children:
+    """A `Machine` that builds and runs models in sandboxed children. The process itself must have read only files of
+    its own user.
+
+    Attributes:
+        shapes: the shapes of inputs that the file leaves open.
+    """
+
+    settings: Settings
+    progress: Progress
+    shapes: Mapping[str, Sequence[int]]
+
+    def build(self, source: Path, directory: Path) -> Built:
+        return build(source, directory, self.progress, self.settings, self.shapes)
+
+    def discard(self, built: Built) -> None:
+        for path in built.files:
+            path.unlink()
+
+    def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
+        run_child(
+            role,
+            request,
+            access=Access(readable=tuple(files), writable=(directory,)),
+            limits=unlimited(_MOST_ANSWER_BYTES),
+            allow_unsandboxed=self.settings.allow_unsandboxed,
+        )
+
+
+@dataclass
+class CalibrationSession:
+    """Builds and runs the models of one calibration in a scratch directory.
+
+    Attributes:
+        scratch: an empty directory; the caller removes it.
+        threads: the number of threads with which models run; 0 means all cores.
+        tick: called with the name of the task, the number of items done, and the number of all items; 0 means all
+            inputs.
+    """
+
+    scratch: Path
+    machine: Machine
+    threads: int = 0
+    tick: Tick = lambda what, number, total: None
+    _count: int = 0
+
+    def build(self, model: bytes) -> Built:
+        """Builds an ONNX file for this machine. Raises the errors of `building.build`."""
+        directory = self._directory()
+        source = directory / "model.onnx"
+        source.write_bytes(model)
+        return self.machine.build(source, directory)
+
+    def statistics(self, built: Built, data: Data, histograms: bool) -> list[Statistics]:
+        """Returns the statistics of each input and output of `built`. It makes one pass over `data`, or two if
+        histograms are requested.
+
+        Raises:
+            InvalidInput: see `Data.inputs`. Also raised if a tensor has a value that is not finite.
+        """
+        names = [spec.name for spec in (*built.signature.inputs, *built.signature.outputs)]
+        parts = []
+        for directory, number in self._parts("extremes", data, built.signature):
+            self._run("extremes", {"model": built.to_json()}, directory, built.files)
+            parts.append(_read_array(directory, (number, len(names), 2), np.float32))
+        seen = np.concatenate(parts)
+        for name, extremes in zip(names, seen.transpose(1, 0, 2), strict=True):
+            if not np.isfinite(extremes).all():
+                at = int(np.flatnonzero(~np.isfinite(extremes).all(axis=1))[0])
+                raise InvalidInput(f"input {at} of the calibration set makes {name} NaN or infinite", tensor=name)
+        found = [Statistics(name, *extremes.T) for name, extremes in zip(names, seen.transpose(1, 0, 2), strict=True)]
+        if not histograms:
+            return found
+        counts = np.zeros((len(names), BINS), np.int64)
+        request = {"model": built.to_json(), "bins": BINS, "ranges": [[each.low, each.high] for each in found]}
+        for directory, _ in self._parts("histograms", data, built.signature):
+            self._run("histograms", request, directory, built.files)
+            counts += _read_array(directory, counts.shape, np.int64)
+        return [Statistics(each.name, each.lows, each.highs, row) for each, row in zip(found, counts, strict=True)]
+
+    def channels(self, built: Built, data: Data, names: Sequence[str]) -> list[Array]:
+        """Returns the smallest and the largest value of each channel of the outputs, `[C, 2]` per output of `built`. It
+        makes one pass over the data.
+
+        Raises:
+            InvalidInput: see `Data.inputs`. Also raised if a tensor has a value that is not finite.
+        """
+        outputs = {spec.name: (place, spec.shape[1]) for place, spec in enumerate(built.signature.outputs)}
+        places, sizes = zip(*(outputs[name] for name in names), strict=True)
+        request, found = {"model": built.to_json(), "outputs": places}, []
+        for directory, _ in self._parts("channels", data, built.signature):
+            self._run("channels", request, directory, built.files)
+            found.append(_read_array(directory, (sum(sizes), 2), np.float32))
+        whole = np.stack(
+            [np.min([row[:, 0] for row in found], axis=0), np.max([row[:, 1] for row in found], axis=0)], 1
+        )
+        if not np.isfinite(whole).all():
+            raise InvalidInput("the calibration set makes tensors NaN or infinite")
+        return np.split(whole, np.cumsum(sizes)[:-1])
+
+    def compare(self, first: Built, second: Built, data: Data) -> tuple[Array, list[Array]]:
+        """Compares two models with the same outputs.
+
+        Returns:
+            For each output, the sum of squares of the first model's values, and that of the differences, `[outputs,
+            2]`. Also each model's first output for each input, `[inputs, elements]` float32, memory-mapped from files
+            in `scratch`.
+        """
+        sums, count = np.zeros((len(first.signature.outputs), 2)), 0
+        size = math.prod(first.signature.outputs[0].shape)
+        request = {"models": [first.to_json(), second.to_json()]}
+        paths = [self._directory() / "answers.bin" for _ in range(2)]
+        for directory, number in self._parts("compare", data, first.signature):
+            self._run("compare", request, directory, [*first.files, *second.files])
+            sums += _read_array(directory, sums.shape, np.float64)
+            for place, path in enumerate(paths):
+                with path.open("ab") as file:
+                    file.write(_read_outputs(directory / OUTPUTS_FILE.format(place), 4 * number * size))
+            count += number
+        return sums, [np.memmap(path, np.float32, "r", shape=(count, size)) for path in paths]
+
+    def switched(self, built: Built, data: Data, rows: Sequence[Sequence[float]]) -> tuple[Array, Array]:
+        """Runs a model whose last input is a vector of switches, once for each row of switch values.
+
+        Returns:
+            For each row, the sum of squares of the first output with the first row of switches, and that of its
+            differences from the output with this row, `[rows, 2]`. Also the index of the largest value of each output,
+            `[inputs, rows]`.
+        """
+        sums, classes = np.zeros((len(rows), 2)), []
+        own = replace(built.signature, inputs=built.signature.inputs[:-1])
+        request = {"model": built.to_json(), "switches": [list(map(float, row)) for row in rows]}
+        for directory, number in self._parts("switched", data, own):
+            self._run("switched", request, directory, built.files)
+            sums += _read_array(directory, sums.shape, np.float64)
+            classes.append(_read_array(directory, (number, len(rows)), np.int64, CLASSES_FILE))
+        return sums, np.concatenate(classes)
+
+    def paired(self, first: Built, second: Built, seconds: float) -> tuple[float, float]:
+        """Runs two models with the same inputs alternately, and measures each call. Returns their median times in
+        seconds.
+        """
+        directory = self._directory()
+        request = {"models": [first.to_json(), second.to_json()], "seconds": seconds, "threads": self.threads}
+        self.machine.run("pair", request, directory, (*first.files, *second.files))
+        times = _read_array(directory, (2,), np.float64)
+        return float(times[0]), float(times[1])
+
+    def discard(self, built: Built) -> None:
+        """Deletes a built model."""
+        self.machine.discard(built)
+
+    def moments(self, built: Built, data: Data, groups: Sequence[Columns]) -> list[Moments]:
+        """Returns the moments for each of `groups`. It makes one pass over `data` for each `_MOST_SUMMED_BYTES` of
+        sums.
+        """
+        found: list[Moments] = []
+        for some in _batches(groups):
+            shapes = [shape for each in some for shape in each.shapes]
+            total = np.zeros(sum(math.prod(shape) for shape in shapes))
+            request, count = {"model": built.to_json(), "layers": [each.to_json() for each in some]}, 0
+            for directory, number in self._parts("moments", data, built.signature):
+                self._run("moments", request, directory, built.files)
+                total += _read_array(directory, total.shape, np.float64)
+                count += number
+            if not np.isfinite(total).all():
+                raise InvalidInput("the calibration set causes operands whose products are not finite")
+            sums = iter(np.split(total, np.cumsum([math.prod(shape) for shape in shapes])[:-1]))
+            for each in some:
+                parts = [next(sums).reshape(shape) for shape in each.shapes]
+                found.append(Moments(parts[0] / count, parts[1] if each.products else None))
+        return found
+
+    def _parts(self, what: str, data: Data, signature: ModelSignature) -> Iterator[tuple[Path, int]]:
+        """Yields directories that contain a file of inputs for one child, and the number of these inputs, until all
+        inputs were read.
+        """
+        done = 0
+        inputs = data.inputs(signature)
+        while True:
+            directory = self._directory()
+            with (directory / "inputs.bin").open("wb") as file:
+                number = _write_inputs(file, inputs)
+            if not number:
+                return
+            yield directory, number
+            (directory / "inputs.bin").unlink()
+            done += number
+            self.tick(what, done, 0)
+
+    def _run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
+        inputs = directory / "inputs.bin"
+        arguments = {**request, "inputs": str(inputs), "threads": self.threads}
+        self.machine.run(role, arguments, directory, (*files, inputs))
+
+    def _directory(self) -> Path:
+        self._count += 1
+        directory = self.scratch.absolute() / f"part-{self._count}"
+        directory.mkdir()
+        return directory
+
+
+def _batches(groups: Sequence[Columns]) -> Iterator[list[Columns]]:
+    """Divides columns into groups such that one child can sum the moments of each group."""
+    some: list[Columns] = []
+    size = 0
+    for each in groups:
+        own = 8 * sum(math.prod(shape) for shape in each.shapes)
+        if some and size + own > _MOST_SUMMED_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(each)
+        size += own
+    if some:
+        yield some
+
+
+def _write_inputs(file: BinaryIO, inputs: Iterator[list[Array]]) -> int:
+    """Writes as many inputs as fit into one file. Returns their number."""
+    number = 0
+    for tensors in inputs:
+        for tensor in tensors:
+            file.write(np.ascontiguousarray(tensor).tobytes())
+        number += 1
+        if number >= _MOST_IN_PART or file.tell() >= _PART_BYTES:
+            break
+    return number
+
+
+def _read_array(directory: Path, shape: Sequence[int], dtype: type, name: str = SEEN_FILE) -> Array:
+    """Reads an array that a child wrote. Only its type and size are checked. The child ran the model's native code, so
+    the values cannot be trusted more than the model.
+    """
+    path = directory / name
+    if path.is_symlink() or not path.is_file():
+        raise BuildFailed("the process that ran the model did not write its results")
+    try:
+        seen: Array = np.load(path, allow_pickle=False, mmap_mode="r")
+    except (ValueError, OSError, EOFError) as error:
+        raise BuildFailed("the process that ran the model wrote unreadable results") from error
+    if seen.shape != tuple(shape) or seen.dtype != dtype:
+        raise BuildFailed(
+            f"the process that ran the model wrote results of {seen.dtype} {list(seen.shape)}, not {list(shape)}"
+        )
+    return np.array(seen)
+
+
+def _read_outputs(path: Path, size_bytes: int) -> bytes:
+    if path.is_symlink() or not path.is_file() or path.stat().st_size != size_bytes:
+        raise BuildFailed("the process that ran the models did not write their outputs")
+    return path.read_bytes()

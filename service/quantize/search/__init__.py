@@ -1,0 +1,1 @@
+"""Measures the loss and the latency of mixtures of layers."""

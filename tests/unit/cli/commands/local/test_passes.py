@@ -1,0 +1,35 @@
+"""`octet explain --passes` writes the text of the model after each pass."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from service.cli.app import app
+from service.compiler.lowering import pass_order
+
+SAMPLE = Path(__file__).resolve().parents[5] / "examples" / "digits_int8.tflite"
+
+
+def explain(*arguments: str, status: int = 0) -> str:
+    result = CliRunner().invoke(app, ["explain", str(SAMPLE), "--target", "x86-64-v3", *arguments])
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def test_there_is_a_numbered_file_for_each_pass(tmp_path: Path) -> None:
+    document = json.loads(explain("--passes", str(tmp_path / "ir"), "--json"))
+    names = [f"{place:02}-{name}.txt" for place, name in enumerate(["import", *pass_order.ORDER])]
+    assert document == {"pipeline": pass_order.text(), "directory": str(tmp_path / "ir"), "files": names}
+    assert sorted(path.name for path in (tmp_path / "ir").iterdir()) == names
+    assert "qnn.conv2d" in (tmp_path / "ir" / "00-import.txt").read_text()
+    (selected,) = (tmp_path / "ir").glob("*-select.txt")
+    assert "octet_conv_" in selected.read_text()
+
+
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "is not empty" in explain("--passes", str(tmp_path), status=1)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
