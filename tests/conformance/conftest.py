@@ -1,4 +1,4 @@
-"""Writes the tables of `docs/reference` after the tests, if `make tables` says where."""
+"""After the tests, writes the tables of `docs/reference`, if `make tables` sets the path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.evidence import LEDGER, Incomplete, Ledger, function_of, merged, require_rows, tables
 
-_OUTCOMES: dict[str, set[str]] = defaultdict(set)  # for each test function, the outcomes of its cases
+_OUTCOMES: dict[str, set[str]] = defaultdict(set)  # the outcomes of each test function's cases
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
@@ -31,10 +31,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _write(path: Path, session: pytest.Session) -> None:
-    """Writes the tables to `path`, and the outcome of each test to a record beside it.
+    """Writes the tables to `path`. The outcome of each test is recorded in a second file.
 
     Raises:
-        Incomplete: the tests ran in several processes, or rows would be lost.
+        Incomplete: the tests ran in several processes, or a table would lose rows.
     """
     if session.config.pluginmanager.hasplugin("dsession") or hasattr(session.config, "workerinput"):
         raise Incomplete("the tables were not written: the tests ran in several processes, of which none has seen all")

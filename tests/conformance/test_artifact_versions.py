@@ -1,7 +1,8 @@
-"""Tests how this release reads the artifacts of other releases. Artifacts with the same versions of ABI and plan run,
-and always give the same bits. Every reader refuses all others; the message names the versions and says what to do.
+"""How this release reads the artifacts of other releases. Artifacts whose versions of ABI and plan are supported run,
+and always give the same bits. Every reader refuses all others; the message contains the versions and a remedy.
 
-`scripts/keep_artifact.py` makes the stored artifacts, one for each version of ABI and plan. They are never made again.
+`scripts/keep_artifact.py` creates the stored artifacts, one for each version of ABI and plan. They are never created
+again.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def with_plan(config: dict[str, Any], **members: Any) -> dict[str, Any]:
     return config | {"plan": config["plan"] | members}
 
 
-# For each kind of artifact: the media type of its config, how its config differs, and the expected message.
+# For each type of artifact: the media type of its config, the change of its config, and the expected message.
 OTHERS: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]], str]] = {
     "0.1": (_V1, lambda _: _OF_0_1, f"is of release 0.1, which ran models by TVM, {_RUNS}"),
     "the config of 0.1": (CONFIG_MEDIA_TYPE, lambda _: _OF_0_1, f"is of release 0.1, which ran models by TVM, {_RUNS}"),
@@ -90,7 +91,7 @@ def unpacked(archive: Path, folder: Path) -> Path:
 
 
 def changed(folder: Path, to: Path, media_type: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Path:
-    """Copies the artifact to `to` with a changed config. The reports are copied too."""
+    """Copies the artifact to `to` and changes its config. The reports are copied as well."""
     before, layout = OciLayout.open(folder), OciLayout(to)
     manifest = before.manifest(digest_in(before))
     config = change(deepcopy(json.loads(before.blobs.read(manifest.config.digest))))
@@ -128,7 +129,7 @@ def load_in_command(folder: Path) -> None:
 
 
 def push_to_server(folder: Path) -> None:
-    """Publishes the artifact with the functions that the server and its compile worker call."""
+    """Publishes the artifact with the functions that the server and its compile worker use."""
     layout, archive, scratch = OciLayout.open(folder), folder / "archive.tar", folder / "scratch"
     archive.write_bytes(b"".join(export(layout, digest_in(layout), TRAVELING).chunks()))
     scratch.mkdir()
@@ -189,7 +190,7 @@ def test_a_server_takes_it(artifact: Path) -> None:
 def test_members_of_the_config_that_change_nothing_may_be_new(
     reader: Callable[[Path], None], artifact: Path, tmp_path: Path
 ) -> None:
-    """Unknown members of the plan are still refused."""
+    """Readers ignore unknown members of the config, but still refuse unknown members of the plan."""
     reader(changed(artifact, tmp_path / "changed", CONFIG_MEDIA_TYPE, lambda config: config | {"note": {"by": "whom"}}))
 
 

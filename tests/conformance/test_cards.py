@@ -1,7 +1,7 @@
-"""Whole models, compiled for NVIDIA's cards, compute the same bytes as this host.
+"""Whole models that are compiled for NVIDIA GPUs give the same bytes as on this host.
 
-The build is the real one, with NVRTC in its sandboxed child processes. The runtime is real too. The card is emulated:
-it runs the kernels from the source code that NVRTC was given.
+The build and the runtime are the real ones, with NVRTC in sandboxed child processes. The GPU is emulated: it runs the
+kernels from the source code that NVRTC received.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SHARED = [
     ("onnx/resnet50.u8s8.onnx", "sm_90"),
     ("torch/resnet18.fx_x86.pt", "sm_80"),
 ]
-# Each of the other models has about fifty kernels, which g++ has to compile first.
+# Each of the other models has about fifty kernels, all of which g++ must compile first.
 SMALL = [(EXAMPLES / "digits_int8.tflite", "sm_75+sm_80+sm_90")]
 OTHERS = [
     pytest.param(path, card, marks=pytest.mark.slow)
@@ -54,12 +54,12 @@ OTHERS = [
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("path", "capability"), [*SMALL, *OTHERS], ids=str)
 def test_model_computes_the_same_bytes_on_a_card(path: Path, capability: str, tmp_path: Path) -> None:
-    """Tests each card that the artifact has code for, one at a time."""
+    """Tests each GPU for which the artifact contains code, one at a time."""
     if not path.exists():
         pytest.skip(f"{path} is not there")
     with path.open("rb") as source:
         numerics = DEFAULT_MODE[format_of(source)]
-    options = with_shapes({"": [1, 3, 224, 224]}) if path.suffix == ".pt" else {}  # such files do not give the shape
+    options = with_shapes({"": [1, 3, 224, 224]}) if path.suffix == ".pt" else {}  # such files do not contain the shape
     model = compiled(path, numerics, tmp_path, options=options)
     (inputs,) = sample_inputs(model.signature, 1, seed=11)
     target, layout, scratch = parse_target(f"cuda-{capability}"), OciLayout(tmp_path / "card"), tmp_path / "of-card"

@@ -1,4 +1,6 @@
-"""Parts of gRPC's protocol besides the messages, with gRPC's own client: trailers, and compression on the wire."""
+"""Parts of gRPC's protocol other than the messages, tested with gRPC's own client: trailers, and compression on the
+wire.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def relayed(plane: DataPlane) -> Iterator[Relay]:
 
 
 def request(model: str) -> bytes:
-    """A request whose data are zeros, which compress well."""
+    """Returns a request whose data are zeros, which compress well."""
     size = LARGE if model == "large" else SMALL
     message = pb.ModelInferRequest(model_name=model, raw_input_contents=[bytes(size)])
     message.inputs.add(name="x", datatype="UINT8", shape=[1, size])

@@ -1,4 +1,4 @@
-"""Tests the running data plane with the tables of what RFC 9112, 9113 and 7541 allow."""
+"""Tests the running data plane with tables of what RFC 9112, 9113 and 7541 allow and forbid."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LIVE = Service("/inference.GRPCInferenceService/ServerLive", b"", b"\x08\x01")
 _ENTRY = {"name": "in0", "datatype": "INT32", "shape": [1, LENGTH]}
 _PROBE = b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 _ANSWER = re.compile(rb"HTTP/1\.1 (\d+) .*?content-length: (\d+)\r\n.*?\r\n\r\n", re.DOTALL)
-_sources = (f"127.0.{number // 250}.{2 + number % 250}" for number in count())  # each address has its own budgets
+_sources = (f"127.0.{number // 250}.{2 + number % 250}" for number in count())  # each address has its own limits
 
 
 def _json() -> bytes:
@@ -42,7 +42,7 @@ def _json() -> bytes:
 
 
 def _slow_call() -> bytes:
-    """A call on stream 1 for which the model takes a second."""
+    """Returns a request on stream 1. The model takes a second to compute it."""
     asked = ModelInferRequest(model_name="sleeping", raw_input_contents=[(1000).to_bytes(4, "little") * LENGTH])
     asked.inputs.add(**_ENTRY)
     head = block(Service("/inference.GRPCInferenceService/ModelInfer", b"", b"").head())

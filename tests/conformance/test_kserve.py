@@ -1,4 +1,6 @@
-"""The unmodified `kserve` SDK over HTTP and gRPC, in its own environment, because it needs other package versions."""
+"""The unmodified `kserve` SDK works over HTTP and gRPC. It runs in its own environment, because it needs other package
+versions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each numerics mode, compared with the runtime that it is named after."""
+"""Compares each numerics mode with the runtime after which it is named."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.shared_data import TFLITE_MODELS, require_shared_data
 from tests.support.tflite_catalog import MODELS
 
 SAMPLES = sorted(EXAMPLES.glob("*.tflite"))
-LARGE_BYTES = 200_000  # compiling a larger model and running LiteRT's reference kernels take minutes
+LARGE_BYTES = 200_000  # for a larger model, compiling it and running LiteRT's reference kernels takes minutes
 RUNNABLE = [target.name for target in TARGETS if not target.missing_on(detect_host())]
 COMPILED = [
     pytest.param(path, target, marks=pytest.mark.slow)
@@ -31,7 +31,8 @@ COMPILED = [
     for number, target in enumerate(RUNNABLE)
 ]
 
-# The expected outputs were computed by the same LiteRT on another CPU, so XNNPACK has to give the same on every CPU.
+# The same LiteRT computed the expected outputs on another CPU. XNNPACK must therefore give the same results on every
+# CPU.
 PHOTOGRAPHED = {
     "mobilenet_v1_0.25_128_quant": 16,
     "mobilenet_v2_1.0_224_quant": 16,
@@ -48,7 +49,7 @@ def test_single_operator_equals_xnnpack(name: str) -> None:
 @pytest.mark.parametrize("numerics", MODES)
 @pytest.mark.parametrize(("path", "target"), COMPILED, ids=lambda value: getattr(value, "stem", value))
 def test_compiled_model_equals_litert(path: Path, target: str, numerics: str, tmp_path: Path) -> None:
-    """Compares every output on 50 random inputs, 50 smooth ones and all extreme ones."""
+    """Compares every output for 50 random inputs, 50 smooth ones and all extreme ones."""
     model = compiled(path, numerics, tmp_path, target)
     reference = litert.interpreter(path.read_bytes(), reference=numerics == LITERT_REFERENCE)
     samples = list(sample_inputs(model.signature, 100 + len(EXTREMES), seed=11))
@@ -58,7 +59,7 @@ def test_compiled_model_equals_litert(path: Path, target: str, numerics: str, tm
 
 
 def test_other_peoples_models_are_there() -> None:
-    """Is skipped if they are missing, because the test above then runs on the samples alone."""
+    """It is skipped if they are missing. The previous test then uses only the samples."""
     require_shared_data()
     assert TFLITE_MODELS
 
@@ -67,7 +68,7 @@ def test_other_peoples_models_are_there() -> None:
 @pytest.mark.parametrize("numerics", MODES)
 @pytest.mark.parametrize("name", PHOTOGRAPHED)
 def test_photographs(name: str, numerics: str, tmp_path: Path) -> None:
-    """All 100 photographs. The first inputs were stored; all go through the same preprocessing."""
+    """Uses all 100 photographs. The first inputs are stored too. All of them go through the same preprocessing."""
     root = require_shared_data()
     model = compiled(root / "models" / "tflite" / f"{name}.tflite", numerics, tmp_path)
     with np.load(root / "expected" / f"{name}.npz") as expected:
@@ -86,7 +87,9 @@ def test_photographs(name: str, numerics: str, tmp_path: Path) -> None:
 
 
 def _slim(path: Path, size: int) -> np.ndarray:
-    """TF-slim's preprocessing: crops to the central 87.5 % of each side and resizes with another aspect ratio."""
+    """Applies TF-slim's preprocessing: crops each side to its central 87.5 % and resizes without keeping the aspect
+    ratio.
+    """
     from PIL import Image
 
     with Image.open(path) as file:

@@ -1,4 +1,4 @@
-"""Models that MXNet 1.9.1 quantized and ran: the oracle and the kernels give the same bits as MXNet."""
+"""Models that MXNet 1.9.1 quantized and ran. The oracle and the kernels give the same bits as MXNet."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_kernels_equal_mxnet(name: str, target: Target, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_networks_of_the_zoo(tmp_path: Path) -> None:
-    """Whole networks with random weights. `scripts/make_mxnet_fixtures.py --zoo` writes them there."""
+    """The test uses whole networks with random weights, which `scripts/make_mxnet_fixtures.py --zoo` writes."""
     folder = os.environ.get("OCTET_MXNET_MODELS")
     if not folder:
         pytest.skip("OCTET_MXNET_MODELS names no folder of MXNet's models")
@@ -75,7 +75,8 @@ def test_fixtures_have_every_form() -> None:
     flags = {flag for name in NAMES for node in symbol_of(name)["nodes"] for flag in node.get("attrs", {})}
     assert {"_sg_mkldnn_conv", "_sg_mkldnn_fully_connected", "_contrib_quantized_conv", "_contrib_requantize"} <= found
     assert {"with_bn", "with_act", "with_sum", "with_postsum_act", "channel_wise_quantize"} <= flags
-    # Sums over an int8 residual are limited to 127 although the output is called uint8. The fixture reaches this limit.
+    # A sum over an int8 residual is limited to 127, although its output is declared as uint8. The fixture reaches this
+    # limit.
     function = graph.main_of(import_model(packed("sg_residual")).module)
     bounds = [o.per_tensor("out_type").max for _, _, o in graph.operations(function) if o and o.name.endswith("_add")]
     assert bounds == [255, 127]

@@ -1,4 +1,4 @@
-"""Operators that compare real values handle NaN as the reference runtimes do, in the oracle and in compiled code."""
+"""Operators that compare real values treat NaN like the reference runtimes, in the oracle and in compiled code."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ TFLITE = {
 
 @pytest.mark.parametrize("name", TFLITE)
 def test_litert(name: str) -> None:
-    """LiteRT computes MAXIMUM and MINIMUM by one comparison and one choice, so only a NaN in the second operand
-    remains.
+    """LiteRT computes MAXIMUM and MINIMUM by one comparison and one selection. So the result is NaN only if the second
+    operand is NaN.
     """
     builder, inputs = ModelBuilder(), [X[None], OTHER[None]][: 1 if name.startswith("RELU") else 2]
     operands = [builder.tensor(f"x{place}", each.shape, np.float32) for place, each in enumerate(inputs)]

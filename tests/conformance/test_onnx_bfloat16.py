@@ -1,4 +1,4 @@
-"""Products of bfloat16 operands, compared with ONNX Runtime, which computes each Cast of the file."""
+"""Products of bfloat16 operands, compared with ONNX Runtime, which computes each Cast in the file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Real = NDArray[np.float32]
 
 
 class Model:
-    """Writes an ONNX file; its random values are the same each time."""
+    """Writes an ONNX file with random values, which are the same each time."""
 
     def __init__(self, *, rounds: bool) -> None:
         self.builder, self.rounds, self.rng = OnnxBuilder(), rounds, np.random.default_rng(0)
@@ -75,14 +75,14 @@ def make_file(make: Callable[[Model], list[Real]], *, rounds: bool) -> tuple[byt
 
 @pytest.mark.parametrize("make", [convolution, dense, attention], ids=lambda each: str(each.__name__))
 def test_answers_are_those_of_onnx_runtime_within_rounding(make: Callable[[Model], list[Real]], tmp_path: Path) -> None:
-    """A sum has at most 70 products and stays below 64, so each of its 70 roundings changes it by at most 2**-19."""
+    """A sum has at most 70 products and stays below 64. So each of its 70 roundings changes it by at most 2**-19."""
     file, inputs = make_file(make, rounds=True)
     (expected,) = Reference(file, optimized=True)(inputs)
     module = import_model(file).module
     (ours,) = oracle.run(module, get_mode(ONNXRUNTIME), inputs)
     assert np.abs(expected).max() < 64
     np.testing.assert_allclose(ours, expected, rtol=0, atol=70 * 2.0**-19)
-    # Rounding the operands changes far more than that, so this shows that both round them.
+    # Rounding the operands changes the result much more, so this proves that Octet and ONNX Runtime both round them.
     (real,) = Reference(make_file(make, rounds=False)[0], optimized=True)(inputs)
     assert np.abs(real - expected).max() > 1e-2
     target = BFLOAT16 if BFLOAT16.runs_on(detect_host()) else detect_host().target

@@ -1,4 +1,4 @@
-"""Whole networks without any quantization, compared with ONNX Runtime."""
+"""Whole networks that are not quantized, compared with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.core.builds.numerics import ONNXRUNTIME
 from tests.support.float_networks import pictures, residual_network
 from tests.support.onnx_reference import Reference
 
-# The order of some hundred float32 additions differs: a few units in the last place of a probability.
+# Some hundred float32 additions have another order, which changes a probability by a few units in the last place.
 ROUNDING = 2e-6
 
 

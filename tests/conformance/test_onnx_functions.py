@@ -1,6 +1,6 @@
-"""Float32 operators, compared with ONNX Runtime's: the same bits if its order of operations is known.
+"""Float32 operators, compared with ONNX Runtime's. If the order of its operations is known, the bits are equal.
 
-Softmax and SiLU follow its kernels for AVX-512. Its kernels for other machines differ in the last place.
+Softmax and SiLU follow ONNX Runtime's kernels for AVX-512. Its kernels for other machines differ in the last place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.onnx_reference import Reference
 from tests.support.real_values import of_every_size
 
 OPERATORS = {"erf": "Erf", "exp": "Exp", "logistic": "Sigmoid", "tanh": "Tanh"}
-# The samples are of every kind, but NaN and infinities are tested with the functions themselves.
+# The samples include values of every magnitude. NaN and infinities are tested with the functions themselves.
 GATES: list[tuple[str, dict[str, Any]]] = [
     ("Gelu", {}),
     ("Gelu", {"approximate": "tanh"}),
@@ -32,13 +32,14 @@ GATES: list[tuple[str, dict[str, Any]]] = [
     ("com.microsoft.QuickGelu", {"alpha": 1.0}),
 ]
 SOFTMAXES = [*(((3, 40, length), -1) for length in (1, 15, 16, 17, 48, 77, 128, 197)), ((2, 19, 5, 6), 1)]
-# The sums have another order than ONNX Runtime's: a few units in the last place of the largest value.
+# The order of the sums differs from ONNX Runtime's, which changes results by a few units in the last place of the
+# largest value.
 NORMALIZED = 2e-6
 NORMALIZATIONS: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ("LayerNormalization", (50, 7), (7,), {}),
     ("GroupNormalization", (2, 8, 9, 11), (8,), {"num_groups": 4}),
 ]
-# ONNX Runtime has another kernel for rows of fewer than 8 columns, or of 16 without a mean.
+# ONNX Runtime has a different kernel for rows of fewer than 8 columns, or 16 columns without a mean.
 EXACT_NORMALIZATIONS: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     *(("LayerNormalization", (300, length), (length,), {}) for length in (8, 11, 12, 64, 103, 192, 384)),
     ("LayerNormalization", (30, 5, 6, 24), (6, 24), {"axis": 2, "epsilon": 0.01}),
@@ -47,7 +48,7 @@ EXACT_NORMALIZATIONS: list[tuple[str, tuple[int, ...], tuple[int, ...], dict[str
 
 
 def answers(builder: OnnxBuilder, result: str, x: Array) -> tuple[Array, Array]:
-    """Returns the oracle's answer and ONNX Runtime's."""
+    """Returns the oracle's result and ONNX Runtime's."""
     builder.output(result, "float32")
     data = builder.build(21)
     (ours,) = oracle.run(import_model(data).module, get_mode(ONNXRUNTIME), [x])
@@ -103,7 +104,7 @@ def test_a_normalization(
 def test_a_normalization_of_rows(
     operator: str, shape: tuple[int, ...], own: tuple[int, ...], attributes: dict[str, Any], parameters: int
 ) -> None:
-    """A normalization with a scale, or with a scale and an addend, gives the same bits."""
+    """Normalizations with a scale, or with a scale and an addend, give the same bits."""
     if "Simplified" in operator and parameters == 2:
         pytest.skip("it has no addend")
     ours, theirs = _normalized(operator, shape, own, attributes, parameters)
@@ -112,7 +113,7 @@ def test_a_normalization_of_rows(
 
 @pytest.mark.parametrize("shape", [(1, 6, 9, 11), (2, 6, 8, 8), (3, 5, 49), (2, 1, 1, 3, 7), (1, 4, 2)], ids=str)
 def test_a_normalization_of_channels(shape: tuple[int, ...]) -> None:
-    """The bits are the same for every alignment of a channel in memory."""
+    """The bits are equal for every alignment of a channel in memory."""
     ours, theirs = _normalized("InstanceNormalization", shape, (shape[1],), {"epsilon": 1e-3}, parameters=2)
     np.testing.assert_array_equal(ours, theirs)
 
@@ -129,7 +130,7 @@ def _normalized(
 
 
 def test_a_batch_normalization() -> None:
-    """A factor and an addend for each channel give the same bits."""
+    """Multiplying each channel by a factor and adding an addend gives the same bits."""
     rng, shape = np.random.default_rng(0), (2, 6, 9, 11)
     x = rng.normal(1, 2, shape).astype(np.float32)
     builder = OnnxBuilder()
@@ -141,7 +142,7 @@ def test_a_batch_normalization() -> None:
 
 
 def test_an_operator_is_reported_once() -> None:
-    """The report has one entry although the operator becomes several operators here."""
+    """The report has one entry, although the importer converts the operator to several."""
     builder = OnnxBuilder()
     x, row = builder.input("x", "float32", (2, 5, 24)), builder.constant(np.ones(24, np.float32), "float32")
     gate = builder.node("Gelu", [builder.node("LayerNormalization", [x, row, row])])

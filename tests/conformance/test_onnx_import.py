@@ -1,6 +1,6 @@
-"""Models of one operator each, compared with ONNX Runtime bit for bit, for random and extreme inputs.
+"""Models of one operator each, compared with ONNX Runtime bit for bit on random and extreme inputs.
 
-The oracle runs the imported model; `tests/unit/compiler` compares all compiled code with the oracle.
+The oracle runs the imported model. `tests/unit/compiler` compares compiled code with the oracle.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.onnx_catalog_real import DYNAMIC, MOVED, REAL, ROUNDED_ONCE, 
 from tests.support.onnx_reference import Reference
 
 CASES, SAMPLES = 15, 12
-WORDS = 30  # rows of a table of embeddings
+WORDS = 30  # number of rows in a table of embeddings
 OPSETS = {"int4 in blocks": 21, "uint4 in blocks": 21, "of 16 bits": 21, "ReduceMax": 12, "ReduceMin": 12}
 OPSETS |= {
     "Attention, past": 23,
@@ -40,12 +40,12 @@ Arrays = list[np.ndarray[Any, Any]]
 
 
 def answers(model: bytes, seed: int, *, optimized: bool) -> list[tuple[Arrays, Arrays]]:
-    """Returns Octet's answers and ONNX Runtime's for each sample."""
+    """Returns, for each sample, Octet's results and ONNX Runtime's."""
     imported, reference = import_model(model), Reference(model, optimized=optimized)
     samples = sample_inputs(imported.signature, SAMPLES, seed)
-    # ONNX Runtime does not define what its optimized operators make of infinities and NaN.
+    # The results of ONNX Runtime's optimized operators are undefined for infinities and NaN.
     samples = [[np.clip(x, -100, 100) if x.dtype.kind == "f" and optimized else x for x in each] for each in samples]
-    # A larger index is an error.
+    # A larger index would be an error.
     samples = [[x % WORDS if x.dtype == np.int64 else x for x in each] for each in samples]
     return [(oracle.run(imported.module, MODE, sample), reference(sample)) for sample in samples]
 
@@ -57,14 +57,14 @@ def equal(model: bytes, seed: int, *, optimized: bool) -> None:
 
 @pytest.mark.parametrize("name", CATALOG)
 def test_quantized_operators(name: str) -> None:
-    """ONNX Runtime runs the operators of the file, without its optimizer."""
+    """The reference is ONNX Runtime without its optimizer, which runs the operators of the file."""
     for seed in range(CASES):
         equal(case(name, seed), seed, optimized=False)
 
 
 @pytest.mark.parametrize("name", QDQ)
 def test_float_operators_between_conversions(name: str) -> None:
-    """The reference is ONNX Runtime with its optimizer, which inserts the same quantized operators as Octet."""
+    """The reference is ONNX Runtime with its optimizer, which creates the same quantized operators as Octet."""
     for seed in range(CASES):
         equal(case(name, seed, QDQ), seed, optimized=True)
 
@@ -83,7 +83,7 @@ def test_scales_that_are_found_when_the_model_runs(name: str) -> None:
 
 @pytest.mark.parametrize("name", ROUNDED_ONCE)
 def test_real_values_that_are_rounded_once(name: str) -> None:
-    """ONNX Runtime runs the operators of the file, without its optimizer."""
+    """The reference is ONNX Runtime without its optimizer, which runs the operators of the file."""
     for seed in range(4):
         equal(case(name, seed, ROUNDED_ONCE, opset=OPSETS.get(name, 17)), seed, optimized=False)
 
@@ -96,8 +96,8 @@ def test_what_exporters_write_and_nothing_rounds(name: str) -> None:
 
 @pytest.mark.parametrize("name", REAL)
 def test_real_values_that_are_functions_and_sums(name: str) -> None:
-    """ONNX Runtime computes them in float32. Octet computes them in float64 and rounds once. Both results are within
-    the rounding of a few dozen float32 operations on values of that size.
+    """ONNX Runtime computes them in float32, and Octet in float64 with one rounding. Both results are within the
+    rounding errors of a few dozen float32 operations.
     """
     for seed in range(4):
         within_rounding(case(name, seed, REAL, opset=OPSETS.get(name, 17)), seed)
@@ -117,7 +117,7 @@ def within_rounding(model: bytes, seed: int) -> None:
 
 
 def test_a_convolution_with_a_clip_of_its_own() -> None:
-    """ONNX Runtime leaves this convolution in float32; Octet computes it in integers. They agree within one step."""
+    """ONNX Runtime computes this convolution in float32, and Octet in integers. They agree within one step."""
     for seed in range(CASES):
         model = OnnxBuilder()
         step = clipped_conv(model, np.random.default_rng(seed))
@@ -126,7 +126,7 @@ def test_a_convolution_with_a_clip_of_its_own() -> None:
 
 
 def test_a_transposed_convolution_between_conversions() -> None:
-    """Octet computes this in integers too, and agrees within one step."""
+    """Octet computes this one in integers, too, and agrees within one step."""
     for seed in range(6):
         model = OnnxBuilder()
         step = stored_conv_transpose(model, np.random.default_rng(seed))
@@ -136,7 +136,7 @@ def test_a_transposed_convolution_between_conversions() -> None:
 
 def test_real_values_out_of_a_dense_layer_with_a_real_bias() -> None:
     """ONNX Runtime computes this layer in float32, in its own order. Octet computes it in integers and adds the bias as
-    a real value. Both results are within the rounding of a float32 sum of the row's terms.
+    a real value. Both results are within the rounding errors of a float32 sum of the row's terms.
     """
     model = OnnxBuilder()
     depth = real_bias(model, np.random.default_rng(0))

@@ -38,7 +38,7 @@ class Network:
         self.model, self.rng = OnnxBuilder(), np.random.default_rng(5)
 
     def quantized(self, x: str) -> tuple[str, Quantized]:
-        """Adds QuantizeLinear and DequantizeLinear for `x`; returns the real tensor and the stored one."""
+        """Adds QuantizeLinear and DequantizeLinear for `x`. Returns the real tensor and the stored one."""
         y = Quantized(self.model, self.rng, "uint8")
         return self.model.node("DequantizeLinear", [self.model.node("QuantizeLinear", [x, *y.names]), *y.names]), y
 
@@ -80,7 +80,9 @@ def test_a_small_network(tmp_path: Path) -> None:
 
 
 def todays_attention() -> bytes:
-    """The operators of current exporters between integer products: masks, positions, indices and fully masked rows."""
+    """Returns a model with the operators of current exporters between integer products: masks, positions, indices and
+    fully masked rows.
+    """
     model, rng = OnnxBuilder(), np.random.default_rng(7)
     tokens, width = 6, 16
 
@@ -114,8 +116,8 @@ def todays_attention() -> bytes:
 
 
 def test_todays_attention(tmp_path: Path) -> None:
-    """Compares compiled code with ONNX Runtime. Values are within the rounding of its float32 sums, softmax and
-    normalization; the indices are the same.
+    """Compares compiled code with ONNX Runtime. Values are within the rounding errors of its float32 sums, softmax and
+    normalization, and indices are equal.
     """
     source = tmp_path / "model.onnx"
     source.write_bytes(todays_attention())

@@ -1,5 +1,5 @@
 """Networks that PyTorch exported and ONNX Runtime quantized (`scripts/make_onnx_fixtures.py`), compared with ONNX
-Runtime on the same file: static quantization in both forms (conversions around float operators, and quantized
+Runtime on the same file. There are two forms of static quantization (conversions around float operators, and quantized
 operators), and dynamic quantization.
 """
 
@@ -24,8 +24,8 @@ from tests.support.onnx_reference import Reference
 
 FIXTURES = sorted((Path(__file__).parents[1] / "fixtures" / "onnx").glob("*.onnx"))
 SAMPLES, WORDS = 8, 40
-# ONNX Runtime adds a few hundred float32 terms in its own order. A value close to the middle between two steps may be
-# quantized to the other step, which changes the layers after it.
+# ONNX Runtime adds a few hundred float32 terms in its own order. So a value close to the middle between two steps may
+# be quantized to the other step, which changes the following layers.
 TOLERANCE = 2e-6
 Arrays = list[np.ndarray[Any, Any]]
 
@@ -61,7 +61,7 @@ def test_several_samples_stay_apart(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
 def test_a_compiled_network(path: Path, tmp_path: Path) -> None:
-    """Compiled code gives the oracle's answers, which other tests compare with ONNX Runtime."""
+    """Compiled code gives the oracle's results. Other tests compare the oracle with ONNX Runtime."""
     model, reference = compiled(path, ONNXRUNTIME, tmp_path), Reference(path, optimized=True)
     samples = [inputs(model.signature, seed) for seed in range(SAMPLES)]
     steps = TOLERANCE if "dynamic" in path.stem else 0

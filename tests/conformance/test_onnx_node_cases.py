@@ -1,8 +1,8 @@
-"""Cases of ONNX's own test suite (onnx.backend.test) for quantized operators, and for the operators between them in
-current exports, with the suite's expected outputs.
+"""Cases of ONNX's own test suite (onnx.backend.test) with the suite's expected outputs: for quantized operators, and
+for the operators between them in current exports.
 
-`scripts/make_onnx_fixtures.py` stored the cases, so that this test needs neither the `onnx` package nor ONNX Runtime.
-The suite passes parameters as inputs; they are constants here, as in real models.
+`scripts/make_onnx_fixtures.py` stored the cases, so this test needs neither the `onnx` package nor ONNX Runtime. The
+suite passes parameters as inputs; here they are constants, as in real models.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ REFUSED = {
     "tril_zero": "an empty input",
     "triu_zero": "an empty input",
 }
-# ONNX Runtime, the reference, counts the elements of the result. The suite expects their number multiplied by the
-# scale. ONNX Runtime leaves these cases out too.
+# ONNX Runtime, the reference, uses the number of elements of the result. The suite instead uses the number of elements
+# multiplied by the scale. ONNX Runtime omits these cases as well.
 OTHERWISE = {"test_resize_downsample_scales_cubic_align_corners", "test_resize_downsample_scales_linear_align_corners"}
 
 
@@ -66,6 +66,7 @@ def test_a_case_of_the_suite(name: str) -> None:
         return
     (operator,) = read_model(model).operators
     exact = is_quantized(operator.op_type) or actual[0].dtype.kind != "f"
-    # NumPy computes in float32 and Octet in float64 with one rounding: within the rounding of a few dozen operations.
+    # NumPy computes in float32, and Octet in float64 with one rounding. They differ by the rounding errors of a few
+    # dozen operations.
     largest = max(1.0, *(float(np.nanmax(np.abs(each), initial=0)) for each in expected))
     evidence.compare(imported, ONNXRUNTIME, [actual], [expected], steps=0 if exact else 1e-5 * largest)

@@ -1,4 +1,4 @@
-"""Every supported operator set. Between versions some attributes became inputs, and some defaults changed."""
+"""Every supported operator set. Some attributes became inputs in later sets, and some defaults changed."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from tests.support import evidence
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
 
-TOLERANCE = 2e-7  # the rounding of a float32 softmax over a few values
+TOLERANCE = 2e-7  # the rounding error of a float32 softmax over a few values
 
 
 class Writer(OnnxBuilder):
-    """Writes operators in the form that one operator set defines."""
+    """Writes operators in the form that a given operator set defines."""
 
     def __init__(self, opset: int) -> None:
         super().__init__()
         self.opset = opset
 
     def since(self, opset: int, op_type: str, x: str, name: str, values: list[int]) -> str:
-        """Adds an operator whose list of integers is an input from `opset` on, and an attribute before."""
+        """Adds an operator with a list of integers. The list is an input from operator set `opset` on, and an attribute
+        before.
+        """
         if self.opset < opset:
             attributes: dict[str, Any] = {name: values}
             return self.node(op_type, [x], **attributes)
@@ -40,7 +42,7 @@ class Writer(OnnxBuilder):
 
     def resize(self, x: str) -> str:
         scales = self.constant([1, 1, 2, 2], "float32")
-        region = self.constant([], "float32") if self.opset < 13 else ""  # not yet optional before 13
+        region = self.constant([], "float32") if self.opset < 13 else ""  # before set 13, it is not optional
         operands = [x, scales] if self.opset < 11 else [x, region, scales]
         corners: dict[str, Any] = (
             {} if self.opset < 11 else {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
@@ -56,7 +58,7 @@ class Writer(OnnxBuilder):
         return names
 
     def both(self, x: str) -> str:
-        """Adds QuantizeLinear and DequantizeLinear."""
+        """Adds a QuantizeLinear and a DequantizeLinear."""
         return self.dequantized(self.quantized(x, 1 / 16, 100, "uint8"), 1 / 16, 100, "uint8")
 
 

@@ -1,6 +1,8 @@
-"""Float operators between conversions, which ONNX Runtime quantizes too: compiled code gives its answers bit for bit.
+"""Float operators between conversions. ONNX Runtime quantizes them too, and compiled code gives its results bit for
+bit.
 
-Each model is written, imported, compiled by the target's kernels and run; the reference is the optimized session.
+Each model is written, imported, compiled with the target's kernels and run. The reference is ONNX Runtime's optimized
+session.
 """
 
 from __future__ import annotations
@@ -29,13 +31,13 @@ Write = Callable[[OnnxBuilder, Rng], Any]
 
 
 def pair(model: OnnxBuilder, x: str, scale: float, zero_point: int, dtype: str = "uint8") -> str:
-    """Adds QuantizeLinear and DequantizeLinear."""
+    """Adds a QuantizeLinear and a DequantizeLinear."""
     names = model.quantization(scale, zero_point, dtype)
     return model.node("DequantizeLinear", [model.node("QuantizeLinear", [x, *names]), *names])
 
 
 def filters(model: OnnxBuilder, rng: Rng, shape: Sequence[int], axis: int, form: str, dtype: str = "int8") -> str:
-    """Dequantized weights with one scale for each index of `axis`, in one of the forms that exporters write."""
+    """Adds dequantized weights with one scale for each index of `axis`, in one of the forms that exporters write."""
     count = shape[axis]
     point = np.full(count, 0 if dtype == "int8" else 125, dtype)
     scale, zero_point = model.constant(rng.uniform(0.01, 0.03, count), "float32"), model.constant(point)
@@ -88,7 +90,7 @@ def product(
     first: bool = False,
     point: int = 5,
 ) -> Write:
-    """MatMul, Add of a constant, an activation, QuantizeLinear."""
+    """Returns a model of MatMul, Add of a constant, an activation and QuantizeLinear."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x = pair(model, model.input("x", "float32", shape), 0.0513, 120 if types[0] == "uint8" else -3, types[0])
@@ -111,7 +113,7 @@ def plain_product(types: tuple[str, str, str]) -> Write:
 
 
 def real_weights(op_type: str, shape: Sequence[int], weights: Sequence[int], bias: bool = True) -> Write:
-    """A layer between conversions with weights that the file does not quantize."""
+    """Returns a model of a layer between conversions. The file does not quantize its weights."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x = pair(model, model.input("x", "float32", shape), 0.0513, 128)
@@ -128,7 +130,7 @@ def real_weights(op_type: str, shape: Sequence[int], weights: Sequence[int], bia
 
 
 def padded(*value: float, own: Sequence[int] = ()) -> Write:
-    """A Pad of zeros and a convolution with weights that the file does not quantize."""
+    """Returns a model of a Pad of zeros and a convolution. The file does not quantize its weights."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x = pair(model, model.input("x", "float32", (1, 3, 6, 6)), 0.0513, 128)
@@ -143,8 +145,8 @@ def padded(*value: float, own: Sequence[int] = ()) -> Write:
 
 
 def padded_pool(stored: bool, identity: bool = False) -> Write:
-    """A Pad of zeros and a MaxPool. ONNX Runtime's optimizer makes the pool ignore the zeros if nothing is between
-    them.
+    """Returns a model of a Pad of zeros and a MaxPool. If nothing is between the two, ONNX Runtime's optimizer makes
+    the pool ignore the zeros.
     """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
@@ -160,7 +162,7 @@ def padded_pool(stored: bool, identity: bool = False) -> Write:
 
 
 def pairs(*steps: tuple[float, int, str], read_twice: bool = False) -> Write:
-    """Consecutive pairs of QuantizeLinear and DequantizeLinear."""
+    """Returns a model with successive pairs of QuantizeLinear and DequantizeLinear."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x = model.input("x", "float32", (2, 40))
@@ -179,7 +181,7 @@ def pairs_around_a_dropout(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def pairs_around_a_relu(model: OnnxBuilder, rng: Rng) -> None:
-    """The optimizer merges two pairs before it removes what stands between them, and not after that."""
+    """The optimizer merges two pairs before it removes the operator between them. It does not merge them afterwards."""
     x = pair(model, model.input("x", "float32", (3, 50)), 0.05, 77)
     model.output(pair(model, model.node("Relu", [x]), 0.031, 0), "float32")
 
@@ -191,7 +193,7 @@ def pairs_around_a_product(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def extreme(op_type: str, dtype: str, scales: tuple[float, float, float]) -> Write:
-    """A quantized operator of two operands whose results do not fit 32 bits."""
+    """Returns a model of a quantized operator of two operands, whose results do not fit 32 bits."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         bounds = np.iinfo(dtype)
@@ -204,7 +206,9 @@ def extreme(op_type: str, dtype: str, scales: tuple[float, float, float]) -> Wri
 
 
 def clipped_softmax(dtype: str, scale: float, point: int) -> Write:
-    """A softmax whose output has a scale so small that ONNX Runtime's products overflow float32."""
+    """Returns a model of a softmax. The scale of its output is so small that ONNX Runtime's products overflow
+    float32.
+    """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         types = model.quantization(0.05, 7, dtype), model.quantization(scale, point, dtype)
@@ -215,7 +219,7 @@ def clipped_softmax(dtype: str, scale: float, point: int) -> Write:
 
 
 def several_scales(axis: int, block: int, dtype: str) -> Write:
-    """Activations with one scale for each index of an axis, or for each block."""
+    """Returns a model of activations with one scale for each index of an axis, or for each block."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         shape = (2, 4, 8)
@@ -232,8 +236,8 @@ def several_scales(axis: int, block: int, dtype: str) -> Write:
 
 
 def mean(op_type: str, types: tuple[str, str], shape: Sequence[int] = (2, 3, 7, 5), **attributes: Any) -> Write:
-    """A mean between values of two types, which ONNX Runtime computes in float32. The scales are nearly equal, so that
-    many means are halfway between two steps.
+    """Returns a model of a mean between values of two types, which ONNX Runtime computes in float32. The scales are
+    nearly equal, so that many means are halfway between two steps.
     """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
@@ -246,8 +250,8 @@ def mean(op_type: str, types: tuple[str, str], shape: Sequence[int] = (2, 3, 7, 
 
 
 def pooled(channels: int, *front: str) -> Write:
-    """The mean of an image of real values. ONNX Runtime adds them in memory order, and its memory may hold channels in
-    blocks of 16.
+    """Returns a model that computes the mean of a real image. ONNX Runtime adds them in memory order, and may store
+    channels in blocks of 16.
     """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
@@ -271,8 +275,8 @@ def cubic(scales: tuple[float, float], **attributes: Any) -> Write:
 
 
 def around(op_type: str, between: str, front: bool, point: int = 100) -> Write:
-    """`op_type` between conversions, with `between` before or after it. ONNX Runtime moves conversions through some
-    operators, and computes in float32 after others.
+    """Returns a model of `op_type` between conversions, with `between` before or after it. ONNX Runtime moves
+    conversions through some operators, and computes in float32 after others.
     """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
@@ -429,7 +433,7 @@ STORED = [name for name in MODELS if name.endswith((" pair", " pair, no bias"))]
 
 
 def compare(write: Write, scratch: Path, seed: int = 0, opset: int = 17) -> None:
-    """Compares the oracle on many samples, and compiled code on one random sample."""
+    """Compares the oracle with ONNX Runtime on many samples, and compiled code on one random sample."""
     model = OnnxBuilder()
     write(model, np.random.default_rng(seed))
     data = model.build(opset)
@@ -453,7 +457,7 @@ def test_what_the_optimizer_quantizes(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", STORED)
 def test_constants_behind_conversions_are_stored_values(name: str) -> None:
-    """The model has no product of real values left."""
+    """No product of real values remains in the model."""
     model = OnnxBuilder()
     MODELS[name](model, np.random.default_rng(0))
     text = printer.text_of(import_model(model.build()).module)
@@ -488,7 +492,7 @@ def test_activations_with_several_scales(name: str, tmp_path: Path) -> None:
 def test_convolutions_that_are_padded_on_one_axis(
     shape: tuple[int, ...], kernel: tuple[int, ...], pads: list[int], tmp_path: Path
 ) -> None:
-    """Several samples of float32 values; only the order of the sums differs."""
+    """Several samples of float32 values are compared. Only the order of the sums differs."""
     model, rng = OnnxBuilder(), np.random.default_rng(0)
     w = model.constant(rng.normal(0, 1, (4, shape[1], *kernel)), "float32")
     x = model.input("x", "float32", shape)

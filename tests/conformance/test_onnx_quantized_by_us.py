@@ -1,4 +1,4 @@
-"""Files that `octet quantize` writes are ordinary QDQ files: ONNX Runtime runs them and gives the same bits."""
+"""Files that `octet quantize` writes are ordinary QDQ files. ONNX Runtime runs them and gives the same bits."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_a_network_has_the_same_answers_in_onnx_runtime(seed: int, storage: str)
         np.testing.assert_array_equal(ours, reference([image[None]])[0])
 
 
-# ONNX Runtime computes these in float32, in another order or by other functions. The result differs by at most one step
-# of the operator, plus one step of an operator that joins several.
+# ONNX Runtime computes these in float32, in another order or with other functions. Its result differs by at most one
+# step of the operator. If a following operator joins several results, its own rounding adds one step.
 ROUNDED = {
     *("ConvTranspose", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "ReduceMean", "Softplus", "Tanh"),
     "attention",

@@ -1,4 +1,4 @@
-"""LSTM and GRU of ONNX, compared with ONNX Runtime: the results differ only by the order of the additions."""
+"""LSTM and GRU of ONNX, compared with ONNX Runtime. The results differ only by the order of the additions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def layer(
     outputs: tuple[str, ...] = ("y", "h", "c"),
     **attributes: Any,
 ) -> tuple[bytes, list[Real]]:
-    """Returns a file of one layer, and inputs for it."""
+    """Returns a file with one layer, and inputs for it."""
     rng, builder, inputs = np.random.default_rng(steps + size), OnnxBuilder(), list[Real]()
     directions = 1 + (direction == "bidirectional")
 
@@ -63,7 +63,9 @@ def layer(
 
 
 def assert_near(file: bytes, inputs: list[Real]) -> None:
-    """Values except the cell are below 1. A sum of 12 products has at most 13 roundings, each of a few times 2**-24."""
+    """All values except the cell are below 1. A sum of 12 products is rounded at most 13 times, each time by a few
+    times 2**-24.
+    """
     expected = Reference(file, optimized=True)(inputs)
     ours = oracle.run(import_model(file).module, get_mode(ONNXRUNTIME), inputs)
     for own, other in zip(ours, expected, strict=True):
@@ -92,7 +94,9 @@ def test_the_state_is_reset_behind_its_product_where_the_file_says_so() -> None:
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_weights_are_held_once_however_many_steps_there_are(kind: str) -> None:
-    """The importer refuses a model whose constants are far larger than its file (`node.Constants`)."""
+    """Otherwise the constants would be far larger than the file, and the importer would refuse the model
+    (`node.Constants`).
+    """
     assert_near(*layer(kind, steps=200, width=16, size=48))
 
 

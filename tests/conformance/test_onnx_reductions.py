@@ -1,4 +1,6 @@
-"""Sums and means of real values between quantized parts: ONNX Runtime's bits, so the order of additions is the same."""
+"""Sums and means of real values between quantized parts. They equal ONNX Runtime's bit for bit, because the additions
+have the same order.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
 
 SCALE, SAMPLES = 0.0371, 3
-# (shape, axes): rows in memory, columns, columns of several matrices, and axes for which ONNX Runtime has no fast path.
-# If the length of a row is not a multiple of four, the next row starts at an address that is not aligned.
+# (shape, axes). The summed axes are rows in memory, columns, columns of several matrices, and axes for which ONNX
+# Runtime has no fast function. If the length of a row is not a multiple of four, the next row starts at an unaligned
+# address.
 REDUCTIONS = [
     ((1, 24, 56, 56), (2, 3)),
     ((1, 7, 13, 13), (2, 3)),
@@ -37,7 +40,7 @@ REDUCTIONS = [
 
 
 def answers(data: bytes, samples: list[np.ndarray[Any, Any]]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Returns the oracle's answer and ONNX Runtime's, as bits."""
+    """Returns the bits of the oracle's result and of ONNX Runtime's."""
     module, reference = import_model(data).module, Reference(data, optimized=True)
     ours = oracle.run_all(module, get_mode(ONNXRUNTIME), [[sample] for sample in samples])
     theirs = [reference([sample]) for sample in samples]
@@ -64,8 +67,8 @@ CHANNELS, FINE = 24, 2e-10
 
 
 def squeezed(kind: str, dtype: str, size: tuple[int, int]) -> bytes:
-    """The mean of an image after a convolution, and a layer that reads it. The steps are so fine that they show the
-    rounding of the sums.
+    """Returns a model of the mean of an image after a convolution, and a layer that reads it. The quantization steps
+    are so fine that the rounding of the sums is visible.
     """
     rng = np.random.default_rng(1)
     builder = OnnxBuilder()
@@ -99,10 +102,10 @@ def squeezed(kind: str, dtype: str, size: tuple[int, int]) -> bytes:
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("kind", ["squeezed", "residual", "classifier", "output"])
 def test_the_mean_of_an_image(kind: str, dtype: str, size: tuple[int, int]) -> None:
-    """ONNX Runtime puts channels last between two convolutions, which changes the order of the additions."""
+    """Between two convolutions, ONNX Runtime stores channels last, which changes the order of the additions."""
     rng = np.random.default_rng(0)
     images = [rng.uniform(-2.5, 2.5, (1, 3, *size)).astype(np.float32) for _ in range(8)]
-    # Positive and negative terms nearly cancel, so that the rounding errors are a large part of the sums.
+    # Positive and negative terms nearly cancel, so rounding errors are a large part of the sums.
     images = [image - image[:, :, ::-1, ::-1] for image in images]
     ours, theirs = answers(squeezed(kind, dtype, size), images)
     np.testing.assert_array_equal(ours, theirs)

@@ -1,4 +1,6 @@
-"""Resize between four elements of an image: ONNX Runtime's bits, because its float32 sums have one order."""
+"""Resize that interpolates between four elements of an image. It equals ONNX Runtime's bit for bit, because its float32
+sums have a fixed order.
+"""
 
 from __future__ import annotations
 

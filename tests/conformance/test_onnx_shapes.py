@@ -1,5 +1,5 @@
-"""Shapes that a model computes from the shape of its input, with `--input-shape` for dimensions that the file leaves
-open. The importer computes these operators, so they are neither refused nor left in float.
+"""Shapes that a model computes from the shape of its input. `--input-shape` gives dimensions that the file leaves open.
+The importer computes these operators, so they are neither refused nor left in float.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def ints(model: OnnxBuilder, *values: int) -> str:
 
 
 def sizes(model: OnnxBuilder) -> str:
-    """Adds the height and the width of `x` as int64."""
+    """Adds the height and the width of `x` as an int64 tensor."""
     return model.node("Slice", [model.node("Shape", ["x"]), ints(model, 2), ints(model, 4)])
 
 
@@ -38,7 +38,9 @@ def ended(model: OnnxBuilder, stored: str) -> bytes:
 
 
 def resized_by_computed_scales() -> bytes:
-    """The operators that exporters write for `interpolate(x, size=(h * 2, w * 2))`: Cast, Div, Floor, Concat."""
+    """Returns a model with the operators that exporters write for `interpolate(x, size=(h * 2, w * 2))`: Cast, Div,
+    Floor, Concat.
+    """
     model = OnnxBuilder()
     stored = begun(model)
     old = model.node("Cast", [sizes(model)], to=1)
@@ -57,7 +59,7 @@ def resized_by_computed_scales() -> bytes:
 
 
 def gathered_by_a_computed_row() -> bytes:
-    """The row is computed by Range, Mod and CumSum."""
+    """In the model, Range, Mod and CumSum compute the row."""
     model = OnnxBuilder()
     stored = begun(model)
     height = model.node("Gather", [model.node("Shape", ["x"]), model.constant(2, "int64")])
@@ -67,7 +69,7 @@ def gathered_by_a_computed_row() -> bytes:
 
 
 def reshaped_by_products() -> bytes:
-    """The shape is computed by ReduceProd, Size and NonZero."""
+    """In the model, ReduceProd, Size and NonZero compute the shape."""
     model = OnnxBuilder()
     stored = begun(model)
     pixels = model.node("ReduceProd", [sizes(model)], axes=[0], keepdims=1)
@@ -78,8 +80,8 @@ def reshaped_by_products() -> bytes:
 
 
 def padded_by_quantized_sizes() -> bytes:
-    """`SAME` padding of TensorFlow's networks. The pads are computed in float32, and quantizers insert conversions,
-    sums and products of stored values there.
+    """The model has `SAME` padding, as in TensorFlow's networks. The pads are computed in float32, and a quantizer has
+    inserted conversions, sums and products of stored values there.
     """
     model = OnnxBuilder()
     stored = begun(model)

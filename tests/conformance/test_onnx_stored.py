@@ -1,5 +1,6 @@
-"""Layers that NNCF and OpenVINO's tools leave real or quantize per channel, compared with ONNX Runtime. It computes
-convolutions in float32, so they agree within the rounding of its sums. Products of computed matrices are equal.
+"""Layers that the tools of NNCF and OpenVINO leave real or quantize per channel, compared with ONNX Runtime. It
+computes convolutions in float32, so they agree within the rounding of its sums. Products of computed matrices are
+equal.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ HERE = [target for target in TARGETS if target.runs_on(detect_host())]
 MODE = get_mode(ONNXRUNTIME)
 RNG = np.random.default_rng(5)
 CHANNELS = 8
-# The part of a tensor's values whose float32 sums are so close to the middle of a step that rounding decides.
+# The fraction of values whose float32 sums are so close to the middle between two steps that rounding errors decide.
 FLIPPED = 1e-3
 
 
 def weights(model: OnnxBuilder, *shape: int) -> str:
-    """Symmetric int8 weights with one scale for each filter."""
+    """Adds symmetric int8 weights with one scale for each filter."""
     stored = model.constant(RNG.integers(-127, 128, shape), "int8")
     scales = model.constant(RNG.uniform(1e-3, 1e-2, shape[0]), "float32")
     return model.node("DequantizeLinear", [stored, scales, model.constant(np.zeros(shape[0]), "int8")], axis=0)
@@ -41,7 +42,7 @@ def biases(model: OnnxBuilder, filters: int) -> str:
 
 
 def by_channel(model: OnnxBuilder, x: str, point: int = 0) -> str:
-    """Quantizes with one scale for each channel, and dequantizes."""
+    """Quantizes `x` with one scale for each channel, and dequantizes it."""
     scales = model.constant(RNG.uniform(0.01, 0.03, CHANNELS), "float32")
     points = model.constant(np.full(CHANNELS, point), "uint8")
     stored = model.node("QuantizeLinear", [x, scales, points], axis=1)
@@ -59,7 +60,7 @@ def depthwise(model: OnnxBuilder, x: str, filters: int = CHANNELS, **attributes:
 
 
 def _expanded(model: OnnxBuilder, x: str) -> str:
-    """A convolution, a Relu6 and a depthwise convolution."""
+    """Adds a convolution, a Relu6 and a depthwise convolution."""
     wide = model.node("Clip", [conv(model, x), *(model.constant(bound, "float32") for bound in (0.0, 6.0))])
     return depthwise(model, by_channel(model, wide), pads=[1, 1, 1, 1])
 
@@ -71,7 +72,7 @@ def _padded(model: OnnxBuilder, x: str) -> str:
 
 
 def _concatenated(model: OnnxBuilder, x: str) -> str:
-    """Two parts with the same quantization are concatenated and transposed."""
+    """Adds two parts with the same quantization, which are concatenated and transposed."""
     parts = [
         model.dequantized(model.quantized(model.node(name, [x]), 0.05, 0, "uint8"), 0.05, 0, "uint8")
         for name in ("Relu", "Abs")
@@ -82,7 +83,9 @@ def _concatenated(model: OnnxBuilder, x: str) -> str:
 
 
 def _by_channel_again(model: OnnxBuilder, x: str) -> str:
-    """A depthwise convolution before and after a quantization per channel, with bounds that change values."""
+    """Adds a depthwise convolution before and after a quantization per channel. The bounds of the quantization change
+    values.
+    """
     inner = depthwise(model, by_channel(model, x, 120), pads=[1, 1, 1, 1])
     bounds = [model.constant(bound, "float32") for bound in (-0.5, 1.0)]
     return depthwise(model, by_channel(model, model.node("Clip", [inner, *bounds]), 100))
@@ -120,7 +123,7 @@ def test_convolution_is_of_integers(name: str, stored: bool, tmp_path: Path) -> 
             assert (gap > 0).mean() <= FLIPPED
         else:
             far = ~np.isclose(actual, expected, rtol=1e-5, atol=1e-5)
-            assert far.mean() <= 9 * FLIPPED  # each changed value is read by the windows around it
+            assert far.mean() <= 9 * FLIPPED  # the windows around a changed value all read it
     if HERE:
         _, (compiled,) = run_selected(imported.module, HERE[0], ONNXRUNTIME, samples[-1], tmp_path)
         np.testing.assert_array_equal(compiled, actual)

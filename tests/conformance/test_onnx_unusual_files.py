@@ -1,4 +1,4 @@
-"""Unusual files that ONNX Runtime loads: each is built and gives ONNX Runtime's values."""
+"""Unusual files that ONNX Runtime loads. Each is built and gives ONNX Runtime's results."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def unsorted() -> bytes:
 
 
 def declared_otherwise() -> bytes:
-    """The file declares another rank for the output, and another shape for a tensor inside."""
+    """The file declares a wrong rank for the output, and a wrong shape for another tensor."""
     model = OnnxBuilder()
     y = stored(model, convolution(model, stored(model, image(model))))
     model.output(y, "float32", [1, "length"])
@@ -71,7 +71,7 @@ def only_microsofts_operators() -> bytes:
 
 
 def old_operators(opset: int) -> Callable[[], bytes]:
-    """Slice, TopK and Upsample have attributes that are inputs in newer sets."""
+    """The Slice, TopK and Upsample in this file have attributes that became inputs in later operator sets."""
 
     def build() -> bytes:
         model = OnnxBuilder()
@@ -91,7 +91,7 @@ def old_operators(opset: int) -> Callable[[], bytes]:
 
 
 def ends_that_depend_on_no_input() -> bytes:
-    """The outputs are the input itself, a constant, a shape, a dequantized constant, and one tensor twice."""
+    """The outputs of this model are its input, a constant, a shape, a dequantized constant, and one tensor twice."""
     model = OnnxBuilder()
     y = stored(model, image(model))
     for name in (y, "x", y):
@@ -110,7 +110,9 @@ def outputs_without_a_type() -> bytes:
 
 
 def functions() -> bytes:
-    """A function that quantizes, and another function that calls it with an attribute; both are called twice."""
+    """The model contains a function that quantizes, and a function that calls it with an attribute. Both are called
+    twice.
+    """
     model, inner, outer = OnnxBuilder(), OnnxBuilder(), OnnxBuilder()
     for name, value in (("s", np.float32(0.05)), ("z", np.uint8(100))):
         inner.node("Constant", [], [name], value=np.asarray(value))
@@ -130,7 +132,9 @@ def functions() -> bytes:
 
 
 def branch(*, is_taken: bool, captured: str) -> OnnxBuilder:
-    """A branch of an `If` that reads a tensor of the outer graph and reuses names of the other branch."""
+    """Returns a branch of an `If`. It reads a tensor of the outer graph, and has the same tensor names as the other
+    branch.
+    """
     model = OnnxBuilder()
     model.constants.append(tensor("c", np.array([1.0 if is_taken else 2.0], np.float32)))
     model.node("Mul", [captured, "c"], ["inner"])
@@ -148,7 +152,9 @@ def choice(model: OnnxBuilder, condition: str, captured: str) -> str:
 
 
 def conditions() -> bytes:
-    """`If` with a constant condition, with a condition computed from a shape, and around another `If`."""
+    """The model contains an `If` with a constant condition, one with a condition computed from a shape, and one around
+    another `If`.
+    """
     model = OnnxBuilder()
     x = stored(model, image(model))
     flat = model.node("Equal", [model.node("Size", ["x"]), model.constant(192, "int64")])
@@ -166,8 +172,8 @@ def conditions() -> bytes:
 
 
 def condition_in_a_function() -> bytes:
-    """An `If` in a function. Its branches read an input, a tensor and an attribute of the function; one branch contains
-    another `If`.
+    """The model has a function with an `If`. Its branches read an input, a tensor and an attribute of the function, and
+    one branch contains another `If`.
     """
     model, body, inner = OnnxBuilder(), OnnxBuilder(), OnnxBuilder()
     body.node("Neg", ["a"], ["negated"])
@@ -181,7 +187,7 @@ def condition_in_a_function() -> bytes:
     body.node("If", ["flag"], ["b"], then_branch=inner.graph(), else_branch=other.graph())
     model.functions = [body.function("Chooses", ["a", "flag"], ["b"]) + message(6, "slope")]
     model.constants += [tensor("yes", np.array(True)), tensor("no", np.array(False))]
-    x = model.node("Identity", [stored(model, image(model))], ["sloped"])  # the branch has a tensor of the same name
+    x = model.node("Identity", [stored(model, image(model))], ["sloped"])  # a tensor of the branch has the same name
     for condition in ("yes", "no"):
         model.output(model.node("Chooses", [x, condition], domain="local", slope=0.25), "float32")
     return model.build()
@@ -197,7 +203,9 @@ def empty_constants() -> bytes:
 
 
 def constants_in_unusual_places() -> bytes:
-    """A sparse constant, two of the same name, one without a name, and one in a file whose graph has two parts."""
+    """The file has a sparse constant, two constants of one name, and one without a name. Another file has a graph in
+    two parts.
+    """
     model = OnnxBuilder()
     x = stored(model, image(model))
     sparse = (
@@ -211,8 +219,8 @@ def constants_in_unusual_places() -> bytes:
 
 
 def scales_of_zero() -> bytes:
-    """Zero scales of filters (with stored and real biases) and of a dense layer's columns. One scale is so small that
-    no int32 holds the bias in its steps.
+    """Scales of 0 occur for filters (with stored and real biases) and for a dense layer's columns. One scale is so
+    small that the bias, in its steps, does not fit int32.
     """
     model = OnnxBuilder()
     steps = np.where(np.arange(4) % 2, STEPS, 0)
@@ -231,7 +239,7 @@ def scales_of_zero() -> bytes:
 
 
 def scalars_behind_identities() -> bytes:
-    """The scale and the zero point that DynamicQuantizeLinear computes go through Identity."""
+    """DynamicQuantizeLinear computes a scale and a zero point, which go through Identity."""
     model = OnnxBuilder()
     names = [model.name() for _ in range(3)]
     model.node("DynamicQuantizeLinear", [image(model)], names)
@@ -241,7 +249,7 @@ def scalars_behind_identities() -> bytes:
 
 
 def masks() -> bytes:
-    """Dropout, with its second output."""
+    """The model uses both outputs of Dropout."""
     model = OnnxBuilder()
     kept, mask = model.name(), model.name()
     model.node("Dropout", [stored(model, image(model))], [kept, mask])
@@ -251,7 +259,7 @@ def masks() -> bytes:
 
 
 def large_table_cast_by_hand() -> bytes:
-    """A constant dequantized by Cast and Mul that is too large to compute during import."""
+    """Cast and Mul dequantize a constant that is too large to be computed while importing."""
     model = OnnxBuilder()
     rows = RNG.integers(-127, 128, (700, 100))
     real = model.node("Cast", [model.constant(rows, "int8")], to=1)
@@ -262,7 +270,7 @@ def large_table_cast_by_hand() -> bytes:
 
 
 def weights_of_several_matrices() -> bytes:
-    """MatMulInteger; its sums are exact and are not scaled."""
+    """The model has a MatMulInteger. Its sums are exact and are not scaled."""
     model = OnnxBuilder()
     model.input("x", "uint8", [1, 3, 8])
     operands = [model.constant(RNG.integers(-127, 128, (2, 8, 5)), "int8"), model.constant(9, "uint8")]
@@ -294,7 +302,7 @@ KINDS: dict[str, Callable[[], bytes]] = {
 
 
 def chained(model: OnnxBuilder, array: np.ndarray[Any, Any]) -> str:
-    """A constant that several operators compute: stored, dequantized and transposed twice."""
+    """Returns a constant that several operators compute: it is stored, dequantized and transposed twice."""
     step = float(np.abs(array).max()) / 127
     real = model.dequantized(model.constant(np.rint(array / step), "int8"), step, 0, "int8")
     return model.node("Identity", [model.node("Transpose", [model.node("Transpose", [real])])])
@@ -320,7 +328,7 @@ def recurrent(op_type: str, gates: int) -> Callable[[], bytes]:
 
 
 def sizes_and_axes() -> bytes:
-    """Operands of Resize, Reshape, Slice, Pad, Tile and TopK that must be constant, computed by Cast and Identity."""
+    """Cast and Identity compute operands that must be constant, for Resize, Reshape, Slice, Pad, Tile and TopK."""
     model = OnnxBuilder()
 
     def computed(*values: int) -> str:
@@ -347,7 +355,7 @@ Pair = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
 def outputs(data: bytes, folder: Path, largest: float = np.inf) -> Iterator[Pair]:
-    """Yields the outputs of the built file with those of ONNX Runtime; real inputs are at most `largest`."""
+    """Yields pairs of outputs: those of the built file and those of ONNX Runtime. Real inputs are at most `largest`."""
     source = folder / "model.onnx"
     source.write_bytes(data)
     model, reference = compiled(source, ONNXRUNTIME, folder), Reference(data, optimized=True)
@@ -364,7 +372,7 @@ def test_an_unusual_file_gives_the_values_of_onnx_runtime(kind: str, tmp_path: P
 
 @pytest.mark.parametrize("kind", CONSTANTS)
 def test_constants_may_be_computed_of_others(kind: str, tmp_path: Path) -> None:
-    """The order of float32 additions differs: within the rounding of some dozen terms of at most 100."""
+    """The order of float32 additions differs. The tolerance covers the rounding of some dozen terms of at most 100."""
     for ours, theirs in outputs(CONSTANTS[kind](), tmp_path, largest=100):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-3)
 

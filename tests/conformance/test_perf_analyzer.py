@@ -1,4 +1,4 @@
-"""Triton's unmodified `perf_analyzer` against `octet serve`, by both protocols: it measures and checks answers."""
+"""Triton's unmodified `perf_analyzer` measures `octet serve` over both protocols, and checks its results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 _KEPT = Path.home() / ".cache" / "octet-perf" / "bin" / "perf_analyzer"
 PROGRAM = os.environ.get("OCTET_PERF_ANALYZER") or shutil.which("perf_analyzer") or str(_KEPT)
-# Three windows of a quarter of a second each, whatever they measure: this test does not compare speed.
+# Three windows of a quarter of a second each. Their results do not matter, because this test does not compare speed.
 _BRIEFLY = ("--measurement-interval", "250", "--stability-percentage", "9999", "--max-trials", "3")
 _STAGES = {
     "Server Queue": "queue",
@@ -41,7 +41,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Serves a model with one variant for single samples and one for batches of 8."""
+    """Serves a model. It has one variant for single samples and one for batches of 8."""
     with serving(tmp_path_factory.mktemp("perf")) as served:
         served.ended(served.push(UINT8)["id"])
         served.ended(served.push(UINT8, batch="8")["id"])
@@ -50,7 +50,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def analyzed(served: Served, protocol: str, folder: Path, *options: str) -> list[dict[str, str]]:
-    """Runs `perf_analyzer` and returns its report, one row for each load."""
+    """Runs `perf_analyzer` and returns its report, which has one row for each load."""
     assert served.grpc is not None
     address = served.grpc if protocol == "grpc" else served.url.removeprefix("http://")
     report = folder / "report.csv"
@@ -62,7 +62,7 @@ def analyzed(served: Served, protocol: str, folder: Path, *options: str) -> list
 
 
 def statistics(served: Served) -> dict[str, Any]:
-    """Returns how often each step of a request ran, and for how long. All requests have succeeded."""
+    """Checks that all requests have succeeded. Returns how often each step of a request ran, and its total duration."""
     (model,) = served.client.get("/v2/models/digits/stats").json()["model_stats"]
     found: dict[str, Any] = model["inference_stats"]
     assert found["fail"]["count"] == 0
@@ -87,8 +87,9 @@ def test_it_measures(served: Served, protocol: str, options: tuple[str, ...], lo
     assert len(rows) == loads
     for row in rows:
         assert float(row["Inferences/Second"]) > 0
-        assert float(row["Server Compute Infer"]) > 0  # from the server's statistics
-        # Whole microseconds: the other stages may take less than one, because binary data are received in place.
+        assert float(row["Server Compute Infer"]) > 0  # the value comes from the server's statistics
+        # The values are whole microseconds. Other stages may take less than one, because binary data are received in
+        # place.
         assert all(float(row[stage]) >= 0 for stage in _STAGES), row
     after = statistics(served)
     assert all(after[stage]["ns"] > before[stage]["ns"] for stage in ("success", *_STAGES.values()))

@@ -1,4 +1,4 @@
-"""The dashboard's queries and the alerts in an unmodified Prometheus, which scrapes the metrics of real servers."""
+"""An unmodified Prometheus scrapes real servers and evaluates the dashboard's queries and the alerts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """Prometheus after it has scraped two servers a few times: one answered predictions, and one built models."""
+    """Prometheus, after it has scraped two servers a few times. One of them has answered predictions, and the other has
+    built models.
+    """
     folder = tmp_path_factory.mktemp("prometheus")
     pages = asyncio.run(predictions()), builds(folder)
     with ExitStack() as stack:
@@ -49,7 +51,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Clien
 
 @contextmanager
 def scraped(page: str) -> Iterator[str]:
-    """A server whose `/metrics` counters grow at each scrape as if the same events had happened again."""
+    """A server for `/metrics`. Its counters grow with each scrape, as if the same events had happened again."""
     counted = re.findall(r"^# TYPE (\S+) (?:counter|histogram)$", page, re.MULTILINE)
     scrapes = iter(range(1, 1_000_000))
 

@@ -1,6 +1,7 @@
-"""Random quantized graphs, built for real and compared with their runtime: a sample of `python -m tests.fuzz.graphs`.
+"""Random quantized graphs are built and compared with their runtime. These are a few of the graphs of `python -m
+tests.fuzz.graphs`.
 
-The seeds differ from the first seeds of that command, so that the two do not draw the same graphs.
+The seeds differ from the first seeds of that command, so that it draws other graphs.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def drawn(request: pytest.FixtureRequest) -> Iterator[tuple[str, Judge]]:
 
 
 def differences(name: str, judge: Judge, seeds: range) -> list[str]:
-    """Returns the findings among the graphs of `seeds`."""
+    """Returns the findings for the graphs of `seeds`."""
     found = []
     for seed in seeds:
         graph = generator(name)(np.random.default_rng(seed))

@@ -1,7 +1,7 @@
-"""The small inputs that failed in the review of version 0.1: each is computed correctly, or refused with a true
+"""The small inputs that failed in the review of version 0.1. Each is computed correctly, or refused with a correct
 message.
 
-They are in `../shared/cases`, with the right answers in each folder's `case.md`.
+They are in `../shared/cases`, with the expected results in each folder's `case.md`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ FORMATS = {".tflite": "tflite", ".onnx": "onnx", ".pt": "torchscript", ".pt2": "
 MODES = {"tflite": LITERT_REFERENCE, "onnx": ONNXRUNTIME, "torchscript": FBGEMM, "pt2": PT2E, "mxnet": MXNET_ONEDNN}
 FILES = sorted(path for path in CASES.rglob("*") if path.suffix in FORMATS)
 
-# ONNX Runtime's optimizer quantizes the activations of a product with stored weights, although the file does not say
-# so. The mode documents that it computes the operators of the file.
+# For a product with stored weights, ONNX Runtime's optimizer quantizes the activations, although the file does not. The
+# mode documents this deviation: Octet computes the operators of the file.
 DOCUMENTED = frozenset({"onnx/weight_only_matmul/model.onnx"})
 
 
@@ -79,7 +79,9 @@ def _no_answers(inputs: Sequence[Array]) -> list[Array]:
 
 
 def _saved(folder: Path) -> tuple[list[list[Array]], Answers]:
-    """Returns the inputs and outputs of MXNet (`x` and `y`, of all samples) or PyTorch (`x0_1`: sample 0, input 1)."""
+    """Returns the inputs and outputs that were saved by MXNet (`x` and `y`, for all samples) or PyTorch (`x0_1` is
+    input 1 of sample 0).
+    """
     arrays = {name: array for path in folder.glob("*.npz") for name, array in np.load(path).items()}
     if "x" in arrays:
         samples, outputs = ([[each] for each in arrays[name]] for name in "xy")

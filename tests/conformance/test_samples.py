@@ -1,4 +1,4 @@
-"""The committed samples: LiteRT computes on this machine what examples/expected.json records."""
+"""On this machine, LiteRT computes the results in examples/expected.json from the committed samples."""
 
 import json
 from pathlib import Path

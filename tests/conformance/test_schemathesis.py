@@ -1,6 +1,7 @@
-"""Every response of every operation fits the OpenAPI document, and none has a status of 500 or more except `not_ready`.
+"""Every response of every operation fits the OpenAPI document. No response has a status of 500 or more, except
+`not_ready`.
 
-Requests are drawn from the document: well-formed ones and others. They go through a real socket.
+Requests are generated from the document: valid and invalid ones. They go through a real socket.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from tests.support.waiting import WORK_TIMEOUT_S
 
 
 def no_unplanned_error(context: Any, response: Any, case: Any) -> None:
-    """A 5xx status is allowed only for `not_ready`: the stand-in for an artifact in this test cannot be loaded."""
+    """A 5xx status is allowed only for `not_ready`, because the stand-in for an artifact in this test cannot be
+    loaded.
+    """
     assert response.status_code < 500 or response.json()["code"] == "not_ready", response.text
 
 
@@ -54,7 +57,7 @@ OPERATIONS = dict(operations())
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """The addresses of both planes, and path parameters of objects that exist."""
+    """Yields the addresses of both planes, and path parameters of existing objects."""
     chosen = Settings(data_dir=tmp_path_factory.mktemp("data"), auth=Auth.OFF)  # no keys are needed
     with assemble(chosen, HOST, plane.DataPlane(NOBODY)) as services:
         app = create_app(services)

@@ -1,7 +1,7 @@
-"""Whole models, compiled for every target, give the same bytes. If this host cannot run a target's code, an emulated
-CPU runs it, with the runtime built for that CPU.
+"""Whole models give the same bytes on every target. If this host cannot run a target's code, an emulated CPU runs it,
+with the runtime built for that CPU.
 
-The build for this host is verified against the oracle. Every other target has to compute the same.
+The build for this host is verified against the oracle. The builds for all other targets must compute the same.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def test_model_computes_the_same_bytes_for_every_target(path: Path, tmp_path: Pa
     missing = sorted({emulated_models.missing(target) for target in emulated.CPUS} - {""})
     with path.open("rb") as source:
         numerics = DEFAULT_MODE[format_of(source)]
-    options = with_shapes({"": [1, 3, 224, 224]}) if path.suffix == ".pt" else {}  # such files do not give the shape
+    options = with_shapes({"": [1, 3, 224, 224]}) if path.suffix == ".pt" else {}  # such files do not contain the shape
     model = compiled(path, numerics, tmp_path, options=options)
     inputs = sample_inputs(model.signature, SAMPLES, seed=11)
     expected = [model.run(sample) for sample in inputs]

@@ -1,4 +1,4 @@
-"""Operators that compute, compared with LiteRT in both modes: random shapes, scales, zero points and constants."""
+"""Operators that compute, compared with LiteRT in both modes, for random shapes, scales, zero points and constants."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def test_operator_equals_litert(name: str, mode: str) -> None:
 
 
 def test_the_reference_kernel_sums_int8_as_uint8() -> None:
-    """The default kernels differ. Here -128 counts as 128, and the largest sum is the byte of -1."""
+    """The default kernels do not do this. Here -128 counts as 128, and the largest possible sum is stored as the byte
+    of -1.
+    """
     data = reduction("SUM", one_type=True)(np.random.default_rng(0), np.int8)
     sample = [np.full(spec.shape, -128, np.int8) for spec in import_model(data).signature.inputs]
     for mode in MODES_OF["tflite"]:

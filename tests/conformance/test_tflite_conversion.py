@@ -1,5 +1,5 @@
-"""QUANTIZE of real values that do not fit 32 bits, compared with LiteRT: x86 converts them, and NaN, to -2**31. The
-zero point is added to that in 32 bits.
+"""QUANTIZE of real values that do not fit 32 bits, compared with LiteRT. x86 converts them, and NaN, to -2**31. The
+zero point is then added in 32 bits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def test_quotients_beyond_32_bits_equal_litert(dtype: type, zero_point: int, sca
 
 @pytest.mark.parametrize("zero_point", [-5, 5])
 def test_the_logarithm_of_zero_equals_litert(zero_point: int) -> None:
-    """The operators that converters write: DEQUANTIZE, LOG of real values, QUANTIZE."""
+    """The operators are those that converters write: DEQUANTIZE, LOG of real values, QUANTIZE."""
     builder, shape = ModelBuilder(), (256,)
     x, y = (
         builder.tensor("x", shape, np.int8, Quant(0.05, 3)),

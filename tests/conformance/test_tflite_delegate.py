@@ -1,6 +1,7 @@
-"""Operators that LiteRT's default delegate takes in some forms and leaves in others, in the mode `xnnpack`.
+"""Operators that LiteRT's default delegate computes only under some conditions, in the mode `xnnpack`.
 
-Each case is a model of one operator. A test asks LiteRT whether its delegate took the node, and compares every value.
+Each case is a model of one operator. A test checks whether LiteRT's delegate computes the node, and compares every
+value.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def _quant(storage: str, scale: float) -> Quant:
 
 
 def _weights(storage: str, shape: Sequence[int], axis: int) -> Constant:
-    """Weights with one scale for each channel, or one scale if the storage supports no other."""
+    """Returns weights with one scale for each channel, or with a single scale if the storage type supports only
+    that.
+    """
     limits, rng = np.iinfo(STORAGES[storage]), np.random.default_rng(5)
     data = rng.integers(limits.min, limits.max, shape, endpoint=True).astype(STORAGES[storage])
     if storage == "uint8":
@@ -55,8 +58,8 @@ def _bias(weights: Constant, channels: int, *, quantized: bool = True) -> Consta
 def _layer(
     name: str, storage: str, shapes: Sequence[Sequence[int]], axis: int, options: Any, *, quantized: bool
 ) -> bytes:
-    """A layer; `shapes` are the shapes of the input, the weights and the output. The output has large steps, because
-    LiteRT otherwise refuses a bias without a scale.
+    """Returns a model of one layer. `shapes` are the shapes of the input, the weights and the output. The steps of the
+    output are large, because LiteRT would otherwise refuse a bias without a scale.
     """
     x, weights, y = shapes
     dtype, kernel = STORAGES[storage], _weights(storage, weights, axis)
@@ -94,7 +97,7 @@ def transposed(storage: str, kernel: int, channels: int, *, stride: int = 2, com
 
 
 def _computing(data: bytes, position: int) -> bytes:
-    """Returns the model with its constant `position` replaced by the sum of that constant and 0."""
+    """Returns the model with its constant `position` replaced by an operator that adds 0 to that constant."""
     model = schema.ModelT.InitFromPackedBuf(data)
     (graph,) = model.subgraphs
     (operator,) = graph.operators
@@ -155,7 +158,9 @@ def curve(name: str, shape: Sequence[int] = (5, 90)) -> bytes:
 
 
 def activated(storage: str, scale: float, activation: int) -> bytes:
-    """A pool of one type with an activation whose bound is exactly between two stored values."""
+    """Returns a pool with an activation whose bound is exactly halfway between two stored values. Input and output have
+    one type.
+    """
     x, y = (End(shape, STORAGES[storage], _quant(storage, scale)) for shape in ((1, 6, 6, 9), (1, 3, 3, 9)))
     options = schema.Pool2DOptionsT(
         strideH=2, strideW=2, filterHeight=2, filterWidth=2, fusedActivationFunction=activation
@@ -164,7 +169,7 @@ def activated(storage: str, scale: float, activation: int) -> bytes:
 
 
 def mean(storage: str, shape: Sequence[int], axes: Sequence[int], *, computed: bool = False) -> bytes:
-    """Input and output have the same scale, so that many means are halfway between two steps."""
+    """Returns a mean whose input and output have the same scale, so that many means are halfway between two steps."""
     dtype, quant = STORAGES[storage], Quant(0.3, {"int8": 3, "uint8": 255}[storage])
     left = tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
     parts: list[Part] = [End(shape, dtype, quant), ints(*axes)]
@@ -230,7 +235,7 @@ TAKEN: dict[str, Case] = {
     "product by a constant for each batch": partial(products, _factor((2, 30, 4), 0)),
     "product by another input": partial(products, End((2, 30, 4), np.int8, Quant(0.02, 0))),
 }
-# For each case, the kernel of LiteRT that computes the node instead of the delegate.
+# For each case that the delegate does not compute, the LiteRT kernel that does.
 LEFT: dict[str, tuple[str, Case]] = {
     **{f"conv {storage}": (GEMM, partial(conv, storage, quantized=False)) for storage in STORAGES},
     "conv int8 in groups": (REFERENCE, partial(conv, "int8", groups=2, quantized=False)),
@@ -284,7 +289,7 @@ DECLINED: dict[str, tuple[str, Case]] = {
     "ADD beyond 16 bits": (REFERENCE, partial(binary, "ADD", "int8", 90.0, 0.1, 0.1)),
     "MUL beyond 16 bits": (REFERENCE, partial(binary, "MUL", "int8", 9.0, 9.0, 0.1)),
 }
-# Compiled code too: each formula once, at sizes that are not a multiple of a vector.
+# Cases for compiled code: each formula once, with sizes that are not a multiple of a vector's.
 BUILT: dict[str, Case] = {
     "conv": LEFT["conv int8"][1],
     "conv uint8": LEFT["conv uint8"][1],
@@ -303,13 +308,13 @@ BUILT: dict[str, Case] = {
 
 
 def kernels(data: bytes) -> set[str]:
-    """Returns the kernels of LiteRT that the importer names."""
+    """Returns the names of LiteRT kernels that the importer stores."""
     found = operations(main_of(import_model(data).module))
     return {operation.builtin for _, _, operation in found if operation is not None and operation.builtin is not None}
 
 
 def is_delegated(data: bytes) -> bool:
-    """Returns true if LiteRT's default delegate takes the model's last operator."""
+    """Returns true if LiteRT's default delegate computes the model's last operator."""
     details: list[dict[str, Any]] = litert.interpreter(data, reference=False)._get_ops_details()
     return str(details[-1]["op_name"]) == "DELEGATE"
 

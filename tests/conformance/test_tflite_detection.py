@@ -1,4 +1,4 @@
-"""TFLite_Detection_PostProcess: the oracle compared with LiteRT, and compiled code with the oracle."""
+"""TFLite_Detection_PostProcess: the oracle is compared with LiteRT, and compiled code with the oracle."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def options(**changed: float) -> bytes:
 
 
 def detector(custom_options: bytes, count: int = 40, *, quantized: bool = False, shaped: bool = True) -> bytes:
-    """Boxes on a grid, some of which overlap. If not `shaped`, the file gives no shapes for the outputs."""
+    """Returns a model with boxes on a grid, some of which overlap. Unless `shaped` is true, the file does not contain
+    the shapes of the outputs.
+    """
     side = np.arange(count) / count
     anchors = np.stack([side, side[::-1], np.full(count, 0.3), np.full(count, 0.2)], 1).astype(np.float32)
     builder = ModelBuilder()
@@ -62,7 +64,7 @@ def detector(custom_options: bytes, count: int = 40, *, quantized: bool = False,
 
 
 def test_shapes_that_the_file_leaves_out_are_those_of_litert() -> None:
-    """AutoML writes its detectors in this form; LiteRT finds the shapes when it prepares the kernel."""
+    """AutoML writes its detectors in this form. LiteRT computes the shapes when it prepares the kernel."""
     data = detector(options(), shaped=False)
     loaded = litert.interpreter(data)
     expected = [tuple(detail["shape"]) for detail in loaded.get_output_details()]

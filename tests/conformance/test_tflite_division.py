@@ -1,4 +1,4 @@
-"""DIV of quantized values, compared with LiteRT: all pairs of stored values except those that LiteRT refuses."""
+"""DIV of quantized values, compared with LiteRT for all pairs of stored values, except those that LiteRT refuses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def division(x: Quant, y: Quant, z: Quant, divisors: int, *, activation: int = 0
 
 @pytest.mark.parametrize("mode", MODES_OF["tflite"])
 def test_every_quotient_equals_litert(mode: str) -> None:
-    """In some cases small quotients are shifted by more than 31 bits, which wraps."""
+    """In some cases, small quotients are shifted by more than 31 bits. The shift count wraps around."""
     rng = np.random.default_rng(0)
     for case in range(12):
         x, y, z = (quant(rng, np.uint8) for _ in range(3))

@@ -1,5 +1,5 @@
-"""Sums halfway between two results, with multipliers that make many of them: LiteRT's reference kernels of dense layers
-round them away from zero.
+"""Sums that are halfway between two results, with multipliers that produce many of them. LiteRT's reference kernels of
+dense layers round them away from zero.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DEPTH, UNITS, ROWS = 8, 20, 64
 
 
 def dense(dtype: str, seed: int, factor: float, *, per_channel: bool = False) -> tuple[bytes, Array]:
-    """Returns a layer whose sums are multiplied by `factor`, and an input."""
+    """Returns a layer whose sums are multiplied by `factor`, and an input for it."""
     rng, limits, point = np.random.default_rng(seed), np.iinfo(dtype), POINTS[dtype]
     weights = rng.integers(max(limits.min, -127), limits.max, (UNITS, DEPTH), endpoint=True).astype(dtype)
     scales = tuple(2.0 ** -(unit % 3) for unit in range(UNITS)) if per_channel else 1.0
@@ -54,7 +54,7 @@ def test_a_dense_layer_rounds_as_the_reference(
 
 
 def test_the_least_accumulator_is_scaled_as_the_others() -> None:
-    """The magnitude of -2**31 does not fit an int32."""
+    """The magnitude of the smallest accumulator, -2**31, does not fit int32."""
     weights, limits = np.ones((UNITS, DEPTH), np.int8), np.iinfo(np.int32)
     bias = np.array([limits.min, limits.min + 1, limits.max - 100, *range(UNITS - 3)], np.int32)
     quants = Quant(1.0, 3), Quant([2.0**-24, *[2.0**-20] * (UNITS - 1)]), Quant(1.2)

@@ -35,7 +35,9 @@ def layer(
     axis: int | None = 0,
     bias: bool = True,
 ) -> bytes:
-    """An operator with random int8 weights that have scales along `axis`, or one scale if that is None."""
+    """Returns a model of an operator with random int8 weights. They have scales along `axis`, or one scale if `axis` is
+    None.
+    """
     rng = np.random.default_rng(7)
     stored = rng.integers(-127, 128, weights).astype(np.int8)
     scales = rng.uniform(1e-3, 2e-2, 1 if axis is None else weights[axis]).astype(np.float32)
@@ -89,7 +91,7 @@ LAYERS: dict[str, bytes] = {
 
 
 def samples(data: bytes) -> list[Array]:
-    """Ranges of one sign and of two, an empty range, and values on steps and between them."""
+    """Returns inputs with ranges of one sign and of two signs, an empty range, and values on and between steps."""
     rng = np.random.default_rng(3)
     (detail,) = litert.interpreter(data).get_input_details()
     shape = tuple(int(size) for size in detail["shape"])
@@ -117,7 +119,7 @@ def test_hybrid_layer_equals_litert(name: str, numerics: str) -> None:
 
 
 def test_depthwise_weights_of_one_scale_are_refused() -> None:
-    """LiteRT reads one scale for each filter, past the end of the scales that the file gives."""
+    """LiteRT reads one scale for each filter, which is beyond the end of the scales in the file."""
     data = layer(DW, (1, 9, 9, 8), (1, 3, 3, 8), (1, 9, 9, 8), depthwise(), axis=None)
     with pytest.raises(Unsupported, match="one scale for all its filters"):
         import_model(data)

@@ -1,4 +1,4 @@
-"""The importer, compared with LiteRT: an imported file computes the same as LiteRT's reference kernels."""
+"""An imported file gives the same results as LiteRT's reference kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.conformance import assert_oracle_equals_litert
 from tests.support.shared_data import TFLITE_MODELS, require_shared_data
 from tests.support.tflite_catalog import MODELS
 
-# Small enough for an interpreter in 64-bit integers. Other tests run whole models compiled.
+# These models are small enough for the oracle. Other tests compile and run whole models.
 SMALL_MODELS = [path for path in TFLITE_MODELS if path.stat().st_size < 1 << 20]
 
 
@@ -27,7 +27,7 @@ def test_operator_equals_litert(name: str) -> None:
 def test_every_tensor_of_a_real_model_is_what_litert_says(path: Path) -> None:
     data = path.read_bytes()
     model = read_model(data)
-    # LiteRT appends its own tensors after those of the file.
+    # LiteRT appends its own tensors to those of the file.
     details = litert.interpreter(data).get_tensor_details()[: len(model.tensors)]
     for tensor, detail in zip(model.tensors, details, strict=True):
         assert tensor.index == detail["index"]

@@ -50,7 +50,7 @@ def test_layer_equals_litert(
     scale: float,
     seed: int,
 ) -> None:
-    """Random inputs, and extreme ones whose sums do not fit 32 bits."""
+    """The inputs are random, and extreme ones whose sums do not fit 32 bits."""
     reach = [(extent - 1) * step + 1 for extent, step in zip(window, dilation, strict=True)]
     assume(padding == "SAME" or (size[0] >= reach[0] and size[1] >= reach[1]))
     rng = np.random.default_rng(seed)
@@ -66,7 +66,7 @@ def test_layer_equals_litert(
     weight_quant = Quant(scales.tolist(), axis=axis) if outputs > 1 else Quant(float(scales[0]))
     x_shape = (2, *size, channels)
     options: dict[str, Any] = {"activation": activation, "dtype": np.int16}
-    # The convolutions' kernel can shift by at most 7 bits to the left.
+    # The convolutions' kernel can shift left by at most 7 bits.
     y_quant = Quant(float(np.float32(max(scale, 2e-4 * scales.max() / 64))))
     if kind == "dense":
         data = models.fully_connected_model((size[0], channels), weights, bias, X16, weight_quant, y_quant, **options)
@@ -101,7 +101,9 @@ def assert_equal_on_extremes(data: bytes) -> None:
 @pytest.mark.parametrize("bias", [np.array([0, 10**11, -(10**11)]), None], ids=["bias", "no bias"])
 @pytest.mark.parametrize("scales", [0.01, [0.01, 0.02, 0.03]], ids=["one scale", "scales"])
 def test_dense_layer_beyond_32_bits(scales: float | list[float], bias: Array | None) -> None:
-    """Without a bias, LiteRT's default kernel sums in 32 bits, which wrap. The mode `xnnpack` does the same."""
+    """Without a bias, LiteRT's default kernel computes sums in 32 bits, which wrap around. The mode `xnnpack` does the
+    same.
+    """
     weights = np.full((3, 2000), -127, np.int8)
     weights[1] = np.arange(2000) % 128
     for scale in (1.0, 0.7e-3, 1e-5):
@@ -111,7 +113,7 @@ def test_dense_layer_beyond_32_bits(scales: float | list[float], bias: Array | N
 
 @pytest.mark.parametrize("mode", MODES)
 def test_real_values_beyond_32_bits(mode: str) -> None:
-    """They become the smallest value, whether they are positive or negative."""
+    """Positive and negative values beyond 32 bits become the smallest value."""
     data = models.quantize_model((1, 8), np.float32, None, np.int16, X16)
     real = np.array([[1e6, -1e6, np.inf, -np.inf, 6.4e5, 6.5e5, -6.4e5, 20.0]], np.float32)
     (expected,) = litert.run(litert.interpreter(data, reference=mode == LITERT_REFERENCE), [real])

@@ -1,4 +1,4 @@
-"""Scales of inputs and outputs whose ratio is so large that LiteRT's kernels shift an int32 by 31 bits or more."""
+"""Scales of inputs and outputs with such a large ratio that LiteRT's kernels shift an int32 by 31 bits or more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that move elements, compared with LiteRT in both modes: random shapes and parameters."""
+"""Operators that move elements, compared with LiteRT in both modes, for random shapes and parameters."""
 
 from __future__ import annotations
 

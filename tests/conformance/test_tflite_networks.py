@@ -42,8 +42,8 @@ def test_network_equals_litert(name: str, numerics: str) -> None:
 
 
 def test_segmentation_is_one_step_from_xnnpack() -> None:
-    """Keras computes the output shape of a TRANSPOSE_CONV so that it fits any batch. The delegate does not take such a
-    node, so LiteRT rounds twice in that layer. This mode rounds once.
+    """Keras computes the output shape of a TRANSPOSE_CONV so that it fits any batch size. The delegate does not compute
+    such a node, so LiteRT rounds twice in that layer, whereas this mode rounds once.
     """
     data = (FIXTURES / "segmentation.tflite").read_bytes()
     imported, loaded = import_model(data), litert.interpreter(data, reference=False)
@@ -52,7 +52,7 @@ def test_segmentation_is_one_step_from_xnnpack() -> None:
         assert np.abs(ours.astype(int) - theirs).max() <= 1
 
 
-# Float32 sums of some hundred terms. If a difference changes an activation by one of its 255 steps, the error is
+# The sums have some hundred float32 terms. If rounding changes an activation by one of its 255 steps, the error is
 # larger.
 HYBRID = 2e-3
 

@@ -1,4 +1,4 @@
-"""Fused activations that leave only one stored value: the quantized bound is at the end of the type's range."""
+"""Fused activations that allow only one stored value, because the quantized bound is at the end of the type's range."""
 
 from __future__ import annotations
 

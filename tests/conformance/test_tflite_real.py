@@ -1,4 +1,6 @@
-"""Operators on real values between quantized ones: LiteRT's answers within rounding, the oracle's exactly."""
+"""Operators on real values between quantized ones. They equal the oracle's results exactly, and LiteRT's within
+rounding.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from tests.support.qnn_models import compile_and_run_all
 from tests.support.tflite_builder import ModelBuilder, Quant, serialize
 from tests.support.tflite_real import OPERATORS, network
 
-# LiteRT computes float32 sums of some hundred terms and exp of a C library; the oracle computes in float64.
+# LiteRT computes float32 sums of some hundred terms, and exp of the C library. The oracle computes in float64.
 RELATIVE, ABSOLUTE = 2e-5, 2e-6
 X = Quant(0.05, -3)
 
@@ -40,7 +42,7 @@ def test_real_operator_is_litert_within_rounding(name: str) -> None:
 @pytest.mark.parametrize("stored", [True, False])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_built_real_operator_equals_the_oracle(name: str, stored: bool) -> None:
-    """Builds for this machine with all its instructions, because a fused multiply-add would round only once."""
+    """Builds for all instructions of this machine, because a fused multiply-add would round only once."""
     module, rng = import_model(network(name, stored=stored)).module, np.random.default_rng(2)
     loaded = litert.interpreter(network(name, stored=stored))
     inputs = [litert.random_inputs(loaded, rng) for _ in range(3)]
@@ -49,7 +51,9 @@ def test_built_real_operator_equals_the_oracle(name: str, stored: bool) -> None:
 
 
 def _half_weights(weights: Array | None) -> bytes:
-    """A product with float16 weights that are converted to float32. If `weights` is None, they are an input."""
+    """Returns a product with float16 weights that are converted to float32. If `weights` is None, the weights are an
+    input.
+    """
     builder = ModelBuilder()
     x, real = builder.tensor("x", (1, 4), np.int8, X), builder.tensor("real", (1, 4), np.float32)
     half = builder.tensor("half", (4,), np.float16) if weights is None else builder.constant("half", weights)
@@ -61,7 +65,7 @@ def _half_weights(weights: Array | None) -> bytes:
 
 
 def test_float16_weights_equal_litert() -> None:
-    """Some of the weights are subnormal."""
+    """Some weights are subnormal numbers."""
     data = _half_weights(np.array([0.1, -6e-8, -1e-5, 65504], np.float16))
     inputs = [np.array([[-128, -2, 7, 127]], np.int8)]
     (ours,) = oracle.run(import_model(data).module, get_mode(LITERT_REFERENCE), inputs)
@@ -74,7 +78,7 @@ def test_float16_activations_are_refused() -> None:
 
 
 def _transposed(weights: Array, bias: Array, same: bool, strides: tuple[int, int], shape: tuple[int, ...]) -> bytes:
-    """MediaPipe's Convolution2DTransposeBias with an input of `[1, 4, 6, 3]`."""
+    """Returns MediaPipe's Convolution2DTransposeBias with an input of `[1, 4, 6, 3]`."""
     builder = ModelBuilder()
     x, y = builder.tensor("x", (1, 4, 6, 3), np.float32), builder.tensor("y", shape, np.float32)
     builder.operator("CUSTOM", [x, builder.constant("weights", weights), builder.constant("bias", bias)], [y])
@@ -90,7 +94,9 @@ def _transposed(weights: Array, bias: Array, same: bool, strides: tuple[int, int
     ("kernel", "strides"), [((2, 2), (2, 2)), ((3, 3), (2, 2)), ((3, 2), (1, 3)), ((5, 4), (3, 2))]
 )
 def test_a_transposed_convolution_of_mediapipe(same: bool, kernel: tuple[int, int], strides: tuple[int, int]) -> None:
-    """Follows the definition: each element of the input adds a multiple of the filters to a window."""
+    """The test follows the definition: each input element, multiplied by the filters, is added to a window of the
+    output.
+    """
     rng = np.random.default_rng(0)
     weights, bias = rng.normal(0, 1, (2, *kernel, 3)).astype(np.float32), np.array([0.5, -2], np.float32)
     x = rng.normal(0, 1, (1, 4, 6, 3)).astype(np.float32)

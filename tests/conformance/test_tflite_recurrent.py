@@ -1,4 +1,6 @@
-"""Operators and variables with a memory, compared with LiteRT in both modes: each call continues from the last one."""
+"""Operators and variables that keep state, compared with LiteRT in both modes. Each call starts from the state that the
+previous one left.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DENSIFY, compared with LiteRT's kernel: the weights of whole networks, and every kind of sparse encoding."""
+"""DENSIFY, compared with LiteRT's kernel, for the weights of whole networks and every type of sparse encoding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONV = schema.Conv2DOptionsT(strideH=1, strideW=1, dilationHFactor=1, dilationWF
 
 
 def answers(data: bytes, x: Array) -> tuple[list[Array], list[Array]]:
-    """Returns LiteRT's answers and Octet's."""
+    """Returns LiteRT's results and Octet's."""
     mode = get_mode(LITERT_REFERENCE)
     return litert.run(litert.interpreter(data), [x]), oracle.run(import_model(data).module, mode, [x])
 
@@ -41,7 +41,7 @@ def test_any_packing_is_what_litert_reads(case: tuple[Array, dict[str, object]])
 
 @pytest.mark.parametrize("blocks", [{}, {3: 4}, {0: 4, 3: 2}])
 def test_float16_weights_of_a_convolution(blocks: dict[int, int]) -> None:
-    """MediaPipe's pose detector has this form: DENSIFY, DEQUANTIZE, CONV_2D."""
+    """MediaPipe's pose detector has such layers: DENSIFY, DEQUANTIZE, CONV_2D."""
     weights, builder = pruned((8, 1, 1, 16), 0.3), ModelBuilder()
     half = dense_constant(builder, "half", weights.astype(np.float16), blocks=blocks, compressed={0, 3})
     real, x = builder.tensor("real", weights.shape, np.float32), builder.tensor("x", (1, 5, 5, 16), np.float32)
@@ -51,11 +51,11 @@ def test_float16_weights_of_a_convolution(blocks: dict[int, int]) -> None:
     (theirs,), (ours,) = answers(
         builder.build([x], [y]), np.random.default_rng(0).normal(0, 1, (1, 5, 5, 16)).astype(np.float32)
     )
-    np.testing.assert_allclose(ours, theirs, 2e-5, 2e-6)  # sums of 16 products of float32
+    np.testing.assert_allclose(ours, theirs, 2e-5, 2e-6)  # sums of 16 float32 products
 
 
 def test_stored_weights_of_two_layers() -> None:
-    """Both layers have the same shape. Zeros are stored as 0, which is the zero point of weights."""
+    """Both layers have the same shape. Elements that are not stored become 0, which is the zero point of weights."""
     builder, rng = ModelBuilder(), np.random.default_rng(0)
     tensors = [builder.tensor(f"t{i}", (1, 16), np.int8, Quant(0.07, -3)) for i in range(3)]
     for i in range(2):

@@ -1,4 +1,6 @@
-"""Functions of one 8-bit value, compared with LiteRT in both modes: all 256 values, random scales and zero points."""
+"""Functions of one 8-bit value, compared with LiteRT in both modes, for all 256 values and random scales and zero
+points.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ OPTIONS: dict[str, Options] = {"LEAKY_RELU": leaky, "GELU": gelu}
 BOTH = ["GELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1", "TANH"]
 INT8_ONLY = ["ABS", "ELU", "EXP", "LOG", "RSQRT", "SQRT"]
 FUNCTIONS = [(name, dtype) for name in BOTH for dtype in (np.int8, np.uint8)] + [(name, np.int8) for name in INT8_ONLY]
-NOT_NEGATIVE = ("LOG", "RSQRT", "SQRT")  # LiteRT fails at a negative value for two of them
+NOT_NEGATIVE = ("LOG", "RSQRT", "SQRT")  # LiteRT fails for negative operands of two of them
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -51,7 +53,7 @@ def test_function_equals_litert(name: str, dtype: type, mode: str) -> None:
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 @pytest.mark.parametrize("right", [0, 9, 10, 15, 27])
 def test_hard_swish_into_a_far_larger_scale_equals_litert(right: int, dtype: type) -> None:
-    """If the output scale is at least 2**10 times larger, its 16-bit shifts leave nothing but signs."""
+    """If the output's scale is at least 2**10 times larger, the 16-bit shifts leave only signs."""
     low = int(np.iinfo(dtype).min)
     every_value: Array = np.arange(low, low + 256).astype(dtype)
     data = unary_model("HARD_SWISH", (256,), dtype, Quant(0.7 * 2.0**-right, low + 131), Quant(0.7, low + 123))
@@ -67,5 +69,6 @@ def _quants(name: str, low: int, rng: np.random.Generator) -> tuple[Quant, Quant
     x = Quant(x_scale, low if name in NOT_NEGATIVE else int(rng.integers(low, low + 256)))
     if name == "LOGISTIC":  # the reference kernel requires this scale
         return x, Quant(1 / 256, int(rng.integers(low, low + 256)))
-    # The zero point is not at the upper end, because a RELU into such a type leaves one value, which is refused.
+    # The zero point is not at the upper end of the range. With RELU, such a type would allow only one value, and is
+    # refused.
     return x, Quant(x_scale * 10 ** rng.uniform(-1, 1), int(rng.integers(low + 20, low + 200)))

@@ -22,7 +22,7 @@ from tests.support.qnn_models import compile_and_run_all
 from tests.support.tflite_builder import ModelBuilder, Quant
 from tests.support.tflite_operator import Constant, End, operator_model
 
-X = Quant(0.5, 3)  # none of these kernels reads it
+X = Quant(0.5, 3)  # none of these kernels reads the quantization
 OPTIONS: dict[str, Any] = {
     "DIV": schema.DivOptionsT(),
     "FLOOR_DIV": schema.FloorDivOptionsT(),
@@ -54,7 +54,7 @@ def division(name: str, dtype: npt.DTypeLike, *, rows: int = 64, columns: int = 
 
 
 def operands(dtype: npt.DTypeLike, rng: np.random.Generator) -> list[Array]:
-    """Numbers of every size, including the ends of the type; no divisor is 0."""
+    """Returns numbers of every magnitude, including the ends of the type. No divisor is 0."""
     if np.dtype(dtype).kind == "f":
         x, y = (rng.normal(0, 10.0 ** rng.integers(-3, 5, 64)).astype(dtype) for _ in range(2))
     else:
@@ -65,7 +65,7 @@ def operands(dtype: npt.DTypeLike, rng: np.random.Generator) -> list[Array]:
         )
         x[:2] = limits.min, limits.max
         y[:4] = limits.min, limits.max, 1, -1
-        if dtype is np.int32:  # LiteRT's own FLOOR_MOD traps at the smallest number
+        if dtype is np.int32:  # LiteRT's own FLOOR_MOD crashes for the smallest number
             y[y == -1] = -2
     return [x[:, None], np.where(y == 0, np.array(3, dtype), y)[None]]
 
@@ -96,7 +96,7 @@ def test_the_least_narrow_number_by_minus_one_saturates_in_groups_of_eight(dtype
 
 @pytest.mark.parametrize(("name", "dtype"), [each for each in DIVISIONS if each[1] is not np.float32])
 def test_nothing_traps(name: str, dtype: npt.DTypeLike) -> None:
-    """A divisor of 0, at which LiteRT fails, and the smallest number divided by -1."""
+    """The operands include a divisor of 0, for which LiteRT fails, and the smallest number divided by -1."""
     least = np.iinfo(np.dtype(dtype)).min
     sample = [np.array([[least], [7]], dtype), np.array([[0, -1]], dtype)]
     (made,) = compiled(division(name, dtype, rows=2, columns=2), sample)

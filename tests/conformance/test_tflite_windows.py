@@ -1,4 +1,6 @@
-"""Convolutions and pools of every geometry, imported, run by the oracle, compared with LiteRT's reference kernels."""
+"""Convolutions and pools of every geometry. They are imported, run by the oracle, and compared with LiteRT's reference
+kernels.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def fits(size: tuple[int, int], window: tuple[int, int], dilation: tuple[int, in
 
 
 def quant(dtype: type, scale: float, rng: np.random.Generator) -> Quant:
-    """A quantization with any zero point, often at an end of the range."""
+    """Returns a quantization with any zero point, which is often at an end of the range."""
     limits = np.iinfo(dtype)
     candidates = (int(limits.min), int(limits.max), int(rng.integers(limits.min, limits.max)))
     return Quant(scale, candidates[int(rng.integers(3))])
@@ -93,7 +95,7 @@ def test_transposed_convolution(
     dtype: type,
     seed: int,
 ) -> None:
-    """Every output size from which a convolution computes `size`, in both modes."""
+    """Tests every output size from which a convolution computes `size`, in both modes."""
     rng = np.random.default_rng(seed)
     channels, filters = int(rng.integers(1, 9)), int(rng.integers(1, 9))
     limits = np.iinfo(dtype)

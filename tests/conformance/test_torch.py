@@ -1,4 +1,4 @@
-"""PyTorch's quantized models, compared with PyTorch's own answers, engine by engine."""
+"""PyTorch's quantized models, compared with PyTorch's own results for each engine."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def test_the_fixtures_are_there() -> None:
     assert len(FIXTURES) >= 5
 
 
-# Differences of PyTorch's engine qnnpack that are bugs, compared with its other engines. It includes padding in
-# averages that should exclude it. Its hardtanh and ReLU6, if they are not fused, read an image in channels-last layout
-# as if it had the other layout, so the elements of the result are in wrong places.
+# Results of PyTorch's engine qnnpack that differ from its other engines because of bugs. It includes padding in
+# averages that should exclude it. If its hardtanh and ReLU6 are not fused, they read a channels-last image as if its
+# channels came first, so the elements of the result are at wrong positions.
 MISTAKEN = {("branches", QNNPACK), ("depthwise", QNNPACK)}
-# The order in which onednn scales sums depends on their number; the rule is not known.
+# The order in which onednn scales sums depends on their number. The rule is not known.
 UNKNOWN = {("dynamic", ONEDNN)}
 CASES = [(path, mode) for path in FIXTURES for mode in ENGINES if (path.stem, mode) not in MISTAKEN | UNKNOWN]
 
@@ -71,8 +71,8 @@ def test_compiled_model_equals_torch(path: Path, mode: str, tmp_path: Path) -> N
 
 
 def test_a_float_sequence_with_attention_equals_torch(tmp_path: Path) -> None:
-    """Builds Conv1d, padding to the same size, and the shapes that `nn.MultiheadAttention` divides. PyTorch adds real
-    values in its own order, which changes ranges that are found at run time.
+    """The model contains Conv1d, padding to the same size, and the shapes that `nn.MultiheadAttention` divides. PyTorch
+    adds real values in its own order, which changes the ranges that are computed at run time.
     """
     path = FLOAT / "sequence.pt"
     with np.load(path.with_suffix(".npz")) as arrays:

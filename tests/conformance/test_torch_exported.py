@@ -1,7 +1,7 @@
-"""PyTorch's exported programs, compared with PyTorch's own answers.
+"""PyTorch's exported programs, compared with PyTorch's own results.
 
-PyTorch multiplies in float32 where Octet multiplies integers, and adds in its own order. If a value is within rounding
-of the middle between two steps, PyTorch may choose the other step. In all fixtures the 8-bit outputs are equal.
+Octet multiplies integers where PyTorch multiplies float32, and PyTorch adds in its own order. If a value is close to
+the middle between two steps, PyTorch may choose the other step. In all fixtures, the 8-bit outputs are equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.support.compiling import compiled
 from tests.support.exported import FIXTURES, imported
 from tests.support.torchscript import answers
 
-# Programs with real outputs: PyTorch rounds the sums in float32, and their activations may differ by a step.
+# Programs with real outputs. PyTorch rounds the sums in float32, and activations may differ by one step.
 REAL = {
     "branches_inductor": 5e-5,
     "branches_xnnpack": 1e-7,

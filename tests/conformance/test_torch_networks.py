@@ -1,4 +1,4 @@
-"""torchvision's networks with random weights, quantized by PyTorch and compiled: every output equals PyTorch's."""
+"""torchvision's networks with random weights, quantized by PyTorch and compiled. Every output equals PyTorch's."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ QUANTIZABLE = (
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("network", QUANTIZABLE)
 def test_imported_network_equals_every_engine(network: str, tmp_path: Path) -> None:
-    """Networks quantized in eager mode, several blocks of layers at a time; the oracle runs one small image."""
+    """The networks were quantized in eager mode. The oracle runs several blocks of layers on one small image."""
     python, path = default_home().python("torch"), tmp_path / "model.pt"
     if not python.exists():
         pytest.skip("PyTorch is missing: run python -m benchmarks.setup_peers")

@@ -1,4 +1,4 @@
-"""PyTorch's quantized models, built for cards and run on emulated cards: they give PyTorch's answers."""
+"""PyTorch's quantized models, built for GPUs and run on emulated GPUs, give PyTorch's results."""
 
 from __future__ import annotations
 

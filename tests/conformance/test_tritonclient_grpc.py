@@ -1,4 +1,4 @@
-"""An unmodified `tritonclient.grpc`, blocking and asyncio, against the data plane."""
+"""An unmodified `tritonclient.grpc` works with the data plane, in its blocking and asyncio forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An unmodified `tritonclient.http` against the data plane."""
+"""An unmodified `tritonclient.http` works with the data plane."""
 
 from __future__ import annotations
 

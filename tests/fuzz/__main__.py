@@ -1,9 +1,9 @@
 """Fuzzes an importer, guided by the coverage of its code:
 `python -m tests.fuzz FORMAT [--seconds 60] [--corpus FOLDER]`.
 
-Needs atheris, which none of the project's lock files contains. A finding is one of: an exception other than an
-`OctetError` with a stage; an import that takes too long or too much memory; a crash; an action that reading a file does
-not need. The exit status is 1 if there were findings.
+It needs atheris, which is not in the project's lock files. A finding is one of: an exception other than an `OctetError`
+with a stage; an import that takes too long or too much memory; a crash; an action that reading a file does not need.
+The exit status is 1 if there were findings.
 """
 
 from __future__ import annotations

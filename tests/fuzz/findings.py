@@ -1,4 +1,4 @@
-"""Decides what is a finding, and makes the input of a finding small."""
+"""Decides which results of an import are findings, and reduces the input of a finding."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from service.compiler.importers.facts import facts_of
 from service.core.errors import OctetError
 from tests.fuzz.mutations import Reducer
 
-_SLOWEST_S = 5.0  # CPU time of the process
+_SLOWEST_S = 5.0  # limit of the processor time of the process
 _REDUCE_S = 20.0
 
-# Audit events of actions that reading a file never needs (docs.python.org/3/library/audit_events.html).
+# Audit events of actions that are never needed to read a file (docs.python.org/3/library/audit_events.html).
 _FORBIDDEN = ("open", "os.", "subprocess.", "socket.", "pickle.", "shutil.", "ctypes.dlopen")
-# An exception is loading Python's own library late, for example a codec at its first use.
+# Reading modules of Python's own library is allowed, because some are loaded late, for example a codec when it is first
+# used.
 _LIBRARY = str(Path(zipfile.__file__).parent)
 
 
@@ -33,25 +34,25 @@ class _TooSlow(BaseException):
 
 
 class _Forbidden(BaseException):
-    """An import did something that reading a file never needs."""
+    """An import did something that is never needed to read a file."""
 
 
 class Judge:
-    """Reads an input with an importer and says what is wrong, if anything is.
+    """Imports an input, and decides whether the result is a finding.
 
     Args:
-        file_format: the format whose importer reads the input.
-        shapes: as for `auto.import_model`.
+        file_format: the format of the importer that reads the input.
+        shapes: the shapes of inputs, as for `auto.import_model`.
     """
 
     def __init__(self, file_format: str, shapes: Mapping[str, Sequence[int]]) -> None:
         self._importer, self._shapes = IMPORTERS[file_format], shapes
-        self._watching: int | None = None  # the thread that imports, because a test process has other threads
+        self._watching: int | None = None  # the thread that imports; a test process has other threads
         signal.signal(signal.SIGVTALRM, _stop)
         sys.addaudithook(self._audit)
 
     def __call__(self, data: bytes) -> str | None:
-        """Returns None, or the finding's name: the exception and the project's last line in its traceback."""
+        """Returns the name of the finding (the exception, and the project's last line in its traceback), or None."""
         try:
             with self._watched():
                 facts_of(self._importer(data, lambda op, tensor: None, self._shapes)).to_json()
@@ -80,7 +81,7 @@ class Judge:
 
 
 def minimized(data: bytes, is_same: Callable[[bytes], bool], reduced: Reducer) -> bytes:
-    """Returns the smallest input found within `_REDUCE_S` for which `is_same` returns true."""
+    """Returns the smallest input for which `is_same` is true. Searches for `_REDUCE_S`."""
     end = time.monotonic() + _REDUCE_S
     while True:
         for candidate in reduced(data):

@@ -1,7 +1,7 @@
-"""The process that fuzzes: `python -m tests.fuzz.hunt FORMAT CORPUS FINDINGS SECONDS`.
+"""The process that fuzzes an importer: `python -m tests.fuzz.hunt FORMAT CORPUS FINDINGS SECONDS`.
 
-Each finding is minimized and written to FINDINGS once per source line that raises it, and fuzzing continues. If the
-process crashes, libFuzzer writes the input there and fuzzing ends.
+Each finding is minimized and written to FINDINGS, once for each source line that raises it. Fuzzing then continues. If
+the process crashes, libFuzzer writes the input to FINDINGS, and fuzzing ends.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from pathlib import Path
 
 import atheris
 
-# Only the importers are instrumented: coverage of other code would not help to find inputs.
+# Only the importers are instrumented, because the coverage of other code would not help to find inputs.
 with atheris.instrument_imports(include=["service.compiler.importers"]):
     from tests.fuzz.findings import Judge, minimized
     from tests.fuzz.mutations import MUTATORS, REDUCERS
     from tests.fuzz.seeds import SHAPES
     from tests.support.fuzz import limit_memory
 
-_STUCK_S = 60  # limit for native code, which the judge's own timer cannot interrupt
+_STUCK_S = 60  # limit for native code, which the judge's timer cannot interrupt
 
 
 def main(file_format: str, corpus: Path, findings: Path, seconds: int) -> None:

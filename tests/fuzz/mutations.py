@@ -1,7 +1,8 @@
-"""Mutations that keep a file's structure, so that the mutated file reaches the code after the reader.
+"""Mutations that keep a file's structure. The mutated file then reaches the code after the reader.
 
-A changed byte in a zip archive gives a wrong checksum. An added byte in a protobuf gives wrong lengths of all messages
-around it. So archives are changed by record, protobufs by field and FlatBuffers by member, and then written again.
+If a byte in a zip archive changes, its checksum is wrong. If a byte is added to a protobuf, the lengths of all
+enclosing messages are wrong. So archives are changed by record, protobufs by field and FlatBuffers by member, and are
+then written again.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ Fields: TypeAlias = "list[tuple[int, int | bytes | Fields]]"  # tags and values 
 _ODD = (0, 1, 2, 127, 128, 255, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 40, (1 << 63) - 1, (1 << 64) - 1)
 _ODD_TEXT = (*(str(number) for number in _ODD), "-1", "1e400", "NaN", "null", "[]", "{}", '""', "None", "-9" * 40)
 _TOKEN = re.compile(r'"[^"\n]*"|-?\d[\w.+-]*|\w+|[^\w\s]')
-_DEEPEST = 12  # of nested messages; ONNX nests up to ten
-_MOST_ITEMS = 64  # of a vector; the elements of a large constant are equivalent
-_BORING = 10  # how much more often other records are changed than elements of tensors
+_DEEPEST = 12  # limit of nested messages; ONNX nests up to ten
+_MOST_ITEMS = 64  # limit of the items of a vector that are changed; the elements of a large constant are equivalent
+_BORING = 10  # other records are changed this much more often than elements of tensors
 
 
 def mutated_flatbuffer(data: bytes, generator: random.Random, mutate: Mutate) -> bytes:
@@ -45,12 +46,12 @@ def mutated_flatbuffer(data: bytes, generator: random.Random, mutate: Mutate) ->
         for _ in range(generator.randint(1, 3)):
             _change(list(_members(model)), generator)
         return serialize(model)
-    except Exception:  # LiteRT's code does not check its input; mutates bytes instead
+    except Exception:  # LiteRT's code does not check its input; bytes are mutated instead
         return mutate(data)
 
 
 def _change(members: list[tuple[Any, Any]], generator: random.Random) -> None:
-    """Changes one member: an attribute of a table, an item of a vector, or a vector of numbers as a whole."""
+    """Changes one member: a field of a table, an item of a vector, or a whole vector of numbers."""
     owner, key = generator.choice(members)
     value = _get(owner, key)
     like = [each for each in (_get(*place) for place in members) if type(each) is type(value)]
@@ -110,7 +111,7 @@ def mutated_archive(data: bytes, generator: random.Random, mutate: Mutate) -> by
 
 
 def mutated_protobuf(data: bytes, generator: random.Random, mutate: Mutate) -> bytes:
-    """Changes, removes, duplicates or replaces a field of any message."""
+    """Changes, removes, duplicates or replaces one field of any message."""
     tree = fields_of(data)
     if not tree or generator.random() < 0.1:
         return mutate(data)
@@ -118,7 +119,7 @@ def mutated_protobuf(data: bytes, generator: random.Random, mutate: Mutate) -> b
     fields, place = generator.choice(places)
     tag, value = fields[place]
     others, other = generator.choice(places)
-    copied = copy.deepcopy(others[other])  # it may be the message that contains the field
+    copied = copy.deepcopy(others[other])  # it may be a message that contains the field
     match generator.randrange(8):
         case 0:
             del fields[place]
@@ -136,7 +137,9 @@ def mutated_protobuf(data: bytes, generator: random.Random, mutate: Mutate) -> b
 
 
 def fields_of(data: bytes, depth: int = 0) -> Fields | None:
-    """Returns the message in `data` with its nested messages, so that `bytes_of` returns `data`; or None."""
+    """Returns the message in `data` and its nested messages in a form that `bytes_of` converts back to `data`. Returns
+    None if `data` is not a message.
+    """
     found: Fields = []
     position = 0
     while position < len(data):
@@ -171,7 +174,9 @@ def _field(tag: int, value: int | bytes | Fields) -> bytes:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """Returns a number and its end. The end is -1 if the number is incomplete, or longer than `varint` writes it."""
+    """Returns a number and the position after it. The position is -1 if the number is incomplete, or longer than
+    `varint` would write it.
+    """
     value = 0
     for place, byte in enumerate(data[position : position + 10]):
         value |= (byte & 0x7F) << (7 * place)
@@ -188,11 +193,11 @@ def _places(fields: Fields) -> Iterator[tuple[Fields, int]]:
 
 
 def _records(data: bytes) -> dict[str, bytes]:
-    """Returns the records of an archive; an empty dictionary if `data` is not an archive."""
+    """Returns the records of an archive, or an empty dictionary if `data` is not an archive."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
             return {name: file.read(name) for name in file.namelist()}
-    except Exception:  # zipfile raises many types for damaged archives
+    except Exception:  # for damaged archives, zipfile raises many types of exceptions
         return {}
 
 

@@ -1,4 +1,4 @@
-"""The first inputs of fuzzing: the fixtures, the catalogs of models with one operator, and programs written by hand."""
+"""The first inputs of fuzzing: the fixtures, the catalogs of models with one operator, and handwritten programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.fuzz import MODELS
 
 _FIXTURES = Path(__file__).parents[1] / "fixtures"
 
-# Shapes of the inputs for formats whose files may lack them. Formats that are absent here have traced or named shapes.
+# The shapes of inputs, for formats whose files may not contain them. In other formats, the file contains shapes.
 SHAPES: Mapping[str, Mapping[str, tuple[int, ...]]] = {TORCHSCRIPT: {"": (2, 3, 12, 12)}, PT2: {"": (2, 3, 12, 12)}}
 
 

@@ -1,4 +1,6 @@
-"""A BERT with a dynamic number of tokens, made with PyTorch and ONNX Runtime's tools, and built for several lengths."""
+"""A BERT with a dynamic number of tokens, created with PyTorch and ONNX Runtime's tools, and built for several
+lengths.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ WORDS = 40
 
 
 def compiled(kind: str, folder: Path, sizes: int | list[int]) -> list[Digest]:
-    """Compiles `bert.{kind}.onnx` for each of `sizes` into the layout at `folder`."""
+    """Compiles `bert.{kind}.onnx` for each of `sizes` into the layout `folder`."""
     source, layout = DATA / f"bert.{kind}.onnx", OciLayout(folder / "store")
     digests: list[Digest] = []
     for options in with_sizes([1], {name: [1, sizes] for name in ("input_ids", "attention_mask")}):
@@ -48,7 +50,7 @@ def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def random_inputs(length: int, seed: int = 0) -> tuple[Array, Array]:
-    """Returns ids, and a mask that hides some of them, but never the first one."""
+    """Returns token ids, and a mask that hides some of them but never the first one."""
     rng = np.random.default_rng(seed)
     mask = rng.integers(0, 2, (1, length))
     mask[:, 0] = 1
@@ -76,7 +78,8 @@ def test_outputs_are_close_to_those_of_the_framework(static: Path) -> None:
     for length in (2, 7, 8, 13):
         ids, mask = random_inputs(length, length)
         (wanted,) = reference([ids, mask])
-        # Real values are summed in another order: a few float32 units in the last place at 4.
+        # Real values are added in another order, which changes values near 4 by a few units in the last place of
+        # float32.
         np.testing.assert_allclose(model(ids, mask), wanted, rtol=0, atol=2e-6)
 
 

@@ -20,7 +20,7 @@ from tests.support.waiting import WORK_TIMEOUT_S
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the driver of a machine with a GPU, and the results of its kernels."""
+    """A folder with the GPU driver of an emulated machine, and the results of its kernels."""
     folder = emulated_card.build_driver(tmp_path_factory.mktemp("machine"))
     (folder / "settings").write_text("OCTET_EMULATED_CARDS=8.6\n")
     return folder
@@ -35,7 +35,7 @@ def artifact(machine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def octet(driver: Path, *arguments: object, status: int = 0, **settings: str) -> Any:
-    """Returns the output of a command with the driver in that folder."""
+    """Runs a command with the driver in that folder, and returns its output."""
     command = [sys.executable, "-m", "service.cli", *map(str, arguments), "--json"]
     environment = {**os.environ, "LD_LIBRARY_PATH": str(driver), **settings}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WORK_TIMEOUT_S)

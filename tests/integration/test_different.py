@@ -1,7 +1,7 @@
-"""A build that differs from its reference runtime: it is reported as different everywhere, and served only if the
+"""If a build differs from its reference runtime, everything reports it as different, and it is served only if the
 difference is accepted.
 
-The reference is a LiteRT in which every output is one step off (`tests.support.other_litert`).
+The reference is a LiteRT whose every output is one step off (`tests.support.other_litert`).
 """
 
 from __future__ import annotations

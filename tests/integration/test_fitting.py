@@ -1,4 +1,6 @@
-"""Bias correction, adaptive rounding, equalization and rounds of calibration, by the outputs of the quantized model."""
+"""Bias correction, adaptive rounding, equalization and rounds of calibration, tested on the outputs of the quantized
+model.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def data(tmp_path: Path) -> Data:
 
 
 def convolutions(groups: int = 1) -> bytes:
-    """One layer, with correlated pixels, a bias and a real result: `image` -> `y` `[1, 12, 14, 14]`."""
+    """Returns a model of one layer with a bias and a real result: `image` -> `y` `[1, 12, 14, 14]`. The pixels of its
+    inputs are correlated.
+    """
     rng, model = np.random.default_rng(0), OnnxBuilder()
     weights = rng.normal(0, 1, (12, 3 // groups, 3, 3)) * rng.uniform(0.1, 3, (12, 1, 1, 1))
     operands = [model.input("image", "float32", (1, 3, 16, 16)), model.constant(weights, "float32")]
@@ -63,14 +67,14 @@ def convolutions(groups: int = 1) -> bytes:
 
 
 def of_layer(file: bytes, tensor: str) -> Array:
-    """Returns a tensor of a file for all pictures, `[count, …]`, as computed by the oracle."""
+    """Returns a tensor of a file for all pictures, `[count, …]`. The oracle computes it."""
     module = import_model(Document(file).serialize([tensor])).module
     return np.stack([oracle.run(module, get_mode(ONNXRUNTIME), [image[None]])[0] for image in pictures(COUNT)])
 
 
 def layers_alone(float_file: bytes, quantized: bytes) -> tuple[Array, Array]:
-    """Returns the first layer's results on its stored operand: with float weights, and with those of the quantized
-    file, minus the rounding of the results; each `[count, …]`.
+    """Returns the first layer's results on its stored operand, `[count, …]` each: with float weights, and with those of
+    the quantized file. The rounding of the results themselves is excluded.
     """
     document = Document(quantized)
     (layer,) = [node for node in document.nodes if node.op_type == "Conv"]
@@ -87,7 +91,7 @@ def layers_alone(float_file: bytes, quantized: bytes) -> tuple[Array, Array]:
 
 
 def bias_steps(quantized: bytes) -> Array:
-    """Returns the bias steps of the first layer, `[channels]`."""
+    """Returns the size of a bias step for each channel of the first layer, `[channels]`."""
     document = Document(quantized)
     (layer,) = [node for node in document.nodes if node.op_type == "Conv"]
     (made,) = [node for node in document.nodes if node.outputs[0] == layer.inputs[2]]
@@ -96,7 +100,7 @@ def bias_steps(quantized: bytes) -> Array:
 
 @pytest.mark.parametrize("groups", [1, 3])
 def test_bias_correction_leaves_no_mean_error(session: CalibrationSession, data: Data, groups: int) -> None:
-    """Except for half a step of the bias: a step is the operand's scale times the weights' scale."""
+    """Half a step of the bias may remain. A step is the operand's scale times the weights' scale."""
     file = convolutions(groups)
     calibration = Calibration(file, session, data, Options())
     errors, halves = {}, {}
@@ -153,7 +157,9 @@ def test_fitted_weights_are_those_that_the_switches_measure(session: Calibration
 def test_raising_layers_to_16x8_adds_no_noise(
     session: CalibrationSession, data: Data, seed: int, options: Options
 ) -> None:
-    """Each layer alone, so that no other layer's noise can cancel its own; and all of them in the file."""
+    """Each layer is raised alone, so that no other layer's noise can cancel its own. Then all of them are raised in the
+    file.
+    """
     calibration = Calibration(residual_network(seed), session, data, options)
     ranked = calibration.sensitivity(options)
     assert {name: noise for name, noise in ranked.wide.items() if noise < ranked.layers[name]} == {}
@@ -178,7 +184,7 @@ def test_biases_of_16x8_layers_are_corrected(session: CalibrationSession, data: 
 
 
 def test_a_layer_without_a_fit_beside_fitted_ones_is_a_bug() -> None:
-    """If the fits lack a layer, an error is raised; the layer's weights are not silently rounded to the nearest
+    """If the fits do not contain a layer, an error is raised. Its weights are not silently rounded to the nearest
     steps.
     """
     document = Document(convolutions())
@@ -214,7 +220,7 @@ def test_an_equalized_model_computes_the_same_as_the_float_model(session: Calibr
 def test_narrow_channels_before_depthwise_convolutions_get_enough_steps(
     session: CalibrationSession, data: Data
 ) -> None:
-    """A channel with a hundredth of the range would have three steps, and less than 20 dB."""
+    """Otherwise, a channel with a hundredth of the range would have only three steps, and less than 20 dB."""
     rng, model = np.random.default_rng(0), OnnxBuilder()
     narrow, x = np.array([1, 0.01], np.float32).reshape(2, 1, 1, 1), model.input("image", "float32", (1, 3, 16, 16))
     first = model.node("Conv", [x, model.constant(rng.normal(0, 1, (2, 3, 1, 1)) * narrow, "float32")])
@@ -227,7 +233,9 @@ def test_narrow_channels_before_depthwise_convolutions_get_enough_steps(
 
 
 def test_later_rounds_calibrate_on_the_quantized_prefix(session: CalibrationSession, data: Data) -> None:
-    """The steps are so coarse that ranges change: the second round's ranges are those of the first round's file."""
+    """The steps are so coarse that ranges change. The ranges of the second round are those of the first round's
+    file.
+    """
     coarse = Options("power-of-two")
     first, second = (Calibration(residual_network(), session, data, replace(coarse, rounds=n)) for n in (0, 1))
     assert set(first.statistics) == set(second.statistics)

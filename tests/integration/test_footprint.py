@@ -1,4 +1,4 @@
-"""Models run with only NumPy and Octet's own package installed, which are small."""
+"""To run models, only NumPy and Octet's own package must be installed. Both are small."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_package_is_small(environment: Environment) -> None:
 
 
 def test_the_command_and_its_requirements_take_64_megabytes(tmp_path: Path, keywords: Path) -> None:
-    """In addition to Python and NumPy; and 60 MB of memory to run keyword spotting."""
+    """The limit excludes Python and NumPy. Running keyword spotting takes another 60 MB of memory."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
     runtime_only = Environment(tmp_path / "venv")
     pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", str(runtime_only.python))
@@ -87,7 +87,7 @@ def test_the_command_and_its_requirements_take_64_megabytes(tmp_path: Path, keyw
 
 
 def _peak_bytes(*command: str) -> int:
-    """Returns the peak memory of the process or one of its children, whichever is larger."""
+    """Returns the peak memory in this process or in one of its children, whichever is larger."""
     measure = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
     measure += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     done = subprocess.run([sys.executable, "-c", measure, *command], check=True, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""`benchmarks/gpu.sh` as a stranger runs it: from a package, with few Python packages, on an emulated GPU."""
+"""`benchmarks/gpu.sh` runs like on a new machine: from a package, with few Python packages, on an emulated GPU."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ pytestmark = [
     pytest.mark.skipif(not all(each.available for each in check()), reason="this kernel cannot sandbox anything"),
 ]
 _MODEL = Path(__file__).parents[1] / "fixtures" / "tflite" / "keywords.tflite"
-# One source with one kernel, and one with several.
+# One source with a single kernel, and one with several.
 _KERNEL_TESTS = [f"tests/unit/compiler/kernels/cuda/test_{name}.py" for name in ("resize", "networks")]
 _CARD, _BATCHES, _PEAK = "sm_80", (1, 2), (2, 4)
 _MOST_BYTES = 60e6
-# The packages of the machine's Python, with the modules of each: no PyTorch.
+# The packages that the Python of the machine has, with the modules of each. PyTorch is not one of them.
 _INSTALLED = ("numpy", "numpy.libs", "grpc", "typing_extensions.py")
 
 
@@ -64,7 +64,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def driver(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The emulated driver, and all kernels of the package."""
+    """The emulated driver, and all kernels in the package."""
     folder = tmp_path_factory.mktemp("driver")
     emulated_card.build_driver(folder)
     (folder / "settings").write_text("OCTET_EMULATED_CARDS=8.0\n")
@@ -83,14 +83,14 @@ def driver(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         kernel = peak.peak(unit, *_PEAK)
         networks.emulate({kernel.symbol: kernel.function.source}, _CARD, folder, checked=False)
     for link in folder.glob("*.so"):
-        shutil.copy(link.resolve(), folder / "copy")  # the data plane may only read the driver's folder
+        shutil.copy(link.resolve(), folder / "copy")  # the data plane can read only the driver's folder
         (folder / "copy").replace(link)
     return folder
 
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with only `_INSTALLED` and the requirements of the server's settings."""
+    """The Python of an environment that contains only `_INSTALLED` and what the server's settings require."""
     folder = tmp_path_factory.mktemp("python")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
@@ -113,7 +113,7 @@ def unpacked(package: Path, tmp_path: Path) -> Iterator[Path]:
 def measured(
     folder: Path, python: Path, driver: Path, *options: str, path: str = os.environ["PATH"]
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]], str]:
-    """Returns the finished process, its records, and its section of the page."""
+    """Returns the finished process, its records, and its section of the results page."""
     environment = {"PATH": path, "HOME": str(folder), "PYTHON": str(python), "LD_LIBRARY_PATH": str(driver)}
     command = ["sh", str(folder / "benchmarks" / "gpu.sh"), "--seconds", "0.4", "--clients", "1", "3", *options]
     run = subprocess.run(
@@ -135,7 +135,7 @@ def of(found: list[dict[str, Any]], part: str) -> list[dict[str, Any]]:
 def test_a_stranger_runs_it_once(package: Path, unpacked: Path, python: Path, driver: Path, tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
-    # Like NVIDIA's tool: options, and the program to check.
+    # A replacement for NVIDIA's tool, called with options and the program to check.
     (tools / "compute-sanitizer").write_text('#!/bin/sh\nshift 4\nexec "$@"\n')
     (tools / "compute-sanitizer").chmod(0o755)
     run, found, page = measured(unpacked, python, driver, path=f"{tools}:{os.environ['PATH']}")
@@ -146,12 +146,12 @@ def test_a_stranger_runs_it_once(package: Path, unpacked: Path, python: Path, dr
     assert all(min(each["card_s"], each["whole_s"]) > 0 for each in of(found, "model"))
     assert {each["instruction"] for each in of(found, "peak")} == {"mma", "dp4a"}
     looked_at = [(each["tool"], each["found"]) for each in of(found, "sanitizer")]
-    assert looked_at == 2 * [("memcheck", False), ("racecheck", False)]  # a model, and launches of tests
+    assert looked_at == 2 * [("memcheck", False), ("racecheck", False)]  # a model, and kernels launched by tests
     (launched,) = of(found, "kernels")
     assert launched["equal"] == launched["of"] > 30
     assert f"{launched['of']} of {launched['of']} equal the emulation's bytes" in page
     rights = [each["right"] for each in of(found, "layer") if "right" in each]
-    assert rights == [True] * 16  # four shapes by two instructions, before and after
+    assert rights == [True] * 16  # four shapes and two instructions, before and after
     assert page.count("| 3x3, ") == 8
     served = {(each["protocol"], each["clients"]): each for each in of(found, "serving")}
     assert served.keys() == {(protocol, clients) for protocol in ("REST", "gRPC") for clients in (1, 3)}
@@ -180,10 +180,10 @@ def test_wrong_outputs_are_reported(unpacked: Path, python: Path, driver: Path) 
 
 
 def test_wrong_kernels_are_listed(unpacked: Path, python: Path, driver: Path) -> None:
-    """One computes wrong outputs, one fails to run, and one ends its process; the others are still compared."""
+    """One kernel computes wrong outputs, one fails to run, and one ends its process. The others are still compared."""
     folder = unpacked / "artifacts" / "kernels"
     launched = json.loads((folder / "launches.json").read_text())
-    launched[1]["outputs"] = launched[1]["inputs"][-1:]  # the memory is unchanged
+    launched[1]["outputs"] = launched[1]["inputs"][-1:]  # the memory is not changed
     launched[2]["artifact"] = f"sha256:{'0' * 64}"
     launched[4]["inputs"] = ["missing"]
     (folder / "launches.json").write_text(json.dumps(launched))

@@ -1,4 +1,6 @@
-"""Commands without a server: compile to a folder, run it, verify it; each command runs in a new process."""
+"""Commands without a server: compile to a folder, run the artifact, and verify it. Each command runs in a new
+process.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,7 @@ def test_compiling_again_gives_the_same_artifact(compiled: Path) -> None:
 
 
 def test_verify_fails_if_the_outputs_differ(copy: Path) -> None:
-    """The expected outputs of the other sample model are attached instead of its own."""
+    """The artifact has the expected outputs of the other sample model instead of its own."""
     octet("compile", EXAMPLES / "digits_uint8.tflite", "--output", copy.parent / "other")
     from service.core.artifacts.artifact import Report
 
@@ -108,7 +110,7 @@ def test_a_damaged_folder_is_rejected(copy: Path) -> None:
 
 @pytest.fixture
 def armed(copy: Path, tmp_path: Path) -> tuple[Path, Digest, Path]:
-    """A folder with an artifact whose library has a constructor; the artifact; the file that the constructor
+    """Yields a folder with an artifact whose library has a constructor, the artifact, and the file that the constructor
     creates.
     """
     made = tmp_path / "made"

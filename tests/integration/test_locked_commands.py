@@ -1,4 +1,4 @@
-"""Commands that run an artifact: its code can only compute, unless the sandbox is turned off by an option."""
+"""Commands that run an artifact. Its code can do nothing but compute, unless an option turns the sandbox off."""
 
 from __future__ import annotations
 
@@ -108,13 +108,13 @@ def test_root_is_informed_that_access_to_other_users_files_is_dropped(hostile: T
 
 
 def answers(hostile: Trap, *told: str) -> list[int]:
-    """Returns the kernel's result of each attempt."""
+    """Returns the result of each attempt, as the kernel reported it."""
     document = json.loads(octet(hostile, "run", *told, "--json").stdout)
     values: list[int] = document["outputs"][0]["data"]
     return values
 
 
-# Octet on a kernel as seen through a container's filter: landlock_create_ruleset returns ENOSYS.
+# Octet on a kernel behind a container's filter: landlock_create_ruleset returns ENOSYS.
 _WITHOUT_LANDLOCK = """
 import errno, sys
 from service.compiler.sandbox import landlock

@@ -1,4 +1,4 @@
-"""The compiler's whole pipeline with its real child processes: from a file to a verified artifact."""
+"""The compiler's whole pipeline with its real child processes, from a file to a verified artifact."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BERT = Path(__file__).parents[1] / "fixtures" / "onnx" / "bert.qdq.onnx"
 
 
 class Recorder:
-    """A Progress that records its calls, and cancels at a given stage."""
+    """A Progress that records its calls, and cancels the build at a given stage."""
 
     def __init__(self, cancel_at: Stage | None = None) -> None:
         self.stages: list[Stage] = []
@@ -213,7 +213,7 @@ def test_a_file_that_changes_while_it_is_read_is_rejected(tmp_path: Path) -> Non
     request = CompileRequest(INT8, digest_of_file(UINT8), parse_target("host"), LITERT_REFERENCE)
     (tmp_path / "scratch").mkdir()
     settings = Settings(data_dir=tmp_path / "data")
-    for _ in range(2):  # the second time would use what the first had cached
+    for _ in range(2):  # the second time would use cached results of the first
         with pytest.raises(BuildFailed, match="changed while it was read"):
             compile_model(request, OciLayout(tmp_path / "store"), tmp_path / "scratch", Recorder(), settings)
         (tmp_path / "scratch" / "import" / "module.json").unlink()
@@ -295,7 +295,9 @@ def test_build_out_of_time(tmp_path: Path) -> None:
 
 
 def test_verification_rejects_a_wrong_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No model gives the expected outputs of another: replaces the expected file between steps."""
+    """Replaces the file of expected outputs between two steps by that of another model. No model gives the outputs of
+    another.
+    """
     verify = Steps.verify
 
     def tamper_and_verify(self, config, library, built, answers):  # type: ignore[no-untyped-def]

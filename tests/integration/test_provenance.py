@@ -1,4 +1,6 @@
-"""With trusted keys, only artifacts that one of them signed are loaded; the signature identifies builder and inputs."""
+"""If trusted keys are configured, only artifacts that one of them signed are loaded. The signature identifies builder
+and inputs.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ BUILDER = "https://example.org/builders/7"
 
 
 class Signed:
-    """An artifact that was built with a key, and whose files tests change."""
+    """An artifact that was built with a key. Tests change its files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.root = folder, folder / "store"
@@ -160,7 +162,7 @@ def test_another_library_with_the_same_statement_is_not_loaded(signed: Signed) -
 
 
 def test_attestations_by_others_are_ignored(signed: Signed, tmp_path: Path) -> None:
-    """A signature of the same type by another key is listed first, as may happen in a registry."""
+    """A signature of the same type by another key is listed first. This can happen in a registry."""
     from service.cache import Descriptor, Manifest
 
     layout = OciLayout(tmp_path / "copy")
@@ -173,13 +175,13 @@ def test_attestations_by_others_are_ignored(signed: Signed, tmp_path: Path) -> N
         layer = layout.put_blob_descriptor("application/vnd.dsse.envelope.v1+json", document)
         subject = Descriptor(about.media_type, about.digest, about.size_bytes)
         layout.put_manifest(Manifest(Report.PROVENANCE, config, (layer,), {}, subject))
-    layout.put_manifest(Manifest(Report.PROVENANCE, config, (), {}, subject))  # and an empty one
+    layout.put_manifest(Manifest(Report.PROVENANCE, config, (), {}, subject))  # an empty one as well
     assert archive == signed.digest
     signed.trust.check(layout, signed.digest)
 
 
 def received_into(layout: OciLayout, signed: Signed) -> Digest:
-    """Returns an unverified copy of the artifact, as it is transferred."""
+    """Returns a copy of the artifact as it is transferred, which is not verified."""
     import io
     import tarfile
 
@@ -207,7 +209,7 @@ def test_a_received_artifact_is_rejected_before_it_is_run(signed: Signed, tmp_pa
         with pytest.raises(Untrusted):
             publish_received(request, layout, scratch, Unreported(), settings)
         assert layout.index() == []
-        assert list(scratch.iterdir()) == []  # no child was started
+        assert list(scratch.iterdir()) == []  # no child process was started
     else:
         assert publish_received(request, layout, scratch, Unreported(), settings) == signed.digest
         assert layout.attached(signed.digest, Report.PROVENANCE) == signed.envelope

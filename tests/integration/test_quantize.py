@@ -1,4 +1,4 @@
-"""`octet quantize`, from a float file and inputs to a quantized file that compiles."""
+"""`octet quantize` converts a float file and inputs to a quantized file, which can be compiled."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from service.quantize.rewrites.folding import tidy
 from tests.support.float_networks import INPUT, dense_network, pictures, residual_network
 from tests.support.onnx_reference import Reference
 
-COARSE = ("--method", "power-of-two", "--no-correct-bias")  # which causes a wrong prediction of the network below
+# these options cause a wrong prediction of the network below
+COARSE = ("--method", "power-of-two", "--no-correct-bias")
 
 
 @pytest.fixture
@@ -71,17 +72,17 @@ def test_a_network_is_quantized_and_measured(model: Path, tmp_path: Path) -> Non
         {"op_type": "Softmax", "reason": "quantizing this operator is not supported", "operators": 1}
     ]
     assert min(told["tensors_db"].values()) > 20
-    # The measured outputs are those of the file.
+    # The outputs that the command measured are those of the written file.
     quantized = answers((tmp_path / "network.int8.onnx").read_bytes(), images)
     same = (quantized.reshape(40, -1).argmax(axis=1) == right).sum()
     assert told["same_class"]["right"] == same
     real = answers(residual_network(), images).astype(np.float64)
     decibels = 10 * np.log10((real**2).sum() / ((real - quantized) ** 2).sum())
-    assert told["outputs_db"]["scores"] == pytest.approx(decibels, abs=0.05)  # our float kernels round differently
+    assert told["outputs_db"]["scores"] == pytest.approx(decibels, abs=0.05)  # Octet's float kernels round differently
 
 
 def test_one_constant_image_is_enough_for_a_file(model: Path, tmp_path: Path) -> None:
-    """The ranges come from one grey image; tensors that are zero for it get the scale 1."""
+    """The ranges come from one grey image. Tensors that are zero for it get the scale 1."""
     np.savez(tmp_path / "x.npz", image=np.zeros(INPUT, np.float32))
     status, told = run_quantize(model, "--data", tmp_path / "x.npz", "--method", "kl", "-o", tmp_path / "q.onnx")
     assert status == 0, told
@@ -112,7 +113,7 @@ def test_layers_are_left_in_float_until_a_budget_is_met(model: Path, tmp_path: P
     assert list(costs["layers_db"].values()) == sorted(costs["layers_db"].values())
     assert len(costs["layers_db"]) == plain["quantized"] - 2, "all but MaxPool and Flatten"
     first, *_, last = costs["curve"]
-    # All switches on gives the quantized model, and all off the float model.
+    # With all switches on, the model is the quantized one, and with all off, it is the float model.
     assert first["output_db"] == pytest.approx(plain["outputs_db"]["scores"], abs=1e-3)
     assert first["share"] == plain["same_class"]["share"] < 1
     assert (last["share"], last["output_db"]) == (1, None)
@@ -136,7 +137,7 @@ def test_layers_are_left_in_float_until_a_budget_is_met(model: Path, tmp_path: P
 
 @pytest.mark.slow
 def test_a_16_bit_layer_costs_what_the_search_measured(model: Path, tmp_path: Path) -> None:
-    """With all layers in 16x8, by the switches and by the file."""
+    """All layers are in 16x8: once by the switches, and once in the written file."""
     np.savez(tmp_path / "x.npz", image=pictures(8))
     _, told = run_quantize(model, "--data", tmp_path / "x.npz", "--sensitivity", "-o", tmp_path / "q.onnx")
     all_wide = [point for point in told["sensitivity"]["curve"] if len(point["wide"]) == 7]
@@ -222,7 +223,7 @@ def test_a_latency_bound_takes_precedence_over_a_budget(model: Path, tmp_path: P
 
 @pytest.mark.slow
 def test_as_many_layers_stay_in_float_as_a_latency_bound_allows(model: Path, tmp_path: Path) -> None:
-    """This bound allows all of them."""
+    """This bound allows all layers in float."""
     np.savez(tmp_path / "x.npz", image=pictures(4))
     arguments = (model, "--data", tmp_path / "x.npz", "-o", tmp_path / "q.onnx")
     status, told = run_quantize(*arguments, "--latency-budget", "10000x", "--curve", tmp_path / "curve.svg")
@@ -243,7 +244,7 @@ def test_only_products_are_quantized_without_inputs(tmp_path: Path, flavour: lis
     file = Path(told["output"]).read_bytes()
     size = len(dense_network())
     assert told["bytes"] == {"source": size, "float": size, "quantized": len(file)}
-    x = np.random.default_rng(0).normal(0, 1, (1, 6, 40)).astype(np.float32)  # `answers` adds the batch
+    x = np.random.default_rng(0).normal(0, 1, (1, 6, 40)).astype(np.float32)  # `answers` adds the batch dimension
     real, ours = answers(dense_network(), x), answers(file, x)
     assert ((real - ours) ** 2).sum() < 0.03 * (real**2).sum()
 
@@ -257,7 +258,9 @@ def test_contradictory_options_are_rejected(model: Path, tmp_path: Path) -> None
 
 
 def test_a_bfloat16_layer_computes_the_same_as_onnx_runtime(model: Path, tmp_path: Path) -> None:
-    """Quantized by the command, then compiled for this machine: integers are equal, and sums equal within rounding."""
+    """The command quantizes the model, which is then compiled for this machine. Integer results are equal, and real
+    sums are equal within rounding.
+    """
     document = Document(residual_network())
     tidy(document)
     layer = [node for node in document.nodes if node.op_type == "Conv" and node.attributes.get("group", 1) == 1][1]

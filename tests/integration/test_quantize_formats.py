@@ -1,5 +1,5 @@
-"""`octet quantize` of float models in other formats than ONNX: the result is ONNX, and as good as from an ONNX
-model.
+"""`octet quantize` of float models in formats other than ONNX. The result is an ONNX file that is as accurate as one
+from an ONNX model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.tflite_float_network import tflite_residual_network
 from tests.support.tflite_metadata import IMAGE, Described, labels_in, metadata_buffer, with_metadata
 
 TORCH = Path(__file__).parents[1] / "fixtures" / "float"
-ROUNDING = 1e-6  # of Softmax, and of a mean over few numbers, in float32
+ROUNDING = 1e-6  # rounding errors of float32 in Softmax, and in a mean over few numbers
 
 
 def run_quantize(*arguments: object) -> tuple[int, dict[str, Any]]:
@@ -34,7 +34,7 @@ def run_quantize(*arguments: object) -> tuple[int, dict[str, Any]]:
 
 
 def same_answers(file: Path, images: np.ndarray[Any, Any]) -> None:
-    """Asserts that ONNX Runtime and Octet compute the same."""
+    """Asserts that ONNX Runtime and Octet compute the same results."""
     data = file.read_bytes()
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     module = import_model(data).module
@@ -66,7 +66,7 @@ def test_a_tflite_model_loses_as_much_as_the_same_onnx_model(tmp_path: Path) -> 
     assert other["bytes"]["source"] == (tmp_path / "b.tflite").stat().st_size
     assert one["bytes"]["source"] == one["bytes"]["float"] == (tmp_path / "a.onnx").stat().st_size
     assert other["bytes"]["float"] == pytest.approx(one["bytes"]["float"], rel=0.15), "the same weights, as ONNX"
-    # Not exactly equal: a MaxPool that only moves bytes, and Pad, may be at other positions.
+    # They are not exactly equal: Pad, and a MaxPool that only moves bytes, may be at other positions.
     assert other["outputs_db"]["scores"] == pytest.approx(one["outputs_db"]["scores"], abs=0.1)
     same_answers(tmp_path / "b.int8.onnx", last[:4])
 
@@ -85,7 +85,7 @@ def test_a_pytorch_model_is_quantized(tmp_path: Path, name: str) -> None:
 
 
 def test_labels_and_preprocessing_come_from_the_file(tmp_path: Path) -> None:
-    """Calibration also preprocesses pictures as the served model will."""
+    """Calibration preprocesses pictures in the same way as the served model."""
     labels = [f"number {digit}" for digit in range(10)]
     described = metadata_buffer([Described(IMAGE, mean=[100.0], std=[50.0])], [labels_in()])
     plain = tflite_residual_network()

@@ -1,4 +1,6 @@
-"""An artifact that was compiled elsewhere is verified and published, or rejected if it is not what it claims to be."""
+"""An artifact that was compiled elsewhere is verified and published, or rejected if its contents do not match its
+manifest.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> tuple[OciLayout, Dige
 
 
 class Arrival:
-    """A store that receives archives."""
+    """A store that receives artifact archives."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.layout = folder, OciLayout(folder / "store")
@@ -190,7 +192,9 @@ def copy(
     change: Callable[[Manifest], Manifest],
     reports: dict[Report, bytes] | None = None,
 ) -> tuple[OciLayout, Digest]:
-    """Copies the artifact to another layout, changed by `change`, with other reports if they are given."""
+    """Copies the artifact to another layout after `change` has changed it. If `reports` are given, they replace its
+    own.
+    """
     other, manifest = OciLayout(folder), layout.manifest(digest)
     for part in (manifest.config, *manifest.layers):
         other.blobs.put_bytes(layout.blobs.read(part.digest))

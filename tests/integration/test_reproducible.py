@@ -1,5 +1,5 @@
-"""A rebuild on another machine gives the same digest: here with other folders, environment and host name. Another way
-to build gives the same digest, too.
+"""A rebuild on another machine gives the same digest. Here, the other machine is simulated by other folders, another
+environment and another host name. Another way to build gives the same digest, too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def test_the_digest_depends_only_on_the_inputs(tmp_path: Path, target: str) -> N
 @pytest.mark.slow
 @needs_signatures
 def test_a_server_builds_the_same_artifact_as_the_command(tmp_path: Path) -> None:
-    """Also if it signs: a signature is attached to an artifact, and is not part of it."""
+    """This also holds if the server signs: a signature is attached to an artifact and is not part of it."""
     (tmp_path / "server").mkdir()
     key, _ = write_pair(tmp_path)
     with serving(tmp_path / "server", signing_key=key) as served:
@@ -52,7 +52,7 @@ def test_a_server_builds_the_same_artifact_as_the_command(tmp_path: Path) -> Non
 
 
 def build(folder: Path, name: str, target: str, environment: dict[str, str], prefix: Sequence[str] = ()) -> str:
-    """Returns the digest of a build in `folder`, with an empty home, temporary folder and caches."""
+    """Builds in `folder` with an empty home, temporary folder and caches, and returns the digest."""
     for each in ("home", "tmp", "data"):
         (folder / each).mkdir(parents=True)
     shutil.copy(MODEL, folder / name)
@@ -74,7 +74,7 @@ def build(folder: Path, name: str, target: str, environment: dict[str, str], pre
 
 
 def _other_host() -> list[str]:
-    """Returns the command prefix that gives the process another host name, if the kernel allows that."""
+    """Returns a command prefix that gives the process another host name, if the kernel allows that."""
     if os.getuid() == 0 and shutil.which("unshare"):
         return ["unshare", "--uts", "sh", "-c", 'hostname elsewhere && exec "$@"', "sh"]
     return []

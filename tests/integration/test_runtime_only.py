@@ -1,4 +1,4 @@
-"""Without the packages of the compiler and the server, models run, and other commands report what is missing."""
+"""Without the packages of the compiler and the server, models still run, and other commands report what is missing."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def _server_packages() -> tuple[str, ...]:
-    """Returns the folders in site-packages that `server` and `worker` install, except that of `tflite`, whose name is a
-    prefix of another's.
+    """Returns the folders in site-packages that the extras `server` and `worker` install. The folder of `tflite` is
+    excluded, because its name is a prefix of another's.
     """
     required = importlib.metadata.requires("octet-serve") or []
     extras = re.compile(r'(?!octet-serve)([\w-]+).* extra == "(server|worker)"')
@@ -55,7 +55,7 @@ def test_models_run(artifact: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [("verify",), ("bench", "--seconds", "0.1"), ("explain", "--seconds", "0.1")])
 def test_models_are_verified_and_measured(command: tuple[str, ...], artifact: Path, tmp_path: Path) -> None:
-    # The sandbox lets children read where packages are installed, but not the targets of the links to them here.
+    # The sandbox lets children read the folders in which packages are installed, but not the targets of the links here.
     done = octet_without(WITHOUT, tmp_path, command[0], artifact, *command[1:], "--unsandboxed")
     assert done.returncode == 0, done.stderr
 
@@ -90,7 +90,7 @@ def test_commands_describe_the_machine(command: tuple[str, ...], tmp_path: Path)
 
 
 def _unknown(name: str) -> str:
-    raise ValueError("unrecognized configuration name")  # as Python does if the C library does not have it
+    raise ValueError("unrecognized configuration name")  # Python raises this if the C library does not have the name
 
 
 def test_a_c_library_other_than_glibc_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:

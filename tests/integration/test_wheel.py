@@ -26,8 +26,8 @@ EXAMPLES = ROOT / "examples"
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Returns the wheels by architecture, built by `make wheel` in a copy, because the build writes into its source
-    tree.
+    """Builds the wheels by `make wheel` and returns them by architecture. The build runs in a copy, because it writes
+    into its source tree.
     """
     tree = tmp_path_factory.mktemp("wheel")
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
@@ -107,7 +107,7 @@ class TestWheels:
         assert answer.lstrip().startswith("2 ")
 
 
-# The memory map of the process shows which files it uses.
+# The process's memory map shows which files it uses.
 _LOADED = """
 from service.runtime import python_library
 python_library.library()
@@ -116,7 +116,7 @@ print(open('/proc/self/maps').read())
 
 
 def _interpreter(minor: int) -> str:
-    """Returns the path of CPython 3.`minor`: on PATH, or else one of pyenv's."""
+    """Returns the path of CPython 3.`minor`: the one on PATH, or else one of pyenv's."""
     name = f"python3.{minor}"
     pyenv = sorted(Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/{name}"))
     for candidate in (shutil.which(name), *map(str, pyenv)):

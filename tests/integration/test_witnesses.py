@@ -1,5 +1,5 @@
-"""How builds report the runtimes that they were compared with: one that runs, differs, rejects the model, is
-missing.
+"""Builds report the runtimes with which they were compared: one that ran, one that differs, one that rejected the
+model, and one that is missing.
 """
 
 from __future__ import annotations

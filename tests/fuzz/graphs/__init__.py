@@ -1,1 +1,1 @@
-"""Random valid quantized graphs, built for real and compared value by value with their reference runtime."""
+"""Random valid quantized graphs are built and compared, value by value, with their reference runtime."""

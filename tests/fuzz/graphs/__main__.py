@@ -1,8 +1,9 @@
 """Builds random graphs and compares them: `python -m tests.fuzz.graphs FORMAT [--count 2000] [--seed 0]`.
 
-FORMAT is `onnx`, `tflite`, or `pieces`, cut from files that TensorFlow's converter wrote. A finding is a value
-that differs from the reference runtime's, or an error other than a refusal of something that is not supported. Each is
-minimized and written to `fuzz-findings/graphs`, with the inputs that show it. The exit status is 1 if there was one.
+FORMAT is `onnx`, `tflite`, or `pieces`, which are cut from files that TensorFlow's converter wrote. A finding is a
+value that differs from the reference runtime's, or an error other than the refusal of an unsupported feature. Each is
+minimized and written to `fuzz-findings/graphs`, with the inputs that reproduce it. The exit status is 1 if there was a
+finding.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ _REPORT_EVERY = 25
 
 
 class Hunt:
-    """Workers that judge ranges of seeds, and their findings.
+    """Worker processes that each judge a range of seeds, and their findings.
 
-    A worker runs compiled code in its own process. If it crashes, the graph that it was building is the finding.
+    A worker runs compiled code in its own process. If it crashes, the graph that it was building is a finding.
     """
 
     def __init__(self, format_: str, numerics: str, findings: Path, count: int) -> None:

@@ -16,7 +16,9 @@ OPSET = 21
 
 
 def to_bytes(graph: Graph, *, typed: bool = True) -> bytes:
-    """Returns the file of a graph. If not `typed`, an ONNX file declares only the names of its outputs."""
+    """Returns a graph as a file. Unless `typed` is true, an ONNX file declares the names of its outputs but not their
+    types.
+    """
     return _onnx(graph, typed) if graph.format == "onnx" else _tflite(graph)
 
 
@@ -63,10 +65,10 @@ def _quant(quantization: Quantization | None) -> Quant | None:
 
 
 class Runtime:
-    """A file, loaded in the runtime whose values a numerics mode promises, on one thread.
+    """A file that is loaded in the reference runtime of its numerics mode. It runs on one thread.
 
     Raises:
-        Exception: the runtime's own exception if it does not load the file.
+        Exception: the runtime does not load the file. The type is the runtime's own.
     """
 
     def __init__(self, file_format: str, data: bytes, numerics: str, *, optimized: bool = True) -> None:

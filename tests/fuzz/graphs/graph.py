@@ -1,7 +1,7 @@
-"""A model as a list of operators over named tensors, which the generators draw and the minimizer reduces.
+"""A model as a list of operators on named tensors. Generators draw such graphs, and the minimizer reduces them.
 
-A graph is close to its file: an operator has the format's own name, options and operand order. So graphs of TFLite and
-of ONNX have nothing in common but this form. `tests.fuzz.graphs.formats` writes both to bytes.
+A graph is similar to its file: an operator has the name, the options and the operand order of the format. So graphs of
+TFLite and of ONNX share only this data structure. `tests.fuzz.graphs.formats` writes both to bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from service.core.models.arrays import Array
 
 Rng = np.random.Generator
 
-OMITTED = ""  # the name of an optional operand that an operator does not have
+OMITTED = ""  # the name of an optional operand that is omitted
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Quantization:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor; one with `data` is a constant of the file."""
+    """A tensor. If it has `data`, it is a constant of the file."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -40,7 +40,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Operator:
-    """A node. `options` are ONNX's attributes, or the fields of TFLite's table of options."""
+    """A node. `options` are ONNX's attributes, or the fields of TFLite's options table."""
 
     type: str
     inputs: tuple[str, ...]
@@ -51,7 +51,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Graph:
-    """A whole model. Operators are in topological order; `inputs` and `outputs` name tensors."""
+    """A whole model. Operators are in topological order; `inputs` and `outputs` are names of tensors."""
 
     format: str
     tensors: Mapping[str, Tensor]
@@ -84,14 +84,14 @@ class Graph:
         return replace(self, outputs=self.operators[index].outputs).pruned()
 
     def without(self, index: int) -> Graph:
-        """Returns the graph in which the results of the operator at `index` are inputs."""
+        """Returns the graph without the operator at `index`; its results become inputs."""
         left = self.operators[:index] + self.operators[index + 1 :]
         read = {name for operator in left for name in operator.inputs} | set(self.outputs)
         results = tuple(name for name in self.operators[index].outputs if name in read)
         return replace(self, operators=left, inputs=self.inputs + results).pruned()
 
     def smaller(self) -> Iterator[Graph]:
-        """Yields smaller graphs, the smallest first. Some of them may not be valid."""
+        """Yields smaller graphs, the smallest first. Some of them may be invalid."""
         for index in range(len(self.operators) - 1):
             yield self.cut_behind(index)
         if len(self.outputs) > 1:
@@ -103,16 +103,16 @@ class Graph:
 
 
 class Unsuitable(Exception):
-    """The operator that was drawn does not take the operand that was drawn."""
+    """The drawn operator does not support the drawn operand."""
 
 
 class GraphWriter:
-    """A graph that is being drawn, operator by operator. Its values are known for one random input.
+    """A graph while it is drawn, operator by operator. All values are known for one random input.
 
     Attributes:
         rng: the source of all random choices.
-        samples: the elements of every tensor for that input.
-        reals: results that are not quantized and that no operator reads.
+        samples: the elements of every tensor, computed for that input.
+        reals: results that are not quantized and not read by any operator.
     """
 
     def __init__(self, file_format: str, rng: Rng) -> None:
@@ -134,7 +134,7 @@ class GraphWriter:
         return self.tensors[name].shape
 
     def stored(self, shape: Sequence[int], dtype: str) -> Array:
-        """Returns integers for a constant: from the whole range, or only a few different ones."""
+        """Returns integers for a constant. They cover the whole range, or only a few values."""
         info = np.iinfo(dtype)
         if self.often(0.15):
             return self.rng.choice([info.min, info.max, 0, 1], tuple(shape)).astype(dtype)
@@ -148,7 +148,7 @@ class GraphWriter:
         return name
 
     def count(self) -> tuple[int, ...]:
-        """Returns how much was drawn so far."""
+        """Returns a mark for `withdraw`: how much has been drawn so far."""
         return len(self.operators), len(self.inputs), len(self.reals)
 
     def withdraw(self, count: tuple[int, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Builds a graph with the whole pipeline and compares every value with the runtime that the numerics mode names."""
+"""Builds a graph with the whole pipeline and compares every value with the reference runtime of the numerics mode."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ from tests.support.compiling import Quiet
 Answers = Callable[[Sequence[Array]], list[Array]]
 
 NUMERICS = {"onnx": ("onnxruntime",), "tflite": ("litert-reference", "xnnpack")}
-# Codes of errors that refuse a valid model because of a missing feature. They are not findings.
+# These errors refuse a valid model because it uses an unsupported feature. They are not findings.
 REFUSALS = frozenset({"unsupported", "unsupported_operator"})
 NO_FINDINGS = frozenset({"equal", "documented", "refused", "invalid"})
 
 _INPUTS = 24
-# Real outputs agree within this part of the largest value, because float32 sums are added in another order here.
+# Real outputs agree within this fraction of the largest value, because float32 sums are added in another order here.
 _REAL_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result for a graph.
+    """The result of judging a graph.
 
     Attributes:
-        outcome: "equal", "documented" (all differences are within what the numerics mode documents), "refused",
-            "invalid" (the reference runtime does not run the graph), or the name of a finding.
-        text: the error, or how many values differ.
-        inputs: the inputs that show a difference.
+        outcome: "equal"; "documented" (all differences are within the documented deviations of the mode); "refused";
+            "invalid" (the reference runtime does not run the graph); or the name of a finding.
+        text: the error message, or the number of values that differ.
+        inputs: inputs that cause a difference.
     """
 
     outcome: str
@@ -64,7 +64,7 @@ class Verdict:
 
 
 class Judge:
-    """Builds graphs in its own temporary store, which it removes at the end.
+    """Builds graphs in a temporary store of its own, which it removes at the end.
 
     Args:
         numerics: the mode of the builds.
@@ -106,9 +106,9 @@ class Judge:
         """Builds a model file and compares it with `reference`.
 
         Args:
-            reference: computes the outputs for given inputs.
+            reference: a function that computes the outputs for given inputs.
             samples: the inputs; by default generated ones.
-            options: the build options.
+            options: the options of the build.
         """
         try:
             model, deviations = self._built(data, options)
@@ -119,7 +119,7 @@ class Judge:
         return _compared(model, samples or _samples(model.signature), reference, deviations)
 
     def _built(self, data: bytes, options: Mapping[str, Any] | None) -> tuple[runtime.Model, list[Deviation]]:
-        """Returns the model, and the deviations that its report documents."""
+        """Returns the built model, and the deviations that its report documents."""
         self._builds += 1
         scratch = self._folder / f"scratch{self._builds}"
         scratch.mkdir()
@@ -137,7 +137,7 @@ class Judge:
 
 
 def _class_of(message: str) -> str:
-    """Returns the message without numbers and names, so that one bug has one name."""
+    """Returns the message without numbers and names, so that all occurrences of one bug have one name."""
     return re.sub(r"'[^']*'|\b\w*\d\w*\b|\[[^\]]*\]", "_", message)[:120]
 
 
@@ -148,7 +148,7 @@ def _compared(
     steps = relative = 0.0
     shown: tuple[Array, ...] = ()
     state = SequenceState(model.signature)
-    pairs: list[list[tuple[Array, Array]]] = []  # for each sample, the actual and the expected outputs
+    pairs: list[list[tuple[Array, Array]]] = []  # for each sample: pairs of an actual and an expected output
     for sample in samples:
         try:
             expected = reference(sample)
@@ -191,5 +191,5 @@ def _differing(output: Array, wanted: Array) -> np.ndarray[tuple[int, ...], np.d
 
 
 def _samples(signature: ModelSignature) -> Sequence[Sequence[Array]]:
-    """Returns the inputs of the product's own verification, and as many that it does not use."""
+    """Returns the inputs that the product's verification uses, and equally many others."""
     return [*sample_inputs(signature, _INPUTS), *sample_inputs(signature, _INPUTS, seed=1)]

@@ -9,7 +9,7 @@ from tests.fuzz.graphs.graph import Graph
 
 
 def minimized(graph: Graph, shows_it: Callable[[Graph], bool], seconds: float = 120.0) -> Graph:
-    """Returns the smallest graph found within `seconds` for which `shows_it` still returns true."""
+    """Returns the smallest graph for which `shows_it` is still true. Searches for `seconds`."""
     end = time.monotonic() + seconds
     while True:
         for candidate in graph.smaller():

@@ -16,7 +16,7 @@ _SHAPES: Sequence[Callable[[Rng], tuple[int, ...]]] = (
 
 
 def random_graph(rng: Rng, most: int = 7) -> Graph:
-    """Returns a graph of up to `most` computing operators, plus their conversions."""
+    """Returns a graph with up to `most` operators that compute, and their conversions."""
     writer = OnnxWriter(rng)
     writer.quantized_input(_SHAPES[int(rng.integers(len(_SHAPES)))](rng))
     draw(writer, OPERATORS, most)
@@ -24,7 +24,7 @@ def random_graph(rng: Rng, most: int = 7) -> Graph:
 
 
 def _outputs(writer: OnnxWriter) -> tuple[str, ...]:
-    """Returns the results that no operator reads, and sometimes another one; stored or dequantized."""
+    """Returns the results that no operator reads, and sometimes another one. They are stored or dequantized."""
     read = {name for operator in writer.operators for name in operator.inputs}
     made = {name for operator in writer.operators for name in operator.outputs}
     ends = [value for value in writer.values if value.name in made and value.name not in read]

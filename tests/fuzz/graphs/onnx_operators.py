@@ -1,4 +1,4 @@
-"""The operators of random ONNX graphs: each function draws one operator with its operands and options, and adds it."""
+"""The operators of random ONNX graphs. Each function draws the operands and options of one operator, and adds it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MICROSOFT = "com.microsoft"
 
 
 def _finish(writer: OnnxWriter, real: str, like: Value | None = None, *, same: float = 0.0) -> None:
-    """Quantizes a result, sometimes after an activation. Some results stay real and become outputs."""
+    """Quantizes a result, sometimes after an activation. Some results stay real and become outputs instead."""
     if writer.often(0.25):
         kind, options = writer.choose(("Relu", {}), ("Clip", None), ("Relu", {}))
         operands = [real]
@@ -35,7 +35,7 @@ def _finish(writer: OnnxWriter, real: str, like: Value | None = None, *, same: f
 
 
 def _weights(writer: OnnxWriter, shape: Sequence[int], axis: int, activations: str) -> tuple[str, tuple[str, str], Any]:
-    """Returns the name of stored weights, the names of their scale and zero point, and the scales."""
+    """Returns the name of stored weights, the names of their scale and zero point, and the values of the scales."""
     dtype = "int8" if activations == "int8" or writer.often(0.7) else "uint8"
     scales: Any = np.float32(10 ** writer.rng.uniform(-3, -1))
     if writer.often(0.5):
@@ -47,8 +47,8 @@ def _weights(writer: OnnxWriter, shape: Sequence[int], axis: int, activations: s
 
 
 def _dequantized_weights(writer: OnnxWriter, shape: Sequence[int], axis: int, activations: str) -> tuple[str, Any]:
-    """Returns real weights in a form that quantizers write: stored and dequantized, or real and through both
-    conversions.
+    """Returns real weights in one of the forms that quantizers write: stored and dequantized, or real, quantized and
+    dequantized.
     """
     stored, parameters, scales = _weights(writer, shape, axis, activations)
     options = {"axis": axis} if np.ndim(scales) else {}
@@ -67,7 +67,7 @@ def _dequantized_weights(writer: OnnxWriter, shape: Sequence[int], axis: int, ac
 
 
 def _bias(writer: OnnxWriter, count: int, x: Value, scales: Any) -> list[str]:
-    """Returns no bias, an int32 bias with the scale of the products, or a real one."""
+    """Returns an empty list, an int32 bias with the scale of the products, or a real bias."""
     scale = writer.samples[x.scale] * np.asarray(scales, np.float32)
     stored = writer.rng.integers(-8000, 8000, count).astype(np.int32)
     match int(writer.rng.integers(3)):
@@ -199,7 +199,7 @@ def dynamic_matmul(writer: OnnxWriter) -> None:
 
 
 def _second(writer: OnnxWriter, x: Value) -> str:
-    """Returns a real operand for use with `x`: `x` itself, another value whose shape broadcasts, or a constant."""
+    """Returns a real second operand for `x`: `x` itself, another value whose shape broadcasts, or a constant."""
     shape = writer.shape(x.name)
     fitting = [value for value in writer.values if _broadcast(writer.shape(value.name), shape) == shape]
     if writer.often(0.6):
@@ -359,7 +359,7 @@ def reduce(writer: OnnxWriter) -> None:
 def _copy(
     writer: OnnxWriter, x: Value, op_type: str, operands: Sequence[str], options: dict[str, Any], n: int = 1
 ) -> None:
-    """Adds an operator that moves stored values, or real ones between conversions of one type."""
+    """Adds an operator that moves stored values; or one that moves real values between conversions of one type."""
     if writer.often(0.2):
         for name in writer.node(op_type, [x.name, *operands], options, n=n):
             writer.values.append(Value(name, *x.parameters))
@@ -492,12 +492,12 @@ def gather(writer: OnnxWriter) -> None:
 
 
 def another_input(writer: OnnxWriter) -> None:
-    """Adds an input with the shape of an existing value, for operators of two operands."""
+    """Adds an input with the shape of an existing value, for operators with two operands."""
     writer.quantized_input(writer.shape(writer.any_value().name))
 
 
 def boolean_mask(writer: OnnxWriter) -> None:
-    """Adds an attention mask before Softmax: rows of minus infinity, or of a large negative number."""
+    """Adds an attention mask before a Softmax. Masked positions are minus infinity or a large negative number."""
     x = writer.any_value()
     shape = writer.shape(x.name)
     mask = writer.input(Tensor(shape, "bool"))

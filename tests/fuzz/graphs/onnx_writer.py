@@ -1,6 +1,6 @@
-"""Writes quantized ONNX graphs operator by operator, for `onnx_operators`.
+"""Writes quantized ONNX graphs operator by operator. `onnx_operators` uses it.
 
-Every operator is run in ONNX Runtime as soon as it is drawn, on the values of its operands. This gives the shape of its
+ONNX Runtime runs every operator as soon as it is drawn, on the values of its operands. This gives the shape of the
 result without a second implementation of shape inference, and the range from which the next scale is chosen.
 """
 
@@ -22,7 +22,7 @@ _STEEP = (2.0**-16, 2.0**-9, 2.0**-5, 2.0**5, 2.0**9, 2.0**16)
 
 @dataclass(frozen=True)
 class Value:
-    """A quantized tensor of the graph, and the names of its scale and zero point."""
+    """A quantized tensor of the graph, with the names of its scale and zero point."""
 
     name: str
     scale: str
@@ -34,7 +34,7 @@ class Value:
 
 
 class OnnxWriter(GraphWriter):
-    """An ONNX graph that is being drawn.
+    """An ONNX graph while it is drawn.
 
     Attributes:
         values: the quantized tensors that later operators may read.
@@ -70,7 +70,7 @@ class OnnxWriter(GraphWriter):
         """Adds an operator with `n` results.
 
         Raises:
-            Unsuitable: ONNX Runtime does not run it.
+            Unsuitable: ONNX Runtime does not run the operator.
         """
         outputs = tuple(f"r{len(self.tensors) + index}" for index in range(n))
         operator = Operator(op_type, tuple(inputs), outputs, dict(options or {}), domain)
@@ -84,7 +84,7 @@ class OnnxWriter(GraphWriter):
     def _run(self, operator: Operator) -> list[Array]:
         read = {name: self.tensors[name] for name in operator.inputs if name != OMITTED}
         given = tuple(name for name, tensor in read.items() if tensor.data is None)
-        # ONNX Runtime infers the types of the outputs.
+        # The types of the outputs are not known here; ONNX Runtime infers them.
         tensors = {**read, **{name: Tensor((), "float32") for name in operator.outputs}}
         alone = Graph("onnx", tensors, (operator,), given, operator.outputs)
         try:
@@ -100,7 +100,9 @@ class OnnxWriter(GraphWriter):
         return self.constant(scale, "float32"), self.constant(zero_point, dtype)
 
     def chosen_quantization(self, real: Array, dtype: str) -> tuple[str, str]:
-        """Returns names of a scale and a zero point for `real`. Most values fit, but sometimes many do not."""
+        """Returns the names of a scale and a zero point for `real`. Most values fit the range, but sometimes many do
+        not.
+        """
         finite = real[np.isfinite(real)]
         low, high = (min(0.0, float(finite.min())), max(0.0, float(finite.max()))) if finite.size else (-1.0, 1.0)
         span = (high - low) or 1.0
@@ -116,7 +118,7 @@ class OnnxWriter(GraphWriter):
         return self.quantization(np.float32(scale), point, dtype)
 
     def quantized_input(self, shape: tuple[int, ...]) -> Value:
-        """Adds an input of the graph: stored integers, or real numbers that are quantized first."""
+        """Adds an input of the graph. It contains stored integers, or real numbers that are quantized first."""
         dtype = self.storage()
         real = (self.rng.normal(0, 1, shape) * 10 ** self.rng.uniform(-2, 2)).astype(np.float32)
         if self.often(0.5):
@@ -131,11 +133,11 @@ class OnnxWriter(GraphWriter):
         return value
 
     def any_value(self) -> Value:
-        """Returns one of the values that operators may read, the newest most often."""
+        """Returns one of the values that operators may read. Newer ones are more likely."""
         return self.values[-1] if self.often(0.6) else self.values[int(self.rng.integers(len(self.values)))]
 
     def dequantize(self, value: Value) -> str:
-        """Returns the name of the real tensor of `value`. Readers share a conversion, or each has its own."""
+        """Returns the name of the dequantized tensor of `value`. Readers share a conversion, or each has its own."""
         known = self._dequantized.get(value.name)
         if known is not None and self.often(0.4):
             return known
@@ -144,7 +146,7 @@ class OnnxWriter(GraphWriter):
         return name
 
     def quantize(self, real: str, dtype: str | None = None, like: Value | None = None) -> Value:
-        """Quantizes a real tensor, with the parameters of `like` if it is given."""
+        """Quantizes a real tensor. It uses the scale and zero point of `like` if that is given."""
         dtype = dtype or self.storage()
         parameters = like.parameters if like else self.chosen_quantization(self.samples[real], dtype)
         (name,) = self.node("QuantizeLinear", [real, *parameters])

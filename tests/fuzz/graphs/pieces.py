@@ -1,6 +1,6 @@
-"""Cuts random pieces out of TFLite files that TensorFlow's converter wrote, for forms that no generator draws.
+"""Cuts random pieces out of TFLite files that TensorFlow's converter wrote. They contain forms that no generator draws.
 
-The files are the project's own, and those in `../shared/data` if that folder exists.
+The files are those of this repository, and those in `../shared/data` if that folder exists.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.support import shared_data
 
 _ROOT = Path(__file__).parents[3]
 _FOLDERS = (_ROOT / "examples", _ROOT / "tests/fixtures/tflite", shared_data.ROOT / "models/tflite")
-_MOST_BYTES = 8 << 20  # of a file; one larger file takes as long as a hundred others
+_MOST_BYTES = 8 << 20  # limit of a file; a larger file takes as long as a hundred others
 _NAMES = {value: name for name, value in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
 _DTYPES = {
     schema.TensorType.FLOAT32: "float32",
@@ -51,7 +51,7 @@ def random_graph(rng: Rng, most: int = 6) -> Graph:
 
 
 def piece(whole: Graph, indices: list[int]) -> Graph:
-    """Returns the operators at `indices` as a graph. Results of other operators become inputs."""
+    """Returns the operators at `indices` as a graph. Results of other operators become its inputs."""
     operators = tuple(whole.operators[index] for index in indices)
     made = {name for operator in operators for name in operator.outputs}
     read = {name for operator in operators for name in operator.inputs if name != OMITTED}
@@ -63,14 +63,14 @@ def piece(whole: Graph, indices: list[int]) -> Graph:
 
 @cache
 def whole_graphs() -> tuple[Graph, ...]:
-    """Returns the files that have one subgraph, limited to operators whose types the writer supports."""
+    """Returns those files that have one subgraph and only operator types that the writer supports."""
     paths = sorted(path for folder in _FOLDERS for path in folder.glob("*.tflite"))
     graphs = [graph_of(path.read_bytes()) for path in paths if path.stat().st_size <= _MOST_BYTES]
     return tuple(graph for graph in graphs if graph is not None and graph.operators)
 
 
 def graph_of(data: bytes) -> Graph | None:
-    """Reads a file; returns None if it has several subgraphs."""
+    """Reads a file. Returns None if it has several subgraphs."""
     model = schema.ModelT.InitFromPackedBuf(data, 0)
     if len(model.subgraphs) != 1:
         return None

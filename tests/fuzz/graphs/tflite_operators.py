@@ -1,4 +1,4 @@
-"""The operators of random TFLite graphs: each function draws one with its operands and options, and adds it."""
+"""The operators of random TFLite graphs. Each function draws the operands and options of one operator, and adds it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _compute(
 def _copy(
     writer: TfliteWriter, op_type: str, inputs: Sequence[str], options: dict[str, Any] | None, n: int = 1, of: int = 0
 ) -> None:
-    """Adds an operator whose results have the type of an operand."""
+    """Adds an operator whose results have the quantization of an operand."""
     result = _result(writer, writer.quantization(inputs[of]))
     writer.values += writer.node(op_type, inputs, options, [result] * n)
 
@@ -49,7 +49,9 @@ def _copy(
 
 
 def _weights(writer: TfliteWriter, shape: Sequence[int], axis: int) -> str:
-    """Returns weights: per tensor or per channel for int8 and int16, per tensor with a zero point for uint8."""
+    """Returns weights. int8 and int16 weights have one scale, or one per channel; uint8 weights have one scale and a
+    zero point.
+    """
     dtype = "uint8" if writer.dtype == "uint8" else "int8"
     if dtype == "uint8":
         quantization = writer.drawn_quantization(10 ** writer.rng.uniform(-3, -1), dtype)
@@ -161,7 +163,7 @@ def batch_matmul(writer: TfliteWriter) -> None:
 
 
 def _second(writer: TfliteWriter, x: str, quantization: Quantization | None = None) -> str:
-    """Returns an operand for use with `x`: `x` itself, another value whose shape broadcasts, or a constant."""
+    """Returns a second operand for `x`: `x` itself, another value whose shape broadcasts, or a constant."""
     shape = writer.shape(x)
     fitting = [value for value in writer.values if _fits(writer.shape(value), shape)]
     if quantization is not None:
@@ -223,7 +225,7 @@ def unary(writer: TfliteWriter) -> None:
 
 
 def sigmoid(writer: TfliteWriter) -> None:
-    """Adds a LOGISTIC, TANH or SOFTMAX, which have their own output quantization."""
+    """Adds a LOGISTIC, TANH or SOFTMAX. Their output has a fixed quantization."""
     x = writer.any_value()
     op_type = str(writer.choose("LOGISTIC", "TANH", "SOFTMAX"))
     options = (
@@ -247,7 +249,7 @@ def prelu(writer: TfliteWriter) -> None:
 
 
 def real_island(writer: TfliteWriter) -> None:
-    """Adds operators that a converter leaves in float32, between DEQUANTIZE and QUANTIZE."""
+    """Adds operators between DEQUANTIZE and QUANTIZE, which a converter leaves in float32."""
     x = writer.any_value()
     (real,) = writer.node("DEQUANTIZE", [x], {"table": "DequantizeOptionsT"}, [Tensor((), "float32")])
     for _ in range(int(writer.rng.integers(1, 3))):
@@ -464,7 +466,7 @@ def tile(writer: TfliteWriter) -> None:
 
 
 def another_input(writer: TfliteWriter) -> None:
-    """Adds an input with the shape of an existing value, for operators of two operands."""
+    """Adds an input with the shape of an existing value, for operators with two operands."""
     writer.new_input(writer.shape(writer.any_value()))
 
 

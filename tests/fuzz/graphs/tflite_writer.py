@@ -1,7 +1,7 @@
-"""Writes quantized TFLite graphs operator by operator, for `tflite_operators`.
+"""Writes quantized TFLite graphs operator by operator. `tflite_operators` uses it.
 
-Every operator is run in LiteRT as soon as it is drawn, on the values of its operands. LiteRT computes the shape of the
-result, even if the file declares another. The scale of the result is changed until most of its values fit.
+LiteRT runs every operator as soon as it is drawn, on the values of its operands. It computes the shape of the result,
+even if the file declares another one. The scale of the result is changed until most of its values fit.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tests.support.litert import interpreter, run
 
 _STEEP = (2.0**-12, 2.0**-8, 2.0**-4, 2.0**4, 2.0**8, 2.0**12)
 _MOST_ELEMENTS = 100_000
-_FITTING_ROUNDS = 5  # each changes the scale by a factor of at most 8
+_FITTING_ROUNDS = 5  # each round changes the scale by a factor of at most 8
 
 
 class TfliteWriter(GraphWriter):
-    """A TFLite graph that is being drawn.
+    """A TFLite graph while it is drawn.
 
     Attributes:
         dtype: the type of the activations.
@@ -54,7 +54,7 @@ class TfliteWriter(GraphWriter):
         return self.quantization(name).scales[0]
 
     def any_value(self) -> str:
-        """Returns one of the values that operators may read, the newest most often."""
+        """Returns one of the values that operators may read. Newer ones are more likely."""
         return self.values[-1] if self.often(0.6) else self.values[int(self.rng.integers(len(self.values)))]
 
     def drawn_quantization(self, scale: float | None = None, dtype: str | None = None) -> Quantization:
@@ -82,10 +82,10 @@ class TfliteWriter(GraphWriter):
         *,
         fit: bool = False,
     ) -> list[str]:
-        """Adds an operator; LiteRT computes the shapes of `results`.
+        """Adds an operator. LiteRT computes the shapes of `results`.
 
         Args:
-            fit: whether to change the scale of the first result until most of its values fit.
+            fit: true to change the scale of the first result until most of its values fit.
 
         Raises:
             Unsuitable: LiteRT does not run the operator.
@@ -131,7 +131,9 @@ def _scaled(tensor: Tensor, factor: float) -> Tensor:
 
 
 def _factor(values: Array, tensor: Tensor) -> float:
-    """Returns the factor for the scale of a result that saturates too often, or that uses too little of its range."""
+    """If too many values of a result saturate, or use too little of the range, returns the factor by which its scale is
+    changed.
+    """
     assert tensor.quantization is not None
     info = np.iinfo(tensor.dtype)
     saturated = float(((values == info.min) | (values == info.max)).mean())

@@ -1,7 +1,7 @@
 """The process that judges graphs: `python -m tests.fuzz.graphs.worker FORMAT NUMERICS FINDINGS FIRST END`.
 
-Prints one line of JSON for each seed from FIRST up to END, which is excluded, and one line before the model is built: a
-crash before that line is a crash of the reference runtime.
+For each seed from FIRST up to END (exclusive), it prints a line before the model is built, and a line of JSON with the
+result. If it crashes before the first of the two, the reference runtime has crashed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// Fuzzes the data plane's parsers of untrusted bytes: heads, chunks, JSON and messages, up to tensors and answers.
+// Fuzzes the data plane's parsers of untrusted bytes: heads, chunks, JSON and messages, up to tensors and results.
 //
 //     plane SECONDS SEED
 //
@@ -48,14 +48,14 @@ void heads(std::string_view bytes) {
   BadHead bad{};
   if (read_head(bytes, 4096, head, bad) != HeadState::kWhole) return;
   if (head.bytes > bytes.size() || head.target.empty()) __builtin_trap();
-  // The head alone gives the same result as the whole text.
+  // Reading only the head gives the same result as reading the whole text.
   RequestHead again;
   if (read_head(bytes.substr(0, head.bytes), 4096, again, bad) != HeadState::kWhole) __builtin_trap();
   if (again.fields.size() != head.fields.size() || again.content_length != head.content_length) __builtin_trap();
   decode_percent(head.path());
 }
 
-// However the bytes are split, a response's head is read the same, and it never ends before its last byte.
+// However the bytes are split, the same head of a response is read, and it never ends before its last byte.
 void responses(std::string_view bytes) {
   constexpr size_t kLongest = 4096;
   ResponseHead head, again;
@@ -78,7 +78,7 @@ void responses(std::string_view bytes) {
   if (state == HeadState::kUnfinished && bytes.find("\r\n\r\n") != bytes.npos) __builtin_trap();
 }
 
-// However a body is split, its content is the same.
+// However a body is split, the same content is read.
 void chunks(std::string_view bytes) {
   auto read = [&](size_t step, std::string& content) {
     ChunkedBody body;
@@ -115,7 +115,7 @@ void answer(const Request& request) {
   infer_answer({"m", "1"}, signature(), request, outputs);
 }
 
-// A call whose first input is in shared memory.
+// Returns a request whose first input is in shared memory.
 std::string shared_call() {
   auto parameter = [](std::string_view name, const MessageWriter& value) {
     return MessageWriter().bytes(1, name).bytes(2, value.text()).take();

@@ -1,5 +1,5 @@
-// Loads configs that were damaged at random: `runtime CONFIG LIBRARY CONSTANTS COUNT SEED`.
-// Prints how many of them were loaded.
+// Loads configs that were damaged at random: `runtime CONFIG LIBRARY CONSTANTS COUNT SEED`. Prints how many of them
+// could be loaded.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr int64_t kMostBytes = 1 << 24;  // of an instance, because a config may ask for a large one
+constexpr int64_t kMostBytes = 1 << 24;  // limit of an instance's memory; a config may require a large one
 
 using Random = std::mt19937;
 
@@ -110,7 +110,8 @@ void use(octet_model* model) {
     bool has_few = octet_count(model, OCTET_INPUT) < 1 << 12 && octet_count(model, OCTET_OUTPUT) < 1 << 12;
     if (!has_few || octet_bind(instance, pointers.data(), pointers.data()) != OCTET_OK) abort();
     free(pointers[0]);
-    octet_instance_free(instance);  // does not run it: the library decides what a call does with its operands
+    // the model is not run, because its library determines what a call does with its operands
+    octet_instance_free(instance);
   }
 }
 
@@ -123,7 +124,8 @@ int main(int, char** arguments) {
   int loaded = 0;
   for (int left = atoi(arguments[4]); left != 0; --left) {
     std::string text = damaged(config, random);
-    std::vector<char> exact(text.begin(), text.end());  // a sanitizer detects reads past its end
+    // an exact copy, so that a sanitizer detects reads beyond its end
+    std::vector<char> exact(text.begin(), text.end());
     exact.reserve(1);
     octet_model* model = nullptr;
     octet_status status = octet_load_files(exact.data(), exact.size(), arguments[2], arguments[3], &model);

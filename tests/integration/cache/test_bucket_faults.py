@@ -1,4 +1,4 @@
-"""Outages of a bucket on a real S3 server, and machines that share the bucket."""
+"""Outages of a bucket on a real S3 server, and several machines that share the bucket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.child_process import read_line, start_process, wait_for_outpu
 from tests.support.waiting import GIVE_UP_S
 
 CACHE_BYTES = 1 << 30
-LARGE = bytes(range(256)) * (20 << 12)  # 20 MiB: several parts of an upload, and of a download
+LARGE = bytes(range(256)) * (20 << 12)  # 20 MiB: an upload and a download consist of several parts
 PROCESS = "tests.support.bucket_process"
 
 
@@ -32,7 +32,7 @@ def network(s3_url: str, s3_server: int, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 @pytest.fixture
 def far(network: BadNetwork, s3_url: str, tmp_path: Path) -> BucketBlobStore:
-    """A store beyond the faulty network, with a timeout of one second."""
+    """A store that is connected through the faulty network, with a timeout of one second."""
     return BucketBlobStore(ObjectBucket(s3_url, timeout_s=1.0), tmp_path / "far", CACHE_BYTES)
 
 
@@ -50,7 +50,7 @@ def test_a_large_blob_is_uploaded_and_downloaded_in_parts(s3_url: str, tmp_path:
 
 @pytest.mark.parametrize("fault", ["stall", "refuse"])
 def test_an_outage_of_the_bucket_is_an_error_and_ends(far: BucketBlobStore, network: BadNetwork, fault: str) -> None:
-    """Connections are refused, or packets dropped silently; cached blobs stay readable."""
+    """Connections are refused, or packets are dropped silently. Cached blobs can still be read."""
     kept = far.put_bytes(b"kept")
     gone = far.put_bytes(b"evicted")
     far.cache.blobs.delete(gone)

@@ -1,4 +1,4 @@
-"""The state of a store whose process was killed with SIGKILL."""
+"""The state of a store after its process was killed with SIGKILL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another implementation of the OCI image layout reads Octet's layouts, and Octet reads its layouts."""
+"""Another implementation of the OCI image layout reads Octet's layouts, and Octet reads the layouts that it writes."""
 
 from __future__ import annotations
 

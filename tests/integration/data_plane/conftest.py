@@ -1,4 +1,4 @@
-"""The tests' event loop; and the sample model, compiled and served by a data plane alone."""
+"""Provides the event loop of the tests, and the sample model, compiled and served by a data plane alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access over HTTP: keys with their scopes, rates and quotas; and requests from pages of other sites."""
+"""Access over HTTP: keys with their scopes, rates and quotas, and requests from pages of other sites."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ async def client(plane: DataPlane) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture
 async def anybodys() -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a server that requires no key."""
+    """A client of a server that does not require keys."""
     async with client_of(DataPlane(sample_tables())) as client:
         yield client
 
 
 async def key(plane: DataPlane, *scopes: Scope, **limits: Any) -> tuple[str, dict[str, str]]:
-    """Returns the id of a new key, and the header with the key."""
+    """Returns the id of a new key, and the header that contains the key."""
     made, text = plane.services.access.keys.create("a", scopes, Limits(**limits))
     await apply_key_change(plane.services)
     return made.id, {"Authorization": f"Bearer {text}"}
@@ -90,7 +90,7 @@ async def test_a_quota_is_used_up(plane: DataPlane, client: httpx.AsyncClient) -
     _, header = await key(plane, Scope.PREDICT, requests_per_day=2)
     statuses = [(await client.post(INFER, json=BODY, headers=header)).status_code for _ in range(3)]
     assert statuses == [200, 200, 429]
-    await plane.orders.gather()  # sends the count to the control plane, which returns it to the data plane
+    await plane.orders.gather()  # sends the count to the control plane, which sends the total to the data plane
     refused = await client.post(INFER, json=BODY, headers=header)
     assert (refused.status_code, refused.json()["code"]) == (429, "quota_exceeded")
     assert 'octet_requests_not_allowed_total{reason="quota_exceeded"} 2.0' in await plane.scraped()

@@ -1,4 +1,6 @@
-"""A full queue refuses a request before its body is read; the request of a client that left is never computed."""
+"""If the queue is full, a request is refused before its body is read. If a client disconnects, its request is never
+computed.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Request:
-    """One predict request, whose client decides when it sends the body, and may leave."""
+    """One predict request. The test decides when its client sends the body, and whether it disconnects."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> None:
         self._reader, self._writer, self._body = reader, writer, body
@@ -30,7 +32,7 @@ class Request:
         await self._writer.drain()
 
     async def answer(self) -> httpx.Response:
-        """Returns the response, and leaves the rest of the connection unread."""
+        """Returns the response. The rest of the connection is not read."""
         async with asyncio.timeout(GIVE_UP_S):
             head = (await self._reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             headers = dict(line.split(": ", 1) for line in head[1:] if line)
@@ -39,7 +41,7 @@ class Request:
         return httpx.Response(int(head[0].split()[1]), headers=headers, content=content)
 
     async def has_answer(self) -> None:
-        """Waits until the response begins, without reading it."""
+        """Waits until the response begins. Does not read it."""
         while not self._reader._buffer:  # type: ignore[attr-defined]
             await asyncio.sleep(0.005)
 
@@ -48,7 +50,7 @@ class Request:
 
 
 class Room:
-    """A data plane with one model, and the requests to it."""
+    """A data plane with one model, and methods that send requests to it."""
 
     def __init__(self, held: GatedPlane) -> None:
         self.held, self.gate = held, held.gate
@@ -74,13 +76,13 @@ class Room:
         return request
 
     async def running(self, value: int) -> Request:
-        """Sends a request at which the model stops."""
+        """Sends a request that the model starts to compute and does not finish."""
         request = await self.request(value)
         await self.gate.running()
         return request
 
     async def waiting(self, value: int) -> Request | None:
-        """Sends a request that waits in the queue; returns None if it was refused."""
+        """Sends a request that waits in the queue. Returns None if it was refused."""
         request = await self.request(value)
         refused = asyncio.ensure_future(request.has_answer())
         while not refused.done():
@@ -193,7 +195,7 @@ async def test_a_slow_sender_blocks_no_other() -> None:
         first = await room.running(1)
         slow = await room.request(2, is_sent=False)
         await room.held.admitted(2)
-        while (third := await room.waiting(3)) is None:  # until the slot of the slow one is released
+        while (third := await room.waiting(3)) is None:  # until the slot of the slow request is released
             await asyncio.sleep(0.02)
         await slow.send()
         assert (await slow.answer()).status_code == 429  # the third request has the slot now

@@ -1,4 +1,4 @@
-"""A data plane without a supervisor, with a call that does not end: it ends itself, and reports the reason."""
+"""A data plane without a supervisor. If a call does not end, the data plane ends itself and reports the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Responses according to `Accept-Encoding`, byte for byte."""
+"""Responses are compressed according to `Accept-Encoding`; the test compares every byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every invalid request gets a 4xx with the reason, and the next valid request is answered."""
+"""Every invalid request gets a 4xx status and the reason, and the next valid request succeeds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def tables() -> Tables:
 
 
 async def post(tables: Tables, url: str, **request: Any) -> httpx.Response:
-    """Returns the response. Then checks that the same server answers a valid request."""
+    """Sends a request and returns the response. Then checks that the same server answers a valid request."""
     async with connect(tables, max_predict_bytes=1 << 20) as client:
         response = await client.post(url, **request)
         assert (await client.post(INFER, json=as_json(IMAGE, "image"))).status_code == 200
@@ -52,7 +52,7 @@ def assert_refused(response: httpx.Response, status: int, error: str, tensor: st
 
 
 def inputs(**members: Any) -> dict[str, Any]:
-    """Returns a request to the digits model whose one input has `members` replaced; None removes a member."""
+    """Returns a request to the digits model, in whose only input `members` are replaced. None removes a member."""
     merged = {**as_json(IMAGE, "image")["inputs"][0], **members}
     return {"inputs": [{name: value for name, value in merged.items() if value is not None}]}
 
@@ -150,7 +150,8 @@ async def test_json_that_does_not_fit(tables: Tables, request_: Any, error: str,
         (json.dumps(inputs()).encode().replace(b"0, 0]", b"0, NaN]"), "NaN is not JSON"),
         (json.dumps(inputs()).encode().replace(b"0, 0]", b"0, Infinity]"), "Infinity is not JSON"),
         (json.dumps(inputs()).encode().replace(b"0, 0]", b"0, -Infinity]"), "Infinity is not JSON"),
-        (json.dumps(inputs()).encode() + b"\0" * 64, "not well-formed JSON"),  # raw data, but no header
+        # raw data without the header that gives its length
+        (json.dumps(inputs()).encode() + b"\0" * 64, "not well-formed JSON"),
     ],
 )
 async def test_invalid_json(tables: Tables, content: bytes, error: str) -> None:

@@ -1,4 +1,4 @@
-"""Requests that are computed in one batch: each client gets the output for its own request."""
+"""Several requests are computed in one batch. Each client gets the output for its own request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model for several lengths, written by `octet compile` and served by the data plane alone."""
+"""A model for several input lengths, which `octet compile` writes and the data plane serves alone."""
 
 from __future__ import annotations
 

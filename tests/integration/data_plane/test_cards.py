@@ -23,7 +23,7 @@ from tests.support.waiting import GIVE_UP_S
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the driver of a machine with a GPU, and the results of its kernels."""
+    """A folder with the GPU driver of an emulated machine, and the results of its kernels."""
     return emulated_card.build_driver(tmp_path_factory.mktemp("machine"))
 
 
@@ -47,7 +47,7 @@ def predict(url: str, values: Any, **members: Any) -> httpx.Response:
 
 @contextmanager
 def ending(model: Path, *options: str, **settings: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """The address and the process of a data plane that ends by itself."""
+    """Yields the address and the process of a data plane that ends by itself."""
     command = [sys.executable, "-m", "service.cli", "worker", "serve", f"m={model}", "--port=0", "--no-grpc", "--json"]
     environment = os.environ | settings
     process = subprocess.Popen(

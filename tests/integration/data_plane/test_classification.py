@@ -1,4 +1,4 @@
-"""The greatest elements of an output, as text."""
+"""The classification extension returns the largest elements of an output as text."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_a_call_is_answered_with_the_requested_compression(
 
 
 def test_a_stream_has_compressed_and_uncompressed_messages(served: PlaneProcess) -> None:
-    """The first is an error, which is too short to compress."""
+    """The first message is an error, which is too short to be compressed."""
     with relay(served.grpc) as between, grpc.insecure_channel(between.address) as channel:
         call = channel.stream_stream(
             f"{SERVICE}/ModelStreamInfer",
@@ -142,7 +142,7 @@ def test_two_codings_on_two_header_lines_are_both_applied(served: PlaneProcess) 
 
 
 def test_messages_that_wait_for_a_response_use_no_stack(served: PlaneProcess) -> None:
-    """Thousands of messages are refused at once, after one that takes its time."""
+    """One message takes long to compute. Thousands of messages after it are refused at once."""
     long = np.full((1, LENGTH), 3000, np.int32)
     with grpc.insecure_channel(served.grpc) as channel:
         call = channel.stream_stream(f"{SERVICE}/ModelStreamInfer")

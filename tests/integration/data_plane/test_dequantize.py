@@ -1,4 +1,4 @@
-"""`dequantize`: real values instead of stored integers."""
+"""The parameter `dequantize` returns real values instead of stored integers."""
 
 from __future__ import annotations
 

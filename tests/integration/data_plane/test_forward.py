@@ -24,9 +24,10 @@ def test_an_upstream_that_stops_reading_a_request_still_answers_it(tmp_path: Pat
             plane.hear("connection")
             upstream = plane.connections[0]
             assert upstream.recv(1 << 16).startswith(b"POST /api/v1/models HTTP/1.1\r\n")
-            upstream.shutdown(socket.SHUT_RD)  # from now on, sending to it fails
+            upstream.shutdown(socket.SHUT_RD)  # after this, sending to it fails
             client.sendall(bytes(500_000))
-            with socket.create_connection(plane.http, GIVE_UP_S) as other:  # so that no number in use is assigned again
+            # keeps the number of a descriptor that is in use from being assigned again
+            with socket.create_connection(plane.http, GIVE_UP_S) as other:
                 other.sendall(LIVE)
                 assert other.recv(1 << 16).startswith(b"HTTP/1.1 200")
                 client.sendall(bytes(500_000))
@@ -46,7 +47,7 @@ CHUNKED = (
 
 
 def forwarded(folder: Path, request: bytes, answer: bytes) -> bytes:
-    """Returns all that a client receives for a forwarded request, until the last chunk or the end."""
+    """Forwards a request and returns everything that the client receives, until the last chunk or the end."""
     configured = {"type": "configure", "host": "127.0.0.1", "is_particular": False, "not_ready": ""}
     with ControlledPlane(folder, frame(configured) + frame(orders.keys(is_required=False))) as plane:
         plane.hear("hello")
@@ -54,11 +55,12 @@ def forwarded(folder: Path, request: bytes, answer: bytes) -> bytes:
             client.sendall(request)
             plane.hear("connection")
             plane.connections[0].recv(1 << 16)
-            for at in range(0, len(answer), 7):  # in pieces, as over time
+            for at in range(0, len(answer), 7):  # in pieces, like a response that arrives over time
                 plane.connections[0].sendall(answer[at : at + 7])
             plane.connections[0].close()
             received = b""
-            # The client must not close its half: a half-closed connection counts as closed.
+            # The client must not close its sending half, because the data plane treats a half-closed connection as
+            # closed.
             while not received.endswith(b"0\r\n\r\n") and (part := client.recv(1 << 16)):
                 received += part
             return received

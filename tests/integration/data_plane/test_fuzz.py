@@ -1,4 +1,4 @@
-"""Randomly damaged requests: each gets a result or a 4xx with `error`, never a 5xx."""
+"""Requests are damaged at random. Each gets a result or a 4xx status with `error`, never a 5xx status."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ ARRAYS: dict[str, np.ndarray[Any, Any]] = {
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Returns every container in a document, with each of its keys or indices."""
+    """Returns each container in a document, paired with each of its keys or indices."""
     keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     return [(value, key) for key in keys] + [place for key in keys for place in places(value[key])]
 
 
 def damaged(generator: random.Random) -> tuple[bytes, dict[str, str]]:
-    """Returns a valid request with some members replaced or removed, or with some bytes changed or cut off."""
+    """Returns a valid request that was damaged: some members are replaced or removed, or some bytes are changed or cut
+    off.
+    """
     outputs = [{"name": "y", "parameters": {"binary_data": True}}]
     body, headers = as_binary(ARRAYS, {"id": "1", "parameters": {"binary_data_output": True}}, outputs)
     length = int(headers["Inference-Header-Content-Length"])
@@ -63,4 +65,4 @@ async def test_damaged_requests_cause_no_server_error() -> None:
             if response.status_code != 200:
                 assert 400 <= response.status_code < 500, (response.text, body)
                 assert response.json()["error"]
-    assert {200, 400} <= seen  # the damage was neither always harmless nor always fatal
+    assert {200, 400} <= seen  # some damaged requests succeeded, and some were refused

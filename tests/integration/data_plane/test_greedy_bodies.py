@@ -1,4 +1,4 @@
-"""Unfinished bodies: how much one address may have in progress, while another address is served."""
+"""Unfinished bodies: one address may have a limited amount in progress, while another address is still served."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlaneProcess]:
 
 
 def half_sent(served: PlaneProcess, framing: bytes, piece: bytes) -> socket.socket:
-    """Returns a connection on which a part of a body was sent."""
+    """Returns a connection on which part of a body was sent."""
     address = urlsplit(served.url)
     connection = socket.create_connection((address.hostname, address.port), 10)
     connection.sendall(HEAD % framing + piece)
@@ -81,7 +81,7 @@ def test_half_sent_bodies_of_one_address_leave_room_for_others(
 
 
 def test_an_idle_connection_keeps_nothing_of_its_last_request(served: PlaneProcess) -> None:
-    """The response was read, and the body is freed."""
+    """The client has read the response, so the request's body is freed."""
     with ExitStack() as idle:
         for _ in range(8):
             client = idle.enter_context(httpx.Client())
@@ -91,11 +91,11 @@ def test_an_idle_connection_keeps_nothing_of_its_last_request(served: PlaneProce
 
 
 def _has_room(served: PlaneProcess) -> None:
-    """Waits until a body of half the limit is accepted, which happens after the next check of connections."""
+    """Waits until a body of half the limit is accepted. This happens after the next check of connections."""
 
     def is_taken() -> bool:
         answer = httpx.post(f"{served.url}/v2/models/wide/infer", content=b" " * (TOTAL // 2))
-        if answer.status_code != 413:  # the body was received: it is not JSON for this model
+        if answer.status_code != 413:  # the body was received, but it is not JSON for this model
             time.sleep(0.05)
         return answer.status_code == 413
 

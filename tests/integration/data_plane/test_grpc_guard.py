@@ -1,4 +1,4 @@
-"""Keys and certificates over gRPC."""
+"""Keys and client certificates over gRPC."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def opened(plane: DataPlane) -> AsyncIterator[Channel]:
 
 
 async def key(plane: DataPlane, *scopes: Scope, **limits: Any) -> tuple[tuple[str, str], ...]:
-    """Returns the metadata with a new key."""
+    """Returns request metadata that contains a new key."""
     _, text = plane.services.access.keys.create("a", scopes, Limits(**limits))
     await apply_key_change(plane.services)
     return metadata_with(text)

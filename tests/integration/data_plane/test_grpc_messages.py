@@ -1,4 +1,4 @@
-"""Predict requests over gRPC as bytes: what the parser accepts, and what it rejects."""
+"""The bytes of predict requests over gRPC: those that the parser accepts, and those that it rejects."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ async def refusal(opened: Channel, message: pb.ModelInferRequest | bytes) -> str
 
 
 async def test_protobuf_and_the_data_plane_accept_the_same_bytes(opened: Channel) -> None:
-    """Damaged messages that protobuf's own parser rejects are rejected by the data plane, and the next one is
-    answered.
-    """
+    """If protobuf's own parser rejects a damaged message, the data plane rejects it too, and answers the next one."""
     random = np.random.default_rng(0)
     whole = request_of(b"\1\2\3\4").SerializeToString()
     for _ in range(200):

@@ -1,4 +1,4 @@
-"""Predictions over gRPC, and their connections."""
+"""Predictions over gRPC, and the connections of their clients."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def request_of(array: np.ndarray[Any, Any], model: str, **members: Any) -> pb.Mo
 
 
 def infer(channel: Channel, message: pb.ModelInferRequest | bytes, **options: Any) -> Any:
-    """A call with serialized messages."""
+    """Sends a request and returns the response, both as serialized messages."""
     sent = message if isinstance(message, bytes) else message.SerializeToString()
     return channel.unary_unary(f"/{NAME}/ModelInfer")(sent, **options)
 
@@ -70,7 +70,7 @@ async def test_no_response_goes_to_another_call(opened: Channel) -> None:
         answer = pb.ModelInferResponse.FromString(await infer(opened, request_of(array, "int32")))
         return bytes(answer.raw_output_contents[0]) == array.tobytes()
 
-    for _ in range(20):  # at most as many as the queue takes
+    for _ in range(20):  # no more than fit the queue
         assert all(await asyncio.gather(*(echoed(tag) for tag in range(8))))
 
 

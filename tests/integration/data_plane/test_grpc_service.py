@@ -1,4 +1,4 @@
-"""The service as seen by a gRPC client: statuses, deadlines, cancellation, limits, health and shutdown."""
+"""The service as gRPC clients use it: statuses, deadlines, cancellation, limits, health and shutdown."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def request_of(array: np.ndarray[Any, Any], model: str = "m", version: str = "")
 
 @asynccontextmanager
 async def busy(held: GatedPlane) -> AsyncIterator[tuple[Channel, Any]]:
-    """A channel, and a call whose request is being computed."""
+    """Yields a channel, and a call that is being computed."""
     async with channel(held.plane) as opened:
         call = infer(opened)(request_of(np.array([[1]], np.uint8)))
         await held.gate.running()
@@ -64,7 +64,7 @@ async def test_an_error_has_a_status_a_sentence_and_a_code(
     assert details in caught.value.details()
     trailers = dict(caught.value.trailing_metadata())
     assert trailers["octet-code"] == name
-    assert "grpc-retry-pushback-ms" not in trailers  # waiting would not help in any of these cases
+    assert "grpc-retry-pushback-ms" not in trailers  # in all of these cases, retrying later would not help
 
 
 async def test_bytes_that_are_not_a_message() -> None:
@@ -116,7 +116,7 @@ async def test_an_abandoned_request_is_never_computed(how: str) -> None:
         assert (await running).raw_output_contents == [b"\1"]
         assert (await infer(opened)(request_of(np.array([[4]], np.uint8)))).raw_output_contents == [b"\4"]
         text = await held.plane.scraped()
-        reasons = ("canceled",) if how == "cancel" else ("canceled", "deadline")  # depends on whose clock is first
+        reasons = ("canceled",) if how == "cancel" else ("canceled", "deadline")  # depends on which clock expires first
         assert any(f'octet_requests_rejected_total{{reason="{reason}"}} 1.0' in text for reason in reasons)
     assert held.gate.seen == [1, 4]
 
@@ -129,7 +129,7 @@ async def test_the_message_size_is_limited_compressed_or_not(compression: grpc.C
         answer = await infer(opened)(request_of(np.zeros((1, 224, 224, 3), np.uint8), "large"), compression=compression)
         assert answer.raw_output_contents == [bytes(224 * 224 * 3)]
         for how, code in (
-            (compression, grpc.StatusCode.INVALID_ARGUMENT),  # no client retries this status
+            (compression, grpc.StatusCode.INVALID_ARGUMENT),  # clients do not retry after this status
             (grpc.Compression.NoCompression, grpc.StatusCode.RESOURCE_EXHAUSTED),
         ):
             with pytest.raises(AioRpcError) as caught:
@@ -188,7 +188,7 @@ async def test_a_stop_ends_watches_and_idle_streams_but_not_requests() -> None:
         ending = asyncio.ensure_future(lifespan.__aexit__(None, None, None))
         assert (await watch.read()).status == HealthCheckResponse.NOT_SERVING
         assert await watch.read() is grpc.aio.EOF
-        # the server may have sent something that was not read
+        # the server may have sent something that the client did not read
         with pytest.raises(AioRpcError, match="the server is stopping"):
             await idle.read()
         assert await idle.code() is grpc.StatusCode.UNAVAILABLE

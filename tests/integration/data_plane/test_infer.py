@@ -1,4 +1,4 @@
-"""Valid predict requests: JSON in and out, binary in and out, and every mixture."""
+"""Valid predict requests: JSON and binary data for inputs and outputs, in every combination."""
 
 from __future__ import annotations
 

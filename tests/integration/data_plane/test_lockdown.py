@@ -1,4 +1,4 @@
-"""The sandbox of the data plane: what an artifact's code can still do if it runs while it is loaded."""
+"""The sandbox of the data plane. An artifact's code that runs while it is loaded tries various attacks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ATTEMPTS = (
     *("truncate without access", "signal", "let the kernel signal", "limit", "outlive", "open up"),
     *("fork", "exec", "read in a thread"),
 )
-# It writes the result of each attempt to where only a parent reads it.
+# The code writes the result of each attempt to a file that only the parent reads.
 _HOSTILE = """
 #define _GNU_SOURCE
 #include <errno.h>
@@ -88,7 +88,7 @@ int twice(void* const* operands) { return 7; }
 
 @pytest.fixture
 def attempts(tmp_path: Path) -> list[str]:
-    """Returns the output of the code, one line for each attempt."""
+    """Returns the output of the hostile code, one line for each attempt."""
     secret, place, store = tmp_path / "secret", tmp_path / "place", tmp_path / "store"
     secret.write_text("it")
     place.mkdir()
@@ -128,7 +128,7 @@ def attempts(tmp_path: Path) -> list[str]:
     )
     assert process.stderr is not None
     lines = [process.stderr.readline().strip() for _ in _ATTEMPTS]
-    process.kill()  # it does not handle signals any more
+    process.kill()  # it does not handle other signals any more
     process.communicate()
     for each in (listens, outside, mailbox):
         each.close()
@@ -153,7 +153,7 @@ def test_the_process_has_no_capabilities_and_an_isolated_network(served: PlanePr
     assert (process / "uid_map").read_text().split() == [str(os.geteuid()), str(os.geteuid()), "1"]
 
 
-# Starts the data plane as the supervisor does, prints its pid, and is killed.
+# Starts the data plane like the supervisor, prints its pid, and is killed.
 _PARENT = """
 import ctypes, os, signal, sys
 if (pid := os.fork()) == 0:
@@ -165,7 +165,7 @@ signal.pause()
 
 
 def test_it_ends_with_its_parent_although_its_credentials_have_changed(tmp_path: Path) -> None:
-    """The kernel cancels the parent-death signal when a process gains credentials."""
+    """When a process gains credentials, the kernel cancels its parent-death signal."""
     with socket.create_server(("127.0.0.1", 0)) as listens:
         arguments = [str(_PLANE), "--http", str(listens.fileno()), "--reads", str(tmp_path)]
         parent = subprocess.Popen(

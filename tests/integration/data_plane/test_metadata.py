@@ -1,4 +1,4 @@
-"""The small endpoints: liveness, readiness, metadata."""
+"""The endpoints for liveness, readiness and metadata."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_a_server_that_shuts_down_is_live_but_not_ready(tables: Tables) ->
         await client.plane.registry.close()  # type: ignore[attr-defined]
         assert (await client.get("/v2/health/live")).status_code == 200
         async with asyncio.timeout(GIVE_UP_S):
-            # until the data plane has received it
+            # waits until the data plane has received it
             while (response := await client.get("/v2/health/ready")).status_code == 200:
                 await asyncio.sleep(0.01)
     assert response.status_code == 503

@@ -1,4 +1,4 @@
-"""The metrics of predict requests in `/metrics`."""
+"""The metrics of predict requests, as `/metrics` reports them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Samples = dict[frozenset[tuple[str, str]], float]
 
 
 async def scraped(client: httpx.AsyncClient, *names: str) -> list[Samples]:
-    """Returns the samples of some metrics, by their labels."""
+    """Returns the samples of some metrics, keyed by their labels."""
     families = list(text_string_to_metric_families((await client.get("/metrics")).text))
     return [
         {

@@ -1,4 +1,4 @@
-"""Labels and preprocessing of a model, for every use of pictures and classes."""
+"""The labels and the preprocessing of a model apply wherever pictures and classes are used."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_classes_have_their_labels(tables: Tables) -> None:
         answer = await client.post("/v2/models/classes/infer", json=request)
         tables.said["classes", 1] = ModelMetadata(("too", "few"))
         assert data(answer) == ["9:2:two", "4:3:three"]
-        with fail_after(20):  # metadata that is set during a load takes effect soon
+        with fail_after(20):  # metadata that is set during a load soon takes effect
             while data(await client.post("/v2/models/classes/infer", json=request)) != ["9:2", "4:3"]:
                 await sleep(0.02)
 

@@ -1,4 +1,4 @@
-"""A JPEG or PNG as the input of an image model: as a BYTES tensor, or as the whole body."""
+"""A JPEG or PNG is the input of an image model: as a BYTES tensor, or as the whole body."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def tables() -> Tables:
 
 
 def as_bytes(data: bytes, shape: Any = (1,), prefix: int | None = None) -> tuple[bytes, dict[str, str]]:
-    """Returns a request with one BYTES element, whose length prefix may be wrong."""
+    """Returns a request with one BYTES element. Its length prefix may be wrong."""
     blob = struct.pack("<I", len(data) if prefix is None else prefix) + data
     parameters = {"binary_data_size": len(blob)}
     entry = {"name": "image", "datatype": "BYTES", "shape": shape, "parameters": parameters}
@@ -94,7 +94,7 @@ async def test_a_raw_request_may_request_a_binary_response(tables: Tables) -> No
 async def test_an_ambiguous_body_is_rejected_without_a_content_type() -> None:
     size = 200
     picture = Image.new("L", (size, 1), 7)
-    data = encode("PNG", picture).ljust(size, b"\0")  # bytes after the end of a PNG do not matter
+    data = encode("PNG", picture).ljust(size, b"\0")  # bytes after the end of a PNG are ignored
     assert len(data) == size
     tables = Tables()
     tables.model("both", lambda: identity("UINT8", 1, 1, size, 1))
@@ -180,7 +180,7 @@ async def test_bytes_for_an_input_that_is_not_an_image(tables: Tables) -> None:
 
 
 def large_png(side: int = 5790) -> bytes:
-    """A file of 98 KB that decodes to 33 million pixels."""
+    """Returns a PNG file of 98 KB that decodes to 33 million pixels."""
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
@@ -202,7 +202,7 @@ async def from_address(client: httpx.AsyncClient, address: str) -> AsyncIterator
 
 @asynccontextmanager
 async def flood(client: httpx.AsyncClient, count: int) -> AsyncIterator[list[asyncio.Task[httpx.Response]]]:
-    """Sends large pictures from a separate address, and leaves at the end."""
+    """Sends large pictures from a separate address, and cancels the requests at the end."""
     async with from_address(client, "127.0.0.9") as greedy:
         tasks = [asyncio.create_task(greedy.post(INFER, content=LARGE, headers=RAW)) for _ in range(count)]
         try:
@@ -220,14 +220,15 @@ async def test_a_client_with_many_large_pictures_is_refused_and_delays_no_other(
         assert (response.status_code, response.headers["Retry-After"]) == (429, "1")
         assert "too many pictures of this client wait to be decoded" in response.json()["error"]
         assert columns(await client.post(INFER, content=PNG, headers=RAW)) == COLUMNS
-        assert not all(task.done() for task in tasks)  # some still wait when the other client has its response
+        assert not all(task.done() for task in tasks)  # when the other client has its response, some of them still wait
 
 
 async def test_pictures_of_a_client_that_left_are_not_decoded(tables: Tables) -> None:
     async with connect(tables) as client:
         async with flood(client, 3) as tasks:
             await asyncio.wait(tasks, timeout=0.1)
-        response = await client.post(INFER, content=LARGE, headers=RAW)  # processed only after the earlier pictures
+        # it is processed only after the earlier pictures
+        response = await client.post(INFER, content=LARGE, headers=RAW)
         assert response.status_code == 200
 
 
@@ -245,7 +246,7 @@ async def test_a_picture_that_exceeds_the_limit_is_rejected(tables: Tables) -> N
 
 
 async def test_a_file_with_two_sizes_is_damaged(tables: Tables) -> None:
-    second = PNG[8:33]  # another header, with the size that the decoder uses
+    second = PNG[8:33]  # a second header, whose size the decoder uses
     data = bytearray(PNG[:33] + second + PNG[33:])
     data[16:24] = struct.pack(">II", 1, 1)
     data[29:33] = struct.pack(">I", zlib.crc32(data[12:29]))

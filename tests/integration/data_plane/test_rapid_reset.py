@@ -1,4 +1,4 @@
-"""Streams that are opened and reset at once, from many addresses: only these addresses are affected."""
+"""Streams are opened and reset at once, from many addresses. Only these addresses are affected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.plane_process import ControlledPlane
 ATTACKERS = [f"127.0.2.{number}" for number in range(1, 41)]
 BYSTANDER = "127.0.3.1"
 ENHANCE_YOUR_CALM = 11
-AT_ONCE = 100  # streams; an address may reset a thousand, so that none is refused because of its own resets
+AT_ONCE = 100  # number of streams; an address may reset a thousand, so none is refused because of its own resets
 TURNS = 9
 
 

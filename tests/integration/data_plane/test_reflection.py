@@ -1,4 +1,4 @@
-"""Clients without a .proto file: they get the protocol from the server."""
+"""Clients without a .proto file get the protocol's definition from the server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def channel(served: PlaneProcess) -> Iterator[grpc.Channel]:
 
 @pytest.fixture(params=["v1", "v1alpha"])
 def ask(channel: grpc.Channel, request: pytest.FixtureRequest) -> Ask:
-    """Both versions have the same messages."""
+    """The two versions of the reflection service have the same messages."""
     method = f"/grpc.reflection.{request.param}.ServerReflection/ServerReflectionInfo"
     call = channel.stream_stream(
         method,

@@ -1,4 +1,4 @@
-"""Requests in the queue and on the wire: deadlines, priorities, rejections, and clients that leave early."""
+"""Requests in the queue and in transit: deadlines, priorities, rejections, and clients that disconnect early."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.support.waiting import GIVE_UP_S, eventually
 
 MODEL, HELD = "/v2/models/sleeping", "/v2/models/held"
 QUEUE, STALL_S = 4, 1.0
-HOLD = -1  # the first element of an input that stops at the gate
+HOLD = -1  # the first element of an input at which the model `held` stops until its gate is opened
 
 
 @pytest.fixture(scope="module")
 def gate() -> Gate:
-    """The gate of the model `held`."""
+    """The gate of the model `held`: a call with the input HOLD stops until the test opens the gate."""
     return Gate()
 
 
@@ -61,7 +61,7 @@ def ask(
 
 
 def executions(client: httpx.Client) -> int:
-    """The executions of the model `held`."""
+    """Returns how often the model `held` was executed."""
     (stats,) = client.get(f"{HELD}/stats").json()["model_stats"]
     count: int = stats["execution_count"]
     return count
@@ -69,7 +69,7 @@ def executions(client: httpx.Client) -> int:
 
 @contextmanager
 def occupied(client: httpx.Client, gate: Gate) -> Iterator[None]:
-    """Keeps the one instance of `held` computing."""
+    """Keeps the only instance of `held` computing until the block ends."""
     gate.close()
     with ThreadPoolExecutor(1) as pool:
         before = gate.entered
@@ -108,7 +108,9 @@ def all_of(connection: socket.socket) -> bytes:
 
 
 def settle(client: httpx.Client) -> None:
-    """Waits until the data plane has handled all earlier events: one of its threads handles all clients, in turns."""
+    """Waits until the data plane has handled all earlier events. One thread handles the events of all clients in turn,
+    so a response shows that earlier events were handled.
+    """
     for _ in range(10):
         executions(client)
 
@@ -341,7 +343,7 @@ ELEMENTS = [
 
 @pytest.mark.parametrize(("elements", "count", "is_taken"), ELEMENTS, ids=range(len(ELEMENTS)))
 def test_elements(client: httpx.Client, elements: str, count: int, is_taken: bool) -> None:
-    """After zeros: the first element sets how long the model sleeps."""
+    """The tested elements come after zeros, because the first element determines how long the model sleeps."""
     zeros = ", ".join(["0"] * (LENGTH - count))
     entry = f'{{"name":"in0","shape":[1,16],"datatype":"INT32","data":[{zeros}, {elements}]}}'
     text = f'{{"inputs":[{entry}]}}'

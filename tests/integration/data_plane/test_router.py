@@ -1,4 +1,4 @@
-"""A router's data plane in front of workers' data planes, over HTTP."""
+"""A router's data plane forwards requests over HTTP to the data planes of workers."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def test_a_killed_worker_loses_no_request(routed: Cluster) -> None:
     doomed.kill()
     at_the_kill = outcomes["right"]
     eventually(lambda: outcomes["right"] > at_the_kill + 200)
-    routed.workers.remove(doomed)  # as its heartbeat would report by now
+    routed.workers.remove(doomed)  # as if its heartbeat had reported this
     routed.tell()
     eventually(lambda: outcomes["right"] > at_the_kill + 300)
     is_over.set()

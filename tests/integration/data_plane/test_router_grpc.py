@@ -1,4 +1,4 @@
-"""A router's data plane in front of workers' data planes, over gRPC."""
+"""A router's data plane forwards requests over gRPC to the data planes of workers."""
 
 from __future__ import annotations
 

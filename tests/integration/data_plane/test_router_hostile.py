@@ -22,7 +22,8 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 
 
 class Rogue:
-    """A worker that answers each request with the result of `answer` for its head; None: it ends the connection.
+    """A worker that passes the head of each request to `answer` and sends the result. If the result is None, it closes
+    the connection.
 
     Attributes:
         heads: the heads of the requests that it received.

@@ -1,4 +1,4 @@
-"""Sequences through a router; their state is on a worker."""
+"""Sequences through a router. A worker keeps the state of each sequence."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_step_is_not_sent_twice(routed: Cluster) -> None:
     for sequence in range(1, 13):
         assert total(step(routed, sequence, sequence_start=True)) == 101
     gone = routed.workers[0]
-    gone.kill()  # the router is not informed
+    gone.kill()  # the router is not informed of this
     answers = [step(routed, sequence) for sequence in range(1, 13)]
     codes = {each.json()["code"] for each in answers if each.status_code != 200}
     assert codes <= {"restarting", "unknown_sequence"}

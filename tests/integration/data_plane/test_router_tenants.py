@@ -31,7 +31,7 @@ KEYS = {tenant: key_of(tenant) for tenant in ("", "acme", "beta")}
 
 @pytest.fixture
 def routed(tmp_path: Path) -> Iterator[Cluster]:
-    """The same name is a model with 16 elements of the operator, and one with 8 of a tenant."""
+    """Two models have the same name: the operator's has 16 elements, and a tenant's has 8."""
     with cluster(tmp_path) as made:
         sizes = {"echo": 16, "acme~echo": 8, "beta~private": 4}
         made.worker({name: runners.identity("UINT8", 1, size) for name, size in sizes.items()})

@@ -1,4 +1,4 @@
-"""A router's data plane in front of workers' data planes with TLS."""
+"""A router's data plane forwards requests over TLS to the data planes of workers."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_worker_that_is_verified_again_gets_requests(routed: Cluster, authorit
 
 
 def test_the_router_never_falls_back_to_plain_text(routed: Cluster) -> None:
-    """Neither if the worker has no TLS, nor if the router has no authority."""
+    """This holds if the worker does not use TLS, and if the router has no certificate authority."""
     listening = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         heard: list[bytes] = []
@@ -144,7 +144,7 @@ def test_the_router_never_falls_back_to_plain_text(routed: Cluster) -> None:
         routed.say(orders.workers("a secret of the cluster", [told], ()))
         routed.gather()
         answer = infer(routed)
-        assert (answer.status_code, heard[0][:1]) == (503, b"\x16")  # a TLS record: a handshake
+        assert (answer.status_code, heard[0][:1]) == (503, b"\x16")  # a TLS record that starts a handshake
         assert "worker plain is not trusted" in answer.json()["detail"]
         order, nothing = orders.authority(b"")
         routed.say(order, data=nothing)

@@ -1,4 +1,4 @@
-"""A model that keeps state: it adds up the values of a sequence's requests."""
+"""A model that keeps state: it adds up the values of all requests of a sequence."""
 
 from __future__ import annotations
 
@@ -136,12 +136,12 @@ def test_the_number_of_sequences_is_limited_until_some_are_idle(client: httpx.Cl
     assert int(answer.headers["retry-after"]) >= 1
     time.sleep(IDLE_S * 1.2)
     assert start(client, MOST + 1, 4) == 4
-    assert ask(client, 1, sequence_id=1).status_code == 409  # it had no requests meanwhile
+    assert ask(client, 1, sequence_id=1).status_code == 409  # it had no requests in the meantime
     assert end(client, MOST + 1) == 4
 
 
 def test_requests_of_one_sequence_run_one_after_another(client: httpx.Client, served: PlaneProcess) -> None:
-    """However many arrive at once, none is lost and none counts twice."""
+    """However many requests arrive at once, none is lost and none is counted twice."""
     start(client, 3, 0)
     with ThreadPoolExecutor(8) as pool, httpx.Client(base_url=served.url, timeout=30) as shared:
         totals = sorted(pool.map(lambda _: total(ask(shared, 1, sequence_id=3)), range(64)))

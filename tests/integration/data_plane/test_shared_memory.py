@@ -1,4 +1,4 @@
-"""Tensors that clients on the same machine pass in /dev/shm, with Triton's own client and with plain requests."""
+"""Clients on the same machine pass tensors in /dev/shm, with Triton's own client and with plain requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VALUES = np.arange(WIDE, dtype=np.int32).reshape(1, WIDE)
 
 @pytest.fixture(scope="module")
 def gate() -> Gate:
-    """The gate of the model `held`."""
+    """The gate of the model `held`: a call stops until the test opens the gate."""
     return Gate()
 
 
@@ -69,7 +69,7 @@ def client(triton: Any, served: PlaneProcess) -> Iterator[Any]:
 
 @pytest.fixture
 def key() -> Iterator[str]:
-    """The name of shared memory with room for an input, followed by an output."""
+    """The name of shared memory with room for an input and, after it, an output."""
     name = f"octet-{uuid4().hex}"
     handle = shm.create_shared_memory_region("there", f"/{name}", 2 * BYTES)
     shm.set_shared_memory_region(handle, [VALUES])
@@ -251,7 +251,7 @@ def test_an_unregistered_region_is_rejected(client: Any, triton: Any) -> None:
 
 
 def test_a_truncated_file_ends_no_process_and_is_not_extended(client: Any, triton: Any, key: str) -> None:
-    """Mapping it would end the server with SIGBUS."""
+    """Without a check, reading the mapped file would end the server with SIGBUS."""
     client.register_system_shared_memory("region", key, 2 * BYTES)
     os.truncate(f"/dev/shm/{key}", BYTES)
     with pytest.raises(InferenceServerException, match="which has become shorter"):
@@ -264,7 +264,7 @@ def test_a_truncated_file_ends_no_process_and_is_not_extended(client: Any, trito
 
 
 def into_region(first: int) -> dict[str, Any]:
-    """Returns a request whose response goes to the second half of the region."""
+    """Returns a request whose response is written to the second half of the region."""
     place = {"shared_memory_region": "region", "shared_memory_byte_size": BYTES, "shared_memory_offset": BYTES}
     return {
         "inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [first] * LENGTH}],
@@ -274,7 +274,7 @@ def into_region(first: int) -> dict[str, Any]:
 
 @contextmanager
 def holding(gate: Gate) -> Iterator[Callable[[], None]]:
-    """Closes the gate; yields a function that waits until a call stops at it."""
+    """Closes the gate. Yields a function that waits until a call has stopped at it."""
     gate.close()
     before = gate.entered
     try:
@@ -295,7 +295,7 @@ def test_a_request_in_progress_keeps_its_region(served: PlaneProcess, client: An
 
 
 def test_nothing_is_written_for_a_client_that_left(served: PlaneProcess, client: Any, key: str, gate: Gate) -> None:
-    """The memory may contain another client's tensor by then."""
+    """At that time, the memory may contain another client's tensor."""
     client.register_system_shared_memory("region", key, 2 * BYTES)
     url = f"{served.url}/v2/models/held/infer"
     with holding(gate) as is_held:
@@ -303,7 +303,7 @@ def test_nothing_is_written_for_a_client_that_left(served: PlaneProcess, client:
             httpx.post(url, json=into_region(-300), timeout=httpx.Timeout(GIVE_UP_S, read=0.1))
         is_held()
         for _ in range(10):
-            # the server has then handled the earlier end of the connection, because it handles events in turns
+            # the server handles events in turn, so it has now handled the earlier end of the connection
             assert client.is_server_live()
     short = {"inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [0] * LENGTH}]}
     httpx.post(url, json=short, timeout=GIVE_UP_S).raise_for_status()  # runs after it, on the same instance

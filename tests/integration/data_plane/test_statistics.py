@@ -1,4 +1,4 @@
-"""The statistics and model_configuration extensions, which perf_analyzer reads."""
+"""The statistics and model_configuration extensions, which perf_analyzer uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A data plane that is stopped while clients keep connections: the next request is answered, as the last one."""
+"""A data plane is stopped while clients keep connections open. It answers the next request on each, and then closes
+it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from tests.support.waiting import GIVE_UP_S
 SLEEPING = canonical_json(
     {"inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [0] * LENGTH}]}
 )
-SOON_S = 0.3  # after this time the signal was handled; idle connections are kept at least as long
+SOON_S = 0.3  # by then the signal was handled; idle connections are kept at least this long
 
 
 @contextmanager
@@ -32,7 +34,7 @@ def persistent_connection(address: str) -> Iterator[http.client.HTTPConnection]:
 
 
 def ask(connection: http.client.HTTPConnection, model: str, body: bytes) -> tuple[int, str | None]:
-    """Returns the status and the `Connection` header of the response."""
+    """Sends a request and returns the status and the `Connection` header of the response."""
     assert connection.sock is not None, "the connection was closed, and would be reopened"
     connection.request("POST", f"/v2/models/{model}/infer", body)
     answer = connection.getresponse()
@@ -42,7 +44,7 @@ def ask(connection: http.client.HTTPConnection, model: str, body: bytes) -> tupl
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[tuple[str, int]]:
-    """The address and the process, which must end with status 0."""
+    """Yields the address and the process, which must end with status 0."""
     with bare_plane(tmp_path, [sleeping(tmp_path, 1)]) as process:
         yield process.url.removeprefix("http://"), process.pid
 

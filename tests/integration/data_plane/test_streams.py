@@ -16,7 +16,7 @@ from tests.support.plane_models import WIDE, bare_plane, wide
 from tests.support.plane_process import PlaneProcess
 from tests.support.waiting import WORK_TIMEOUT_S
 
-# bytes of messages that clients may occupy: more than the responses that a slow reader may leave unread
+# limit of message bytes; it exceeds the responses that a slow reader may leave unread
 TOTAL = 8 << 20
 REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 
@@ -29,7 +29,7 @@ def served(tmp_path: Path) -> Iterator[PlaneProcess]:
 
 
 def test_a_stream_occupies_only_its_requests_in_progress(served: PlaneProcess) -> None:
-    """All its messages, and all its responses, are several times the limit of a client."""
+    """The messages and responses of the stream together are several times the limit of a client."""
     values = np.arange(WIDE, dtype=np.int32)
     request = pb.ModelInferRequest(model_name="wide", raw_input_contents=[values.tobytes()])
     request.inputs.add(name="in0", datatype="INT32", shape=[1, WIDE])
@@ -46,7 +46,7 @@ def test_a_stream_occupies_only_its_requests_in_progress(served: PlaneProcess) -
 
 
 def test_a_client_that_is_always_one_response_late_occupies_no_more_than_that(served: PlaneProcess) -> None:
-    """The memory of sent data is released even though some data is always unsent."""
+    """The memory of sent data is released even if some data is always unsent."""
     question = message(ServerReflectionRequest(file_by_filename="inference.proto").SerializeToString())
     head = [(":method", "POST"), (":scheme", "http"), (":path", REFLECTION), (":authority", "test")]
     with Peer(int(served.grpc.rpartition(":")[2])) as peer:
@@ -67,7 +67,7 @@ def test_a_client_that_is_always_one_response_late_occupies_no_more_than_that(se
 
 
 def test_a_client_that_does_not_read_gets_no_more_responses(served: PlaneProcess) -> None:
-    """A short request has a long response: thousands of requests fit in one window."""
+    """Short requests have long responses, so thousands of requests fit in one window."""
     question = message(ServerReflectionRequest(file_by_filename="inference.proto").SerializeToString())
     count = 60_000 // len(question)
     before_kb = served.memory_kb()
@@ -79,7 +79,7 @@ def test_a_client_that_does_not_read_gets_no_more_responses(served: PlaneProcess
         peer.send(frame(DATA, END_STREAM, 1, question * (count % 500)))
         peer.expect(HEADERS, 1)
         received = 0
-        while received < 65_535:  # all that its window allows
+        while received < 65_535:  # everything that its window allows
             received += len(peer.expect(DATA, 1).payload)
         assert served.memory_kb() - before_kb < 6 << 10
 

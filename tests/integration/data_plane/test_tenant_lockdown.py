@@ -1,4 +1,4 @@
-"""The code of one tenant's artifact, in that tenant's data plane, cannot read files of another tenant."""
+"""In the data plane of one tenant, the code of an artifact cannot read files of another tenant."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIRST = frame(orders.configure(Settings())) + frame(orders.keys(is_required=Fals
 
 @pytest.mark.parametrize(("readable", "is_kept_out"), [("planes/acme", True), (".", False)])
 def test_code_of_one_tenant_reads_no_files_of_another(tmp_path: Path, readable: str, is_kept_out: bool) -> None:
-    """The secret that it tries to read is beside the store, like another tenant's artifact in it."""
+    """The code tries to read a secret next to the store, which represents another tenant's artifact in it."""
     files = TenantFiles(lambda tenant: tmp_path / "planes" / tenant)
     with trap(tmp_path) as its:
         artifact = StoredArtifact.read(OciLayout.open(its.folder), its.digest, ANYBODY)

@@ -1,4 +1,6 @@
-"""Tenants at the data plane: each uses its own models under their short names, and cannot see those of others."""
+"""Tenants at the data plane. Each uses its own models under their short names, and cannot see those of other
+tenants.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ _QUOTAS = {"frugal": {"requests_per_day": 3}}
 @dataclass
 class House:
     served: PlaneProcess
-    keys: dict[str, str]  # by tenant; two of `frugal`
+    keys: dict[str, str]  # by tenant; `frugal` has two
 
     def ask(self, whose: str, method: str, path: str, **more: Any) -> httpx.Response:
         headers = {"authorization": f"Bearer {self.keys[whose]}"}

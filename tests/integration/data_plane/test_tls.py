@@ -212,12 +212,12 @@ def test_an_unfinished_handshake_ends_while_others_are_served(
     halfway.sendall(hello)
     with silent, halfway, slow, httpx.Client(verify=trusting, timeout=GIVE_UP_S) as other:
         for byte in hello[:10]:
-            with suppress(ConnectionError):  # its time may be over by now
+            with suppress(ConnectionError):  # it may have timed out by now
                 slow.sendall(bytes([byte]))
             assert predict(other, served.url) == expected(FILE)[0].tolist()
         assert until_the_end(silent) == b""
         assert until_the_end(slow) == b""
-        assert until_the_end(halfway)  # the server's part, and then nothing more
+        assert until_the_end(halfway)  # the server sends its part and nothing more
     assert time.monotonic() - begun_s > 0.9 * HEAD_TIMEOUT_S
 
 

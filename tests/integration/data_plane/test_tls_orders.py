@@ -1,4 +1,4 @@
-"""Certificates that a control plane orders, and long bodies over TLS."""
+"""Certificates that a control plane sends to the data plane, and long bodies over TLS."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def plane(tmp_path: Path, files: Files, program: Path | None) -> Iterator[Contro
 
 
 def presented(plane: ControlledPlane, *trusted: Files) -> list[bool]:
-    """Returns, for each of these certificates, true if the server uses it."""
+    """Returns, for each of these certificates, true if the server presents it."""
 
     def is_its(files: Files) -> bool:
         with socket.create_connection(plane.http, GIVE_UP_S) as connection:
@@ -168,10 +168,10 @@ def test_handshakes_succeed_while_certificates_change_and_clients_leave(
 def test_handshakes_count_toward_the_connections_of_their_address(plane: ControlledPlane, files: Files) -> None:
     plane.say({"type": "configure", "peers": {"max_connections": 16, "share": 0.5}})
     plane.say(*orders.certificate(*(each.read_bytes() for each in files)))
-    plane.hear("certificate")  # so the certificate is in use, too
+    plane.hear("certificate")  # the certificate is then in use, too
     with ExitStack() as stack:
         greedy = [stack.enter_context(socket.create_connection(plane.http, GIVE_UP_S)) for _ in range(20)]
-        assert greedy[-1].recv(1) == b""  # refused, as were the ones accepted before it
+        assert greedy[-1].recv(1) == b""  # refused, like those that were accepted before it
         for each in greedy:
             each.setblocking(False)
         refused = 0
@@ -201,7 +201,7 @@ def test_long_bodies_are_sent_both_ways_to_slow_readers(plane: ControlledPlane, 
         while piece := connection.recv(1 << 14):
             received += piece
             if len(received) < 1 << 20:
-                time.sleep(0.001)  # the server's socket is full by then
+                time.sleep(0.001)  # by then the socket of the server is full
     assert received.startswith(b"HTTP/1.1 200")
     np.testing.assert_array_equal(np.frombuffer(received[-BYTES:], np.int32), 2 * values)
 

@@ -1,4 +1,4 @@
-"""The certificate and the keys of a data plane that runs alone, which change while it runs."""
+"""A data plane that runs alone reads its certificate and its keys again when they change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def served_certificate(url: str) -> str:
 
 
 def renew(folder: Path, old: tuple[Path, Path]) -> str:
-    """Replaces the certificate and the key by another pair, as renewal programs do."""
+    """Replaces the certificate and the key by another pair, in the way renewal programs do."""
     folder.mkdir()
     cert, key = make_certificate(folder)
     text = cert.read_text().strip()
@@ -53,7 +53,7 @@ def test_a_renewed_certificate_is_used_and_an_invalid_one_is_not(digits: Path, t
         assert second != first
         eventually(lambda: served_certificate(served.url) == second)
         pair[1].write_text("no key")
-        time.sleep(2)  # enough time to read the files again
+        time.sleep(2)  # long enough for the files to be read again
         assert served_certificate(served.url) == second
         third = renew(tmp_path / "third", pair)
         eventually(lambda: served_certificate(served.url) == third)

@@ -1,4 +1,4 @@
-"""The version that answers: chosen by number, by alias, by the client's affinity, or at random."""
+"""The version that computes a request is selected by number, by alias, by the client's affinity, or at random."""
 
 from __future__ import annotations
 

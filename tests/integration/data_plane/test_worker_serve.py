@@ -47,7 +47,7 @@ def grpc(served: PlaneProcess) -> Iterator[triton_grpc.InferenceServerClient]:
 
 
 def described(image: np.ndarray[Any, Any] | None = None, **members: Any) -> dict[str, Any]:
-    """Returns a request as JSON. Without an image, the bytes follow the JSON."""
+    """Returns a request as JSON. Without an image, binary data follows the JSON."""
     entry: dict[str, Any] = {"name": "image", "datatype": "UINT8", "shape": [1, 16, 16, 1]}
     more = {"parameters": {"binary_data_size": 256}} if image is None else {"data": image.reshape(-1).tolist()}
     return {"inputs": [entry | more], **members}
@@ -320,7 +320,7 @@ def _connected(served: PlaneProcess) -> socket.socket:
 
 
 def _talk(served: PlaneProcess, data: bytes, step: int = 1 << 20) -> bytes:
-    """Sends `data` piece by piece, and returns all that is received until the end."""
+    """Sends `data` piece by piece, and returns everything that is received until the end."""
     answer = b""
     with _connected(served) as connection:
         for at in range(0, len(data), step):

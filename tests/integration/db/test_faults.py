@@ -1,4 +1,4 @@
-"""PostgreSQL is killed, fails over, does not respond, or has no free connection: no work is lost or done twice."""
+"""PostgreSQL is killed, fails over, does not respond, or has no free connection. No work is lost or done twice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def network(postgres_server: str) -> Iterator[BadNetwork]:
 
 @pytest.fixture
 def near(postgres_schema: str) -> Iterator[Database]:
-    """The database, connected without the faulty network."""
+    """The database, connected directly."""
     database = Database(postgres_schema)
     database.migrate()
     yield database
@@ -91,14 +91,14 @@ def test_a_kill_of_the_server_during_claims_loses_and_repeats_no_build(postgres_
 
         ids = []
         for number in range(120):
-            ids.append(builds.submit(inputs(source=str(number)), "a", 1)[0].id)  # also while it restarts
+            ids.append(builds.submit(inputs(source=str(number)), "a", 1)[0].id)  # even while the database restarts
             if number in (20, 60, 100):
                 restarts.append(restarting.submit(restart))
         eventually(lambda: builds.statistics().outcomes.get(("x86-64-v3", "succeeded")) == len(ids), WORK_TIMEOUT_S)
         for each in restarts:
             each.result(WORK_TIMEOUT_S)
         assert_each_is_done_once(builds, ids)
-        assert {builds.get(id).attempt for id in ids} == {1}  # no claim was forgotten until its lease ended
+        assert {builds.get(id).attempt for id in ids} == {1}  # no claim was lost until its lease expired
         database.close()
 
 
@@ -141,7 +141,7 @@ CUT = {
 def test_a_connection_that_breaks_during_the_commit_is_resolved(
     far: Database, near: Database, network: BadNetwork, word: str
 ) -> None:
-    """The server has committed, but the client does not receive the acknowledgment."""
+    """The server has committed, but the client does not receive the confirmation."""
     builds, seen = BuildStore(far), BuildStore(near)
     builds.submit(inputs(), "a", 1)
     claim = None if word == "claim" else claimed(builds)
@@ -175,11 +175,11 @@ def test_a_change_that_is_not_idempotent_is_not_repeated_if_its_result_is_unknow
 def test_an_unreachable_server_is_abandoned_and_found_again(
     near: Database, postgres_schema: str, network: BadNetwork, fault: str
 ) -> None:
-    """Dropped packets delay a call no longer than the time limit and its margin."""
+    """If packets are dropped, a call takes no longer than the time limit and its margin."""
     database = Database(beyond(network, postgres_schema), timeout_s=0.5)
     builds = BuildStore(database)
     build, _ = BuildStore(near).submit(inputs(), "a", 1)
-    eventually(lambda: is_reached(builds))  # on a busy machine, half a second may be too short for a connection
+    eventually(lambda: is_reached(builds))  # on a busy machine, half a second may not be enough to connect
     getattr(network, fault)()
     for question in (lambda: builds.get(build.id), lambda: builds.submit(inputs(source="b"), "a", 1)):
         with pytest.raises(DatabaseUnreachable):
@@ -274,7 +274,7 @@ def test_a_deadlock_is_resolved_by_retrying_one_transaction(near: Database) -> N
 
 
 def test_leases_use_the_clock_of_the_database(near: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers whose clocks differ agree on when a lease has expired."""
+    """Workers with different clocks agree on when a lease has expired."""
     monkeypatch.setattr(SystemClock, "now", lambda self: pytest.fail("the clock of this machine was asked"))
     builds = BuildStore(near)
     builds.submit(inputs(), "a", 1)

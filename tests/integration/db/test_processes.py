@@ -1,4 +1,4 @@
-"""Several processes, some of them killed with SIGKILL, share one database; on SQLite and on PostgreSQL."""
+"""Several processes share one database, on SQLite and on PostgreSQL. Some of them are killed with SIGKILL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def builds(database: Database) -> BuildStore:
 
 
 def run_together(*commands: tuple[object, ...]) -> list[list[str]]:
-    """Returns the output of each process; all begin when the slowest is ready."""
+    """Runs several processes and returns the output of each. All begin when the slowest is ready."""
     with ExitStack() as stack:
         processes = [stack.enter_context(start_process(PROCESS, *command)) for command in commands]
         for process in processes:
@@ -42,7 +42,7 @@ def go_on(process: subprocess.Popen[str]) -> None:
 
 
 def claimed(builds: BuildStore) -> Claim:
-    """Returns a claim of the next build, waiting until there is one."""
+    """Waits for a build, claims it, and returns the claim."""
     claims: list[Claim | None] = []
 
     def is_claimed() -> bool:

@@ -1,4 +1,4 @@
-"""Fixtures of the chart's tests; without Helm the tests are skipped with a message."""
+"""Fixtures for the tests of the chart. Without Helm, these tests are skipped with a message."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def _needs_helm() -> None:
 
 @pytest.fixture(params=CASES)
 def objects(request: pytest.FixtureRequest, _needs_helm: None) -> list[Object]:
-    """All objects that the chart creates in one of the cases."""
+    """All objects that the chart creates for one of the cases."""
     return chart.rendered(CASES[request.param])

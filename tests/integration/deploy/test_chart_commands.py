@@ -27,7 +27,7 @@ _UNKNOWN = {
 
 
 def check(arguments: list[str]) -> None:
-    """Raises if the command line does not accept the arguments."""
+    """Raises an error if the command line does not accept the arguments."""
     name, command = "octet", typer.main.get_command(app)
     while hasattr(command, "commands") and arguments and arguments[0] in command.commands:
         name = arguments.pop(0)
@@ -70,7 +70,7 @@ def test_every_variable_is_a_setting_of_its_type(objects: list[Object], monkeypa
             assert {key.removeprefix("OCTET_").lower() for key in found} <= Settings.model_fields.keys(), name
             for key, each in found.items():
                 patch.setenv(key, _UNKNOWN.get(key) or each["value"])
-            load_settings()  # raises on a value that is not of its type
+            load_settings()  # raises an error if a value has the wrong type
 
 
 def test_clients_have_the_variables_that_clients_read(objects: list[Object]) -> None:

@@ -1,8 +1,8 @@
 """The chart's custom resources have the fields that their projects document.
 
-The schemas are written by hand, for the fields that the chart uses, from: KEDA 2.16 "ScaledObject specification" and
-"Prometheus" scaler; prometheus-operator's API reference (v1); cert-manager's API reference (v1); the Gateway API 1.2
-reference (v1); KServe 0.14's API reference (v1alpha1 ServingRuntimeSpec).
+The schemas are handwritten and cover the fields that the chart uses. Sources: KEDA 2.16 "ScaledObject specification"
+and "Prometheus" scaler; prometheus-operator's API reference (v1); cert-manager's API reference (v1); the Gateway API
+1.2 reference (v1); KServe 0.14's API reference (v1alpha1 ServingRuntimeSpec).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FREE: Schema = {"type": "object"}
 
 
 def strict(required: str = "", **properties: Schema) -> Schema:
-    """Returns the schema of an object with exactly these fields; those in `required` must exist."""
+    """Returns the schema of an object that may have only these fields. The fields in `required` must exist."""
     return {"type": "object", "properties": properties, "required": required.split(), "additionalProperties": False}
 
 
@@ -167,7 +167,9 @@ def test_rules_and_dashboard_equal_those_in_deploy() -> None:
 
 
 def test_alerts_use_the_job_name_of_prometheus() -> None:
-    """`process_start_time_seconds{job="octet"}`: the operator takes the job's name from this label of the Service."""
+    """The alerts select `process_start_time_seconds{job="octet"}`. The operator sets the job's name from this label of
+    the Service.
+    """
     objects = rendered(CASES["everything"])
     labels = {monitor["spec"]["jobLabel"] for monitor in of_kind(objects, "ServiceMonitor")}
     jobs = {each["metadata"]["labels"][label] for each in of_kind(objects, "Service") for label in labels}
@@ -175,7 +177,7 @@ def test_alerts_use_the_job_name_of_prometheus() -> None:
 
 
 def test_each_service_is_scraped_by_one_monitor() -> None:
-    """The API and the workers have separate monitors, because only one of them may use TLS."""
+    """The API and the workers have separate monitors, because only one of the two may use TLS."""
     objects = rendered(CASES["everything"])
     chosen = [each["spec"]["selector"]["matchLabels"].items() for each in of_kind(objects, "ServiceMonitor")]
     for service in of_kind(objects, "Service"):

@@ -22,7 +22,7 @@ from tests.support.chart import (
     variables,
 )
 
-# Objects that the cases refer to and do not create.
+# Objects to which the cases refer, but which they do not create.
 REFERRED = {
     "Secret": {"octet-bucket", "octet-database", "octet-keys", "edge", "registry"},
     "ConfigMap": {"m"},
@@ -59,7 +59,7 @@ def test_services_and_budgets_belong_to_one_workload_each(objects: list[Object])
 
 
 def test_pods_of_one_workload_are_spread_over_nodes(objects: list[Object]) -> None:
-    """Otherwise the failure of one node could stop all of them."""
+    """Otherwise, the failure of one node could stop all of them."""
     for each in of_kind(objects, "Deployment"):
         constraints = each["spec"]["template"]["spec"]["topologySpreadConstraints"]
         assert {found["topologyKey"] for found in constraints} == {"kubernetes.io/hostname"}
@@ -165,7 +165,7 @@ def test_every_container_is_confined(objects: list[Object]) -> None:
         assert pod["runAsUser"] > 0, name
         assert pod["seccompProfile"] == {"type": "RuntimeDefault"}, name
         assert spec["automountServiceAccountToken"] is False, name
-        assert spec["enableServiceLinks"] is False, name  # otherwise a Service called octet would set OCTET_PORT
+        assert spec["enableServiceLinks"] is False, name  # otherwise, a Service called octet would set OCTET_PORT
         assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys(), name
         assert not any("hostPath" in volume for volume in spec.get("volumes", [])), name
     for name, container in containers(objects):
@@ -197,7 +197,7 @@ def test_a_server_has_enough_time_to_drain(objects: list[Object]) -> None:
         container = spec["containers"][0]
         pause_s = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
         grace_s = float(variables(container)["OCTET_GRACE_S"]["value"])
-        # 10 s: the time that the supervisor gives its children beyond the grace period
+        # After the grace period, the supervisor gives its children 10 s more.
         assert spec["terminationGracePeriodSeconds"] >= pause_s + grace_s + 10, name
         assert load_settings({"grace_s": grace_s}).grace_s == grace_s
 
@@ -209,7 +209,9 @@ def test_only_http_clients_and_servers_have_the_keys(objects: list[Object]) -> N
 
 
 def _peers(rule: Object, objects: list[Object]) -> set[str]:
-    """Returns the components that an egress rule allows; `elsewhere` for anything that is not a pod of the release."""
+    """Returns the components that an egress rule allows. `elsewhere` represents anything that is not a pod of the
+    release.
+    """
     found = set()
     for peer in rule.get("to", [{}]):
         if "podSelector" not in peer:
@@ -222,14 +224,14 @@ def _peers(rule: Object, objects: list[Object]) -> set[str]:
 
 
 def _egress(objects: list[Object], wanted: str) -> list[Object]:
-    """Returns all egress rules for the pods of a component. Other traffic is denied."""
+    """Returns all egress rules for the pods of a component. All other traffic is denied."""
     (labels,) = {tuple(metadata["labels"].items()) for _, metadata, _ in pods(objects) if component(metadata) == wanted}
     policies = [
         each["spec"]
         for each in of_kind(objects, "NetworkPolicy")
         if selects(each["spec"]["podSelector"], dict(labels)) and "Egress" in each["spec"]["policyTypes"]
     ]
-    assert any("egress" not in policy for policy in policies)  # the policy that denies everything else
+    assert any("egress" not in policy for policy in policies)  # this policy denies everything else
     return [rule for policy in policies for rule in policy.get("egress", [])]
 
 
@@ -241,13 +243,13 @@ def test_components_that_compile_untrusted_files_reach_only_dns_the_database_and
     reached = [(sorted(_peers(rule, objects)), {port["port"] for port in rule["ports"]}) for rule in rules]
     assert (["elsewhere"], {53}) in reached
     assert ((["postgresql"] if bundled else ["elsewhere"]), {5432}) in reached
-    store: list[Any] = [] if bundled else [(["elsewhere"], {443})]  # without a bucket there is a volume
+    store: list[Any] = [] if bundled else [(["elsewhere"], {443})]  # without a bucket, the store is a volume
     assert len(reached) == 2 + len(store)
     assert all(each in reached for each in store)
     for rule in rules:
         for peer in rule.get("to", []):
             if "ipBlock" in peer:
-                assert "169.254.0.0/16" in peer["ipBlock"]["except"]  # the address where clouds provide credentials
+                assert "169.254.0.0/16" in peer["ipBlock"]["except"]  # clouds provide credentials at this address
 
 
 def test_every_component_is_denied_what_is_not_allowed(objects: list[Object]) -> None:

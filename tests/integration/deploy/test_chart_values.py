@@ -1,4 +1,4 @@
-"""The chart is valid for every current version of Kubernetes, and rejects unknown values."""
+"""The chart is valid for every supported version of Kubernetes, and rejects unknown values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_field_exists_in_kubernetes(version: str) -> None:
             continue  # test_chart_custom.py checks these
         checked.add(text)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of the library's own dependencies
+            warnings.simplefilter("ignore", DeprecationWarning)  # the library's own dependencies cause these warnings
             validate.validate(each, version, strict=True)
 
 

@@ -1,6 +1,4 @@
-"""The images, built from the unchanged Dockerfile and run as by an orchestrator: unprivileged, with a read-only
-root.
-"""
+"""Images built from the unchanged Dockerfile run as in an orchestrator: unprivileged, with a read-only root."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ pytestmark = [
 TARGETS = ("worker", "worker-cuda", "compiler", "api")
 GIVEN = {"VERSION": "7.8.9", "REVISION": "0" * 40, "CREATED": "2026-01-02T03:04:05Z"}
 MB = 10**6
-# The maximum that an image may add to its base, unpacked.
+# The largest unpacked size that an image may add to its base.
 MOST_BYTES = {"worker": 165 * MB, "worker-cuda": 165 * MB, "compiler": 1350 * MB, "api": 1350 * MB}
 
 
@@ -48,7 +46,7 @@ def image(images: Images, target: str) -> str:
 
 
 def size_bytes(root: Path) -> int:
-    """Returns the size of the files; each file counts once, as in the layers of an image."""
+    """Returns the total size of the files. Each file counts once, as in the layers of an image."""
     found = {(status.st_dev, status.st_ino): status.st_size for status in map(Path.lstat, root.rglob("*"))}
     return sum(found.values())
 

@@ -19,7 +19,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Digest]]:
-    """A store with the artifacts of both samples, and their digests by file. Tests must not change it."""
+    """A store with the artifacts of both samples, and their digests by file name. Tests must not change the store."""
     root = tmp_path_factory.mktemp("compiled")
     layout = OciLayout(root / "store")
     return layout.root, {file: compile_sample(file, layout, root / file) for file in SAMPLES}
@@ -27,7 +27,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
 
 @pytest.fixture
 def store(compiled: tuple[Path, dict[str, Digest]], tmp_path: Path) -> OciLayout:
-    """A copy of the store, which a test may damage."""
+    """A copy of the store. Tests may damage it."""
     shutil.copytree(compiled[0], tmp_path / "store")
     return OciLayout.open(tmp_path / "store")
 

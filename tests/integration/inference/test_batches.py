@@ -1,4 +1,4 @@
-"""HTTP requests that really compiled artifacts compute in batches: each client gets its own output."""
+"""Real artifacts compute HTTP requests in batches. Each client gets its own output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLIENTS, REQUESTS = 10, 30
 def store(
     compiled: tuple[Path, dict[str, Digest]], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[OciLayout, dict[int, Digest]]:
-    """The sample in two batch sizes."""
+    """The sample, compiled for two batch sizes."""
     root = tmp_path_factory.mktemp("batches")
     shutil.copytree(compiled[0], root / "store")
     layout = OciLayout.open(root / "store")
@@ -87,9 +87,9 @@ def test_every_client_gets_the_outputs_for_its_own_pictures(
             answer.result()
         url = f"http://{address}/v2/models/digits/stats"
         (statistics,) = httpx.get(url, timeout=GIVE_UP_S).json()["model_stats"]
-    for stage in ("success", *STAGES):  # each was answered once, and perf_analyzer requires equal counts
+    for stage in ("success", *STAGES):  # each request was answered once, and perf_analyzer requires equal counts
         assert statistics["inference_stats"][stage]["count"] == CLIENTS * REQUESTS
-    assert statistics["inference_count"] > statistics["execution_count"]  # some of them were computed together
+    assert statistics["inference_count"] > statistics["execution_count"]  # some requests were computed together
 
 
 def test_the_configuration_contains_how_requests_are_scheduled(store: tuple[OciLayout, dict[int, Digest]]) -> None:

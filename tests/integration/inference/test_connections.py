@@ -1,4 +1,4 @@
-"""One connection, on which some requests are answered by the data plane and some by the control plane."""
+"""On one connection, the data plane answers some requests and the control plane answers others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def connection(tables: Tables) -> Iterator[HTTPConnection]:
 def ask(
     connection: HTTPConnection, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
 ) -> tuple[HTTPResponse, bytes]:
-    """Returns a response that leaves the connection open, and its body."""
+    """Sends a request. Returns the response, which leaves the connection open, and its body."""
     connection.request(method, path, body, headers or {})
     kept, response = connection.sock, connection.getresponse()
     content = response.read()
@@ -45,7 +45,7 @@ def ask(
 
 
 def infer(connection: HTTPConnection, model: str, body: bytes, headers: dict[str, str]) -> tuple[dict[str, Any], bytes]:
-    """Returns the JSON of a response, and its binary tensors."""
+    """Sends a predict request. Returns the JSON of the response, and its binary tensors."""
     response, content = ask(connection, "POST", f"/v2/models/{model}/infer", body, headers)
     assert response.status == 200, content
     length = int(response.headers["inference-header-content-length"])
@@ -53,7 +53,7 @@ def infer(connection: HTTPConnection, model: str, body: bytes, headers: dict[str
 
 
 def top(connection: HTTPConnection, value: int, **request: Any) -> int:
-    """Returns the class that the model predicts for a picture of one value."""
+    """Returns the class that the model predicts for a picture whose pixels all have one value."""
     picture = as_binary({"image": np.full((1, 8, 8, 1), value, np.uint8)}, {**BINARY, **request})
     document, data = infer(connection, "digits", *picture)
     assert document.get("id") == request.get("id")

@@ -1,4 +1,6 @@
-"""Compiled models with unsigned 16-bit inputs or outputs, over the wire: ONNX's own test cases and their outputs."""
+"""Compiled models with unsigned 16-bit inputs or outputs, used over the network. Cases and outputs are those of ONNX's
+own test suite.
+"""
 
 from __future__ import annotations
 

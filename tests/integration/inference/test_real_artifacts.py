@@ -1,4 +1,4 @@
-"""The data plane with really compiled artifacts: right outputs, and no output from a damaged store."""
+"""The data plane serves real artifacts: its outputs are right, and a damaged store gives no output."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RAW = {"Inference-Header-Content-Length": "0"}
 
 
 def tables_of(artifacts: dict[str, Digest]) -> Tables:
-    """Returns one model per sample, named like its file without the suffix."""
+    """Returns tables with one model for each sample. Its name is the file name without the suffix."""
     tables = Tables()
     for file, artifact in artifacts.items():
         name = file.removesuffix(".tflite")

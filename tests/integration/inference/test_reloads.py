@@ -1,4 +1,4 @@
-"""Models that replace each other under load: no request fails, every output is right, and no memory leaks."""
+"""Models replace each other under load. No request fails, every output is right, and no memory leaks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ CLIENTS = 3
 
 
 class Service:
-    """One model, whose first version is one sample and whose second is another; and clients that never pause."""
+    """A service with one model, whose two versions are different samples, and clients that send requests without
+    pause.
+    """
 
     def __init__(self, store: OciLayout, artifacts: dict[str, Digest]) -> None:
         self.tables = Tables()
@@ -57,7 +59,7 @@ class Service:
             yield
 
     async def ask(self, start: int) -> None:
-        """Sends requests until it is stopped. Checks that each output is the one of the version in its response."""
+        """Sends requests until it is stopped. Checks that each output is that of the version named in its response."""
         while not self.stopped:
             start = (start + 1) % len(PICTURES)
             answer = await predict(self.client, "digits", start)
@@ -66,13 +68,14 @@ class Service:
             self.answers[answer["model_version"]] += 1
 
     async def reload(self, times: int) -> None:
-        """Switches between the versions; each time, one library is mapped and another unmapped."""
+        """Switches between the versions. Each time, one library is loaded and the other is unloaded."""
         for _ in range(times):
             other = 3 - self.tables.aliases["digits", "stable"].version
             self.tables.promote("digits", other)
             await self.plane.registry.refresh("digits")
             answered = self.answers.total()
-            while self.answers.total() < answered + CLIENTS:  # otherwise an idle server would be reloaded
+            # otherwise, the model would be reloaded while the server is idle
+            while self.answers.total() < answered + CLIENTS:
                 await asyncio.sleep(0.001)
 
 
@@ -95,13 +98,13 @@ async def unload(client: httpx.AsyncClient, model: str) -> None:
 
 
 def proc(plane: DataPlane, name: str) -> str:
-    """Returns the content of a file of the process in `/proc`."""
+    """Returns the content of a file in the process's folder in `/proc`."""
     assert plane.process is not None
     return Path(f"/proc/{plane.process.pid}/{name}").read_text()
 
 
 def mapped(plane: DataPlane, store: OciLayout, artifacts: dict[str, Digest]) -> int:
-    """Returns how many of the artifacts' libraries are mapped by the process."""
+    """Returns how many of the artifacts' libraries are mapped into the process."""
     maps = proc(plane, "maps")
     libraries = [
         layer.digest.removeprefix("sha256:")
@@ -117,7 +120,7 @@ def resident_bytes(plane: DataPlane) -> int:
 
 
 async def reload(store: OciLayout, artifacts: dict[str, Digest], times: int) -> list[int]:
-    """Returns the memory after every twentieth of `times` reloads under load."""
+    """Reloads `times` times under load. Returns the memory after every twentieth reload."""
     service = Service(store, artifacts)
     resident: list[int] = []
     async with service.running():
@@ -162,7 +165,7 @@ async def test_models_that_do_not_fit_together_take_turns(store: OciLayout, arti
 
 
 def changed(store: OciLayout, artifact: Digest, **members: Any) -> Digest:
-    """Returns a copy of the artifact with a changed config, and a report that it is verified."""
+    """Returns a copy of the artifact with a changed config, and with a report that marks it as verified."""
     manifest = store.manifest(artifact)
     config = json.loads(store.blobs.read(manifest.config.digest)) | members
     descriptor = store.put_blob_descriptor(CONFIG_MEDIA_TYPE, canonical_json(config))
@@ -210,7 +213,7 @@ async def test_no_request_fails_while_versions_replace_each_other(
 @pytest.mark.slow
 async def test_a_thousand_reloads_leak_no_memory(store: OciLayout, artifacts: dict[str, Digest]) -> None:
     resident = await reload(store, artifacts, times=1000)
-    # Libraries that stay mapped would cost 300 KB per reload: 225 MB from the fifth measurement to the last. The
+    # If libraries stayed mapped, each reload would cost 300 KB: 225 MB from the fifth measurement to the last. The
     # measured increase is zero.
     grown = np.mean(resident[-5:]) - np.mean(resident[5:10])
     print([round(each / 1e6, 1) for each in resident])

@@ -1,4 +1,4 @@
-"""Compiled models that keep state, with unmodified clients that send interleaved sequences."""
+"""Compiled models that keep state. Unmodified clients send interleaved sequences to them."""
 
 from __future__ import annotations
 

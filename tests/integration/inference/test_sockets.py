@@ -1,4 +1,6 @@
-"""Cases that need a real socket: bodies that never end, clients that wait for 100-continue, and clients that vanish."""
+"""Cases that need a real socket: bodies that never end, clients that wait for 100-continue, and clients that
+disconnect.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def head(*headers: str, model: str = "digits") -> bytes:
 
 
 def status(connection: socket.socket) -> int:
-    """Returns the status of the next response, which is read completely."""
+    """Reads the next response completely and returns its status."""
     file = connection.makefile("rb")
     code = int(file.readline().split()[1])
     length = 0

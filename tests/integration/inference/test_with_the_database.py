@@ -1,4 +1,4 @@
-"""The registry with the real builds table and the real store: how the states of a build affect predictions."""
+"""The registry with the real builds table and the real store: the states of a build determine predictions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RAW = {"Inference-Header-Content-Length": "0"}
 
 
 class Service:
-    """A data plane with a database and a store, and replacements for the other processes of a build's life."""
+    """A data plane with a database and a store. The class replaces the other processes that take part in a build."""
 
     def __init__(self, folder: Path, store: OciLayout, artifacts: dict[str, Digest]) -> None:
         self.store, self.artifacts = store, artifacts
@@ -48,7 +48,7 @@ class Service:
         self.client: httpx.AsyncClient
 
     def push(self, name: str, file: str, numerics: str = "litert-reference") -> Build:
-        """Does what the control plane does with an upload."""
+        """Does what the control plane does for an upload."""
         version = self.models.push(name, digest_of(file.encode()), "tflite", 1)
         inputs = BuildInputs(version.source, TARGET, numerics, {})
         return self.builds.submit(inputs, name, version.number)[0]
@@ -57,7 +57,7 @@ class Service:
         self.builds.submit(BuildInputs(build.source, TARGET, build.numerics, {}), build.model, build.version)
 
     def work(self, file: str | None) -> None:
-        """Does what a compile worker does with the oldest build: stores `file`'s artifact, or fails."""
+        """Does what a compile worker does with the oldest build: stores the artifact of `file`, or fails."""
         claim = self.builds.claim("worker", 30)
         assert claim is not None
         if file:
@@ -127,9 +127,9 @@ async def test_the_version_requested_last_is_served(service: Service) -> None:
     service.push("digits", INT8)
     service.work(INT8)
     service.push("digits", INT8, numerics="xnnpack")
-    service.work(UINT8)  # represents other bytes; the table does not depend on what an artifact computes
+    service.work(UINT8)  # represents other bytes, because the table does not depend on the outputs of an artifact
     await until(lambda: service.answers_as("digits", UINT8))
-    service.push("digits", INT8)  # a cache hit: nothing is built, but it is the latest request
+    service.push("digits", INT8)  # the result is cached, so nothing is built, but this is the latest request
     await until(lambda: service.answers_as("digits", INT8))
 
 

@@ -1,4 +1,4 @@
-"""A registry, and an artifact to push to it."""
+"""Fixtures: an OCI registry, and an artifact to push to it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.support.signing import write_pair
 
 
 class Model:
-    """A sample, compiled and signed.
+    """A sample that was compiled and signed.
 
     Attributes:
-        settings: the settings of a user who signs with its key and trusts it.
+        settings: those of a user who signs with the key and trusts it.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_worker_serves_from_a_registry(model: Model, host: str) -> None:
 
 
 def test_a_server_serves_from_a_registry(model: Model, host: str, tmp_path: Path) -> None:
-    """A build verifies what it pulled, as for any folder, and the signature is kept."""
+    """A build verifies what it pulled, as it does for any folder. The signature is kept."""
     reference = f"oci://{host}/commands/digits:v1"
     octet(model, "push", "--to", reference, model.root)
     command = [sys.executable, "-m", "service.cli", "serve", "--models", reference, "--port", "0", "--no-grpc"]
@@ -79,14 +79,14 @@ def test_a_server_serves_from_a_registry(model: Model, host: str, tmp_path: Path
         assert (served, found["payloadType"]) == (model.digest, "application/vnd.in-toto+json")
         said = octet(model, "verify", served, "--server", url)
         assert (said["verified"], said["provenance"]["signed_by"]["name"]) == (True, "octet.pub")
-        # And from the server to the registry.
+        # The server pushes to the registry as well.
         elsewhere = f"oci://{host}/commands/served:v2"
         assert octet(model, "push", "--to", elsewhere, "digits", "--server", url)["digest"] == served
 
 
 @contextmanager
 def started(model: Model, command: list[str]) -> Iterator[str]:
-    """Yields the URL of the process while it runs."""
+    """Starts a process and yields its URL. The process runs until the block ends."""
     with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, text=True, env=environment(model)) as process:
         try:
             assert process.stdout is not None
@@ -97,7 +97,7 @@ def started(model: Model, command: list[str]) -> Iterator[str]:
 
 
 def ready(url: str) -> Digest:
-    """Returns the artifact that answers, waiting until one does."""
+    """Waits until an artifact answers, and returns its digest."""
     until_s = time.monotonic() + WORK_TIMEOUT_S
     while httpx.get(f"{url}/v2/models/digits/ready", timeout=WORK_TIMEOUT_S).status_code != 200:
         assert time.monotonic() < until_s

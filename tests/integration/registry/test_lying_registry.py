@@ -1,4 +1,4 @@
-"""Pulls from a malicious registry: a real server that sends the responses of each test."""
+"""Pulls from a malicious registry: a real server that sends the responses that each test defines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Answer = Callable[["Request"], None]
 
 
 class Request(BaseHTTPRequestHandler):
-    """One request, with the requests before it."""
+    """A request and the requests before it."""
 
     protocol_version = "HTTP/1.1"
     answer: Answer
@@ -42,7 +42,7 @@ class Request(BaseHTTPRequestHandler):
         pass
 
     def say(self, status: int, body: bytes = b"", length: int | None = None, **headers: str) -> None:
-        """Sends a response. `length` is the stated length: by default that of `body`, none if it is negative."""
+        """Sends a response. `length` is the length in its header: by default that of `body`, and none if negative."""
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
@@ -63,7 +63,7 @@ class Request(BaseHTTPRequestHandler):
 
 @contextmanager
 def answering(answer: Answer) -> Iterator[tuple[str, list[tuple[str, dict[str, str]]]]]:
-    """Yields the host and port of a server, and the list of requests that it has received."""
+    """Yields the host and port of a server, and the list of the requests that it has received."""
     asked: list[tuple[str, dict[str, str]]] = []
     handler = type("Handler", (Request,), {"answer": staticmethod(answer), "asked": asked})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -88,7 +88,7 @@ def registry(host: str, **settings: object) -> Registry:
 
 
 def fetched(host: str, layout: OciLayout, **settings: object) -> bytes:
-    """Returns the blob. Checks that nothing of it is stored if that fails."""
+    """Pulls the blob and returns its content. If that fails, checks that nothing of the blob is stored."""
     with registry(host, **settings) as opened:
         try:
             opened.fetch(WANTED, layout.blobs)
@@ -143,7 +143,7 @@ def test_an_endless_blob_is_cut_off(layout: OciLayout) -> None:
 
 @pytest.mark.parametrize("knows_ranges", [True, False])
 def test_an_interrupted_blob_is_resumed(layout: OciLayout, knows_ranges: bool) -> None:
-    """Also if the registry sends the whole blob again."""
+    """The pull also succeeds if the registry sends the whole blob again."""
     sent: list[int] = []
 
     def answer(request: Request) -> None:

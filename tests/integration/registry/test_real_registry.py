@@ -1,4 +1,4 @@
-"""Pushing to and pulling from a third-party registry, and what other clients read there."""
+"""Artifacts are pushed to and pulled from a third-party registry, and other clients read them there."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_pushing_again_sends_no_blob(model: Model, pushed: str, monkeypatch: pyt
 
 
 def test_pulling_again_fetches_only_missing_blobs(model: Model, pushed: str, tmp_path: Path) -> None:
-    """An interrupted pull left some blobs, of which one was damaged later."""
+    """An interrupted pull has left some blobs, and one of them was damaged later."""
     folder = tmp_path / "pulled"
     partial = OciLayout(tmp_path / "pulled.partial")
     library = model.layout.manifest(model.digest).layers[0]
@@ -132,7 +132,8 @@ def test_several_targets_form_one_index(model: Model, host: str, tmp_path: Path)
     with pytest.raises(NotFound, match="has nothing for riscv"):
         pull_to(parse_reference(reference), tmp_path / "none", model.settings, lambda targets: "riscv64+v")
     settings = model.settings.model_copy(update={"data_dir": tmp_path / "data"})
-    assert runtime.load(served_folder(reference, settings)).digest == model.digest  # the one that runs here
+    # the variant that runs on this machine
+    assert runtime.load(served_folder(reference, settings)).digest == model.digest
 
 
 def test_a_pulled_model_is_served_during_an_outage_of_the_registry(model: Model, tmp_path: Path) -> None:

@@ -10,6 +10,6 @@ from service.compiler.sandbox.scratch import scratch_directory
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Iterator[Path]:
-    """Removed by this fixture: children nest directories too deeply for pytest to remove them."""
+    """A scratch folder. This fixture removes it, because children nest directories too deeply for pytest to remove."""
     with scratch_directory(tmp_path) as path:
         yield path

@@ -1,4 +1,4 @@
-"""Children that try to access what they may not."""
+"""Sandboxed children try to access what they may not."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_child_has_no_files_of_its_parent(scratch: Path, tmp_path: Path) -> No
         listed = attempt(scratch, "descriptors")
     assert listed.pop("0") == "/dev/null"
     process_directory = f"/proc/{listed.pop('process')}"
-    # /proc/self is open without any right to it; the pipes are the log, twice, and one for messages
+    # /proc/self can be opened without any right. The pipes are two for the log and one for messages.
     assert {target.split(":")[0] for target in listed.values()} == {"pipe", process_directory}
 
 

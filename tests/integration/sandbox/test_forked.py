@@ -1,4 +1,4 @@
-"""Children that are forked from the calling process are sandboxed like children in new processes."""
+"""Children that are forked from the calling process are sandboxed like children that are new processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.waiting import WORK_TIMEOUT_S
 pytestmark = pytest.mark.skipif(
     not all(finding.available for finding in check()), reason="this kernel cannot sandbox anything"
 )
-# In a separate process, because pytest has several threads.
+# This runs in a separate process, because pytest has several threads.
 _PARENT = """
 import json, os, sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A build child that an upload has taken over can affect only its own build."""
+"""If an upload has taken over a build child, the child can affect only its own build."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Log:
 
 
 def build(folder: Path, name: str, log: Log | None = None) -> Digest:
-    """Compiles the sample model into a separate store; builds of one `folder` share everything else."""
+    """Compiles the sample model into a separate store. Builds with the same `folder` share everything else."""
     scratch = folder / name
     scratch.mkdir(parents=True)
     request = CompileRequest(MODEL, digest_of_file(MODEL), TARGET, "litert-reference", {})
@@ -47,7 +47,7 @@ def build(folder: Path, name: str, log: Log | None = None) -> Digest:
 
 
 def hijack(monkeypatch: pytest.MonkeyPatch, mischief: Mapping[str, Any], readable: tuple[Path, ...] = ()) -> None:
-    """Makes build children do `mischief` from now on."""
+    """From now on, build children execute the code `mischief`."""
     file = Path(hijacked.__file__)
 
     def run(role: str, request: Mapping[str, Any], *, access: Access, **options: Any) -> Any:
@@ -66,7 +66,7 @@ def libraries(layout: OciLayout, artifact: Digest) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Digest:
-    """The artifact of the model if no child is hijacked."""
+    """The artifact of the model, built without a hijacked child."""
     return build(tmp_path_factory.mktemp("honest"), "build")
 
 
@@ -83,7 +83,7 @@ def test_an_additional_object_is_not_linked(tmp_path: Path, monkeypatch: pytest.
     """The parent determines the names of the objects, whatever the child reports."""
     made = tmp_path / "made"
     ctypes.CDLL(str(constructor(tmp_path, made, detect_host().architecture)))
-    made.unlink()  # loading the object runs the constructor, so the attack would work
+    made.unlink()  # loading the object runs its constructor, so the attack would work
     armed = tmp_path / "c.o"
     hijack(monkeypatch, {"replace": {"extra.o": str(armed)}, "say": {"objects": ["extra.o", "plain.o"]}}, (armed,))
     assert build(tmp_path, "build") == honest
@@ -139,10 +139,10 @@ def test_a_child_cannot_write_to_the_kernel_cache(tmp_path: Path, monkeypatch: p
 def test_swapped_programs_do_not_affect_the_next_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, honest: Digest
 ) -> None:
-    """The kernels of the layers are swapped: the cache stores each under the digest of its own program."""
+    """The child swaps the kernels of two layers. The cache stores each under the digest of its own program."""
     with monkeypatch.context() as patch:
         hijack(patch, {"exchange": True})
-        with pytest.raises(OctetError):  # it computes wrong outputs, or crashes
+        with pytest.raises(OctetError):  # the model computes wrong outputs, or crashes
             build(tmp_path, "hijacked")
     assert list((tmp_path / "objects").glob("*.o"))
     assert build(tmp_path, "next") == honest

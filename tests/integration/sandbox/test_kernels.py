@@ -1,4 +1,4 @@
-"""Linux kernels that lack part of the sandbox, and other users than the current one."""
+"""The sandbox on Linux kernels without some of its features, and with other users."""
 
 from __future__ import annotations
 
@@ -66,17 +66,17 @@ def _elsewhere(
     copies: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Runs `roles` from a separate process, with hidden system calls or another user.
+    """Runs `roles` from a separate process, which hides system calls or has another user.
 
     Args:
         scratch: the scratch folder of the children.
-        roles: role to request.
-        hidden: system calls that look unimplemented.
-        allow: continue although the sandbox is incomplete.
+        roles: role -> request.
+        hidden: system calls that appear to be unimplemented.
+        allow: continue even if the sandbox is incomplete.
         python: the interpreter.
-        user: its user and group.
-        copies: the folder for copies of the roles' files, if `user` cannot read the originals.
-        env: for the process and its children.
+        user: the user and group of the process.
+        copies: a folder for copies of the roles' files, in case `user` cannot read the originals.
+        env: environment variables of the process and its children.
     """
     table = syscall_numbers(architecture())
     order = {
@@ -148,7 +148,7 @@ NOBODY = 65534
 
 
 def _python_for(user: int) -> str | None:
-    """Returns an interpreter that `user` may run: the current one may be in a home directory."""
+    """Returns an interpreter that `user` may run. The current one may be in a home directory."""
     for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
         try:
             subprocess.run(

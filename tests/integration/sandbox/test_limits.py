@@ -1,4 +1,4 @@
-"""Children that exhaust resources."""
+"""Children that use up resources."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_child_that_hangs_is_killed(scratch: Path, role: str) -> None:
     started_s = time.monotonic()
     with pytest.raises(BuildTimedOut, match=f"the {role} process took longer than 1 s of wall-clock time"):
         attempt(scratch, role, limits=limited(wall_s=1))
-    assert time.monotonic() - started_s < GIVE_UP_S  # the child would sleep for longer
+    assert time.monotonic() - started_s < GIVE_UP_S  # the child would sleep longer
 
 
 @pytest.mark.parametrize("role", ["hang", "stop"])
@@ -93,7 +93,7 @@ def test_a_stalled_child_is_killed_long_before_its_time_limit(scratch: Path, rol
 
 
 def test_a_child_that_computes_or_waits_for_a_processor_is_not_stalled(scratch: Path) -> None:
-    """It shares one processor with three others, so it waits most of the time, and reaches the other limit."""
+    """It shares a processor with three others. So it waits most of the time, and reaches the other limit first."""
     last = max(os.sched_getaffinity(0))
     busy = [subprocess.Popen(["taskset", "-c", str(last), sys.executable, "-c", "while True: pass"]) for _ in range(3)]
     try:
@@ -119,7 +119,7 @@ def test_a_child_lowers_its_priority_and_stays_on_its_processors(scratch: Path) 
         "nice": max(7, os.getpriority(os.PRIO_PROCESS, 0)),
         "policy": os.SCHED_BATCH,
         "processors": [last],
-        "session": os.getsid(0),  # otherwise its niceness might not count: see core.scheduling
+        "session": os.getsid(0),  # otherwise, its niceness might have no effect: see core.scheduling
     }
 
 

@@ -41,7 +41,7 @@ def test_tvm_compiles_the_linker_links_and_the_runtime_runs(scratch: Path) -> No
         {"library": str(library), "name": detect_host().target.name},
         Access((library,), (scratch,)),
     )
-    # TVM computes exp by a polynomial; values reach e**2
+    # TVM computes exp by a polynomial, and values reach e**2
     assert result["difference"] < 1e-5
     assert result["threads"] == 2
 

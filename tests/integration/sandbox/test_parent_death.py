@@ -1,4 +1,4 @@
-"""Children whose parent is killed, changes its credentials, is stopped, or loses track of them."""
+"""The parent of a child is killed, changes its credentials, is stopped, or loses track of the child."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ pytestmark = pytest.mark.skipif(
     not all(finding.available for finding in check()), reason="this kernel cannot sandbox anything"
 )
 
-FOREVER_S = 10 * GIVE_UP_S  # so that no child ends by itself while a test waits for its end
+FOREVER_S = 10 * GIVE_UP_S  # longer than any test waits, so that no child ends by itself
 
-# Code of a parent: `start` runs a child to its end; `told` gets the child's pid when the child is sandboxed.
+# Code of a parent process. `start` runs a child until it ends. `told` receives the child's pid once the child is
+# sandboxed.
 PARENT = """
     import os, sys, threading, time
     from pathlib import Path
@@ -74,7 +75,7 @@ def parent(
 
 
 def ends(pid: int) -> None:
-    """Waits until the process has ended. If it does not end, it is killed and the test fails."""
+    """Waits until the process has ended. If it does not end, kills it and fails the test."""
     try:
         eventually(lambda: not is_running(pid))
     except AssertionError:
@@ -117,7 +118,7 @@ def test_a_program_dies_with_its_parent(scratch: Path) -> None:
 
 @pytest.mark.parametrize("role", [pytest.param("hang", marks=pytest.mark.slow), "program"])
 def test_a_child_ends_in_time_although_its_parent_is_stopped(scratch: Path, role: str) -> None:
-    with parent(scratch, role, wall_s=6) as process:  # it starts in a tenth of that
+    with parent(scratch, role, wall_s=6) as process:  # starting takes a tenth of that
         child = only_child(process.pid, "sleep") if role == "program" else int(read_line(process))
         process.send_signal(signal.SIGSTOP)
         ends(child)
@@ -142,7 +143,7 @@ def test_a_child_that_was_lost_during_its_start_dies(scratch: Path, monkeypatch:
 
 
 def only_child(pid: int, name: str) -> int:
-    """Returns the child of `pid` once it has become the program `name`."""
+    """Waits until the child of `pid` has become the program `name`, and returns its pid."""
     found: list[int] = []
 
     def is_there() -> bool:

@@ -1,4 +1,4 @@
-"""Children that die, send garbage, or do not end."""
+"""Children that crash, send garbage, or do not end."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_too_much_log_output_stops_the_child(scratch: Path) -> None:
         attempt(scratch, "flood_log")
 
 
-# -- the parent's part
+# -- the parent
 
 
 def test_poll_is_called_and_may_end_the_child(scratch: Path) -> None:

@@ -1,4 +1,4 @@
-"""Children that are forked from a zygote are sandboxed like children in new processes."""
+"""Children that a zygote forks are sandboxed like children that are new processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROLES = frozenset({"echo", "descriptors", "hang", "harm_processes", "read_files"
 
 @pytest.fixture(scope="module")
 def own_zygotes() -> Iterator[zygotes.ZygoteSupervisor]:
-    """A zygote that imports very little, so that restarting it takes no time."""
+    """A zygote that imports very little, so that it can be restarted quickly."""
     made = zygotes.ZygoteSupervisor(["service.compiler.children.checking_roles"], zygotes.ENVIRONMENT)
     yield made
     made.close()
@@ -34,7 +34,7 @@ def own_zygotes() -> Iterator[zygotes.ZygoteSupervisor]:
 
 @pytest.fixture(autouse=True)
 def forked(monkeypatch: pytest.MonkeyPatch, own_zygotes: zygotes.ZygoteSupervisor) -> zygotes.ZygoteSupervisor:
-    """Makes the roles of the tests run in forks."""
+    """Runs the roles of the tests in forked processes."""
     monkeypatch.setattr(process, "FORKED", ROLES)
     monkeypatch.setattr(run, "FORKED", ROLES)
     monkeypatch.setattr(process, "ZYGOTES", own_zygotes)
@@ -73,7 +73,7 @@ def test_it_is_a_direct_child_and_ends_when_it_is_canceled(scratch: Path) -> Non
         attempt(scratch, "hang", poll=poll)
     assert children
     with pytest.raises(ChildProcessError):
-        os.waitpid(int(children[-1]), os.WNOHANG)  # it was waited for
+        os.waitpid(int(children[-1]), os.WNOHANG)  # the process was waited for already
 
 
 def test_a_build_may_be_canceled_while_the_zygote_still_imports(
@@ -111,7 +111,7 @@ def test_a_released_zygote_is_replaced_on_demand(scratch: Path, forked: zygotes.
 
 
 def test_a_zygote_ends_when_a_child_has_crashed(scratch: Path, forked: zygotes.ZygoteSupervisor) -> None:
-    """The next zygote has another memory layout."""
+    """The next zygote has a different memory layout."""
     first = forked.warm()
     with pytest.raises(BuildCrashed):
         attempt(scratch, "die", {"how": "segfault"})
@@ -120,7 +120,7 @@ def test_a_zygote_ends_when_a_child_has_crashed(scratch: Path, forked: zygotes.Z
 
 
 def test_orphans_of_others_are_not_adopted(scratch: Path) -> None:
-    """They would stay zombies, because this process does not wait for them."""
+    """Orphans of other processes would stay zombies, because this process does not wait for them."""
     assert attempt(scratch, "echo")["request"] == {}
     orphaning = "import os, sys; pid = os.fork(); pid or os.execvp('sleep', ['sleep', '0.2']); print(pid)"
     orphan = subprocess.run([sys.executable, "-c", orphaning], stdout=subprocess.PIPE, text=True, check=True).stdout

@@ -17,7 +17,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(folder: Path) -> Iterator[Served]:
-    """One server for all tests of a module, with `digits` built and ready."""
+    """One server for all tests of a module. The model `digits` has been built and is ready."""
     with serving(folder, max_upload_bytes=1_000_000, **LEASE) as served:
         build = served.ended(served.push()["id"])
         assert build["state"] == "succeeded", build

@@ -1,4 +1,4 @@
-"""Promotion and rollback on a real server, with third-party clients; and the state after the server was killed."""
+"""Promotion and rollback on a real server with third-party clients, and the state after the server was killed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FILES = {"1": INT8, "2": UINT8}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a server with two versions of a model, which is not running."""
+    """The folder of a server with two versions of a model. The server is not running."""
     folder = tmp_path_factory.mktemp("aliases")
     with serving(folder, **LEASE) as served:
         for file in FILES.values():
@@ -43,14 +43,14 @@ def served(folder: Path) -> Iterator[Served]:
 
 
 def octet(served: Served, command: str) -> Any:
-    """Returns the output of the command, parsed as JSON."""
+    """Runs a command and returns its output, parsed as JSON."""
     result = CliRunner().invoke(app, [*command.split(), "--json", "--server", served.url])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
 def answer(served: Served, model: str, version: str = "") -> str:
-    """Returns the version that answers a client without an alias; checks the output."""
+    """Sends a request without an alias, checks the output, and returns the version that computed it."""
     client = triton.InferenceServerClient(served.url.removeprefix("http://"))
     (spec,) = client.get_model_metadata(model, version)["inputs"]
     pixels = np.asarray(Image.open(PICTURES[3]).convert("L"))[None, :, :, None]
@@ -84,7 +84,7 @@ def test_clients_and_commands(served: Served) -> None:
 
 
 class Promoter:
-    """Promotes one version, then the other, and so on, until the server is gone."""
+    """Promotes one version and then the other, repeatedly, until the server has ended."""
 
     def __init__(self, served: Served) -> None:
         self.asked = self.answered = served.client.get("/api/v1/models/digits/aliases").json()["aliases"][0]["version"]
@@ -134,7 +134,7 @@ def test_after_a_kill_the_alias_is_the_old_or_the_new_one_even_without_the_datab
     with serving(folder, preload="digits@stable", **LEASE) as served:
         eventually(lambda: served.client.get("/v2/health/ready").is_success)
         index = served.client.post("/v2/repository/index", json={"ready": True}).json()
-        assert [each["version"] for each in index] == [str(left)]  # without any request for it
+        assert [each["version"] for each in index] == [str(left)]  # no request for it was needed
         assert stable(served) == left
         builds = served.client.get("/api/v1/builds").json()["builds"]
         assert {build["state"] for build in builds} == {"succeeded"}

@@ -1,4 +1,6 @@
-"""Artifacts that were compiled offline are served, and served ones are pulled; each command runs in a new process."""
+"""Artifacts that were compiled offline are served, and served artifacts are pulled. Each command runs in a new
+process.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that has compiled nothing."""
+    """A server that has not compiled anything."""
     with serving(tmp_path_factory.mktemp("empty")) as served:
         yield served
 
@@ -94,7 +96,7 @@ def test_pulled_artifacts_include_their_labels(served: Served, empty: Served, tm
 
 
 def archive(folder: Path, flip: bytes | None = None) -> bytes:
-    """Returns the folder as a tar archive, with one bit inverted in the file that begins with `flip`."""
+    """Returns the folder as a tar archive. One bit is inverted in the file whose content begins with `flip`."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as packed:
         for path in sorted(

@@ -1,4 +1,4 @@
-"""Follows docs/how-to/databases-and-buckets.md: a backup and its restore, and the move from SQLite and a folder."""
+"""Follows docs/how-to/databases-and-buckets.md: a backup is restored, and data are moved from SQLite and a folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def copies() -> None:
 
 
 def commands(section: str) -> list[str]:
-    """Returns the commands of a section of the page, except those that start the server."""
+    """Returns the commands in a section of the page, except those that start the server."""
     text = PAGE.read_text().split(f"\n## {section}\n")[1].partition("\n## ")[0]
     found = [line.strip() for line in text.splitlines() if line.startswith("    ")]
     assert found
@@ -50,7 +50,7 @@ def follow(section: str, folder: Path, database: str, place: str, s3: dict[str, 
         "OCTET_DATABASE_URL": database,
         "HOME": str(folder),
     }
-    # rclone does not accept it
+    # rclone does not accept this variable
     inherited = {name: value for name, value in os.environ.items() if name != "AWS_CA_BUNDLE"}
     for command in commands(section):
         text = command.replace(PLACE, place)

@@ -1,4 +1,4 @@
-"""A model for several lengths, pushed to a server and used over both protocols."""
+"""A model for several input lengths is pushed to a server and used over both protocols."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def push(served: Served, name: str, shapes: str) -> None:
-    """Pushes the model, and waits until all buckets are loaded."""
+    """Pushes the model, and waits until all of its input sizes are loaded."""
     params = {"name": name, "input_shape": shapes}
     response = served.client.put("/api/v1/models", params=params, content=SOURCE.read_bytes())
     assert response.status_code in (200, 202), response.text

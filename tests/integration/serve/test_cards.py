@@ -1,4 +1,4 @@
-"""A server on a machine with an emulated GPU that fails: it is not ready, restarts, and answers again."""
+"""A server on a machine with an emulated GPU that fails. It becomes not ready, restarts, and answers again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a model for a GPU, whose driver fails at the 40th kernel that a process launches."""
+    """A folder with a model for a GPU. The driver of the GPU fails when a process launches its 40th kernel."""
     driver = emulated_card.build_driver(tmp_path / "driver")
     (driver / "settings").write_text("OCTET_EMULATED_FAULT=launch:40:719\n")
     folder = tmp_path / "models" / "m.octet"

@@ -1,4 +1,4 @@
-"""The roles of a cluster as processes, with one PostgreSQL database and one bucket, each with its own folder."""
+"""The processes of a cluster, with one PostgreSQL database and one bucket. Each process has its own folder."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Members:
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, s3_server: int) -> Iterator[Members]:
-    """An API, and a worker for each of two targets; `digits` is built for both."""
+    """An API, and one worker for each of two targets. `digits` has been built for both."""
     if HERE == RUNS_HERE:
         pytest.skip(f"{RUNS_HERE} is all that this CPU runs")
     folder = tmp_path_factory.mktemp("cluster")
@@ -67,7 +67,7 @@ def members(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, s3_s
 
 
 def ask(url: str) -> int:
-    """Returns the status of one prediction; 0 if the connection was cut."""
+    """Sends a prediction and returns the status, or 0 if the connection was cut."""
     try:
         answer = httpx.post(f"{url}/v2/models/digits/infer", content=PICTURE, headers={"Content-Type": "image/png"})
     except httpx.TransportError:
@@ -178,7 +178,7 @@ def test_a_model_without_a_suitable_pool_has_a_reason(members: Members) -> None:
 
 
 def test_a_new_worker_loads_the_models_of_its_pool_before_it_is_ready(members: Members) -> None:
-    """So no request has to wait for a load."""
+    """So no request has to wait until a model is loaded."""
 
     def loaded_models() -> list[Any]:
         return [each["loaded"] for each in workers(members.api) if each["pool"] == "best"]
@@ -187,7 +187,8 @@ def test_a_new_worker_loads_the_models_of_its_pool_before_it_is_ready(members: M
     eventually(lambda: any(loaded_models()))
     third = members.cluster.start("worker", "--target", HERE, "--pool", "best")
     eventually(lambda: third.client.get("/v2/health/ready").status_code == 200, WORK_TIMEOUT_S)
-    first, second = loaded_models()  # the API only knows ready workers, so the one that it follows may end
+    # the API has only ready workers in its table, so the worker that it would inform may end
+    first, second = loaded_models()
     assert first == second
     third.process.terminate()
     assert third.process.wait(WORK_TIMEOUT_S) == 0

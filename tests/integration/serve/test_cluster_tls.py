@@ -1,4 +1,6 @@
-"""An API that uses TLS to its workers, as processes; workers that it cannot authenticate get no requests."""
+"""An API connects to its workers over TLS, in separate processes. Workers that it cannot authenticate get no
+requests.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class Members:
     folder: Path
 
     def worker(self, pool: str, authority: Authority | None, **certificate: Any) -> Served:
-        """Starts another worker, with a certificate of the authority for its own address."""
+        """Starts another worker. Its certificate is from the authority and valid for its address."""
         arguments = ["worker", "--target", RUNS_HERE, "--pool", pool]
         if authority is not None:
             files = authority.server("127.0.0.1", **certificate)
@@ -40,7 +42,7 @@ class Members:
         return self.cluster.start(*arguments)
 
     def refusals(self) -> dict[str, str | None]:
-        """Returns the reasons why workers get no requests, by pool."""
+        """Returns, for each pool, the reason why its workers get no requests."""
         return {each["pool"]: each["refused"] for each in workers(self.api)}
 
     def infer(self) -> tuple[int, str]:
@@ -50,7 +52,7 @@ class Members:
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, s3_server: int) -> Iterator[Members]:
-    """An API with an authority, and no worker yet; `digits` is built."""
+    """An API with a certificate authority and no worker yet. `digits` has been built."""
     folder = tmp_path_factory.mktemp("cluster")
     authority = Authority(folder)
     with own_database(postgres_server) as database, pytest.MonkeyPatch.context() as patch:
@@ -83,7 +85,7 @@ def test_only_authenticated_workers_get_requests(members: Members) -> None:
 
     members.worker("good", members.authority)
     eventually(lambda: members.refusals().get("good", "not there") is None, WORK_TIMEOUT_S)
-    eventually(lambda: members.infer()[0] == 400)  # a worker responds that the inputs are missing
+    eventually(lambda: members.infer()[0] == 400)  # a worker reports that the inputs are missing
     assert members.api.label(7) == 7
     address = next(each["address"] for each in workers(members.api) if each["pool"] == "good")
     assert address.startswith("https://127.0.0.1:")
@@ -91,7 +93,7 @@ def test_only_authenticated_workers_get_requests(members: Members) -> None:
 
 def test_explicit_loads_use_tls_too(members: Members) -> None:
     answer = members.api.client.post("/v2/repository/models/digits/load", json={})
-    assert answer.status_code == 503  # the workers that are not authenticated
+    assert answer.status_code == 503  # there are only workers that are not authenticated
     assert "certificate" in answer.text
     assert "of 3 workers" in answer.text
     assert "pool good" not in answer.text

@@ -1,4 +1,4 @@
-"""The services of deploy/compose.yaml as local processes, with the environments of their images, in one folder."""
+"""The services of deploy/compose.yaml run as local processes, with the environments of their images, in one folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Services = dict[str, subprocess.Popen[str]]
 
 @contextmanager
 def up(folder: Path) -> Iterator[Services]:
-    """Starts every service, by name, and kills those that still run in the end."""
+    """Starts every service, and yields them by name. Kills those that still run at the end."""
     with ExitStack() as stack:
         running = {}
         for name, service in services().items():

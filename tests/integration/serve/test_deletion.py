@@ -1,4 +1,4 @@
-"""Models are deleted from a server that serves them, and from one that is killed meanwhile."""
+"""Models are deleted from a server while it serves them, and from a server that is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rm(served: Served, model: str, *options: str, status: int = 0) -> str:
 
 @contextmanager
 def asking(served: Served, model: str) -> Iterator[Counter[int]]:
-    """Sends predictions continuously, and yields the count of each status."""
+    """Sends predictions continuously, and yields the number of responses with each status."""
     answers, stop = Counter[int](), threading.Event()
 
     def ask() -> None:
@@ -61,7 +61,7 @@ def test_requests_in_progress_are_answered_and_later_ones_are_not_found(served: 
         assert rm(served, "doomed") == "deleted doomed: version 1\n"
         eventually(lambda: answers[404] >= 20)
     assert answers.keys() == {200, 404}
-    assert served.label(3) == 3  # the other name, which shares its build
+    assert served.label(3) == 3  # the other name shares the build
 
 
 def test_after_one_of_two_versions_is_deleted_the_other_answers(served: Served) -> None:
@@ -89,7 +89,7 @@ def test_the_version_of_stable_is_deleted_only_by_force(served: Served) -> None:
 
 @pytest.mark.slow
 def test_a_kill_during_the_deletion_leaves_all_of_the_model_or_nothing(tmp_path: Path) -> None:
-    """The server is killed 0 to 40 ms after the deletion was requested."""
+    """The server is killed 0 to 40 ms after the request to delete."""
     outcomes = Counter[bool]()
     for wait_ms in range(0, 42, 6):
         with serving(tmp_path, **LEASE) as served:

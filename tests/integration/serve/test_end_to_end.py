@@ -1,4 +1,4 @@
-"""From a file to a prediction, over real sockets, with real processes."""
+"""The path from a model file to a prediction, over real sockets and with real processes."""
 
 from __future__ import annotations
 

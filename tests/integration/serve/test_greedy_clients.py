@@ -1,4 +1,4 @@
-"""Clients without a key that use as many resources as they can, while another client is still served in time."""
+"""Clients without a key use as many resources as they can. Another client is still served in time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tests.support.waiting import GIVE_UP_S, eventually
 NAME = pb.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
 ELSEWHERE = "127.0.0.2"  # another address of this machine, from which a client may connect
 STALL_S = 3.0
-TIMEOUT_S = 2.0  # the time limit for responses to the other client
+TIMEOUT_S = 2.0  # time limit for responses to the other client
 MAX_PREDICT_BYTES, HEAD_BYTES = 8 << 20, 64 << 10
 _PAGES, _FILLING = ("/api/v1/openapi.json", "/metrics"), 24
 _OWN_CONNECTION = [("grpc.use_local_subchannel_pool", 1)]
@@ -149,7 +149,9 @@ def rss_bytes(pid: int) -> int:
 
 
 def _opened_and_reset(port: int, count: int) -> bool:
-    """Returns true if the server closed the connection before everything was sent."""
+    """Opens and resets `count` streams. Returns true if the server closed the connection before all of this was
+    sent.
+    """
     compressed = block(head("ServerMetadata"))
     with Peer(port, source=ELSEWHERE) as attacker:
         for first in range(0, count, 1000):
@@ -215,7 +217,7 @@ def test_one_address_cannot_use_all_connections(tmp_path: Path) -> None:
 
 
 def _is_open(connection: socket.socket) -> bool:
-    """Returns true if the connection is open and has received nothing."""
+    """Returns true if the connection is open and has not received anything."""
     connection.settimeout(0.1)
     try:
         connection.recv(1)
@@ -227,7 +229,7 @@ def _is_open(connection: socket.socket) -> bool:
 
 
 def test_responses_to_a_slow_reader_are_not_mixed_up(served: Served) -> None:
-    """The last request of each client is answered by another part of the server than the earlier ones."""
+    """Another part of the server answers the last request of each client than the earlier ones."""
     url = urlsplit(served.url)
     body, headers = as_binary(
         {"image": np.zeros((1, 16, 16, 1), np.int8)}, {"parameters": {"binary_data_output": True}}
@@ -244,7 +246,7 @@ def test_responses_to_a_slow_reader_are_not_mixed_up(served: Served) -> None:
 
 
 def _answers(url: Any, *requests: bytes) -> list[bytes]:
-    """Returns the bodies of the responses. Reads none of them before the server can write no more."""
+    """Returns the bodies of the responses. It reads them only after the server cannot write any more."""
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.settimeout(GIVE_UP_S)

@@ -19,7 +19,7 @@ from tests.support.serving import Served, serving
 from tests.support.systemd import notified
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
-HANGS = 3  # of one artifact, until it is in quarantine
+HANGS = 3  # an artifact is quarantined after it has hung this often
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def log(folder: Path) -> Path:
 
 @pytest.fixture(scope="module", params=["false", "true"], ids=["one plane", "a plane for each tenant"])
 def served(request: pytest.FixtureRequest, folder: Path, log: Path) -> Iterator[Served]:
-    """A server with two models: `bad`, and `good`, which never gets the input at which it hangs."""
+    """A server with two models, `bad` and `good`. `good` never receives the input for which it would hang."""
     folder = folder / request.param
     for salt, name in enumerate(("good", "bad")):
         write_endless(folder / "models" / f"{name}.octet", salt)
@@ -52,7 +52,7 @@ def served(request: pytest.FixtureRequest, folder: Path, log: Path) -> Iterator[
 
 
 def hang(served: Served, times: int) -> list[httpx.Response | httpx.TransportError]:
-    """Sends this many concurrent calls that do not end, and returns the responses."""
+    """Sends concurrent calls that do not end, and returns the responses."""
     found: list[httpx.Response | httpx.TransportError] = []
 
     def call() -> None:
@@ -83,7 +83,7 @@ def test_a_stopped_process_is_killed_and_replaced(served: Served, log: Path, whi
     eventually(lambda: not Path(f"/proc/{before}").exists(), WORK_TIMEOUT_S)
     eventually(lambda: answers(served, "good"), WORK_TIMEOUT_S)
     eventually(lambda: served.client.get("/api/v1/models").is_success, WORK_TIMEOUT_S)
-    if which != "compile_worker":  # which ends when there is nothing to build
+    if which != "compile_worker":  # the compile worker ends when there is nothing to build
         assert find() != before
     said = log.read_text().removeprefix(said)
     name = which.replace("_", " ")
@@ -93,7 +93,7 @@ def test_a_stopped_process_is_killed_and_replaced(served: Served, log: Path, whi
 
 
 def test_hung_calls_are_ended_and_counted_until_the_model_is_quarantined(served: Served, log: Path) -> None:
-    """The server cannot use the model afterwards."""
+    """After that, the server does not use the model."""
     for number in range(1, HANGS + 1):
         for answer in hang(served, 2):
             assert isinstance(answer, httpx.Response), answer

@@ -1,4 +1,4 @@
-"""Hostile uploads to a real server: each is rejected with a message, and has no other effect."""
+"""Hostile uploads to a real server. Each is rejected with a message and has no other effect."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REFUSALS = {"malformed_model", "unsupported", "unsupported_format"}
 
 
 def refusal(served: Served, data: bytes) -> dict[str, Any]:
-    """Pushes `data`, and returns the error of the request or of its build. Checks that the rejection is clean."""
+    """Pushes `data`, and returns the error of the request or of its build. Checks that nothing else has happened."""
     response = served.client.put("/api/v1/models", params={"name": "hostile"}, content=data)
     told: dict[str, Any] = response.json()
     if response.status_code == 202:
@@ -51,7 +51,7 @@ def refusal(served: Served, data: bytes) -> dict[str, Any]:
 
 
 class System:
-    """Pickled as a call of `os.system`."""
+    """An object that is pickled as a call of `os.system`."""
 
     def __init__(self, marker: Path) -> None:
         self.marker = marker
@@ -119,7 +119,7 @@ def test_a_truncated_file_is_reported_as_damaged(served: Served, kind: str) -> N
 
 
 def large_script() -> bytes:
-    """The constants of TorchScript: a tensor with more elements than the file contains."""
+    """Returns TorchScript whose constants include a tensor with more elements than the file contains."""
     count = b"\x8a\x05" + LARGE.to_bytes(5, "little")
     storage = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\0" + b"0X\x03\0\0\0cpu" + count + b"tQ"
     shape = b"K\0" + count + b"\x85K\x01\x85\x89ccollections\nOrderedDict\n)R"
@@ -135,15 +135,16 @@ def large_onnx() -> bytes:
 
 
 def large_tflite() -> bytes:
-    """A table with 2 ** 31 tensors."""
+    """Returns a file with a table that declares 2 ** 31 tensors."""
     data = model(INT8)
     table = tflite.Model.GetRootAs(data).Subgraphs(0)._tab
-    place = table.Vector(table.Offset(4)) - 4  # `tensors` is SubGraph's first field; its length is stored before it
+    # `tensors` is SubGraph's first field; its length is stored before its elements
+    place = table.Vector(table.Offset(4)) - 4
     return data[:place] + struct.pack("<I", LARGE) + data[place + 4 :]
 
 
 def large_params() -> bytes:
-    """The first array in MXNet's parameters (NDArray::Save: magic, storage type, rank, sizes)."""
+    """Changes the first array in MXNet's parameters (NDArray::Save: magic, storage type, rank, sizes)."""
     params = params_of("sg_residual")
     sizes = params.index(struct.pack("<I", 0xF993FAC9)) + 12
     return params[:sizes] + struct.pack("<q", LARGE) + params[sizes + 8 :]
@@ -158,7 +159,7 @@ def large_mxnet() -> bytes:
     return pack(json.dumps(symbol_of("sg_residual")).encode(), large_params())
 
 
-# The file, the expected message, and the tensor in it.
+# (the file, the expected message, the tensor in the message)
 LARGER: dict[str, tuple[Callable[[], bytes], str, str | None]] = {
     "tflite": (large_tflite, "at Model.subgraphs[0].tensors, the vector of 2147483648 items lies outside", None),
     "onnx": (large_onnx, "Relu #1 computes a tensor of shape [2147483648, 4]", "t4_stored"),

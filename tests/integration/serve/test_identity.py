@@ -1,4 +1,4 @@
-"""`octet serve` for other machines: with keys and TLS, from the first key to the absence of secrets in the log."""
+"""`octet serve` for other machines, with keys and TLS: from creating the first key to a log without secrets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PICTURE = EXAMPLES / "digits" / "7.png"
 
 
 class Scene:
-    """A server that requires keys, and its clients."""
+    """A server that requires keys, and clients of it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.log = folder, folder / "log"
@@ -37,7 +37,7 @@ class Scene:
         self.keys = [self.admin]
 
     def octet(self, *arguments: str, **variables: str) -> Any:
-        """Returns the JSON output of a command."""
+        """Runs a command and returns its JSON output."""
         given = {"DATA_DIR": str(self.folder / "data"), **variables}
         trusted = {"SSL_CERT_FILE": str(self.cert)}
         done = subprocess.run(
@@ -84,7 +84,7 @@ def served(scene: Scene) -> Iterator[Served]:
 
 
 def _check_log(scene: Scene) -> None:
-    """Checks that the output of this server and its compiler, and their files, contain no secret."""
+    """Checks that the output of the server and its compile worker, and their files, contain no secret."""
     written = [scene.log, *(scene.folder / "data").glob("*.json*")]
     assert {"log", "keys.json", "audit.jsonl"} <= {path.name for path in written}
     text = b"".join(path.read_bytes() for path in written)
@@ -109,11 +109,12 @@ def test_a_key_is_required_over_https(scene: Scene, served: Served) -> None:
 
 def test_the_health_command_uses_the_same_settings(scene: Scene, served: Served, tmp_path: Path) -> None:
     settings = {"HOST": "0.0.0.0", "PORT": served.url.rpartition(":")[2]}
-    other, private = make_certificate(tmp_path)  # for another name: it is allowed, and need not be trusted either
+    # the certificate is for another name; it may be used although it is not trusted
+    other, private = make_certificate(tmp_path)
     encrypted = {**settings, "TLS_CERT": str(other), "TLS_KEY": str(private)}
     for flags in ((), ("--ready",)):
         assert scene.octet("health", *flags, **encrypted)["said"] == "200"
-    assert not scene.octet("health", **settings)["healthy"]  # nothing responds in plain text
+    assert not scene.octet("health", **settings)["healthy"]  # the server does not respond in plain text
 
 
 def test_commands_send_their_key(scene: Scene, served: Served) -> None:
@@ -160,7 +161,7 @@ def test_keys_and_their_use_survive_a_crash_and_every_response_is_encrypted(scen
     def is_back() -> bool:
         try:
             answer = served.client.get("/v2", headers=bearer(key))
-        except httpx.TransportError:  # the connection belonged to the dead process
+        except httpx.TransportError:  # the connection belonged to the killed process
             return False
         seen.add(answer.status_code)
         return answer.status_code == 200

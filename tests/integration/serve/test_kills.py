@@ -1,4 +1,4 @@
-"""SIGKILL at every critical point: no data is lost, and nothing half-written is ever served."""
+"""SIGKILL at every critical moment: no data is lost, and nothing incomplete is ever served."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.support.serving import (
 )
 from tests.support.waiting import GIVE_UP_S, eventually
 
-HALF_BYTES = 1 << 20  # of an upload; more than the server collects before it writes
+HALF_BYTES = 1 << 20  # size of the incomplete upload; more than the server buffers before it writes
 
 
 def states(served: Served, id: str) -> list[str]:
@@ -40,7 +40,7 @@ def states(served: Served, id: str) -> list[str]:
 
 
 def half_written(folder: Path) -> bool:
-    """Returns true if the half upload is on disk. Other uploads that come and go are smaller."""
+    """Returns true if the incomplete upload is on disk. Other uploads that come and go are smaller."""
     for upload in (folder / "data" / "store" / "uploads").iterdir():
         with suppress(FileNotFoundError):
             if upload.stat().st_size == HALF_BYTES:
@@ -54,7 +54,7 @@ def all_blobs_are_whole(store: Path) -> bool:
 
 
 class TestParts:
-    """The server itself stays alive."""
+    """One process is killed, but not the server itself."""
 
     def test_a_killed_compiler_child_fails_only_its_build(self, served: Served) -> None:
         build = served.push(target=OTHERS[0])
@@ -84,7 +84,7 @@ class TestParts:
 
 @dataclass(frozen=True)
 class Ruin:
-    """The state that is left of a server that was killed during a build and an upload."""
+    """The state after a server was killed during a build and an upload."""
 
     folder: Path
     build: str
@@ -115,7 +115,7 @@ def revived(ruin: Ruin) -> Iterator[Served]:
 
 
 class TestRevived:
-    """The whole service was killed, and restarted on its folder."""
+    """The whole service was killed and restarted on the same folder."""
 
     def test_the_build_is_done(self, revived: Served, ruin: Ruin) -> None:
         assert revived.ended(ruin.build)["state"] == "succeeded"
@@ -148,7 +148,7 @@ def test_a_stopped_server_releases_its_build(tmp_path: Path) -> None:
         assert served.stop() == 0
         follower.join(GIVE_UP_S)
         assert not follower.is_alive()
-    # a lease of ten minutes: the build was released, and no lease had to expire
+    # the lease lasts ten minutes, so the build was released rather than expired
     with serving(tmp_path, lease_s=600) as served:
         ended = served.ended(build["id"])
         assert (ended["state"], ended["attempt"]) == ("succeeded", 1)
@@ -173,7 +173,9 @@ def test_a_lost_database_is_rebuilt_from_the_store(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_after_its_supervisor_was_killed_the_service_can_be_restarted_on_the_same_port(tmp_path: Path) -> None:
-    """As systemd or a container engine does: no process is left that would restart it (docs/how-to/service.md)."""
+    """systemd and container engines kill it in this way. No process that could restart it remains
+    (docs/how-to/service.md).
+    """
     with serving(tmp_path) as served:
         assert served.ended(served.push()["id"])["state"] == "succeeded"
         port, children = int(served.url.rpartition(":")[2]), children_of(served.process.pid)

@@ -1,4 +1,4 @@
-"""`octet serve --models`: the models of a folder are served, including later changes."""
+"""`octet serve --models` serves the models in a folder, and follows changes of the folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 
 def put(file: str, path: Path) -> None:
-    """Puts the file in place atomically, as `mv` does."""
+    """Moves the file into place atomically, as `mv` does."""
     beside = path.with_name(f".{path.name}")
     shutil.copyfile(EXAMPLES / file, beside)
     beside.rename(path)
@@ -29,7 +29,7 @@ def models(served: Served) -> dict[str, tuple[int, str]]:
 
 
 def datatype(served: Served) -> str:
-    """Returns the datatype of the version that answers."""
+    """Returns the datatype of the version that is served."""
     read: str = served.client.get("/v2/models/digits").json()["inputs"][0]["datatype"]
     return read
 
@@ -60,13 +60,13 @@ def test_a_folder_is_served_and_followed(tmp_path: Path) -> None:
         assert (served.label(3), served.label(3, "compiled")) == (3, 3)
         assert "notes.tflite  broken  the file is not a model" in octet("models", "--server", served.url)
 
-        put(UINT8, folder / "digits.tflite")  # a new version, which answers when it is built
+        put(UINT8, folder / "digits.tflite")  # a new version, which is served after it was built
         eventually(lambda: models(served)["digits"] == (2, "ready"), WORK_TIMEOUT_S)
         eventually(lambda: datatype(served) == "UINT8", WORK_TIMEOUT_S)
 
         shutil.rmtree(folder / "compiled.octet")
         eventually(lambda: "compiled" not in models(served), WORK_TIMEOUT_S)
-        # The tables are updated a moment before the data plane.
+        # The tables change a moment before the data plane does.
         eventually(lambda: served.client.get("/v2/models/compiled").status_code == httpx.codes.NOT_FOUND)
         assert served.stop() == 0
 

@@ -1,4 +1,4 @@
-"""Labels and preprocessing: from the command line or the model file to the prediction for a picture."""
+"""Labels and preprocessing from the command line or the model file are used in the prediction for a picture."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OF_FILE = "".join(f"from the file: {digit}\n" for digit in range(10))
 
 
 def labelled(folder: Path, name: str = "labelled", mean: float = 127.5) -> Path:
-    """Returns the example with metadata."""
+    """Writes the example model with metadata, and returns its path."""
     metadata = metadata_buffer([Described(IMAGE, [mean], [127.5])], [labels_in()])
     path = folder / f"{name}.tflite"
     path.write_bytes(with_metadata((EXAMPLES / INT8).read_bytes(), metadata, {"labels.txt": OF_FILE}))
@@ -59,7 +59,7 @@ def of_picture(served: Served, name: str, **output: Any) -> Sequence[Any]:
 
 
 def best(served: Served, name: str) -> tuple[str, float]:
-    """Returns the label of the best class, and its score."""
+    """Returns the label of the most likely class, and its score."""
     (text,) = of_picture(served, name, classification=1, dequantize=True)
     score, _, label = text.split(":", 2)
     return label, float(score)

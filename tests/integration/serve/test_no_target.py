@@ -1,4 +1,4 @@
-"""`octet serve` on a machine that can run no target: it starts, reports this, and compiles for other machines."""
+"""`octet serve` on a machine that cannot run any target. It starts, reports this, and compiles for other machines."""
 
 from __future__ import annotations
 

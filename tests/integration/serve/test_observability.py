@@ -1,4 +1,4 @@
-"""The log and the traces of a whole server."""
+"""The log and the traces of a complete server."""
 
 from __future__ import annotations
 

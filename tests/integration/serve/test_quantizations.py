@@ -1,4 +1,4 @@
-"""Quantization on a server: from a float model and calibration inputs to a served version; and invalid inputs."""
+"""Quantization on a server, from a float model and calibration inputs to a served version; and invalid inputs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server with a float model, `net`."""
+    """A server with the float model `net`."""
     with serving(tmp_path_factory.mktemp("served")) as served:
         query = {"name": "net", "mean": "0.5", "std": "0.25"}
         pushed = served.client.put("/api/v1/models", params=query, content=residual_network()).json()
@@ -37,7 +37,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def quantized(served: Served, content: bytes, **query: Any) -> dict[str, Any]:
-    """Quantizes the float version, or another, and returns the finished build."""
+    """Quantizes the float version or another one, and returns the finished build."""
     asked = {"version": 1, **query}
     response = served.client.post("/api/v1/models/net/quantizations", params=asked, content=content)
     assert response.status_code == 202, response.text
@@ -92,7 +92,7 @@ def test_a_float_model_becomes_a_served_quantized_version(net: Served) -> None:
 
 
 def test_a_float_tflite_model_becomes_a_version_that_replaces_it(net: Served) -> None:
-    """It has the same input: name, shape, layout, and preprocessing of pictures."""
+    """It has the same input: its name, shape, layout, and preprocessing of pictures."""
     said = metadata_buffer([Described(IMAGE, [127.5], [127.5])], [Described()])
     model = with_metadata(tflite_residual_network(), said)
     pushed = net.ended(net.client.put("/api/v1/models", params={"name": "lite"}, content=model).json()["id"])
@@ -213,7 +213,7 @@ def test_a_quantization_can_be_canceled(net: Served) -> None:
 
 
 def test_a_server_quantizes_for_the_command(net: Served, tmp_path: Path) -> None:
-    """The file is the one that the command would have made locally."""
+    """The file equals the one that the command would write locally."""
     (tmp_path / "net.onnx").write_bytes(residual_network(seed=3))
     folder = tmp_path / "pictures"
     (folder / "deep").mkdir(parents=True)

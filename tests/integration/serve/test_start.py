@@ -1,4 +1,4 @@
-"""`octet serve` is stopped while it starts."""
+"""`octet serve` is stopped while it is starting."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def ends_well(process: subprocess.Popen[str]) -> bool:
     return process.returncode == 0 and (not said or quicker)
 
 
-# The progress of the start when the signal arrives: from the first line of the log to the last before it accepts
-# requests.
+# How far the start has progressed when the signal arrives: from the first line of the log to the last line before
+# requests are accepted.
 MOMENTS: dict[str, Callable[[Path], bool]] = {
     "at once": lambda folder: True,
     "with a database": lambda folder: (folder / "data" / "octet.sqlite3").exists(),

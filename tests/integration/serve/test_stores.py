@@ -1,4 +1,4 @@
-"""Servers on several machines, with one PostgreSQL database and one bucket."""
+"""Servers on several machines share one PostgreSQL database and one bucket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["postgres_schema", "postgres_server", "s3_server", "s3_url"]
 
 @pytest.fixture
 def network(s3_url: str, s3_server: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[BadNetwork]:
-    """Between all servers and the bucket."""
+    """The network between all servers and the bucket, which tests can make faulty."""
     with bad_network(("127.0.0.1", s3_server)) as network:
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{network.port}")
         yield network
@@ -58,7 +58,7 @@ def test_a_build_of_one_machine_is_served_by_another_even_during_an_outage_of_th
         refused = served.client.put("/api/v1/models", params={"name": "new"}, content=b"TFL3" * 100)
         assert (refused.status_code, refused.json()["code"]) == (503, "store_unreachable")
         assert served.stop() == 0
-    with serving(second, **stores) as restarted:  # from the blobs that it has fetched before
+    with serving(second, **stores) as restarted:  # it uses the blobs that it fetched before
         assert restarted.label(9) == 9
         network.accept()
         pushed = restarted.push(name="other")
@@ -68,7 +68,7 @@ def test_a_build_of_one_machine_is_served_by_another_even_during_an_outage_of_th
 
 @pytest.mark.slow
 def test_a_build_survives_an_outage_of_the_bucket(tmp_path: Path, stores: dict[str, Any], network: BadNetwork) -> None:
-    """It is released until the bucket responds, and no attempt counts."""
+    """The build is released until the bucket responds again, and its attempts are not counted."""
     with serving(machine(tmp_path, "one"), **stores) as served:
         build = served.push()
         served.reaches(build["id"], "import")
@@ -95,7 +95,7 @@ def test_loaded_models_answer_during_an_outage_of_the_database(
             assert served.label(7) == 7
             for fault in (network.refuse, network.stall):
                 fault()
-                for _ in range(5):  # changes are read from the tables twice a second
+                for _ in range(5):  # the server reads changes from the tables twice a second
                     answer = served.client.get("/api/v1/models")
                     assert (answer.status_code, answer.json()["code"]) == (503, "database_unreachable")
                     assert served.label(3) == 3

@@ -1,5 +1,5 @@
-"""An artifact that the compile worker's machine cannot run is verified by a worker of its target, and then served. The
-test runs processes, with PostgreSQL and a bucket.
+"""If the machine of the compile worker cannot run an artifact, a worker of the artifact's target verifies it, and then
+it is served. The test runs processes, with PostgreSQL and a bucket.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Members:
     verifications: VerificationStore
 
     def built(self, file: str, name: str) -> Digest:
-        """Returns the artifact of an unverified build."""
+        """Waits for a build that is not verified yet, and returns its artifact."""
         build = self.api.ended(self.api.push(file, name, target=RUNS_HERE)["id"])
         assert build["state"] == "succeeded", build
         return Digest(build["artifact"])
@@ -54,7 +54,7 @@ class Members:
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory: pytest.TempPathFactory, postgres_server: str, s3_server: int) -> Iterator[Members]:
-    """An API, and a compile worker whose machine can run no target; no other worker."""
+    """An API, and a compile worker whose machine cannot run any target. No other worker is running."""
     folder = tmp_path_factory.mktemp("cluster")
     with own_database(postgres_server) as url, pytest.MonkeyPatch.context() as patch:
         for name, value in s3.environment(s3_server).items():
@@ -86,7 +86,9 @@ def test_an_unverified_artifact_is_served_after_a_worker_has_verified_it(members
 
 @pytest.mark.slow
 def test_the_verification_of_a_killed_worker_is_finished_by_another(members: Members) -> None:
-    """Uses the cluster of the previous test: its worker is killed during the verification, and another starts."""
+    """It uses the cluster of the previous test. The worker is killed during the verification, and another one
+    starts.
+    """
     [pid] = [
         each["pid"]
         for each in members.api.client.get("/api/v1/workers").json()["workers"]

@@ -30,7 +30,7 @@ def working(data_dir: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_builds_are_nicer_than_predictions_and_share_their_session(tmp_path: Path) -> None:
-    """In another session their niceness would have no effect: see core.scheduling."""
+    """In another session, their niceness would have no effect: see core.scheduling."""
     with serving(tmp_path, build_nice=7) as served:
         assert served.ended(served.push()["id"])["state"] == "succeeded"
         server, worker = served.data_plane(), served.compile_worker()

@@ -1,4 +1,4 @@
-"""Which mixture is chosen within a budget for lost answers."""
+"""The mixture of layer types that is chosen for a budget of lost answers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ STEPS = (0, 1, 2, 4, 8, 16, LAYERS)
 
 
 class Network:
-    """It answers all rightly with at least `raised` of the noisiest layers raised, and `floats` of these in float; each
-    layer less costs a hundredth."""
+    """A network that answers everything right if at least `raised` of the noisiest layers are not in int8, and at least
+    `floats` of these are in float. Each missing layer loses one hundredth of the answers.
+    """
 
     def __init__(self, raised: int, floats: int) -> None:
         self.raised, self.floats = raised, floats

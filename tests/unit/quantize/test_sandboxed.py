@@ -1,4 +1,4 @@
-"""The parent of a quantizing child does not trust what the child sends or writes."""
+"""The parent of a quantizing child process does not trust the child's messages and files."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_files_that_are_not_accepted_for_builds(session: sandboxed._Session, nam
 
 def test_the_number_of_builds_is_limited(session: sandboxed._Session) -> None:
     session.handle_message({"make": "model"})
-    with pytest.raises(BuildFailed, match="too many builds"):  # the first build is not done yet
+    with pytest.raises(BuildFailed, match="too many builds"):  # the first build has not finished yet
         session.handle_message({"make": "model"})
     session._built, session._count = None, 64
     with pytest.raises(BuildFailed, match="too many builds"):
@@ -117,5 +117,5 @@ def test_options_survive_json() -> None:
         members["correct_bias"],
         members["rounds"],
         members["dynamic"],
-    )  # missing in options of builds by older versions
+    )  # the options of builds by older versions do not have it
     assert QuantizationOptions.from_json(members) == QuantizationOptions(keep=("a",), correct_bias=False, budget=0.01)

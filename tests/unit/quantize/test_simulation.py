@@ -1,4 +1,4 @@
-"""The simulated form equals the integer form bit for bit, if the accumulator is wide enough."""
+"""If the accumulator is wide enough, the simulated form equals the integer form bit for bit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MODE = get_mode(ONNXRUNTIME)
 
 
 def quantized(data: bytes, seed: int, storage: str) -> tuple[Any, set[str]]:
-    """Quantizes a model with types that clip some values. Returns it, and the operator types of its layers."""
+    """Quantizes a model with types that clip some values. Returns the model and the operator types of its layers."""
     rng, document = np.random.default_rng(seed), Document(data)
     drop_copies(document)
     fold_affine(document)
@@ -58,7 +58,7 @@ def test_every_pattern_has_the_same_bits_in_both_forms(name: str, seed: int, sto
 
 
 def test_a_network_has_the_same_bits_in_both_forms() -> None:
-    """Batch normalization folded, a residual addition, pools and a dense layer."""
+    """The network has a folded batch normalization, a residual addition, pools and a dense layer."""
     module, _ = quantized(residual_network(), 3, "uint8")
     image = [np.random.default_rng(0).normal(0, 1, (1, 3, 16, 16)).astype(np.float32)]
     simulated = simulate(module, MODE, image)
@@ -78,7 +78,7 @@ def test_a_network_is_compiled_in_its_simulated_form() -> None:
 
 
 def test_an_accumulator_of_14_bits_overflows() -> None:
-    """The RFC's example: sums of 144 products of 8-bit values need up to 22 bits."""
+    """The sums of 144 products of 8-bit values need up to 22 bits (the example of the RFC)."""
     module, _ = quantized(network(gemm, 0), 0, "uint8")
     inputs = [np.random.default_rng(0).normal(0, 2, SHAPE).astype(np.float32)]
     wide, narrow = simulate(module, MODE, inputs), simulate(module, MODE, inputs, bits=14)

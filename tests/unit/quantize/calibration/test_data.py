@@ -1,4 +1,4 @@
-"""Calibration sets are read one input at a time, and errors name the cause."""
+"""Calibration sets are read one input at a time, and error messages name the cause."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def header(shape: tuple[int, ...]) -> bytes:
 
 
 def test_an_array_that_claims_to_be_huge_uses_no_memory(tmp_path: Path) -> None:
-    """The file is 200 bytes: a few megabytes of zeros, deflated."""
+    """The file has 200 bytes, which are a few megabytes of compressed zeros."""
     path = tmp_path / "x.npz"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("image.npy", header((1 << 40, 3, 4, 4)) + bytes(48 * 4 * 10_000))
@@ -174,7 +174,7 @@ def png(level: int = 0, size: tuple[int, int] = (9, 7)) -> bytes:
 
 
 def test_pictures_in_an_archive(tmp_path: Path) -> None:
-    """An archive as people create it: with entries for folders, and files that the file manager adds."""
+    """People create such archives: with entries for folders, and with files that a file manager adds."""
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w") as file:
         file.mkdir("deep")
@@ -225,7 +225,9 @@ def test_a_link_in_an_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_picture_that_expands_greatly_uses_no_memory(tmp_path: Path) -> None:
-    """Its declared size is checked before it is unpacked; if the declared size is too small, reading stops there."""
+    """The declared size is checked before the picture is unpacked. If the declared size is too small, reading stops
+    there.
+    """
     data = archive(tmp_path / "x.zip", **{"a.png": bytes(65 << 20)})
     assert data.path.stat().st_size < 100_000
     assert "a.png: it is larger than 64 MiB" in refused(data).message
@@ -243,7 +245,7 @@ def test_a_picture_of_too_many_pixels(tmp_path: Path) -> None:
 
 
 def test_thousands_of_pictures(tmp_path: Path) -> None:
-    """Only as many as are used are unpacked, and their number is limited."""
+    """Only the pictures that are used are unpacked, and their number is limited."""
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w") as file:
         for number in range(5_000):

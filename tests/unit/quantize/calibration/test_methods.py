@@ -1,4 +1,4 @@
-"""Choosing a tensor's type from the statistics of its values."""
+"""A calibration method chooses a tensor's type from the statistics of its values."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_method_noise_has_the_least_noise() -> None:
     measured = {method: noise(WITH_OUTLIER, method) for method in METHODS}
     assert measured["mse"] <= min(measured.values()) * 1.02, (
         measured
-    )  # it minimizes the error of a histogram, not of the values
+    )  # the method minimizes the error of a histogram rather than that of the values
     assert measured["mse"] < measured["minmax"]
 
 

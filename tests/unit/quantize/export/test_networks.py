@@ -1,4 +1,6 @@
-"""Whole float models converted to ONNX: from PyTorch, with recorded outputs, and from TFLite."""
+"""Whole float models are converted to ONNX. Models of PyTorch are compared with recorded outputs, and those of TFLite
+with their imported form.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def test_a_network_of_pytorch(name: str) -> None:
         x, *expected = (arrays[each] for each in arrays.files)
     data = as_onnx((FOLDER / name).read_bytes(), {})
     for ours, theirs in zip(answers(data, x), expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, 1e-5, 1e-6)  # some ten layers of float32 sums
+        np.testing.assert_allclose(ours, theirs, 1e-5, 1e-6)  # float32 sums of some ten layers
     found = Counter(node.op_type for node in Document(data).nodes)
     whole = (
         "AveragePool",
@@ -51,7 +53,7 @@ def test_a_network_of_pytorch(name: str) -> None:
 
 
 def test_a_network_of_tflite() -> None:
-    """Only one Transpose remains, that of the input."""
+    """One Transpose remains: that of the input."""
     data = as_onnx(tflite_residual_network(), {})
     images = pictures(1)
     (expected,) = answers(residual_network(), images)
@@ -62,7 +64,7 @@ def test_a_network_of_tflite() -> None:
 
 
 def test_labels_and_preprocessing_are_kept() -> None:
-    """It also survives editing the file."""
+    """The metadata also survives editing the file."""
     labels = tuple(f"number {digit}" for digit in range(10))
     described = metadata_buffer([Described(IMAGE, mean=[127.5], std=[127.5])], [labels_in()])
     source = with_metadata(tflite_residual_network(), described, {"labels.txt": "\n".join(labels)})

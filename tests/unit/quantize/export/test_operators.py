@@ -1,4 +1,4 @@
-"""Each operator of a float model computes the same in ONNX as in its importer's form."""
+"""Each operator of a float model gives the same result in the converted ONNX file as in the imported module."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ from tests.support.float_operators import SHAPE as ONNX_SHAPE
 from tests.support.float_operators import network as onnx_network
 from tests.support.tflite_real import OPERATORS, SHAPE, network
 
-# Sums of some hundred terms in another order, and exp of another library, in float32.
+# Tolerances: float32 sums of some hundred terms in another order, and exp of another library.
 RELATIVE, ABSOLUTE = 2e-5, 4e-6
 ONNX_CASES = {**CASES, **MORE}
 
 
 def agrees(imported: ImportedModel, inputs: Sequence[Array]) -> list[str]:
-    """Asserts that ONNX Runtime, and we, compute of the file what `imported` does; the operators in it."""
+    """Asserts that ONNX Runtime and Octet compute the same results from the converted file as from `imported`. Returns
+    the operators in the file.
+    """
     data = convert_module(imported)
     expected = oracle.run(imported.module, get_mode(LITERT_REFERENCE), list(inputs))
     session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
@@ -53,7 +55,7 @@ def agrees(imported: ImportedModel, inputs: Sequence[Array]) -> list[str]:
     return [node.op_type for node in Document(data).nodes]
 
 
-# Operators that importers expand into several, and that ONNX has as one.
+# Operators that importers expand into several operators, and for which ONNX has a single one.
 WHOLE = {
     "AVERAGE_POOL_2D": ["Transpose", "AveragePool", "Relu", "Transpose"],
     "HARD_SWISH": ["HardSwish"],
@@ -78,7 +80,7 @@ def test_an_operator_of_tflite(name: str) -> None:
 
 @pytest.mark.parametrize("name", ONNX_CASES)
 def test_an_operator_of_onnx(name: str) -> None:
-    """The ONNX importer's form of an operator, which differs from that of the other importers."""
+    """Tests operators imported from ONNX, whose form differs from that of other importers."""
     x = np.random.default_rng(0).normal(0, 1, ONNX_SHAPE).astype(np.float32)
     agrees(import_onnx(onnx_network(ONNX_CASES[name], 0)), [x])
 
@@ -113,7 +115,7 @@ MOVES: dict[str, Any] = {
 @pytest.mark.parametrize("name", MOVES)
 @pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 3, 1, 2), (1, 0, 3, 2)])
 def test_axes_follow_the_order_of_the_tensor(name: str, axes: tuple[int, ...]) -> None:
-    """After a permutation, which is written as an operator only if it matters."""
+    """The axes are permuted first. The permutation becomes an operator only if it matters."""
     shape = [(2, 3, 4, 5)[axes.index(axis)] for axis in range(4)]
     imported = of(lambda emit, x: MOVES[name](emit, emit(relax.op.permute_dims(x, axes))), shape)
     x = np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)
@@ -149,9 +151,9 @@ def test_successive_permutations_become_at_most_one(data: st.DataObject) -> None
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_windows_of_any_geometry(data: st.DataObject) -> None:
-    """Grouped and dilated convolutions, and pools, with a different padding on each side."""
+    """Draws grouped and dilated convolutions and pools, with a different padding on each side."""
     kind = data.draw(st.sampled_from(["conv", "largest", "average", "average with padding"]))
-    last = kind == "conv" or data.draw(st.booleans())  # whether channels are the last axis
+    last = kind == "conv" or data.draw(st.booleans())  # true if channels are the last axis
     size, strides = (data.draw(st.tuples(st.integers(1, 3), st.integers(1, 3))) for _ in range(2))
     dilation = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 2))) if kind == "conv" else (1, 1)
     sides = data.draw(st.tuples(*(st.integers(0, size[place % 2] - 1) for place in range(4))))

@@ -1,4 +1,4 @@
-"""A file that is not edited is unchanged; an edited one computes what the edit intends."""
+"""An unedited file is written unchanged. An edited file computes the intended result."""
 
 from __future__ import annotations
 

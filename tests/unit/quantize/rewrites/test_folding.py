@@ -1,4 +1,6 @@
-"""Scales and shifts of a convolution's result are folded into the convolution, up to rounding."""
+"""Operators that scale and shift a convolution's result are folded into the convolution. Results change only by
+rounding.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from service.quantize.rewrites.folding import drop_copies, fold_affine, fold_mov
 from tests.support.float_networks import pictures, residual_network
 from tests.support.onnx_builder import OnnxBuilder
 
-ROUNDING = 2e-6  # float32 sums in another order, as a difference of probabilities
+ROUNDING = 2e-6  # a difference of probabilities, caused by float32 sums in another order
 
 
 def answer(data: bytes) -> np.ndarray:
@@ -28,7 +30,7 @@ def test_folding_batch_normalization_keeps_the_function() -> None:
 
 
 def test_all_operators_that_scale_and_shift_channels_are_folded() -> None:
-    """A bias as Paddle writes it, before a normalization; and one after a transposed convolution."""
+    """The model has a bias before a normalization, as Paddle writes it, and a bias after a transposed convolution."""
     rng, model = np.random.default_rng(0), OnnxBuilder()
 
     def row(*shape: int) -> str:
@@ -64,7 +66,7 @@ def test_a_convolution_with_other_readers_is_not_folded() -> None:
 
 
 def test_copies_of_constants_are_replaced_by_the_constants() -> None:
-    """PyTorch's exporter writes equal biases as copies. A copy that is an output of the model stays."""
+    """PyTorch's exporter writes equal biases as copies. A copy stays only if it is an output of the model."""
     model = OnnxBuilder()
     model.input("x", "float32", [1, 1, 4, 4])
     weights, bias = model.constant(np.ones((1, 1, 1, 1)), "float32"), model.constant(np.ones(1), "float32")

@@ -1,4 +1,4 @@
-"""Which operators of a network are quantized, and the reasons reported for the others."""
+"""The operators of a network that are quantized, and the reasons for the others."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_following_operators_are_stored_only_between_stored_tensors() -> None:
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_resizing_is_stored_between_convolutions(mode: str) -> None:
-    """The result has its own type only if it is interpolated."""
+    """The result of an interpolation has its own type; other results have the operand's type."""
     model, scales = OnnxBuilder(), np.array([1, 1, 2, 2])
     ones = model.constant(np.ones((3, 3, 1, 1)), "float32")
     x = model.node("Conv", [model.input("x", "float32", [1, 3, 4, 4]), ones])
@@ -119,7 +119,9 @@ def test_a_pattern_is_added_with_one_line() -> None:
 
 
 def test_a_function_of_one_tensor_is_rounded_once() -> None:
-    """Hard swish in its parts, scaled and shifted, between two convolutions: it becomes a table."""
+    """The parts of a hard swish, with a scale and a shift, are between two convolutions. Together they become a
+    table.
+    """
     model, rng = OnnxBuilder(), np.random.default_rng(0)
     number = {value: model.constant(value, "float32") for value in (0.0, 3.0, 6.0)}
 

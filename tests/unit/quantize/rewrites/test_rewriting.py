@@ -1,4 +1,4 @@
-"""Conversions in the file become integer operators when it is imported."""
+"""When a file with conversions is imported, its layers become integer operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.onnx_builder import OnnxBuilder
 
 
 def quantized(data: bytes, storage: str = "uint8") -> tuple[bytes, dict[str, Stored]]:
-    """Quantizes a model with a range of -4 to 8 for every tensor."""
+    """Quantizes a model. Every tensor has the range -4 to 8."""
     document = Document(data)
     fold_affine(document)
     planned = plan(document)
@@ -38,7 +38,9 @@ def test_every_product_is_of_integers(storage: str) -> None:
 
 
 def test_the_graph_before_and_after() -> None:
-    """Convolution, Relu and addition become integer operators with one requantization each; Softmax stays float."""
+    """A convolution, a Relu and an addition become integer operators, each with one requantization. Softmax stays in
+    float.
+    """
     model = OnnxBuilder()
     x = model.input("x", "float32", (1, 2, 4, 4))
     filters = model.constant(np.array([[-1, -0.5], [0, 0.5]]).reshape(2, 2, 1, 1), "float32")
@@ -109,7 +111,7 @@ def test_weights_have_a_scale_for_each_channel_even_of_zeros() -> None:
 
 
 def test_a_bias_much_larger_than_the_weights_fits_32_bits() -> None:
-    """Batch normalization can almost disable a channel: its weights then are tiny."""
+    """Batch normalization can almost disable a channel, whose weights are then tiny."""
     weights, bias = np.full((1, 1), 1e-12, np.float32), np.array([5], np.float32)
     (scale,) = weight_scales(weights, 0, 0.01, bias)
     assert abs(5 / (0.01 * scale)) == pytest.approx(1 << 30)
@@ -125,7 +127,7 @@ def test_an_old_operator_set_is_refused() -> None:
 
 
 def test_a_float_operator_after_a_layer_reads_its_stored_result() -> None:
-    """Otherwise the layer's float result would have a reader, and the layer would be computed in float."""
+    """If it read the layer's float result, the layer would be computed in float."""
     model = OnnxBuilder()
     x = model.input("x", "float32", [1, 3, 4, 4])
     for _ in range(2):

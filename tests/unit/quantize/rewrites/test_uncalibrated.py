@@ -1,4 +1,4 @@
-"""Dynamic quantization and weights in blocks: the importer reads the result with integer kernels."""
+"""Dynamic quantization and weights in blocks. The importer converts the result to integer kernels."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_weights_in_blocks_have_an_error_of_at_most_half_a_step(bits: int, block
     steps, scales, points = in_blocks(weights, bits, block)
     real = (steps - points[:, :, None].astype(np.float32)) * scales[:, :, None]
     apart = np.abs(real.reshape(5, -1)[:, :40] - weights)
-    # Half a step for rounding, and another half at the ends for the rounding of the zero point.
+    # Rounding causes up to half a step. At the ends of the range, the rounded zero point adds up to half a step.
     assert (apart <= 1.001 * scales.repeat(block, axis=1)[:, :40]).all()
     assert steps.max() < 1 << bits
 

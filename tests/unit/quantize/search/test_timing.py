@@ -1,4 +1,4 @@
-"""Which mixture is chosen within a latency limit."""
+"""The mixture of layer types that is chosen for a latency limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAYERS = 20
 
 
 def raised(count: int) -> Point:
-    """Returns a mixture with `count` layers in float; each keeps one more percent of the answers."""
+    """Returns a mixture with `count` layers in float. Each of these keeps one more percent of the answers."""
     names = tuple(map(str, range(count)))
     return Point(names, (), 0.8 + count / 100, math.inf if count == LAYERS else 20.0 + count)
 
@@ -36,7 +36,7 @@ class Ranked:
 
 @dataclass
 class Watch:
-    """A stopwatch for layers that take `each_s` longer in float."""
+    """A stopwatch for a model that takes `each_s` longer for each layer in float."""
 
     each_s: float
     base_s: float = 1.0

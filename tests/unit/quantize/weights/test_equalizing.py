@@ -1,4 +1,4 @@
-"""Channels of neighbouring layers are scaled to equal ranges, and the model computes the same."""
+"""The channels of adjacent layers are scaled to equal ranges, and the model computes the same function."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ SHAPE = (1, 4, 8, 8)
 
 
 def network(seed: int, bias: bool = True, between: str = "Relu", groups: int = 8) -> bytes:
-    """A grouped and two plain convolutions, pools and two dense layers, with channels of very different ranges."""
+    """Returns a network of a grouped and two plain convolutions, pools and two dense layers. The ranges of its channels
+    are very different.
+    """
     rng, model = np.random.default_rng(seed), OnnxBuilder()
 
     def weighted(op_type: str, x: str, shape: tuple[int, ...], channels: int, **attributes: Any) -> str:

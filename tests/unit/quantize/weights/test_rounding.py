@@ -18,7 +18,7 @@ def problem(seed: int, groups: int, rows: int, size: int, columns: int) -> tuple
 
 
 def squared_error(weights: Array, steps: Array, products: Array) -> Array:
-    """Returns the squared error of each row's results, in units of its squared scale."""
+    """Returns the squared error of each row's results, divided by the square of the row's scale."""
     errors = steps - weights
     return np.asarray(((errors @ products) * errors).sum(axis=1))
 

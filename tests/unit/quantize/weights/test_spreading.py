@@ -1,4 +1,6 @@
-"""Spreading channels that only depthwise convolutions read: which ones, by what factors, with the same results."""
+"""Channels that only depthwise convolutions read are multiplied: the chosen channels, their factors, and equal
+results.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from tests.support.onnx_builder import OnnxBuilder
 
 
 def network(bound: tuple[float, float] | None = None, times: int = 1, other_reader: bool = False) -> bytes:
-    """A convolution, ReLU or Clip, a depthwise one of `times` results for a channel, and one more: `x` -> `y`."""
+    """Returns a network from `x` to `y`: a convolution, ReLU or Clip, a depthwise convolution with `times` results for
+    each channel, and one more convolution.
+    """
     rng, model = np.random.default_rng(0), OnnxBuilder()
 
     def conv(x: str, channels: int, read: int, groups: int = 1) -> str:
@@ -49,7 +53,7 @@ def test_channels_reach_about_a_quarter_of_the_range() -> None:
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_the_function_is_unchanged(times: int) -> None:
-    """Bit for bit, also for a convolution between two depthwise ones."""
+    """The results are equal bit for bit. The test includes a convolution between two depthwise ones."""
     document = Document(network(times=times))
     expected, names = answer(document), spreadable(document)
     assert len(names) == 2
