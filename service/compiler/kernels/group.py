@@ -26,7 +26,8 @@ REAL_PRODUCTS = ("qnn.block_matmul", "qnn.real_conv2d", "qnn.real_matmul")
 
 @dataclass(frozen=True)
 class Group:
-    """An operator, the operator that converts its accumulators to stored values, and the addition of a residual.
+    """The operators that one kernel computes: a core operator, and optionally its requantization and a residual
+    addition.
 
     Attributes:
         name: the name of the output in the model.

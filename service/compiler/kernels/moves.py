@@ -256,7 +256,7 @@ def _squares(starts: Integers, wanted: Integers) -> list[Square]:
     """Joins destination vectors to squares. The elements of each vector must be equally far apart in the source.
 
     Raises:
-        Declined: they are not.
+        Declined: the distances of a vector's elements differ.
     """
     lanes = wanted.shape[1]
     columns = (wanted >= 0).sum(axis=1)  # the other lanes are filler
@@ -280,7 +280,7 @@ def _squares(starts: Integers, wanted: Integers) -> list[Square]:
             squares.setdefault(key, []).append((int(to[place]), int(first[place] & ((1 << PART_BITS) - 1))))
         begin = end
     if len(squares) > _MOST_PATTERNS:
-        raise Declined(f"its squares are transposed in {len(squares)} different patterns")
+        raise Declined(f"its elements are transposed in {len(squares)} different patterns")
     return [Square(*key, *_progressions(np.array(places, np.int64))) for key, places in squares.items()]
 
 

@@ -113,9 +113,9 @@ class _Writer:
 
 
 def _numbered(number: int, first: int, one: Space, other: Space) -> tuple[Space, int]:
-    """Splits a sequence of tensors into two spaces: the second one begins at number `first`.
+    """Returns the space of tensor `number`, and the number of the tensor in that space.
 
-    Returns the space of tensor `number`, and its number in that space.
+    The tensors before number `first` are in the space `one`, the others in the space `other`.
     """
     return (one, number) if number < first else (other, number - first)
 

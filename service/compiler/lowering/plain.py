@@ -46,7 +46,8 @@ def _binary(name: str, combine: _Combine) -> Legalize:
 
 
 def _element(arg: relax.Expr) -> Callable[[Any], Scalar] | None:
-    """Returns a function that returns a constant with one element. Returns None for any other operand."""
+    """Returns a function from any index to the element of a constant with one element. Returns None for other
+    operands."""
     known = value_of(arg)
     if known is None or known.ndim > 0:
         return None
@@ -55,7 +56,10 @@ def _element(arg: relax.Expr) -> Callable[[Any], Scalar] | None:
 
 
 def _reader(tensor: te.Tensor, rank: int) -> Callable[[Any], Scalar]:
-    """Returns a function from an index of the result, which has `rank` axes, to the element of `tensor` for it."""
+    """Returns a function from an index of the result to the element of `tensor` that is broadcast to it.
+
+    The result has `rank` axes.
+    """
     extents = [int(extent) for extent in tensor.shape]
 
     def read(at: Any) -> Scalar:

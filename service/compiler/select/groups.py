@@ -164,8 +164,8 @@ class Model:
     def _sums(self, groups: dict[relax.Var, Group]) -> dict[relax.Var, Group]:
         """Returns the groups whose accumulators are outputs, or are read by operators without a kernel.
 
-        If a QNN operator other than `_SCALING` reads the accumulators, they do not form such a group. Its formula
-        depends on the operator that computes the accumulators, so that operator must remain in the graph.
+        If a QNN operator other than `_SCALING` reads the accumulators, they do not form such a group. The formula of
+        such an operator depends on the layer that computes the accumulators, so the layer must remain in the graph.
         """
         taken = {group.requantize.call.args[0] for group in groups.values() if group.requantize is not None}
         for operation in self._operations.values():

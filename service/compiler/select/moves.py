@@ -134,8 +134,8 @@ class _Found:
         self._elements = 0
 
     def elements(self, expr: relax.Expr, *, inside: bool, join: Operation | None = None, place: int = 0) -> Any:
-        """Returns the index of each element of `expr`. If `inside`, and a move computes `expr`, it is followed to its
-        operands."""
+        """Returns the index of each element of `expr`. If `inside` is true and a move computes `expr`, these are
+        indices of the move's operands."""
         moved = isinstance(expr, relax.Var) and expr in self._moves and expr not in self._written
         if not (moved and (inside or expr in self._moves.inner)):
             first, self._elements = self._elements, self._elements + elements_of(expr)

@@ -273,7 +273,7 @@ class Plan:
     def entry(self, root: relax.Var) -> Entry:
         """Returns the plain tensor that is converted to the image `root`.
 
-        If `root` is quantized or permuted from another tensor, it is that tensor, so that one pass suffices.
+        If `root` is the quantization or permutation of another tensor, returns that tensor, so that one pass suffices.
         """
         found = Entry(root)
         while True:
@@ -307,9 +307,9 @@ class Plan:
         return image
 
     def _drop_parts(self, var: relax.Var) -> None:
-        """If `var` is a slice of a tensor that no kernel writes as an image, `var` is no longer treated as a view.
+        """Stops treating `var` as a view if it is a slice of a tensor that no kernel writes as an image.
 
-        So no image of the whole tensor is created only for its slices.
+        Otherwise an image of the whole tensor would be created only for its slices.
         """
         if not self.is_whole(var) and not self._produced(self.root(var)[0]):
             while var in self.model.views:

@@ -182,7 +182,8 @@ class _Emission:
         self._plain[group.output] = self._emit_contiguous(group, made.kernel, flat, macs)
 
     def _call_product(self, group: Group) -> None:
-        """Emits a product. Operands that are images are read in place if each row of their matrices is whole blocks."""
+        """Emits a product. Operands that are images are read in place if the rows of their matrices consist of whole
+        blocks."""
         assert group.matrices is not None
         (lhs, rhs), (*views, out) = group.inputs, group.matrices
         transposed = views[1].of_columns

@@ -94,7 +94,7 @@ class FixedPointSum:
     subtracts: bool = False
 
     LEFT_SHIFT = 20
-    _HALF = (1 << 30, 0)  # the multiplier 1/2, of the operand with the larger scale; exact as a shift by one bit less
+    _HALF = (1 << 30, 0)  # the multiplier 1/2: the operand is shifted by one bit less instead of multiplied
 
     @property
     def parameters(self) -> tuple[int, ...]:

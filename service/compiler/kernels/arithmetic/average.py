@@ -282,7 +282,8 @@ def average_of(mode: Mode, operation: Operation) -> Average:
         scale, _ = formula.parameters(operation)
         return FusedMean(float(scale), in_type.zero_point, in_type.zero_point + BIAS[in_type.storage])
     if isinstance(formula, EvenAverage):
-        # At a half, the rounding error of 1 / count decides the result. It depends on whether the zero point is even.
+        # If a mean is halfway between two integers, the result depends on the rounding error of 1 / count, and on
+        # whether the zero point is even.
         centres = formula.centres(operation, operation.tensor(0)[0][-1])
         if (centres != centres[0]).any():
             raise Declined("its last channels, which do not fill a vector, are rounded in another way")
@@ -318,7 +319,7 @@ def mean_of(mode: Mode, operation: Operation) -> Average:
     if isinstance(formula, FixedPointMean):
         significand, shift = formula.multiplier(operation, count)
         if shift >= 0:
-            raise Declined("its scale of 1/2 or more is not rounded twice")
+            raise Declined("its scale is 1/2 or more, which no kernel supports")
         zero_point = bounds(operation.per_tensor("out_type")).zero_point
         return FixedMean(significand, -shift, bounds(in_type).zero_point, zero_point, count)
     raise Declined(f"no kernel computes {formula.summary}")

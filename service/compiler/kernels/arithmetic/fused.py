@@ -34,8 +34,8 @@ from service.core.models.arrays import Array
 
 MOST_EXCEPTIONS = 2  # with three, fixed-point arithmetic is as fast
 _ULPS = (0, -1, 1, -2, 2)
-_MOST_RIGHT = 52  # so that every sum here fits 64 bits
-_LARGEST_SCALE_WITH_EXCEPTIONS = 1 / 8  # so that each result has at least six accumulators
+_MOST_RIGHT = 52  # with a larger shift, sums may exceed 64 bits
+_LARGEST_SCALE_WITH_EXCEPTIONS = 1 / 8  # a larger scale may leave fewer than six accumulators for a result
 _INT32 = 1 << 31
 _LARGEST = float(1 << 30)  # the limit of a float that is rounded to int32
 
@@ -62,7 +62,7 @@ class FixedPoint:
 
     @classmethod
     def rounded_twice(cls, significands: Array, shifts: Array) -> FixedPoint:
-        """Returns the functions of `TwoRoundings`, for accumulators that a left shift does not overflow
+        """Returns the functions of `TwoRoundings`, for accumulators that fit int32 after a left shift
         (`Lanes.round_twice`)."""
         rights, second = 31 - shifts.astype(np.int64), shifts < 0
         halves = (np.int64(1) << (rights - 1)) + np.where(second, 1 << 30, 0)
@@ -73,7 +73,7 @@ class FixedPoint:
         return np.asarray(self.significands * np.exp2(-self.rights.astype(np.float64)))
 
     def where_zero(self, largest: Array) -> FixedPoint:
-        """Replaces the numbers of channels whose results are all zero by smaller ones with the same results.
+        """Returns the same functions, with smaller significands and shifts for channels whose results are all zero.
 
         Args:
             largest: the largest magnitude of each channel's accumulators.

@@ -30,8 +30,10 @@ class Blend(Protocol):
 
 
 class Eleventh(Blend):
-    """`ElevenBits`. It works on stored bytes: the 128 that is added to them also adds 128 to the result, which is
-    rounded down."""
+    """`ElevenBits`, computed on stored bytes.
+
+    If 128 is added to all four pixels, the result grows by exactly 128, because it is rounded down.
+    """
 
     def apply(self, lanes: Lanes, corners: Sequence[Expr], down: Expr, right: Expr) -> Expr:
         a, b, c, d = corners

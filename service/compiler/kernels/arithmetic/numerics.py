@@ -118,12 +118,13 @@ def requantization(mode: Mode, operation: Operation, channels: int, *, stored: b
         bounded = bool((largest_magnitudes < 1 << 30).all())
         return DoubleRounding(_filled(significands, channels), _filled(shifts, channels), bounded)
     if (shifts > 0).any():
-        raise Declined("a scale of 1 or more, rounded once, may leave the 32 bits that the kernels round to")
+        raise Declined("values with a scale of 1 or more may not fit the int32 that kernels round to")
     return SingleRounding(_filled(significands, channels), _filled(shifts, channels))
 
 
 def words(mode: Mode, operation: Operation, channels: int) -> Words:
-    """Returns the conversion of accumulators to 16-bit values by a `qnn.rescale`. Arguments as for `requantization`.
+    """Returns the conversion of accumulators to 16-bit values by a `qnn.rescale`. The arguments are those of
+    `requantization`.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it.
@@ -141,7 +142,8 @@ def words(mode: Mode, operation: Operation, channels: int) -> Words:
 
 
 def dequantization(mode: Mode, operation: Operation, channels: int) -> FloatValues:
-    """Returns the conversion of accumulators to real values by a `qnn.dequantize`. Arguments as for `requantization`.
+    """Returns the conversion of accumulators to real values by a `qnn.dequantize`. The arguments are those of
+    `requantization`.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it.
@@ -267,7 +269,7 @@ def _integer_bias(
     """
     scales, addends = (_per_channel(values, filters) for values in formula.parameters(operation, _bias(operation)))
     if (magnitudes + np.abs(addends.astype(np.int64)) >= 1 << 24).any():
-        raise Declined("a sum with its bias exceeds the integers of float32")
+        raise Declined("a sum with its bias may exceed 24 bits, so float32 cannot represent it exactly")
     bounded = bool((magnitudes + np.abs(addends) < float(1 << 31) / np.maximum(scales, 1)).all())
     if not addends.any():
         return FloatScale(_filled(scales, channels), bounded)

@@ -40,7 +40,7 @@ class _Demands:
         return np.asarray(self.bound - self.value * factors[0] - self.residual * factors[1])
 
     def near(self, biases: Array, extreme: int) -> _Demands:
-        """Returns the constraints that can be the strictest one for any of `_MOVES`.
+        """Returns the constraints that can become the strictest one if the multipliers change by any of `_MOVES`.
 
         Changing both multipliers by 1 changes a constraint by at most 510.
         """

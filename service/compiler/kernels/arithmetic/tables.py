@@ -52,7 +52,7 @@ def part_tables(mode: Mode, operation: Operation) -> list[Array]:
     if rank < 2:
         raise Declined("it concatenates one-dimensional tensors")
     shape = [1] * rank
-    shape[axis - 1] = ENTRIES  # the table's entries are along any axis except the concatenated one
+    shape[axis - 1] = ENTRIES  # any axis but the concatenated one can enumerate the 256 bytes
     parts = [(np.arange(ENTRIES) - BIAS[part.storage]).astype(part.storage).reshape(shape) for part in in_types]
     result = np.moveaxis(mode.formula(operation).evaluate(operation, *parts), axis, -1).reshape(ENTRIES, -1)
     return [(column.astype(np.int16) + BIAS[out_type.storage]).astype(np.uint8) for column in result.T]

@@ -37,7 +37,7 @@ class Taps:
     def __init__(self, window: Window, columns: int) -> None:
         self._offsets = [tap * window.dilation[1] for tap in range(window.kernel[1])]
         stride, span = window.strides[1], self._offsets[-1] + 1
-        # Longer runs contain the windows of more outputs, but their first and last vectors contain few taps.
+        # Longer runs contain the windows of more outputs, but few pixels of their first and last vectors are used.
         runs = range(-(-span // PIXELS), -(-(span + (PIXELS - 1) * stride) // PIXELS) + 1)
         # The cost in instructions: two to transpose each vector, and one for each product.
         covers = {groups: self._cover(groups, span, stride, columns) for groups in runs}

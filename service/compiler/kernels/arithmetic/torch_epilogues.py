@@ -47,8 +47,8 @@ class BiasedScale(Requantization):
 class DequantizedScale(Requantization):
     """`OneDnnRequantize`: computes in float32, adds the zero point, and rounds to an integer at the end.
 
-    Each product must be rounded before something is added to it. So the sum is a fused multiply-add of the product and
-    the factor 1, which LLVM loads from memory and cannot simplify.
+    Each product must be rounded before something is added to it. So the sum is computed as fma(product, 1, addend). The
+    factor 1 is a parameter of the kernel, so that LLVM cannot simplify the fma.
 
     Attributes:
         values: s_x, s_w, bias, 1 / s, zero point and 1. Each is an array with a value for every channel.

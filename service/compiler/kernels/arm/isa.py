@@ -1,4 +1,5 @@
-"""ARM's instruction sets, which implement `vector.isa.Isa`. A new one is an entry in `ISAS`, without new kernels."""
+"""ARM's instruction sets, which implement `vector.isa.Isa`. Another instruction set needs an entry in `ISAS`, but no
+new kernels."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Neon:
     name: str
     rates: Rates
     lanes: int = LANES
-    registers: int = 28  # of 32; the others are for temporaries
+    registers: int = 28  # the other four of the 32 registers are for temporaries
     group: int = GROUP
     matrix: None = None
 

@@ -23,8 +23,7 @@ class Card:
         block_shared_bytes: the largest shared memory of one thread block.
         matrix_macs: the products of bytes per cycle that a multiprocessor's tensor cores compute with `mma`; 0 if they
             cannot multiply bytes.
-        group_macs: the products per cycle with `wgmma`, an instruction of four warps; 0 if there is no such
-            instruction.
+        group_macs: the products per cycle with `wgmma`, an instruction of four warps; 0 if the GPU lacks it.
         dot_macs: the products per cycle with `dp4a`.
         near_bytes: the bytes per cycle that a multiprocessor reads from L2 cache while all of them read.
     """

@@ -192,7 +192,7 @@ class _Lstm:
         return Kernel("lstm", program.function(), self.constants, r.outputs[0][0], facts)
 
     def _begin(self, hidden: Buffer, cell: Buffer) -> None:
-        """Copies the initial states to the copy that the first time step reads."""
+        """Copies the initial states to the memory that the first time step reads."""
         program, r = self.program, self.r
         with program.loop(r.batch, "row") as row, program.loop(len(self.starts), "unit") as unit:
             start = self._start(unit)

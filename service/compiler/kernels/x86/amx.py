@@ -1,7 +1,7 @@
 """AMX: eight tile registers of 16 rows by 64 bytes, and the instruction `tdpbusd`, which multiplies two tiles.
 
 Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18. A process must request
-permission to use tiles from the kernel. The runtime does so when it loads an artifact that requires `amx_tile`.
+permission to use tiles from the Linux kernel. The runtime does so when it loads an artifact that requires `amx_tile`.
 """
 
 from __future__ import annotations

@@ -49,8 +49,7 @@ class Printer:
         self._places: dict[
             int, tuple[tirx.BufferStore, str]
         ] = {}  # maps a buffer's address to (store of its element, variable that `hold` declared)
-        # The values computed so far, one dictionary for each scope. It maps an operation's text or address to its
-        # variable.
+        # The values computed so far. The dictionary of a scope maps an operation (its text or address) to its variable.
         self._scopes: list[dict[str | int, str]] = [{}]
 
     # -- lines that callers print between statements

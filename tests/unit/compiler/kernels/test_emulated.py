@@ -69,8 +69,8 @@ def test_a_kernel_that_reads_beyond_an_operand_dies() -> None:
     ("channels", "filters", "kernel", "size"), [(256, 64, 1, 28), (64, 64, 3, 28), (512, 512, 1, 7)]
 )
 def test_a_convolution_s_hot_loop_multiplies(target: str, channels: int, filters: int, kernel: int, size: int) -> None:
-    """Most instructions of the loop are products. They multiply by one element of a vector, so that nothing is
-    broadcast, and nothing is spilled or computed in scalar registers."""
+    """Most instructions of the loop are products. They multiply by one element of a vector, so no instruction
+    broadcasts. No register is spilled, and few instructions are scalar."""
     isa, edge = ISAS[target], kernel // 2
     source = Image(1, size, size, channels, isa.lanes, Halo(*[edge] * 4))
     destination = Image(1, size, size, filters, isa.lanes)

@@ -1,4 +1,4 @@
-"""Attention between kernels equals the oracle, bit for bit, with heads of any size.
+"""Attention layers between other kernels equal the oracle, bit for bit, with heads of any size.
 
 Heads that are whole blocks of channels are split and joined without copies.
 """

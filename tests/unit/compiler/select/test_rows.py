@@ -94,7 +94,7 @@ def test_products_are_rounded(target: Target, tmp_path: Path) -> None:
 
 
 def test_several_results(target: Target, tmp_path: Path) -> None:
-    """The results have one value for each element, or one for each row."""
+    """Some results have one value for each element, and some one for each row."""
 
     def network(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
         x, y = inputs

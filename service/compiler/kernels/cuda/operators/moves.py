@@ -1,7 +1,7 @@
 """The kernel of moves on GPUs.
 
-It loads the addresses of source elements from tables. Vectors whose elements have the same distances share a row of a
-table.
+It loads the addresses of source elements from tables. Destination vectors whose source elements have the same relative
+addresses share a row of a table.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def move(made: Move) -> Kernel:
     """Returns the kernel of a move.
 
     Raises:
-        Declined: `addresses_of` declines the move; the elements do not have 8 or 32 bits; there are no elements; or
-            there are too many sources, or too large tensors.
+        Declined: `addresses_of` declines the move; the elements do not have 8 or 32 bits; the move is empty; or there
+            are too many sources, or too large tensors.
     """
     dtypes = {memory.dtype for memory in (*made.sources, made.destination)}
     if not dtypes <= {*BIAS, *_WIDE} or (len(dtypes) > 1 and not dtypes <= BIAS.keys()):

@@ -32,7 +32,7 @@ from service.core.models.arrays import Array
 
 _QUADS = BLOCK // 4  # the number of threads that compute a block of channels of an output pixel
 _THREADS = 128
-# A large window is divided into shares. Each share is added up by another thread.
+# A large window is divided into shares. A different thread adds up each share.
 _MOST_SHARES = 128  # the largest number of shares: a window is divided among all threads of a block
 _LEAST_SHARES = 4  # with fewer shares, the threads of an output would not be whole warps
 _LEAST_ELEMENTS = 4  # the least number of elements in a share

@@ -75,7 +75,7 @@ class _Conv:
 
     @property
     def _words(self) -> Isa | Pairs:
-        """The instructions whose layout the weights have."""
+        """The instructions that determine the layout of the weights."""
         return self.pairs or self.isa
 
     def kernel(self) -> Kernel:

@@ -117,7 +117,7 @@ class Scheme:
 
     @property
     def numbers(self) -> Numbers:
-        """The scheme as plain data."""
+        """The scheme as a tuple of integers, as in tables of tiles."""
         return *astuple(self.tile), int(self.own)
 
     @staticmethod
@@ -147,7 +147,7 @@ def ranked(isa: Isa, layer: Layer, grouping: Grouping, epilogue_cycles: float) -
 
 
 def _fits(isa: Isa, tile: Tile) -> bool:
-    """Returns true if own steps fit the registers. The tile must have one block, because each block needs other
+    """Returns true if own steps fit the registers. The tile must have one block, because each block would need its own
     shuffles."""
     return tile.blocks == 1 and tile.rows * tile.columns + 2 * isa.weight_vectors + 1 <= isa.registers
 

@@ -104,7 +104,8 @@ class Double:
 
 @dataclass(frozen=True)
 class Words:
-    """The geometry of a layer. `source` includes the padding. A 1x1 convolution with stride 1 is one row of pixels."""
+    """The geometry of a layer. `source` includes the padding. The pixels of a 1x1 convolution with stride 1 form one
+    row."""
 
     source: Shape
     destination: Shape
@@ -220,7 +221,7 @@ class _Layer:
         filled = np.zeros((max(self.channels, self.isa.lanes), rows * taps, 2 * (self.pairs + self.single)), np.int16)
         filled[: self.channels, :, : self.words.run] = lines
         blocks = np.stack([filled[start : start + self.isa.lanes] for start in self.starts])[self._places()]
-        paired = blocks.reshape(*blocks.shape[:4], -1, 2)  # tile, block, lane, position, pair, 2
+        paired = blocks.reshape(*blocks.shape[:4], -1, 2)  # axes: tile, block, lane, position, pair, 2
         return np.ascontiguousarray(paired.transpose(0, 3, 4, 1, 2, 5)).reshape(-1)
 
     def kernel(self) -> Kernel:

@@ -41,7 +41,7 @@ class Scheme:
 
     @property
     def numbers(self) -> Numbers:
-        """The scheme as plain data."""
+        """The scheme as a tuple of integers, as in tables of tiles."""
         return tuple(map(int, astuple(self)))
 
     @staticmethod

@@ -33,7 +33,7 @@ def plain_kernel(isa: Isa, mode: Mode, group: Group) -> PlainKernel:
     if weights is None or any(value is None for value in bias):
         raise Declined("its weights are not constant")
     if weights.dtype != np.int8 or any(core.quantized("weight_type").zero_points):
-        raise Declined("its weights are not 8 bits around 0")
+        raise Declined("its weights are not 8-bit integers with a zero point of 0")
     groups = core.integer("groups") if core.name == "qnn.conv2d" else 1
     if groups > _MOST_GROUPS or (groups > 1 and weights.shape[-1] == 1):
         raise Declined(f"its {groups} groups are so small that almost all weights of a 16-bit kernel would be zero")

@@ -100,7 +100,7 @@ class Excess:
 
     @staticmethod
     def groups(reduction: Reduction, parts: list[Array]) -> tuple[Array, Array, Array]:
-        """Returns the groups that contain other parts than the first, for each tile of output blocks.
+        """Returns, for each tile of output blocks, the groups in which a weight has more than one part.
 
         Args:
             parts: arrays `[tiles, blocks of a tile, lanes, steps, rows, columns, unrolled, group]`.

@@ -60,7 +60,7 @@ def tile_cycles(
         operands, operand_cycles = 2 * operands, rate.dot
     loads = (operands + vectors * (rate.far_load if far else 1)) * rate.load
     work = pixels * blocks * rate.dot + operands * operand_cycles
-    # The CPU executes loads and products at the same time, but does not hide the shorter of both completely.
+    # Loads and products overlap, but a part of the shorter of the two is not hidden.
     step = max(work, loads, rate.latency) + rate.overlap * min(work, loads)
     return _tiles(layer, tile) * (steps * step + _stored(tile) * blocks * epilogue_cycles + rate.tile)
 

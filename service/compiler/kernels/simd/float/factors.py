@@ -60,8 +60,7 @@ class Factors(Protocol):
         """
 
     def add_products(self, lanes: Lanes, totals: Expr, group: Expr, weights: Expr) -> Expr:
-        """Returns `totals` plus, in each lane, the products of a group of `group` and the same lane's group of
-        `weights`."""
+        """Returns `totals` plus, in each lane, the products of the lane's factors in `group` and in `weights`."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,8 @@ def _at_most(buffer: Buffer, offset: Expr, lanes: int, count: int) -> Expr:
 
 
 def copy(program: Program, lanes: int, source: Place, destination: Place, size: int) -> None:
-    """Copies exactly `size` elements. The last two vectors overlap, and few elements are copied in narrower vectors."""
+    """Copies exactly `size` elements. The last two vectors overlap. If there are fewer elements than lanes, narrower
+    vectors are used."""
     width = widest(lanes, size)
     with program.loop(-(-size // width), "part") as part:
         at = program.bind(at_most(part * width, size - width))

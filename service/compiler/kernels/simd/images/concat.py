@@ -115,7 +115,7 @@ class _Concat:
         pairs = source.blocks - 1
         if pairs:
             self._blocks(block + 1, pairs, [(read, View.of(source)), (read, View.of(source).from_block(1))], shift)
-        if lane + source.channels > (pairs + 1) * self.isa.lanes:  # the last channels begin one more destination block
+        if lane + source.channels > (pairs + 1) * self.isa.lanes:  # the last channels need one more block
             last = read, View.of(source).from_block(pairs)
             self._blocks(block + 1 + pairs, 1, [last, last], shift)
 

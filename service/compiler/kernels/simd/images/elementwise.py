@@ -129,7 +129,7 @@ class _Elementwise:
         return self.lanes.keep(splat(load(buffer, place, 1), self.isa.lanes), str(buffer.dtype))
 
     def _repeated(self, run: Run, place: int) -> Expr | None:
-        """Loads an operand that is the same for all pixels of the run. Returns None if the operand is not."""
+        """Loads an operand that is the same for all pixels of the run. Returns None if it differs between pixels."""
         if run.strides[place] or run.pixels == 1:
             return None
         return self.lanes.keep(self.lanes.widen(self.sources[place], run.starts[place]))

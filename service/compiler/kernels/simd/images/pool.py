@@ -162,7 +162,7 @@ class _Pool:
         return begin, self.program.bind(tirx.min(index(first + extent), index(source.height)) - begin)
 
     def _runs(self) -> list[_Run]:
-        """Divides the outputs of a row into runs."""
+        """Divides the outputs of a row into runs with windows of equal width."""
         (_, extent), (_, stride), (_, left) = self.window.kernel, self.window.strides, self.window.padding
         runs: list[_Run] = []
         for column in range(self.destination.width):

@@ -173,7 +173,7 @@ def _check_dynamic(mode: Mode, operation: Operation) -> None:
         case dynamic.Parameter() as formula if formula.joins_rows(operation):
             raise Declined("its range is computed from all rows together")
         case dynamic.ScaleByParameters() as formula if formula.whole_vectors(operation) < _channels(operation):
-            raise Declined("its last channels are scaled in another order")
+            raise Declined("its last channels, which do not fill a vector, are scaled in another order")
 
 
 def _channels(operation: Operation) -> int:

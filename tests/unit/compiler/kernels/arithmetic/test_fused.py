@@ -194,7 +194,8 @@ def test_large_sums_have_no_fused_scale() -> None:
 
 
 def test_powers_of_two_have_no_fused_scale_if_results_have_two_signs() -> None:
-    """Some scaled sums are halfway between two results. TFLite's first rounding rounds both signs of these up."""
+    """Some scaled sums are halfway between two results. TFLite's first rounding rounds these up, whatever their
+    sign."""
     powers = np.full(16, 1 << 30), np.full(16, -4)
     assert Channels(*powers, 1 << 16, SIGNED, twice=True).fused() is None
     assert Channels(*powers, 1 << 16, RELU, twice=True).fused() is not None

@@ -43,7 +43,7 @@ def fits(made: DeviceCode, capability: str, tile: CardTile) -> bool:
 
 
 ALL_TILES = [
-    pytest.param(capability, tile, marks=[pytest.mark.slow] * (capability == "sm_75"))  # has the instructions of sm_80
+    pytest.param(capability, tile, marks=[pytest.mark.slow] * (capability == "sm_75"))  # tests of sm_80 cover it
     for capability in CAPABILITIES
     for tile in tiles(capability)
 ]

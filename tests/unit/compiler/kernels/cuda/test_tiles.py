@@ -51,7 +51,7 @@ def test_one_of_each_is_among_them() -> None:
             capability,
             tile,
             id="-".join(map(str, (capability, *tile.numbers))),
-            marks=[pytest.mark.slow] * (capability == "sm_75"),  # sm_80 has the same instructions
+            marks=[pytest.mark.slow] * (capability == "sm_75"),  # tests of sm_80 cover the same instructions
         )
         for capability, tile in each_once()
     ],

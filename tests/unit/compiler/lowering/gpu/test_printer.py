@@ -150,7 +150,7 @@ def test_real_numbers(dtype: str) -> None:
     function = program(REAL, dtype, len(a))
     both = zip(on_a_card(function, operands), on_this_machine(function, operands), strict=True)
     for name, (mine, expected) in zip(["a", "b", *REAL], both, strict=True):
-        nan = np.isnan(expected)  # the bits of a NaN may differ, because no formula depends on them
+        nan = np.isnan(expected)  # the bits of a NaN may differ; no formula depends on them
         np.testing.assert_array_equal(np.isnan(mine), nan, err_msg=name)
         np.testing.assert_array_equal(mine[~nan].view(np.uint8), expected[~nan].view(np.uint8), err_msg=name)
 

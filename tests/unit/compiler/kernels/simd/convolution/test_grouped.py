@@ -121,7 +121,8 @@ def resnext(channels: int, filters: int, groups: int) -> Group:
     [(128, 32, "72, own"), (512, 32, f"{32 * 4 * 9}, shared"), (1024, 32, f"{32 * 8 * 9}, shared")],
 )
 def test_the_cheaper_type_of_reduction_step_is_chosen(channels: int, groups: int, reads: str) -> None:
-    """The groups of ResNeXt have 4, 16 or 32 channels. Own reduction steps are used only if zeros would cost more."""
+    """The groups of ResNeXt have 4, 16 or 32 channels. Own reduction steps are used if they cost less than products
+    with zeros."""
     isa, group = ISAS["x86-64-v4+vnni"], resnext(channels, channels, groups)
     library = SimdLibrary(isa, get_mode("xnnpack"))
     (demand,) = library.demands(group, [False])
@@ -134,7 +135,7 @@ def test_the_cheaper_type_of_reduction_step_is_chosen(channels: int, groups: int
 
 
 def test_layers_of_one_shape_share_a_program() -> None:
-    """Values are constants and not code, except if weights exceed int8."""
+    """Weights are constants of the kernel and not part of its code, unless they exceed int8."""
     isa = ISAS["x86-64-v4+vnni"]
     layer = Layer(Image(1, 8, 8, 32, 16), Image(1, 6, 6, 32, 16), Window((3, 3)))
     (scheme, *_), _ = ranked(isa, layer, grouping := Grouping(8, 8, 32), 2.0)

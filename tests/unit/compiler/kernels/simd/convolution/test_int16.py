@@ -71,7 +71,7 @@ def module(
 
 
 def weights(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Returns random weights, or weights with an extreme value, whose sums exceed 32 bits."""
+    """Returns random weights, or weights that all have the same extreme value, so that sums exceed 32 bits."""
     if rng.integers(3) == 0:
         return np.full(shape, rng.choice(np.array([-128, 127])), np.int8)
     return rng.integers(-128, 127, shape, endpoint=True).astype(np.int8)
