@@ -46,8 +46,8 @@ def _binary(name: str, combine: _Combine) -> Legalize:
 
 
 def _element(arg: relax.Expr) -> Callable[[Any], Scalar] | None:
-    """Returns a function from any index to the element of a constant with one element. Returns None for other
-    operands."""
+    """If `arg` is a constant with one element, returns a function that returns this element for any index; else
+    None."""
     known = value_of(arg)
     if known is None or known.ndim > 0:
         return None

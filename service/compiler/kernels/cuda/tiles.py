@@ -1,11 +1,11 @@
 """The cost model of convolutions on GPUs. It chooses tiles.
 
-A thread block computes a tile: some pixels by some filters. The reduction of a tile is a list of steps (`reads.Reads`),
-which are called *reads* in names. The block loads several steps into a buffer in shared memory, a *stage*, and
-multiplies them between two barriers, while it fills other stages. Small tiles divide the steps among several *teams* of
-threads (`slices`), whose sums are added at the end.
+A thread block computes a tile: some pixels by some filters. The reduction of a tile is a list of steps (`Reads`), which
+are called *reads* in names. The block loads several steps into a buffer in shared memory, a *stage*, and multiplies
+them between two barriers, while it fills other stages. Small tiles divide the steps among several *teams* of threads
+(`slices`), whose sums are added at the end.
 
-The model estimates the cycles of a multiprocessor from the parameters of the GPU (`cards`). Thread blocks run in waves.
+The model estimates the cycles of a multiprocessor from the parameters of the GPU (`gpus`). Thread blocks run in waves.
 The estimates only need to rank the candidates correctly.
 """
 

@@ -145,7 +145,7 @@ def model_of(name: str) -> tvm.IRModule:
 
 
 def text_of(name: str) -> str:
-    """Runs the passes up to `name` on its model, and returns the model's text before and after the last one.
+    """Runs the passes up to `name` on its model, and returns the model's text before and after this pass.
 
     Digests are removed from the names of kernels, because they do not show what the pass does.
     """

@@ -38,7 +38,7 @@ from tests.support.images import (
 from tests.support.qnn_models import SIGNED_MODES, Emit, module_of
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
-# The channels of a group: fewer than `Isa.group`, fewer than a block, whole blocks, and multiples of neither.
+# The channels of a group: fewer than `Isa.group`, fewer than a block, whole blocks, and other numbers.
 WIDTHS = st.sampled_from([1, 2, 3, 4, 5, 8, 12, 16, 17, 32])
 
 

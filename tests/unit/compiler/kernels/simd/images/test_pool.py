@@ -83,7 +83,7 @@ def test_mean_of_an_image(data: st.DataObject, mode: str, isa: Isa, storage: str
         holds(data.draw, isa, get_mode(mode), operation, x)
     except Declined:
         assert mode == LITERT_REFERENCE
-        # With a smaller scale, the multiplier would be a shift to the right, which kernels support.
+        # With a smaller scale, the multiplier only shifts to the right, and there is a kernel for it.
         assert operation.per_tensor("in_type").scale >= operation.per_tensor("out_type").scale / 2
 
 
