@@ -55,7 +55,7 @@ class Model:
         channels_first: maps a `[N, C, H, W]` tensor to the image that it is a permutation of.
         seen: maps each variable that is a permuted or sliced view of another tensor to the view.
         recurrent: the LSTMs. Their operators are in `groups` too.
-        constants: the constant operands whose elements are not all equal. A new variable stands for each of them.
+        constants: the constant operands whose elements are not all equal. Each is represented by a new variable.
     """
 
     def __init__(self, function: relax.Function, block: int) -> None:
@@ -151,7 +151,7 @@ class Model:
         return Group(str(var.name), core, requantize, None, inputs, output, matrices=(left, right, out))
 
     def _permutations(self, axes: tuple[int, ...]) -> dict[relax.Var, relax.Var]:
-        """Maps each variable that is a permutation of another variable by `axes` to the other variable."""
+        """Finds the permutations by `axes`, and maps the result of each to its operand."""
         return {
             var: value.args[0]
             for var, value in self.bindings

@@ -30,7 +30,7 @@ class Seen:
 
 
 def seen_by(bindings: Bindings) -> dict[relax.Var, Seen]:
-    """Maps each variable that is a view of another variable to the view of the first tensor in the chain of views."""
+    """Maps each reshaped, permuted or sliced variable to its description as a view of the chain's first tensor."""
     found: dict[relax.Var, Seen] = {}
     for var, value in bindings:
         source = _moved_tensor(value)

@@ -75,7 +75,7 @@ class _Refused(Exception):
 
 @contextmanager
 def _making(op: str, tensor: str) -> Iterator[None]:
-    """Adds the operator and the tensor to errors of the block, which creates a kernel.
+    """Adds the operator and the tensor to errors that the block raises while it creates a kernel.
 
     Raises:
         _Refused: the block raised `Declined`.

@@ -57,8 +57,8 @@ class FloatWindow:
     """`mlas.WindowAverage`: adds the real values in float32, one after another.
 
     Attributes:
-        window: the divisor if padding is counted: the number of elements of the window. None if only the elements
-            inside the image are counted.
+        window: the number of elements of a window, which is the divisor if padding is counted. None if only the
+            elements inside the image are counted.
     """
 
     scale: float

@@ -225,7 +225,7 @@ def _real_product(operation: Operation, zero_points: tuple[int, int]) -> RealPro
 
 
 def _rounded_twice(multiplier: Multiplier) -> DoubleRounding:
-    """Returns the requantization by `multiplier` of values below 2**30."""
+    """Returns the requantization that multiplies values below 2**30 by `multiplier`."""
     significand, shift = multiplier
     return DoubleRounding(np.array([significand]), np.array([shift]), bounded=True)
 
