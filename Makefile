@@ -99,7 +99,7 @@ docs: $(VENV)/.develop ## rewrite docs/reference, and the chart's README, from t
 	$(BIN)/python -m scripts.reference
 	$(BIN)/python -m scripts.chart
 
-messages: $(VENV)/.develop ## rewrite the gRPC messages from service/api/grpc/inference.proto
+messages: $(VENV)/.develop ## rewrite the gRPC messages, and the C++ tables that Python defines
 	$(BIN)/python -m scripts.messages
 
 lint: $(VENV)/.develop ## check style, types, import layers, the Dockerfile and the reference

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
-from service.cache.oci import Descriptor
+from service.cache.oci import LAYOUT_VERSION, Descriptor
 from service.core.digest import Digest, digest_of
 from service.core.errors import DigestMismatch, InvalidInput, MalformedModel, NotFound
 
@@ -46,8 +46,10 @@ class LayoutArchive:
             self.manifests = [Descriptor.from_json(entry) for entry in index["manifests"]]
         except (ValueError, RecursionError, LookupError, AttributeError, TypeError, InvalidInput) as error:
             raise MalformedModel(f"the archive does not contain an OCI image layout: {error}") from error
-        if version != "1.0.0":
-            raise MalformedModel(f"the archive has image layout version {version!r}, but only 1.0.0 is supported")
+        if version != LAYOUT_VERSION:
+            raise MalformedModel(
+                f"the archive has image layout version {version!r}, but only {LAYOUT_VERSION} is supported"
+            )
 
     def read(self, digest: Digest) -> bytes:
         """Returns the bytes of a small blob: a manifest or a config.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.cache.layout import OciLayout
-from service.cache.oci import INDEX_MEDIA_TYPE, Descriptor, Manifest
+from service.cache.oci import INDEX_MEDIA_TYPE, LAYOUT_VERSION, Descriptor, Manifest
 from service.core.digest import Digest
 
 _CHUNK_BYTES = 1 << 18
@@ -68,7 +68,7 @@ def export(layout: OciLayout, digest: Digest, reports: Container[str] | None = N
         "mediaType": INDEX_MEDIA_TYPE,
         "manifests": [entry.to_json() for entry in entries],
     }
-    documents = {"oci-layout": {"imageLayoutVersion": "1.0.0"}, "index.json": index}
+    documents = {"oci-layout": {"imageLayoutVersion": LAYOUT_VERSION}, "index.json": index}
     members: list[tuple[str, bytes | Path, int]] = []
     for name, document in documents.items():
         data = json.dumps(document, indent=2, sort_keys=True).encode()

@@ -21,6 +21,7 @@ from service.cache.local import LocalBlobStore
 from service.cache.oci import (
     EMPTY_BYTES,
     EMPTY_MEDIA_TYPE,
+    LAYOUT_VERSION,
     MANIFEST_MEDIA_TYPE,
     Descriptor,
     Manifest,
@@ -33,8 +34,7 @@ from service.core.errors import CorruptBlob, InvalidInput, NotFound, StoreUnreac
 
 _logger = logging.getLogger(__name__)
 LAYOUT_FILE = "oci-layout"
-_LAYOUT_VERSION = "1.0.0"
-MARKER = json.dumps({"imageLayoutVersion": _LAYOUT_VERSION}).encode()
+MARKER = json.dumps({"imageLayoutVersion": LAYOUT_VERSION}).encode()
 
 Annotations = Mapping[str, str] | Callable[[], Mapping[str, str]]
 """Annotations of an index entry, or a function that returns them. The function is called while the index is locked, so
@@ -329,8 +329,8 @@ def check_version(data: bytes, marker: str) -> None:
     except ValueError as error:
         raise InvalidInput(f"{marker} is not JSON") from error
     version = content.get("imageLayoutVersion") if isinstance(content, dict) else None
-    if version != _LAYOUT_VERSION:
-        raise InvalidInput(f"{marker}: image layout version {version!r}, but only {_LAYOUT_VERSION} is known")
+    if version != LAYOUT_VERSION:
+        raise InvalidInput(f"{marker}: image layout version {version!r}, but only {LAYOUT_VERSION} is known")
 
 
 def _find_listed(entries: list[Entry], digest: Digest) -> Entry:

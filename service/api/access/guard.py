@@ -14,8 +14,9 @@ from service.api.ops.metrics import Metrics
 from service.api.problems import problem_response, request_id
 from service.core.access.key import Scope as KeyScope
 from service.core.errors import OctetError
+from service.workers.routing.asking import KEY_HEADER
 
-_CLUSTER_KEY = b"octet-cluster-key"
+_CLUSTER_KEY = KEY_HEADER.encode()
 
 
 class Guard:

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base64.h"
+#include "datatypes.h"
 
 namespace octet {
 
@@ -12,28 +13,9 @@ namespace {
 constexpr size_t kMostTensors = 1 << 16;
 constexpr int32_t kMostRank = 64;
 
-struct Datatype {
-  const char* name;
-  int64_t width;  // in bytes
-  bool is_real;
-  int64_t least, most;
-};
-
-// The names of the Open Inference Protocol.
-constexpr Datatype kDatatypes[] = {
-    {"BOOL", 1, false, 0, 1},
-    {"UINT8", 1, false, 0, UINT8_MAX},
-    {"UINT16", 2, false, 0, UINT16_MAX},
-    {"INT8", 1, false, INT8_MIN, INT8_MAX},
-    {"INT16", 2, false, INT16_MIN, INT16_MAX},
-    {"INT32", 4, false, INT32_MIN, INT32_MAX},
-    {"INT64", 8, false, INT64_MIN, INT64_MAX},
-    {"FP32", 4, true, 0, 0},
-};
-
 // Returns null, and fails the reader, if the datatype is unknown.
-const Datatype* datatype_of(Json& json, const char* name) {
-  for (const Datatype& each : kDatatypes) {
+const DatatypeFacts* datatype_of(Json& json, const char* name) {
+  for (const DatatypeFacts& each : kDatatypes) {
     if (name != nullptr && strcmp(each.name, name) == 0) return &each;
   }
   json.refuse(OCTET_UNSUPPORTED, "the datatype \"%.32s\" of a tensor is not supported", name == nullptr ? "" : name);
@@ -53,7 +35,7 @@ void read_quantization(Json& json, octet_tensor& tensor) {
   });
 }
 
-void read_element(Json& json, const Datatype& type, Initial& initial) {
+void read_element(Json& json, const DatatypeFacts& type, Initial& initial) {
   if (type.is_real) {
     auto value = static_cast<float>(json.number());
     if (!isfinite(value)) json.refuse("the initial value of a state is not finite");
@@ -62,13 +44,13 @@ void read_element(Json& json, const Datatype& type, Initial& initial) {
   }
   char first = json.peek();
   bool is_boolean = first == 't' || first == 'f';
-  int64_t value = is_boolean ? first == 't' : json.integer(type.least, type.most);
+  int64_t value = is_boolean ? first == 't' : json.integer(type.least, type.greatest);
   if (is_boolean) json.skip();
   memcpy(initial.element, &value, sizeof value);  // little-endian
 }
 
-void read_initial(Json& json, const Datatype& type, Initial& initial) {
-  initial.width = type.width;
+void read_initial(Json& json, const DatatypeFacts& type, Initial& initial) {
+  initial.width = type.bytes;
   if (json.peek() != '"') return read_element(json, type, initial);
   char* text = json.string();
   initial.bytes = reinterpret_cast<const uint8_t*>(text);
@@ -103,7 +85,7 @@ void Signature::read(Json& json) {
 void Signature::read_tensor(Json& json, octet_role role) {
   octet_tensor tensor{};
   Initial initial{};
-  const Datatype* type = nullptr;
+  const DatatypeFacts* type = nullptr;
   bool has_shape = false, has_initial = false;
   tensor.scale = 1;
   json.object([&](std::string_view name) {
@@ -128,7 +110,7 @@ void Signature::read_tensor(Json& json, octet_role role) {
   if (tensor.name == nullptr || type == nullptr || !has_shape || has_initial != (role == OCTET_STATE)) {
     return json.refuse("a tensor of the signature lacks its name, datatype, shape or initial value");
   }
-  if (__builtin_mul_overflow(tensor.bytes, type->width, &tensor.bytes) || tensor.bytes > kMostTensorBytes) {
+  if (__builtin_mul_overflow(tensor.bytes, type->bytes, &tensor.bytes) || tensor.bytes > kMostTensorBytes) {
     return json.refuse("tensor \"%.64s\" is too large", tensor.name);
   }
   if (initial.bytes != nullptr && initial.count != tensor.bytes) {

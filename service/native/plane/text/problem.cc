@@ -8,36 +8,6 @@ namespace octet::plane {
 
 namespace {
 
-// gRPC status codes.
-constexpr int kInvalidArgument = 3, kDeadlineExceeded = 4, kNotFound = 5, kAlreadyExists = 6, kPermissionDenied = 7,
-              kResourceExhausted = 8, kUnimplemented = 12, kInternal = 13, kUnavailable = 14, kUnauthenticated = 16;
-
-constexpr ErrorTypeFacts kFacts[] = {
-    {"invalid_input", "The request is not well formed.", 400, kInvalidArgument, false},
-    {"invalid_tensor", "A tensor does not fit the model's signature.", 400, kInvalidArgument, false},
-    {"unauthorized", "The request needs an API key.", 401, kUnauthenticated, false},
-    {"forbidden", "The request needs an API key with another scope.", 403, kPermissionDenied, false},
-    {"cross_site", "A page of another site sent the request, and this server requires no API key.", 403,
-     kPermissionDenied, false},
-    {"foreign_host", "The request names a host that is not this machine, and this server requires no API key.", 403,
-     kPermissionDenied, false},
-    {"not_found", "There is no such resource.", 404, kNotFound, false},
-    {"conflict", "The request conflicts with the current state.", 409, kAlreadyExists, false},
-    {"method_not_allowed", "Method Not Allowed.", 405, kUnimplemented, false},
-    {"unknown_sequence", "The sequence is not under way.", 409, kAlreadyExists, false},
-    {"too_large", "The body is larger than the limit.", 413, kInvalidArgument, false},
-    {"unsupported_format", "The data is in a format that is not supported here.", 415, kInvalidArgument, false},
-    {"unsupported", "The request was understood, but cannot be carried out.", 422, kUnimplemented, false},
-    {"queue_full", "The model's queue is full.", 429, kResourceExhausted, true},
-    {"rate_limited", "The API key's rate limit is exceeded.", 429, kResourceExhausted, true},
-    {"quota_exceeded", "The API key's daily quota is used up.", 429, kResourceExhausted, true},
-    {"not_ready", "No verified artifact of the model is loaded here.", 503, kUnavailable, true},
-    {"memory_full", "There is not enough memory for this request at the moment.", 503, kUnavailable, true},
-    {"restarting", "The server is not ready to take requests.", 503, kUnavailable, true},
-    {"deadline_passed", "The request's deadline passed before it was computed.", 504, kDeadlineExceeded, false},
-    {"internal_error", "Internal error.", 500, kInternal, false},
-};
-
 constexpr size_t kLongest = 30, kBegin = 13, kEnd = 14;  // as Python's reprlib
 
 std::string shortened(std::string_view text) {
@@ -60,7 +30,7 @@ std::string_view status_name(int grpc) {
   return kNames[grpc];
 }
 
-const ErrorTypeFacts& facts(ErrorType type) { return kFacts[static_cast<size_t>(type)]; }
+const ErrorTypeFacts& facts(ErrorType type) { return kErrorTypes[static_cast<size_t>(type)]; }
 
 std::string_view Problem::message() const { return detail.empty() ? facts().title : std::string_view(detail); }
 

@@ -1,5 +1,4 @@
-// Every error that can be reported to a client, and its representation in both protocols. service/core/errors.py has
-// the same table.
+// An error that is reported to a client, and its representation in both protocols.
 #pragma once
 
 #include <cstdint>
@@ -9,39 +8,9 @@
 #include <string_view>
 #include <utility>
 
+#include "text/error_types.h"
+
 namespace octet::plane {
-
-enum class ErrorType : uint8_t {
-  kInvalidInput,
-  kInvalidTensor,
-  kUnauthorized,
-  kForbidden,
-  kCrossSite,
-  kForeignHost,
-  kNotFound,
-  kConflict,
-  kMethodNotAllowed,
-  kUnknownSequence,
-  kTooLarge,
-  kUnsupportedFormat,
-  kUnsupported,
-  kQueueFull,
-  kRateLimited,
-  kQuotaExceeded,
-  kNotReady,
-  kMemoryFull,
-  kRestarting,
-  kDeadlinePassed,
-  kInternal,
-};
-
-struct ErrorTypeFacts {
-  std::string_view code;  // stable identifier for programs: docs/reference/errors.md
-  std::string_view title;
-  int http;             // HTTP status
-  int grpc;             // gRPC status
-  bool may_be_retried;  // the same request may succeed later
-};
 
 const ErrorTypeFacts& facts(ErrorType type);
 std::string_view status_name(int grpc);  // OK, CANCELLED, ...
@@ -59,7 +28,7 @@ struct Problem : std::exception {
       : type(its_type), detail(std::move(its_detail)), hint(std::move(its_hint)), tensor(std::move(its_tensor)) {}
 
   ErrorType type;
-  // Set for an error type that this process does not define; `kind` is then only an approximation.
+  // Set for an error type that this process does not define; `type` is then only an approximation.
   std::shared_ptr<const ForeignFacts> foreign;
   std::string detail;  // empty: the title of its type
   std::string hint, tensor;
