@@ -98,8 +98,8 @@ def _problem(exception: Exception) -> Members:
     error = no_memory(exception) if isinstance(exception, MemoryError) else exception
     if not isinstance(error, OctetError):
         _logger.error("cannot answer a question of the data plane", exc_info=exception)
-        detail = "The server failed unexpectedly; see its log."
-        return {"code": "internal_error", "title": "Internal error.", "http": 500, "grpc": 13, "detail": detail}
+        texts = {"detail": "The server failed unexpectedly.", "hint": "see the server's log"}
+        return {"code": "internal_error", "title": "Internal error.", "http": 500, "grpc": 13, **texts}
     return {
         "code": error.code,
         "title": title_of(type(error)),

@@ -356,7 +356,7 @@ async def test_other_methods(tables: Tables, path: str, methods: tuple[str, ...]
             response = await client.request(method, path)
             assert (response.status_code, response.headers["allow"]) == (405, allowed)
             if method != "HEAD":
-                assert_refused(response, 405, f"{path} does not take {method}")
+                assert_refused(response, 405, f"{path} does not accept {method}")
 
 
 @pytest.mark.parametrize("headers", [{}, {"Content-Encoding": "gzip"}, {"Transfer-Encoding": "chunked"}], ids=str)

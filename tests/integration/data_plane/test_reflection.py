@@ -98,7 +98,7 @@ def test_finds_every_type_of_name(ask: Ask, symbol: str) -> None:
 @pytest.mark.parametrize(
     ("request_", "code", "message"),
     [
-        (ServerReflectionRequest(), 3, "the request contains no question"),
+        (ServerReflectionRequest(), 3, "the request has no message_request"),
         (ServerReflectionRequest(file_by_filename="other.proto"), 5, "unknown file 'other.proto'"),
         (ServerReflectionRequest(file_containing_symbol="inference.Nothing"), 5, "unknown symbol"),
         (ServerReflectionRequest(file_containing_symbol="inference"), 5, "unknown symbol"),

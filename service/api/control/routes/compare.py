@@ -49,7 +49,8 @@ async def compare(
     async for chunk in request.stream():
         body += chunk
         if len(body) > most_bytes:
-            raise TooLarge(f"the body is larger than {most_bytes} bytes")
+            hint = "OCTET_MAX_PREDICT_BYTES raises the limit"
+            raise TooLarge(f"the body is larger than {most_bytes} bytes", hint=hint)
     headers = {header: request.headers[header] for header in _PASSED if header in request.headers}
     return await run_in_threadpool(_compare, services, name, version, headers, bytes(body))
 

@@ -205,7 +205,8 @@ void Access::check_site(const Origin& origin) const {
   std::string host = lower(origin.host);
   std::string_view name = name_of(host);
   if (is_particular_ && !host.empty() && !is_local(name) && name != host_) {
-    throw Problem(ErrorType::kForeignHost, "this server is on " + host_ + ", and the request is for " + brief(host),
+    throw Problem(ErrorType::kForeignHost,
+                  "the request is for host " + brief(host) + ", but this server is on " + host_,
                   "behind a proxy, create an API key (octet keys create), or turn keys off: OCTET_AUTH=off");
   }
   if (!origin.may_change) return;
@@ -217,8 +218,9 @@ void Access::check_site(const Origin& origin) const {
     is_same_site = begin != origin.origin.npos && lower(origin.origin.substr(begin + 3)) == host;
   }
   if (!is_same_site) {
-    throw Problem(ErrorType::kCrossSite, "a page of another site sent this, and may not change anything here",
-                  "open this server's own page, or use an API key: octet keys create makes one");
+    throw Problem(ErrorType::kCrossSite,
+                  "a web page of another site sent this request, and may not change anything here",
+                  "open this server's own page, or use an API key: octet keys create NAME creates one");
   }
 }
 

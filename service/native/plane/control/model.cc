@@ -38,8 +38,9 @@ void Model::gather() {
 
 int64_t Model::level_of(int64_t priority) const {
   if (priority > rules.levels) {
-    throw Problem(ErrorType::kInvalidInput, "there is no priority " + std::to_string(priority),
-                  "1, which is served first, to " + std::to_string(rules.levels) + "; 0 for the one in the middle");
+    throw Problem(
+        ErrorType::kInvalidInput, "there is no priority " + std::to_string(priority),
+        "priorities are 1, which is served first, to " + std::to_string(rules.levels) + "; 0 is the middle one");
   }
   return priority ? priority : (rules.levels + 1) / 2;
 }

@@ -39,7 +39,8 @@ std::pair<std::string, std::string> parse_address(std::string_view model, std::s
   std::string_view reference = at == model.npos ? std::string_view() : model.substr(at + 1);
   if (!version.empty() && !reference.empty()) {
     throw Problem(ErrorType::kInvalidInput,
-                  "the version is named twice: " + brief(reference) + " and " + brief(version), "name it once");
+                  "the request has two versions: " + brief(reference) + " and " + brief(version),
+                  "send only one of them");
   }
   if (version.empty()) version = reference;
   std::string its(version);

@@ -249,8 +249,7 @@ Answer Prediction::answer(Pool& pool) {
   }
   if (job->outcome != Outcome::kAnswered || job->outputs.size() < signature.outputs.size()) {
     note_failure(model_->identity, job->fault);
-    throw Problem(ErrorType::kInternal, "The server failed in a way that it did not foresee.",
-                  "the server's log says more");
+    throw Problem(ErrorType::kInternal, "The server failed unexpectedly.", "see the server's log");
   }
   if (turn_ != nullptr) {
     turn_->advance({job->outputs.begin() + static_cast<ptrdiff_t>(signature.outputs.size()), job->outputs.end()});

@@ -42,8 +42,9 @@ void Forward::begin() {
   Plane& plane = connection_.plane();
   std::array<int, 2> ends;
   if (!plane.link.is_open() || ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()) < 0) {
-    return connection_.respond(plane.is_alone ? Problem(ErrorType::kNotFound, "there is nothing at this path")
-                                              : plane.unavailable());
+    if (!plane.is_alone) return connection_.respond(plane.unavailable());
+    std::string detail = "there is nothing at " + std::string(connection_.head().path());
+    return connection_.respond(Problem(ErrorType::kNotFound, std::move(detail)));
   }
   auto upstream = std::make_unique<Upstream>(plane, ends[0], std::make_unique<PlainTransport>(ends[0]));
   upstream_ = upstream->id();

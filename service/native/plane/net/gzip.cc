@@ -173,8 +173,8 @@ std::string decompress(std::string_view bytes, std::string_view coding, size_t m
   std::string message = stream.message ? stream.message : "it is damaged";
   its.inflate_end(&stream);
   if (is_too_long) {
-    throw Problem(ErrorType::kTooLarge, "the request is larger than " + std::to_string(most_bytes) + " bytes",
-                  "the server's OCTET_MAX_PREDICT_BYTES raises the limit");
+    throw Problem(ErrorType::kTooLarge, "the body is larger than " + std::to_string(most_bytes) + " bytes",
+                  "OCTET_MAX_PREDICT_BYTES raises the limit");
   }
   if (status == kBufferError) refuse(coding, "it ends too early");
   if (status != kStreamEnd) refuse(coding, message.c_str());

@@ -111,7 +111,7 @@ void Predict::read_headers() {
           uint64_t bytes = number_of("Inference-Header-Content-Length", "length in bytes", field.value);
           if (facts_.json_bytes && *facts_.json_bytes != bytes) {
             throw Problem(ErrorType::kInvalidInput,
-                          "the header Inference-Header-Content-Length is there twice, with different values");
+                          "the header Inference-Header-Content-Length is given twice, with different values");
           }
           facts_.json_bytes = bytes;
         }

@@ -59,8 +59,8 @@ std::string lower(std::string_view text) {
 Problem no_memory() { return Problem(ErrorType::kMemoryFull, {}, "try again later, or send smaller requests"); }
 
 [[noreturn]] void refuse_size(size_t most) {
-  throw Problem(ErrorType::kTooLarge, "the request is larger than " + std::to_string(most) + " bytes",
-                "the server's OCTET_MAX_PREDICT_BYTES raises the limit");
+  throw Problem(ErrorType::kTooLarge, "the body is larger than " + std::to_string(most) + " bytes",
+                "OCTET_MAX_PREDICT_BYTES raises the limit");
 }
 
 }  // namespace octet::plane

@@ -160,7 +160,7 @@ std::string reflection_response(std::string_view request) {
       list_services(answer);
       break;
     default:
-      refuse(answer, kStatusInvalidArgument, "the request contains no question");
+      refuse(answer, kStatusInvalidArgument, "the request has no message_request");
   }
   return answer.take();
 }

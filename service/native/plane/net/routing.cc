@@ -89,7 +89,7 @@ class NotAllowed final : public HttpExchange {
 
   void begin() override {
     const RequestHead& head = connection_.head();
-    std::string detail = std::string(head.path()) + " does not take " + std::string(head.method);
+    std::string detail = std::string(head.path()) + " does not accept " + std::string(head.method);
     connection_.respond(Problem(ErrorType::kMethodNotAllowed, std::move(detail)), "allow: " + allowed_ + "\r\n");
   }
   void on_body(std::string_view) override {}

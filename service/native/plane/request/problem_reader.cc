@@ -26,7 +26,7 @@ std::shared_ptr<const ForeignFacts> foreign(std::string code, std::string title,
 }  // namespace
 
 Problem read_document(std::string_view document, int status) {
-  Problem problem(ErrorType::kInternal, "a worker gave an answer that makes no sense");
+  Problem problem(ErrorType::kInternal, "the response of a worker cannot be read");
   if (document.size() > kLongestDocument || !is_utf8(document)) return problem;
   std::string code, title, detail, hint, tensor;
   try {
