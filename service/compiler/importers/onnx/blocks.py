@@ -8,6 +8,7 @@ because ONNX Runtime adds in memory order. The size of a block is that of AVX-51
 from __future__ import annotations
 
 from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS, STORED_CONV, Model
+from service.compiler.importers.onnx.rewriting import OnnxGraph
 
 BLOCK, BLOCKED_RANK = 16, 4
 _CONVOLUTIONS = frozenset({"Conv", STORED_CONV, BFLOAT16_PRODUCTS["Conv"]})
@@ -21,17 +22,17 @@ def reads_blocks(model: Model, name: str) -> bool:
     on ONNX Runtime 1.31.1: an input of the model is converted to blocks too, but the result of another operator is
     not.
     """
-    makers = {output: operator for operator in model.operators for output in operator.outputs}
+    producers = OnnxGraph.whole(model).producers
     inputs = {end.name for end in model.inputs}
     waiting, seen = [(name, True)], {name}
     while waiting:
         image, by_pool = waiting.pop()
-        maker = makers.get(image)
+        maker = producers.get(image)
         if maker is None:
             if not (by_pool and image in inputs):
                 return False
         elif maker.op_type in _POOLS or maker.op_type in _FOLLOWING:
-            operands = [each for each in maker.inputs if each in makers or each in inputs]
+            operands = [each for each in maker.inputs if each in producers or each in inputs]
             waiting += [(each, maker.op_type in _POOLS) for each in operands if each not in seen]
             seen.update(operands)
         elif maker.op_type not in _CONVOLUTIONS:

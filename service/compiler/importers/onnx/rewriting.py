@@ -35,6 +35,13 @@ class OnnxGraph(Graph):
         self.rounded: dict[str, tuple[str, str, str]] = {}
         self._open = _of_open_shape(model)
 
+    @classmethod
+    def whole(cls, model: Model) -> OnnxGraph:
+        """Returns the graph with all operators of `model`."""
+        graph = cls(model)
+        graph.replace_all(model.operators)
+        return graph
+
     def has_known_shape(self, name: str) -> bool:
         """Returns true if the file determines every dimension of a tensor."""
         return name not in self._open

@@ -8,10 +8,10 @@ Runtime therefore sorts the nodes of every graph that it loads (core/graph/graph
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from service.compiler.importers.onnx.model import shortened
-from service.compiler.importers.qdq import Operator
+from service.compiler.importers.qdq import Graph, Operator
 from service.core.errors import MalformedModel
 
 
@@ -22,37 +22,36 @@ def in_order(operators: Sequence[Operator]) -> tuple[Operator, ...]:
     Raises:
         MalformedModel: the operators form a cycle.
     """
-    makers = {name: place for place, operator in enumerate(operators) for name in operator.outputs if name}
-    readers: dict[int, list[int]] = {}
-    # for each operator: how many of the operators whose outputs it reads are not sorted yet
-    missing = [0] * len(operators)
-    for place, operator in enumerate(operators):
-        needed = {makers[name] for name in operator.inputs if name in makers}
-        missing[place] = len(needed)
-        for maker in needed:
-            readers.setdefault(maker, []).append(place)
-    ready = [place for place, count in enumerate(missing) if count == 0]
+    graph = Graph((), ())
+    graph.replace_all(operators)
+    places = {operator: place for place, operator in enumerate(operators)}
+    # for each operator: the operators whose outputs it reads, and which are not sorted yet
+    missing = {
+        operator: {graph.producers[name] for name in operator.inputs if name in graph.producers}
+        for operator in operators
+    }
+    ready = [place for place, operator in enumerate(operators) if not missing[operator]]
     result: list[Operator] = []
     while ready:
-        place = heapq.heappop(ready)
-        result.append(operators[place])
-        for reader in readers.get(place, ()):
-            missing[reader] -= 1
-            if missing[reader] == 0:
-                heapq.heappush(ready, reader)
+        operator = operators[heapq.heappop(ready)]
+        result.append(operator)
+        for reader in {reader for name in operator.outputs for reader in graph.readers.get(name, ())}:
+            if operator in missing[reader]:
+                missing[reader].remove(operator)
+                if not missing[reader]:
+                    heapq.heappush(ready, places[reader])
     if len(result) < len(operators):
-        _refuse_cycle(operators, makers, missing)
+        _refuse_cycle(missing)
     return tuple(result)
 
 
-def _refuse_cycle(operators: Sequence[Operator], makers: dict[str, int], missing: Sequence[int]) -> None:
+def _refuse_cycle(missing: Mapping[Operator, Collection[Operator]]) -> None:
     """Raises `MalformedModel` with the name of an operator in a cycle."""
-    place = next(place for place, count in enumerate(missing) if count)
-    seen: set[int] = set()
-    while place not in seen:  # each remaining operator reads from another remaining one
-        seen.add(place)
-        place = next(makers[name] for name in operators[place].inputs if name in makers and missing[makers[name]])
-    operator = operators[place]
+    operator = next(operator for operator, needed in missing.items() if needed)
+    seen: set[Operator] = set()
+    while operator not in seen:  # each remaining operator reads from another remaining one
+        seen.add(operator)
+        operator = min(missing[operator], key=lambda each: each.index)
     tensor = shortened(next(name for name in operator.outputs if name))
     raise MalformedModel(
         f"{operator.label} depends on its own output {tensor}: the graph has a cycle", op=operator.label, tensor=tensor

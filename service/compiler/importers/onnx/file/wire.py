@@ -10,11 +10,12 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
 
 _MAX_VARINT_BYTES = 10
@@ -132,7 +133,7 @@ def _varint(data: memoryview, position: int, where: str) -> tuple[int, int]:
     malformed(where, "a number is cut short or has more than ten bytes")
 
 
-def numbers(field: Field, dtype: str, where: str) -> NDArray[Any]:
+def numbers(field: Field, dtype: str, where: str) -> Array:
     """Returns the elements of a repeated field of numbers. They may be packed or single; protobuf's parsers accept
     both.
 

@@ -8,13 +8,13 @@ contains a notice.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from service.compiler.importers.onnx.model import Model
+from service.compiler.importers.onnx.rewriting import OnnxGraph
 from service.compiler.importers.qdq import Operator
 
 _INPUTS_SINCE = 11  # since this operator set, the sizes and the value of a Pad are inputs
@@ -32,15 +32,14 @@ def merge_pads(model: Model) -> tuple[Model, tuple[str, ...]]:
     Requires: a graph that `graph.check_graph` accepts.
     Ensures: a graph that `check_graph` would accept, with the same inputs and outputs.
     """
-    readers = Counter(name for operator in model.operators for name in operator.inputs)
-    readers.update(end.name for end in model.outputs)
-    paddings = {operator.outputs[0]: operator for operator in model.operators if operator.op_type == "Pad"}
+    graph = OnnxGraph.whole(model)
     operators = {operator.outputs[0]: operator for operator in model.operators}
     notices: list[str] = []
     for operator in model.operators:
-        if operator.op_type not in ("Conv", "MaxPool") or not operator.inputs or readers[operator.inputs[0]] != 1:
+        if operator.op_type not in ("Conv", "MaxPool") or not operator.inputs:
             continue
-        padding = paddings.get(operator.inputs[0])
+        is_only_reader = graph.only_reader(operator.inputs[0]) is operator
+        padding = graph.made_by(operator.inputs[0], "Pad") if is_only_reader else None
         sizes = None if padding is None else _zeros(model, padding)
         merged = None if sizes is None else _merged(operator, sizes)
         if padding is None or merged is None:

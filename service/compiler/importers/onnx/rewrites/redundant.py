@@ -40,8 +40,7 @@ def drop_redundant_activations(model: Model) -> Model:
     Requires: a graph that `graph.check_graph` has accepted.
     Ensures: a graph that `check_graph` would accept, with the same inputs and outputs.
     """
-    graph = OnnxGraph(model)
-    graph.replace_all(model.operators)
+    graph = OnnxGraph.whole(model)
     dropped: dict[str, str] = {}  # an activation's output -> its input
     for conversion in model.operators:
         if conversion.op_type != QUANTIZE or len(conversion.inputs) != _OPERANDS:
