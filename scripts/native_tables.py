@@ -93,8 +93,8 @@ def _row(code: str, title: str, http: int, grpc: int, retried: bool) -> str:
 
 def _datatypes() -> str:
     return (
-        "// Written by `make messages` from service.core.models.signature.py: the element types of tensors, by their names\n"
-        "// in the Open Inference Protocol.\n"
+        "// Written by `make messages` from service/core/models/signature.py: the element types of tensors, by\n"
+        "// their names in the Open Inference Protocol.\n"
         "#pragma once\n\n"
         "#include <stdint.h>\n\n"
         "namespace octet {\n\n"

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.samples import Array
 from service.cache import OciLayout
 from service.core.digest import parse_digest
 from service.core.errors import OctetError
+from service.core.models.arrays import Array
 from service.core.models.signature import TensorSpec
 from service.runtime.loading import load
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.gpu import artifacts
-from benchmarks.gpu.samples import Array, digest, inputs_of
+from benchmarks.gpu.samples import digest, inputs_of
 from service.cache import OciLayout
 from service.compiler.kernels.cuda.gpus import Card
 from service.compiler.kernels.cuda.operators.conv import conv
@@ -17,6 +17,7 @@ from service.compiler.kernels.cuda.tiles import STEP_BYTES, CardTile, Unit, most
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.kernels.layout import Image
 from service.core.artifacts.call_plan import ALIGNMENT_BYTES, Buffer, Call, Space
+from service.core.models.arrays import Array
 from service.core.models.signature import ModelSignature, TensorSpec
 from service.core.target import Target
 from tests.support.cuda.layers import SquareConvolution

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from benchmarks.gpu.samples import Array
 from benchmarks.harness.wire import request_bytes
+from service.core.models.arrays import Array
 from service.core.models.signature import TensorSpec
 
 _HEADER_LENGTH = "Inference-Header-Content-Length"

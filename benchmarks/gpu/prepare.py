@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.gpu import artifacts, launches, layers, package
-from benchmarks.gpu.samples import ABOUT_FILE, Array, digest, inputs_of
+from benchmarks.gpu.samples import ABOUT_FILE, digest, inputs_of
 from benchmarks.harness.artifacts import compile_model
 from service.cache import OciLayout
 from service.compiler.kernels.cuda import peak
@@ -31,6 +31,7 @@ from service.compiler.targets import codegen_target
 from service.core.artifacts.artifact import Report
 from service.core.artifacts.call_plan import Buffer, Call, Space
 from service.core.digest import Digest
+from service.core.models.arrays import Array
 from service.core.target import Target, parse_target
 from service.runtime.loading import load
 from service.runtime.model import Model

@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.core.artifacts.buffers import aligned_empty
+from service.core.models.arrays import Array
 from service.core.models.signature import ModelSignature, TensorSpec
 
-Array = NDArray[Any]
 ABOUT_FILE = "about.json"  # written by `prepare`
 
 

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.core.errors import Unsupported
+from service.core.models.arrays import Array
 
 _PATH = Path(__file__).parents[1] / "native" / "liboctet_python.so"
 
 # Returns the outputs, in memory of their own; or None if an input is not exactly an array of the signature's dtype and
 # shape, in C order.
-Call = Callable[..., list[NDArray[Any]] | None]
+Call = Callable[..., list[Array] | None]
 Run = Callable[[], None]
 Dtypes = Sequence[np.dtype[Any]]
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from service.compiler.children.handler import handles
 from service.compiler.messages.checking import (
@@ -35,10 +34,11 @@ from service.compiler.references import REFERENCES
 from service.compiler.sandbox import Report
 from service.core.builds.build import Stage
 from service.core.digest import digest_of_file
+from service.core.models.arrays import Array
 from service.core.verification.vectors import read_probes, sample_inputs
 
 
-def write_answers(outputs: Mapping[int, Sequence[NDArray[Any]]], file: str) -> None:
+def write_answers(outputs: Mapping[int, Sequence[Array]], file: str) -> None:
     """Writes the outputs of samples as arrays named `sample.output`, where both are numbers."""
     answers: dict[str, Any] = {
         f"{number}.{position}": output for number, sample in outputs.items() for position, output in enumerate(sample)
@@ -61,7 +61,7 @@ def reference_role(request: ReferenceRequest, report: Report) -> ReferenceResult
     reference = REFERENCES[request.format]
     results: list[SessionResult] = []
     for place, session in enumerate(reference.sessions[request.numerics]):
-        answers: dict[int, Sequence[NDArray[Any]]] = {}
+        answers: dict[int, Sequence[Array]] = {}
         refused: dict[str, str] = {}
         try:
             answer = reference.open(str(request.source), session)

@@ -9,11 +9,11 @@ any.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from tvm import relax
+
+from service.core.models.arrays import Array
 
 Emit = Callable[[relax.Expr], relax.Var]
 
@@ -39,6 +39,6 @@ def in_channels_last(emit: Emit, x: relax.Expr, body: Callable[[relax.Var], rela
     return emit(relax.op.permute_dims(emit(body(image)), TO_CHANNELS_FIRST))
 
 
-def filters_channels_last(weights: NDArray[Any]) -> NDArray[Any]:
+def filters_channels_last(weights: Array) -> Array:
     """Transposes weights `[O, C / groups, KH, KW]` to `[O, KH, KW, C / groups]`, as `qnn.conv2d` takes them."""
     return np.ascontiguousarray(np.transpose(weights, TO_CHANNELS_LAST))

@@ -17,6 +17,7 @@ from service.compiler.kernels.moves import Move
 from service.compiler.kernels.rows import Access, Output, Region, RowsKernel
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
+from service.core.models.arrays import Array
 
 Shape = tuple[int, ...]
 
@@ -280,7 +281,7 @@ def image_shape(shape: Shape) -> tuple[int, int, int, int] | None:
             return None
 
 
-def uniform(value: NDArray[Any]) -> bool:
+def uniform(value: Array) -> bool:
     """Returns true if all elements are equal."""
     return value.size > 0 and bool((value == value.flat[0]).all())
 

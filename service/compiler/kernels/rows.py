@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from numpy.typing import NDArray
 from tvm import relax
 
 from service.compiler.kernels.kernel import Kernel
 from service.compiler.kernels.layout import Image
 from service.compiler.qnn.operation import Operation
+from service.core.models.arrays import Array
 
 Fill: TypeAlias = int | relax.Var  # the value of a halo, or the tensor that contains it at run time
 
@@ -74,7 +74,7 @@ class Operand:
         axes: for each outer dimension of the domain, the axis of the tensor; -1 if the tensor is repeated along it.
     """
 
-    tensor: relax.Var | NDArray[Any]
+    tensor: relax.Var | Array
     strides: tuple[int, ...]
     column: int
     axes: tuple[int, ...]

@@ -7,26 +7,25 @@ files stay small (with a `relax.const` of 25 MB, the object file would have 26 M
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tvm
-from numpy.typing import NDArray
 from tvm import relax
 
 from service.compiler.qnn import graph
 from service.compiler.qnn.operation import value_of
 from service.core.artifacts.artifact import Slot
 from service.core.artifacts.call_plan import ALIGNMENT_BYTES
+from service.core.models.arrays import Array
 
 
-def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, list[NDArray[Any]]]:
+def lift(module: tvm.IRModule) -> tuple[tvm.IRModule, list[Array]]:
     """Makes every constant of `main` an additional parameter. Returns the module and the values in order.
 
     Equal constants share a parameter.
     """
     function = graph.main_of(module)
-    values: dict[tuple[str, tuple[int, ...], bytes], tuple[relax.Var, NDArray[Any]]] = {}
+    values: dict[tuple[str, tuple[int, ...], bytes], tuple[relax.Var, Array]] = {}
     environment: dict[relax.Var, relax.Expr] = {param: relax.Var(param.name, param.ty) for param in function.params}
     params = list(environment.values())
 
@@ -70,7 +69,7 @@ def _bound(function: relax.Function, environment: dict[relax.Var, relax.Expr]) -
     return found
 
 
-def write(values: list[NDArray[Any]], path: Path) -> tuple[Slot, ...]:
+def write(values: list[Array], path: Path) -> tuple[Slot, ...]:
     """Writes the constants to the file `path`, and returns the slot of each constant in it."""
     layout = []
     with path.open("wb") as file:

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import tvm
-from numpy.typing import NDArray
 
 from service.compiler.kernels.group import KernelLibrary
 from service.compiler.lowering import arena, codegen, constants
@@ -34,6 +32,7 @@ from service.compiler.select.selection import Selection
 from service.compiler.targets import CodegenTarget
 from service.core.artifacts.artifact import Slot
 from service.core.builds.build import Stage
+from service.core.models.arrays import Array
 
 
 @dataclass
@@ -59,7 +58,7 @@ class Context:
     model: tvm.IRModule | None = None
     simplified: dict[str, list[str]] = field(default_factory=dict)
     selection: Selection | None = None
-    constants: list[NDArray[Any]] = field(default_factory=list)
+    constants: list[Array] = field(default_factory=list)
     activations: tuple[Slot, ...] = ()
 
 

@@ -7,12 +7,12 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import tvm
-from numpy.typing import NDArray
 from tvm import relax
 
 from service.compiler.qnn.type_parser import parse
 from service.compiler.qnn.types import QuantizedType
 from service.core.errors import InvalidInput, UnsupportedOperator
+from service.core.models.arrays import Array
 
 T = TypeVar("T")
 
@@ -169,6 +169,6 @@ class Operation:
         return bool(self.attr(name))
 
 
-def value_of(expr: relax.Expr) -> NDArray[Any] | None:
+def value_of(expr: relax.Expr) -> Array | None:
     """Returns the value of a constant, or None for anything that is computed."""
     return np.asarray(expr.value.numpy()) if isinstance(expr, tvm.ir.GenericConst) else None

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from tvm import relax
 
 from service.compiler.kernels.group import REAL_PRODUCTS, Group, image_shape, shape_of, uniform
@@ -18,6 +16,7 @@ from service.compiler.qnn.operation import Operation, value_of
 from service.compiler.qnn.types import STORAGE_RANGES
 from service.compiler.select.recurrent import sequences
 from service.compiler.select.seen import Seen, channels_of, put_into, readers_of, seen_by
+from service.core.models.arrays import Array
 
 _ACCUMULATING = ("qnn.conv2d", "qnn.dense")
 _TO_CHANNELS_LAST, _TO_CHANNELS_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
@@ -71,7 +70,7 @@ class Model:
         self.seen = seen_by(self.bindings)
         # Maps the output of a product to the other variables of its group: the product, and the moves that follow it.
         self._inside: dict[relax.Var, list[relax.Var]] = {}
-        self.constants: dict[relax.Var, NDArray[Any]] = {}
+        self.constants: dict[relax.Var, Array] = {}
         self.groups = self._groups()
         self.recurrent = sequences(self.bindings, self._operations, self._uses)
 
@@ -225,7 +224,7 @@ class Model:
                 data.append(self._constant(_repeated(value, shape_of(operation.call))))
         return tuple(data)
 
-    def _constant(self, value: NDArray[Any]) -> relax.Var:
+    def _constant(self, value: Array) -> relax.Var:
         var = relax.Var(f"constant_{len(self.constants)}", relax.TensorType(list(value.shape), str(value.dtype)))
         self.constants[var] = value
         return var
@@ -238,7 +237,7 @@ class Model:
         return moved | {arg for arg in arguments if isinstance(arg, relax.Var)} - set(group.inputs)
 
 
-def _repeated(value: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
+def _repeated(value: Array, shape: Sequence[int]) -> Array:
     """Extends a constant to the rank of `shape`, and repeats a single channel for all channels of `shape`."""
     extents = (1,) * (len(shape) - value.ndim) + value.shape
     return np.broadcast_to(value.reshape(extents), (*extents[:-1], shape[-1]))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
-
-from numpy.typing import NDArray
 
 from service.core.artifacts.buffers import aligned_copy
+from service.core.models.arrays import Array
 from service.core.models.signature import ModelSignature
 
 
@@ -22,7 +20,7 @@ class SequenceState:
     def size_bytes(self) -> int:
         return sum(tensor.nbytes for tensor in self.tensors)
 
-    def advance(self, tensors: Iterable[NDArray[Any]]) -> None:
+    def advance(self, tensors: Iterable[Array]) -> None:
         """Replaces the state by copies of the `tensors` that a call returned, in the signature's order.
 
         They may share memory with the current state.

@@ -34,6 +34,12 @@ class Outcome(StrEnum):
     NOT_CHECKED = "not_checked"  # the artifact's code cannot run on this machine
 
 
+def _largest(differences: Sequence[float | None], default: float | None) -> float | None:
+    """Returns the largest of `differences`, None if one of them is None, or `default` if there are none."""
+    known = [each for each in differences if each is not None]
+    return None if len(known) < len(differences) else max(known, default=default)
+
+
 @dataclass(frozen=True)
 class OutputComparison:
     """The comparison of one output of a model with its expected values, over all inputs.
@@ -60,12 +66,11 @@ class OutputComparison:
 
     def merge(self, other: OutputComparison) -> OutputComparison:
         """Returns the comparison over the inputs of both. Both ranges include zero, and the larger one is taken."""
-        found = self.largest_difference, other.largest_difference
         return OutputComparison(
             self.values + other.values,
             self.equal + other.equal,
             self.is_real,
-            None if None in found else max(each for each in found if each is not None),
+            _largest([self.largest_difference, other.largest_difference], 0.0),
             max(self.range, other.range),
         )
 
@@ -130,8 +135,7 @@ class Comparison:
     @property
     def largest_difference(self) -> float | None:
         """The largest difference over all outputs; None if one output has none, see `OutputComparison`."""
-        found = [output.largest_difference for output in self.outputs]
-        return None if None in found else max((each for each in found if each is not None), default=0.0)
+        return _largest([output.largest_difference for output in self.outputs], 0.0)
 
     @property
     def largest_steps(self) -> int | None:
@@ -145,8 +149,7 @@ class Comparison:
 
         None without such an output, or if the relative difference of one of them is None.
         """
-        found = [output.relative_difference for output in self.outputs if output.is_real]
-        return None if None in found else max((each for each in found if each is not None), default=None)
+        return _largest([output.relative_difference for output in self.outputs if output.is_real], None)
 
     def merge(self, other: Comparison, first: int) -> Comparison:
         """Returns the comparison over the inputs of both; the inputs of `other` are numbered from `first` on."""

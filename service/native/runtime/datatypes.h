@@ -1,5 +1,5 @@
-// Written by `make messages` from service.core.models.signature.py: the element types of tensors, by their names
-// in the Open Inference Protocol.
+// Written by `make messages` from service/core/models/signature.py: the element types of tensors, by
+// their names in the Open Inference Protocol.
 #pragma once
 
 #include <stdint.h>

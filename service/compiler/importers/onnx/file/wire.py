@@ -15,8 +15,8 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from service.core.arrays import Array
 from service.core.errors import MalformedModel, Unsupported
+from service.core.models.arrays import Array
 
 _MAX_VARINT_BYTES = 10
 _MAX_FIELD_NUMBER = (1 << 29) - 1

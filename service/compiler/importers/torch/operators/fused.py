@@ -38,8 +38,7 @@ def _conv2d(
     out_type: QuantizedType | None,
     clamp: Clamp,
 ) -> Value:
-    if isinstance(padding, str):
-        node.unsupported(f"has padding {padding[:20]!a}; only numbers can be compiled")
+    _require_numbers(node, padding)
     spread = (node.pair(stride, 1), node.pair(padding, 0), node.pair(dilation, 1))
     layer = packed.conv2d(weight, bias, *spread, node.integer(groups, 1))
     return accumulating.convolved(node, input, layer, _bounded(node, out_type, clamp))
@@ -59,8 +58,7 @@ def _conv1d(
     clamp: Clamp,
 ) -> Value:
     """Converts a convolution of images with one row."""
-    if isinstance(padding, str):
-        node.unsupported(f"has padding {padding[:20]!a}; only numbers can be compiled")
+    _require_numbers(node, padding)
     (along,), (around,), (apart,) = (node.sizes(each) for each in (stride, padding, dilation))
     node.require(
         isinstance(weight, Tensor) and weight.data.ndim == 3, "has weights that are not constants with 3 dimensions"
@@ -68,6 +66,11 @@ def _conv1d(
     rows = Tensor(weight.data[:, :, None], weight.quantization)
     layer = packed.conv2d(rows, bias, (1, along), (0, around), (1, apart), node.integer(groups, 1))
     return accumulating.convolved(node, input, layer, _bounded(node, out_type, clamp))
+
+
+def _require_numbers(node: Node, padding: Any) -> None:
+    if isinstance(padding, str):
+        node.unsupported(f"has padding {padding[:20]!a}; only numbers can be compiled")
 
 
 def _conv_transpose2d(

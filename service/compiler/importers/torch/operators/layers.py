@@ -301,16 +301,13 @@ def _convolution(
     """Converts a convolution as a trace contains it. The arguments after `groups` are flags that select kernels."""
     if node.flag(transposed):
         node.unsupported("is transposed")
-    places = len(node.sizes(stride))
-    if places not in (1, 2):
-        node.unsupported(f"has {places} dimensions; only 1 or 2 can be compiled")
-    return _convolved(node, input, weight, bias, stride, padding, dilation, groups, places)
+    return _convolution_mode(node, input, weight, bias, stride, padding, dilation, groups)
 
 
 def _convolution_mode(
     node: Node, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
 ) -> Value:
-    """Converts a convolution whose padding is a word (`same` or `valid`), as a trace contains it."""
+    """Converts a convolution as a trace contains it, if its padding is a word (`same` or `valid`)."""
     places = len(node.sizes(stride))
     if places not in (1, 2):
         node.unsupported(f"has {places} dimensions; only 1 or 2 can be compiled")

@@ -88,11 +88,11 @@ def _lowered_of_xnnpack(low: Scalar, high: Scalar) -> tuple[Scalar, Scalar, Scal
     return f32(1) / factor, tirx.nearbyint(tirx.max(tirx.min(point, f32(HIGH)), f32(LOW))), factor
 
 
-def _rounded(product: Scalar) -> Scalar:
+def _rounded(product: Scalar, lanes: int = 1) -> Scalar:
     """Returns a finite product in a form that LLVM does not contract with a sum. (A conversion to float64 is not
     enough: LLVM converts the float64 sum of float32 values back to float32 and then contracts it.)
     """
-    return tirx.max(product, f32(-_LARGEST))
+    return tirx.max(product, splat(-_LARGEST, lanes))
 
 
 _SYMMETRIC = Scheme(_symmetric, _lowered_symmetric)
@@ -206,7 +206,7 @@ class ScaleByParameters(_Hybrid, dynamic.ScaleByParameters):
         if self.by_delegate(operation):
             return lowered_fma(acc * scale, weights, added, lanes)
         order, _ = self._orders(operation)
-        return tirx.max(order(acc, scale, weights), splat(-_LARGEST, lanes)) + added
+        return _rounded(order(acc, scale, weights), lanes) + added
 
     def express_rest(self, operation: Operation, sums: Scalar, *operands: Scalar) -> Scalar:
         scale, point, weight_sums, weights, *bias = operands
