@@ -3,7 +3,7 @@
 `… register` configures the kernel to run ARM programs with QEMU, on the whole machine; `… unregister` undoes that.
 
 The image consists of the arm64 Debian of `arm64_root`, the locked packages that a worker needs, and the wheel for
-aarch64, which `make wheel` builds. Building it runs no ARM program.
+aarch64, which `make wheel` builds. No ARM program is run to build it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tests.support.deployment import ROOT, stages
 NAME = "octet.test/octet-worker-arm64:1"
 BINFMT, RULE = Path("/proc/sys/fs/binfmt_misc"), "octet-cluster-aarch64"
 PACKAGES = "lib/python3.11/site-packages"
-# The names of wheels contain the oldest glibc that they run on.
+# The name of a wheel contains the oldest glibc version on which it runs.
 _PLATFORMS = [f"--platform=manylinux_2_{minor}_aarch64" for minor in (28, 27, 26, 24, 17)]
 _ABIS = [f"--abi={abi}" for abi in ("cp311", "abi3", "none")]
 _OCTET = "#!/opt/octet/bin/python3\nimport sys\n\nfrom service.cli import main\n\nsys.exit(main())\n"
 
 
 def without_compiler() -> list[str]:
-    """Returns the locked packages, without those that the Dockerfile removes from workers."""
+    """Returns the locked packages, except those that the Dockerfile removes from workers."""
     removed = re.findall(r"pip uninstall --yes (.*) \\", (ROOT / "Dockerfile").read_text())[0].split()
     lines = (ROOT / "requirements" / "serve.lock").read_text().splitlines()
     locked = [
@@ -38,7 +38,7 @@ def without_compiler() -> list[str]:
 
 
 def fill(root: Path, wheel: Path) -> None:
-    """Installs in an arm64 Debian what the Dockerfile's stage `worker` contains."""
+    """Installs into an arm64 Debian everything that the Dockerfile's stage `worker` contains."""
     octet = root / "opt" / "octet"
     (octet / "bin").mkdir(parents=True)
     command = [
@@ -71,7 +71,7 @@ def main(cluster: Path, wheel: Path) -> None:
         fill(root, wheel)
         environment = {**stages()["worker"].environment, "PATH": "/opt/octet/bin:/usr/bin:/bin"}
         variables = [f"--env={name}={value}" for name, value in environment.items()]
-        # The image is labeled amd64, because containerd refuses images of another architecture than its own.
+        # The image is labeled amd64, because containerd refuses images of an architecture other than its own.
         image = [str(cluster / "out" / "images" / "octet-worker-arm64.tar"), NAME, str(root), "--", "octet"]
         subprocess.run([cluster / "mkimage.py", "--arch=amd64", "--user=10001:10001", *variables, *image], check=True)
 

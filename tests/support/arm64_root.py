@@ -1,4 +1,4 @@
-"""A small arm64 Debian, for tests of what users do on a board.
+"""A small arm64 Debian, for tests of what users do on an ARM board.
 
 `python -m tests.support.arm64_root COMMAND …` runs a command in it. Its packages are Debian's, unpacked but not
 configured: no maintainer script runs. Commands, and all programs that they start, run in qemu's user mode. They run in
@@ -47,7 +47,7 @@ exec chroot "$root" /usr/bin/env -i -C "$directory" "$@"
 
 
 class Unavailable(Exception):
-    """This machine cannot build the root or run commands in it. The message contains what it lacks."""
+    """This machine cannot build the root or run commands in it. The message contains the reason."""
 
 
 def root() -> Path:
@@ -66,7 +66,7 @@ def root() -> Path:
 
 
 def why_not() -> str | None:
-    """Returns the reason why this machine cannot run commands in the root; None if it can."""
+    """Returns the reason why this machine cannot run commands in the root, or None if it can."""
     try:
         run(["true"])
     except (Unavailable, subprocess.CalledProcessError) as error:
@@ -88,9 +88,9 @@ def run(
     """Runs `command` in the root, as its superuser.
 
     Args:
-        bound: folders of this machine that the command can read and change, under the same paths.
+        bound: folders of this machine that the command can read and change. They have the same paths in the root.
         directory: the working directory.
-        cpu: a CPU of `qemu-aarch64-static -cpu help`, whose features the command detects.
+        cpu: a CPU in the list of `qemu-aarch64-static -cpu help`. The command detects its features.
 
     Raises:
         CalledProcessError: the command failed, and `check` is set.
@@ -116,7 +116,7 @@ def run(
 
 
 def rule_of(name: str, qemu: str, flags: str) -> str:
-    """Returns the line to write to binfmt_misc's `register`, so that QEMU runs aarch64 programs."""
+    """Returns the line that registers QEMU for aarch64 programs when it is written to binfmt_misc's `register`."""
     return f":{name}:M::{_MAGIC}:{_MASK}:{qemu}:{flags}"
 
 
@@ -135,7 +135,7 @@ def _make(made: Path) -> None:
         _tool("sh", "-c", unpack, str(package), str(unfinished))
     (unfinished / "usr/bin/sh").unlink(missing_ok=True)
     (unfinished / "usr/bin/sh").symlink_to("dash")
-    # The parts of the maintainer scripts' work that commands need.
+    # The commands need only these parts of what the maintainer scripts would do.
     (unfinished / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
     (unfinished / "etc/group").write_text("root:x:0:\n")
     certificates = sorted((unfinished / "usr/share/ca-certificates").rglob("*.crt"))

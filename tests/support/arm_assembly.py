@@ -16,7 +16,7 @@ _PRODUCTS = re.compile(r"[us]*dot|smlal2?|smull2?|usmmla")
 
 @dataclass(frozen=True)
 class Loop:
-    """The numbers of instructions in an innermost loop.
+    """The numbers of instructions in an innermost loop, by type.
 
     Attributes:
         products: instructions that multiply integers.
@@ -34,7 +34,7 @@ class Loop:
 
 
 def hot_loop(target: str, kernel: Kernel) -> Loop:
-    """Compiles a kernel and returns its loop with the most products."""
+    """Compiles a kernel. Of its loops, returns the one with the most products."""
     module = tvm.IRModule({"kernel": kernel.tensor_program.with_attr("global_symbol", "kernel")})
     llvm = tvm.target.Target(dict(codegen_target(parse_target(target)).llvm))
     with tvm.transform.PassContext(opt_level=3, config={"tirx.disable_storage_rewrite": True}):

@@ -12,7 +12,7 @@ import httpx
 
 
 class Transport(httpx.BaseTransport):
-    """Runs the application on an event loop in a separate thread. Responses arrive complete."""
+    """Runs the application on an event loop in a separate thread. A response is returned when it is complete."""
 
     def __init__(self, app: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._inner, self._loop = httpx.ASGITransport(app, raise_app_exceptions=False), loop

@@ -1,4 +1,4 @@
-"""Builds objects and libraries from assembly for every architecture, with the clang and LLD of the `ziglang` wheel.
+"""Builds objects and libraries from assembly for every architecture, with clang and LLD from the `ziglang` wheel.
 
 They may contain parts that TVM never writes: initializers, resolvers, unusual sections.
 """

@@ -29,7 +29,7 @@ _VERSION = "2021-12-02"
 
 
 def why_not() -> str | None:
-    """Returns the reason why no server can be started on this machine; None if it can."""
+    """Returns the reason why no server can be started on this machine, or None if one can."""
     if shutil.which(PROGRAM) is None:
         return "Azurite is not installed (npm install --global azurite)"
     if find_spec("obstore") is None:
@@ -38,7 +38,7 @@ def why_not() -> str | None:
 
 
 def environment(port: int) -> dict[str, str]:
-    """Returns the environment variables with the address and the credentials for clients of the container."""
+    """Returns the environment variables that contain the address and the credentials for clients of the container."""
     return {
         "AZURE_STORAGE_ACCOUNT_NAME": _ACCOUNT,
         "AZURE_STORAGE_ACCOUNT_KEY": _KEY,

@@ -16,7 +16,7 @@ class BadNetwork:
     """A proxy in front of a server.
 
     Attributes:
-        port: the port on the loopback address that clients connect to.
+        port: the port on the loopback address to which clients connect.
         is_refusing: True while existing and new connections are closed at once.
     """
 
@@ -29,11 +29,11 @@ class BadNetwork:
         self._connections: set[socket.socket] = set()
 
     def stall(self) -> None:
-        """Stops forwarding data, without an error for either side."""
+        """Stops forwarding data. Neither side gets an error."""
         self._flows.clear()
 
     def flow(self) -> None:
-        """Forwards data again, including what was sent meanwhile."""
+        """Forwards data again, including data that was sent in the meantime."""
         self._flows.set()
 
     def refuse(self) -> None:
@@ -50,7 +50,7 @@ class BadNetwork:
                 connection.shutdown(socket.SHUT_RDWR)
 
     def cut_after(self, words: bytes) -> None:
-        """Closes the connection of the next client that sends `words`: after forwarding them, before the response."""
+        """When a client sends `words`, forwards them, and closes the connection before the response."""
         self._cut_after = words
 
     def serve(self, client: socket.socket) -> None:
@@ -79,7 +79,8 @@ class BadNetwork:
                 words = self._cut_after if is_asking else None
                 if words is not None and words in data:
                     self._cut_after = None
-                    source.shutdown(socket.SHUT_RDWR)  # before sending, so that the response cannot get through
+                    # before `words` are forwarded, so that the response cannot be forwarded
+                    source.shutdown(socket.SHUT_RDWR)
                     sink.sendall(data)
                     break
                 sink.sendall(data)

@@ -24,7 +24,7 @@ def damage_blob(root: Path, digest: Digest) -> None:
 
 
 def age_blob(root: Path, digest: Digest, seconds: float) -> None:
-    """Makes a blob look as if it had been put `seconds` earlier."""
+    """Makes a blob look as if it had been put `seconds` ago."""
     path = blob_file(root, digest)
     then = path.stat().st_mtime - seconds
     os.utime(path, (then, then))

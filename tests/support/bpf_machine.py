@@ -9,7 +9,7 @@ from service.compiler.sandbox import bpf
 
 
 def run_filter(program: bpf.Program, architecture: int, number: int, arguments: Sequence[int] = ()) -> int:
-    """Returns the verdict (SECCOMP_RET_*) of `program` on one system call. `arguments` are 64-bit registers."""
+    """Returns the result (SECCOMP_RET_*) of `program` for one system call. `arguments` are 64-bit registers."""
     registers = (*arguments, 0, 0, 0, 0, 0, 0)[:6]
     data = struct.pack("<IIQ6Q", number & 0xFFFF_FFFF, architecture, 0, *(r & (1 << 64) - 1 for r in registers))
     at, accumulator = 0, 0

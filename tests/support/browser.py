@@ -1,4 +1,4 @@
-"""Opens the web page in Chromium, and checks that it causes no errors and contacts no other server."""
+"""Opens the web page in Chromium, and checks that it causes no errors and does not contact other servers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class _ConsoleErrors:
-    """The list of errors of a page, and of its requests to other servers."""
+    """The list of errors of a page, including requests to other servers."""
 
     def __init__(self, page: Page, url: str, may_fail: bool) -> None:
         self.found: list[str] = []
@@ -62,11 +62,11 @@ class _ConsoleErrors:
 
 @contextmanager
 def visit(browser: Browser, url: str, width: int = DESKTOP, may_fail: bool = False, **context: Any) -> Iterator[Page]:
-    """Opens the page at `url` in a new profile. At the end, checks that the console shows no error and that no other
+    """Opens the page at `url` in a new profile. At the end, checks that the console contains no error and that no other
     server was contacted.
 
     Args:
-        may_fail: True if responses may be errors, which the browser reports in the console.
+        may_fail: true if responses may be errors, which the browser reports in the console.
         context: options of the browser's context.
     """
     with browser.new_context(viewport={"width": width, "height": _HEIGHT}, **context) as profile:

@@ -21,10 +21,10 @@ from tests.support.memory_bucket import MemoryBucket
 
 
 class TestedBucket:
-    """A bucket whose objects a test can change, see `bucket.Bucket`.
+    """A bucket whose objects a test can change; see `bucket.Bucket`.
 
     Attributes:
-        fetched: the names that `get` was called with, in order.
+        fetched: the names with which `get` was called, in order.
     """
 
     __test__ = False
@@ -35,7 +35,7 @@ class TestedBucket:
         self._older: dict[str, float] = {}
 
     def make_older(self, digest: Digest, seconds: float) -> None:
-        """Makes a blob and the record of its renewal look older, until they are put again."""
+        """Makes a blob and the record of its renewal look older than they are, until they are put again."""
         for name in (_name(digest), f"renewed/{digest.removeprefix('sha256:')}"):
             self._older[name] = self._older.get(name, 0.0) + seconds
 
@@ -72,7 +72,7 @@ class TestedBucket:
 
 
 def make_older(layout: OciLayout, digest: Digest, seconds: float) -> None:
-    """Makes a blob of a layout look as if it had been put `seconds` earlier."""
+    """Makes a blob of a layout look as if it had been put `seconds` ago."""
     if isinstance(layout.blobs, BucketBlobStore):
         assert isinstance(layout.blobs.bucket, TestedBucket)
         layout.blobs.bucket.make_older(digest, seconds)

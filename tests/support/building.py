@@ -43,7 +43,9 @@ def raising(error: BaseException) -> Compile:
 
 @dataclass
 class Endless:
-    """A compile that runs until `progress` raises, like the real pipeline while a child process works."""
+    """A replacement for the compiler that runs until `progress` raises an exception, like the real pipeline while a
+    child process works.
+    """
 
     began: threading.Event = field(default_factory=threading.Event)
     ended_by: BaseException | None = None
@@ -62,7 +64,7 @@ class Endless:
 
 
 class CompileSetup:
-    """A database and a store with builds, and the compile workers that run them."""
+    """A database and a store with builds, and the compile workers that run these builds."""
 
     def __init__(self, data_dir: Path, **settings: Any) -> None:
         self.settings = Settings(data_dir=data_dir, **settings)

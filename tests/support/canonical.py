@@ -1,4 +1,4 @@
-"""The comparison in tests of canonical forms."""
+"""The comparison that tests of canonical forms make."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import tvm  # isort: skip
 
 
 def holds(module: tvm.IRModule, mode: str, operands: OperandTypes, inputs: list[np.ndarray]) -> None:
-    """Checks that four results are equal: of the oracle, of the oracle after Legalize, of the canonical form without a
-    schedule, and of the canonical form with the default schedule.
+    """Checks that four results are equal: that of the oracle, that of the oracle after Legalize, and those of the
+    canonical form compiled without a schedule and with the default schedule.
     """
     expected = oracle.run(module, get_mode(mode), inputs)[0]
     legal = legalize(module, operands)

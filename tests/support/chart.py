@@ -24,7 +24,7 @@ Object = dict[str, Any]  # an object of Kubernetes
 
 @dataclass(frozen=True)
 class Values:
-    """The values that a release is rendered from."""
+    """The values from which a release is rendered."""
 
     files: tuple[str, ...] = ()  # names of example files
     text: str = ""  # more values, in YAML
@@ -56,7 +56,7 @@ CASES: Mapping[str, Values] = {
 
 
 def helm() -> str | None:
-    """Returns the path of Helm in this environment or on the system; None if it is not installed."""
+    """Returns the path of Helm in this environment or on the system, or None if it is not installed."""
     own = Path(sys.prefix, "bin", "helm")
     return str(own) if own.exists() else shutil.which("helm")
 

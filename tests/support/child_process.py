@@ -1,4 +1,4 @@
-"""Starts real processes that use a store or a database, and that a test may kill."""
+"""Starts real processes that use a store or a database. A test may kill them."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 KEY = "a-secret-of-this-cluster"
 _OCTET = ("-m", "service.cli")
-# Runs Octet as if the CPU could run none of the targets: it can build for them, but not verify the artifacts.
+# Code that runs Octet as if the CPU could run no target: it can build for targets, but cannot verify the artifacts.
 _BLIND = """
 import platform
 from service.cli.app import app
@@ -39,7 +39,9 @@ class Cluster:
         self._count = 0
 
     def start(self, *command: str, **settings: Any) -> Served:
-        """Starts a server in the role of the command, and returns when it is ready. It is killed with the cluster."""
+        """Starts a server with the role that the command defines, and returns when it is ready. It is killed with the
+        cluster.
+        """
         process = self._process([*command, "--port", "0"], settings)
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -51,7 +53,7 @@ class Cluster:
         return served
 
     def compile_worker(self, *targets: str, can_verify: bool = True) -> subprocess.Popen[str]:
-        """Starts a compile worker. If `can_verify` is false, it behaves as if its CPU ran none of the targets."""
+        """Starts a compile worker. If `can_verify` is false, it behaves as if its CPU could run no target."""
         program = _OCTET if can_verify else ("-c", _BLIND)
         process = self._process(["compile-worker", "--targets", ",".join(targets)], {}, program)
         assert process.stdout is not None

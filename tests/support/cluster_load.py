@@ -1,7 +1,9 @@
-"""`python -m tests.support.cluster_load ADDRESS MODEL PAUSE_S`: clients that send digits until standard input ends.
+"""`python -m tests.support.cluster_load ADDRESS MODEL PAUSE_S` starts clients that send pictures of digits until
+standard input ends.
 
-Half of the clients use HTTP, half gRPC; $KEY is the API key. It prints one line when every client has had a response. A
-line of the input begins a phase of that name; the first phase is `steady`. At the end it prints an object with all
+Half of the clients use HTTP, half gRPC; $KEY is the API key. It prints one line when every client has received a
+response. A line of the input begins a phase of that name; the first phase is `steady`. At the end it prints an object
+with all
 phases: the number of requests by outcome, and the latencies of the correct responses. A request is `lost` if its
 connection broke, `refused` if the status was not 200, and `not accepted` if nothing listened.
 """
@@ -31,17 +33,17 @@ _TIMEOUT_S = 60.0
 _PICTURES = [(ROOT / "examples" / "digits" / f"{digit}.png").read_bytes() for digit in range(10)]
 _MOST_PROBLEMS = 8
 _AFTER_A_PROBLEM_S = 0.1  # pause after a failed request; without it, failures would dominate the counts
-_SLOWEST = 5  # the number of slowest responses that are printed for a phase
+_SLOWEST = 5  # number of slowest responses that are printed for a phase
 
 
 @dataclass
 class Phase:
-    """The outcomes of the requests that clients began in a phase.
+    """The outcomes of the requests that clients began during one phase.
 
     Attributes:
         counts: the number of requests by outcome.
-        answers: for each correct response, the latency in seconds, the start of the request in seconds since the start
-            of the phase, and the protocol.
+        answers: for each correct response, its latency in seconds, the time from the start of the phase to the start of
+            the request in seconds, and the protocol.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -60,7 +62,7 @@ class Phase:
 
 
 class _Problem(Exception):
-    """A failed request. The arguments are its outcome and the error message."""
+    """A failed request. The arguments are the outcome and the error message."""
 
 
 def main() -> None:
@@ -142,9 +144,9 @@ def _ask_grpc(client: Any, headers: dict[str, str], model: str, signature: str, 
 
 
 def _fate(error: InferenceServerException) -> str:
-    """Returns the outcome of a failed request from its message.
+    """Returns the outcome of a failed request, derived from the error message.
 
-    grpcio has one status, UNAVAILABLE, for broken connections, for failed connections, and for refusals.
+    grpcio has a single status, UNAVAILABLE, for broken connections, for failed connections, and for refusals.
     """
     text = str(error)
     if "failed to connect" in text:

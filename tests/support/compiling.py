@@ -1,4 +1,4 @@
-"""Compiles and loads artifacts, for tests of their results."""
+"""Compiles and loads artifacts, so that tests can run them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Quiet:
 def compiled(
     source: Path, numerics: str, folder: Path, target: str = "host", options: Mapping[str, Any] | None = None
 ) -> runtime.Model:
-    """Compiles `source` in a store inside `folder`, for a target that this machine runs, and loads the artifact."""
+    """Compiles `source` in a store inside `folder`, for a target that this machine can run, and loads the artifact."""
     scratch = folder / "scratch"
     scratch.mkdir()
     layout = OciLayout(folder / "store")

@@ -1,4 +1,4 @@
-"""The comparison in conformance tests of the importer."""
+"""The comparison that conformance tests of the importer make."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def assert_equals_litert(data: bytes, numerics: str, inputs: Sequence[Sequence[A
     """Imports a TFLite file, and compares the results of the oracle (NumPy) with those of LiteRT.
 
     `numerics` selects the kernels of LiteRT. The first model of each test is also compiled and compared with the
-    oracle; if OCTET_TEST_COMPILE_ALL is set, every model is.
+    oracle. If OCTET_TEST_COMPILE_ALL is set, every model is.
 
     Args:
-        inputs: the samples; for a model with state, the calls of one sequence.
+        inputs: the samples. For a model with state, they are the calls of one sequence.
     """
     imported = import_model(data)
     loaded = litert.interpreter(data, reference=numerics == LITERT_REFERENCE)

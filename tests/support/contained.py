@@ -1,4 +1,4 @@
-"""Runs a program in the root of an image like an orchestrator: read-only, as its user, without capabilities."""
+"""Runs a program in an image's root like an orchestrator: read-only, as the image's user, without capabilities."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-# The mounts are in a separate namespace and end with the process. The last `exec` replaces the shell by the program.
+# The mounts are in a separate namespace, which ends with the process. The last `exec` replaces the shell by the
+# program.
 _ENTER = """
 set -e
 root=$1 data=$2; shift 2
@@ -27,7 +28,7 @@ exec chroot "$root" "$@"
 def contained(
     root: Path, data: Path, configuration: Mapping[str, Any], *arguments: str, **environment: str
 ) -> Iterator[subprocess.Popen[str]]:
-    """Runs the image's entry point with `arguments`. Kills it at the end if it still runs.
+    """Runs the image's entry point with `arguments`. If it still runs at the end, kills it.
 
     Args:
         root: the image's files.

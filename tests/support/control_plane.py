@@ -1,4 +1,4 @@
-"""The whole control plane with a real database and a real store. Tests finish the builds in place of the compiler."""
+"""The whole control plane with a real database and a real store. The tests end builds in place of the compiler."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from service.workers.data_plane.plane import DataPlane
 from tests.support.asgi import client_of
 
 HOST = Host("x86_64", frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"]), "a CPU of the tests")
-NOBODY = b"\0octet-test-nobody"  # a socket address without a data plane
+NOBODY = b"\0octet-test-nobody"  # the address of a socket on which no data plane listens
 HOST_TARGET = "x86-64-v3"
 MODEL = b"\x1c\x00\x00\x00TFL3" + bytes(range(100))  # the part of a model that the API reads
 FACTS = Facts(
@@ -63,7 +63,7 @@ class ControlPlane:
         return claim
 
     def succeed(self) -> Digest:
-        """Ends the oldest build with success, and returns its artifact."""
+        """Ends the oldest build successfully, and returns its artifact."""
         claim = self.claim()
         self.services.builds.progress(claim, Stage.CODEGEN, 0.5)
         self.services.builds.log(claim, "as good as new")
@@ -84,11 +84,11 @@ def control_plane(data_dir: Path, **settings: Any) -> Iterator[ControlPlane]:
         yield ControlPlane(services, client)
 
 
-_VERSIONS = {"abi_version": ABI_VERSION, "plan": {"version": PLAN_VERSION}}  # the only members of the config
+_VERSIONS = {"abi_version": ABI_VERSION, "plan": {"version": PLAN_VERSION}}  # the config contains only these members
 
 
 def publish(layout: OciLayout, source: Digest) -> Digest:
-    """Stores an artifact with all its reports, like the pipeline. Its code cannot run."""
+    """Stores an artifact with all its reports, like the pipeline. Its code cannot be run."""
     manifest = Manifest(
         ARTIFACT_TYPE,
         layout.put_blob_descriptor(CONFIG_MEDIA_TYPE, canonical_json(_VERSIONS)),
@@ -106,7 +106,7 @@ def publish(layout: OciLayout, source: Digest) -> Digest:
 
 
 def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """Returns the problem document of a response, after checking that it is complete."""
+    """Checks that a response is a complete problem document, and returns the document."""
     assert response.headers["content-type"] == "application/problem+json"
     document: dict[str, Any] = response.json()
     assert (response.status_code, document["status"], document["code"]) == (status, status, code)

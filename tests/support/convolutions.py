@@ -42,7 +42,7 @@ class Shape:
 
 
 def module_and_inputs(data: st.DataObject, shape: Shape, storage: str) -> tuple[tvm.IRModule, list[Array]]:
-    """Draws types and values. Returns the layer with a residual of its output's shape, and the inputs."""
+    """Draws types and values. Returns the layer, which has a residual of its output's shape, and the inputs."""
     draw = data.draw
     in_type, own, added, out_type = (draw(quantized_types(storage)) for _ in range(4))
     total = shape.weights[0]

@@ -53,10 +53,10 @@ class DataPlane:
     """A data plane process, and the control plane that it needs, which runs on the event loop of the test.
 
     Attributes:
-        http, grpc: the addresses of the data plane, within `lifespan`.
+        http, grpc: the addresses of the data plane while `lifespan` is active.
         process: the data plane process.
         registry: the registry of models, which sends the data plane orders to load them.
-        app: the application that answers the requests which the data plane forwards.
+        app: the application that handles requests that the data plane forwards.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class DataPlane:
         memory_bytes: int = 0,
         **settings: Any,
     ) -> None:
-        """`Tables` implements all four ports. A test may pass the real stores instead.
+        """`Tables` implements all four stores. A test may pass the real stores instead.
 
         Args:
-            reads: folders of artifacts that the process may read, in addition to those of `FunctionRunner`.
+            reads: folders of artifacts that the process may read, in addition to that of `FunctionRunner`.
             memory_bytes: the memory limit of all models together; 0 for no limit.
         """
         self.http = self.grpc = ""
@@ -124,7 +124,7 @@ class DataPlane:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """Starts the process, and ends it after its last response."""
+        """Starts the process. At the end, stops it after its last response."""
         with ExitStack() as stack:
             listeners = {"control": stack.enter_context(_unix(self._address))}
             listeners["http"] = stack.enter_context(_loopback())
@@ -138,7 +138,7 @@ class DataPlane:
             try:
                 await self._knows(tasks)
                 yield
-                await self.orders.gather()  # the counts of the last request arrive after its response
+                await self.orders.gather()  # the counts of a request arrive after its response
             finally:
                 await self.stop()
                 await self.registry.close()
@@ -147,9 +147,9 @@ class DataPlane:
                 await asyncio.gather(*tasks, *self._connections, return_exceptions=True)
 
     def start(self) -> None:
-        """Starts the process, or another one on the same ports."""
+        """Starts the process, or starts another one on the same ports."""
         descriptors = {name: listener.fileno() for name, listener in self._listeners.items()}
-        descriptors["gates"] = gates.descriptor()  # passed, so that the process keeps it open for its models
+        descriptors["gates"] = gates.descriptor()  # passing the descriptor keeps it open in the process, for its models
         arguments = [str(program.PATH)]
         for name, descriptor in descriptors.items():
             arguments += f"--{name}", str(descriptor)
@@ -158,7 +158,7 @@ class DataPlane:
         self.process = subprocess.Popen(arguments, pass_fds=list(descriptors.values()))
 
     async def stop(self) -> None:
-        """Ends the process after it has answered the requests that are running."""
+        """Ends the process after it has responded to the requests that are running."""
         process, self.process = self.process, None
         if process is None:
             return
@@ -172,7 +172,7 @@ class DataPlane:
         assert status == 0, f"octet-plane ended with {status}"
 
     async def scraped(self) -> str:
-        """Returns the metrics, including those of all responses until now."""
+        """Returns the metrics. They include all responses so far."""
         await self.orders.gather()
         return (await asyncio.to_thread(self.metrics.text)).decode()
 
@@ -205,7 +205,7 @@ class DataPlane:
         loop = asyncio.get_running_loop()
 
         async def serve(connection: socket.socket) -> None:
-            with suppress(OSError):  # it was closed meanwhile
+            with suppress(OSError):  # it was closed in the meantime
                 await loop.connect_accepted_socket(make, connection)
 
         def take(descriptor: int) -> None:
@@ -333,7 +333,7 @@ def sample_tables() -> Tables:
 
 
 def extremes(dtype: np.dtype[Any]) -> Array:
-    """Returns four elements that include both ends of the range, `[1, 4]`."""
+    """Returns four elements, `[1, 4]`, including both ends of the range."""
     if dtype == np.bool_:
         return np.array([[False, True, True, False]])
     limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)

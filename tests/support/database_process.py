@@ -18,7 +18,7 @@ _LEASE_S = 60.0
 def migrate(url: str) -> None:
     database = Database(url)
     print("ready", flush=True)
-    sys.stdin.readline()  # so that all processes begin at the same time
+    sys.stdin.readline()  # all processes begin at the same time
     database.migrate()
 
 
@@ -70,7 +70,7 @@ def submit(url: str, model: str, times: str) -> None:
 
 
 def push(url: str, times: str) -> None:
-    """Pushes the same files as the other processes, under one name."""
+    """Pushes the same files as the other processes do, under one name."""
     models = ModelStore(Database(url))
     print("ready", flush=True)
     sys.stdin.readline()
@@ -83,10 +83,12 @@ def _opened(url: str) -> BuildStore:
 
 
 def _do(builds: BuildStore, claim: Claim, lease_s: float) -> None:
-    """Makes all the calls of a worker during a build. If it is killed, it holds the build for `lease_s` at most."""
+    """Makes all calls that a worker makes during a build. If it is killed, its lease on the build expires after
+    `lease_s`.
+    """
     builds.progress(claim, Stage.IMPORT)
     builds.heartbeat(claim, lease_s)
-    with suppress(DatabaseUnreachable):  # unknown if it was written; not worth a retry
+    with suppress(DatabaseUnreachable):  # it is unknown whether it was written; the process does not retry
         builds.log(claim, f"{claim.owner} builds")
     builds.finish(claim, artifact=digest_of(claim.build.id.encode()))
 

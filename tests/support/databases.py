@@ -25,7 +25,7 @@ def postgres_server() -> Iterator[str]:
 
 @pytest.fixture
 def postgres_schema(postgres_server: str) -> Iterator[str]:
-    """The URL of an empty schema, which serves as a separate database and is created ten times as fast."""
+    """The URL of an empty schema. It serves as a separate database, and takes a tenth of the time to create."""
     schema = f"octet_{uuid.uuid4().hex}"
     admin = sa.create_engine(postgres.database_url(postgres_server).replace("://", "+psycopg://"))
     with admin.begin() as connection:
@@ -55,7 +55,9 @@ def database(database_url: str) -> Iterator[Database]:
 
 @contextmanager
 def own_database(server: str, options: str = "") -> Iterator[str]:
-    """Creates a separate database with `options`, and yields its URL. A dump, for example, covers a whole database."""
+    """Creates a separate database with `options`, and yields its URL. It is for tests of operations on a whole
+    database, such as a dump.
+    """
     name = f"octet_{uuid.uuid4().hex}"
     admin = sa.create_engine(postgres.database_url(server).replace("://", "+psycopg://"), isolation_level="AUTOCOMMIT")
     with admin.connect() as connection:

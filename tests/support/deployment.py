@@ -17,7 +17,7 @@ COMPOSE = ROOT / "deploy" / "compose.yaml"
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of the Dockerfile, including what it inherits from the stages below it."""
+    """A stage of the Dockerfile. It includes everything that it inherits from other stages."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     entrypoint: tuple[str, ...] = ()
@@ -27,7 +27,9 @@ class Stage:
 
 
 def stages() -> dict[str, Stage]:
-    """Returns the stages by name. Supports only the syntax in this project's Dockerfile: exec forms, ENV with `=`."""
+    """Returns the stages by name. Supports only the syntax that this project's Dockerfile uses: exec forms, and ENV
+    with `=`.
+    """
     found: dict[str, Stage] = {}
     name = ""
     for line in (ROOT / "Dockerfile").read_text().replace("\\\n", " ").splitlines():

@@ -1,7 +1,9 @@
-"""Extracts the shell commands of the README and the documentation, and provides stand-ins for the files in them.
+"""Extracts the shell commands in the README and the documentation, and creates replacements for the files that they
+use.
 
 Every line of an indented block, and of a fenced block in `sh`, is a command. In a fenced block without a language,
-lines that begin with `$ ` are commands, and the others are their output. Comments of a page have more instructions:
+lines that begin with `$ ` are commands, and the others are their output. HTML comments in a page contain further
+instructions:
 
     <!-- setup: COMMAND -->        a command that is needed first, but not shown
     <!-- not run: REASON -->       do not run the next block
@@ -26,7 +28,7 @@ from tests.support.onnx_builder import OnnxBuilder
 
 ROOT = Path(__file__).resolve().parents[2]
 _EXAMPLES, _FIXTURES = ROOT / "examples", ROOT / "tests" / "fixtures"
-# Stand-ins for files of the reader.
+# Replacements for files that a reader would have.
 _FILES = {
     "model.tflite": _EXAMPLES / "digits_int8.tflite",
     "mobilenet_v2_1.0_224_quant.tflite": _EXAMPLES / "digits_uint8.tflite",
@@ -44,13 +46,13 @@ _PHOTOGRAPHS = ("cat.jpg", "zebra.jpg")
 
 @dataclass(frozen=True)
 class Command:
-    """A command of a page.
+    """A command in a page.
 
     Attributes:
         line: the number of its first line, from 1.
         text: the command with its continuation lines joined.
-        reason: why it is not run, in the page's words; empty if it is run.
-        stands_for: the word that its output replaces in later commands; empty for other commands.
+        reason: the reason why it is not run, as the page gives it; empty if it is run.
+        stands_for: the word in later commands that its output replaces; empty for most commands.
     """
 
     page: str
@@ -64,19 +66,19 @@ class Command:
 
     @property
     def program(self) -> str:
-        """The first word after assignments of variables."""
+        """The first word after variable assignments."""
         return next((word for word in self.text.split() if not re.match(r"\w+=", word)), "")
 
 
 def pages() -> list[Path]:
-    """Returns every page that is written by hand, without the decisions (ADRs), which show no commands."""
+    """Returns every handwritten page except the decisions (ADRs), which contain no commands."""
     generated, decisions = ROOT / "docs" / "reference", ROOT / "docs" / "adr"
     written = [page for page in sorted(ROOT.glob("docs/**/*.md")) if not {generated, decisions} & set(page.parents)]
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", _EXAMPLES / "README.md", *written]
 
 
 def commands_of(text: str, page: str) -> Iterator[Command]:
-    """Yields the commands of a page in order, including those in its comments."""
+    """Yields the commands of a page in order, including those in its HTML comments."""
     reason = ""
     for first, kind, lines in _blocks(text):
         if kind == "comment":
@@ -123,13 +125,13 @@ def provide(folder: Path) -> None:
 
 
 def _onnx_with_external_data(location: str) -> bytes:
-    """Returns a dense layer whose weights are in a separate file."""
+    """Returns a model of a dense layer. Its weights are in a separate file."""
     model = OnnxBuilder()
     return _dense(model, model.input("x", "float32", [1, 8]), model.external(_WEIGHTS, location))
 
 
 def _onnx_of_tokens() -> bytes:
-    """Returns a dense layer on an embedding with a dynamic number of tokens."""
+    """Returns a model of an embedding and a dense layer, for a dynamic number of tokens."""
     model = OnnxBuilder()
     tokens = model.input("input_ids", "int64", ["batch", "tokens"])
     embedding = model.constant(np.linspace(-3, 3, 40 * 8).reshape(40, 8), "float32")
@@ -175,6 +177,6 @@ def _blocks(text: str) -> Iterator[tuple[int, str, list[str]]]:
             while number + 1 < len(lines) and lines[number + 1].startswith("    "):
                 number += 1
             yield begin + 1, "commands", [each.strip() for each in lines[begin : number + 1]]
-        # An indented line after a line of a paragraph continues it; a heading or a comment ends one.
+        # After a line of a paragraph, an indented line continues it. A heading or a comment ends a paragraph.
         after_text = bool(line.strip()) and not re.match(r"\s*(#|<!--|```)|    ", line)
         number += 1

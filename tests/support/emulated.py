@@ -1,6 +1,7 @@
-"""Runs kernels for other architectures: linked with a small program, on a CPU that QEMU emulates.
+"""Runs kernels for other architectures. A kernel is linked with a small program, which runs on a CPU that QEMU
+emulates.
 
-The emulated CPU has exactly the features of the target, so that any other instruction is illegal.
+The emulated CPU has exactly the features of the target. Any other instruction is illegal.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "octet-
 
 @dataclass(frozen=True)
 class Machine:
-    """The tools that run code of an architecture on this machine.
+    """The tools with which this machine can run code of an architecture.
 
     Attributes:
-        architecture: the name that `uname -m` prints, which QEMU and zig use too.
+        architecture: the name that `uname -m` prints. QEMU and zig use the same name.
         emulation: the name that LLD uses.
         loader: the file name of the dynamic loader.
         c_library: the Debian package with the loader and the C library.
@@ -47,9 +48,9 @@ class Machine:
 
     @functools.cached_property
     def emulator(self) -> str | None:
-        """The path of QEMU in the tests' cache or on the PATH; None if there is none that is new enough.
+        """The path of QEMU in the tests' cache or on the PATH, or None if neither has a version that is new enough.
 
-        The cache exists because the QEMU of Debian's package qemu-user-static may be too old.
+        The cache is used because Debian's package qemu-user-static may be too old.
         """
         for name in (f"qemu-{self.architecture}", f"qemu-{self.architecture}-static"):
             path = shutil.which(name, path=os.pathsep.join([str(CACHE / "bin"), os.environ.get("PATH", "")]))
@@ -59,7 +60,7 @@ class Machine:
 
     @property
     def missing(self) -> str:
-        """The reason why no code can be run; empty if it can."""
+        """The reason why no code can be run, or "" if it can."""
         name = f"qemu-{self.architecture} {self.version} or newer (package qemu-user-static)"
         return "" if self.emulator else f"{self.architecture} is not tested here: there is no {name}"
 
@@ -72,7 +73,7 @@ def _version(emulator: str) -> int:
 
 
 _ARM = Machine("aarch64", "aarch64linux", "ld-linux-aarch64.so.1", "libc6-arm64-cross")
-# Before version 8, two consecutive conversions that round towards zero crash QEMU with an assertion.
+# Versions before 8 crash with an assertion if two consecutive conversions round towards zero.
 _RISCV = Machine("riscv64", "elf64lriscv", "ld-linux-riscv64-lp64d.so.1", "libc6-riscv64-cross", version=8)
 MACHINES = {machine.architecture: machine for machine in (_ARM, _RISCV)}
 

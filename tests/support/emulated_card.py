@@ -1,6 +1,6 @@
-"""Emulated GPUs: the stand-in for NVIDIA's driver (`emulated_libcuda.cc`), and kernels for it.
+"""Emulated GPUs: a replacement for NVIDIA's driver (`emulated_libcuda.cc`), and kernels for it.
 
-Environment variables select them, so code that uses an emulated GPU runs in a child process: `in_a_child`.
+Environment variables configure them, so code that uses an emulated GPU runs in a child process: `in_a_child`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 _ZIG = (sys.executable, "-m", "ziglang")
 _DRIVER = [ROOT / "tests/support/emulated_libcuda.cc", ROOT / "service/native/runtime/sha256.cc"]
 
-# The function through which the driver calls a kernel, once for each launch.
+# The driver calls this function once for each launch of a kernel.
 _DISPATCH = """
 #include <stdint.h>
 #include <string.h>
@@ -58,7 +58,7 @@ SYMBOLS = {"octet_add": 3, "octet_twice": 2, "octet_launch": 2}
 
 
 def build_driver(folder: Path, compiler: Sequence[str] = PRODUCTS) -> Path:
-    """Builds the stand-in as `folder/libcuda.so.1`, and returns `folder`."""
+    """Builds the replacement as `folder/libcuda.so.1`, and returns `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     options = ["-std=c++20", "-O1", "-g", "-fPIC", "-fvisibility=hidden", f"-I{ROOT}"]
     build(_DRIVER, folder / "libcuda.so.1", options, ["-shared", "-Wl,-soname,libcuda.so.1"], compiler)
@@ -69,7 +69,7 @@ def cubin(kernels: Mapping[str, int], capability: int = 80, salt: str = "") -> b
     """Returns a file with the structure of a cubin that contains `salt` instead of code.
 
     Args:
-        kernels: kernel name -> number of its parameters.
+        kernels: maps the name of a kernel to the number of its parameters.
     """
     base = 0x210 if capability >= 90 else 0x160 if capability >= 70 else 0x140
     sections = [("", 0, b""), (".shstrtab", 3, b"")]
@@ -93,7 +93,7 @@ def cubin(kernels: Mapping[str, int], capability: int = 80, salt: str = "") -> b
 
 
 def emulate(source: str, symbols: Sequence[str], image: bytes, folder: Path) -> None:
-    """Compiles the C code that runs instead of a cubin to `folder`. It defines each kernel as `KERNEL(name)`."""
+    """Compiles the C code that runs in place of a cubin to `folder`. It defines each kernel as `KERNEL(name)`."""
     cases = "\n  ".join(
         f'if (!strcmp(symbol, "{name}")) return {name}(grid, block, shared_bytes, operands), 0;' for name in symbols
     )
@@ -117,11 +117,12 @@ def device_object(symbol: str, image: bytes, path: Path) -> Path:
 
 
 def build_library(folder: Path, kernels: Path, *capabilities: int) -> Path:
-    """Builds a library with a cubin for each of `KERNELS`, and the code that runs instead of them in `kernels`.
+    """Builds a library that contains a cubin for each of `KERNELS`. The code that runs in place of the cubins is built
+    in `kernels`.
 
     Args:
-        capabilities: the compute capabilities that the library has code for. `octet_launch` writes the one that runs as
-            its last element.
+        capabilities: the compute capabilities for which the library contains code. `octet_launch` writes the capability
+            that runs as its last element.
     """
     folder.mkdir(parents=True, exist_ok=True)
     objects, names = [], [f"sm_{each}" for each in capabilities or (80,)]
@@ -137,7 +138,7 @@ def build_library(folder: Path, kernels: Path, *capabilities: int) -> Path:
 
 
 def environment(driver: Path, kernels: Path, **settings: str) -> dict[str, str]:
-    """Returns the environment for a process with emulated GPUs.
+    """Returns the environment variables for a process with emulated GPUs.
 
     Args:
         settings: `cards`, `version` and `fault`, which `emulated_libcuda.cc` describes; and environment variables.
@@ -149,10 +150,10 @@ def environment(driver: Path, kernels: Path, **settings: str) -> dict[str, str]:
 
 
 def in_a_child(function: Callable[..., Any], *arguments: Any, environment: Mapping[str, str]) -> Any:
-    """Calls a top-level function in a child process and returns its result. Arguments and result are passed as JSON.
+    """Calls a module-level function in a child process and returns its result. Arguments and result are passed as JSON.
 
     Raises:
-        AssertionError: the function failed, or used the driver wrongly.
+        AssertionError: the function failed, or used the driver incorrectly.
     """
     order = json.dumps([function.__module__, function.__qualname__, list(map(_plain, arguments))])
     command = [sys.executable, "-m", __name__]

@@ -1,12 +1,13 @@
-// A stand-in for libcuda.so.1: the functions of NVIDIA's driver that Octet's runtime calls, on memory of this process. A
-// kernel is code that was compiled for the CPU from the kernel's source: the function `octet_emulated_launch` of
-// `DIGEST.so` in the folder OCTET_EMULATED_KERNELS, by default the folder of this library. DIGEST is the SHA-256 of the
-// cubin.
+// A replacement for libcuda.so.1: the functions of NVIDIA's driver that Octet's runtime calls, using memory of this
+// process. A kernel is code that was compiled for the CPU from the kernel's source. It is the function
+// `octet_emulated_launch` in `DIGEST.so` in the folder OCTET_EMULATED_KERNELS, or by default in the folder of this
+// library. DIGEST is the SHA-256 of the cubin.
 //
-// It is stricter than the driver. Work on a stream is done only when the program waits for it. New memory is filled with
-// a pattern, and each allocation is between inaccessible pages. Wrong use of the API ends the process with a message.
+// It is stricter than the driver. Work on a stream is done only when the program waits for it. New memory is filled
+// with a pattern, and each allocation is between inaccessible pages. If the API is used incorrectly, the process ends
+// with a message.
 //
-// Settings are environment variables, or lines of the file `settings` beside this library:
+// Settings are environment variables, or lines of the file `settings` in the folder of this library:
 //     OCTET_EMULATED_CARDS   capability[:memory in bytes[:shared bytes of a block[:UUID]]];…  (8.6)
 //                            A UUID begins with GPU-, or with MIG- for a partition of a GPU.
 //     OCTET_EMULATED_VERSION version of CUDA  (12090)
@@ -63,7 +64,8 @@ std::string own_folder() {
   return path.substr(0, path.rfind('/'));
 }
 
-// Returns a setting from the environment, or from the file `settings` beside this library, whose lines are NAME=VALUE.
+// Returns a setting from the environment, or from the file `settings` in the folder of this library. Its lines are
+// NAME=VALUE.
 std::string setting(const char* name, const std::string& otherwise) {
   if (const char* value = getenv(name)) return value;
   std::ifstream file(own_folder() + "/settings");
@@ -82,7 +84,7 @@ struct Stream;
 
 struct Context {
   std::set<Stream*> streams;
-  Result failed = kSuccess;  // the first sticky error
+  Result failed = kSuccess;  // the first error that makes all later calls fail
   std::map<Address, Allocation> memory;
   std::map<uintptr_t, size_t> pinned;
   size_t used = 0;
@@ -103,7 +105,8 @@ struct Function;
 struct Module : Handle {
   LaunchFunction launch;
   std::vector<Function*> functions;
-  std::map<std::string, long> kernels;  // name -> bytes of parameters; -1 if the cubin does not contain it
+  // name -> size of the parameters in bytes; -1 if the cubin does not contain the kernel
+  std::map<std::string, long> kernels;
 };
 struct Function : Handle {
   Module* module;
@@ -298,7 +301,7 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
-// A process can use only one partition, and no other GPU beside it (NVIDIA's MIG User Guide, "CUDA Device Enumeration").
+// A process can use only one partition, and then no other GPU (NVIDIA's MIG User Guide, "CUDA Device Enumeration").
 std::vector<Card> one_partition(const std::vector<Card>& cards) {
   for (const Card& card : cards) {
     if (card.uuid.compare(0, 4, "MIG-") == 0) return {card};
@@ -306,7 +309,8 @@ std::vector<Card> one_partition(const std::vector<Card>& cards) {
   return cards;
 }
 
-// The most shared memory of a block in KiB (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability").
+// The largest shared memory of a block in KiB (CUDA C++ Programming Guide, "Technical Specifications per Compute
+// Capability").
 size_t shared_kib(int major, int minor) {
   const std::map<int, size_t> known = {{61, 48}, {75, 64}, {80, 163}, {86, 99}, {89, 99}, {90, 227}};
   const auto found = known.find(10 * major + minor);
@@ -328,7 +332,7 @@ std::vector<Card> cards_of_settings() {
   }
   const char* chosen = getenv("CUDA_VISIBLE_DEVICES");
   if (chosen == nullptr) return one_partition(all);
-  for (const std::string& text : split(chosen, ',')) {  // like the driver, up to the first that does not exist
+  for (const std::string& text : split(chosen, ',')) {  // like the driver, up to the first GPU that does not exist
     auto found = std::find_if(all.begin(), all.end(), [&](const Card& card) {
       return text.size() > 4 && card.uuid.compare(0, text.size(), text) == 0;  // a prefix is enough
     });

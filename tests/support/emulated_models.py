@@ -1,6 +1,6 @@
 """Runs whole models on an emulated CPU, with the real runtime compiled for it.
 
-The C library is Debian's (`libc6-arm64-cross` and similar packages, 1 MB), downloaded once and cached.
+The C library is Debian's (`libc6-arm64-cross` and similar packages, 1 MB). It is downloaded once and cached.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FLAGS = ("-O2", "-g0", "-pthread", "-fno-exceptions", "-fno-rtti", "-I.", "-Ise
 
 @functools.cache
 def missing(target: str) -> str:
-    """Returns the reason why models for `target` cannot run on this machine; empty if they can."""
+    """Returns the reason why models for `target` cannot run on this machine, or "" if they can."""
     machine = emulated.machine_of(target)
     unfetched = f"{target} is not tested here: {machine.c_library} is neither installed nor fetched"
     return machine.missing or ("" if c_library(machine) else unfetched)
@@ -88,7 +88,7 @@ def _zig(machine: Machine, command: str, *arguments: str) -> None:
 
 @functools.cache
 def c_library(machine: Machine) -> Path | None:
-    """Returns the folder that contains `lib` with the dynamic loader; None if the C library is missing."""
+    """Returns the folder that contains `lib` with the dynamic loader, or None if the C library is missing."""
     package, installed = machine.c_library, f"usr/{machine.architecture}-linux-gnu"
     for root in (Path("/", installed), CACHE / package / installed):
         if (root / "lib" / machine.loader).exists():

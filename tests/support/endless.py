@@ -52,7 +52,7 @@ def request(first: int) -> dict[str, Any]:
 
 
 def status(client: httpx.Client, model: str, first: int = 0) -> int:
-    """Sends a request, and returns the status of the response; 0 if the connection ends without one."""
+    """Sends a request and returns the status of the response, or 0 if the connection ends without a response."""
     try:
         return client.post(f"/v2/models/{model}/infer", json=request(first)).status_code
     except httpx.TransportError:

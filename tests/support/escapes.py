@@ -1,9 +1,10 @@
-"""Actions that a model file might make a compiler child attempt. Each role tries some; the tests check what happens.
+"""Actions that a model file might make a compiler child attempt. Each role attempts some, and the tests check the
+results.
 
-For `run_child(role, …, handlers=this file)`. It runs inside the sandbox, so it imports nothing from the tests.
+Pass this file as `handlers` to `run_child`. It runs inside the sandbox, so it does not import anything from the tests.
 """
 
-# The os functions are used on purpose, because the tests are about system calls:
+# The functions of `os` are used deliberately, because the tests are about system calls:
 # ruff: noqa: PTH109, PTH115, PTH208, PTH211
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def attempt(action: Callable[[], Any]) -> str:
-    """Runs `action`. Returns the name of the errno that stopped it; "done" if none did."""
+    """Runs `action`. Returns the name of the errno that stopped it, or "done" if it succeeded."""
     try:
         action()
     except OSError as error:
@@ -70,7 +71,8 @@ def echo(request: Request, report: Report) -> Result:
 
 def scheduling(request: Request, report: Report) -> Result:
     """Returns the niceness, the scheduling policy, the session and the processors of this process."""
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()  # the fields of proc(5) from the third on
+    # the fields of proc(5), beginning with the third
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     return {
         "nice": int(fields[16]),
         "policy": os.sched_getscheduler(0),
@@ -85,13 +87,13 @@ def descriptors(request: Request, report: Report) -> Result:
     for name in os.listdir("/proc/self/fd"):
         try:
             listed[name] = os.readlink(f"/proc/self/fd/{name}")
-        except FileNotFoundError:  # the descriptor that os.listdir used
+        except FileNotFoundError:  # it is the descriptor that os.listdir used
             continue
     return listed
 
 
 def work(request: Request, report: Report) -> Result:
-    """Reads a file that it may read, and creates and removes files in a folder that it may write."""
+    """Reads a file that it may read, and creates and removes files in a folder that it may write to."""
     text = Path(request["readable"]).read_text()
     made = Path("made")
     made.mkdir()
@@ -117,7 +119,7 @@ def use_threads(request: Request, report: Report) -> Result:
 
 def read_files(request: Request, report: Report) -> Result:
     def reopen() -> None:
-        # O_PATH needs no permission. Opening the file through /proc then does.
+        # O_PATH needs no permission. Opening the file through /proc afterwards does.
         path = os.open(request["secret"], os.O_PATH)
         os.close(os.open(f"/proc/self/fd/{path}", os.O_RDONLY))
 
@@ -267,7 +269,7 @@ def signal_oneself(request: Request, report: Report) -> Result:
 
 
 def foreign_call(request: Request, report: Report) -> Result:
-    """Calls getpid through machine code with another calling convention (hexadecimal, x86-64)."""
+    """Calls getpid by machine code that uses another calling convention (hexadecimal, for x86-64)."""
     code = bytes.fromhex(request["code"])
     memory = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     memory.write(code)

@@ -1,8 +1,7 @@
-"""Records the results of conformance tests, from which `make tables` writes docs/reference/conformance.md.
+"""Records the results of conformance tests. `make tables` writes docs/reference/conformance.md from them.
 
-Each row of a table is the result of a comparison that a test made. A record beside the tables contains the results of
-each test function. So if tests are skipped, deselected or not collected in a run, their earlier results are kept
-(`merged`).
+Each row of a table is the result of a comparison that a test made. A record file contains the results of each test
+function. So if tests are skipped, deselected or not collected in a run, their earlier results are kept (`merged`).
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from service.core.verification.comparison import equal_values, largest_differenc
 from service.core.verification.witnesses import percent
 
 _TITLES = {"tflite": "TFLite", "onnx": "ONNX", "torchscript": "PyTorch", "pt2": "PyTorch, exported", "mxnet": "MXNet"}
-_NAMING = {"Schemes": 3, "Accuracy": 3}  # section -> number of columns that identify a row; 1 in other sections
+_NAMING = {"Schemes": 3, "Accuracy": 3}  # section -> number of columns that identify a row; it is 1 in other sections
 
 
 @dataclass
 class Comparisons:
-    """The comparisons of one operator, or one type of model, with one reference runtime.
+    """The comparisons of one operator, or of one type of model, with one reference runtime.
 
     Attributes:
         models: the number of different models.
@@ -69,8 +68,8 @@ class Noted:
     """The results of all cases of one test function.
 
     Attributes:
-        operators: (operator, framework, numerics) -> comparisons of models that contain the operator.
-        schemes: (weights, activations, framework, target) -> comparisons of compiled models.
+        operators: (operator, framework, numerics) -> the comparisons of models that contain the operator.
+        schemes: (weights, activations, framework, target) -> the comparisons of compiled models.
         accuracies: (model, framework, numerics) -> a row of the third table.
     """
 
@@ -150,11 +149,11 @@ class Ledger:
 
 
 class Incomplete(Exception):
-    """The run may not write the tables, because they would lose rows of tests that did not run."""
+    """The run may not write the tables, because they would lose the rows of tests that did not run."""
 
 
 def function_of(node: str) -> str:
-    """Returns the `FILE::FUNCTION` part of a test's id, without its case and phase."""
+    """Returns the part `FILE::FUNCTION` of a test's id, without its parameters and phase."""
     return node.partition("[")[0].partition(" ")[0]
 
 
@@ -164,9 +163,9 @@ def merged(before: Ledger, seen: Ledger, complete: Collection[str], existing: Co
     Args:
         before: the record of the last run.
         seen: the results of this run.
-        complete: the test functions of which every case passed in this run. For all others the earlier results are
-            kept, or the new ones if there are no earlier results.
-        existing: all test functions that exist. Earlier results of others are dropped.
+        complete: the test functions whose cases all passed in this run. For others, the earlier results are kept; if
+            there are none, the new ones are used.
+        existing: all test functions that exist. Earlier results of other functions are dropped.
     """
     after = Ledger()
     for test in sorted({*before.tests, *seen.tests}):
@@ -183,7 +182,7 @@ def require_rows(before: str, after: str, is_complete: bool) -> None:
 
     Args:
         before, after: the old and the new tables as Markdown.
-        is_complete: True if every test ran, so that rows may disappear.
+        is_complete: true if every test ran, so that rows may disappear.
 
     Raises:
         Incomplete: a row of `before` is not in `after`, and some test did not run.
@@ -218,12 +217,12 @@ def compare(
     expected: Sequence[Sequence[Array]],
     steps: float = 0,
 ) -> None:
-    """Checks that the outputs of the importer and the oracle equal those of the framework, and records the comparison
+    """Checks that the outputs of the oracle for the imported model equal those of the framework. Records the comparison
     for each operator of the model.
 
     Args:
         actual, expected: the outputs of each sample.
-        steps: the largest difference that an output may have.
+        steps: the largest difference that an output may have, in steps.
     """
     seen = differences(actual, expected)
     for operator in facts_of(imported).operators:
@@ -243,12 +242,12 @@ def compare_compiled(
 def note_accuracy(
     model: str, source_format: str, numerics: str, theirs: Array, ours: Array, labels: Array | None
 ) -> None:
-    """Records the top-1 and top-5 accuracy of a model in its framework and in Octet.
+    """Records the top-1 and top-5 accuracy of a model, in its framework and in Octet.
 
     Args:
         theirs, ours: the scores of the framework and of Octet, `[samples, classes]`.
-        labels: the correct class of each sample; None for a model with random weights, for which only the agreement
-            of the two is recorded.
+        labels: the correct class of each sample. None for a model with random weights, for which only the agreement of
+            framework and Octet is recorded.
     """
     agreement = f"{_share(theirs.argmax(1) == ours.argmax(1)):.4g} %"
     equal = f"{_share(equal_values(theirs, ours)):.4g} %"
@@ -267,7 +266,8 @@ def differences(actual: Sequence[Sequence[Array]], expected: Sequence[Sequence[A
             assert (one.shape, one.dtype) == (other.shape, other.dtype)
             elements, unequal = elements + one.size, unequal + int((~equal_values(one, other)).sum())
             difference = largest_difference(one, other)
-            largest = max(largest, math.inf if difference is None else difference)  # a NaN beside a number
+            # one of the two is NaN and the other is a number
+            largest = max(largest, math.inf if difference is None else difference)
     return elements, unequal, largest
 
 

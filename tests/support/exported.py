@@ -1,4 +1,4 @@
-"""Exported programs of PyTorch for tests without PyTorch: the fixtures, and archives that are written here."""
+"""Exported programs of PyTorch for tests without PyTorch: the fixtures, and archives that this module writes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ def document(
 
 
 def program(whole: Any, records: Mapping[str, bytes | str] | None = None) -> bytes:
-    """Returns an archive with the document `whole` and the files `records`; by default, it has no parameters."""
+    """Returns an archive that contains the document `whole` and the files `records`. By default, it has no
+    parameters.
+    """
     own: dict[str, bytes | str] = {
         "archive_format": "pt2",
         "models/model.json": whole if isinstance(whole, str) else json.dumps(whole),

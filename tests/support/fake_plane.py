@@ -1,4 +1,4 @@
-"""A data plane in memory for tests of the registry: it stores the orders that it gets, and runs no code."""
+"""A data plane in memory, for tests of the registry. It stores the orders that it receives, and runs no code."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class FakePlane:
 
     Attributes:
         models: the loaded models: key -> order.
-        loads: the artifacts for one sample of all loads so far, in order.
-        described: the descriptions of models that were sent.
+        loads: the artifacts (for one sample) that were loaded so far, in order.
+        described: the descriptions of models that the registry has sent.
         failures: artifact -> the error with which loading it fails.
-        may_load: while it is cleared, every load waits.
-        report: a function that is called with the data plane's reports of its models.
+        may_load: an event. While it is cleared, every load waits.
+        report: the function that the data plane calls to report its models.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class FakePlane:
     # The methods that tests call.
 
     def routed(self, model: str, reference: Reference = None) -> Members | None:
-        """Returns the route of a name in the last order; None if it has none."""
+        """Returns the route of a name in the last order, or None if it has none."""
         return self._routes.get((model, "" if reference is None else str(reference)))
 
     def artifact(self, key: int) -> Digest:
@@ -117,7 +117,7 @@ class FakePlane:
 
     @contextmanager
     def using(self, key: int) -> Iterator[None]:
-        """Simulates a running request of a model. The event loop has to run afterwards."""
+        """Simulates a running request of a model. Afterwards, the event loop must run for it to take effect."""
         self._uses[key] += 1
         self._used_s[key] = monotonic()
         try:
@@ -134,7 +134,7 @@ class FakePlane:
         self.described.clear()
 
     def left_by_another(self) -> dict[tuple[str, Reference], orders.Named]:
-        """Simulates a new control plane, and returns the routes that the last one sent."""
+        """Simulates a new control plane, and returns the routes that the previous one sent."""
         self._own.clear()
         return {
             (model, int(version) if version.isdigit() else version or None): orders.Named(**each)
@@ -147,7 +147,9 @@ class FakePlane:
 
 
 async def answerer(registry: Registry, plane: FakePlane, model: str, reference: Reference = None) -> Members:
-    """Returns the route of a request as a data plane finds it: it asks the registry for an unknown name."""
+    """Returns the route of a request in the same way as a data plane: if the name is unknown, it requests it from the
+    registry.
+    """
     if (route := plane.routed(model, reference)) is None:
         await registry.resolve(model, reference)
         route = plane.routed(model, reference)

@@ -55,7 +55,9 @@ def pictures(count: int, seed: int = 1) -> np.ndarray[Any, np.dtype[np.float32]]
 
 
 def dense_network(seed: int = 0) -> bytes:
-    """Returns a network `x` `[1, 6, 40]` -> `y` `[6, 7]`: two matrix products of one tensor, and a Gemm with a bias."""
+    """Returns a network `x` `[1, 6, 40]` -> `y` `[6, 7]`: two matrix products with one operand in common, and a Gemm
+    with a bias.
+    """
     rng, model = np.random.default_rng(seed), OnnxBuilder()
     x = model.input("x", "float32", (1, 6, 40))
     wide = [model.node("MatMul", [x, model.constant(rng.normal(0, 0.2, (40, 48)), "float32")]) for _ in range(2)]

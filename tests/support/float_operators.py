@@ -22,7 +22,7 @@ def node(op_type: str, **attributes: Any) -> Make:
 
 
 def with_integers(op_type: str, *values: list[int], **attributes: Any) -> Make:
-    """Returns the maker of an operator whose other operands are int64 constants."""
+    """Returns the function that adds an operator whose other operands are int64 constants."""
     return lambda model, rng, x: model.node(
         op_type, [x, *(model.constant(each, "int64") for each in values)], **attributes
     )
@@ -62,7 +62,7 @@ def matmul(model: OnnxBuilder, rng: np.random.Generator, x: str) -> str:
 
 
 def attention(model: OnnxBuilder, rng: np.random.Generator, x: str) -> str:
-    """Adds attention to the model: both of its products have two computed operands."""
+    """Adds attention to the model. Both of its products have two computed operands."""
     keys = model.node("Transpose", [matmul(model, rng, x)], perm=[0, 1, 3, 2])
     scores = model.node("MatMul", [matmul(model, rng, x), keys])
     return model.node("MatMul", [model.node("Softmax", [scores], axis=-1), matmul(model, rng, x)])
@@ -132,12 +132,14 @@ MORE: dict[str, Make] = {
     "no bias": convolution(bias=False, strides=[2, 2]),
     "relu": lambda model, rng, x: model.node("Relu", [convolution()(model, rng, x)]),
 }
-# The operators whose networks contain sums of products, including those in an operand.
+# Operators whose networks contain sums of products, possibly to compute an operand.
 WITH_SUMS = {"Add", "Concat", "Conv", "ConvTranspose", "Gemm", "MatMul", "Sqrt", "Sub", *MORE}
 
 
 def network(make: Make, seed: int) -> bytes:
-    """Returns the operator between a pool and a concatenation, so that operand and result are quantized: `x` -> `y`."""
+    """Returns a network `x` -> `y` with the operator between a pool and a concatenation, so that operand and result are
+    quantized.
+    """
     rng, model = np.random.default_rng(seed), OnnxBuilder()
     x = model.input("x", "float32", SHAPE)
     inner = make(model, rng, model.node("AveragePool", [x], kernel_shape=[1, 1]))

@@ -1,6 +1,6 @@
-"""Imports damaged models until something goes wrong: `python -m tests.support.fuzz STRIDE NAME…`.
+"""Imports damaged models and reports the first unexpected result: `python -m tests.support.fuzz STRIDE NAME…`.
 
-It runs as a separate process with limits, because an import may crash or allocate terabytes. It takes every STRIDE-th
+It runs as a separate process with limits, because an import may crash or allocate terabytes. It imports every STRIDE-th
 mutation of each catalog model, and prints the numbers of refused and imported files as JSON. It fails if an exception
 is not an `OctetError`, or if an import takes longer than `_SLOWEST_S`.
 """
@@ -39,8 +39,8 @@ MODELS: Mapping[str, Callable[[], bytes]] = {
 }
 
 _ROOT = Path(__file__).parents[2]
-_HEADROOM_BYTES = 1 << 30  # address space beyond what the process has once everything is loaded
-_SLOWEST_S = 5.0  # thousands of times what a model of this size takes
+_HEADROOM_BYTES = 1 << 30  # address space in addition to that of the process when everything is loaded
+_SLOWEST_S = 5.0  # thousands of times as long as a model of this size takes
 _HOSTILE = (0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x40000000, 0x00010000)
 
 
@@ -49,7 +49,7 @@ def mutations(data: bytes) -> Iterator[tuple[str, bytes]]:
     for size in range(0, len(data), 64):
         yield f"cut at {size}", data[:size]
     for position in range(len(data)):
-        bit = position * 5 % 8  # one bit per byte; all eight bits occur over the file
+        bit = position * 5 % 8  # one bit per byte; all eight bits occur in the file
         yield f"bit {bit} of byte {position}", _replaced(data, position, bytes([data[position] ^ 1 << bit]))
     for position in range(0, len(data) - 3, 4):
         for value in _HOSTILE:

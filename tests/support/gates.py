@@ -1,6 +1,6 @@
-"""Gates: a model's C code in another process waits at one until the test opens it, and records its input there.
+"""Gates. A model's C code in another process stops at a gate until the test opens it, and records its input there.
 
-The process may not open files for writing, so the memory of all gates is a `memfd` that it inherits.
+That process may not open files for writing, so the memory of all gates is a `memfd` that it inherits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cache
 from tests.support.waiting import GIVE_UP_S, eventually_async
 
 _SIZE_BYTES = 4096  # size of a gate: a page
-_COUNT = 16  # number of gates, several times as many as a test uses
+_COUNT = 16  # number of gates, which is several times as many as a test uses
 _OPENED, _ENTERED, _SEEN_COUNT, _SEEN = range(4)
 _numbers = itertools.count()
 
@@ -40,7 +40,9 @@ static int32_t gate(int32_t value) {
 
 @cache
 def descriptor() -> int:
-    """Returns the file descriptor of all gates' memory. It has the same number in every data plane of this process."""
+    """Returns the file descriptor of the memory of all gates. It has the same number in every data plane that this
+    process starts.
+    """
     found = os.memfd_create("gates")
     os.ftruncate(found, _COUNT * _SIZE_BYTES)
     return found

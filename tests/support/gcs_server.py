@@ -1,7 +1,7 @@
-"""A server with the API of Google Cloud Storage, which forwards requests to the S3 server of `s3_server`.
+"""A server with the API of Google Cloud Storage. It forwards requests to the S3 server of `s3_server`.
 
 Google's XML API differs from S3 only in the names of headers and in the signatures, which this server converts. The
-emulators that can be installed do not support that API: fake-gcs-server refuses its uploads, gcp-storage-emulator its
+available emulators do not support that API: fake-gcs-server refuses its uploads, and gcp-storage-emulator refuses its
 listings.
 """
 
@@ -31,7 +31,8 @@ _RENAMED = {"x-goog-copy-source": "x-amz-copy-source"}
 def environment(port: int, folder: Path) -> dict[str, str]:
     """Returns the environment variables with the address for clients of the bucket.
 
-    They name a service account file, which is written to `folder`. It disables tokens, as for Google's own emulators.
+    They include the path of a service account file, which is written to `folder`. It disables tokens, as with Google's
+    own emulators.
     """
     account = {
         "type": "service_account",
@@ -48,7 +49,7 @@ def environment(port: int, folder: Path) -> dict[str, str]:
 
 @contextmanager
 def server(s3_port: int) -> Iterator[int]:
-    """Starts the server in front of the S3 server at `s3_port`, with the same bucket. Yields its port."""
+    """Starts the server in front of the S3 server at `s3_port`. Both have the same bucket. Yields its port."""
     handler = type("Handler", (_Relay,), {"s3_port": s3_port})
     relay = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     relay.daemon_threads = True

@@ -1,4 +1,4 @@
-"""A data plane with a model that waits until a test lets it continue."""
+"""A data plane with a model that stops at a gate until a test opens it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class GatedPlane:
     """A data plane with the model `m`, which returns its input `x`, UINT8 `[1, 1]`.
 
     Attributes:
-        gate: the gate at which requests wait; those with the value 0 do not.
+        gate: the gate at which requests stop. Requests with the value 0 do not stop.
     """
 
     def __init__(self, settings: dict[str, Any] | None = None, **scheduling: Any) -> None:

@@ -1,6 +1,6 @@
-"""A build child that an upload has taken over: it builds normally, and then does the `mischief` in its request.
+"""A build child that an upload has taken over. It builds normally, and then does the `mischief` in its request.
 
-For `run_child("build", …, handlers=this file)`, like `escapes`.
+Pass this file as `handlers` to `run_child("build", …)`, like `escapes`.
 """
 
 from __future__ import annotations

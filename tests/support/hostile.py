@@ -1,4 +1,4 @@
-"""An artifact whose code, when it is called, attacks the machine through direct system calls.
+"""An artifact whose code attacks the machine by system calls when it is called.
 
 Its library passes every check: nothing runs when it is loaded, and it imports nothing.
 """
@@ -35,7 +35,7 @@ from service.core.digest import Digest, canonical_json, digest_of
 from service.core.target import detect_host
 from tests.support.small_artifact import BYTES, LENGTH, config_of, tensor
 
-# The attempts, in order. Each element of the output is the kernel's result of one of them.
+# The attempts, in order. The output has one element for each: the kernel's result.
 ATTEMPTS = (
     *("read a secret", "write a file", "write beside the artifact", "remove a file", "look into the parent"),
     *("make an internet socket", "make a Unix socket", "connect", "signal the parent", "reach the parent's limits"),
@@ -111,9 +111,9 @@ class Trap:
     """The artifact, and the targets of its attacks.
 
     Attributes:
-        traces: attempt -> the file that it creates.
-        victim: the file that it removes.
-        listener: the socket that it connects to.
+        traces: attempt -> the file that it would create.
+        victim: the file that it would remove.
+        listener: the socket to which it would connect.
     """
 
     folder: Path
@@ -123,7 +123,7 @@ class Trap:
     listener: socket.socket
 
     def reached(self) -> set[str]:
-        """Returns the attempts with a visible effect outside of the process."""
+        """Returns the attempts that had a visible effect outside of the process."""
         found = {name for name, path in self.traces.items() if path.exists()}
         if not self.victim.exists():
             found.add("remove a file")
@@ -140,7 +140,7 @@ def trap(root: Path, crash: str = "") -> Iterator[Trap]:
     """Creates the artifact and its targets in an empty folder.
 
     Args:
-        crash: a C statement that the code executes at the end.
+        crash: a C statement that the code executes last.
     """
     store, secret, victim = root / "hostile.octet", root / "id_ed25519", root / "victim"
     secret.write_text("it")
@@ -171,7 +171,7 @@ def trap(root: Path, crash: str = "") -> Iterator[Trap]:
 
 
 def _linked(folder: Path, source: str) -> Path:
-    """Compiles and links the source with a build's linker and its checks. Returns the path of the library."""
+    """Compiles the source and links it with the linker and the checks of a build. Returns the path of the library."""
     host = detect_host()
     assert host.best is not None
     object_, library = folder / "code.o", folder / "code.so"

@@ -1,6 +1,6 @@
 """Valid and invalid HTTP/1.1 requests, and the responses that RFC 9112 demands.
 
-A test of the data plane and docs/reference/protocols.md use this table.
+Both a test of the data plane and docs/reference/protocols.md use this table.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ LIVE = "/v2/health/live"
 
 
 class Case(NamedTuple):
-    """A request, the first of its connection.
+    """A request, which is the first on its connection.
 
     Attributes:
         statuses: the statuses of the responses.
-        is_kept: True if the connection stays open for the next request. If false, bytes that follow must not be taken
-            for a request.
+        is_kept: true if the connection stays open for the next request. If false, bytes that follow must not be
+            interpreted as a request.
     """
 
     section: str
@@ -35,7 +35,9 @@ class Case(NamedTuple):
 
 
 def cases(path: str, body: bytes) -> list[Case]:
-    """Returns the cases for a server that answers `body` at `path` with 200, and a body of another size with 400."""
+    """Returns the cases for a server that responds with 200 to `body` at `path`, and with 400 to a body of another
+    size.
+    """
     return [*_lines(), *_targets(), *_fields(), *_lengths(path, body), *_chunks(path, body), *_connections()]
 
 

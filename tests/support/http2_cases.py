@@ -1,7 +1,7 @@
 """Valid and invalid HTTP/2 frames, and the reactions that RFC 9113 and RFC 7541 demand.
 
 Tests of the session and of the data plane, and docs/reference/protocols.md, use this table. It contains the cases of
-h2spec, rewritten, and some more.
+h2spec, rewritten, and some others.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tests.support.http2_frames import (
     settings,
 )
 
-WINDOW = 1 << 20  # the window of a stream and the longest frame, as announced by the server
+WINDOW = 1 << 20  # the window of a stream and the longest frame, as the server announces them
 _MOST = (2**31 - 1).to_bytes(4)
 _RESET = frame(RST_STREAM, 0, 1, bytes(4))
 _ERRORS = {
@@ -66,7 +66,7 @@ class Ends(Enum):
 
 
 class Case(NamedTuple):
-    """Frames that are sent after the preface and SETTINGS; on stream 1, if they are about a stream."""
+    """Frames that are sent after the preface and SETTINGS. Frames that belong to a stream use stream 1."""
 
     section: str
     title: str
@@ -99,7 +99,7 @@ def prefaces() -> list[Case]:
     return [Case("3.4", title, sent, Ends.CONNECTION, PROTOCOL_ERROR) for title, sent in wrong]
 
 
-# Header blocks that a decoder must refuse, with the sections of RFC 7541.
+# Header blocks that a decoder must refuse, and the sections of RFC 7541.
 BROKEN_BLOCKS = (
     ("6.1", "index 0", "80"),
     ("2.3.3", "an index beyond the tables", "be"),

@@ -74,7 +74,7 @@ def block(fields: Fields) -> bytes:
 
 
 class Service(NamedTuple):
-    """A gRPC method that answers at once."""
+    """A gRPC method that responds at once."""
 
     path: str
     content: bytes
@@ -104,7 +104,7 @@ def message(content: bytes) -> bytes:
 
 
 class Peer:
-    """A connection to `port`. If `greet`, it first sends the preface and empty SETTINGS."""
+    """A connection to `port`. If `greet` is true, it first sends the preface and empty SETTINGS."""
 
     def __init__(
         self, port: int, greet: bool = True, source: str = "127.0.0.1", service: Service | None = None
@@ -123,7 +123,7 @@ class Peer:
         self.socket.close()
 
     def send(self, data: bytes) -> None:
-        """Sends bytes. Ignores a closed connection, because the server has sent the reason before."""
+        """Sends bytes. A closed connection is ignored, because the server has sent the reason before."""
         with suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(data)
 
@@ -153,7 +153,7 @@ class Peer:
             yield Frame(kind, flags, stream, payload)
 
     def expect(self, kind: int, stream: int = 0, flags: int = 0) -> Frame:
-        """Returns the next frame of this type and stream that has these flags, and skips all others."""
+        """Skips frames until one has this type, this stream and these flags, and returns it."""
         for received in self.frames():
             if (received.type, received.stream) == (kind, stream) and received.flags & flags == flags:
                 return received
@@ -161,9 +161,9 @@ class Peer:
         raise AssertionError(f"the server hung up before frame {kind} of stream {stream}")
 
     def read_responses(self) -> list[Frame]:
-        """Returns all frames in response to what was sent.
+        """Returns all frames that the server sends in response to the frames so far.
 
-        It waits for two PINGs, because content may follow the response to the first one.
+        It waits for the responses to two PINGs, because content may follow the response to the first one.
         """
         return [*self._until_pong(b"at last?"), *self._until_pong(b"really??")]
 

@@ -34,10 +34,10 @@ _EVEX_ENCODED = {"x86-64-v3+avxvnni": "x86-64-v4+vnni"}
 
 
 def _built_for(isa: Isa) -> Target | None:
-    """Returns the target for which kernels of `isa` are built to run here; None if they cannot run.
+    """Returns the target for which kernels of `isa` are built to run here, or None if they cannot run.
 
-    Architectures other than x86 are emulated. AVX512-VNNI with AVX512-VL has every instruction of AVX-VNNI in another
-    encoding. So the kernels for AVX-VNNI are tested on CPUs with AVX512-VNNI too.
+    Architectures other than x86 are emulated. AVX512-VNNI with AVX512-VL has every instruction of AVX-VNNI, in another
+    encoding. So the kernels for AVX-VNNI are also tested on CPUs with AVX512-VNNI.
     """
     if isa.name in emulated.CPUS:
         return parse_target(isa.name) if emulated.machine_of(isa.name).emulator else None
@@ -45,21 +45,22 @@ def _built_for(isa: Isa) -> Target | None:
     return next((target for target in map(parse_target, names) if target.runs_on(detect_host())), None)
 
 
-# With `OCTET_TEST_ISAS=aarch64`, only ISAs whose names begin with that are tested. By default all share the examples.
+# With `OCTET_TEST_ISAS=aarch64`, only instruction sets whose names begin with that are tested. By default, the examples
+# are divided among all of them.
 _CHOSEN = os.environ.get("OCTET_TEST_ISAS", "")
 RUNNABLE = [isa for isa in ISAS.values() if isa.name.startswith(_CHOSEN) and _built_for(isa) is not None]
 
-_UNWRITTEN = 5  # the bytes of a kernel's output before it runs
-_ACCIDENTAL = 77  # the bytes of padding and unused memory in an input, which must not affect the result
+_UNWRITTEN = 5  # the value of bytes in a kernel's output before it runs
+_ACCIDENTAL = 77  # the value of padding and unused memory in an input, which must not affect the result
 
 
 def stored(values: Array) -> Array:
-    """Returns 8-bit values in the form that kernels store them: unsigned, with the type's bias added."""
+    """Returns 8-bit values as kernels store them: unsigned, with the bias of the type added."""
     return (values.astype(np.int16) + BIAS[str(values.dtype)]).astype(np.uint8)
 
 
 def laid_out(image: Image, values: Array, fill: int = 0) -> Array:
-    """Converts `[N, H, W, C] uint8` to the memory layout of kernels, with `fill` in the halo."""
+    """Converts `[N, H, W, C] uint8` to the memory layout of kernels. The halo contains `fill`."""
     framed = with_halo(image, values, fill)
     buffer = np.full(image.size_bytes, _ACCIDENTAL, np.uint8)
     lanes = image.blocks * image.pixel
@@ -84,7 +85,9 @@ def with_halo(image: Image, values: Array, fill: int) -> Array:
 
 
 def read_back(image: Image, buffer: Array) -> Array:
-    """Inverts `laid_out`. The result contains the halo and the last block's padding: `[N, H, W, blocks * block]`."""
+    """Inverts `laid_out`. The result includes the halo and the padding of the last block: `[N, H, W, blocks *
+    block]`.
+    """
     blocked = _planes(image, buffer).transpose(0, 2, 3, 1, 4).copy()
     rest = buffer.copy()
     _planes(image, rest)[...] = _UNWRITTEN
@@ -119,7 +122,7 @@ def _on_card(capability: str, kernel: Kernel, *operands: Any) -> None:
     emulated_kernel = EmulatedKernel(kernel.function.source, "OCTET_KERNEL", architecture=capability)
     arrays = [operand.numpy() for operand in operands]
     launch = kernel.function.launch
-    seed = zlib.crc32(kernel.function.source.encode())  # a different order of blocks and threads for each kernel
+    seed = zlib.crc32(kernel.function.source.encode())  # each kernel gets a different order of blocks and threads
     emulated_kernel.launch(launch.grid, launch.block, launch.shared_bytes, arrays, seed=seed)
     operands[-1].copyfrom(arrays[-1])
 
@@ -134,21 +137,22 @@ def run(isa: Isa, kernel: Kernel, *inputs: Array, dtype: str = "uint8") -> Array
 def check_image(
     draw: Draw, isa: Isa, x: Array, expected: Array, zero_point: int, make: Callable[[Image, Image], Kernel]
 ) -> None:
-    """Checks that a kernel computes `expected` from `x` in images of any layout, and writes the zero point to the halo.
+    """Checks that a kernel computes `expected` from `x`, for images of any layout, and writes the zero point to the
+    halo.
 
     Args:
         zero_point: the stored zero point.
-        make: a function that creates the kernel from the images of source and destination.
+        make: a function that takes the images of source and destination and creates the kernel.
     """
     source, destination = draw(blocked(isa, x.shape)), draw(blocked(isa, expected.shape))
-    # The content of the source's halo must not matter.
+    # The content of the source's halo must not affect the result.
     written = run(isa, make(source, destination), laid_out(source, stored(x), fill=draw(st.sampled_from([0, 255]))))
     image = read_back(destination, written)[..., : destination.channels]
     np.testing.assert_array_equal(image, with_halo(destination, stored(expected), zero_point))
 
 
 def at_a_wall(size: int, dtype: str) -> Array:
-    """Returns an array that ends at an unmapped page, so that any access after its end crashes the process.
+    """Returns an array that ends at an unmapped page, so that any access beyond its end crashes the process.
 
     Args:
         size: a multiple of 64, because kernels need aligned buffers.
@@ -172,7 +176,7 @@ def halos() -> st.SearchStrategy[Halo]:
 
 @st.composite
 def shapes(draw: st.DrawFn) -> tuple[int, int, int, int]:
-    """Draws a shape: with odd widths, rows shorter than a vector, or channels that do not fill a block."""
+    """Draws a shape. Widths may be odd, rows shorter than a vector, and channels may not fill a block."""
     return (
         draw(st.integers(1, 3)),
         draw(st.integers(1, 5)),
@@ -183,7 +187,7 @@ def shapes(draw: st.DrawFn) -> tuple[int, int, int, int]:
 
 @st.composite
 def blocked(draw: st.DrawFn, isa: Isa, shape: tuple[int, ...], halo: Halo = NO_HALO) -> Image:
-    """Draws an image in blocks with any halo that contains `halo`. Some are a part of a larger image."""
+    """Draws an image in blocks, with any halo that includes `halo`. Some images are parts of a larger one."""
     batch, height, width, channels = shape
     image = Image(batch, height, width, channels, isa.lanes, halo | draw(halos()))
     before, behind = draw(st.sampled_from([(0, 0), (0, 0), (1, 0), (0, 2), (2, 1)]))
@@ -195,7 +199,9 @@ def blocked(draw: st.DrawFn, isa: Isa, shape: tuple[int, ...], halo: Halo = NO_H
 
 @st.composite
 def quantized_types(draw: st.DrawFn, storage: str, scale: float | None = None) -> QuantizedType:
-    """Draws a per-tensor type, some with zero points at the ends of the storage type or with bounds inside it."""
+    """Draws a per-tensor type. Some have a zero point at the end of the storage type's range, or bounds inside the
+    range.
+    """
     low, high = STORAGE_RANGES[storage]
     zero_point = draw(st.sampled_from([low, high]) | st.integers(low, high))
     own_scale = draw(st.floats(1e-3, 1.0).map(float32)) if scale is None else scale

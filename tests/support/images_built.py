@@ -1,9 +1,9 @@
-"""Builds the images of the Dockerfile with buildah, without a container engine or a registry.
+"""Builds the images of the Dockerfile with buildah. It needs neither a container engine nor a registry.
 
     python -m tests.support.images_built FOLDER     # the images for tests/cluster, each as FOLDER/NAME.tar
 
 It needs root, and Debian's packages buildah and mmdebstrap. The base image is Debian with its Python 3.11. It gets the
-name of the official image, so that the Dockerfile need not be changed. `build/images-cluster` caches the layers.
+name of the official image, so that the Dockerfile need not be changed. Layers are cached in `build/images-cluster`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from typing import Any
 from tests.support.deployment import ROOT
 
 BASE = "docker.io/library/python:3.11-slim"
-_MIRROR, _SUITE = "http://deb.debian.org/debian", "bookworm"  # whose python3 is 3.11
+_MIRROR, _SUITE = "http://deb.debian.org/debian", "bookworm"  # this release has Python 3.11
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _TIMEOUT_S = 1800
 
 
 def why_not() -> str | None:
-    """Returns the reason why no image can be built on this machine; None if it can."""
+    """Returns the reason why no image can be built on this machine, or None if one can."""
     missing = [name for name in ("buildah", "mmdebstrap") if shutil.which(name) is None]
     if missing:
         return f"{' and '.join(missing)} missing (Debian: apt-get install {' '.join(missing)})"
@@ -39,7 +39,7 @@ def why_not() -> str | None:
 
 @dataclass(frozen=True)
 class Images:
-    """buildah's store in a folder.
+    """The store of buildah in a folder.
 
     Args:
         folder: the folder. Images and layers in it are reused.
@@ -49,7 +49,7 @@ class Images:
 
     @cached_property
     def _driver(self) -> str:
-        """The storage driver: overlays if the kernel allows them here, else copies of whole images."""
+        """The storage driver: overlays if the kernel allows them here; otherwise copies of whole images."""
         store = ["buildah", "--root", str(self.folder / "store-overlay"), "--runroot", str(self.folder / "run-overlay")]
         probe = subprocess.run([*store, "--storage-driver", "overlay", "info"], capture_output=True, check=False)
         return "overlay" if probe.returncode == 0 else "vfs"
@@ -58,7 +58,7 @@ class Images:
         """Runs buildah and returns its output.
 
         Raises:
-            RuntimeError: it failed. The message contains the end of its output.
+            RuntimeError: buildah failed. The message contains the end of its output.
         """
         kind = self._driver
         store = ["--root", self.folder / f"store-{kind}", "--runroot", self.folder / f"run-{kind}"]
@@ -140,7 +140,7 @@ class Images:
         archive.unlink()
 
     def _package_sources(self) -> list[str]:
-        """Returns options that mount the settings of this machine's pip, and the files that they name."""
+        """Returns options that mount this machine's pip settings, and the files to which they refer."""
         settings = {}
         lines = _run(sys.executable, "-m", "pip", "config", "list").splitlines()
         for line in sorted(lines, key=lambda line: line.startswith(":env:")):  # variables come last
@@ -149,7 +149,7 @@ class Images:
         file = self.folder / "pip.conf"
         file.write_text("\n".join(["[global]", *(f"{name} = {value}" for name, value in settings.items())]) + "\n")
         words = " ".join(settings.values()).split()
-        # A local index refers to files beside itself.
+        # A local index refers to files in its own folder.
         indexes = {str(Path(word.removeprefix("file://")).parent) for word in words if word.startswith("file://")}
         paths = sorted(indexes | {word for word in words if word.startswith("/") and Path(word).exists()})
         volumes = [f"{file}:/etc/pip.conf:ro", *(f"{path}:{path}:ro" for path in paths)]
@@ -164,7 +164,7 @@ def _run(*command: object) -> str:
     return done.stdout
 
 
-# The images in the table of tests/cluster/README.md: name -> target of the Dockerfile, build arguments.
+# The images in the table in tests/cluster/README.md: name -> target of the Dockerfile, build arguments.
 _CLUSTER: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "octet-cluster": ("api", {"WITNESSES": "no"}),
     "octet-worker": ("worker", {}),
@@ -181,7 +181,7 @@ def main() -> None:
     reason = why_not()
     if reason:
         parser.error(reason)
-    # Not the tests' store: buildah 1.28 reuses a label's layer even if it was built with other arguments.
+    # The store of the tests is not used: buildah 1.28 reuses a label's layer even if it was built with other arguments.
     images = Images(ROOT / "build" / "images-cluster")
     given.folder.mkdir(parents=True, exist_ok=True)
     for name in given.names or [*_CLUSTER, _POSTGRES]:

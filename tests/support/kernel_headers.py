@@ -1,4 +1,4 @@
-"""Linux's system call tables, from the headers for every architecture in the `ziglang` wheel."""
+"""Linux's system call tables for every architecture, from the headers in the `ziglang` wheel."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Calls a server with the `kserve` SDK, and prints the results as JSON.
 
-Usage: `python kserve_session.py REST_URL GRPC_ADDRESS`. It runs in another Python environment than the tests, because
-the SDK pins other versions of packages.
+Usage: `python kserve_session.py REST_URL GRPC_ADDRESS`. It runs in a different Python environment from the tests,
+    because the SDK pins other versions of packages.
 """
 
 from __future__ import annotations

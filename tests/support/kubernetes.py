@@ -1,8 +1,8 @@
-"""A cluster of real nodes on this machine, with this project's chart installed: `make test-cluster`.
+"""A cluster of real nodes on this machine, in which this project's chart is installed: `make test-cluster`.
 
-`OCTET_TEST_CLUSTER` names its folder. In it, `run/in COMMAND` runs a command in the network of the control plane,
-`run/admin.conf` is the configuration for kubectl, `out/bin/kubectl` is the program, and `run/pids` contains the first
-process of each node. tests/cluster/README.md describes how to create a cluster.
+`OCTET_TEST_CLUSTER` is the path of its folder. In it, `run/in COMMAND` runs a command in the network of the control
+plane, `run/admin.conf` is the configuration for kubectl, `out/bin/kubectl` is the program, and `run/pids` contains the
+first process of each node. tests/cluster/README.md describes how to create a cluster.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ DEPLOYMENTS = ("octet", "octet-compile", "octet-vnni", "octet-avx2", "octet-arm"
 API = "octet"
 _LOOK_AGAIN_S = 2.0
 _TASKS = ("ctr", "--namespace=k8s.io", "task")
-BUCKET_PORT = 9000  # of the control plane's address; the same as in values.yaml
+BUCKET_PORT = 9000  # port at the control plane's address; it is the same as in values.yaml
 
 
 def folder() -> Path | None:
-    """Returns the folder of the cluster; None if none is configured."""
+    """Returns the folder of the cluster, or None if none is configured."""
     name = os.environ.get("OCTET_TEST_CLUSTER")
     return Path(name) if name else None
 
@@ -50,7 +50,9 @@ class Cluster:
     namespace: str = "default"
 
     def run(self, *command: str | Path, check: bool = True) -> str:
-        """Runs a command in the control plane's network. Returns its output, with its errors if `check` is false."""
+        """Runs a command in the control plane's network. Returns its output, including its errors if `check` is
+        false.
+        """
         done = subprocess.run(
             [self.folder / "run" / "in", *command], capture_output=True, text=True, timeout=2 * WORK_TIMEOUT_S
         )
@@ -72,7 +74,7 @@ class Cluster:
         return self.run(self.helm_program(), *self._where(), *arguments)
 
     def address(self, service: str) -> str:
-        """Returns the address of a Service, which commands in a node's network can reach."""
+        """Returns the address of a Service. Commands in a node's network can reach it."""
         return self.kubectl("get", "service", service, "--output=jsonpath={.spec.clusterIP}")
 
     def key(self) -> str:
@@ -94,11 +96,11 @@ class Cluster:
         return found
 
     def kill(self, pod: str) -> None:
-        """Kills all processes of a pod's container with SIGKILL. Kubernetes restarts it, see `until_again`."""
+        """Kills all processes of a pod's container with SIGKILL. Kubernetes restarts it; see `until_again`."""
         self.on_node(self.node_of(pod), *_TASKS, "kill", "--signal=SIGKILL", "--all", self._id(pod))
 
     def beside_container(self, pod: str, *command: str) -> None:
-        """Runs a command of the pod's node, as root of the node, in the network of the pod."""
+        """Runs a command of the pod's node, as the node's root user, in the network of the pod."""
         node = self.node_of(pod)
         tasks = dict(line.split()[:2] for line in self.on_node(node, *_TASKS, "list").splitlines())
         self.on_node(node, "nsenter", f"--target={tasks[self._id(pod)]}", "--net", "--", *command)
@@ -125,7 +127,7 @@ class Cluster:
         return first
 
     def on_node(self, node: str, *command: str) -> str:
-        """Runs a command as root of a node, and returns its output."""
+        """Runs a command as root on a node, and returns its output."""
         entered = ["nsenter", f"--target={self.first_process(node)}", "--all", "--"]
         done = subprocess.run(
             [*entered, *command], check=True, stdout=subprocess.PIPE, text=True, timeout=WORK_TIMEOUT_S
@@ -138,7 +140,7 @@ class Cluster:
         return all(any(name in (image["names"] or ()) for image in images) for images in listed)
 
     def beside(self, node: str, *command: str | Path) -> subprocess.Popen[str]:
-        """Starts a command of this machine in the network of a node, from which Services can be reached."""
+        """Starts a command of this machine in the network of a node. Services can be reached from there."""
         network = f"--net=/proc/{self.first_process(node)}/ns/net"
         return subprocess.Popen(["nsenter", network, "--", *command], stdout=subprocess.PIPE, text=True, cwd=ROOT)
 
@@ -161,7 +163,7 @@ class Cluster:
         self.kubectl("rollout", "status", name, f"--timeout={2 * WORK_TIMEOUT_S:.0f}s")
 
     def first_process(self, node: str) -> int:
-        """Returns the process from which all others of the node descend."""
+        """Returns the process that is the ancestor of all others of the node."""
         for line in (self.folder / "run" / "pids").read_text().splitlines():
             number, name = line.split()
             if name == node:
@@ -172,18 +174,18 @@ class Cluster:
 
 @dataclass
 class Load:
-    """The clients of a Service and their results, see `cluster_load`.
+    """The clients of a Service and their results; see `cluster_load`.
 
     Attributes:
         orders: the standard input of the clients.
-        phases: name -> results of the phase, after the clients have ended.
+        phases: name -> the results of the phase. It is filled when the clients have ended.
     """
 
     orders: IO[str]
     phases: dict[str, Any] = field(default_factory=dict)
 
     def phase(self, name: str) -> None:
-        """Begins a new phase: requests that begin from now on are counted separately."""
+        """Begins a new phase. Requests that begin from now on are counted separately."""
         print(name, file=self.orders, flush=True)
 
     def counts(self) -> dict[str, int]:
@@ -197,7 +199,7 @@ class Load:
 
 @contextmanager
 def load(cluster: Cluster, service: str, model: str, pause_s: float = 0.0) -> Iterator[Load]:
-    """Runs clients that send requests for a model to a Service continuously, with a pause after each."""
+    """Runs clients that continuously send requests for a model to a Service, with a pause after each."""
     network = f"--net=/proc/{cluster.first_process('n2')}/ns/net"
     program = [sys.executable, "-m", "tests.support.cluster_load", cluster.address(service), model, str(pause_s)]
     pipe, variables = subprocess.PIPE, os.environ | {"KEY": cluster.key()}
@@ -219,7 +221,7 @@ def load(cluster: Cluster, service: str, model: str, pause_s: float = 0.0) -> It
 
 @contextmanager
 def installed(cluster: Cluster) -> Iterator[Cluster]:
-    """Installs the chart again, with an empty bucket outside of the cluster, and waits until all pods are ready.
+    """Installs the chart again, with an empty bucket outside of the cluster. Waits until all pods are ready.
 
     The chart stays installed afterwards.
     """
@@ -235,7 +237,7 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
         _label(cluster)
         _uninstall(cluster)
         cluster.kubectl("apply", f"--filename={FILES / 'volume.yaml'}")
-        # A volume of a path belongs to root, whatever the pod's fsGroup is.
+        # The path of a volume belongs to root, whatever the pod's fsGroup is.
         cluster.on_node("n1", "install", "--directory", "--owner=999", "--group=999", "/var/lib/hand")
         secret = [
             f"--from-literal={name}={environment[name]}" for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
@@ -250,10 +252,10 @@ def installed(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def _label(cluster: Cluster) -> None:
-    """Assigns the nodes to pools, and gives the ARM node's image the common name.
+    """Assigns the nodes to pools. Gives the ARM node's image the common name.
 
-    A registry would have one image for both architectures. Without one, there are two images, and the ARM node has its
-    own under the common name.
+    A registry would have one image for both architectures. Without a registry, there are two images, and the ARM node
+    has its own image under the common name.
     """
     for node, label in (("n1", "octet/pool=vnni"), ("n2", "octet/pool=avx2"), ("n3", "kubernetes.io/arch=arm64")):
         cluster.kubectl("label", "--overwrite", "node", node, label)
@@ -263,7 +265,9 @@ def _label(cluster: Cluster) -> None:
 
 
 def _uninstall(cluster: Cluster) -> None:
-    """Removes the release of an earlier run, because its database refers to blobs in a bucket that is gone."""
+    """Removes the release of an earlier run, because its database refers to blobs in a bucket that does not exist any
+    more.
+    """
     if API in cluster.helm("list", "--short").split():
         cluster.helm("uninstall", API)
     cluster.kubectl("wait", "pod", "--selector=app.kubernetes.io/instance=octet", "--for=delete", check=False)
@@ -279,7 +283,9 @@ def until_ready(cluster: Cluster, name: str) -> None:
 
 
 def eventually_seen(condition: Callable[[], bool]) -> None:
-    """Waits like `eventually`, but for conditions whose check runs a command and takes a second of processor time."""
+    """Waits like `eventually`, for conditions that are expensive: checking them runs a command, which takes a second of
+    processor time.
+    """
 
     def holds() -> bool:
         if condition():

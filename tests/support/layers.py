@@ -1,4 +1,4 @@
-"""Convolutions and dense layers drawn by Hypothesis, both as QNN models for the oracle and as arguments of kernels."""
+"""Convolutions and dense layers drawn by Hypothesis. Each is a QNN model for the oracle, and arguments for a kernel."""
 
 from __future__ import annotations
 
@@ -47,10 +47,11 @@ class Case:
     """One layer.
 
     Attributes:
-        weights: `[O, KH, KW, C / groups]`, minus their zero point.
+        weights: `[O, KH, KW, C / groups]`, less their zero point.
         bias: the folded bias, padded to whole blocks.
-        inputs: images in the layout of kernels.
-        expected: the oracle's result: in stored form and inside the halo, or unchanged if it has more than 8 bits.
+        inputs: images in the layout that kernels use.
+        expected: the oracle's result. If it has 8 bits, it is in stored form and inside the halo; otherwise it is
+            unchanged.
     """
 
     layer: Layer
@@ -61,7 +62,7 @@ class Case:
     expected: Array
 
     def check(self, isa: Isa, kernel: Kernel) -> None:
-        """Checks that a kernel writes the oracle's result, and the zero point to the halo."""
+        """Checks that a kernel writes the oracle's result, and writes the zero point to the halo."""
         written = run(isa, kernel, *self.inputs, dtype=self.epilogue.dtype)
         if isinstance(self.epilogue, WideEpilogue):
             np.testing.assert_array_equal(written, self.expected.reshape(-1))
@@ -95,7 +96,7 @@ def convolution(
     """Draws a requantized `qnn.conv2d`, with or without a residual.
 
     Args:
-        neighbours: True for kernels that read neighboring pixels in an even number of small blocks (`Isa.pairs`).
+        neighbours: true for kernels that read adjacent pixels, from an even number of small blocks (`Isa.pairs`).
     """
     window, padding, size = _geometry(draw, kernel or draw(st.sampled_from(KERNELS)))
     drawn = _OF_DEPTHWISE if depthwise else [8, 14, 24, 64] if neighbours else _CHANNELS
@@ -138,7 +139,7 @@ def dense(draw: Draw, isa: Isa, mode: Mode) -> Case:
 
 
 def _geometry(draw: Draw, kernel: tuple[int, int]) -> tuple[Window, tuple[int, ...], tuple[int, int]]:
-    """Draws a window, the padding (top, left, bottom, right), and the height and width of an image that it fits."""
+    """Draws a window, the padding (top, left, bottom, right), and the height and width of an image for it."""
     strides = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
     dilation = draw(st.sampled_from([(1, 1), (1, 1), (1, 2), (2, 1), (3, 3)]))
     padding = tuple(draw(st.integers(0, min(extent, 3))) for extent in kernel * 2)
@@ -154,7 +155,7 @@ def _operands(draw: Draw, shape: tuple[int, ...], weight_shape: tuple[int, ...])
     storage = draw(st.sampled_from(["int8", "uint8"]))
     weight_type = draw(_weight_types(storage, weight_shape[0]))
     bias = np.random.default_rng(draw(st.integers(0, 99))).integers(-5000, 5000, weight_shape[0]).astype(np.int32)
-    if draw(st.sampled_from([False, False, False, True])):  # accumulators overflow, like the reference's
+    if draw(st.sampled_from([False, False, False, True])):  # accumulators overflow, like those of the reference
         bias[::2] = np.iinfo(np.int32).max - 3
     return _Operands(
         draw(arrays(shape, storage)),
@@ -167,7 +168,7 @@ def _operands(draw: Draw, shape: tuple[int, ...], weight_shape: tuple[int, ...])
 
 @st.composite
 def _weight_types(draw: st.DrawFn, storage: str, filters: int) -> QuantizedType:
-    """Draws a per-axis symmetric type; or, as in legacy models, unsigned bytes with a zero point."""
+    """Draws a per-axis symmetric type; or an unsigned type with a zero point, as in legacy models."""
     if storage == "uint8":
         return draw(quantized_types("uint8"))
     rng = np.random.default_rng(draw(st.integers(0, 99)))
@@ -248,7 +249,7 @@ def _wide_case(
     window: Window,
     accumulators: QuantizedType | None,
 ) -> Case:
-    """Returns the case of a layer whose output is its sums; if `accumulators` is given, their real values."""
+    """Returns the case of a layer whose output is its sums; or their real values, if `accumulators` is given."""
 
     def body(emit: Emit, xs: list[relax.Var]) -> relax.Var:
         sums = emit(accumulate(xs[0]))
@@ -290,7 +291,7 @@ def _epilogue(mode: Mode, operations: list[Operation], channels: int, residual_i
 
 
 def _fitting_scale(draw: Draw, sums: Array, accumulators: QuantizedType) -> float:
-    """Draws a scale with which some outputs saturate and some do not; sometimes one that is far too small or large."""
+    """Draws a scale for which some outputs saturate and others do not. Sometimes it is far too small or too large."""
     real = np.abs(sums * np.array(accumulators.scales)).mean() + 1e-6
     return float(real / 60 * draw(st.sampled_from([1, 1, 1, 0.3, 3, 1e-3, 1e-9, 1e3])))
 
@@ -300,7 +301,7 @@ def _signature(values: Array) -> tuple[tuple[int, ...], str]:
 
 
 def _pixels(values: Array) -> Array:
-    """Returns values in the form that kernels store them, as `[N, H, W, C]`."""
+    """Returns values as kernels store them, in the form `[N, H, W, C]`."""
     shape = image_shape(values.shape)
     assert shape is not None
     return stored(values).reshape(shape)

@@ -1,4 +1,6 @@
-"""A role that runs LiteRT, for `run_child(…, handlers=this file)`. The sandbox must allow it."""
+"""A role that runs LiteRT: pass this file as `handlers` to `run_child`. The sandbox must allow everything that LiteRT
+does.
+"""
 
 from __future__ import annotations
 

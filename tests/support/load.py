@@ -1,4 +1,4 @@
-"""Clients that send requests continuously while something happens to the server."""
+"""Clients that continuously send requests while something happens to the server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.waiting import eventually
 
 @dataclass
 class Load:
-    """The statuses that clients got, with 0 for a broken connection."""
+    """The statuses of the responses that clients received; 0 represents a broken connection."""
 
     clients: int
     statuses: list[int] = field(default_factory=list)
@@ -26,7 +26,9 @@ class Load:
 
 @contextmanager
 def under_load(ask: Callable[[], int], clients: int = 4) -> Iterator[Load]:
-    """Runs clients that call `ask` continuously, from the first 200 until each has got another 200 at the end."""
+    """Runs clients that call `ask` continuously. Yields after the first 200. At the end, waits until each has received
+    another 200.
+    """
     load = Load(clients)
     over, latest = threading.Event(), dict[int, int]()
 

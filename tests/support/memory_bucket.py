@@ -15,7 +15,7 @@ class MemoryBucket:
     """Implements `service.cache.bucket.Bucket` for tests.
 
     Attributes:
-        objects: name -> content, and the time when it was put. A test may change both.
+        objects: name -> content, and the time at which it was put. A test may change both.
     """
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from service.core.errors import CorruptBlob, InvalidInput, NotFound
 
 
 class MemoryBlobStore:
-    """Implements `service.cache.store.BlobStore` for tests. Safe for use by several threads.
+    """Implements `service.cache.store.BlobStore` for tests. Several threads may use it.
 
     Attributes:
         blobs: the stored blobs; a test may damage them.
@@ -103,7 +103,7 @@ class MemoryBlobStore:
             del self.quarantine[digest]
 
     def pin(self, digests: Collection[Digest]) -> None:
-        """Does nothing, because this store evicts no blobs."""
+        """Does nothing, because this store does not evict blobs."""
 
     def iterate(self) -> Iterator[Digest]:
         return iter(list(self.blobs))

@@ -1,6 +1,7 @@
-"""Damage that a compiler child could do inside its sandbox: use up all resources, die, or send malformed messages.
+"""Damage that a compiler child could do inside its sandbox: it uses up all resources, dies, or sends malformed
+messages.
 
-For `run_child(role, …, handlers=this file)`, like `escapes`.
+Pass this file as `handlers` to `run_child`, like `escapes`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def start_threads(request: Request, report: Report) -> Result:
-    threading.stack_size(64 << 10)  # small, so that memory does not run out first
+    threading.stack_size(64 << 10)  # small, so that memory is not used up first
     for _ in itertools.count():
         threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
     raise AssertionError
@@ -88,7 +89,7 @@ def use_memory(request: Request, report: Report) -> Result:
 
 
 def use_memory_natively(request: Request, report: Report) -> Result:
-    """Uses up the memory like a C++ program, in which an uncaught bad_alloc prints its name and aborts."""
+    """Uses up the memory like a C++ program: an uncaught bad_alloc prints its name and aborts."""
     while libc.malloc(ctypes.c_size_t(64 << 20)):
         pass
     os.write(2, b"terminate called after throwing an instance of 'std::bad_alloc'\n")
@@ -113,7 +114,7 @@ def hang(request: Request, report: Report) -> NoReturn:
 
 
 def cut_the_parent_death_pipe(request: Request, report: Report) -> NoReturn:
-    """Closes all inherited descriptors, and keeps running."""
+    """Closes all inherited descriptors and continues to run."""
     report.log(str(os.getpid()))
     os.closerange(0, 256)
     while True:
@@ -174,7 +175,7 @@ def unsendable(request: Request, report: Report) -> Result:
 
 
 def say(request: Request, report: Report) -> Result:
-    """Writes the bytes `data` (hexadecimal) to the message pipe `times` times, and then does what `then` names."""
+    """Writes the bytes `data` (hexadecimal) to the message pipe `times` times. Then does what `then` specifies."""
     pipe = report._descriptor
     data = bytes.fromhex(request["data"]) * request.get("size", 1)
     for _ in range(request.get("times", 1)):

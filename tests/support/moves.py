@@ -1,4 +1,4 @@
-"""Data movement as in networks, for arrays whose elements are their own numbers."""
+"""Data movement as it occurs in networks. The value of each array element is its own number."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def move_elements(draw: st.DrawFn, parts: list[Array]) -> Array:
             return whole[:, ::2, ::-1]
         case "transposed":
             return whole.transpose(0, 3, 1, 2)
-        case "planes":  # a tensor with its channels first, interpreted as an image
+        case "planes":  # a tensor with channels first, interpreted as an image
             batch, height, width, channels = whole.shape
             return whole.reshape(batch, channels, height, width).transpose(0, 2, 3, 1)
         case "patches" if whole.shape[2] % 2 == 0:

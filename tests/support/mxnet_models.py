@@ -1,4 +1,6 @@
-"""The MXNet models of `tests/fixtures/mxnet`, which `scripts/make_mxnet_fixtures.py` writes, and edited copies."""
+"""The MXNet models in `tests/fixtures/mxnet`, which `scripts/make_mxnet_fixtures.py` writes, and edited copies of
+them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def params_of(name: str) -> bytes:
 
 
 def packed(name: str, edit: Callable[[Document], None] = lambda document: None) -> bytes:
-    """Returns the uploaded form of a fixture, after `edit` has changed its symbol."""
+    """Returns a fixture in the form in which it is uploaded. `edit` changes its symbol first."""
     document = symbol_of(name)
     edit(document)
     return pack(json.dumps(document).encode(), params_of(name))

@@ -1,7 +1,8 @@
-"""Compiles the C++ programs of `tests/native` with the product's options, and runs the echo server among them.
+"""Compiles the C++ programs in `tests/native` with the product's options. Also runs the echo server, which is one of
+them.
 
 They are linked with the C++ library from the last build of the product. Otherwise zig would compile that library, which
-takes more than a minute of one core the first time.
+takes more than a minute on one core.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _TESTS = _ROOT / "tests" / "native"
 _WARNINGS = ("-Wall", "-Wextra", "-Werror")
 _BUILT = _ROOT / "build" / "native" / platform.machine()
 _LIBRARY = sorted((_BUILT / "CMakeFiles" / "octet_libcxx.dir").rglob("*.o"))
-# The compiler of the product.
+# The compiler with which the product is built.
 PRODUCTS = (sys.executable, "-m", "ziglang", "c++", "-O2")
 _LINKER = (sys.executable, "-m", "ziglang", "cc")  # links only the given files, without a C++ library
 _TARGET = ("-target", f"{platform.machine()}-linux-gnu.2.28")  # the same as in cmake/zig.cmake
@@ -38,7 +39,7 @@ def compile_queue(program: str, directory: Path) -> Path:
 
 
 def compile_plane(program: Path, directory: Path, sources: Sequence[str], compiler: tuple[str, ...] = PRODUCTS) -> Path:
-    """Compiles a test program with `sources` of the data plane, named by their paths in its folder without `.cc`."""
+    """Compiles a test program and `sources` of the data plane, given by their paths in its folder without `.cc`."""
     return _compile(program, directory, [_PLANE / f"{source}.cc" for source in sources], compiler)
 
 
@@ -89,4 +90,4 @@ def echo_server(program: Path, **options: int) -> Iterator[int]:
         finally:
             process.stdin.close()
             status = process.wait(timeout=GIVE_UP_S)
-    assert status == 0  # else a signal or a sanitizer ended it
+    assert status == 0  # otherwise, a signal or a sanitizer has ended it

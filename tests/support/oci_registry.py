@@ -30,7 +30,7 @@ http:
 
 
 def why_not() -> str | None:
-    """Returns the reason why no registry can be started on this machine; None if it can."""
+    """Returns the reason why no registry can be started on this machine, or None if one can."""
     return None if shutil.which(PROGRAM) else "no registry is installed (Debian: apt-get install docker-registry)"
 
 
@@ -54,14 +54,14 @@ def registry(folder: Path, auth: str = "") -> Iterator[str]:
 
 
 def basic_auth(folder: Path) -> str:
-    """Returns the part of the configuration that requires `USER` and `PASSWORD`."""
+    """Returns the part of the configuration that requires the credentials `USER` and `PASSWORD`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "htpasswd").write_text(f"{USER}:{_HASH}\n")
     return f"auth:\n  htpasswd: {{realm: octet, path: {folder}/htpasswd}}\n"
 
 
 def token_auth(realm: str, certificate: Path) -> str:
-    """Returns the part of the configuration that requires tokens of the server at `realm`."""
+    """Returns the part of the configuration that requires tokens from the server at `realm`."""
     members = f"realm: '{realm}', service: {SERVICE}, issuer: {ISSUER}, rootcertbundle: {certificate}"
     return f"auth:\n  token: {{{members}}}\n"
 

@@ -1,4 +1,6 @@
-"""A CPU that no target runs on. `python -m tests.support.old_cpu COMMAND …` runs `octet COMMAND …` as if on it."""
+"""A CPU that no target supports. `python -m tests.support.old_cpu COMMAND …` runs `octet COMMAND …` as if on this
+CPU.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import pytest
 
 from service.core import target
 
-# The part that Octet reads of /proc/cpuinfo on an Intel Xeon E5-2670 (Sandy Bridge, 2012), with AVX but not AVX2.
+# The part of /proc/cpuinfo that Octet reads, from an Intel Xeon E5-2670 (Sandy Bridge, 2012). It has AVX but not AVX2.
 CPUINFO = """\
 processor	: 0
 vendor_id	: GenuineIntel

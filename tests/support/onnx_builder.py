@@ -1,4 +1,6 @@
-"""Writes ONNX files field by field, without the `onnx` package, so that the writer is independent of the readers."""
+"""Writes ONNX files field by field. It does not use the `onnx` package, so that the writer is independent of the
+readers.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def attribute(name: str, value: Any) -> bytes:
 
 
 def value_info(name: str, dtype: str, shape: Dims | None) -> bytes:
-    """Returns the ValueInfoProto of a tensor. None means an unknown dimension or an unknown shape."""
+    """Returns the ValueInfoProto of a tensor. None means an unknown dimension, or an unknown shape."""
     content = number(1, DTYPES[dtype])
     if shape is not None:
         dims = [
@@ -171,21 +173,23 @@ class OnnxBuilder:
         return self.node("QuantizeLinear", [x, *self.quantization(scale, zero_point, dtype)])
 
     def graph(self) -> bytes:
-        """Returns the GraphProto. It can also be the attribute of a node, such as a branch of an `If`."""
+        """Returns the GraphProto. It can also be an attribute of a node, such as a branch of an `If`."""
         graph = b"".join(message(1, node) for node in self.nodes) + message(2, "graph")
         graph += b"".join(message(5, constant) for constant in self.constants)
         graph += b"".join(message(11, end) for end in self.inputs) + b"".join(message(12, end) for end in self.outputs)
         return graph
 
     def function(self, name: str, inputs: Sequence[str], outputs: Sequence[str], opset: int = 17) -> bytes:
-        """Returns a FunctionProto of the domain `local` with the nodes so far. Its constants are `Constant` nodes."""
+        """Returns a FunctionProto in the domain `local` that contains all nodes so far. Its constants become `Constant`
+        nodes.
+        """
         ends = b"".join(message(4, each) for each in inputs) + b"".join(message(5, each) for each in outputs)
         nodes = b"".join(message(7, node) for node in self.nodes)
         sets = message(9, number(2, opset)) + message(9, message(1, "local") + number(2, 1))
         return message(1, name) + ends + nodes + sets + message(10, "local")
 
     def build(self, opset: int | None = 17) -> bytes:
-        """Returns the file. If `opset` is None, it has no entry for the default operator set."""
+        """Returns the file. If `opset` is None, the file has no entry for the default operator set."""
         sets = message(8, message(1, "com.microsoft") + number(2, 1))
         if opset is not None:
             sets = message(8, message(1, "") + number(2, opset)) + sets

@@ -38,14 +38,14 @@ def storage(rng: Rng) -> str:
 
 
 class Weights(NamedTuple):
-    """Weights: the names of the stored values, of the scales and of the zero points; and the scales."""
+    """Weights: the names of the stored values, the scales and the zero points, and the values of the scales."""
 
     names: tuple[str, str, str]
     scales: Array
 
 
 def weights(model: OnnxBuilder, rng: Rng, shape: tuple[int, ...], axis: int, activations: str) -> Weights:
-    """Adds random weights, of a type that ONNX Runtime supports with the activations: u8s8, u8u8 and s8s8."""
+    """Adds random weights. Their type is one that ONNX Runtime supports with the activations: u8s8, u8u8 and s8s8."""
     dtype = "int8" if activations == "int8" else storage(rng)
     info, count = np.iinfo(dtype), shape[axis]
     stored = rng.integers(info.min, info.max + 1, shape).astype(dtype)
@@ -227,7 +227,7 @@ CATALOG: dict[str, Write] = {
 
 
 def real(model: OnnxBuilder, name: str, shape: Any, x: Quantized) -> str:
-    """Adds a float32 input with a QuantizeLinear and a DequantizeLinear, as quantizers write it."""
+    """Adds a float32 input with a QuantizeLinear and a DequantizeLinear, in the form that quantizers write."""
     stored = model.node("QuantizeLinear", [model.input(name, "float32", shape), *x.names])
     return model.node("DequantizeLinear", [stored, *x.names])
 
@@ -240,7 +240,9 @@ def leave(model: OnnxBuilder, result: str, y: Quantized) -> None:
 
 
 def activation(model: OnnxBuilder, rng: Rng, x: str, y: Quantized) -> str:
-    """Adds no activation, or one that the output's type implies, which ONNX Runtime fuses into the operator."""
+    """Adds nothing, or an activation that the range of the output's type implies. ONNX Runtime fuses such an activation
+    into the operator.
+    """
     lowest = y.zero_point == np.iinfo(y.dtype).min
     bounds = model.constant(0.0, "float32"), model.constant(y.scale * 300, "float32")
     match int(rng.integers(0, 3)) if lowest else 0:
@@ -253,7 +255,9 @@ def activation(model: OnnxBuilder, rng: Rng, x: str, y: Quantized) -> str:
 
 
 def bias_of(model: OnnxBuilder, rng: Rng, count: int, step: float, scales: Array, *, stored: bool = False) -> str:
-    """Adds a bias at the accumulators' scale: as integers, or as real values that have to be rounded to it."""
+    """Adds a bias with the scale of the accumulators. It contains integers, or real values that must be rounded to that
+    scale.
+    """
     steps = rng.integers(-5000, 5000, count).astype(np.int32)
     products = np.broadcast_to(np.float32(step) * scales, count)
     if rng.integers(0, 2) and not stored:
@@ -290,7 +294,7 @@ def gemm(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def real_bias(model: OnnxBuilder, rng: Rng) -> int:
-    """Writes a Gemm with a real bias and a real output. Returns the number of terms of a sum."""
+    """Writes a Gemm with a real bias and a real output. Returns the number of terms in a sum."""
     depth, units = 40, 20
     x = Quantized(model, rng, "uint8")
     drawn = weights(model, rng, (units, depth), 0, "uint8")
@@ -301,8 +305,8 @@ def real_bias(model: OnnxBuilder, rng: Rng) -> int:
 
 
 def clipped_conv(model: OnnxBuilder, rng: Rng) -> float:
-    """Writes a quantized convolution, followed by a Clip that the output's type does not imply. Returns the output's
-    scale.
+    """Writes a quantized convolution and a Clip that the range of the output's type does not imply. Returns the
+    output's scale.
     """
     x, y = Quantized(model, rng, "uint8"), Quantized(model, rng, "uint8")
     w = model.node("DequantizeLinear", weights(model, rng, (5, 3, 3, 3), 0, "uint8").names, axis=0)
@@ -334,7 +338,9 @@ def _between(op_type: str, operands: int = 1, **attributes: Any) -> Write:
 
 
 def _of_two_types(op_type: str, operands: int = 1, **attributes: Any) -> Write:
-    """Like `_between`, but one of the operands or the result is int8 and the others are uint8, or the reverse."""
+    """Like `_between`, but the storage types of operands and result are not all equal: some are int8, the others
+    uint8.
+    """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         shape, dtypes = image(rng), [storage(rng)] * (operands + 1)
@@ -412,7 +418,7 @@ QDQ: dict[str, Write] = {
 
 
 def case(name: str, seed: int, catalog: dict[str, Write] | None = None, opset: int = 17) -> bytes:
-    """Returns the model that an entry of the catalog writes with a generator seeded by `seed`."""
+    """Returns the model that an entry of the catalog writes. `seed` is the seed of its random generator."""
     model = OnnxBuilder()
     (catalog or CATALOG)[name](model, np.random.default_rng(seed))
     return model.build(opset)

@@ -27,10 +27,10 @@ def _rows(model: OnnxBuilder, rng: Rng, *shape: int) -> str:
 
 
 def _node(op_type: str, shape: Sequence[int], *operands: Any, domain: str = "", **attributes: Any) -> Write:
-    """Returns the writer of an operator on one real tensor and constants.
+    """Returns a function that writes an operator on one real tensor and constants.
 
     Args:
-        operands: the constants: numbers, or a list with the shape of normally distributed values.
+        operands: the constants. A list of numbers is used as it is; a shape means normally distributed values.
     """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
@@ -44,7 +44,7 @@ def _node(op_type: str, shape: Sequence[int], *operands: Any, domain: str = "", 
 
 
 def is_nan(model: OnnxBuilder, rng: Rng) -> None:
-    """Writes attention as in Hugging Face's models, where rows that are completely masked become zeros."""
+    """Writes attention as in Hugging Face's models, where completely masked rows become zeros."""
     x = _x(model, rng, (2, 6, 6))
     mask = model.constant(np.where(rng.integers(0, 2, (6, 6)) * np.arange(6)[:, np.newaxis] > 0, 0, -np.inf), "float32")
     weights = model.node("Softmax", [model.node("Add", [x, mask])])
@@ -65,7 +65,7 @@ def clip_by_computed_bounds(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def indexed(op_type: str, shape: Sequence[int], indices: Sequence[int], most: int, **attributes: Any) -> Write:
-    """Returns the writer of an operator with indices, either constant ones or an input of the model."""
+    """Returns a function that writes an operator with indices. They are constant, or an input of the model."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         if rng.integers(0, 2):
@@ -111,7 +111,9 @@ def scatter_elements(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def scattered(op_type: str, indices: Sequence[int], updates: Sequence[int], most: int, **attributes: Any) -> Write:
-    """Returns the writer of a scatter with constant or input indices. Several updates of one element are reduced."""
+    """Returns a function that writes a scatter with constant or computed indices. If several updates change the same
+    element, they are reduced.
+    """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x, updated = _x(model, rng, (3, 4, 5)), _x(model, rng, updates, "updates")
@@ -126,7 +128,7 @@ def scattered(op_type: str, indices: Sequence[int], updates: Sequence[int], most
 
 
 def cumulative_mask(model: OnnxBuilder, rng: Rng) -> None:
-    """Writes the computation of position ids from a mask (RoBERTa)."""
+    """Writes the computation of position ids from a mask, as in RoBERTa."""
     mask = model.node("Mod", [model.input("mask", "int64", (2, 6)), model.constant(2, "int64")])
     sums = model.node(
         "CumSum", [mask, model.constant(1, "int64")], exclusive=int(rng.integers(0, 2)), reverse=int(rng.integers(0, 2))
@@ -158,7 +160,7 @@ def einsum(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def batch_normalization(model: OnnxBuilder, rng: Rng) -> None:
-    """Writes a batch normalization whose statistics are computed in the model."""
+    """Writes a batch normalization with statistics that the model computes."""
     x = _x(model, rng, (2, 4, 5, 5))
     axes = [0, 2, 3]
     mean = model.node("ReduceMean", [x], axes=axes, keepdims=0)
@@ -207,7 +209,9 @@ def fused_gemm(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def _microsoft(op_type: str, *rows: Sequence[int], **attributes: Any) -> Write:
-    """Returns the writer of a contributed operator on one real tensor of tokens, and constants of the shapes `rows`."""
+    """Returns a function that writes a contributed operator on one real tensor of tokens, and constants of the shapes
+    `rows`.
+    """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x = _x(model, rng, (BATCH, TOKENS, WIDTH))
@@ -237,7 +241,7 @@ def fused_matmul(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def _masked(model: OnnxBuilder, rng: Rng) -> str:
-    """Adds no mask, a mask of keys, or the number of keys."""
+    """Adds nothing, a mask of keys, or the number of keys."""
     kind = int(rng.integers(0, 3))
     if kind == 0:
         return ""
@@ -314,7 +318,7 @@ def rotary_embedding(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def group_query_attention(past: int, *, computed: bool = False) -> Write:
-    """Returns the writer of a first call, or of a call after up to `past` earlier tokens in each sample."""
+    """Returns a function that writes a first call, or a call in which each sample has up to `past` earlier tokens."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         groups, batch, size = 1, BATCH if computed else 1, 16
@@ -381,8 +385,8 @@ MOVED: dict[str, Write] = {
     "TopK": top_k,
     "Trilu": trilu,
 }
-# Models whose results differ by rounding of float32 sums and functions. Epsilons are large, to avoid divisions by tiny
-# numbers.
+# Models whose results differ by the rounding of float32 sums and functions. Epsilons are large, to avoid divisions by
+# tiny numbers.
 COMPUTED: dict[str, Write] = {
     "Atan": _node("Atan", (2, 9)),
     "BatchNormalization": batch_normalization,

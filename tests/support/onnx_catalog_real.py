@@ -1,4 +1,5 @@
-"""ONNX models of one operator each that is not in 8-bit integers: real values, other widths, dynamic quantization.
+"""ONNX models of one operator each that does not compute in 8-bit integers: real values, other widths, dynamic
+quantization.
 
 As in `onnx_catalog`, a seeded generator makes all choices. Each model quantizes its input, so that it counts as a
 quantized model.
@@ -15,7 +16,7 @@ from tests.support.onnx_catalog import Quantized, Rng, Write, image, leave, pick
 
 
 def _unary(op_type: str, domain: str = "", **attributes: Any) -> Write:
-    """Returns the writer of an operator on dequantized values, which have at most 256 different values."""
+    """Returns a function that writes an operator on dequantized values. There are at most 256 different values."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x = real(model, "x", (2, 3, 64), Quantized(model, rng, storage(rng)))
@@ -25,7 +26,7 @@ def _unary(op_type: str, domain: str = "", **attributes: Any) -> Write:
 
 
 def _positive(op_type: str) -> Write:
-    """Returns the writer of an operator on positive real values."""
+    """Returns a function that writes an operator on positive real values."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x = model.node("Relu", [real(model, "x", (2, 3, 64), Quantized(model, rng, storage(rng)))])
@@ -155,7 +156,7 @@ def resize_linear(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def wide_storage(model: OnnxBuilder, rng: Rng) -> None:
-    """Writes an operator with 16-bit activations, which Octet and ONNX Runtime both compute in float32."""
+    """Writes an operator with 16-bit activations. Octet and ONNX Runtime both compute it in float32."""
     dtype = str(pick(rng, "int16", "uint16"))
     info = np.iinfo(dtype)
     point = int(pick(rng, 0, rng.integers(info.min, info.max)))
@@ -166,7 +167,7 @@ def wide_storage(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def _four_bits(dtype: str) -> Write:
-    """Returns the writer of an operator with 4-bit weights in blocks along one axis and unquantized activations."""
+    """Returns a function that writes an operator with 4-bit weights, in blocks along one axis, and real activations."""
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         depth, units, size = 32, int(rng.integers(1, 9)), int(pick(rng, 16, 32))
@@ -192,7 +193,7 @@ def matmul_nbits(model: OnnxBuilder, rng: Rng) -> None:
     model.output(model.microsoft("MatMulNBits", [x, *operands], **attributes), "float32")
 
 
-# Models whose results differ by rounding of float32 sums and functions.
+# Models whose results differ by the rounding of float32 sums and functions.
 REAL: dict[str, Write] = {
     "AveragePool": pooling("AveragePool"),
     "BatchNormalization": batch_normalization,
@@ -252,10 +253,10 @@ ROUNDED_ONCE: dict[str, Write] = {
 
 
 def _moving(op_type: str, shape: tuple[int, ...], *operands: Any, **attributes: Any) -> Write:
-    """Returns the writer of an operator between conversions of one type or of two.
+    """Returns a function that writes an operator between conversions of one type or of two types.
 
     Args:
-        operands: integer constants; None for an operand that is left out.
+        operands: integer constants; None for an omitted operand.
     """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
@@ -311,7 +312,7 @@ def stored_conv_transpose(model: OnnxBuilder, rng: Rng) -> float:
     return y.scale
 
 
-# Models of operators between conversions, whose results are equal bit for bit.
+# Models with operators between conversions. Results are equal bit for bit.
 MOVED: dict[str, Write] = {
     "Conv of rows": conv_1d,
     "DepthToSpace": _moving("DepthToSpace", (1, 8, 3, 2), blocksize=2, mode="CRD"),
@@ -330,7 +331,7 @@ MOVED: dict[str, Write] = {
 
 
 def dynamic_matmul(model: OnnxBuilder, rng: Rng, *, convolution: bool = False) -> None:
-    """Writes a product in the form of `onnxruntime.quantization.quantize_dynamic`."""
+    """Writes a product in the form that `onnxruntime.quantization.quantize_dynamic` writes."""
     dtype = str(pick(rng, "int8", "uint8"))
     x = model.input("x", "float32", (1, 3, 7, 8) if convolution else pick(rng, (1, 10), (1, 4, 10)))
     names = [model.name(stem) for stem in ("stored", "step", "point")]
@@ -362,7 +363,7 @@ def dynamic_quantize_linear(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def dynamic_quantize_matmul(model: OnnxBuilder, rng: Rng) -> None:
-    """Writes the operator into which ONNX Runtime fuses the four operators of dynamic quantization."""
+    """Writes the operator to which ONNX Runtime fuses the four operators of dynamic quantization."""
     weights, point = model.constant(rng.integers(0, 256, (10, 6)), "uint8"), model.constant([130], "uint8")
     operands = [model.input("x", "float32", (2, 10)), weights, model.constant([scale(rng)], "float32"), point]
     bias = [model.constant(rng.normal(size=6), "float32")] if rng.integers(0, 2) else []

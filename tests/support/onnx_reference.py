@@ -11,11 +11,11 @@ from service.core.models.arrays import Array
 
 
 class Reference:
-    """A model on ONNX Runtime's CPU kernels with one thread.
+    """A model that runs on ONNX Runtime's CPU kernels with one thread.
 
     Args:
         model: the path of a file, or its bytes.
-        optimized: True for ONNX Runtime's default, which replaces float operators between conversions by quantized
+        optimized: true for ONNX Runtime's default, which replaces float operators between conversions by quantized
             ones. If false, every operator of the file is computed unchanged.
     """
 

@@ -1,4 +1,4 @@
-"""A LiteRT whose integer outputs are all wrong by one step, so that no build agrees with this reference runtime."""
+"""A LiteRT whose integer outputs are all off by one step, so that no build agrees with this reference runtime."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Interpreter(_real.Interpreter):
 
 
 def python_with_other_litert(folder: Path) -> Path:
-    """Creates a virtual environment in `folder` with all packages of this one, and the other LiteRT before them.
+    """Creates a virtual environment in `folder` that contains all packages of this one. Its own LiteRT takes precedence
+    over theirs.
 
     Returns:
         The path of its interpreter. Processes that it starts, such as the compiler's children, use the environment too.

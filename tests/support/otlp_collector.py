@@ -1,4 +1,4 @@
-"""A collector of traces with OTLP over HTTP, decoded with `opentelemetry-proto`."""
+"""A collector that receives traces as OTLP over HTTP. It decodes them with `opentelemetry-proto`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data plane's end of the control connection. A test plays the data plane frame by frame."""
+"""The data plane's end of the control connection. A test acts as the data plane, frame by frame."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Members = dict[str, Any]
 
 
 class PlaneEnd:
-    """A socket that a control plane's `DataPlane` connects to, for one connection at a time.
+    """A socket to which a control plane's `DataPlane` connects. It accepts one connection at a time.
 
     Attributes:
         address: the address of the Unix socket, in the abstract namespace.

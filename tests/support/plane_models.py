@@ -25,7 +25,7 @@ from tests.support.small_artifact import CONSTANTS, COUNTING, FUNCTIONS, LENGTH,
 
 _PROGRAM = Path(native).with_name("octet-plane")
 _PATIENCE_S = 60
-WIDE = 4096  # number of elements of the wide model's tensors
+WIDE = 4096  # number of elements in the tensors of the wide model
 _SLEEPING = """
 #include <stdint.h>
 #include <time.h>
@@ -73,7 +73,7 @@ def sleeping(folder: Path, key: int, **rules: Any) -> orders.Members:
 
 
 def held(folder: Path, key: int, gate: Gate, **rules: Any) -> orders.Members:
-    """Returns a model like `sleeping`, which waits at the gate if the first element is negative."""
+    """Returns a model like `sleeping`. If the first element is negative, it stops at the gate."""
     return _load(folder, key, "held", config_of(_ONE_CALL, [("held", [0, 1])]), gate.source + _HELD, **rules)
 
 
@@ -84,7 +84,9 @@ def wide(folder: Path, key: int, **rules: Any) -> orders.Members:
 
 
 def batched(folder: Path, key: int, sizes: Sequence[int], **rules: Any) -> orders.Members:
-    """Returns a model with batch sizes `sizes`, INT32 `[1, LENGTH]` per sample. A call of any size takes 20 ms."""
+    """Returns a model with batch sizes `sizes`, INT32 `[1, LENGTH]` per sample. A call takes 20 ms, whatever its
+    size.
+    """
     parts, loaded = [], orders.Members()
     for size in sizes:
         config = _sized(config_of(_ONE_CALL, [("twice", [0, 1])]), [size, LENGTH])
@@ -144,7 +146,7 @@ def bare_plane(
     Args:
         folder: the folder that it may read.
         keys: scope -> API key.
-        peers: the limits of clients, instead of those in the settings.
+        peers: limits for clients, which replace those in the settings.
         settings: settings of the deployment, by name.
     """
     asked = [

@@ -1,4 +1,4 @@
-"""The data plane as a process, of `octet worker serve` or with a test as its control plane."""
+"""The data plane as a process. `octet worker serve` starts it, or a test acts as its control plane."""
 
 from __future__ import annotations
 
@@ -58,22 +58,22 @@ def plane(models: Sequence[str], **settings: str) -> Iterator[PlaneProcess]:
 
 
 class ControlledPlane:
-    """A data plane whose control plane is this process, which sends only what the test sends.
+    """A data plane whose control plane is this process. It receives only what the test sends.
 
     Attributes:
         http, grpc: the addresses of its ports.
         process: the data plane process.
-        connections: the sockets that it has passed to the control plane.
+        connections: the sockets that the data plane has passed to the control plane.
     """
 
     def __init__(self, folder: Path, first: bytes, program: Path | None = None) -> None:
         """Starts the data plane.
 
         Args:
-            folder: the folder of its control socket, and the only one that it may read.
+            folder: the folder of its control socket. It is the only folder that the process may read.
             first: frames that it executes before it listens.
-            program: a program with a sanitizer, which keeps the permissions that the sanitizer needs and ends at the
-                first finding. By default the product.
+            program: the program; by default the product. One with a sanitizer keeps the permissions that the sanitizer
+                needs, and ends at the first finding.
         """
         path = folder / "control"
         with ExitStack() as stack:
@@ -117,7 +117,7 @@ class ControlledPlane:
         self._link.sendall(frame(message, data))
 
     def hear(self, kind: str) -> dict[str, Any]:
-        """Returns the next message of this type, and skips all others."""
+        """Skips messages until one has this type, and returns it."""
         while True:
             while self._heard:
                 message = self._heard.pop(0)

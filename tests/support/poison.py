@@ -1,4 +1,4 @@
-"""Harmful artifacts: the code of one crashes, and another needs more memory than there is."""
+"""Harmful artifacts: the code of one crashes, and another needs more memory than the machine has."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from service.core.digest import Digest
 from tests.support.waiting import WORK_TIMEOUT_S
 
 _DYNSYM, _PT_LOAD = 11, 1
-# Machine -> code that stores to address 0. Each kernel begins with it, so that it crashes for any input.
+# Machine -> code that writes to address 0. Each kernel begins with it, so that it crashes for any input.
 _CRASH = {62: bytes.fromhex("31c08900"), 183: bytes.fromhex("000080d2 000000b9")}
 
 
@@ -30,7 +30,8 @@ def poison(data_dir: Path, model: str) -> Digest:
 def bloat(data_dir: Path, model: str, extra_bytes: int) -> Digest:
     """Replaces the artifact of the builds of `model` by a correct one with a larger arena, and returns it.
 
-    The offset of each tensor is increased by `extra_bytes` (a multiple of 64). The memory before them is never used.
+    The offset of each tensor is increased by `extra_bytes`, a multiple of 64. The memory before the tensors is never
+    used.
     """
     return _exchange(data_dir, model, lambda layout, artifact: _bloated_copy(layout, artifact, extra_bytes))
 
@@ -81,7 +82,7 @@ def _exchange(data_dir: Path, model: str, copy: Callable[[OciLayout, Digest], Di
 
 
 def _put(layout: OciLayout, artifact: Digest, manifest: Manifest) -> Digest:
-    """Stores `manifest` as a copy of `artifact`, with the original numerics report."""
+    """Stores `manifest` as a copy of `artifact` and attaches the original numerics report."""
     copy = layout.put_manifest(manifest).digest
     report = layout.attached(artifact, Report.NUMERICS)
     assert report is not None

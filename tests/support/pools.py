@@ -44,7 +44,7 @@ def windows(draw: Draw, mode: str, name: str, storage: str) -> tuple[Operation, 
     out_type = replace(in_type, storage_min=clamped.min, storage_max=clamped.max)
     how: dict[str, object] = {"pool_size": window, "strides": strides, "padding": padding}
     formula = get_mode(mode).formulas[name]
-    if isinstance(formula, WindowAverage):  # averages real values; other formulas average stored values
+    if isinstance(formula, WindowAverage):  # this formula averages real values; others average stored values
         out_type, how["count_include_pad"] = clamped, draw(st.booleans())
     operation = pooled(name, x.shape, in_type, out_type, **how)
     if isinstance(formula, EvenAverage):  # the kernels round all channels in the same way

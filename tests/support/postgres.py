@@ -1,4 +1,4 @@
-"""Starts a real PostgreSQL server, if one is installed, in a temporary folder on a Unix socket."""
+"""Starts a real PostgreSQL server in a temporary folder on a Unix socket, if one is installed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def why_not() -> str | None:
-    """Returns the reason why no server can be started on this machine; None if it can."""
+    """Returns the reason why no server can be started on this machine, or None if one can."""
     if binaries() is None:
         return "no PostgreSQL server is installed (Debian: apt-get install postgresql)"
     if find_spec("psycopg") is None:
@@ -62,7 +62,7 @@ class Server:
         return self.folder / "data"
 
     def run(self, program: str, *arguments: object) -> None:
-        """Runs a program of PostgreSQL as the user of the server."""
+        """Runs a program of PostgreSQL as the user that owns the server."""
         command = [*self._become(), self._binaries / program, *map(str, arguments)]
         subprocess.run(command, check=True, capture_output=True, cwd=self.folder)
 
@@ -104,7 +104,7 @@ class Server:
 
 @contextmanager
 def folder() -> Iterator[Path]:
-    """Yields a new folder with a path short enough for a socket."""
+    """Yields a new folder whose path is short enough for a socket."""
     folder = Path(tempfile.mkdtemp(prefix="octet-pg-"))
     try:
         yield folder
@@ -127,7 +127,7 @@ def running(*options: str) -> Iterator[Server]:
 
 @contextmanager
 def server() -> Iterator[str]:
-    """Starts a server, and yields the folder of its socket for `database_url`."""
+    """Starts a server. Yields the folder of its socket, for `database_url`."""
     with running() as started:
         yield str(started.folder)
 
@@ -137,7 +137,7 @@ def database_url(server: str, schema: str = "public") -> str:
 
 
 def binaries() -> Path | None:
-    """Returns the folder of the newest installed server; None if there is none.
+    """Returns the folder of the newest installed server, or None if none is installed.
 
     Debian installs each version in its own folder outside of the PATH.
     """

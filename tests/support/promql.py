@@ -1,4 +1,4 @@
-"""A partial parser of PromQL, which finds the metrics and labels that a query uses."""
+"""A partial parser of PromQL. It finds the metrics and labels in a query."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MATCHES: Mapping[str, Callable[[str, str], bool]] = {
 
 @dataclass(frozen=True)
 class Selector:
-    """A metric and the matchers of its labels: name, operator and value."""
+    """A metric, and the matchers of its labels: name, operator and value."""
 
     metric: str
     matchers: tuple[tuple[str, str, str], ...] = ()
@@ -82,7 +82,9 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _list(tokens: Sequence[tuple[str, str]], at: int, end: str) -> tuple[list[tuple[str, str]], int]:
-    """Returns the tokens between the bracket at `at` and the next `end`, without commas, and the index after `end`."""
+    """Returns the tokens between the bracket at `at` and the next `end`, without commas. Also returns the index after
+    `end`.
+    """
     close = next(index for index in range(at, len(tokens)) if tokens[index][1] == end)
     return [token for token in tokens[at + 1 : close] if token[1] != ","], close + 1
 

@@ -19,7 +19,7 @@ Emit = Callable[[relax.Expr], relax.Var]
 def module_of(
     inputs: Sequence[tuple[Sequence[int], str]], body: Callable[[Emit, list[relax.Var]], relax.Var | list[relax.Var]]
 ) -> tvm.IRModule:
-    """Returns a module whose `main` takes tensors of these shapes and dtypes, and returns the one or more tensors that
+    """Returns a module whose `main` has parameters of these shapes and dtypes. It returns the tensor or tensors that
     `body(emit, inputs)` returns.
     """
     params = [relax.Var(f"x{i}", relax.TensorType(list(shape), dtype)) for i, (shape, dtype) in enumerate(inputs)]
@@ -34,7 +34,7 @@ def module_of(
 
 
 def compile_and_run(module: tvm.IRModule, inputs: Sequence[np.ndarray], target: str = "llvm") -> np.ndarray:
-    """Compiles a module without QNN operators with TVM, without schedules, and returns its only output."""
+    """Compiles a module without QNN operators with TVM, without schedules. Runs it and returns its only output."""
     (result,) = compile_and_run_all(module, inputs, target)
     return result
 
@@ -56,7 +56,7 @@ def compile_and_run_each(
 
 
 def float32(value: float) -> float:
-    """Rounds to the nearest float32, because scales of stored types are exact float32 values."""
+    """Rounds to the nearest float32, because the scales of stored types must be exact float32 values."""
     return float(np.float32(value))
 
 

@@ -13,7 +13,7 @@ NOTABLE = np.array(
 
 
 def of_every_size() -> np.ndarray:
-    """Returns `NOTABLE`, numbers with every exponent, and more numbers in the ranges where functions vary."""
+    """Returns `NOTABLE`, numbers with every exponent, and additional numbers in the ranges in which functions vary."""
     rng = np.random.default_rng(0)
     any_bits = rng.integers(0, 1 << 32, 1 << 15, np.uint32).view(np.float32)
     near = [rng.uniform(-size, size, 1 << 14).astype(np.float32) for size in (1, 4, 20, 110)]
@@ -21,7 +21,7 @@ def of_every_size() -> np.ndarray:
 
 
 def around(kind: QuantizedType, shape: tuple[int, ...], seed: int) -> np.ndarray:
-    """Returns values around the bounds of a type, halfway between two of its values, tiny ones and huge ones."""
+    """Returns values near the bounds of a type, values halfway between two of its values, tiny ones and huge ones."""
     rng = np.random.default_rng(seed)
     steps = rng.integers(-300, 300, shape) + rng.choice([0, 0.5, 0.5, 0.25, 1e-7], shape)
     extreme = rng.choice([np.inf, -np.inf, 1e30, -1e30, 1e-40, 0.0, 1e12, -1e12], shape)

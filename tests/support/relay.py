@@ -1,4 +1,4 @@
-"""A relay between a client and a server that records what the server sends."""
+"""A relay between a client and a server. It records what the server sends."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def relay(server: str) -> Iterator[Relay]:
 
 
 def _pump(source: socket.socket, sink: socket.socket, seen: bytearray) -> None:
-    """Copies data until `source` is closed, then closes the sending side of `sink`."""
+    """Copies data until `source` is closed. Then closes the sending side of `sink`."""
     while data := source.recv(1 << 16):
         seen += data
         sink.sendall(data)

@@ -1,4 +1,4 @@
-"""The data planes of a router and of workers, with a test as their control planes."""
+"""The data planes of a router and of workers. A test acts as their control planes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Started:
 
 @dataclass
 class WorkerProcess:
-    """A worker, and the facts about it that are sent to the router."""
+    """A worker, and the facts about it that the router receives."""
 
     id: str
     started: Started
@@ -96,12 +96,12 @@ class Cluster:
     Attributes:
         router: the router's data plane.
         workers: the workers that `tell` reports to the router.
-        places: worker id -> address to connect to, for workers that are not processes of the test.
-        asked: the requests of the router to its control plane, in the order of arrival.
-        distrusted: the router's last report why it does not trust a worker's certificate.
-        resolve: a function that is called for a name which the router does not know. It returns an error code, or None
-            if the router may know the name now.
-        is_told_to_end: True if the test has ended the router.
+        places: worker id -> the address to which the router connects, for workers that are not processes of the test.
+        asked: the requests that the router has sent to its control plane, in order.
+        distrusted: the router's last report of the reason why it does not trust a worker's certificate.
+        resolve: called for a name that the router does not know. It returns an error code, or None if the router may
+            know the name now.
+        is_told_to_end: true if the test has ended the router.
     """
 
     router: Started
@@ -127,7 +127,7 @@ class Cluster:
         return f"127.0.0.1:{self.router.grpc}"
 
     def tell(self) -> None:
-        """Sends the changes of workers and models to the router, and waits until it has received them."""
+        """Sends the changes of workers and models to the router. Waits until it has received them."""
         told = [
             orders.Worker(
                 each.id,
@@ -155,7 +155,7 @@ class Cluster:
             self._link.sendall(raw)
 
     def gather(self) -> None:
-        """Waits until all counts up to now are in `reports`, and the router has received all orders."""
+        """Waits until all counts so far are in `reports`, and the router has received all orders."""
         self._gathers += 1
         number = self._gathers
         self.say({"type": "gather", "gather": number})
@@ -172,7 +172,7 @@ class Cluster:
         return found
 
     def listen(self, link: socket.socket) -> None:
-        """Answers the router's requests until it ends."""
+        """Responds to the router's requests until the router ends."""
         self._link = link
         frames = Frames()
         with suppress(OSError):
@@ -228,7 +228,7 @@ class Cluster:
 
 @contextmanager
 def cluster(folder: Path, binary: Path = program.PATH, **settings: Any) -> Iterator[Cluster]:
-    """Starts a router without workers. `settings` are added to those of the order `configure`."""
+    """Starts a router without workers. `settings` are added to those in the order `configure`."""
     path = folder / "control"
     with ExitStack() as stack:
         control = stack.enter_context(socket.socket(socket.AF_UNIX))

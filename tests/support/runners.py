@@ -37,7 +37,9 @@ _compiling = threading.Lock()
 
 @cache
 def folder() -> Path:
-    """Returns the folder of the libraries, which data planes must be able to read. It is removed with this process."""
+    """Returns the folder of the libraries, which data planes must be able to read. It is removed when this process
+    ends.
+    """
     made = Path(tempfile.mkdtemp(prefix="octet-models-"))
     (made / "constants").write_bytes(bytes(64))
     atexit.register(shutil.rmtree, made, ignore_errors=True)
@@ -47,14 +49,15 @@ def folder() -> Path:
 class FunctionRunner:
     """A model that consists of one C function.
 
-    In the function, each tensor is an array of its name, and `count_NAME` is the number of its elements. A state is
-    `NAME`, and its next value is `next_NAME`. The call fails if the function does not return 0.
+    In the function, each tensor is an array that has its name, and `count_NAME` is the number of its elements. A state
+    is `NAME`, and its next value is `next_NAME`. The call fails if the function does not return 0.
     """
 
     def __init__(self, signature: ModelSignature, body: str, gate: Gate | None = None) -> None:
         """
         Args:
-            body: the statements of the function. Data planes call it once with zeros when they load the model.
+            body: the statements of the function. When a data plane loads the model, it calls the function once with
+                zeros.
             gate: a gate that the body calls.
         """
         self.signature = signature
@@ -85,7 +88,7 @@ def tensor(name: str, datatype: str, *shape: int) -> TensorSpec:
 
 
 def digits(bias: int = 0) -> FunctionRunner:
-    """Returns a model from an 8x8 picture to the sums of its columns, and its brightest pixel plus `bias`."""
+    """Returns a model that maps an 8x8 picture to the sums of its columns, and to its brightest pixel plus `bias`."""
     signature = ModelSignature(
         (tensor("image", "UINT8", 1, 8, 8, 1),), (tensor("columns", "INT32", 1, 8), tensor("top", "UINT8", 1))
     )
@@ -126,17 +129,21 @@ def identity(datatype: str, *shape: int, body: str = "", gate: Gate | None = Non
 
 
 def held(gate: Gate, datatype: str = "UINT8", *shape: int) -> FunctionRunner:
-    """Returns an `identity` that waits at the gate unless its first element is 0, as it is during loading."""
+    """Returns an `identity` that stops at the gate unless its first element is 0. (It is 0 while the model is
+    loaded.)
+    """
     return identity(datatype, *shape or (1, 1), body="if (x[0] && gate(x[0])) return 1;", gate=gate)
 
 
 def failing(datatype: str = "UINT8", *shape: int) -> FunctionRunner:
-    """Returns an `identity` that fails unless its first element is 0, as it is during loading."""
+    """Returns an `identity` that fails unless its first element is 0. (It is 0 while the model is loaded.)"""
     return identity(datatype, *shape or (1, 1), body="if (x[0]) return 7;")
 
 
 def quantized() -> FunctionRunner:
-    """Returns a model that returns its input twice: with a scale of 0.5 and a zero point of -3, and as FP32."""
+    """Returns a model that returns its input twice: as stored values with a scale of 0.5 and a zero point of -3, and as
+    FP32.
+    """
     stored = TensorSpec("y", "INT8", (1, 4), Quantization(0.5, -3))
     signature = ModelSignature((tensor("x", "INT8", 1, 4),), (stored, tensor("z", "FP32", 1, 4)))
     return FunctionRunner(signature, "for (int i = 0; i < 4; ++i) { y[i] = x[i]; z[i] = x[i]; }")

@@ -1,4 +1,4 @@
-"""The thread pool of the runtime without the rest of it, and tasks for it in C."""
+"""The thread pool of the runtime, without the rest of the runtime, and tasks in C for it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Nap(ctypes.Structure):
 
 
 class RuntimeThreads:
-    """The libraries of `harness.cc` and `tasks.c`."""
+    """The libraries built from `harness.cc` and `tasks.c`."""
 
     def __init__(self, library: Path, tasks: Path) -> None:
         self._library, self._tasks = ctypes.CDLL(str(library)), ctypes.CDLL(str(tasks))
@@ -84,7 +84,7 @@ class RuntimeThreads:
         """Creates a team of threads.
 
         Args:
-            cores: one processor for each core of the team. A processor may occur several times.
+            cores: the processor of each core of the team. A processor may occur several times.
         """
         made = self.new_team(cores, range(len(cores)), caches or [0] * len(cores), budget, window_s)
         assert made is not None, self._library.octet_error()
@@ -153,7 +153,7 @@ def compile_threads(folder: Path) -> RuntimeThreads:
 
 
 def tasks_of_process() -> set[int]:
-    """Returns the kernel's ids of this process's threads."""
+    """Returns the kernel's ids of the threads of this process."""
     return {int(path.name) for path in Path("/proc/self/task").iterdir()}
 
 

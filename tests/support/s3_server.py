@@ -88,7 +88,7 @@ allow_object_versioning = true
 
 
 def why_not() -> str | None:
-    """Returns the reason why no server can be started on this machine; None if it can."""
+    """Returns the reason why no server can be started on this machine, or None if one can."""
     if find_spec("swift") is None or find_spec("pyeclib") is None:
         return "the S3 server is not installed (pip install swift pyeclib)"
     if find_spec("obstore") is None:
@@ -97,7 +97,7 @@ def why_not() -> str | None:
 
 
 def environment(port: int) -> dict[str, str]:
-    """Returns the environment variables with the address and the credentials for clients of the bucket."""
+    """Returns the environment variables that contain the address and the credentials for clients of the bucket."""
     return {
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
         "AWS_ALLOW_HTTP": "true",
@@ -132,7 +132,7 @@ def _configure(folder: Path, ports: dict[str, int]) -> None:
     for name in _SERVERS:
         (folder / "devices" / "disk").mkdir(parents=True, exist_ok=True)
         device = {"region": 1, "zone": 1, "ip": "127.0.0.1", "port": ports[name], "device": "disk", "weight": 1.0}
-        # In a child process, because Swift's libraries change the behavior of forks in processes that import them.
+        # This runs in a child process, because importing Swift's libraries changes how a process forks.
         made = [sys.executable, "-W", "ignore", "-c", _MAKE_RING, json.dumps(device), str(folder / f"{name}.ring.gz")]
         subprocess.run(made, check=True, timeout=WORK_TIMEOUT_S)
         text = _STORAGE.format(name=name, port=ports[name], folder=folder, user=user)
@@ -196,7 +196,7 @@ def _wait_until_it_listens(configuration: Path, process: subprocess.Popen[bytes]
 
 
 def _make_bucket(port: int) -> None:
-    """Creates the bucket with a request signed by AWS's signature, version 4. Octet's client cannot create buckets."""
+    """Creates the bucket with a request that has AWS's signature, version 4. Octet's client cannot create buckets."""
     import httpx
 
     now = datetime.now(UTC)

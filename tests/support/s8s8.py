@@ -1,7 +1,7 @@
-"""A network with signed activations and signed weights, which ONNX Runtime computes in float32 by default.
+"""A network with signed activations and signed weights. By default, ONNX Runtime computes it in float32.
 
-It has convolutions between conversions, as `quantize_static` writes them with int8 for activations and weights. On
-x86-64, the session option `session.qdqisint8allowed` allows their fused integer kernels.
+It has convolutions between conversions, in the form that `quantize_static` writes with int8 for activations and
+weights. On x86-64, the session option `session.qdqisint8allowed` enables fused integer kernels for them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ def s8s8_network() -> bytes:
     for _ in range(_LAYERS):
         weights = model.constant(rng.integers(-9, 10, (_CHANNELS, _CHANNELS, 3, 3)), "int8")
         bias = model.constant(rng.integers(-500, 500, _CHANNELS), "int32")
-        # Sums are multiples of 1/16 step. Many are halves, which rounding errors of float32 push up or down.
+        # Sums are multiples of 1/16 step. Many are halves, so float32 rounding errors decide whether they are rounded
+        # up or down.
         weights_scale = np.float32(1 / 16)
         real = model.node(
             "Conv",

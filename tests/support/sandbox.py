@@ -32,7 +32,7 @@ def attempt(
     limits: Limits = LIMITS,
     **options: Any,
 ) -> dict[str, Any]:
-    """Runs `role` with `run_child`. It may write to `scratch` and read `readable`."""
+    """Runs `role` with `run_child`. The role may write to `scratch` and read `readable`."""
     file = handlers(role)
     access = Access((file, *readable), (scratch,))
     return run_child(role, request or {}, access=access, limits=limits, handlers=file, **options)

@@ -16,7 +16,9 @@ _FOLDERS = (_ROOT, _NATIVE / "plane", _NATIVE)
 
 
 def sanitized_plane(directory: Path, sanitizers: str) -> Path:
-    """Compiles the program to `directory`. Each folder of the sources is one unit, to compile their headers once."""
+    """Compiles the program to `directory`. Each folder of the sources is one unit, so that headers are compiled once
+    per folder.
+    """
     if shutil.which("g++") is None:
         pytest.skip("there is no g++")
     units = [*_write_units(directory), _NATIVE / "runtime" / "sha256.cc"]

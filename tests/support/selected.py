@@ -1,4 +1,6 @@
-"""Compiles a model of QNN operators in this process like the build child: select, legalize, canonicalize, link."""
+"""Compiles a model of QNN operators in this process, with the steps of the build child: select, legalize, canonicalize,
+link.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,15 @@ from tools.kernel.building import lower
 import tvm  # isort: skip
 
 
-# The targets that networks are tested on. With `OCTET_TEST_ISAS=aarch64`, they are those whose names begin with that,
-# on emulated CPUs. By default, one ARM target is among them.
+# The targets on which networks are tested. With `OCTET_TEST_ISAS=aarch64`, they are those whose names begin with that,
+# on emulated CPUs. By default, they include one ARM target.
 _CHOSEN = os.environ.get("OCTET_TEST_ISAS", "")
 _EMULATED = [
     parse_target(name)
     for name in (emulated.CPUS if _CHOSEN else ["aarch64+dotprod"])
     if not emulated_models.missing(name)
 ]
-# It adds only bfloat16 products to `x86-64-v4+vnni`, so only their tests use it.
+# It adds only bfloat16 products to `x86-64-v4+vnni`, so only tests of such products use it.
 BFLOAT16 = parse_target("x86-64-v4+vnni+bf16")
 _HERE = [
     target

@@ -23,11 +23,11 @@ from tests.support.compiled import EXAMPLES
 from tests.support.waiting import GIVE_UP_S, WORK_TIMEOUT_S, eventually
 
 INT8, UINT8 = "digits_int8.tflite", "digits_uint8.tflite"
-# A target that all CI machines of this project run, and other targets for additional builds of the same file.
+# All CI machines of this project can run the first target. The others are for additional builds of the same file.
 RUNS_HERE, OTHERS = "x86-64-v3", ("aarch64", "aarch64+dotprod", "x86-64-v4")
-# The head of a request to a route that reads its body without looking at the content.
+# The head of a request whose route reads the body without looking at its content.
 UPLOAD = b"PUT /api/v1/blobs/sha256:" + b"0" * 64 + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
-_WAIT = {"Prefer": "wait=60"}  # the longest that a server waits
+_WAIT = {"Prefer": "wait=60"}  # the longest time that a server waits
 
 
 class Served:
@@ -89,11 +89,13 @@ class Served:
         return self._child("octet-plane")
 
     def control_plane(self) -> int:
-        """Returns the process id of the control plane, the child that answers what the data plane forwards."""
+        """Returns the process id of the control plane, which is the child that handles forwarded requests."""
         return self._child("control-plane")
 
     def _child(self, name: str) -> int:
-        """Returns the process id of a child. Waits for it, because restarting a dead one takes a moment."""
+        """Waits for a child and returns its process id. The wait is needed because restarting a dead child takes a
+        moment.
+        """
         found = list[int]()
 
         def is_there() -> bool:
@@ -116,7 +118,7 @@ class Served:
         return max(found)[1]
 
     def compiler_children(self) -> list[int]:
-        """Returns the process ids of a build's children, without the zygote from which they are forked."""
+        """Returns the process ids of a build's children, except the zygote from which they are forked."""
         return [pid for pid in children_of(self.compile_worker()) if not _is_zygote(pid)]
 
     def kill(self) -> None:
@@ -125,17 +127,17 @@ class Served:
         self.process.wait()
 
     def stop(self) -> int:
-        """Ends the server with SIGTERM, like a supervisor, and returns its exit status."""
+        """Ends the server with SIGTERM, as a supervisor does, and returns its exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(WORK_TIMEOUT_S)
 
 
 @contextmanager
 def serving(data_dir: Path, log: Any = None, **settings: Any) -> Iterator[Served]:
-    """Starts a server on a free port, and kills it at the end if it still runs.
+    """Starts a server on a free port. If it still runs at the end, kills it.
 
     Args:
-        log: the file that it logs to; by default the standard error of this process.
+        log: the file to which it logs; by default the standard error of this process.
     """
     with subprocess.Popen(
         command(data_dir), env=environment(**settings), stdout=subprocess.PIPE, stderr=log, text=True, cwd=data_dir
@@ -153,7 +155,7 @@ def serving(data_dir: Path, log: Any = None, **settings: Any) -> Iterator[Served
 
 
 def connect(served: Served) -> socket.socket:
-    """Returns a new connection to the server, on which nothing was sent yet."""
+    """Returns a new connection to the server. Nothing was sent on it yet."""
     url = urlsplit(served.url)
     return socket.create_connection((url.hostname, url.port), timeout=GIVE_UP_S)
 
@@ -174,7 +176,9 @@ def model(file: str) -> bytes:
 
 
 def _is_zygote(pid: int) -> bool:
-    """Returns true if a process is the zygote. Its forks have the same command line, but another working directory."""
+    """Returns true if a process is the zygote. Its forks have the same command line, but a different working
+    directory.
+    """
     try:
         command, place = Path(f"/proc/{pid}/cmdline").read_bytes(), Path(f"/proc/{pid}/cwd").readlink()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Other people's models and photographs, which the project uses in tests but does not contain."""
+"""Models and photographs of third parties. Tests use them, but the repository does not contain them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ TFLITE_MODELS = sorted((ROOT / "models" / "tflite").glob("*.tflite"))
 
 
 def require_shared_data() -> Path:
-    """The folder of `OCTET_TEST_DATA`, or `shared/data` beside the checkout; skips the test if it does not exist."""
+    """Returns the folder in `OCTET_TEST_DATA`, or `shared/data` next to the checkout. If it does not exist, skips the
+    test.
+    """
     if not ROOT.is_dir():
         pytest.skip(f"no test data in {ROOT}; set OCTET_TEST_DATA to run this test")
     return ROOT

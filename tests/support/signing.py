@@ -16,7 +16,7 @@ KINDS = ("ed25519", "ecdsa")
 
 
 def write_pair(folder: Path, name: str = "octet", kind: str = "ed25519") -> tuple[Path, Path]:
-    """Writes a new private key and its public key to PEM files, and returns their paths."""
+    """Writes a new private key and its public key to PEM files. Returns their paths."""
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
     makers: dict[str, Callable[[], Any]] = {

@@ -22,7 +22,7 @@ from service.core.artifacts.compatibility import CONFIG_MEDIA_TYPE
 LENGTH = 16  # the number of int32 elements of every tensor
 BYTES = 4 * LENGTH
 
-# Functions with the calling convention of the ABI: pointers to data, inputs first, outputs last.
+# Functions with the calling convention of the ABI: pointers to data, first the inputs, then the outputs.
 FUNCTIONS = """
 #include <stdint.h>
 typedef struct { void* sync_handle; int32_t num_task; } Group;
@@ -79,7 +79,7 @@ int32_t through_workspace(void* const* operands) {
 
 @cache
 def compiled(source: str, *options: str, folder: Path) -> Path:
-    """Compiles `source` to a shared library that uses no other library, and returns its path."""
+    """Compiles `source` to a shared library that does not use other libraries, and returns its path."""
     path = folder / f"library{len(list(folder.iterdir()))}.so"
     compiler = [sys.executable, "-m", "ziglang", "cc", "-x", "c", "-", "-shared", "-nostdlib", "-O1", "-fPIC"]
     subprocess.run([*compiler, *options, "-o", str(path)], input=source.encode(), check=True)
@@ -103,7 +103,7 @@ def config_of(
     """Returns the config of an artifact.
 
     Args:
-        buffers: the space and the index or offset of each buffer. All have the size `BYTES`, and states begin with 0.
+        buffers: the space of each buffer, and its index or offset. All have the size `BYTES`, and states begin with 0.
     """
     signature = {
         "inputs": [spec(f"in{index}") for index in range(inputs)],
@@ -139,7 +139,7 @@ COUNTING = config_of(
 
 
 def changed(config: dict[str, Any], **plan: Any) -> dict[str, Any]:
-    """Returns a copy of `config` with other members of its plan."""
+    """Returns a copy of `config` in which some members of the plan are replaced."""
     copy = deepcopy(config)
     copy["plan"].update(plan)
     return copy

@@ -1,4 +1,4 @@
-"""Stand-ins for workers of a cluster, whose responses a test defines."""
+"""Replacements for workers of a cluster. A test defines their responses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class StandIn:
-    """A worker that always sends one response, and records its requests."""
+    """A worker that always sends the same response, and records its requests."""
 
     def __init__(self, status: int, headers: dict[str, str], answer: bytes) -> None:
         self.asked: list[tuple[str, dict[str, str], bytes]] = []

@@ -16,7 +16,7 @@ CHUNK = b"x" * (1 << 20)
 
 
 def write_half(root: str) -> None:
-    """Writes a part of a blob, and never the rest."""
+    """Writes part of a blob, and never the rest."""
     with LocalBlobStore(Path(root)).writer() as writer:
         writer.write(CHUNK)
         print("halfway", flush=True)
@@ -46,7 +46,7 @@ def put_same(root: str, times: str) -> None:
 
 
 def publish(root: str, name: str, times: str) -> None:
-    """Lists its own manifests, and annotates one that other processes annotate too."""
+    """Lists its own manifests, and annotates one that other processes annotate as well."""
     layout = OciLayout(Path(root))
     for number in range(int(times)):
         digest = _publish(layout, f"{name} {number}")
@@ -62,7 +62,9 @@ def publish_in_spite_of_a_collector(root: str, name: str, times: str) -> None:
                 _publish(layout, f"{name} {number}")
                 break
             except NotFound:
-                pass  # the collector (with no minimum age here) was faster: an error is fine, a broken manifest is not
+                # the collector, which has no minimum age here, was faster: an error is allowed, but not a broken
+                # manifest
+                pass
 
 
 def collect(root: str, times: str) -> None:

@@ -1,4 +1,4 @@
-"""A socket that receives the notifications to systemd (sd_notify(3))."""
+"""A socket that receives notifications for systemd (sd_notify(3))."""
 
 from __future__ import annotations
 

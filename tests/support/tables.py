@@ -39,7 +39,7 @@ class Runner(Protocol):
 
 
 class Stored:
-    """An artifact in an OCI layout, which the data plane must be able to read."""
+    """An artifact in an OCI layout. The data plane must be able to read the layout."""
 
     def __init__(self, layout: OciLayout, digest: Digest) -> None:
         self._stored = StoredArtifact.read(layout, digest, ANYBODY)
@@ -51,7 +51,7 @@ class Stored:
 
 
 class Tables:
-    """The builds, models, aliases and artifacts of one service. Implements the interfaces of all their stores."""
+    """The builds, models, aliases and artifacts of one service. It implements the interfaces of all their stores."""
 
     def __init__(self) -> None:
         self.builds: list[Build] = []  # newest first
@@ -75,7 +75,7 @@ class Tables:
     def built(
         self, name: str, version: int, load: Callable[[], Runner] | OctetError, target: str = TARGET, salt: str = ""
     ) -> Build:
-        """Adds a succeeded build. `load` creates the model of its artifact, or is the error of loading it."""
+        """Adds a succeeded build. `load` creates the model of its artifact, or is the error that loading it raises."""
         artifact = digest_of(f"{name} {version} {target} {len(self.builds)} {salt}".encode())
         self._load[artifact] = load if not isinstance(load, OctetError) else _raising(load)
         return self.build(name, version, BuildState.SUCCEEDED, target=target, artifact=artifact)

@@ -1,4 +1,4 @@
-"""Random TFLite models of one arithmetic operator, by the operator's name."""
+"""Random TFLite models of one arithmetic operator. The operator's name selects the model."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ _VALUES = 256
 
 
 def quant(rng: Random, dtype: type, scale: float | None = None) -> Quant:
-    """Draws a scale from a range of two decades, and any zero point, often at an end of the type."""
+    """Draws a scale from a range of two decades, and any zero point, which is often at an end of the range."""
     limits = np.iinfo(dtype)
     point = int(rng.choice([limits.min, limits.max, int(rng.integers(limits.min, limits.max))]))
     return Quant(float(np.float32(scale or 10 ** rng.uniform(-2.5, -0.5))), point)
 
 
 def binary(name: str, options: Callable[[], Any], *, activated: bool = False, one_type: bool = False) -> Make:
-    """Returns a maker of models: with all pairs of stored values at random scales, broadcast shapes, or a constant."""
+    """Returns a function that writes models with all pairs of stored values at random scales, with broadcast shapes, or
+    with a constant.
+    """
 
     def make(rng: Random, dtype: type) -> bytes:
         if rng.integers(2):

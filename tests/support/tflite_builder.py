@@ -1,8 +1,8 @@
-"""Writes small quantized TFLite models, so that tests need no files from elsewhere and no converter.
+"""Writes small quantized TFLite models. Tests then need neither files from elsewhere nor a converter.
 
 `ModelBuilder` writes any graph; `tflite_models` contains models of one operator. Everything is written with LiteRT's
-copy of the schema (`ai_edge_litert.schema_py_generated`), not with the package that the importer reads with, so that
-the two check each other.
+copy of the schema (`ai_edge_litert.schema_py_generated`), and the importer reads with another package, so that the two
+check each other.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _TENSOR_TYPES = {
     np.dtype(np.int16): schema.TensorType.INT16,
     np.dtype(np.int8): schema.TensorType.INT8,
 }
-# The operator version from which int8 is allowed (lite/tools/versioning/op_version.cc); 1 where not named.
+# The operator version since which int8 is allowed (lite/tools/versioning/op_version.cc). It is 1 for operators that are
+# not listed.
 _INT8_VERSIONS = {
     "ABS": 2,
     "ADD": 2,
@@ -76,13 +77,15 @@ _INT8_VERSIONS = {
     "SUM": 2,
     "TANH": 2,
 }
-# The first versions of operators that do not begin at version 1.
+# The first versions of operators whose first version is not 1.
 _VERSIONS = {"BROADCAST_TO": 2}
 
 
 @dataclass(frozen=True)
 class Quant:
-    """Quantization of a tensor: one scale, or one for each index of `axis`. A single zero point serves all scales."""
+    """The quantization of a tensor: one scale, or one for each index of `axis`. A single zero point applies to all
+    scales.
+    """
 
     scales: float | Sequence[float]
     zero_points: int | Sequence[int] = 0
@@ -99,14 +102,14 @@ class Quant:
 
 
 class ModelBuilder:
-    """A model of one subgraph, tensor by tensor and operator by operator.
+    """Builds a model of one subgraph, tensor by tensor and operator by operator.
 
     `model` is LiteRT's mutable object. Tests of invalid files change it before they call `build`.
     """
 
     def __init__(self) -> None:
         self.graph = schema.SubGraphT(tensors=[], operators=[], name="main")
-        # Buffer 0 is always empty: the buffer of tensors that are not constant.
+        # Buffer 0 is always empty. Tensors that are not constant use it.
         self.model = schema.ModelT(
             version=3,
             operatorCodes=[],
@@ -120,7 +123,7 @@ class ModelBuilder:
         return self._add(name, shape, np.dtype(dtype), quant, buffer=0)
 
     def variable(self, name: str, shape: Sequence[int], dtype: npt.DTypeLike, quant: Quant | None = None) -> int:
-        """Adds a tensor that an operator changes in place and that keeps its elements between calls."""
+        """Adds a tensor that an operator changes in place, and whose elements persist between calls."""
         index = self.tensor(name, shape, dtype, quant)
         self.graph.tensors[index].isVariable = True
         return index
@@ -179,7 +182,7 @@ class ModelBuilder:
     ) -> None:
         """Adds an operator by its builtin name, such as `CONV_2D`. `options` is the schema's `…OptionsT` object.
 
-        -1 in `inputs` means an optional input that is left out.
+        -1 in `inputs` represents an optional input that is omitted.
         """
         types = {self.graph.tensors[index].type for index in inputs if index >= 0}
         if version is None:
@@ -199,7 +202,7 @@ class ModelBuilder:
         self.graph.operators.append(operator)
 
     def signature(self, inputs: dict[str, int], outputs: dict[str, int], key: str = "serving_default") -> None:
-        """Adds a signature with names of the inputs and outputs, as a converter writes it."""
+        """Adds a signature with names of the inputs and outputs, in the form that a converter writes."""
 
         def maps(names: dict[str, int]) -> list[Any]:
             return [schema.TensorMapT(name=name, tensorIndex=index) for name, index in names.items()]

@@ -1,4 +1,4 @@
-"""Models of every operator in its common variants, by name, for exactness and importer tests."""
+"""Models of every operator in its common variants, by name. Tests of exactness and of the importer use them."""
 
 from __future__ import annotations
 

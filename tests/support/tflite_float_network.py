@@ -1,4 +1,6 @@
-"""`float_networks.residual_network` as a TFLite model: the same weights, pictures `[N, H, W, C]`, fused activations."""
+"""`float_networks.residual_network` as a TFLite model. It has the same weights, pictures `[N, H, W, C]`, and fused
+activations.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ class _Writer:
         return self._builder.constant(name, np.ascontiguousarray(values))
 
     def _conv(self, node: Node, result: str, activation: int) -> None:
-        """Writes a convolution after an explicit PAD, because TFLite may pad other sides than ONNX."""
+        """Writes a convolution after an explicit PAD, because TFLite's padding may be on other sides than ONNX's."""
         x, (weights, *bias) = node.inputs[0], [self._document.constants[name] for name in node.inputs[1:3]]
         stride, (filters, per_group, kernel, _) = node.attributes.get("strides", (1, 1)), weights.shape
         assert isinstance(stride, tuple)
@@ -89,7 +91,7 @@ class _Writer:
         self._put("MAX_POOL_2D", [self._places[node.inputs[0]]], result, shape, options)
 
     def _globalaveragepool(self, node: Node, result: str, activation: int) -> None:
-        """Writes a MEAN that drops the axes of rows and columns, so that the following Flatten needs no operator."""
+        """Writes a MEAN that drops the axes of rows and columns, so that the Flatten after it needs no operator."""
         axes, channels = self._constant("axes", np.array([1, 2], np.int32)), self._shapes[node.inputs[0]][3]
         operands = [self._places[node.inputs[0]], axes]
         self._put("MEAN", operands, result, (1, channels), schema.ReducerOptionsT(keepDims=False))

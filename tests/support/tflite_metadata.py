@@ -1,4 +1,6 @@
-"""Writes TFLite metadata by the slots of `metadata_schema.fbs`, and appends files like tflite-support's tools."""
+"""Writes TFLite metadata by the slots of `metadata_schema.fbs`, and appends files in the same way as tflite-support's
+tools.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ class Described:
     """The metadata of one input or output.
 
     Attributes:
-        files: name, type and locale of its associated files.
+        files: the name, type and locale of each associated file.
     """
 
     content: int = 0
@@ -52,7 +54,7 @@ def with_metadata(
     method: int = zipfile.ZIP_STORED,
     buffer: int | None = None,
 ) -> bytes:
-    """Returns `model` with a buffer of metadata, followed by an archive of files.
+    """Returns `model` with a buffer that contains metadata, followed by an archive of files.
 
     Args:
         buffer: the buffer index in the model's metadata entry; by default the correct one.

@@ -1,6 +1,6 @@
-"""TFLite models of one quantized operator, whose inputs are called `x` (or `a` and `b`) and whose output is `y`.
+"""TFLite models of one quantized operator. Inputs are called `x` (or `a` and `b`), and the output is called `y`.
 
-Every one of them loads and runs in LiteRT: see `test_tflite_models.py`.
+All of them load and run in LiteRT: see `test_tflite_models.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ def _padding(name: str) -> int:
 
 
 def output_size(size: int, window: int, stride: int, dilation: int, padding: str) -> int:
-    """Elements along one spatial axis of the output (`ComputeOutSize` in lite/kernels/padding.h)."""
+    """Returns the number of elements along one spatial axis of the output (`ComputeOutSize` in
+    lite/kernels/padding.h).
+    """
     reach = (window - 1) * dilation + 1
     return -(-size // stride) if padding == "SAME" else -(-(size - reach + 1) // stride)
 
@@ -48,9 +50,10 @@ def conv2d_model(
     activation: str = "NONE",
     dtype: npt.DTypeLike | None = None,
 ) -> bytes:
-    """CONV_2D: input `[N, H, W, C]`, weights `[O, KH, KW, C]` of the input's dtype, per axis over 0.
+    """Returns a CONV_2D: input `[N, H, W, C]`, weights `[O, KH, KW, C]` of the input's dtype, per axis over 0.
 
-    LiteRT refuses to run without the bias. C may be a divisor of the input's channels: a grouped convolution.
+    LiteRT does not run it without a bias. If C is only a divisor of the number of input channels, the convolution is
+    grouped.
     """
     builder = ModelBuilder()
     spatial = _window_shape(input_shape, weights.shape[1:3], strides, dilation, padding)
@@ -84,7 +87,7 @@ def depthwise_conv2d_model(
     activation: str = "NONE",
     dtype: npt.DTypeLike | None = None,
 ) -> bytes:
-    """DEPTHWISE_CONV_2D: weights `[1, KH, KW, C * M]`, per axis over 3; M is the depth multiplier.
+    """Returns a DEPTHWISE_CONV_2D: weights `[1, KH, KW, C * M]`, per axis over 3. M is the depth multiplier.
 
     LiteRT crashes without the bias.
     """
@@ -121,9 +124,9 @@ def transpose_conv_model(
     activation: str = "NONE",
     dtype: npt.DTypeLike | None = None,
 ) -> bytes:
-    """TRANSPOSE_CONV: input `[N, H, W, C]`, weights `[O, KH, KW, C]`, per axis over 0.
+    """Returns a TRANSPOSE_CONV: input `[N, H, W, C]`, weights `[O, KH, KW, C]`, per axis over 0.
 
-    `output_size` is height and width.
+    `output_size` contains height and width.
     """
     builder = ModelBuilder()
     output_shape = (input_shape[0], *output_size, weights.shape[0])
@@ -153,7 +156,7 @@ def fully_connected_model(
     bias_type: int = schema.TensorType.FLOAT32,
     dtype: npt.DTypeLike | None = None,
 ) -> bytes:
-    """FULLY_CONNECTED: input `[..., K]` (flattened to `[-1, K]` unless `keep_num_dims`), weights `[O, K]`."""
+    """Returns a FULLY_CONNECTED: input `[..., K]` (flattened to `[-1, K]` unless `keep_num_dims`), weights `[O, K]`."""
     builder = ModelBuilder()
     units, depth = weights.shape
     rows = int(np.prod(input_shape)) // depth
@@ -179,7 +182,9 @@ def binary_model(
     activation: str = "NONE",
     b_data: Array | None = None,
 ) -> bytes:
-    """ADD or MUL of `a` and `b`, broadcast by numpy's rules; with `b_data`, `b` is a constant and not an input."""
+    """Returns an ADD or MUL of `a` and `b`, which broadcast by NumPy's rules. If `b_data` is given, `b` is a constant
+    instead of an input.
+    """
     builder = ModelBuilder()
     a = builder.tensor("a", a_shape, dtype, a_quant)
     b = builder.tensor("b", b_shape, dtype, b_quant) if b_data is None else builder.constant("b", b_data, b_quant)
@@ -198,7 +203,9 @@ def concatenation_model(
     axis: int = -1,
     activation: str = "NONE",
 ) -> bytes:
-    """CONCATENATION of the inputs `x0`, `x1`, …; int8 must have equal quantizations, uint8 may differ."""
+    """Returns a CONCATENATION of the inputs `x0`, `x1`, …. int8 inputs must have equal quantizations; those of uint8
+    inputs may differ.
+    """
     builder = ModelBuilder()
     inputs = [
         builder.tensor(f"x{i}", shape, dtype, quant)
@@ -224,7 +231,7 @@ def pool2d_model(
     activation: str = "NONE",
     y_quant: Quant | None = None,
 ) -> bytes:
-    """AVERAGE_POOL_2D or MAX_POOL_2D; the output has the input's quantization, as LiteRT wants it."""
+    """Returns an AVERAGE_POOL_2D or MAX_POOL_2D. The output has the input's quantization, which LiteRT requires."""
     builder = ModelBuilder()
     spatial = _window_shape(input_shape, window, strides, (1, 1), padding)
     x, y = _ends(builder, input_shape, (input_shape[0], *spatial, input_shape[3]), dtype, quant, y_quant or quant)
@@ -263,7 +270,9 @@ def mean_model(
 def softmax_model(
     input_shape: Sequence[int], dtype: npt.DTypeLike, x_quant: Quant, *, beta: float = 1.0, y_quant: Quant | None = None
 ) -> bytes:
-    """SOFTMAX over the last axis; the output has scale 1/256 and the smallest zero point, as LiteRT wants it."""
+    """Returns a SOFTMAX over the last axis. The output has the scale 1/256 and the smallest zero point, which LiteRT
+    requires.
+    """
     builder = ModelBuilder()
     y_quant = y_quant or Quant(1 / 256, int(np.iinfo(np.dtype(dtype)).min))
     x, y = _ends(builder, input_shape, input_shape, dtype, x_quant, y_quant)
@@ -278,7 +287,9 @@ def quantize_model(
     y_dtype: npt.DTypeLike,
     y_quant: Quant,
 ) -> bytes:
-    """QUANTIZE: from float32 (`x_quant` None), or a requantize from one quantized type to another."""
+    """Returns a QUANTIZE. It converts from float32 if `x_quant` is None, and otherwise from one quantized type to
+    another.
+    """
     builder = ModelBuilder()
     x, y = builder.tensor("x", input_shape, x_dtype, x_quant), builder.tensor("y", input_shape, y_dtype, y_quant)
     builder.operator("QUANTIZE", [x], [y], schema.QuantizeOptionsT())
@@ -293,7 +304,7 @@ def dequantize_model(input_shape: Sequence[int], dtype: npt.DTypeLike, x_quant: 
 
 
 def pad_model(input_shape: Sequence[int], dtype: npt.DTypeLike, quant: Quant, *, paddings: Sequence[Pair]) -> bytes:
-    """PAD with the zero point: `paddings` has (before, after) for each axis."""
+    """Returns a PAD with the zero point. `paddings` contains (before, after) for each axis."""
     builder = ModelBuilder()
     output_shape = [size + before + after for size, (before, after) in zip(input_shape, paddings, strict=True)]
     x, y = _ends(builder, input_shape, output_shape, dtype, quant, quant)
@@ -303,7 +314,7 @@ def pad_model(input_shape: Sequence[int], dtype: npt.DTypeLike, quant: Quant, *,
 
 
 def reshape_model(input_shape: Sequence[int], new_shape: Sequence[int], dtype: npt.DTypeLike, quant: Quant) -> bytes:
-    """RESHAPE; one of `new_shape` may be -1."""
+    """Returns a RESHAPE. One element of `new_shape` may be -1."""
     builder = ModelBuilder()
     output_shape = np.empty(input_shape, np.bool_).reshape(new_shape).shape
     x, y = _ends(builder, input_shape, output_shape, dtype, quant, quant)
@@ -313,7 +324,7 @@ def reshape_model(input_shape: Sequence[int], new_shape: Sequence[int], dtype: n
 
 
 def squeeze_model(input_shape: Sequence[int], dtype: npt.DTypeLike, quant: Quant, *, axes: Sequence[int]) -> bytes:
-    """SQUEEZE; no `axes` means every axis of size 1."""
+    """Returns a SQUEEZE. Empty `axes` mean every axis of size 1."""
     builder = ModelBuilder()
     gone = {axis % len(input_shape) for axis in axes} or {i for i, size in enumerate(input_shape) if size == 1}
     x, y = _ends(builder, input_shape, [s for i, s in enumerate(input_shape) if i not in gone], dtype, quant, quant)
@@ -324,7 +335,7 @@ def squeeze_model(input_shape: Sequence[int], dtype: npt.DTypeLike, quant: Quant
 def activation_model(
     name: str, input_shape: Sequence[int], dtype: npt.DTypeLike, x_quant: Quant, y_quant: Quant
 ) -> bytes:
-    """RELU, RELU6 or RELU_N1_TO_1 as an operator of its own."""
+    """Returns a RELU, RELU6 or RELU_N1_TO_1 as a separate operator."""
     builder = ModelBuilder()
     x, y = _ends(builder, input_shape, input_shape, dtype, x_quant, y_quant)
     builder.operator(name, [x], [y])
@@ -345,7 +356,9 @@ def _ends(
 def _parameters(
     builder: ModelBuilder, weights: Array, bias: Array | None, x_quant: Quant, weight_quant: Quant
 ) -> list[int]:
-    """The weights and, if there is one, the bias, at the scale that LiteRT wants: input scale times weight scale."""
+    """Adds the weights and, if there is one, the bias. The bias has the scale that LiteRT requires: input scale times
+    weight scale.
+    """
     parameters = [builder.constant("weights", weights, weight_quant)]
     if bias is not None:
         scales = x_quant.scale_array * weight_quant.scale_array

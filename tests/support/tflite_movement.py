@@ -1,4 +1,4 @@
-"""Random TFLite models of one data movement operator, by the operator's name."""
+"""Random TFLite models of one data movement operator. The operator's name selects the model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def one(
     dtype: type,
     options: object = None,
 ) -> bytes:
-    """Returns a model of an operator on one tensor, followed by constant operands."""
+    """Returns a model of an operator on one tensor. Constant operands follow the tensor."""
     ends = End(shape, dtype, quant(dtype)), End(expected, dtype, quant(dtype))
     return operator_model(name, [ends[0], *parameters], [ends[1]], options)
 

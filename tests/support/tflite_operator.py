@@ -1,4 +1,4 @@
-"""Writes a TFLite model of any one operator, with the inputs `x0`, `x1`, … and the outputs `y0`, `y1`, …"""
+"""Writes a TFLite model of any single operator. The inputs are called `x0`, `x1`, …, and the outputs `y0`, `y1`, …."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ def operator_model(
 def unary_model(
     name: str, shape: Sequence[int], dtype: npt.DTypeLike, x: Quant, y: Quant, options: Any = None
 ) -> bytes:
-    """Returns the model of an operator with one operand, whose output has the operand's shape and dtype."""
+    """Returns the model of an operator with one operand. The output has the operand's shape and dtype."""
     return operator_model(name, [End(shape, dtype, x)], [End(shape, dtype, y)], options)

@@ -15,10 +15,11 @@ _INT32 = schema.TensorType.INT32
 
 
 def pose_model(seed: int = 0, *, real_scores: bool = False) -> bytes:
-    """Returns the network: `[1, 12, 12, 3]` uint8 -> `[1, 1, 5, 3]` float32, which is y, x and score of each point.
+    """Returns the network: `[1, 12, 12, 3]` uint8 -> `[1, 1, 5, 3]` float32. The output contains y, x and the score of
+    each point.
 
     Args:
-        real_scores: True to search the largest score among real values.
+        real_scores: true to search the largest score among real values.
     """
     rng = np.random.default_rng(seed)
     builder = ModelBuilder()

@@ -69,7 +69,9 @@ OPERATORS: dict[str, tuple[Sequence[Array], Sequence[int], Any]] = {
 
 
 def network(name: str, *, stored: bool) -> bytes:
-    """Returns the model of an operator: `x` -> `y`. If `stored`, `x` is int8 and goes through a DEQUANTIZE first."""
+    """Returns the model of an operator: `x` -> `y`. If `stored` is true, `x` is int8, and a DEQUANTIZE converts it
+    first.
+    """
     constants, shape, options = OPERATORS[name]
     builder = ModelBuilder()
     x = real = builder.tensor("x", SHAPE, np.int8 if stored else np.float32, X if stored else None)

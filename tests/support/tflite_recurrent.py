@@ -113,8 +113,8 @@ def variable_model(initial: Array, quant: Quant, *, shared_name: str = "memory")
 
 
 def echo_model(initial: Array, quant: Quant) -> bytes:
-    """Returns a model that stores its input in a variable. It outputs the previous input, and the sum of it and the
-    current one.
+    """Returns a model that stores its input in a variable. It outputs the previous input, and the sum of the previous
+    and the current one.
     """
     builder = ModelBuilder()
     x = builder.tensor("x", initial.shape, np.int8, quant)

@@ -1,4 +1,4 @@
-"""Sparse constants of TFLite models, packed element by element according to the definition in schema.fbs."""
+"""Sparse constants in TFLite models. They are packed element by element, according to the definition in schema.fbs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def pack(
     compressed: Collection[int] = (0,),
     dtype: type = np.int32,
 ) -> tuple[Array, Any]:
-    """Returns the elements that are stored, and the `SparsityParametersT`.
+    """Returns the stored elements, and the `SparsityParametersT`.
 
     Args:
         order: the order of the levels; None for the natural order.
         blocks: dimension -> size of its blocks.
-        compressed: the positions in `order` that are stored with indices. Blocks are always dense.
+        compressed: the positions in `order` whose levels are compressed, with indices. Blocks are always dense.
         dtype: the type of segments and indices.
     """
     blocks = dict(sorted((blocks or {}).items()))
@@ -85,7 +85,7 @@ def sum_with(data: Array, **packing: Any) -> bytes:
 
 
 def pruned(shape: Sequence[int], share: float, seed: int = 0) -> Array:
-    """Returns random float32 weights, of which the share `share` is not zero."""
+    """Returns random float32 weights. The fraction `share` of them is not zero."""
     rng = np.random.default_rng(seed)
     values = rng.normal(0, 0.3, shape) * (rng.random(shape) < share)
     return np.asarray(values, np.float32)

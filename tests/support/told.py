@@ -29,6 +29,6 @@ class WorkerTable:
         self.workers |= {each["id"]: each for each in order["workers"]}
         self.models |= {(each["model"], each["version"]): each for each in order["models"]}
         for id in order["gone"]:
-            del self.workers[id]  # raises for an unknown worker, about which no order may be sent
+            del self.workers[id]  # raises an error for an unknown worker, for which no order may be sent
         for model, version in order["forgotten"]:
             del self.models[model, version]

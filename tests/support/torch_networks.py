@@ -35,7 +35,9 @@ def main(network: str, path: str, answers: str) -> None:
 
 
 def quantized(network: str) -> torch.nn.Module:
-    """Returns the network with random weights, calibrated on random images, which also set its batch normalization."""
+    """Returns the network with random weights. It was calibrated on random images, which also determine its batch
+    normalization.
+    """
     make = getattr(torchvision_models().quantization, network)
     # Networks with auxiliary heads are built without them.
     options = {"aux_logits": False} if network in ("googlenet", "inception_v3") else {}

@@ -1,4 +1,4 @@
-"""TorchScript models for tests without PyTorch: the fixtures, and archives that are written here."""
+"""TorchScript models for tests without PyTorch: the fixtures, and archives that this module writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENGINES = {
     ONEDNN: "onednn",
     TORCH_X86: "x86",
     QNNPACK: "qnnpack",
-}  # mode -> name of its engine in the fixtures
+}  # mode -> the name of its engine in the fixtures
 
 
 def imported(path: Path) -> ImportedModel:

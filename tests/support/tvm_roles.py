@@ -1,4 +1,6 @@
-"""Roles that really use TVM and the runtime, for `run_child(…, handlers=this file)`. The sandbox must allow them."""
+"""Roles that use TVM and the runtime: pass this file as `handlers` to `run_child`. The sandbox must allow everything
+that they do.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,13 @@ def _threads() -> int:
 
 
 def build(request: Request, report: Report) -> Result:
-    """Compiles exp(x + 1) on `[64, 4096]` float32, with its rows in parallel.
+    """Compiles exp(x + 1) on `[64, 4096]` float32. The rows are computed in parallel.
 
-    The 1 is folded from a constant expression, for which TVM JIT-compiles and runs code.
+    The 1 is folded from a constant expression. To do so, TVM compiles and runs code.
     """
-    import tvm  # here, because the process that runs the library lacks it, and to test imports in the sandbox
+    # imported here, because the process that runs the library does not have TVM, and because this tests imports in the
+    # sandbox
+    import tvm
     from tvm import relax
 
     from service.compiler.lowering.codegen import generate
@@ -57,7 +61,7 @@ def build(request: Request, report: Report) -> Result:
 
 
 def run(request: Request, report: Report) -> Result:
-    """Runs the library of `build` and the linker on the runtime alone, with threads."""
+    """Runs the library that `build` and the linker have created. It uses only the runtime, with several threads."""
     from service import runtime
 
     spec = TensorSpec("x", "FP32", (_ROWS, _COLUMNS))

@@ -1,4 +1,4 @@
-"""Waits for conditions, with timeouts that are long enough for a busy machine."""
+"""Waits for conditions. The timeouts are long enough for a busy machine."""
 
 from __future__ import annotations
 

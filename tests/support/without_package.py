@@ -14,11 +14,11 @@ _ROOT = Path(__file__).parents[2]
 
 
 def octet_without(packages: tuple[str, ...], folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Runs `octet` with every package of this environment but `packages`.
+    """Runs `octet` with every package of this environment except `packages`.
 
     Args:
-        packages: the names of folders in site-packages. The folders of their metadata begin with the same names.
-        folder: an empty folder for links to all other packages, and for the data of the command.
+        packages: the names of folders in site-packages. The names of their metadata folders begin in the same way.
+        folder: an empty folder. It gets links to all other packages, and the data of the command.
     """
     links = folder / "site-packages"
     links.mkdir()
@@ -31,6 +31,6 @@ def octet_without(packages: tuple[str, ...], folder: Path, *arguments: object) -
         "OCTET_DATA_DIR": str(folder / "data"),
         "PYTHONPATH": os.pathsep.join([str(links), str(_ROOT)]),
     }
-    # -S: Python does not search the environment's real site-packages.
+    # With -S, Python does not search the environment's real site-packages.
     command = [sys.executable, "-S", "-m", "service.cli", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=WORK_TIMEOUT_S, env=environment, check=False)

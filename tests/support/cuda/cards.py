@@ -1,4 +1,6 @@
-"""GPUs in the form of an instruction set, for the modules that draw layers and images: the size of a channel block."""
+"""Describes GPUs like instruction sets, for the modules that draw layers and images. They need the size of a channel
+block.
+"""
 
 from __future__ import annotations
 

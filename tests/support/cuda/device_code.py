@@ -1,7 +1,7 @@
 """Analyzes the machine code that NVRTC generates for a kernel: its instructions, its loops, and its resource usage.
 
 It uses NVIDIA's tools from their wheels (`nvidia-cuda-nvdisasm`, `nvidia-cuda-cuobjdump`). They disassemble code for
-capabilities from 7.5 on; for older ones only the resource usage is available.
+capabilities from 7.5 on. For older ones, only the resource usage is available.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 _LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P[T\d]+)\s+)?([A-Z][\w.]*)\s*([^;]*);")
 _LABEL = re.compile(r"\s*(\.L_x?_?\w+):")
 _USAGE = re.compile(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
-# Loads and stores of local memory, for values that do not fit into the registers.
+# Loads and stores of local memory, which contains values for which there are not enough registers.
 SPILLS = ("LDL", "STL")
 
 
@@ -64,7 +64,9 @@ class DeviceCode:
 
     @cached_property
     def loops(self) -> Sequence[Sequence[Instruction]]:
-        """The loops: for each backward branch, the instructions from the branch's target to the branch."""
+        """The loops. Each backward branch ends one: it contains the instructions from the branch's target to the
+        branch.
+        """
         places: dict[str, int] = {}
         at = 0
         bodies = []
@@ -88,7 +90,9 @@ class DeviceCode:
         return tuple(body for body, is_inner in zip(self.loops, inner, strict=True) if is_inner)
 
     def hottest(self, *opcodes: str) -> Sequence[Instruction]:
-        """Returns the loop with the most instructions of these opcodes; if loops are nested, the innermost of them."""
+        """Returns the loop that contains the most instructions with these opcodes. If loops are nested, it is the
+        innermost one.
+        """
         assert self.loops, "the code has no loop"
         return max(self.loops, key=lambda body: (count(body, *opcodes), -len(body)))
 

@@ -5,8 +5,8 @@
 
 `source` is the source for NVRTC. Checked builds (the default) check every memory access. Races between threads or
 blocks, accesses outside the operands, misaligned vectors and undefined behavior of C++ end the launch with a
-`DeviceFault`. Unchecked builds are fast, for whole models. Builds are cached in ~/.cache/octet-tests by the digest of
-their inputs.
+`DeviceFault`. Unchecked builds are fast enough for whole models. Builds are cached in ~/.cache/octet-tests by the
+digest of their inputs.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from tests.support.cuda.translate import translate
 
 _HERE = Path(__file__).parent
 _KEPT = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "octet-tests" / "cuda"
-_KEPT_S = 24 * 3600  # since the last use; every change of the emulation invalidates all builds
+_KEPT_S = 24 * 3600  # after the last use; any change of the emulation invalidates all builds
 _TRANSLATED_BY = ("emulated.py", "translate.py", "ptx.py")
 _GXX = "g++"
 _LANGUAGE = ("-x", "c++", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti")
-# The semantics of the device: no contraction (NVRTC's -fmad=false), and accesses of any type (kernels read bytes as
-# words).
+# The device does not contract products and sums (NVRTC's -fmad=false), and allows accesses of any type (kernels read
+# bytes as words).
 _SEMANTICS = ("-ffp-contract=off", "-fno-strict-aliasing", "-fno-gnu-unique", "-fno-threadsafe-statics", "-w")
 _CHECKS = (
-    "-fsanitize=thread",  # only the inserted calls; sanitizers.cpp implements them instead of gcc's runtime
+    "-fsanitize=thread",  # only the inserted calls are used; sanitizers.cpp implements them instead of gcc's runtime
     "-fsanitize=undefined",
     "-fsanitize=float-cast-overflow",
     "-fno-sanitize=vptr",
     "-fno-sanitize-recover=all",
     "--param=tsan-instrument-func-entry-exit=0",
 )
-_ALIGNMENT = 64  # the alignment of operands, exactly what a plan's offsets guarantee
+_ALIGNMENT = 64  # the alignment of operands, which is exactly what a plan's offsets guarantee
 _GUARD_BYTES = 4096
 _GUARD = 0xCB
 
@@ -66,7 +66,7 @@ def build(source: str, symbol: str, architecture: str = "sm_80", checked: bool =
     """
     if _missing():
         pytest.skip(_missing())
-    symbol = symbol if "OCTET_KERNEL" in source else ""  # else the source names its kernels
+    symbol = symbol if "OCTET_KERNEL" in source else ""  # otherwise, the source gives its kernels their names
     flags = (*_LANGUAGE, *_SEMANTICS, "-O1", "-g1", *(_CHECKS if checked else ()))
     runtime = _runtime()
     emulation = (path.read_text() for path in (*_headers(), *(_HERE / name for name in _TRANSLATED_BY)))
@@ -87,7 +87,8 @@ class Launched:
 
     Attributes:
         symbol: the kernel's name in the source.
-        before, after: the bytes of each operand before and after the launch, separately even if operands overlap.
+        before, after: the bytes of each operand before and after the launch. Overlapping operands are recorded
+            separately.
     """
 
     source: str
@@ -126,13 +127,14 @@ class EmulatedKernel:
         *,
         seed: int = 0,
     ) -> None:
-        """Runs the kernel on copies of `operands`, and copies them back.
+        """Runs the kernel on copies of `operands`, and copies the results back.
 
         Args:
-            seed: the seed of the order of blocks and threads; 0 for their natural order.
+            seed: the seed for the order of blocks and threads; 0 for their natural order.
 
         Raises:
-            DeviceFault: a race, a divergence, an access outside the operands, … The operands are then unchanged.
+            DeviceFault: the launch caused a race, a divergence, an access outside the operands, or another fault. The
+                operands are then unchanged.
         """
         before = tuple(operand.tobytes() for operand in operands) if observers else ()
         guarded = [_Guarded(operand) for operand in operands]
@@ -172,7 +174,7 @@ class EmulatedKernel:
         """Replaces offsets in the library (`@0x12a0`) by functions and lines of the source."""
 
         def line(match: re.Match[str]) -> str:
-            # The offset is a return address. The byte before it belongs to the call of the access.
+            # The offset is a return address. The byte before it belongs to the call instruction of the access.
             command = ["addr2line", "-Cpsfie", str(self._path), hex(int(match[1], 16) - 1)]
             output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             frames = [re.sub(r" \(discriminator \d+\)| ?\(inlined by\) ", "", frame) for frame in output.splitlines()]
@@ -182,7 +184,9 @@ class EmulatedKernel:
 
 
 class _Guarded:
-    """A copy of an operand between guard bytes that must not change, with exactly the alignment of a plan's offsets."""
+    """A copy of an operand between guard bytes that must not change. Its alignment is exactly that of a plan's
+    offsets.
+    """
 
     def __init__(self, operand: NDArray[Any]) -> None:
         self.bytes = operand.nbytes
@@ -200,7 +204,7 @@ class _Guarded:
 
 @cache
 def _missing() -> str:
-    """Returns the reason why GPU kernels cannot be emulated on this machine; empty if they can."""
+    """Returns the reason why GPU kernels cannot be emulated on this machine, or "" if they can."""
     tools = [tool for tool in (_GXX, "addr2line") if shutil.which(tool) is None]
     if platform.machine() != "x86_64":
         return "cards are emulated on x86-64 CPUs only"  # schedule.cpp switches stacks with code for x86-64
@@ -225,7 +229,7 @@ def _preprocess(source: str, symbol: str, architecture: str) -> str:
 
 @cache
 def _runtime() -> Path:
-    """Builds the object of the emulation's runtime, which is the same for all kernels: fibers, warps, memory."""
+    """Builds the object of the emulation's runtime (fibers, warps, memory), which is the same for all kernels."""
     sources = sorted(_HERE.glob("*.cpp"))
     flags = (*_LANGUAGE, "-O2", "-Wall", "-Wextra", "-Werror")
     texts = [path.read_text() for path in (*sources, *_headers())]
@@ -254,7 +258,7 @@ def _version() -> str:
 def _make(target: Path, text: str, flags: Sequence[str], link: Sequence[str] = ()) -> None:
     """Compiles an object and optionally links it, atomically, because other processes may build the same file.
 
-    Linking is a separate command, because with -fsanitize g++ would add the runtimes of its sanitizers.
+    Linking is a separate command: with -fsanitize, g++ would add the runtimes of its sanitizers.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as directory:

@@ -8,4 +8,4 @@ class UnknownDeviceCode(ValueError):
 
 
 class DeviceFault(RuntimeError):
-    """A launch did something that is forbidden. The message contains the thread, the action and the place."""
+    """A launch did something forbidden. The message contains the thread, the action and the source location."""

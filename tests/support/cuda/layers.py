@@ -1,4 +1,4 @@
-"""Layers of fixed sizes with expected outputs by NumPy, for tests of tiles rather than formulas."""
+"""Layers of fixed sizes. NumPy computes the expected outputs. They are for tests of tiles rather than of formulas."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class SquareConvolution:
     The images are padded so that they keep their size.
 
     Attributes:
-        kernel: the number of rows and columns of the window; odd.
-        adds: True to add half of a residual to half of the layer's result.
+        kernel: the number of rows and columns of the window, which is odd.
+        adds: true if half of a residual is added to half of the layer's result.
     """
 
     images: int = 1
@@ -78,7 +78,7 @@ class SquareConvolution:
         return self.answers(np.pad(self.source, ((0, 0), (side, side), (side, side), (0, 0))), self.residual)
 
     def answers(self, framed: NDArray[np.uint8], residual: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
-        """Computes the output `[N, H, W, O]`: int32 sums, times the scale, rounded to even, and clamped.
+        """Computes the output `[N, H, W, O]`: int32 sums are multiplied by the scale, rounded to even, and clamped.
 
         If `adds`, the residual is added before clamping.
 

@@ -7,7 +7,7 @@ import pytest
 from service.compiler.kernels.cuda.nvrtc import cubin, library_path
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 
-CAPABILITIES = ("sm_61", "sm_75", "sm_90")  # the oldest, the first with 8-bit matrix instructions, the newest
+CAPABILITIES = ("sm_61", "sm_75", "sm_90")  # the oldest, the first with 8-bit matrix instructions, and the newest
 
 needs_nvrtc = pytest.mark.skipif(library_path() is None, reason="NVRTC is missing: pip install 'octet-serve[cuda]'")
 

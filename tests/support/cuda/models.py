@@ -23,11 +23,11 @@ from service.core.target import parse_target
 from tests.support.cuda.emulated import EmulatedKernel
 
 _ENTRY = 'extern "C" __global__'
-_FILLER = 0xA5  # the bytes of memory that was not written yet
+_FILLER = 0xA5  # the value of bytes in memory that was not written yet
 
 
 class CardModel:
-    """`module` compiled in `mode` for a GPU. Without a kernel library, all code is generated.
+    """`module` compiled in `mode` for a GPU. Without a kernel library, TVM generates all code.
 
     Attributes:
         context: the context of the passes, with their results.
@@ -64,7 +64,7 @@ class CardModel:
         """Returns the outputs for `inputs`.
 
         Args:
-            seed: the seed of the order of blocks and threads in each launch.
+            seed: the seed for the order of blocks and threads in each launch.
 
         Raises:
             DeviceFault: a kernel did something that is forbidden.
@@ -93,7 +93,7 @@ class CardModel:
 
 
 def _join_sources(kernels: Mapping[str, Kernel]) -> dict[str, str]:
-    """Returns symbol -> source. Kernels with the same headers share one source, which is compiled once."""
+    """Maps each symbol to its source. Kernels with the same headers share one source, which is compiled once."""
     parts: dict[str, list[tuple[str, str]]] = {}
     for symbol, kernel in kernels.items():
         assert isinstance(kernel.function, DeviceFunction)

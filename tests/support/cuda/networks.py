@@ -1,7 +1,7 @@
 """Runs whole models on an emulated GPU in a child process, with the real runtime and call plan.
 
-The driver's stand-in (`tests.support.emulated_card`) finds the emulation of a kernel by the digest of its cubin, which
-NVRTC compiles again from the same source.
+A replacement for NVIDIA's driver (`tests.support.emulated_card`) finds the emulation of a kernel by the digest of its
+cubin. NVRTC compiles the same source to the same cubin.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Sample = Sequence[Array]
 
 
 def emulate(sources: Mapping[str, str], capability: str, folder: Path, *, checked: bool = True) -> None:
-    """Builds in `folder` the code that the driver's stand-in runs instead of each kernel.
+    """For each kernel, builds in `folder` the code that the driver's replacement runs.
 
     Args:
         sources: symbol -> source of the kernel.
-        checked: True for checks of races and other faults, which end the process. They are much slower.
+        checked: true to check for races and other faults, which end the process. Such checks make it much slower.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for symbol, source in sources.items():
@@ -53,7 +53,7 @@ def run(
     """Returns the outputs of an artifact's files for `inputs` on a GPU.
 
     Args:
-        kernels: the folder of `emulate`.
+        kernels: the folder that `emulate` has filled.
         capability: the capability of the GPU, such as sm_80; None for that of the artifact.
     """
     described = kernels.with_name("config.json")
@@ -65,7 +65,7 @@ def run(
 
 
 def run_stored(store: Path, digest: Digest, target: str, kernels: Path, samples: Sequence[Sample]) -> list[list[Array]]:
-    """Returns the outputs of an artifact in a store for each of `samples`, in the same way."""
+    """Returns the outputs of a stored artifact for each of `samples`, in the same way as `run`."""
     return _in_a_child(_run_stored, (store, digest), kernels, target, samples)
 
 
@@ -109,5 +109,5 @@ def _card(target: str) -> str:
 
 @cache
 def _driver() -> Path:
-    """Builds the driver's stand-in, once per process, and returns its folder."""
+    """Builds the driver's replacement, once per process, and returns its folder."""
     return emulated_card.build_driver(Path(tempfile.mkdtemp(prefix="octet-driver-")))

@@ -1,7 +1,7 @@
 """Translates the PTX instructions of inline assembly to C++ for the CPU.
 
-Each translation follows the text of the PTX ISA. Instructions that are not in this table raise an error. Registers are
-C++ variables of their width: `unsigned`, `unsigned long long`, `unsigned short`, `float`, or `bool` for predicates.
+Each translation follows the text of the PTX ISA. An instruction that is not in this table raises an error. Registers
+are C++ variables of their width: `unsigned`, `unsigned long long`, `unsigned short`, `float`, or `bool` for predicates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SIGNED = {"8": "signed char", "16": "short", "32": "int", "64": "long long"}
 
 @dataclass(frozen=True)
 class Operand:
-    """A register or constant (`text` is C++), a vector `{…}` of them, or an address `[text + offset]`."""
+    """A register or a constant (`text` is C++), a vector `{…}` of these, or an address `[text + offset]`."""
 
     text: str
     vector: tuple[str, ...] = ()
@@ -59,7 +59,9 @@ def _type(ptx: str) -> str:
 
 
 def _as(ptx: str, text: str) -> str:
-    """Returns an expression that reads `text` as a type. Float registers may contain bits, and the reverse."""
+    """Returns an expression that reads `text` as a type. A float register may contain bits, and a register of bits may
+    contain a float.
+    """
     return f"{_EMULATED}read<{_type(ptx)}>({text})"
 
 
@@ -107,7 +109,7 @@ def _wgmma(match: re.Match[str], operands: Operands) -> str:
 
 @_instruction(r"wgmma\.fence\.sync\.aligned", 0)
 def _wgmma_fence(match: re.Match[str], operands: Operands) -> str:
-    return ";"  # nothing to do: registers belong to the fiber that writes them
+    return ";"  # nothing to do, because registers belong to the fiber that writes them
 
 
 @_instruction(r"wgmma\.commit_group\.sync\.aligned", 0)
@@ -187,7 +189,7 @@ def _warp(match: re.Match[str], operands: Operands) -> str:
 
 @_instruction(r"membar\.(cta|gl|sys)|fence(\.sc|\.acq_rel)?\.(cta|gpu|sys)", 0)
 def _fence(match: re.Match[str], operands: Operands) -> str:
-    return ";"  # nothing to do: fibers see each other's writes at once
+    return ";"  # nothing to do, because fibers see each other's writes at once
 
 
 @_instruction(r"prefetch\.global\.L[12](::evict_last|::evict_normal)?", 1)
@@ -344,13 +346,15 @@ def _integer_to_integer(match: re.Match[str], operands: Operands) -> str:
 
 
 def _extended(ptx: str, value: str) -> str:
-    """Extends a value by its sign or with zeros to the width of the register, which has at least 16 bits."""
+    """Extends a value by its sign or with zeros to the width of its register, which is at least 16 bits."""
     return f"(unsigned)({value})" if ptx[1:] in ("8", "16") else f"({_type('u' + ptx[1:])})({value})"
 
 
 @_instruction(r"cvt\.pack\.sat\.([us](?:8|16))\.s32(\.b32)?", 0)
 def _pack(match: re.Match[str], operands: Operands) -> str:
-    """Packs `sat(b)` into the lowest bits of d and `sat(a)` above it. For 8 bits, c's low half comes above both."""
+    """Packs `sat(b)` into the lowest bits of d, and `sat(a)` above it. For 8 bits, the low half of c is placed above
+    both.
+    """
     narrow, width = f"u{match[1][1:]}", int(match[1][1:])
     if len(operands) != (4 if width == 8 else 3) or bool(match[2]) != (width == 8):
         raise UnknownDeviceCode(f"{match[0]} with {len(operands)} operands has no emulation")

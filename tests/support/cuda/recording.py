@@ -1,9 +1,10 @@
-"""Records the launches of kernel tests, to repeat them on a real GPU: a pytest plugin, and a reader of its folder.
+"""Records the launches of kernel tests, so that they can be repeated on a real GPU. Contains a pytest plugin, and a
+reader of the recordings.
 
     pytest -p tests.support.cuda.recording --record-launches=FOLDER tests/unit/compiler/kernels/cuda
 
 Each distinct launch without a fault is recorded once: the kernel's source, the launch parameters, and the bytes of the
-operands before and after. Another process or another test with the same launch adds nothing.
+operands before and after. If another process or another test makes the same launch, nothing is added.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class Recorded:
     """A recorded launch.
 
     Attributes:
-        test: the test that made it.
+        test: the test that made the launch.
         symbol: the kernel's symbol, derived from the digest of its source.
-        source: the source, in which the kernel is called `OCTET_KERNEL`.
+        source: the source. It names the kernel `OCTET_KERNEL`.
         capability: the emulated compute capability as an integer, such as 80.
         before, after: files with the bytes of each operand before and after the launch.
     """
@@ -88,7 +89,7 @@ def _read(folder: Path, told: dict[str, object]) -> Recorded:
 
 def _keep(folder: Path, launched: emulated.Launched) -> None:
     source = launched.source
-    if _ANY_NAME not in source:  # the source names its kernels
+    if _ANY_NAME not in source:  # the source gives its kernels their names
         source = source.replace(launched.symbol, _ANY_NAME)
     symbol = f"octet_{hashlib.sha256(source.encode()).hexdigest()[:32]}"
     _write(folder / f"{symbol}.cu", source.encode())

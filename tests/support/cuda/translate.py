@@ -1,6 +1,7 @@
 """Translates one unit of CUDA C++ to C++ for the CPU, for the parts of CUDA that a header cannot provide.
 
-The text has to be preprocessed with `__CUDA_ARCH__` and the like, so that it contains only code for the device. Then:
+The text must be preprocessed with `__CUDA_ARCH__` and similar macros, so that it contains only code for the device.
+Then:
   * each `asm` statement becomes the instructions of `ptx.py`, on variables for its operands;
   * `__shared__ T name[n];` becomes a static variable that is registered with the runtime, and
     `extern __shared__ T name[];` becomes a pointer into the dynamic part;
@@ -29,7 +30,7 @@ _KERNEL = re.compile(
 _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"')
 _CONSTRAINTS = {"r": "unsigned", "l": "unsigned long long", "h": "unsigned short", "f": "float"}
 _TYPES = {"b16": "h", "u16": "h", "s16": "h", "b32": "r", "u32": "r", "s32": "r", "b64": "l", "u64": "l", "s64": "l"}
-_DEFAULT_ALIGNMENT = 16  # the alignment of dynamic shared memory unless its declaration requires more
+_DEFAULT_ALIGNMENT = 16  # alignment of dynamic shared memory, unless its declaration requires more
 
 
 def translate(preprocessed: str) -> str:
@@ -101,7 +102,7 @@ def _assembly(text: str) -> str:
 
 
 def _closing(text: str, opening: int) -> int:
-    """Returns the index after the parenthesis that closes the one at `opening`. Ignores parentheses in strings."""
+    """Returns the index after the parenthesis that closes the one at `opening`. Parentheses in strings are ignored."""
     depth, at = 0, opening
     while at < len(text):
         if literal := _LITERAL.match(text, at):
