@@ -53,13 +53,13 @@ def test_a_kernel_computes_on_an_emulated_cpu(target: str) -> None:
     ("target", "without"),
     [("aarch64+dotprod", "cortex-a53"), ("aarch64+i8mm", "neoverse-n1"), ("riscv64+v", "rv64")],
 )
-def test_an_instruction_that_a_cpu_lacks_is_an_illegal_one(target: str, without: str) -> None:
+def test_an_instruction_that_a_cpu_lacks_is_illegal(target: str, without: str) -> None:
     with pytest.raises(emulated.Died, match="status -4"):
         emulated.call(target, added(target), arguments(target), cpu=without)
 
 
 @needs_emulators
-def test_a_kernel_that_reads_beyond_an_operand_dies() -> None:
+def test_a_kernel_that_reads_beyond_an_operand_crashes() -> None:
     with pytest.raises(emulated.Died, match="Segmentation fault"):
         emulated.call("aarch64", added("aarch64", beyond=_SIZE), arguments("aarch64"))
 

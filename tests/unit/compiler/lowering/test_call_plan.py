@@ -75,7 +75,7 @@ def test_an_output_that_shares_memory_is_copied() -> None:
 
 
 @pytest.mark.parametrize("results", [(X,), (A, A), (A, WEIGHTS)])
-def test_an_output_that_no_call_writes_for_itself_is_copied(results: tuple[relax.Var, ...]) -> None:
+def test_inputs_constants_and_repeated_tensors_can_be_outputs(results: tuple[relax.Var, ...]) -> None:
     weights = [Slot("int8", (16,), 64)]
     plan = call_plan(module([X, WEIGHTS, A], [calls("octet_f", X, WEIGHTS, A)], *results), weights, [FIRST])
     written = {operand for call in plan.calls for operand in call.operands} | {to for _, to in plan.copies}

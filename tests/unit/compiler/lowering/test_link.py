@@ -61,7 +61,7 @@ def test_a_linked_library_can_be_loaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", [X86, ARM, RISCV], ids=str)
-def test_equal_objects_give_equal_bytes_wherever_they_lie(tmp_path: Path, target: Target) -> None:
+def test_equal_objects_give_equal_bytes_in_every_directory(tmp_path: Path, target: Target) -> None:
     written = []
     for directory in (tmp_path / "here", tmp_path / "somewhere" / "else"):
         directory.mkdir(parents=True)

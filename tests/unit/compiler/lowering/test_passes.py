@@ -156,12 +156,12 @@ def text_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_pass_makes_of_a_model_what_its_file_says(name: str) -> None:
+def test_a_pass_changes_the_model_as_in_its_file(name: str) -> None:
     assert text_of(name) == (FOLDER / f"{name}.txt").read_text()
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_each_of_them_has_something_to_do(name: str) -> None:
+def test_each_pass_changes_its_model(name: str) -> None:
     before, after = (FOLDER / f"{name}.txt").read_text().split(SEPARATOR)
     assert before != after
 

@@ -88,7 +88,7 @@ def attention(
 
 @pytest.mark.parametrize("target", HERE, ids=str)
 @pytest.mark.parametrize(("sizes", "together"), list(zip(WHOLE, (True, True, False), strict=True)))
-def test_heads_of_whole_blocks_are_never_moved(
+def test_heads_of_whole_blocks_are_not_copied(
     target: Target, sizes: tuple[int, int, int, int], together: bool, tmp_path: Path
 ) -> None:
     module, inputs = attention(*sizes, together=together)
@@ -112,7 +112,7 @@ def test_heads_of_other_sizes_are_computed_without_copies(
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
-def test_they_need_no_more_of_an_architecture_than_the_protocol(target: Target, tmp_path: Path) -> None:
+def test_attention_runs_on_the_portable_instruction_set(target: Target, tmp_path: Path) -> None:
     module, inputs = attention(2, 7, 3, 8, together=True)
     selection, (actual,) = run_selected(
         module, target, "xnnpack", inputs, tmp_path, lambda mode: SimdLibrary(PortableIsa(), mode)

@@ -99,7 +99,7 @@ def test_products_that_differ_in_zero_points_and_scales_share_one_program() -> N
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
-def test_the_kernel_needs_no_more_of_an_architecture_than_the_protocol(target: Target, tmp_path: Path) -> None:
+def test_the_kernel_runs_on_the_portable_instruction_set(target: Target, tmp_path: Path) -> None:
     module, inputs = product(*CASES[0])
     selection, (actual,) = run_selected(
         module, target, "xnnpack", inputs, tmp_path, lambda mode: SimdLibrary(PortableIsa(), mode)

@@ -81,7 +81,7 @@ def test_features_of_an_svdf_come_from_a_kernel(target: Target, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
-def test_the_kernel_needs_no_more_of_an_architecture_than_the_protocol(target: Target, tmp_path: Path) -> None:
+def test_the_kernel_runs_on_the_portable_instruction_set(target: Target, tmp_path: Path) -> None:
     selection = equals_the_oracle(
         import_model(lstm_model(cells=12)), target, tmp_path, lambda mode: SimdLibrary(PortableIsa(), mode)
     )

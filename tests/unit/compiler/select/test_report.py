@@ -57,7 +57,7 @@ def report(module: Any) -> dict[str, Any]:
     return selection_for(module, "x86-64-v3").report()
 
 
-def test_layers_say_which_kernel_computes_what(report: dict[str, Any]) -> None:
+def test_layers_list_the_kernel_of_each_operator(report: dict[str, Any]) -> None:
     kinds = [(layer["operators"], layer["kernel"]) for layer in report["layers"]]
     around = [("pack", "pack"), ("unpack", "unpack")]
     conv = ("conv2d+requantize", "conv")
@@ -65,7 +65,7 @@ def test_layers_say_which_kernel_computes_what(report: dict[str, Any]) -> None:
     assert report["reorders"] == len([kind for kind in kinds if kind in around])
 
 
-def test_what_has_no_kernel_says_why_and_where_it_stands(report: dict[str, Any]) -> None:
+def test_operators_without_a_kernel_have_a_reason_and_a_position(report: dict[str, Any]) -> None:
     plain = {operator["operators"]: operator for operator in report["plain"]}
     assert list(plain) == ["negative", "dense"]
     assert plain["negative"]["reason"] == "no kernel computes this operator"

@@ -53,7 +53,7 @@ def reals(*shape: int) -> Array:
 
 
 @pytest.mark.parametrize("shape", [(4,), (3, 16), (7, 17), (2, 5, 31), (1, 3, 1, 100), (1, 5), (3, 257)], ids=str)
-def test_moves_by_the_largest(shape: tuple[int, ...], target: Target, tmp_path: Path) -> None:
+def test_differences_from_the_largest_value(shape: tuple[int, ...], target: Target, tmp_path: Path) -> None:
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         (x,) = inputs
         largest = emit(relax.op.max(x, axis=[-1], keepdims=True))

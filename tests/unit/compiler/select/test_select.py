@@ -281,7 +281,7 @@ def test_a_network_of_kernels_equals_the_oracle(
 @pytest.mark.parametrize("name", ["joined", "bottleneck", "constant"])
 @NETWORKS
 @given(*HOW, st.sampled_from(HERE or [TARGETS[0]]))
-def test_so_does_one_whose_tensors_lie_in_others_or_are_thinned_or_known(
+def test_joined_strided_and_constant_networks_equal_the_oracle(
     tmp_path_factory: pytest.TempPathFactory, name: str, seed: int, mode: str, storage: str, batch: int, target: Any
 ) -> None:
     scratch = tmp_path_factory.mktemp("build")
@@ -292,7 +292,7 @@ def test_so_does_one_whose_tensors_lie_in_others_or_are_thinned_or_known(
 @pytest.mark.parametrize("name", ["residual", "branching", "grouped"])
 @settings(NETWORKS, max_examples=1)
 @given(st.integers(0, 2**32))
-def test_the_families_need_no_more_of_an_architecture_than_the_protocol(
+def test_the_families_run_on_the_portable_instruction_set(
     tmp_path_factory: pytest.TempPathFactory, name: str, seed: int
 ) -> None:
     how = {"mode": "xnnpack", "storage": "int8", "batch": 1, "library_of": portable_library}
@@ -553,9 +553,7 @@ def test_parts_of_the_same_type_are_written_in_place(target: Any) -> None:
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
-def test_a_tensor_is_not_padded_with_another_value_than_its_maker_writes(
-    target: Any, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_padding_with_another_value_equals_the_oracle(target: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
     rng = np.random.default_rng(1)
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
@@ -570,7 +568,7 @@ def test_a_tensor_is_not_padded_with_another_value_than_its_maker_writes(
     np.testing.assert_array_equal(outputs[0], oracle.run(module, get_mode("xnnpack"), [x])[0])
 
 
-def test_what_has_no_kernel_is_named_with_the_reason() -> None:
+def test_a_declined_operator_is_reported_with_the_reason() -> None:
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         kind = QuantizedType("int8", (0.1,), (0,))
         return emit(ops.l2_normalize(inputs[0], kind, QuantizedType("int8", (1 / 128,), (0,))))

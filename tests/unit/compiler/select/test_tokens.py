@@ -64,7 +64,7 @@ def test_a_feed_forward_part_equals_the_oracle_without_a_reorder_inside(target: 
 
 
 @pytest.mark.skipif(not HERE, reason="no x86-64 target runs here")
-def test_a_mean_of_tokens_is_not_taken_for_one_of_pixels(tmp_path: Path) -> None:
+def test_a_mean_of_tokens_is_not_a_mean_of_pixels(tmp_path: Path) -> None:
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         tokens = emit(ops.add(layer(emit, inputs[0], CHANNELS), inputs[0], X, X, X))
         return emit(ops.mean(tokens, X, X, axes=(1,), keepdims=False))

@@ -127,7 +127,7 @@ def kinds() -> dict[tuple[bool, bool, int], tuple[Channels, FusedScale]]:
 KINDS = kinds()
 
 
-def test_each_kind_occurs() -> None:
+def test_each_variant_of_the_code_occurs() -> None:
     ways = [(False, True), (False, False), (True, False)]
     assert set(KINDS) == {(*way, exceptions) for way in ways for exceptions in range(MOST_EXCEPTIONS + 1)}
 
@@ -135,7 +135,7 @@ def test_each_kind_occurs() -> None:
 @pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
 @pytest.mark.parametrize("isa", RUNNABLE, ids=[isa.name for isa in RUNNABLE])
 @pytest.mark.parametrize("pixels", [1, 4])
-def test_the_instructions_do_the_same(isa: Isa, pixels: int) -> None:
+def test_the_instructions_equal_the_oracle(isa: Isa, pixels: int) -> None:
     for channels, fused in KINDS.values():
         of, _ = told(channels)
         one_each = FusedScale(

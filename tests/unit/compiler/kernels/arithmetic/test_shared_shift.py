@@ -52,7 +52,7 @@ def test_every_pair_of_operands(data: st.DataObject, storage: str, residual_is_l
     np.testing.assert_array_equal(result, expected)
 
 
-def test_operands_as_they_occur_share_a_shift() -> None:
+def test_operands_with_usual_scales_share_a_shift() -> None:
     rng = np.random.default_rng(0)
     found = [
         chosen(tuple(u8(float32(scale), int(zero)) for scale, zero in zip(scales, zeros, strict=True)))[1]
@@ -61,5 +61,5 @@ def test_operands_as_they_occur_share_a_shift() -> None:
     assert sum(isinstance(each, SharedShiftSum) for each in found) >= 28
 
 
-def test_sums_that_leave_eight_bits_by_far_keep_their_roundings() -> None:
+def test_sums_far_beyond_eight_bits_use_the_fixed_point_formula() -> None:
     assert isinstance(chosen((u8(1.0, 3), u8(0.7, 5), u8(1e-9, 9)))[1], FixedPointSum)

@@ -90,7 +90,7 @@ def test_without_a_barrier_there_is_a_fault(case: tuple[SquareConvolution, CardT
         (CASES[1], "void publish() const { publish_operands(); }", "void publish() const {}"),
     ],
 )
-def test_what_is_not_waited_for(case: tuple[SquareConvolution, CardTile], right: str, wrong: str) -> None:
+def test_a_missing_wait_is_a_fault(case: tuple[SquareConvolution, CardTile], right: str, wrong: str) -> None:
     source = source_of(*case)
     assert right in source
     with pytest.raises(DeviceFault, match=r"a race|in flight|overwritten|fence.proxy"):

@@ -26,12 +26,12 @@ READS = 18
 
 
 @pytest.mark.parametrize("capability", sorted(CARDS))
-def test_one_card_has_its_own_limits(capability: str) -> None:
+def test_a_single_gpu_has_its_own_limits(capability: str) -> None:
     assert common((capability,)) == CARDS[capability]
 
 
 @pytest.mark.parametrize("target", SEVERAL, ids=str)
-def test_no_limit_is_larger_than_any_cards(target: Target) -> None:
+def test_no_common_limit_exceeds_that_of_a_gpu(target: Target) -> None:
     cards = codegen_target(target).cards
     card = common(cards)
     for each in cards:

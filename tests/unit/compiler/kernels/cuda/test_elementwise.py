@@ -154,7 +154,7 @@ def pair(mode: str, name: str) -> Kernel:
 
 @needs_nvrtc
 @pytest.mark.parametrize("capability", CAPABILITIES)
-def test_cards_have_machine_code(capability: str) -> None:
+def test_nvrtc_compiles_the_kernel(capability: str) -> None:
     kernels = {kernel.symbol: kernel for mode, name in DEFINED for kernel in [pair(mode, name)]}
     for kernel in (*kernels.values(), table(IMAGE, IMAGE, np.zeros(256, np.uint8), 0)):
         compile_for(capability, kernel)

@@ -76,7 +76,7 @@ def test_convolution(capability: str, tile: CardTile) -> None:
     assert copies == -(-copied // tile.threads)
 
 
-def test_dot_products_of_older_cards() -> None:
+def test_dot_products_of_older_gpus() -> None:
     """The disassembler does not support the instructions of older GPUs, so only resources are checked."""
     for tile in tiles("sm_61"):
         made = code("sm_61", tile)

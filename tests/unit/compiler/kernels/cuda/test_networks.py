@@ -74,7 +74,7 @@ def excited(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
     ],
     ids=lambda each: each.__name__ if callable(each) else "",
 )
-def test_a_card_gives_the_oracles_bytes(body: Body, kernels: set[str]) -> None:
+def test_a_gpu_computes_the_oracles_bytes(body: Body, kernels: set[str]) -> None:
     module = module_of([((1, 6, 6, 16), "uint8")], body)
     inputs = [np.random.default_rng(0).integers(0, 256, (1, 6, 6, 16)).astype(np.uint8)]
     (expected,) = oracle.run(module, MODE, inputs)

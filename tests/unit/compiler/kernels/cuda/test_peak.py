@@ -37,7 +37,7 @@ def test_the_loop_is_products(capability: str, unit: Unit) -> None:
 
 
 @pytest.mark.parametrize("unit", Unit)
-def test_it_adds_what_it_says(unit: Unit) -> None:
+def test_the_loop_adds_as_many_products_as_it_reports(unit: Unit) -> None:
     kernel = peak(unit, BLOCKS, REPETITIONS)
     assert isinstance(kernel.function, DeviceFunction)
     operands = np.random.default_rng(3).integers(0, 1 << 32, OPERANDS, np.uint32)

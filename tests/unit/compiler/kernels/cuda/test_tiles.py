@@ -36,7 +36,7 @@ def _newest(capability: str) -> list[Unit]:
     return promising(CARDS[capability])[:1]
 
 
-def test_one_of_each_is_among_them() -> None:
+def test_the_tiles_have_every_number_of_steps_stages_and_slices() -> None:
     tiles = [tile for capability, tile in each_once() if capability in ("sm_80", "sm_90")]
     assert {tile.unit for tile in tiles} == {Unit.MATRIX, Unit.GROUP}
     assert {tile.steps for tile in tiles} == {2, 4}

@@ -55,7 +55,7 @@ def test_several_sums_of_one_pass_are_one_launch() -> None:
     assert len(symbols) == 2  # the second launch only copies the indices
 
 
-def test_other_names_of_a_tensor_stay_so() -> None:
+def test_a_reshape_remains_an_alias() -> None:
     def body(emit: Emit, x: list[relax.Var]) -> relax.Var:
         flat = emit(relax.op.reshape(emit(relax.op.negative(x[0])), (20,)))
         return emit(relax.op.negative(flat))
@@ -76,7 +76,7 @@ def test_equal_functions_are_one_kernel() -> None:
     assert len(set(symbols)) == 1
 
 
-def test_what_reads_its_own_output_is_run_by_one_thread() -> None:
+def test_a_program_that_reads_its_output_runs_in_one_thread() -> None:
     @T.prim_func(private=True, s_tir=True)  # type: ignore[untyped-decorator]
     def running_sum(x_: T.handle, out_: T.handle) -> None:
         T.func_attr({"tirx.is_scheduled": True})
@@ -90,7 +90,7 @@ def test_what_reads_its_own_output_is_run_by_one_thread() -> None:
     assert stages_of(inlined(running_sum)) is None
 
 
-def test_an_operator_that_no_card_computes_is_named() -> None:
+def test_the_error_names_an_unsupported_operator() -> None:
     module = module_of([((4,), "float16")], lambda emit, x: emit(relax.op.negative(x[0])))
     with pytest.raises(Unsupported, match=r"^tir_negative: .*float16"):
         lowered(module)

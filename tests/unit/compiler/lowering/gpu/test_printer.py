@@ -129,7 +129,7 @@ def pairs(values: Array) -> list[Array]:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "int64"])
-def test_whole_numbers_wrap(dtype: str) -> None:
+def test_integers_wrap(dtype: str) -> None:
     limits = np.iinfo(dtype)
     values = [limits.min, limits.min + 1, -7, -1, 0, 1, 2, 3, 100, limits.max // 2, limits.max - 1, limits.max]
     a, b = pairs(np.array([each for each in values if each >= limits.min], dtype))
@@ -168,7 +168,7 @@ def test_shared_values_are_computed_once() -> None:
 
 
 @pytest.mark.parametrize(("elements", "blocks", "threads"), [(1, 1, 32), (4000, 125, 32), (1 << 20, 4096, 256)])
-def test_few_elements_are_shared_out_to_many_blocks(elements: int, blocks: int, threads: int) -> None:
+def test_few_elements_are_divided_among_many_blocks(elements: int, blocks: int, threads: int) -> None:
     x = te.placeholder((elements,), "int32", name="x")
     (nest,) = stages_of(inlined(te.create_prim_func([x, te.compute((elements,), lambda i: x[i] + 1)]))) or ()
     launch = of_nest(nest).function.launch
@@ -181,7 +181,7 @@ def test_an_element_outside_its_buffer_is_not_read() -> None:
     holds(te.create_prim_func([x, padded]), [np.arange(4, dtype=np.float32), np.zeros(9, np.float32)])
 
 
-def test_a_statement_sees_what_the_one_before_it_wrote() -> None:
+def test_a_statement_reads_the_values_of_earlier_statements() -> None:
     @T.prim_func(private=True, s_tir=True)  # type: ignore[untyped-decorator]
     def fibonacci(a_: T.handle, out_: T.handle) -> None:
         T.func_attr({"tirx.is_scheduled": True, "tirx.noalias": True})
@@ -202,7 +202,7 @@ def test_a_statement_sees_what_the_one_before_it_wrote() -> None:
     holds(fibonacci, [np.array([0, 1], np.int32), np.zeros(10, np.int32)])
 
 
-def test_what_is_not_printed_is_named() -> None:
+def test_the_error_names_what_cannot_be_printed() -> None:
     x = tirx.Var("x", "float16")
     with pytest.raises(Unsupported, match="float16"):
         Printer().define(x, "0")

@@ -130,7 +130,7 @@ def test_other_axes_and_layouts_are_declined(parts: int, axis: int, block: int, 
 
 @needs_nvrtc
 @pytest.mark.parametrize("capability", CAPABILITIES)
-def test_cards_have_machine_code(capability: str) -> None:
+def test_nvrtc_compiles_the_kernel(capability: str) -> None:
     sources = [Image(2, 5, 7, channels, BLOCK) for channels in (40, 5, 32)]
     operation = operation_of([each.shape for each in sources], [TYPE, OTHER, TYPE, TYPE], 3)
     kernel = concat(sources, Image(2, 5, 7, 77, BLOCK), operation, get_mode("onnxruntime"), placed=[0])

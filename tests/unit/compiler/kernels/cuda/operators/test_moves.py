@@ -107,7 +107,7 @@ def test_others_are_declined() -> None:
 
 @needs_nvrtc
 @pytest.mark.parametrize("capability", CAPABILITIES)
-def test_cards_have_machine_code(capability: str) -> None:
+def test_nvrtc_compiles_the_kernel(capability: str) -> None:
     elements = np.arange(2 * 7 * 7 * 58).reshape(2, 7, 7, 58).transpose(1, 2, 3, 0).reshape(-1)
     part = Memory.of_image(Image(1, 7, 7, 58, BLOCK), "uint8")
     whole = Memory.of_image(Image(1, 7, 7, 116, BLOCK, Halo(1, 1, 1, 1)), "uint8")

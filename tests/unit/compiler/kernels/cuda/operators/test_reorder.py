@@ -77,14 +77,14 @@ def inside(image: Image, found: Array) -> Array:
 
 @pytest.mark.parametrize("image", RAGGED, ids=str)
 @pytest.mark.parametrize("channels_first", [False, True])
-def test_every_channel_comes_back(image: Image, channels_first: bool) -> None:
+def test_every_channel_is_restored(image: Image, channels_first: bool) -> None:
     values = np.random.default_rng(7).integers(-128, 128, image.shape).astype(np.int8)
     come_back(image, values, channels_first)
 
 
 @EXAMPLES
 @given(st.data())
-def test_every_channel_of_any_layout_comes_back(data: st.DataObject) -> None:
+def test_every_channel_of_any_layout_is_restored(data: st.DataObject) -> None:
     draw = data.draw
     shape = draw(shapes())
     image = draw(blocked(CARD, shape) | st.builds(Image, *map(st.just, shape), st.just(0), halos()))
@@ -93,7 +93,7 @@ def test_every_channel_of_any_layout_comes_back(data: st.DataObject) -> None:
 
 @EXAMPLES
 @given(st.data(), st.sampled_from(MODES))
-def test_real_values_are_quantized_as_they_enter_and_dequantized_as_they_leave(data: st.DataObject, mode: str) -> None:
+def test_packing_quantizes_and_unpacking_dequantizes(data: st.DataObject, mode: str) -> None:
     draw, numerics = data.draw, get_mode(mode)
     image = draw(st.sampled_from(RAGGED))
     kind = draw(quantized_types(draw(st.sampled_from(["int8", "uint8"]))))
@@ -114,7 +114,7 @@ def test_real_values_are_quantized_as_they_enter_and_dequantized_as_they_leave(d
     np.testing.assert_array_equal(left, real.transpose(axes).reshape(-1))
 
 
-def test_what_is_not_a_number_is_quantized_as_mlas_does_it() -> None:
+def test_nan_is_quantized_as_by_mlas() -> None:
     kind = QuantizedType("uint8", (0.5,), (9,), None, 3, 200)
     image, quantize = Image(1, 2, 8, 4, BLOCK), Operation(ops.quantize(REALS, kind))
     packing = pack(image, "float32", 0, quantization_of(get_mode(ONNXRUNTIME), quantize))
@@ -150,5 +150,5 @@ COMPILED = [
 @needs_nvrtc
 @pytest.mark.parametrize("capability", CAPABILITIES)
 @pytest.mark.parametrize("kernel", COMPILED, ids=lambda kernel: kernel.family)
-def test_cards_have_machine_code(capability: str, kernel: Kernel) -> None:
+def test_nvrtc_compiles_the_kernel(capability: str, kernel: Kernel) -> None:
     compile_for(capability, kernel)

@@ -91,7 +91,7 @@ def test_layers_that_differ_in_numbers_share_their_code(isa: Isa) -> None:
 
 @runs_here
 @pytest.mark.parametrize("isa", RUNNABLE, ids=[isa.name for isa in RUNNABLE])
-def test_nothing_beyond_a_buffer_is_touched(isa: Isa) -> None:
+def test_memory_after_a_buffer_is_not_accessed(isa: Isa) -> None:
     """A kernel that accesses memory after the end of a buffer crashes the test run."""
     kernel = small(isa)
     source, destination = (at_a_wall(kernel.output_bytes, "uint8") for _ in range(2))

@@ -56,7 +56,7 @@ def test_a_kernel_too_large_to_unroll(data: st.DataObject, mode: str, isa: Isa) 
 
 
 @given(st.integers(1, 12), st.integers(1, 4), st.integers(1, 7), st.integers(1, 9))
-def test_every_tap_of_every_output_lies_over_one_vector(kernel: int, stride: int, dilation: int, columns: int) -> None:
+def test_every_tap_of_every_output_is_in_one_vector(kernel: int, stride: int, dilation: int, columns: int) -> None:
     taps = Taps(Window((1, kernel), (1, stride), (1, dilation)), columns)
     row = np.arange(1, kernel + 1)  # the taps differ, so that the position of each is visible
     over = dict(zip(taps.shifts, taps.arrange(row), strict=True))
@@ -101,7 +101,7 @@ def test_a_packed_source_is_declined() -> None:
 
 @runs_here
 @pytest.mark.parametrize("isa", RUNNABLE, ids=[isa.name for isa in RUNNABLE])
-def test_nothing_beyond_a_buffer_is_touched(isa: Isa) -> None:
+def test_memory_after_a_buffer_is_not_accessed(isa: Isa) -> None:
     """A kernel that accesses memory after the end of a buffer crashes the test run."""
     kernel = small(isa)
     source, destination = (at_a_wall(kernel.output_bytes, "uint8") for _ in range(2))

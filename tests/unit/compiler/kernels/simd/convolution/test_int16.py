@@ -144,7 +144,7 @@ def test_sums_are_widened_before_they_leave_32_bits(isa: Isa, shape: tuple[int, 
     ("shape", "groups"),
     [((4, 3, 3, 3), 1), ((20, 3, 3, 5), 1), ((40, 7), 1), ((16, 1, 1, 1), 1), ((20, 3, 3, 2), 10)],
 )
-def test_nothing_beyond_a_buffer_is_touched(isa: Isa, shape: tuple[int, ...], groups: int) -> None:
+def test_memory_after_a_buffer_is_not_accessed(isa: Isa, shape: tuple[int, ...], groups: int) -> None:
     """A kernel that accesses memory after the end of a buffer crashes the test run."""
     model, x = module(
         np.random.default_rng(1),

@@ -91,7 +91,7 @@ def test_layers_that_differ_in_numbers_share_their_code() -> None:
 
 
 @runs_here
-def test_nothing_beyond_a_buffer_is_touched() -> None:
+def test_memory_after_a_buffer_is_not_accessed() -> None:
     """A kernel that accesses memory after the end of a buffer crashes the test run."""
     kernel = small()
     source, destination = (at_a_wall(kernel.output_bytes, "uint8") for _ in range(2))
@@ -127,7 +127,7 @@ def test_groups_of_tiles_stay_inside_their_panel(pixel_tiles: int) -> None:
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 7), (4, 8), (5, 1), (2, 3), (1, 196), (1, 1)])
-def test_the_epilogue_finishes_no_more_than_there_is(rows: int, columns: int) -> None:
+def test_the_epilogue_does_not_exceed_the_panel(rows: int, columns: int) -> None:
     high, wide = finished_at_once(rows, columns)
     assert 1 <= high <= rows
     assert 1 <= wide <= columns

@@ -192,7 +192,7 @@ def test_every_tile_gives_the_same_sums(target: Target, rank: int, tmp_path: Pat
 
 
 @pytest.mark.parametrize("target", HERE[:1], ids=str)
-def test_the_kernel_needs_no_more_of_an_architecture_than_the_protocol(target: Target, tmp_path: Path) -> None:
+def test_the_kernel_runs_on_the_portable_instruction_set(target: Target, tmp_path: Path) -> None:
     check(
         target,
         [(2, 11, 6), (2, 6, 9)],

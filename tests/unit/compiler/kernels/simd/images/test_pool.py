@@ -154,7 +154,7 @@ def test_layers_that_differ_in_numbers_share_their_code(name: str) -> None:
 @runs_here
 @pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
 @pytest.mark.parametrize("name", ["avg_pool2d", "max_pool2d"])
-def test_nothing_beyond_a_buffer_is_touched(isa: Isa, name: str) -> None:
+def test_memory_after_a_buffer_is_not_accessed(isa: Isa, name: str) -> None:
     """A kernel that accesses memory after the end of a buffer crashes the test run."""
     kernel = small(isa, name)
     source, destination = (at_a_wall(kernel.output_bytes, "uint8") for _ in range(2))

@@ -58,7 +58,7 @@ UP_TO_THE_WALL = [
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_enter_places_every_channel_and_leave_brings_it_back(data: st.DataObject) -> None:
+def test_packing_and_unpacking_restore_every_channel(data: st.DataObject) -> None:
     draw = data.draw
     isa, shape = draw(st.sampled_from(RUNNABLE)), draw(shapes())
     image = draw(blocked(isa, shape) | st.builds(Image, *map(st.just, shape), st.just(0), halos()))
@@ -80,7 +80,7 @@ def test_enter_places_every_channel_and_leave_brings_it_back(data: st.DataObject
 
 @settings(max_examples=20, deadline=None)
 @given(st.data(), st.sampled_from(MODES))
-def test_real_values_are_quantized_as_they_enter_and_dequantized_as_they_leave(data: st.DataObject, mode: str) -> None:
+def test_packing_quantizes_and_unpacking_dequantizes(data: st.DataObject, mode: str) -> None:
     draw = data.draw
     isa, shape = draw(st.sampled_from(RUNNABLE)), draw(shapes())
     image = draw(blocked(isa, shape) | st.builds(Image, *map(st.just, shape), st.just(0), halos()))
@@ -105,7 +105,7 @@ def test_real_values_are_quantized_as_they_enter_and_dequantized_as_they_leave(d
 
 
 @pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
-def test_what_is_not_a_number_is_quantized_as_mlas_does_it(isa: Isa) -> None:
+def test_nan_is_quantized_as_by_mlas(isa: Isa) -> None:
     kind = QuantizedType("uint8", (0.5,), (9,), None, 3, 200)
     quantize = Operation(ops.quantize(REALS, kind))
     image = Image(1, 2, 8, 4, isa.lanes)
@@ -117,7 +117,7 @@ def test_what_is_not_a_number_is_quantized_as_mlas_does_it(isa: Isa) -> None:
 
 @pytest.mark.parametrize("isa", RUNNABLE, ids=lambda isa: isa.name)
 @pytest.mark.parametrize("channels", [3, 24, 100])
-def test_missing_channels_are_zero(isa: Isa, channels: int) -> None:
+def test_filler_channels_are_zero(isa: Isa, channels: int) -> None:
     image = Image(1, 3, 5, channels, isa.lanes)
     values = np.full(image.shape, 200, np.uint8)
     reordered = run(isa, pack(isa, image, "uint8", ZERO_POINT, parallel=False), values.reshape(-1))
