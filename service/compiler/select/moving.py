@@ -92,7 +92,8 @@ class Moving:
         return self._found[var]
 
     def moves_image(self, var: relax.Var) -> bool:
-        """Returns true if a move kernel writes `var` as an image."""
+        """Returns true if a move kernel writes `var` as an image. A pack kernel converts `[N, C, H, W]` tensors
+        instead."""
         return var not in self._model.channels_last and self.makes_image(var) and self.movement(var) is not None
 
     def makes_image(self, var: relax.Var) -> bool:

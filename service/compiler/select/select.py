@@ -279,7 +279,10 @@ class _Emission:
         return self._emit(kernel, operands, group.name, group.kind, out_type, macs=macs)
 
     def _placed(self, group: Group) -> list[int]:
-        """Returns the indices of the inputs that are already in the memory of the output."""
+        """Returns the indices of the inputs that are already in the memory of the output.
+
+        Only one occurrence of a repeated input is.
+        """
         placed: list[int] = []
         for place, (var, block) in enumerate(zip(group.inputs, self.library.places(group), strict=True)):
             root, _, _ = self.plan.root(var)
