@@ -16,6 +16,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import ONNXRUNTIME
 from service.core.errors import MalformedModel, Unsupported
 from service.core.target import detect_host
+from tests.support.examples import examples
 from tests.support.onnx_builder import OnnxBuilder
 from tests.support.onnx_reference import Reference
 from tests.support.selected import run_selected
@@ -73,7 +74,7 @@ def assert_near(file: bytes, inputs: list[Real]) -> None:
         np.testing.assert_allclose(own, other, rtol=0, atol=4e-6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.sampled_from(["LSTM", "GRU"]),
     st.sampled_from(["forward", "reverse", "bidirectional"]),

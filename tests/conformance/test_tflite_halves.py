@@ -19,6 +19,7 @@ from service.core.models.arrays import Array
 from service.core.target import detect_host
 from tests.support import litert
 from tests.support.conformance import assert_equals_litert
+from tests.support.examples import examples
 from tests.support.selected import run_selected
 from tests.support.tflite_builder import Quant
 from tests.support.tflite_models import fully_connected_model
@@ -43,7 +44,7 @@ def expected(model: bytes, x: Array) -> Array:
     return answer
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.sampled_from(sorted(POINTS)), st.integers(0, 1 << 16), st.integers(1, 63), st.integers(6, 14), st.booleans())
 def test_a_dense_layer_rounds_as_the_reference(
     dtype: str, seed: int, factor: int, right: int, per_channel: bool

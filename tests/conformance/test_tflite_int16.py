@@ -18,11 +18,12 @@ from service.core.models.arrays import Array
 from tests.support import litert
 from tests.support import tflite_models as models
 from tests.support.conformance import assert_oracle_equals_litert
+from tests.support.examples import examples
 from tests.support.litert import MODES
 from tests.support.tflite_builder import Quant
 from tests.support.tflite_catalog_16x8 import FRACTION16, MODELS, X16, Y16
 
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = settings(max_examples=examples(60), deadline=None)
 SMALL = st.tuples(st.integers(1, 3), st.integers(1, 3))
 INT16 = np.iinfo(np.int16)
 

@@ -14,6 +14,7 @@ from service.core.builds.numerics import LITERT_REFERENCE
 from service.core.models.arrays import Array
 from tests.support import litert
 from tests.support.conformance import assert_oracle_equals_litert
+from tests.support.examples import examples
 from tests.support.tflite_builder import ModelBuilder, Quant
 from tests.support.tflite_sparse import dense_constant, pack, pruned, sum_with
 from tests.unit.compiler.importers.tflite.file.test_sparse import packings
@@ -27,7 +28,7 @@ def answers(data: bytes, x: Array) -> tuple[list[Array], list[Array]]:
     return litert.run(litert.interpreter(data), [x]), oracle.run(import_model(data).module, mode, [x])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(packings())
 def test_any_packing_is_what_litert_reads(case: tuple[Array, dict[str, object]]) -> None:
     data, packing = case

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.support import tflite_models as models
 from tests.support.conformance import assert_oracle_equals_litert
+from tests.support.examples import examples
 from tests.support.litert import MODES
 from tests.support.tflite_builder import Quant
 from tests.support.tflite_models import output_size
@@ -20,7 +21,7 @@ SIZES = st.tuples(st.integers(1, 9), st.integers(1, 9))
 PADDINGS = st.sampled_from(["SAME", "VALID"])
 ACTIVATIONS = st.sampled_from(["NONE", "RELU", "RELU6", "RELU_N1_TO_1"])
 DTYPES = st.sampled_from([np.int8, np.uint8])
-EXAMPLES = settings(max_examples=60, deadline=None, derandomize=True)
+EXAMPLES = settings(max_examples=examples(60), deadline=None, derandomize=True)
 
 
 def fits(size: tuple[int, int], window: tuple[int, int], dilation: tuple[int, int]) -> bool:

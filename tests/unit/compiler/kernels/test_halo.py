@@ -15,6 +15,7 @@ from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.program import Program, load
 from service.compiler.kernels.vector.isa import Isa
 from service.core.models.arrays import Array
+from tests.support.examples import examples
 from tests.support.images import RUNNABLE, halos, run, shapes
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
@@ -45,7 +46,7 @@ def bordered(image: Image, planes: int) -> Array:
     return buffer
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.data(), st.sampled_from(RUNNABLE or list(ISAS.values())), shapes(), halos(), st.booleans())
 def test_only_the_halo_is_written(
     data: st.DataObject, isa: Isa, shape: tuple[int, int, int, int], halo: Halo, packed: bool

@@ -22,12 +22,13 @@ from service.core.builds.numerics import MODES, MXNET_ONEDNN, ONNXRUNTIME
 from service.core.errors import UnsupportedOperator
 from tests.support import litert
 from tests.support.canonical import holds
+from tests.support.examples import examples
 from tests.support.qnn_models import compile_and_run_all, float32, module_of
 
 OPERANDS = [OperandTypes("uint8", "int8"), OperandTypes("int8", "int8"), OperandTypes("int16", "int16")]
 # Each example compiles a module twice, so there are few examples, and a failing one is not shrunk.
 EXAMPLES = settings(
-    max_examples=8,
+    max_examples=examples(8),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate),

@@ -16,13 +16,14 @@ from service.compiler.qnn.decompose import decompose
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType, accumulator_type
 from service.core.builds.numerics import MODES_OF
+from tests.support.examples import examples
 from tests.support.qnn_models import Emit, compile_and_run, float32, module_of
 from tests.support.selected import RUNNING, run_selected
 
 import tvm  # isort: skip
 
 HERE = RUNNING
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = settings(max_examples=examples(60), deadline=None)
 UP_TO_3 = st.tuples(st.integers(1, 3), st.integers(1, 3))
 UP_TO_5 = st.tuples(st.integers(1, 5), st.integers(1, 5))
 

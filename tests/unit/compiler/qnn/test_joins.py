@@ -15,6 +15,7 @@ from service.compiler.qnn import graph, oracle
 from service.compiler.qnn.joins import join_moves
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.transposes import move_transposes
+from tests.support.examples import examples
 from tests.support.qnn_models import Emit, module_of
 
 MODE = get_mode("onnxruntime")
@@ -87,7 +88,7 @@ def test_a_single_permutation_is_unchanged() -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_steps_keep_the_elements_positions(data: st.DataObject) -> None:
     factors = [2, 2, 3, 4, 1]
     shape = start = tuple(data.draw(st.permutations(factors)))

@@ -20,6 +20,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.transposes import move_transposes
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.core.builds.numerics import LITERT_REFERENCE
+from tests.support.examples import examples
 from tests.support.qnn_models import Emit, float32, module_of, u8
 
 MODE = get_mode(LITERT_REFERENCE)
@@ -228,7 +229,7 @@ def softened(emit: Emit, x: relax.Var, draw: np.random.Generator) -> relax.Var:
     return emit(ops.softmax(x, TYPE, QuantizedType("uint8", (1 / 256,))))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 1 << 30))
 def test_any_model_gives_the_same_outputs(seed: int) -> None:
     draw = np.random.default_rng(seed)

@@ -26,6 +26,7 @@ from service.core.models.arrays import Array
 from service.core.models.signature import ModelSignature, TensorSpec
 from service.quantize.export.model import convert_module
 from service.quantize.file.document import Document
+from tests.support.examples import examples
 from tests.support.float_operators import CASES, MORE
 from tests.support.float_operators import SHAPE as ONNX_SHAPE
 from tests.support.float_operators import network as onnx_network
@@ -133,7 +134,7 @@ def test_a_broadcast_operand_gets_the_same_order() -> None:
     agrees(of(make, (1, 3, 4, 5), (5, 3)), inputs)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_successive_permutations_become_at_most_one(data: st.DataObject) -> None:
     shape = data.draw(st.lists(st.integers(1, 3), min_size=2, max_size=4))
@@ -148,7 +149,7 @@ def test_successive_permutations_become_at_most_one(data: st.DataObject) -> None
     assert sum(each in ("Transpose", "Reshape") for each in found) <= 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_windows_of_any_geometry(data: st.DataObject) -> None:
     """Draws grouped and dilated convolutions and pools, with a different padding on each side."""

@@ -15,6 +15,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import ONNXRUNTIME
 from service.quantize.file.document import Document
 from service.quantize.weights.equalizing import equalize
+from tests.support.examples import examples
 from tests.support.onnx_builder import OnnxBuilder
 
 SHAPE = (1, 4, 8, 8)
@@ -56,7 +57,7 @@ def ranges(document: Document, place: int, axis: int) -> np.ndarray[Any, Any]:
     return np.asarray(np.abs(weights).max(axis=tuple(at for at in range(weights.ndim) if at != axis)))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(st.integers(0, 1 << 30), st.booleans(), st.sampled_from([1, 2, 8]))
 def test_the_function_is_unchanged(seed: int, bias: bool, groups: int) -> None:
     file = network(seed, bias, groups=groups)

@@ -19,9 +19,10 @@ from service.compiler.kernels.simd.convolution.conv import conv
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.numerics.scaling import fixed_point
 from service.core.models.arrays import Array
+from tests.support.examples import examples
 from tests.support.images import RUNNABLE, read_back, run
 
-EXAMPLES = settings(max_examples=40, deadline=None)
+EXAMPLES = settings(max_examples=examples(40), deadline=None)
 RELU, SIGNED = Bounds(0), Bounds(100)
 
 

@@ -14,11 +14,12 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.builds.numerics import LITERT_REFERENCE
+from tests.support.examples import examples
 from tests.support.images import quantized_types
 from tests.support.qnn_models import float32, u8
 
 MODE = get_mode(LITERT_REFERENCE)
-EXAMPLES = settings(max_examples=60, deadline=None)
+EXAMPLES = settings(max_examples=examples(60), deadline=None)
 # Scales of operands relative to the scale of the sum, as they occur in models.
 SCALES = st.floats(0.3, 2.0).map(float32) | st.sampled_from([0.5, 1.0, 2.0])
 

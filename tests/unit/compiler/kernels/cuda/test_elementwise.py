@@ -22,6 +22,7 @@ from service.core.builds.numerics import MODES, MODES_OF
 from service.core.models.arrays import Array
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
+from tests.support.examples import examples
 from tests.support.images import (
     arrays,
     blocked,
@@ -34,7 +35,7 @@ from tests.support.images import (
 )
 
 CARD = as_isa("sm_80")
-EXAMPLES = settings(max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+EXAMPLES = settings(max_examples=examples(15), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 STORAGES = st.sampled_from(["int8", "uint8"])
 TYPE = QuantizedType("int8", (0.1,), (3,))
 OTHER = QuantizedType("int8", (0.07,), (-9,))

@@ -20,6 +20,7 @@ from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.core.models.arrays import Array
 from tests.support.convolutions import Shape, group_of, module_and_inputs
+from tests.support.examples import examples
 from tests.support.images import RUNNABLE, laid_out, read_back, run, stored
 from tests.support.qnn_models import SIGNED_MODES, Emit, float32, module_of
 
@@ -43,7 +44,7 @@ def kernel_and_output(
     return kernel, read_back(images[-1], run(isa, kernel, *inputs))[..., : images[-1].channels].reshape(expected.shape)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.data(), st.sampled_from(SIGNED_MODES), st.sampled_from(["int8", "uint8"]))
 def test_images_of_one_pixel(data: st.DataObject, mode_name: str, storage: str) -> None:
     draw, mode, isa = data.draw, get_mode(mode_name), data.draw(st.sampled_from(RUNNABLE))

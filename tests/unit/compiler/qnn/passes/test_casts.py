@@ -16,6 +16,7 @@ from service.compiler.qnn.passes import run_pass
 from service.compiler.qnn.passes.casts import drop_casts
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
+from tests.support.examples import examples
 from tests.support.qnn_models import SIGNED_MODES, Emit, float32, i8, module_of, u8
 
 ALL = np.arange(-128, 128, dtype=np.int8).reshape(1, 256)
@@ -81,7 +82,7 @@ def test_an_operand_with_other_readers_is_not_clamped() -> None:
     assert names(module) == ["add", "relu", "mul"]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.data(), st.sampled_from(SIGNED_MODES))
 def test_any_chain_keeps_its_values(data: st.DataObject, mode: str) -> None:
     draw = data.draw

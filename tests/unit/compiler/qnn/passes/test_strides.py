@@ -15,6 +15,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.passes import simplify
 from service.compiler.qnn.passes.strides import move_strides
 from service.compiler.qnn.types import QuantizedType, accumulator_type
+from tests.support.examples import examples
 from tests.support.qnn_models import SIGNED_MODES, Emit, module_of
 
 KIND, WEIGHT, OTHER = (QuantizedType("int8", (scale,), (zero,)) for scale, zero in ((0.5, 3), (0.25, 0), (0.75, -5)))
@@ -123,7 +124,7 @@ def test_constants_and_parts_are_subsampled_with_their_operands() -> None:
     same(module, moved)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data(), st.sampled_from(SIGNED_MODES))
 def test_any_graph_of_windows_and_sums_keeps_its_values(data: st.DataObject, mode: str) -> None:
     """Layers read any earlier image of a suitable size. Strides and readers are random."""

@@ -24,6 +24,7 @@ from service.core.models.arrays import Array
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.emulated import EmulatedKernel
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
+from tests.support.examples import examples
 from tests.support.images import arrays, blocked, laid_out, quantized_types, read_back, run, stored, with_halo
 from tests.support.qnn_models import SIGNED_MODES
 
@@ -41,7 +42,7 @@ def operation_of(shapes: Sequence[tuple[int, ...]], types: Sequence[QuantizedTyp
     return Operation(ops.concatenate(parts, types[:-1], types[-1], axis))
 
 
-@settings(max_examples=20, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=examples(20), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(st.data(), st.sampled_from(SIGNED_MODES), st.sampled_from(["int8", "uint8"]))
 def test_channels(data: st.DataObject, mode_name: str, storage: str) -> None:
     draw, mode = data.draw, get_mode(mode_name)

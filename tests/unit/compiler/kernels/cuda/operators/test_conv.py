@@ -15,10 +15,11 @@ from service.compiler.kernels.layout import Image
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import MODES
 from tests.support.cuda.cards import as_isa
+from tests.support.examples import examples
 from tests.support.layers import Case, convolution, dense
 
 # Failing examples are not shrunk, because each example compiles a kernel.
-EXAMPLES = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+EXAMPLES = settings(max_examples=examples(12), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 SMALL = {
     "sm_61": CardTile(32, 32, 4, 2, 2, 2, 2, Unit.DOT),
     "sm_75": CardTile(32, 32, 16, 16, 2, 2, 4, Unit.MATRIX),

@@ -24,11 +24,12 @@ from tests.support.convolutions import Shape, group_of, module_and_inputs
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.device_code import SPILLS, DeviceCode, count
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
+from tests.support.examples import examples
 from tests.support.images import Draw
 from tests.support.layers import Case, convolution
 
 # Failing examples are not shrunk, because each example compiles a kernel.
-EXAMPLES = settings(max_examples=12, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+EXAMPLES = settings(max_examples=examples(12), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 HALO = Halo(1, 1, 1, 1)
 capabilities = st.sampled_from(sorted(CARDS))
 
@@ -61,7 +62,7 @@ def test_a_kernel_too_large_to_unroll(data: st.DataObject, mode: str, capability
 
 
 @pytest.mark.parametrize("capability", sorted(CARDS))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.sampled_from([(1, 1), (3, 3), (5, 5), (1, 7), (31, 31)]), st.integers(1, 30), st.integers(1, 30))
 def test_the_chosen_tile_fits_the_output(capability: str, kernel: tuple[int, int], height: int, width: int) -> None:
     layer = Layer(Image(1, 99, 99, 8, 32), Image(1, height, width, 8, 32), Window(kernel))

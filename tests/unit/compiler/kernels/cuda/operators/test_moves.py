@@ -15,6 +15,7 @@ from service.compiler.kernels.moves import MOST_ELEMENTS, Memory, Move
 from service.core.models.arrays import Array
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
+from tests.support.examples import examples
 from tests.support.images import arrays, laid_out, read_back, run, stored, with_halo
 from tests.support.moves import move_elements
 
@@ -27,7 +28,7 @@ def image_of(elements: Array) -> Image:
     return Image(batch, int(np.prod(middle[:-1])), middle[-1], channels, BLOCK, Halo(0, 1, 2, 1))
 
 
-@settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=examples(25), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(st.data(), st.sampled_from(["int8", "uint8"]))
 def test_bytes(data: st.DataObject, storage: str) -> None:
     draw = data.draw

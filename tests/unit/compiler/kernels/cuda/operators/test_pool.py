@@ -20,12 +20,13 @@ from service.core.models.arrays import Array
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.device_code import SPILLS, DeviceCode, count
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
+from tests.support.examples import examples
 from tests.support.images import Draw, check_image, laid_out, read_back, run, stored
 from tests.support.pools import mean_of_an_image, pooled, windows
 from tests.support.qnn_models import i8
 
 # Failing examples are not shrunk, because each example compiles a kernel.
-EXAMPLES = settings(max_examples=16, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+EXAMPLES = settings(max_examples=examples(16), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 CARD = CARDS["sm_80"]
 STORAGES = st.sampled_from(["int8", "uint8"])
 POOLS = st.sampled_from(["avg_pool2d", "max_pool2d"])

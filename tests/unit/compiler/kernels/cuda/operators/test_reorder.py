@@ -26,6 +26,7 @@ from service.core.builds.numerics import MODES, ONNXRUNTIME
 from service.core.models.arrays import Array
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
+from tests.support.examples import examples
 from tests.support.images import (
     arrays,
     blocked,
@@ -43,7 +44,7 @@ CARD = as_isa("sm_80")
 ZERO_POINT = 9
 REALS = relax.Var("reals", relax.TensorType([1], "float32"))
 # Failing examples are not shrunk, because each example compiles kernels.
-EXAMPLES = settings(max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+EXAMPLES = settings(max_examples=examples(15), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 RAGGED = [
     Image(2, 3, 5, 1, BLOCK, Halo(1, 0, 2, 1)),
     Image(1, 5, 3, 3, 0, Halo(1, 1, 1, 1)),

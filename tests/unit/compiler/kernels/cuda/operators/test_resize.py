@@ -15,12 +15,13 @@ from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.device_code import DeviceCode
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
+from tests.support.examples import examples
 from tests.support.images import check_image
 from tests.support.pools import interpolation, resized, taken_pixels
 from tests.support.qnn_models import i8
 
 # Failing examples are not shrunk, because each example compiles a kernel.
-EXAMPLES = settings(max_examples=8, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+EXAMPLES = settings(max_examples=examples(8), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 ISA = as_isa("sm_80")
 
 

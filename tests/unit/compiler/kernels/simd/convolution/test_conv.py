@@ -20,6 +20,7 @@ from service.compiler.kernels.simd.convolution.reduction import Excess, pairs_of
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE, MODES
+from tests.support.examples import examples
 from tests.support.images import RUNNABLE, Draw, at_a_wall, built
 from tests.support.layers import Case, convolution, dense
 
@@ -27,7 +28,7 @@ import tvm  # isort: skip
 
 runs_here = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
 # Failing examples are not shrunk, because each example compiles a kernel.
-EXAMPLES = settings(max_examples=30, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+EXAMPLES = settings(max_examples=examples(30), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 PAIRED = [isa for isa in RUNNABLE if isa.pairs]
 RUNNING = st.sampled_from(RUNNABLE or list(ISAS.values()))
 

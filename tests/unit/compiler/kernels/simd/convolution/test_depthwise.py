@@ -19,6 +19,7 @@ from service.compiler.kernels.simd.convolution.depthwise import depthwise, ranke
 from service.compiler.kernels.vector.isa import PIXELS, Isa
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import MODES
+from tests.support.examples import examples
 from tests.support.images import RUNNABLE, Draw, at_a_wall, built
 from tests.support.layers import Case, convolution
 
@@ -42,7 +43,7 @@ def holds(draw: Draw, isa: Isa, case: Case) -> Kernel:
 
 
 @runs_here
-@settings(max_examples=35, deadline=None, phases=PHASES)
+@settings(max_examples=examples(35), deadline=None, phases=PHASES)
 @given(st.data(), st.sampled_from(MODES), RUNNING)
 def test_depthwise(data: st.DataObject, mode: str, isa: Isa) -> None:
     holds(data.draw, isa, convolution(data.draw, isa, get_mode(mode), depthwise=True))

@@ -26,6 +26,7 @@ from service.compiler.qnn.operation import value_of
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.core.models.arrays import Array
 from tests.support.convolutions import Shape, group_of, module_and_inputs
+from tests.support.examples import examples
 from tests.support.images import (
     RUNNABLE,
     blocked,
@@ -84,7 +85,7 @@ def kernel_of(isa: Isa, mode: Mode, group: Group, shape: Shape, images: list[Ima
     return grouped(isa, layer, grouping, reals, folded, epilogue, scheme, parallel=data.draw(st.booleans()))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.data(), st.sampled_from(SIGNED_MODES), st.sampled_from(["int8", "uint8"]))
 def test_every_scheme_equals_the_oracle(data: st.DataObject, mode_name: str, storage: str) -> None:
     draw, mode, isa = data.draw, get_mode(mode_name), data.draw(st.sampled_from(RUNNABLE))

@@ -18,13 +18,14 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.types import QuantizedType, accumulator_type
 from service.core.builds.numerics import MODES
 from tests.support.convolutions import group_of
+from tests.support.examples import examples
 from tests.support.images import RUNNABLE, at_a_wall, built, run
 from tests.support.qnn_models import Emit, float32, module_of
 
 import tvm  # isort: skip
 
 runs_here = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
-EXAMPLES = settings(max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+EXAMPLES = settings(max_examples=examples(15), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 RUNNING = st.sampled_from(RUNNABLE or list(ISAS.values()))
 SMALL = st.tuples(st.integers(1, 3), st.integers(1, 3))
 LOW, HIGH = -(1 << 15), (1 << 15) - 1

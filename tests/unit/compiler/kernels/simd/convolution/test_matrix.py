@@ -24,6 +24,7 @@ from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.targets import codegen_target
 from service.core.builds.numerics import LITERT_REFERENCE, MODES
 from service.core.target import parse_target
+from tests.support.examples import examples
 from tests.support.images import RUNNABLE, Draw, at_a_wall, built
 from tests.support.layers import Case, convolution, dense
 
@@ -32,7 +33,7 @@ import tvm  # isort: skip
 NAME = "x86-64-v4+amx"
 ISA = ISAS[NAME]
 runs_here = pytest.mark.skipif(ISA not in RUNNABLE, reason="NOT TESTED: this CPU has no AMX")
-EXAMPLES = settings(max_examples=40, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+EXAMPLES = settings(max_examples=examples(40), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 
 
 def holds(draw: Draw, mode: str, make: Callable[[Draw, Isa, Mode], Case]) -> None:

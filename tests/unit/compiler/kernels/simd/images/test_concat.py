@@ -19,6 +19,7 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
+from tests.support.examples import examples
 from tests.support.images import (
     RUNNABLE,
     arrays,
@@ -46,7 +47,7 @@ def operation_of(shapes: Sequence[tuple[int, ...]], types: Sequence[QuantizedTyp
     return Operation(ops.concatenate(parts, types[:-1], types[-1], axis))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data(), st.sampled_from(SIGNED_MODES), st.sampled_from(["int8", "uint8"]))
 def test_channels(data: st.DataObject, mode_name: str, storage: str) -> None:
     draw, mode = data.draw, get_mode(mode_name)

@@ -21,6 +21,7 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
 from service.core.builds.numerics import MODES, MODES_OF
 from service.core.models.arrays import Array
+from tests.support.examples import examples
 from tests.support.images import (
     RUNNABLE,
     arrays,
@@ -35,7 +36,7 @@ from tests.support.images import (
 )
 
 pytestmark = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
-EXAMPLES = settings(max_examples=40, deadline=None)
+EXAMPLES = settings(max_examples=examples(40), deadline=None)
 STORAGES = st.sampled_from(["int8", "uint8"])
 TYPE = QuantizedType("int8", (0.1,), (3,))
 PAIRS = ("add", "mul", "sub", "prelu", "squared_difference")

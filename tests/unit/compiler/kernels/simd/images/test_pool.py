@@ -22,6 +22,7 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
 from service.core.builds.numerics import LITERT_REFERENCE, MODES, XNNPACK
 from service.core.models.arrays import Array
+from tests.support.examples import examples
 from tests.support.images import (
     RUNNABLE,
     Draw,
@@ -40,7 +41,7 @@ import tvm  # isort: skip
 
 runs_here = pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")
 # Failing examples are not shrunk, because each example compiles a kernel.
-EXAMPLES = settings(max_examples=80, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+EXAMPLES = settings(max_examples=examples(80), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 RUNNING = st.sampled_from(RUNNABLE or list(ISAS.values()))
 STORAGES = st.sampled_from(["int8", "uint8"])
 POOLS = st.sampled_from(["avg_pool2d", "max_pool2d"])

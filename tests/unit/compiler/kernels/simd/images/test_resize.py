@@ -21,11 +21,12 @@ from service.compiler.qnn.numerics.functions.softmax import TableSoftmax
 from service.compiler.qnn.types import QuantizedType
 from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
 from tests.support.convolutions import group_of
+from tests.support.examples import examples
 from tests.support.images import RUNNABLE, check_image
 from tests.support.pools import interpolation, taken_pixels
 from tests.support.qnn_models import i8, module_of
 
-EXAMPLES = settings(max_examples=25, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+EXAMPLES = settings(max_examples=examples(25), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 
 
 @pytest.mark.skipif(not RUNNABLE, reason="no x86-64 target runs here")

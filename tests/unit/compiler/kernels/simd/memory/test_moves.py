@@ -14,6 +14,7 @@ from service.compiler.kernels.moves import Memory, Move, patterns
 from service.compiler.kernels.simd.memory.moves import move
 from service.compiler.kernels.vector.isa import Isa
 from service.core.models.arrays import Array
+from tests.support.examples import examples
 from tests.support.images import RUNNABLE, arrays, blocked, laid_out, read_back, run, stored, with_halo
 from tests.support.moves import move_elements
 
@@ -27,7 +28,7 @@ def of(array: Array) -> tuple[int, int, int, int]:
     return batch, int(np.prod(middle[:-1])), middle[-1], channels
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data(), st.sampled_from(["int8", "uint8"]))
 def test_bytes(data: st.DataObject, storage: str) -> None:
     draw = data.draw

@@ -21,6 +21,7 @@ from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
 from service.core.builds.numerics import MODES, ONNXRUNTIME
+from tests.support.examples import examples
 from tests.support.images import (
     RUNNABLE,
     arrays,
@@ -56,7 +57,7 @@ UP_TO_THE_WALL = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_packing_and_unpacking_restore_every_channel(data: st.DataObject) -> None:
     draw = data.draw
@@ -78,7 +79,7 @@ def test_packing_and_unpacking_restore_every_channel(data: st.DataObject) -> Non
     np.testing.assert_array_equal(left.reshape(outside.shape), outside)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.data(), st.sampled_from(MODES))
 def test_packing_quantizes_and_unpacking_dequantizes(data: st.DataObject, mode: str) -> None:
     draw = data.draw
