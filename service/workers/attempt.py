@@ -15,20 +15,20 @@ from service.core.system.outage import log_trouble
 from service.db import BuildStore, Claim, Watch
 
 _logger = logging.getLogger(__name__)
-_LOOK_S = 0.5  # a cancellation is seen within this time; each check is one read
+_LOOK_S = 0.5  # a cancellation is noticed within this time; each check costs one read of the database
 _FRACTION_S = 0.2  # progress within a stage is written at most this often
 
 
 class Stopping(BuildCanceled):
-    """This worker is stopping. Another worker will do the build."""
+    """This worker is stopping, so another worker has to do the build."""
 
 
 class Attempt:
-    """A `core.builds.build.Progress` that writes to the builds table; a context manager that renews the claim's lease
-    meanwhile.
+    """A `core.builds.build.Progress` that writes to the builds table. As a context manager, it renews the lease of the
+    claim until the block ends.
 
     A thread renews the lease and checks for a cancellation. The next call of `stage` raises what the thread found. The
-    pipeline calls `stage` ten times a second, whatever it does.
+    pipeline calls `stage` about ten times a second in all stages.
 
     Attributes:
         last_stage: the stage that was begun last.
@@ -45,9 +45,7 @@ class Attempt:
         self._thread = threading.Thread(target=self._renew_lease, name="octet-heartbeat", daemon=True)
 
     def stage(self, stage: Stage, fraction: float = 0.0) -> None:
-        """Records the progress. Raises `LeaseLost`, `Stopping`, or, if the build was canceled, `BuildCanceled`
-        itself.
-        """
+        """Records the progress. Raises `LeaseLost`, `Stopping`, or `BuildCanceled` if the build was canceled."""
         self._check()
         is_recent = time.monotonic() - self._written_s < _FRACTION_S
         if stage is self.last_stage and (fraction == self._fraction or is_recent):
@@ -56,14 +54,14 @@ class Attempt:
         self._write(lambda: self._builds.progress(self._claim, stage, fraction))
 
     def log(self, line: str) -> None:
-        """Records a line of the build's log. Raises as `stage` does."""
+        """Adds a line to the log of the build. Raises the same errors as `stage`."""
         self._check()
         self._write(lambda: self._builds.log(self._claim, line))
 
     def _write(self, write: Callable[[], None]) -> None:
         try:
             write()
-        except (DatabaseBusy, DatabaseUnreachable) as error:  # a build is worth more than its progress report
+        except (DatabaseBusy, DatabaseUnreachable) as error:  # a failed progress report must not end the build
             log_trouble(_logger, error, "build %s: cannot write its progress", self._claim.build.id)
 
     def __enter__(self) -> Attempt:
@@ -98,7 +96,7 @@ class Attempt:
             except NotFound:  # all models that requested it were deleted
                 self._interruption = LeaseLost(f"build {self._claim.build.id} is no longer requested")
                 return
-            except Exception as error:  # the database is busy or full: the lease outlasts that, or is lost
+            except Exception as error:  # the database is busy or full: renew the lease later, or lose it
                 log_trouble(_logger, error, "build %s: cannot renew its lease", self._claim.build.id)
                 if time.monotonic() - beaten_s > self._lease_s:
                     self._interruption = LeaseLost(f"build {self._claim.build.id} could not renew its lease in time")

@@ -40,7 +40,7 @@ from service.db import AliasStore, BuildStore, ModelStore
 
 _logger = logging.getLogger(__name__)
 _PAGE = 200
-# Inputs, key, artifact, requests, and why it is not served.
+# The inputs and the key of the build, its artifact, the versions that request it, and why it is not served.
 _ListedBuild = tuple[BuildInputs, Digest, Digest, list[tuple[str, int, datetime]], Different | None]
 
 
@@ -57,7 +57,7 @@ def record_version(layout: OciLayout, models: ModelStore, version: ModelVersion)
     """Lists the file of a model version in the index. Call it after each push.
 
     Raises:
-        NotFound: the file is not stored, or the version was deleted meanwhile.
+        NotFound: the file is not stored, or the version has been deleted since.
         StorageFull: no space is left.
     """
 
@@ -79,7 +79,7 @@ def record_metadata(layout: OciLayout, models: ModelStore, version: ModelVersion
     """Writes a model version's metadata to the index. Call it after each change.
 
     Raises:
-        NotFound: the version was deleted meanwhile.
+        NotFound: the version has been deleted since.
         StorageFull: no space is left.
     """
     annotation = model_annotation_name(version.name, version.number)
@@ -119,9 +119,8 @@ def delete_model(
     """Deletes a model, or one version of it, from the database and the index. If the process is killed in the middle,
     both are as before.
 
-    The tables change while the index is locked, and the index is written last. An index that still lists the model
-    restores its rows (`synchronize`), and one without the model is only ever written after the rows are gone. The files
-    become garbage.
+    The tables change while the index is locked, and the index is written last. If the process is killed before that,
+    the index still lists the model, and `synchronize` restores its rows. The model's files become garbage.
 
     Raises:
         NotFound: the model or version does not exist.
@@ -168,7 +167,7 @@ def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore, alias
     First restores from the index what the database lost, then writes to the index what a killed process had not yet
     written. Entries that both have are not changed.
     """
-    with layout.lock():  # otherwise a model that another process deletes meanwhile would be restored
+    with layout.lock():  # without the lock, a model that another process is deleting could be restored
         stored = _listed_metadata(layout)
         restored = Restored(
             versions=sum(
@@ -202,14 +201,14 @@ def synchronize(layout: OciLayout, builds: BuildStore, models: ModelStore, alias
 def _record_builds(layout: OciLayout, builds: BuildStore) -> None:
     listed = {entry.digest: entry.annotations for entry in layout.index()}
     for build in _all_built(builds):
-        # If several builds have the same artifact, only the newest is recorded: it comes first.
+        # The newest build comes first. If several builds have the same artifact, only that one is recorded.
         annotations = listed.pop(build.artifact, None) if build.artifact and not build.invalidated else None
         if annotations is not None and not _annotations_of(builds, build).items() <= annotations.items():
             record_build(layout, builds, build)
 
 
 def _annotations_of(builds: BuildStore, build: Build) -> dict[str, str]:
-    """Returns the annotations of the versions that request a build; empty if there are none."""
+    """Returns the annotations of the versions that request a build; may be empty."""
     annotations: dict[str, str] = {}
     for model, version, requested_at in builds.requests(build.id):
         annotations |= model_annotation(model, version, requested_at)
@@ -239,7 +238,9 @@ def _listed_metadata(layout: OciLayout) -> dict[tuple[str, int], ModelMetadata]:
 
 
 def _listed_builds(layout: OciLayout) -> list[_ListedBuild]:
-    """Returns the listed builds, the one that was requested last at the end, because that one is served."""
+    """Returns the listed builds. The build that was requested last is at the end, because it is the one that is
+    served.
+    """
     found: list[_ListedBuild] = []
     for entry, manifest in _manifests(layout, ARTIFACT_TYPE):
         requests = models_in(entry.annotations)

@@ -1,8 +1,8 @@
 """The compile worker: claims builds and runs the compiler on them, one at a time, until it is stopped. If a build takes
 long, a second thread builds smaller ones at the same time, again one at a time.
 
-It may be killed at any moment. The next worker builds what it had claimed when the lease expires; blobs that it had
-stored are found again by content; its scratch folders are swept when the next worker starts.
+The process may be killed at any moment. When its lease has expired, the next worker does the build, and finds the blobs
+that were already stored by their content. The next worker to start also removes the scratch folders of the killed one.
 """
 
 from __future__ import annotations
@@ -77,12 +77,14 @@ class CompileWorker:
     """Runs the builds that are queued in the database.
 
     Args:
-        targets: the targets to build for; empty: all.
-        compile: compiles or quantizes; a test may give another function.
+        targets: the targets to build for; an empty list means all targets.
+        compile: the function that compiles or quantizes; tests pass another one.
         on_quantized: called with a quantization and its result, before it is marked as succeeded.
         on_build: called with the id of the build that this worker starts, and with None when it ends.
-        on_idle: called when nothing was built for `settings.compiler_idle_s`; again only after another build.
-        passes: the worker that this one assists: it claims small builds only while that worker runs a long build.
+        on_idle: called when nothing was built for `settings.compiler_idle_s`. It is called again only after another
+            build.
+        passes: the worker that this one assists. This one claims small builds, and only while that worker runs a long
+            build.
     """
 
     def __init__(
@@ -107,10 +109,10 @@ class CompileWorker:
         self._passed_by: CompileWorker | None = None
         if passes is not None:
             passes._passed_by = self
-        self._began_s: float | None = None  # when the current build was claimed
+        self._began_s: float | None = None  # the time at which the current build was claimed
 
     def run(self, stop: threading.Event) -> None:
-        """Works until `stop` is set. A build in progress is then released for another worker."""
+        """Works until `stop` is set. A build in progress is then released, so that another worker can do it."""
         while not stop.is_set():
             try:
                 count = self._builds.notifications.count()
@@ -119,7 +121,7 @@ class CompileWorker:
                 else:
                     self._idle()
                     self._builds.notifications.wait(count, stop)
-            # the database may be unreachable or the disk full: that may pass, and this worker goes on
+            # the database may be unreachable or the disk full, perhaps only for a while, so this worker continues
             except Exception as error:
                 log_trouble(_logger, error, "the compile worker cannot look for queued builds")
                 stop.wait(_TROUBLE_S)
@@ -134,7 +136,8 @@ class CompileWorker:
         self._began_s = time.monotonic()
         self._on_build(claim.build.id)
         try:
-            with suppress(LeaseLost):  # another worker has it, or it is over: our result does not count
+            # another worker has the build, or the build has ended: this result does not count
+            with suppress(LeaseLost):
                 self._work(claim, stop)
         finally:
             self._began_s = None
@@ -142,7 +145,9 @@ class CompileWorker:
         return True
 
     def has_long_build(self) -> bool:
-        """Returns true if the current build has taken so long that smaller builds may overtake it. From any thread."""
+        """Returns true if the current build has taken so long that smaller builds may overtake it. May be called from
+        any thread.
+        """
         began_s = self._began_s
         return began_s is not None and time.monotonic() - began_s >= self._settings.build_passing_s
 
@@ -181,7 +186,7 @@ class CompileWorker:
             self._builds.finish(claim, canceled=True)
             _logger.info("build %s was canceled", build.id)
         except OctetError as error:
-            error.stage = error.stage or attempt.last_stage  # a child may die before it has reported a stage
+            error.stage = error.stage or attempt.last_stage  # a child process may die before it has reported a stage
             self._builds.finish(claim, error=error)
             _logger.info("build %s failed: %s", build.id, error.message)
         except Exception as error:
@@ -200,7 +205,7 @@ class CompileWorker:
                 record_build(self._layout, self._builds, replace(build, artifact=artifact))
 
     def _numerics_of(self, artifact: Digest) -> dict[str, Any]:
-        """Returns the numerics report of an artifact; empty if it has none."""
+        """Returns the numerics report of an artifact, or an empty dictionary if it has none."""
         report: dict[str, Any] = json.loads(self._layout.attached(artifact, Report.NUMERICS) or b"{}")
         return report
 
@@ -248,7 +253,7 @@ def run(
 
     Args:
         on_started: called once with the worker's name, when it starts to claim builds.
-        is_lasting: go on after `settings.compiler_idle_s` without a build; otherwise end.
+        is_lasting: true to continue after `settings.compiler_idle_s` without a build, false to end then.
 
     Raises:
         OctetError: the database or the store cannot be opened; or a target is unknown.
@@ -260,7 +265,7 @@ def run(
     sweep(settings.scratch_dir)
     ObjectCache(settings.objects_dir).sweep()
     results.sweep(settings.results_dir)
-    toolchain.fingerprint()  # slow the first time: do it now, not while the first build waits
+    toolchain.fingerprint()  # the first call is slow, so it is made before a build waits for it
     warm()
     builds = BuildStore(database, max_attempts=settings.max_build_attempts)
     with Presence(WorkerStore(database), WorkerKind.COMPILE, settings.heartbeat_s) as presence:
@@ -301,10 +306,11 @@ def run_until_signaled(
     beat: Callable[[], None] = lambda: None,
     systemd: ServiceManager | None = None,
 ) -> None:
-    """Calls `run` until SIGTERM or SIGINT arrives. This process and its children get the niceness of builds.
+    """Calls `run` until SIGTERM or SIGINT arrives. Sets the niceness of this process and of its children to
+    `settings.build_nice`.
 
-    Call it in the main thread, which then only waits: a signal handler interrupts whatever the main thread does, and
-    would wait for ever for a lock that the interrupted code holds.
+    Must be called in the main thread, which then only waits. A signal handler interrupts the code that the main thread
+    runs. If that code held a lock which the handler needs, the handler would wait for ever.
 
     Args:
         beat: called repeatedly until `run` has returned.
@@ -316,7 +322,7 @@ def run_until_signaled(
         manager.ready()
         on_started(worker)
 
-    lower_priority(settings.build_nice)  # before threads start: each has its own niceness
+    lower_priority(settings.build_nice)  # before any thread starts, because each thread has its own niceness
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

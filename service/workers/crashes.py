@@ -1,13 +1,13 @@
 """Records which artifacts ran when the data plane crashed, and quarantines those that must not run again.
 
 The record is a file, so it survives a restart of the whole service. The supervisor writes crashes to it. The control
-plane reads them, and writes when an artifact is released from quarantine. If several machines share a database, the
-control plane moves the file's records to a table in that database, so that crashes on all machines count together. The
-supervisor itself needs no database, which may be unreachable.
+plane reads them, and changes the record when an artifact is released from quarantine. If several machines share a
+database, the control plane moves the file's records to a table in that database, so that crashes on all machines count
+together. The supervisor itself uses only the file, because the database may be unreachable.
 
-**Which artifact is blamed.** A crash names every artifact that ran at that moment: one, or several that ran side by
-side. An artifact that a crash has named is a *suspect*, and from then on no two suspects run at the same time. If a
-crash names a suspect, only suspects are blamed for it. So the next crash tells them apart.
+**Which artifact is blamed.** A crash names every artifact that ran at that moment: one, or several that ran at the same
+time. An artifact that a crash has named is a *suspect*. From then on, no two suspects run at the same time. If a later
+crash names a suspect, only suspects are blamed for it, so this crash shows which of them caused the first.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class CrashStore(Protocol):
         """Returns the records. Raises `OctetError`, `OSError`, `ValueError` or `TypeError` if they cannot be read."""
 
     def change(self, change: Callable[[Records], Records]) -> Records:
-        """Replaces the records with the result of `change`, which may be called more than once. Raises as `read`
-        does.
+        """Replaces the records with the result of `change`, which may be called more than once. Raises the same errors
+        as `read`.
         """
 
 
@@ -52,7 +52,7 @@ class CrashFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # inode and time of the version that was read last, and its records
+        # the inode and the time of the version of the file that was read last, and the records in it
         self._cached: tuple[tuple[int, int], Records] | None = None
 
     def read(self) -> Records:
@@ -102,7 +102,7 @@ class Crashes:
         self._local = local
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._records: Records = {}  # as they were last read or changed
+        self._records: Records = {}  # the records when they were last read or changed
 
     def note(self, artifacts: Sequence[Digest], how: str) -> dict[Digest, Record]:
         """Records a crash while `artifacts` ran. Returns the new records of the artifacts that are blamed for it."""
@@ -178,7 +178,9 @@ class Crashes:
             _logger.error("%s cannot be read: %s", _WHERE, error)
 
     def _change(self, change: Callable[[Records], Records]) -> None:
-        """Changes the stored records. If that fails, only this process and processes forked from it see the change."""
+        """Changes the stored records. If that fails, the change is kept only in this process and in processes forked
+        from it.
+        """
         try:
             self._records = self._store.change(change)
         except (OSError, ValueError, TypeError, OctetError) as error:

@@ -1,6 +1,6 @@
-"""Deletes from the store what nothing refers to: uploads that were never used, and replaced reports.
+"""Deletes from the store the files that nothing refers to: uploads that were never used, and replaced reports.
 
-It also deletes what is useful only for a while: damaged blobs, and the crash records of artifacts that are gone.
+It also deletes data that are useful only for a while: damaged blobs, and the crash records of deleted artifacts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from service.workers.crashes import Crashes
 
 _logger = logging.getLogger(__name__)
 _FIRST_S, _EVERY_S = 60.0, 3600.0
-_DAMAGED_S = 7 * 86400.0  # how long damaged blobs stay for a person to examine
+_DAMAGED_S = 7 * 86400.0  # damaged blobs are kept for this long, so that a person can examine them
 
 
 def collect_garbage(
@@ -35,12 +35,10 @@ def collect_garbage(
     version or a build;
     - blobs that were found to be damaged a week ago;
     - crash records and verifications of artifacts that are gone;
-    - artifacts that the index lists but that serve no model: because their models were deleted, or because the build
-      was
+    - artifacts that the index lists but that serve no model, because their models were deleted or because the build was
     canceled after the artifact had been stored.
 
-    Safe while others push, build and predict, as long as each of them refers to a blob within `min_age_s` of storing
-    it.
+    Other processes may push, build and predict at the same time, if each refers to a new blob within `min_age_s`.
     """
     layout.remove_unwanted(lambda entry: _is_orphan(entry, builds), min_age_s)
     collected = layout.collect_garbage(_needed(builds, models), min_age_s)
@@ -51,7 +49,7 @@ def collect_garbage(
 
 
 class Collector:
-    """Collects garbage at intervals, for a process that may call it more often."""
+    """Collects garbage at intervals, even if it is called more often."""
 
     def __init__(
         self,
@@ -83,16 +81,16 @@ class Collector:
 
 
 def _is_orphan(entry: Descriptor, builds: BuildStore) -> bool:
-    """Returns true for an index entry of an artifact that no model in the index and no build refers to."""
+    """Returns true for the index entry of an artifact that no build and no model in the index refers to."""
     is_named = bool(models_in(entry.annotations))
     return entry.artifact_type == ARTIFACT_TYPE and not is_named and not builds.with_artifact(entry.digest)
 
 
 def _needed(builds: BuildStore, models: ModelStore) -> Iterator[Digest]:
-    """Yields the digests that models and builds need.
+    """Yields the digests of the files that models and builds need.
 
-    A generator, because it must be read while the layout is locked: a blob that is referred to later was stored
-    recently.
+    It is a generator, because the tables must be read while the layout is locked. A blob that is referred to later is
+    new enough to be kept.
     """
     yield from models.sources()
     yield from builds.artifacts()

@@ -54,8 +54,8 @@ class Presence:
         self._change(build=build)
 
     def set_loaded(self, names: Collection[tuple[str, str]]) -> None:
-        """Sets the models that this worker has in memory, and writes the row at once if they changed. From any
-        thread.
+        """Sets the models that this worker has in memory, and writes the row at once if they changed. May be called
+        from any thread.
         """
         loaded = tuple(sorted(names))
         if loaded != self._worker.loaded:
@@ -92,7 +92,7 @@ class Presence:
     def _try(self, write: Callable[[], None]) -> bool:
         try:
             write()
-        except Exception as error:  # a heartbeat that cannot be written must not end the process
+        except Exception as error:  # a failed heartbeat must not end the process
             log_trouble(_logger, error, "worker %s could not write its heartbeat", self._worker.id)
             return False
         return True

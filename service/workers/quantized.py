@@ -18,8 +18,8 @@ from service.workers.catalog import record_metadata, record_version
 
 
 def add_for_all(layout: OciLayout, builds: BuildStore, models: ModelStore, build: Build, result: Digest) -> None:
-    """Calls `add_quantized` for every version that requests the quantization, except versions that were deleted
-    meanwhile.
+    """Calls `add_quantized` for every version that requests the quantization. Versions that have been deleted are
+    skipped.
     """
     for model, number, _ in builds.requests(build.id):
         try:
@@ -38,7 +38,7 @@ def add_quantized(
     may have described.
 
     Raises:
-        NotFound: the model was deleted meanwhile, or the result is lost.
+        NotFound: the model has been deleted, or the result is lost.
         StorageFull: no space is left.
     """
     file = stored(layout, result).file

@@ -1,7 +1,7 @@
 """`octet doctor --repair`: rebuilds the tables from the store's index, or the index from the tables.
 
-Each contains what the other needs (`service.workers.catalog`), so one of them can be rebuilt if it is damaged, but not
-both. A damaged file is moved aside and never deleted.
+The tables and the index each contain what the other needs (`service.workers.catalog`). So one of them can be rebuilt if
+it is damaged, but not both. A damaged file is moved aside and never deleted.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from service.workers.store import open_store
 
 
 def database_damage(settings: Settings) -> str:
-    """Returns what is wrong with the SQLite file; empty if it is intact or does not exist, or if PostgreSQL is used.
+    """Returns what is wrong with the SQLite file. Returns an empty string if the file is intact or does not exist, or
+    if PostgreSQL is used.
 
     Raises:
-        OctetError: it cannot be read, but for another reason than damage.
+        OctetError: the file cannot be read for a reason other than damage.
     """
     if settings.database_url is not None or not settings.database_file.exists():
         return ""
@@ -36,7 +37,7 @@ def repair(settings: Settings) -> list[str]:
     """Rebuilds what is damaged. A server that uses the data directory notices this, and restarts.
 
     Returns:
-        One sentence for each thing that was done; empty if nothing was damaged.
+        One sentence for each repair; an empty list if nothing was damaged.
 
     Raises:
         CorruptBlob: both the database and the store's index are damaged.
@@ -81,7 +82,7 @@ def repair(settings: Settings) -> list[str]:
 
 
 def _files(database: Path) -> list[Path]:
-    """Returns the SQLite file and the files that SQLite keeps beside it, as far as they exist."""
+    """Returns those that exist of the SQLite file and the files that SQLite keeps next to it."""
     beside = [database, *(database.with_name(f"{database.name}-{suffix}") for suffix in ("wal", "shm", "journal"))]
     return [path for path in beside if path.exists() or path.is_symlink()]
 

@@ -1,4 +1,5 @@
-"""Working folders of build attempts: each is locked by its process, and is swept after that process has died.
+"""Working folders of build attempts. Each is locked by its process, and is removed by `sweep` after that process has
+died.
 
 The lock is on the directory itself (flock). The compiler's child processes can only write below the directory, so they
 cannot remove the lock.
@@ -56,7 +57,8 @@ def _make(root: Path, name: str) -> tuple[Path, int]:
     while True:
         path = root / f"{name}-{uuid.uuid4().hex[:8]}"
         path.mkdir(mode=0o700)
-        with suppress(FileNotFoundError, BlockingIOError):  # a sweep took it for a dead process's folder
+        # a concurrent sweep removed it, because it was not locked yet
+        with suppress(FileNotFoundError, BlockingIOError):
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,7 +13,7 @@ def open_store(settings: Settings, database: Database) -> OciLayout:
     the database offers a lock.
 
     Raises:
-        StoreUnreachable: the bucket does not respond, and the cache has nothing of it.
+        StoreUnreachable: the bucket does not respond, and the cache is empty.
         Unsupported: the library for buckets is not installed.
         OctetError: as `OciLayout`.
     """

@@ -1,13 +1,13 @@
-"""Keeps processes of this program running: forks them, and forks them again when they die, until it is stopped.
+"""Keeps processes of this program running: forks them, and forks them again when they die, until `stop` is called.
 
-Only a process with one thread forks safely, so the supervisor has no other thread, and loads no library that starts
-threads: its children load what they need. The children share its memory and its settings, and start without a new
-interpreter. Each child is connected to the supervisor by one pipe. The child writes to it that it is ready, why it
-cannot become ready, or that another process is needed. The kernel closes the pipe when the child ends, for whatever
-reason.
+Only a process with one thread can fork safely, so the supervisor has no other thread, and loads no library that starts
+threads. Its children load the libraries that they need. They share the supervisor's memory and settings, so they start
+without a new interpreter. Each child is connected to the supervisor by one pipe. Through it, the child reports that it
+is ready, why it cannot become ready, or that another process is needed. The kernel closes the pipe when the child ends
+for any reason.
 
-A child that hangs is killed, and another is started. A child that has written its first beat to the pipe must go on
-writing beats. The `watch` callback finds other kinds of hangs.
+A child that hangs is killed, and another is started. Once a child has written a heartbeat to the pipe, it must continue
+to write them. The `watch` callback finds other kinds of hangs.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from service.workers.watching import StallClock, thread_of
 
 _logger = logging.getLogger(__name__)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 30.0
-_HEALTHY_S = 60.0  # a child that lived this long did not fail at its start
+_HEALTHY_S = 60.0  # a child that lived this long did not fail during its start
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _VM_STATISTICS = Path("/proc/vmstat")
 _LOOK_EVERY_S = 0.1  # how often the supervisor checks for a hang
 BEAT_EVERY_S = 0.5
-_BEATS_OVERDUE_S = 2.0  # after so long without a beat, the threads of the child are examined
-_LAST_WORDS_S = 0.5  # between the `last_words` signal and SIGKILL
+_BEATS_OVERDUE_S = 2.0  # if no heartbeat came for this long, the threads of the child are examined
+_LAST_WORDS_S = 0.5  # the time between the `last_words` signal and SIGKILL
 
 
 class Ready:
@@ -60,7 +60,7 @@ class Ready:
             _write_message(self._pipe, {"beat": True})
 
     def want(self) -> None:
-        """Requests the process that runs on demand. It may already be running."""
+        """Requests the process that runs on demand. Does no harm if it is already running."""
         _write_message(self._pipe, {"wanted": True})
 
     def want_plane(self, tenant: str, wanted: bool) -> None:
@@ -70,7 +70,7 @@ class Ready:
     @property
     def descriptor(self) -> int:
         """The descriptor of the pipe. If this process is replaced by another program (exec), that program must keep it
-        open: the supervisor detects the end of the process by the end of the pipe.
+        open, because the supervisor takes the end of the pipe for the end of the process.
         """
         return self._pipe
 
@@ -83,7 +83,7 @@ class End:
         status: its exit status; if a signal killed it, the negative signal number.
         was_ready: true if it had reported that it was ready.
         error: the error that it reported, if any.
-        starved: true if the kernel killed it for lack of memory, as far as can be told.
+        starved: true if the kernel probably killed it for lack of memory.
         hang: why this process killed it; empty if it did not.
     """
 
@@ -125,44 +125,46 @@ class SupervisedProcess:
     ) -> None:
         """
         Args:
-            name: for the log.
-            main: the code of the child. It ends when `main` returns; its exit status is 1 if `main` raises.
+            name: the name of the process in log messages.
+            main: the code of the child. The child ends when `main` returns; if `main` raises, the exit status is 1.
             grace_s: how long the child may take to end after SIGTERM before it is killed.
             keep: the sockets and pipes of this process that the child may use too.
-            on_demand: start it only when `want` is called; after it has ended well, only when `want` is called again.
+            on_demand: true to start the child only when `want` is called. After a normal end it is started again only
+                by another call of `want`.
             on_ready: called whenever a child reports that it is ready.
             on_want: called whenever a child requests the process that runs on demand.
             on_plane: called with a tenant whenever a child requests the start or the end of that tenant's data plane.
             on_end: called whenever a child has ended without being stopped; returns true to start another.
-            silence_s: a child that has sent beats, and then none for this long, is killed; 0: needs no beats.
+            silence_s: a child that has sent heartbeats is killed if it sends none for this long. 0 if it sends none.
             watch: called repeatedly with the child's pid and the seconds since the last call; returns why the child
                 must be killed, or an empty string.
-            last_words: the signal that makes a child answer its clients and end, after `watch` has found that it
-                hangs. It is killed if it does not end soon. None: it is killed at once.
+            last_words: the signal that makes a child answer its clients and end, after `watch` has found that it hangs.
+                If it does not end soon, it is killed. None means that it is killed at once.
         """
         self._name, self._main, self._grace_s = name, main, grace_s
         self._kept, self._on_ready, self._on_want, self._on_end = frozenset(keep), on_ready, on_want, on_end
         self._on_plane = on_plane
         self._silence_s, self._watch, self._last_words = silence_s, watch, last_words
-        self._beats: StallClock | None = None  # since the last beat; None before the first one
+        self._beats: StallClock | None = None  # the time since the last heartbeat; None before the first one
         self._hang = ""
         self._on_demand = on_demand
         self._wanted, self._stopping = asyncio.Event(), asyncio.Event()
         if not on_demand:
             self.want()
-        self.pid: int | None = None  # of the running child; None if there is none
+        self.pid: int | None = None  # the pid of the running child; None if no child is running
 
     def want(self) -> None:
-        """Starts a child if none is running. The caller repeats this until the child is ready, because a running child
-        may be about to end.
+        """Starts a child if none is running. The caller repeats this call until the child is ready, because a running
+        child may be about to end.
         """
         self._wanted.set()
 
     async def run(self) -> None:
-        """Keeps the child running, and returns when it has ended after `stop`.
+        """Keeps the child running. After `stop`, returns when the child has ended.
 
         Raises:
-            OctetError: the child ended and is not to be started again; the error that it reported, or how it ended.
+            OctetError: the child ended and must not be started again. It is the error that the child reported, or says
+                how it ended.
         """
         pause_s = _FIRST_PAUSE_S
         while await self._is_wanted():
@@ -244,7 +246,7 @@ class SupervisedProcess:
             finally:
                 watching.cancel()
         self.pid = None
-        os.kill(pid, signal.SIGKILL)  # its end of the pipe is closed: it is ending, and this changes nothing
+        os.kill(pid, signal.SIGKILL)  # it closed its end of the pipe, so it is ending anyway
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         starved = not self._hang and status == -signal.SIGKILL and _kills_for_memory() > kills
         return End(status, was_ready, error, starved, self._hang)
@@ -254,9 +256,9 @@ class SupervisedProcess:
         while True:
             await asyncio.sleep(_LOOK_EVERY_S)
             now_s = time.monotonic()
-            # If this process did not run either, for whatever reason, the child is not to blame.
+            # If this process did not run during that time either, the child is not to blame.
             elapsed_s, before_s = min(now_s - before_s, 2 * _LOOK_EVERY_S), now_s
-            if self._stopping.is_set():  # it still has `grace_s` to end
+            if self._stopping.is_set():  # the child still has `grace_s` to end
                 continue
             if hang := self._watch(pid, elapsed_s):
                 await self._kill_hung(pid, hang, self._last_words)
@@ -264,7 +266,7 @@ class SupervisedProcess:
                 await self._kill_hung(pid, hang, None)
 
     def _silent_for(self, pid: int, elapsed_s: float) -> str:
-        """Returns why the child has to be killed, if it has sent no beats for too long; else empty."""
+        """Returns why the child must be killed if it has sent no heartbeat for too long, otherwise an empty string."""
         if self._beats is None or self._silence_s == 0:
             return ""
         self._beats.add(elapsed_s, pid, pid)
@@ -281,7 +283,7 @@ class SupervisedProcess:
             os.kill(pid, last_words)
             await asyncio.sleep(_LAST_WORDS_S)
         os.kill(pid, signal.SIGKILL)
-        await asyncio.Event().wait()  # until the pipe is closed, and this task is canceled
+        await asyncio.Event().wait()  # waits until the pipe is closed, which cancels this task
 
     def _fork(self, pipe: int) -> int:
         threads = own_threads()
@@ -319,13 +321,16 @@ class SupervisedProcess:
             _logger.exception("the %s failed with an unexpected error", self._name)
         finally:
             logging.shutdown()
-            os._exit(status)  # the child must not run what the parent does at its exit
+            os._exit(status)  # the child must not run the exit handlers of the parent
 
 
 def _leave(parent: int, keep: Collection[int], name: str) -> None:
-    """Separates a forked child from its parent, except that it ends with its parent. `ps -o comm` shows its name."""
-    os.setpgid(0, 0)  # Ctrl-C in the terminal is for the parent, which then stops its children
-    signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # a group in the background may still log to the terminal
+    """Separates a forked child from its parent, but makes the child end when its parent ends. Sets the name that `ps -o
+    comm` shows.
+    """
+    os.setpgid(0, 0)  # Ctrl-C in the terminal is then sent only to the parent, which stops its children
+    # a process group in the background may still write logs to the terminal
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     signal.set_wakeup_fd(-1)
     for number in _STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
@@ -336,7 +341,7 @@ def _leave(parent: int, keep: Collection[int], name: str) -> None:
             os.close(descriptor)  # a connection or a port must not stay open after the parent has closed it
     prctl = ctypes.CDLL(None).prctl
     prctl(_PR_SET_NAME, name.replace(" ", "-").encode())
-    prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # however the parent dies
+    prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # sends SIGTERM when the parent dies for any reason
     if os.getppid() != parent:  # the parent died before prctl was called
         os._exit(1)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -367,7 +372,7 @@ def _members(line: bytes) -> object:
 def _is_channel(path: Path) -> bool:
     try:
         return str(path.readlink()).startswith(("socket:", "pipe:", "anon_inode:"))
-    except FileNotFoundError:  # the descriptor of the listing itself
+    except FileNotFoundError:  # the descriptor with which the folder itself was read
         return False
 
 

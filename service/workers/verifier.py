@@ -1,7 +1,8 @@
-"""Verifies artifacts that the host which built them could not run, if they are for one of this machine's targets.
+"""Verifies artifacts for this machine's targets that the machine which built them could not run.
 
-The result (what the artifact computes here, and how fast) is written to the database. Until then the artifact is not
-served. It runs in a locked-down child process with limits, which has none of this process's secrets.
+A verification runs the artifact, compares its outputs, and measures its speed. The result is written to the database,
+and the artifact is not served before. It runs in a child process that is locked down, has limits, and has none of this
+process's secrets.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ from service.runtime.verification import verdict
 
 _logger = logging.getLogger(__name__)
 _TROUBLE_S = 2.0
-_MEASURE_S = 1.0  # for each of two measurements
-# Errors that another attempt would not change. Others may pass: a process can be killed because of other processes, and
-# a file can be missing for a moment.
+_MEASURE_S = 1.0  # the time of each of two measurements
+# Errors that another attempt would not change. Other errors may pass: a process can be killed because other processes
+# need the memory, and a file can be missing for a moment.
 _FINAL = (VerificationFailed, Untrusted, UnsafeLibrary)
 _NOT_ITS_FAULT = (DatabaseBusy, DatabaseUnreachable, StoreUnreachable, SandboxUnavailable)
 
@@ -52,19 +53,19 @@ Verify = Callable[[OciLayout, Digest, Settings, Poll], dict[str, Any]]
 
 
 class _Stopping(BuildCanceled):
-    """This process is stopping. Another worker will do the verification."""
+    """This process is stopping, so another worker has to do the verification."""
 
 
 def verify_artifact(layout: OciLayout, artifact: Digest, settings: Settings, poll: Poll) -> dict[str, Any]:
     """Runs an artifact on its generated inputs, measures it, and returns `core.verification.jobs.Verification.result`.
 
     Args:
-        poll: called about every 100 ms; may raise.
+        poll: called about every 100 ms; may raise an exception to end the verification.
 
     Raises:
         VerificationFailed: its outputs differ from the expected outputs that are attached to it.
         Untrusted: this machine requires signatures, and none of the trusted keys signed it. It was not loaded.
-        OctetError: it is damaged or gone, cannot be loaded, or ended its process.
+        OctetError: the artifact is damaged or missing, cannot be loaded, or ended its process.
     """
     clock = working(settings.build_time_limit_s, settings.build_stall_limit_s, settings.build_memory_limit_bytes)
     limits = replace(
@@ -86,14 +87,16 @@ def verify_artifact(layout: OciLayout, artifact: Digest, settings: Settings, pol
         figures = _figures(model, layout.attached(artifact, Report.COVERAGE), poll)
     except BuildCrashed:
         raise
-    except OctetError as error:  # it passed the comparison: a failed measurement does not make it worse
+    except OctetError as error:  # the outputs were equal; a failed measurement does not change that
         _logger.warning("artifact %s was not measured: %s", artifact, error)
         figures = {}
     return {"summary": report["summary"], **figures}
 
 
 def _figures(model: LockedArtifact, coverage: bytes | None, poll: Poll) -> dict[str, Any]:
-    """Measures calls on one thread: latency, calls per second, and the share of the machine's peak."""
+    """Measures calls on one thread: the latency, the calls per second, and the rate as a fraction of the machine's
+    peak.
+    """
     latency = model.bench(1, _MEASURE_S, poll).to_json()
     figures = {name: latency[name] for name in ("p50_s", "p99_s", "per_s")}
     figures |= {"machine": machine_name(model.target), "threads": 1}
@@ -107,7 +110,7 @@ def _figures(model: LockedArtifact, coverage: bytes | None, poll: Poll) -> dict[
         TypeError,
         ValueError,
         AttributeError,
-    ) as error:  # the report comes with the artifact, and may be malformed
+    ) as error:  # the report comes with the artifact, so it may be malformed
         _logger.warning("artifact %s has no profile: %s", model.digest, error)
     return figures
 
@@ -136,7 +139,7 @@ class Verifier:
         self._owner, self._pool, self._targets, self._verify = owner, pool, targets, verify
 
     def run(self, stop: threading.Event) -> None:
-        """Works until `stop` is set. A verification in progress is then released for another worker."""
+        """Works until `stop` is set. A verification in progress is then released, so that another worker can do it."""
         try:
             require(allow_unsandboxed=self._settings.allow_unsandboxed)
         except SandboxUnavailable as error:
@@ -147,7 +150,7 @@ class Verifier:
                 count = self._verifications.notifications.count()
                 if not self.work_once(stop):
                     self._verifications.notifications.wait(count, stop)
-            except Exception as error:  # the database may be unreachable or the disk full, which may pass
+            except Exception as error:  # the database may be unreachable or the disk full, perhaps only for a while
                 log_trouble(_logger, error, "cannot look for queued verifications")
                 stop.wait(_TROUBLE_S)
 
@@ -160,7 +163,7 @@ class Verifier:
             return False
         try:
             self._work(claim, stop)
-        except LeaseLost:  # another worker has it, or it is over: our result does not count
+        except LeaseLost:  # another worker has the verification, or it has ended: this result does not count
             _logger.warning("the verification of %s now belongs to another worker", claim.artifact)
         return True
 
@@ -201,8 +204,8 @@ class Verifier:
         self._verifications.finish(claim, passed=False, result=result)
 
     def _lease_renewer(self, claim: VerificationClaim, stop: threading.Event) -> Poll:
-        """Returns a callback that renews the claim's lease. It raises `LeaseLost`, and `_Stopping` if this process
-        stops.
+        """Returns a callback that renews the claim's lease. The callback raises `LeaseLost`, or `_Stopping` if this
+        process stops.
         """
         lease_s, beaten_s = self._settings.lease_s, time.monotonic()
         every_s = min(self._settings.heartbeat_s, lease_s / 3)
@@ -215,7 +218,8 @@ class Verifier:
                 beaten_s = time.monotonic()
                 try:
                     self._verifications.heartbeat(claim, lease_s)
-                except (DatabaseBusy, DatabaseUnreachable) as error:  # the lease outlasts a short outage, or is lost
+                # the lease may outlast the outage; otherwise it is lost
+                except (DatabaseBusy, DatabaseUnreachable) as error:
                     log_trouble(_logger, error, "cannot renew the lease of the verification of %s", claim.artifact)
 
         return poll

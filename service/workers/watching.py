@@ -1,12 +1,11 @@
 """Distinguishes a process that hangs from one that is slow because it gets no processor time.
 
-A watchdog that only compares two wall-clock times kills healthy processes: a machine that was suspended, a busy
-neighbour or a debugger looks like a hang. So time counts here only as far as the watched thread could have made
-progress:
+A watchdog that only compares two wall-clock times kills healthy processes: a machine that was suspended, a busy machine
+or a debugger looks like a hang. So time counts here only if the watched thread could have made progress in it:
 
-- the watchdog's own pauses count as one pause at most (`SupervisedProcess` ensures this);
-- for a thread that is ready to run, the processor time that it got counts, not the time that it waited for a processor;
-- for a thread that waits for other threads of its process, the processor time of those threads counts;
+- a pause of the watchdog itself counts as one pause at most (`SupervisedProcess` ensures this);
+- if a thread is ready to run, the processor time that it got counts, not the time that it waited for a processor;
+- if a thread waits for other threads of its process, the processor time of those threads counts;
 - while a thread waits for a disk or is held by a debugger, no time counts.
 """
 
@@ -22,7 +21,7 @@ from service.core.digest import Digest
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _STATE, _UTIME, _STIME = 0, 11, 12  # fields of /proc/PID/stat after the name
-_NOT_AT_FAULT = "DtXxZ"  # waits for a disk; held by a debugger; ended
+_NOT_AT_FAULT = "DtXxZ"  # the states in which no time counts: waits for a disk, held by a debugger, ended
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Thread:
 
 
 def threads_of(pid: int) -> dict[int, Thread]:
-    """Returns the threads of a process by thread id; empty if the process has ended or cannot be read."""
+    """Returns the threads of a process by thread id. Returns nothing if the process has ended or cannot be read."""
     found = {}
     with suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
@@ -64,8 +63,8 @@ def progress_s(
     """Returns for how many of the last `elapsed_s` seconds a thread could have made progress.
 
     Args:
-        before, after: the threads of its process at the start and at the end of that time.
-        counts_stops: count time during which the process was stopped (SIGSTOP).
+        before, after: the threads of its process at the start and at the end of these seconds.
+        counts_stops: true to count time during which the process was stopped (SIGSTOP).
     """
     now = after.get(thread)
     if now is None:
@@ -77,17 +76,17 @@ def progress_s(
     cpu_s = {number: each.cpu_s - before[number].cpu_s for number, each in after.items() if number in before}
     if now.state == "R":
         return min(elapsed_s, cpu_s.get(thread, 0.0))
-    if any(each.state == "R" for each in after.values()):  # it may be waiting for one of these
+    if any(each.state == "R" for each in after.values()):  # the thread may be waiting for one of these
         return min(elapsed_s, sum(cpu_s.values()))
     return elapsed_s
 
 
 class StallClock:
-    """Adds up the time that a thread has had to make progress.
+    """Adds up the time in which a thread could have made progress.
 
     Attributes:
-        total_s: the time so far. Up to `trust_s` it is plain elapsed time, because reading the threads of a process
-            costs more.
+        total_s: the sum so far. Up to `trust_s` it is the elapsed time, because reading the threads of a process is
+            slower.
     """
 
     def __init__(self, trust_s: float, *, counts_stops: bool) -> None:
@@ -107,7 +106,7 @@ class StallClock:
 
 
 class CallWatch:
-    """Finds model calls that do not end, in the table of the calls that a data plane runs.
+    """Finds model calls that do not end, in the table of a data plane's running calls.
 
     Attributes:
         hung: the artifacts whose calls were found to hang.
@@ -119,7 +118,7 @@ class CallWatch:
         self.hung: list[Digest] = []
 
     def look(self, pid: int, elapsed_s: float) -> str:
-        """Returns why the process that runs the calls has to end; empty if no call hangs.
+        """Returns why the process that runs the calls must be ended, or an empty string if no call hangs.
 
         Args:
             elapsed_s: the time since the previous call of this method.
@@ -143,6 +142,6 @@ class CallWatch:
         return f"a call of {names} did not end in {max(clocks[call.slot, call.number].total_s for call in hung):.1f} s"
 
     def clear(self) -> None:
-        """Forgets all observed calls. Call it when the process is dead."""
+        """Forgets all observed calls. Must be called when the process is dead."""
         self._clocks.clear()
         self.hung.clear()

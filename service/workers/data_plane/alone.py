@@ -1,6 +1,6 @@
 """Runs the data plane alone: it serves models from folders, without a control plane, a database or a compiler.
 
-If it uses a certificate or API keys, a second process reads their files again when they change (`updates`).
+If the data plane uses a certificate or API keys, a second process (`updates`) reads their files again when they change.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def serve(
 
     Args:
         on_bound: called with the ports, which already accept connections.
-        keys: returns the order with the current API keys; None: requests need no key.
-        target: the target to serve, if folders contain a model for several targets; None: each folder has one target.
+        keys: returns the order with the current API keys. None if requests need no key.
+        target: the target to serve, if folders contain a model for several targets. None if each folder has one target.
 
     Raises:
         Conflict: a port is already in use.
@@ -95,7 +95,8 @@ def serve(
 
     first, inherited = current_orders(), dict[str, int]()
     if keys or certificate:
-        channel = fork_updater(current_orders, first)  # before the ports listen, which that process would keep open
+        # forked before the ports are opened, because the child would keep them open
+        channel = fork_updater(current_orders, first)
         channel.setblocking(False)
         inherited["updates"] = channel.detach()
     listeners = {"http": _listen(settings.host, settings.port)}
@@ -141,7 +142,7 @@ def _load(key: int, source: Source, settings: Settings, target: str | None, trus
         )
     for _, artifact in artifacts:
         artifact.check()
-    if all(batch > 1 for batch, _ in artifacts):  # then a call takes one sample, which has this many rows
+    if all(batch > 1 for batch, _ in artifacts):  # then one call takes one sample, which has this many rows
         artifacts = [(1, artifact) for _, artifact in artifacts]
     scheduling = scheduling_of(settings.serving(source.name))
     try:

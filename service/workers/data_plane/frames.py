@@ -1,6 +1,6 @@
 """Frames between the control plane and the data plane: a JSON object, followed by bytes.
 
-Each frame begins with the lengths of both, as little-endian uint32.
+Each frame begins with the lengths of the object and of the bytes, as little-endian uint32.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def frame(message: Mapping[str, Any], data: bytes = b"") -> bytes:
 
 
 class Frames:
-    """Splits a stream of bytes into frames, as they become complete."""
+    """Splits a stream of bytes into frames as the bytes arrive."""
 
     def __init__(self) -> None:
         self._received = bytearray()

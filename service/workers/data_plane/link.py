@@ -1,4 +1,4 @@
-"""A connection to the data plane: frames in both directions, some with a file descriptor."""
+"""A connection to the data plane. It carries frames in both directions, and a frame can have a file descriptor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SILENT_S, _PROBE_EVERY_S, _PROBES = 2, 1, 3  # TCP keepalive: the peer is lost 
 
 @dataclass
 class _Unsent:
-    """A frame, or the unsent rest of it, and the descriptor that is sent with its first byte."""
+    """A frame, or the unsent rest of one, and the descriptor that is sent with its first byte."""
 
     rest: memoryview
     passed: socket.socket | None
@@ -42,8 +42,8 @@ class _Unsent:
 
 
 class Link:
-    """Sends and receives frames, for one event loop. Works from construction until it calls `lost`, once, or until
-    `close`.
+    """Sends and receives frames, for one event loop. Works from its construction until `close`, or until it calls
+    `lost`, which it does once.
     """
 
     def __init__(self, connection: socket.socket, hear: OnMessage, lost: Callable[[], None]) -> None:
@@ -64,11 +64,12 @@ class Link:
         return self._connection.fileno() >= 0
 
     def send(self, message: Members, data: bytes = b"", passed: socket.socket | None = None) -> None:
-        """Sends a frame. What cannot be sent at once is sent when the other end reads. Does nothing if the connection
-        is closed.
+        """Sends a frame. The part that cannot be sent at once is sent when the other end has read more. Does nothing if
+        the connection is closed.
 
         Args:
-            passed: a socket to send with the frame. It is closed here once it is sent, or if the connection is closed.
+            passed: a socket to send with the frame. This object closes it once it is sent, or if the connection is
+                closed.
         """
         if not self.is_open:
             if passed is not None:
@@ -118,7 +119,7 @@ class Link:
             self._end()
             return
         for message, rest in frames:
-            if not self.is_open:  # the previous message caused the link to close
+            if not self.is_open:  # the previous message caused the link to be closed
                 return
             carries = message.get("type") == "connection"
             self._on_message(message, rest, self._descriptors.popleft() if carries and self._descriptors else -1)
@@ -130,7 +131,8 @@ class Link:
 
 
 async def connected_to(host: str, port: int) -> socket.socket:
-    """Opens a non-blocking TCP connection to a data plane. Its loss is detected, however the other end ends.
+    """Opens a non-blocking TCP connection to a data plane. Keepalive probes detect a peer that disappears without
+    closing it.
 
     Raises:
         OSError: it cannot be reached.

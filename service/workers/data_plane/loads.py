@@ -23,11 +23,11 @@ def load(
     *,
     is_suspect: bool = False,
 ) -> tuple[Members, ModelSignature]:
-    """Returns the order to load a model, and its signature: the one of a single sample, with its buckets.
+    """Returns the order to load a model, and its signature, which is that of a single sample, with its buckets.
 
     Args:
-        artifacts: artifacts that were checked, each with the number of samples of a call. There are several for one
-            sample if the model has buckets.
+        artifacts: checked artifacts, each with the number of samples of a call. Several of them have one sample if the
+            model has buckets.
 
     Raises:
         ValueError: the artifacts of one sample are not variants of one model.

@@ -18,23 +18,23 @@ from service.core.settings import Auth, Settings
 Members = dict[str, Any]
 
 _EPOCH = date(1970, 1, 1)
-_HEAD_BYTES = 64 << 10  # the size of a message beyond its tensors
-_MAX_CALLS = 1000  # concurrent calls: each holds a message before it is known which model's queue it belongs to
-_BUFFERED_MESSAGES = 16  # the total buffer, in messages of the largest size
-_LEAST_MESSAGE_BYTES = 256 << 20  # otherwise a stream of many small messages would find no room
-_MAX_PICTURES = 256  # pictures that wait to be decoded
-_LARGEST_PICTURES = 8  # the total buffer, in pictures of the largest size
+_HEAD_BYTES = 64 << 10  # the size of a message without its tensors
+_MAX_CALLS = 1000  # the maximum of concurrent calls: each holds a message before the queue that it belongs to is known
+_BUFFERED_MESSAGES = 16  # the total buffer has room for this many messages of the largest size
+_LEAST_MESSAGE_BYTES = 256 << 20  # the least size of the total buffer, so that a stream of many small messages has room
+_MAX_PICTURES = 256  # the maximum of pictures that wait to be decoded
+_LARGEST_PICTURES = 8  # the total buffer has room for this many pictures of the largest size
 _LEAST_PICTURE_BYTES = 256 << 20
 _MOST_CONNECTIONS = 100_000
 
 
 @dataclass(frozen=True)
 class Named:
-    """A loaded model under one name.
+    """A loaded model, as the target of the requests for one name.
 
     Attributes:
-        version: a number or an alias; empty for requests without a version.
-        main, canary: keys of loads; `canary` is 0 without a canary.
+        version: a number or an alias; an empty string stands for requests without a version.
+        main, canary: the keys of loaded models; `canary` is 0 if the name has no canary.
         versions: all versions that the model has.
     """
 
@@ -51,12 +51,12 @@ class Worker:
     """A data plane, on another machine or on this one, to which predictions are forwarded.
 
     Attributes:
-        id: changes with each start of the worker.
+        id: an id that changes each time the worker starts.
         capacity: the number of concurrent calls.
-        state: `ready`; in any other state it gets no more requests.
+        state: only a worker whose state is `ready` gets requests.
         loaded: the model and version, as requests name them, of each model that it has in memory.
-        key: the key that the router sends to it; empty: the cluster's key.
-        server_name: the name that its certificate must be valid for; empty: the connection is in plain text.
+        key: the key that the router sends to the worker; an empty string stands for the cluster's key.
+        server_name: the name that the worker's certificate must be valid for; empty if the connection is in plain text.
     """
 
     id: str
@@ -74,7 +74,7 @@ class Servable:
 
     Attributes:
         pools: the pools whose workers could load the model.
-        reason: why there are none; a sentence without its full stop.
+        reason: the reason if no pool can answer, as a sentence without its full stop.
     """
 
     model: str
@@ -87,8 +87,9 @@ def configure(settings: Settings, not_ready: str = "", traced: float = -1.0) -> 
     """Returns the order that sets the limits of connections, as in `settings`.
 
     Args:
-        not_ready: why requests are refused; empty if they are accepted.
-        traced: the share of requests to trace, among those that do not set it themselves; negative: trace none.
+        not_ready: the reason why requests are refused; empty if they are accepted.
+        traced: the fraction of requests to trace, among those that do not decide this themselves; a negative number
+            means that none is traced.
     """
     return {
         "type": "configure",
@@ -124,19 +125,19 @@ def routes(named: Sequence[Named]) -> Members:
 
 
 def certificate(chain: bytes, key: bytes) -> tuple[Members, bytes]:
-    """Returns the order to encrypt new connections, and the bytes after it. Before the first one they are in plain
-    text.
+    """Returns the order to encrypt new connections, and the bytes that follow it. Before the first such order,
+    connections are in plain text.
 
     Args:
-        chain, key: PEM, the server's certificate first; the key without a password.
+        chain, key: in PEM format. The chain starts with the server's certificate; the key has no password.
     """
     return {"type": "certificate", "chain_bytes": len(chain)}, chain + key
 
 
 def authority(certificates: bytes) -> tuple[Members, bytes]:
-    """Returns the order to trust workers with certificates of these authorities (PEM), and the bytes after it.
+    """Returns the order to trust workers with certificates of these authorities (PEM), and the bytes that follow it.
 
-    Empty: workers are trusted by no certificate.
+    With empty `certificates`, no worker's certificate is trusted.
     """
     return {"type": "authority"}, certificates
 
@@ -150,14 +151,15 @@ def workers(
     *,
     resets: bool = True,
 ) -> Members:
-    """Returns the order to forward predictions to these workers: no model of this process answers any.
+    """Returns the order to forward predictions to these workers. After it, no model in the data plane's own memory
+    answers predictions.
 
     Args:
         cluster_key: the key that workers accept from the API.
-        workers, models: replace the earlier rows with the same id, or name.
+        workers, models: rows that replace the earlier rows with the same id or name.
         gone: ids of workers to remove.
-        forgotten: names to remove, each with its version.
-        resets: the rows are complete, so all other earlier rows are removed.
+        forgotten: the names to remove, each as a model and a version.
+        resets: true if the rows are complete, so that all earlier rows are removed.
     """
     return {
         "type": "workers",
@@ -175,9 +177,9 @@ def keys(is_required: bool, known: Iterable[KeyUsage] = (), cluster_key: str = "
 
     Args:
         is_required: true if requests need a key.
-        known: the keys and their use so far.
-        cluster_key: a request with this key was already admitted by the API (used on workers). The data
-            plane gets only its digest.
+        known: the keys, and how often each has been used so far.
+        cluster_key: used on workers: the API has already admitted a request with this key. The data plane gets only the
+            key's digest.
     """
     digest = sha256(cluster_key.encode()).hexdigest() if cluster_key else ""
     return {"type": "keys", "is_asked": is_required, "keys": [_key(each) for each in known], "cluster_sha256": digest}

@@ -1,8 +1,8 @@
-"""The data plane as seen from the control plane: the orders that each new data plane process receives, and its
+"""The data plane as seen from the control plane: sends orders to each new data plane process, and answers its
 questions.
 
-docs/adr/0042 describes the protocol. The data plane may end, and start again without any of its orders. The control
-plane may restart too, and then finds the models that its predecessor had loaded.
+docs/adr/0042 describes the protocol. The data plane may end and start again, and then has none of its orders. The
+control plane may restart too. It then finds the models that the earlier control plane had loaded.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from service.workers.data_plane.table import Table
 _logger = logging.getLogger(__name__)
 _PATIENCE_S = 10.0  # how long to wait for a data plane that is starting
 _PAUSE_S = 0.1
-_WARN_AFTER_S = 2.0  # a warning that it cannot be reached is logged after this time: before, it may be starting
-_KEY_BYTES = 6  # fits a whole number in any JSON
+# if the data plane cannot be reached for this long, a warning is logged; until then it may be starting
+_WARN_AFTER_S = 2.0
+_KEY_BYTES = 6  # a key of this many bytes fits into a JSON number exactly
 _WITHDRAWN = {"problem": {"code": "deadline_passed", "title": "Withdrawn.", "http": 504, "grpc": 4}}
 
 Members = dict[str, Any]
@@ -55,7 +56,7 @@ class Answer:
     """The answer to a question of the data plane.
 
     Attributes:
-        passed: a socket that is sent with the answer, and closed once it was sent.
+        passed: a socket to send with the answer. It is closed once it is sent.
     """
 
     members: Members
@@ -67,7 +68,8 @@ class Routing(Protocol):
     """Opens connections to workers."""
 
     async def connect(self, worker: str) -> socket.socket:
-        """Opens a TCP connection to the worker with this id; the caller owns it. `link.connected_to` opens one.
+        """Opens a TCP connection to the worker with this id, for example with `link.connected_to`. The caller owns the
+        connection.
 
         Raises:
             OctetError: it cannot be reached within two seconds.
@@ -81,22 +83,24 @@ class PlaneListener:
     """
 
     async def found(self, found: Found) -> None:
-        """A data plane was reached: the first one, or one that replaces it."""
+        """A connection to a data plane was made: to the first one, or to one that replaces it."""
 
     def lost(self) -> None:
         """The connection to the data plane has ended."""
 
     def reported(self, report: Members) -> None:
-        """The data plane sent its counts since the last report."""
+        """The data plane reported its counts since the last report."""
 
     def traced(self, trace: Members) -> None:
-        """A request that is traced was answered."""
+        """A traced request was answered."""
 
     def distrusted(self, worker: str, reason: str) -> None:
         """The certificate of a worker was rejected."""
 
     def connected(self, descriptor: int) -> None:
-        """The data plane passes on a connection whose requests it does not answer. The callee closes the descriptor."""
+        """The data plane hands over a connection with requests that it does not answer itself. The callee closes the
+        descriptor.
+        """
         socket.socket(fileno=descriptor).close()
 
     async def answer(self, question: Members, data: bytes) -> Answer:
@@ -104,7 +108,7 @@ class PlaneListener:
 
 
 class DataPlane:
-    """Connects to the data plane, again and again, and sends it orders. For one event loop.
+    """Keeps a connection to the data plane, and sends it orders. For one event loop.
 
     Attributes:
         listener: gets the reports and questions of the data plane.
@@ -113,8 +117,8 @@ class DataPlane:
     def __init__(self, address: bytes, name: str = "data plane") -> None:
         """
         Args:
-            address: of the Unix socket on which the data plane accepts the control plane's connection.
-            name: for the log.
+            address: the address of the Unix socket on which the data plane accepts the control plane's connection.
+            name: the name of the data plane in log messages.
         """
         self._address, self._name = address, name
         self.listener: PlaneListener = PlaneListener()
@@ -125,11 +129,12 @@ class DataPlane:
         self._loading: dict[int, asyncio.Future[None]] = {}
         self._leaving: dict[int, asyncio.Future[None]] = {}
         self._present: set[int] = set()  # the keys of loaded models
-        self._requested: set[int] = set()  # and of those, the ones that this process requested
+        self._requested: set[int] = set()  # the keys of the loaded models that this process requested
         self._gathering: dict[int, asyncio.Future[None]] = {}
         self._gathers = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._pictures: dict[int, asyncio.Task[None]] = {}  # being decoded, by question
+        # the pictures that are being decoded, by the number of the question
+        self._pictures: dict[int, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Connects to the data plane, and reconnects whenever the connection is lost, until canceled."""
@@ -151,11 +156,13 @@ class DataPlane:
 
     @property
     def present(self) -> Collection[int]:
-        """The keys of the loaded models."""
+        """Returns the keys of the loaded models."""
         return frozenset(self._present)
 
     def order(self, members: Members, data: bytes = b"") -> None:
-        """Sends an order now and to each new data plane. It replaces an earlier order of the same type."""
+        """Sends an order to the current data plane and to each later one. It replaces an earlier order of the same
+        type.
+        """
         if self._standing_orders.get(members["type"]) == (members, data):
             return
         self._standing_orders[members["type"]] = members, data
@@ -204,8 +211,8 @@ class DataPlane:
         return self._present - self._requested - self._loading.keys()
 
     async def gather(self) -> None:
-        """Makes the data plane report all its counts up to now, and waits for the report. Does nothing without a data
-        plane.
+        """Makes the data plane report all its counts up to now, and waits for the report. Does nothing if no data plane
+        is connected.
         """
         if not self._reached.is_set():
             return
@@ -290,7 +297,8 @@ class DataPlane:
         self._present = set(hello["models"])
         self._requested &= self._present
         routes = [orders.Named(**each) for each in hello["routes"]]
-        if self._table is not None:  # before the orders, or requests would not be forwarded
+        # the table comes before the other orders: without it, requests would not be forwarded
+        if self._table is not None:
             self._send(self._table.whole())
         for order in self._standing_orders.values():
             self._send(*order)
@@ -310,7 +318,7 @@ class DataPlane:
             for done in waiting.values():
                 _settle(done, error)
             waiting.clear()
-        for decoding in self._pictures.values():  # their clients were connected to the data plane that ended
+        for decoding in self._pictures.values():  # their clients were connected to the data plane that has ended
             decoding.cancel()
         self._gone.set()
         if was_reached:
@@ -321,13 +329,13 @@ class DataPlane:
         answer = await self.listener.answer(question, data)
         carries = {"passes": True} if answer.passed is not None else {}
         members = {"type": "answer", "question": question["question"], **carries, **answer.members}
-        if link is not None:  # a closed link drops it
+        if link is not None:  # a closed link drops the frame
             link.send(members, answer.data, answer.passed)
         elif answer.passed is not None:
             answer.passed.close()
 
     def _finish_decoding(self, question: int, link: Link | None, task: asyncio.Task[None]) -> None:
-        if self._pictures.get(question) is task:  # the next data plane counts its questions from 1, too
+        if self._pictures.get(question) is task:  # the next data plane counts its questions from 1 again
             del self._pictures[question]
         if task.cancelled() and link is not None:  # any response releases what the data plane holds for the picture
             link.send({"type": "answer", "question": question, **_WITHDRAWN})
@@ -342,7 +350,7 @@ class DataPlane:
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: work.close())  # if the task was canceled before it began
+        task.add_done_callback(lambda _: work.close())  # closes the work also if the task was canceled before it began
         return task
 
 

@@ -1,4 +1,4 @@
-"""The program of the data plane, and how a process becomes it."""
+"""Finds the program of the data plane, and replaces this process by it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from service.core.system.gpus import driver_folder
 from service.workers.data_plane.frames import frame
 
 PATH = Path(__file__).parents[2] / "native" / "octet-plane"
-GIVE_UP = signal.SIGUSR1  # makes it answer all requests in progress with 503, and end
+GIVE_UP = signal.SIGUSR1  # this signal makes it answer all requests in progress with 503, and end
 _SHARED_MEMORY = Path("/dev/shm")  # where shm_open keeps its files
 _OPENSSL = "libssl.so.3"
 
 
 def require_tls() -> None:
-    """Checks that the program can encrypt on this machine. Raises `Unsupported` if it cannot."""
+    """Checks that TLS works in the program on this machine. Raises `Unsupported` if it does not."""
     try:
         ctypes.CDLL(_OPENSSL)
     except OSError as error:
@@ -42,7 +42,7 @@ def raise_descriptors() -> None:
 
 
 def writable(settings: Settings) -> Sequence[Path]:
-    """Returns the folders whose files the data plane may change, according to `settings`."""
+    """Returns the folders whose files the data plane may change with these `settings`."""
     return [_SHARED_MEMORY] if settings.shared_memory else []
 
 
@@ -61,7 +61,7 @@ def become(
         readable: the folders of artifacts; it may open no other files.
         writable: the folders in which it may open and change existing files too.
         orders: the orders that it executes before it accepts a connection.
-        uses_cards: start NVIDIA's driver there, and allow its devices.
+        uses_cards: true if the data plane uses NVIDIA GPUs: it then loads their driver, and may open their devices.
 
     Raises:
         Unsupported: the program was not built.
@@ -82,6 +82,6 @@ def become(
         arguments += "--writes", str(path)
     if uses_cards and (driver := driver_folder()) is not None:
         arguments += "--cards", str(driver.resolve())
-        # it has no home directory to keep compiled code in, and nothing to compile
+        # the data plane has no home directory in which the driver could keep compiled code, and nothing to compile
         os.environ["CUDA_CACHE_DISABLE"] = "1"
     os.execv(PATH, arguments)

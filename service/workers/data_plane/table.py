@@ -15,7 +15,7 @@ Row = TypeVar("Row")
 
 
 class _Rows(Generic[Key, Row]):
-    """Rows by key, with those that have changed since the last call of `whole` or `changes`."""
+    """Rows by key, and the keys of those that have changed since the last call of `whole` or `changes`."""
 
     def __init__(self) -> None:
         self._rows: dict[Key, Row] = {}
@@ -52,8 +52,8 @@ class _Rows(Generic[Key, Row]):
 
 
 class Table:
-    """The table of workers and models, for one event loop. `DataPlane.follow` sends it, or its changes, to a data
-    plane.
+    """The table of workers and models, for one event loop. `DataPlane.follow` sends the whole table or its changes to a
+    data plane.
     """
 
     def __init__(self) -> None:
@@ -62,13 +62,13 @@ class Table:
         self._models = _Rows[tuple[str, str], orders.Servable]()
 
     def set_key(self, cluster_key: str) -> None:
-        """Sets the key that workers accept, unless they have a key of their own."""
+        """Sets the key for workers that have no key of their own."""
         self._has_new_key = self._has_new_key or cluster_key != self._cluster_key
         self._cluster_key = cluster_key
 
     @property
     def has_changed(self) -> bool:
-        """True if the table has changed since the last call of `whole` or `changes`."""
+        """Returns true if the table has changed since the last call of `whole` or `changes`."""
         return self._has_new_key or self._workers.has_changed or self._models.has_changed
 
     def set_workers(self, workers: Iterable[orders.Worker]) -> None:

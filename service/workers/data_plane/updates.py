@@ -1,6 +1,4 @@
-"""A process beside a data plane that runs alone: it reads the certificate and keys again, and sends what has
-changed.
-"""
+"""The helper process of a data plane that runs alone: it rereads the certificate and the keys, and sends changes."""
 
 from __future__ import annotations
 
@@ -25,8 +23,8 @@ def fork_updater(current_orders: Callable[[], Iterable[Order]], sent: Iterable[O
     """Forks a process that sends an order again when it changes. The process ends when the other end of its channel
     closes.
 
-    The data plane cannot read the files itself: a renewed file has another inode. To open it, the data plane would need
-    rights to the whole folder, and the code of artifacts would have these rights too.
+    The data plane cannot read the files itself. A renewed file is a new file with another inode, so the data plane
+    would need rights to the whole folder, and the code of artifacts would have these rights too.
 
     Args:
         current_orders: returns the current orders, one of each type.
@@ -43,10 +41,10 @@ def fork_updater(current_orders: Callable[[], Iterable[Order]], sent: Iterable[O
     try:
         remote.close()
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)  # it is needed until the last request is answered
+            signal.signal(number, signal.SIG_IGN)  # this process is needed until the last request is answered
         _send_changes(local, current_orders, {order[0]["type"]: order for order in sent})
         status = 0
-    except OSError:  # the data plane has ended meanwhile
+    except OSError:  # the data plane has ended
         pass
     finally:
         os._exit(status)
@@ -60,7 +58,7 @@ def _send_changes(
     while not end.poll(_EVERY_MS):
         try:
             orders = list(current_orders())
-        except OctetError as error:  # a file that cannot be read now: the earlier orders stay valid
+        except OctetError as error:  # a file cannot be read at the moment, so the earlier orders stay valid
             _logger.error("%s", error.message)
             continue
         for order in orders:

@@ -39,8 +39,9 @@ class StoredArtifacts:
     Attributes:
         layout: the store.
         crashes: the crash records of artifacts; None if crashes are not recorded.
-        trust: whose artifacts may be loaded.
-        verifications: the verifications of artifacts that their builds could not run; None: they are not used.
+        trust: the public keys of those whose artifacts may be loaded.
+        verifications: the verifications of artifacts that could not be run where they were built. None if verifications
+            are not used.
         pool: the pool that this server belongs to.
     """
 
@@ -54,11 +55,11 @@ class StoredArtifacts:
         """Checks that an artifact may be loaded.
 
         Raises:
-            CorruptBlob, NotFound: some of its bytes are damaged or gone. Its numerics report is one of its parts: every
-                build attaches one.
+            CorruptBlob, NotFound: some of its bytes are damaged or missing. This includes its numerics report, which
+                every build attaches.
             Different: it differs from its reference runtime, and no user has accepted the difference.
-            NotReady: neither its build nor a worker has verified it, or not on this pool. This queues a verification if
-                there is none.
+            NotReady: the artifact has not been verified, neither by its build nor by a worker of this pool. A
+                verification is queued if none exists.
             Untrusted: none of the trusted keys signed it.
             Quarantined: the server crashed too often while it ran.
             OctetError: it cannot run here.
@@ -113,12 +114,12 @@ class StoredArtifacts:
             _logger.warning("artifact %s may run again", artifact)
 
     def file_metadata(self, artifact: Digest) -> ModelMetadata:
-        """Returns the metadata in the artifact's model file. Raises as `service.cache.metadata_of` does."""
+        """Returns the metadata in the artifact's model file. Raises the same errors as `service.cache.metadata_of`."""
         return metadata_of(self.layout, artifact)
 
     def weigh(self, artifact: Digest) -> Weight:
-        """Returns the memory that an instance needs: mapped files and arena. On a GPU, code, constants and all tensors
-        are in the GPU's memory.
+        """Returns the memory that an instance needs: the mapped files and the arena. On a GPU, its memory holds the
+        code, the constants and all tensors.
 
         Raises:
             CorruptBlob, NotFound: its manifest or its config is damaged or gone.
@@ -130,14 +131,12 @@ class StoredArtifacts:
             return Weight(mapped, config.plan.arena_bytes)
         signature = config.signature
         tensors_bytes = sum(_bytes(spec) for spec in (*signature.inputs, *signature.outputs))
-        # one copy before a call, and one after it
+        # one copy before a call and one after it
         states_bytes = 2 * sum(_bytes(state.spec) for state in signature.states)
         return Weight(mapped, config.plan.arena_bytes + tensors_bytes + states_bytes, "cuda")
 
     def hold(self, files: Collection[Digest]) -> None:
-        """Keeps these files from being evicted from this machine, because they are mapped. All other files may be
-        evicted.
-        """
+        """Protects these files, which are mapped, from eviction on this machine. All other files may be evicted."""
         self.layout.blobs.pin(files)
 
     def _is_suspect(self, artifact: Digest) -> bool:

@@ -1,4 +1,4 @@
-"""Finds the builds that may serve a model, and the order in which they are tried."""
+"""Finds the builds that may serve a model, in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ _Variants = dict[_Group, tuple[tuple[int, Digest], ...]]
 def candidates(
     builds: Builds, targets: Sequence[str], model: str, version: int | None, is_usable: Callable[[Digest], bool]
 ) -> list[Candidate]:
-    """Returns the builds that may serve a model: the newest version first, then the best target, then the newest build.
+    """Returns the builds that may serve a model, sorted by version (newest first), then by target (best first), then by
+    build (newest first).
 
-    A tuned build comes before the build that it was tuned from, whichever was requested last.
+    A tuned build comes before the build that it was tuned from, even if the latter was requested again later.
 
     Args:
-        targets: the targets that run here, the best first.
-        version: None for every version.
+        targets: the targets that run here, best first.
+        version: None means every version.
         is_usable: returns true if an artifact may be used as a batch variant or a bucket of a model.
     """
     serving = [build for build in builds.serving(model, version, targets) if build.artifact and build.target in targets]
@@ -51,7 +52,7 @@ def candidates(
 
 
 def _variants(serving: Sequence[Build], is_usable: Callable[[Digest], bool]) -> _Variants:
-    """Returns the batch variants of each group: for each batch size the newest that can be loaded."""
+    """Returns the batch variants of each group: for each batch size, the newest artifact that can be loaded."""
     found: dict[_Group, dict[int, Digest]] = {}
     for build in serving:
         batch = batch_of(build.options)
@@ -61,8 +62,8 @@ def _variants(serving: Sequence[Build], is_usable: Callable[[Digest], bool]) -> 
 
 
 def _buckets(serving: Sequence[Build], is_usable: Callable[[Digest], bool]) -> dict[_Bucketed, list[Digest]]:
-    """Returns the buckets of each model that has some, the smallest first: for each bucket the newest that can be
-    loaded.
+    """Returns the buckets of each model that has buckets, smallest first: for each bucket, the newest artifact that can
+    be loaded.
     """
     found: dict[_Bucketed, dict[int, Digest]] = {}
     for build in serving:

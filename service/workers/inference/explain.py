@@ -1,4 +1,4 @@
-"""Explains why a model cannot answer: the text of a 404 or 503 response."""
+"""Explains why a model cannot answer, in the text of a 404 or 503 response."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def why_unverified(what: str, verification: Verification) -> NotReady:
 def _explain(
     what: str, build: Build, targets: Sequence[str], unverified: Mapping[Digest, Verification]
 ) -> NotReady | None:
-    """Returns the error that one build of the model causes; None if the build explains nothing. The newest build comes
+    """Returns the error that one build explains, or None if it explains nothing. The caller tries the newest build
     first.
     """
     if not build.state.is_final:

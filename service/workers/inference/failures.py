@@ -1,4 +1,4 @@
-"""Artifacts that could not be loaded on this machine."""
+"""Records which artifacts could not be loaded on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.core.digest import Digest
 from service.core.errors import NotReady, OctetError
 
 _RETRY_S = 10.0  # an artifact that could not be loaded is not tried again for this long
-_MOST = 1000  # the oldest failures beyond this number are forgotten, and those artifacts would be tried again
+_MOST = 1000  # only this many failures are kept; the artifact of an older one would be tried again
 
 
 class Failures:

@@ -1,4 +1,4 @@
-"""Finds the best artifact for a version of a model that is loaded here, or can be. Remembers what users have
+"""Finds the best artifact for a version of a model that is loaded here or can be. Remembers which models users have
 unloaded.
 """
 
@@ -31,14 +31,14 @@ class CannotLoad(Exception):
 
 
 class Unwanted(Exception):
-    """The caller lost interest in the model before it was found."""
+    """The caller no longer needs the model that was being looked for."""
 
 
 class Finder:
-    """Reads the tables, and has the loader load artifacts. For one event loop; blocking work runs in a thread.
+    """Reads the tables, and makes the loader load artifacts. For one event loop; blocking work runs in a thread.
 
     Attributes:
-        passed_over: the models and versions for which a better candidate than the one found failed to load.
+        passed_over: the models and versions for which a better candidate than the result failed to load.
     """
 
     def __init__(self, tables: Tables, loader: Loader) -> None:
@@ -57,7 +57,7 @@ class Finder:
 
         Args:
             is_wanted: called after the tables were read; if it returns false, nothing is loaded.
-            beside: a model that the caller holds meanwhile.
+            beside: a model that the caller keeps loaded during the call.
 
         Raises:
             CannotLoad: there are builds, but none can be loaded here.
@@ -83,13 +83,13 @@ class Finder:
         raise CannotLoad(unloadable) from failure
 
     async def allow(self, model: str, version: int | None) -> None:
-        """Reverts `forbid`, and allows another attempt to load artifacts that could not be loaded."""
+        """Reverts `forbid`. Also allows another attempt to load artifacts that could not be loaded."""
         self._unloaded -= {(model, None), (model, version)}
         for _, identity in await asyncio.to_thread(self._candidates, model, version):
             await self.forgive(identity.artifact)
 
     async def forbid(self, model: str, version: int | None) -> None:
-        """From now on, finds no build of this version, or of any version of the model.
+        """Makes `find` ignore the builds of this version, or of all versions of the model, from now on.
 
         Raises:
             NotFound: the model or version does not exist.
@@ -98,7 +98,7 @@ class Finder:
         self._unloaded.add((model, version))
 
     def forget(self, model: str, versions: Collection[int], *, entirely: bool) -> None:
-        """Removes what was recorded about deleted versions, so that they are no longer forbidden."""
+        """Removes the records about deleted versions, so that they are no longer forbidden."""
         gone = {(model, version) for version in versions} | ({(model, None)} if entirely else set())
         self._unloaded -= gone
         self.passed_over -= gone
@@ -108,7 +108,7 @@ class Finder:
         await asyncio.to_thread(self._loader.forgive, artifact)
 
     def is_unloaded(self, model: str, version: int) -> bool:
-        """Returns true if a user has unloaded this version, or the whole model. From any thread."""
+        """Returns true if a user has unloaded this version, or the whole model. May be called from any thread."""
         return not self._unloaded.isdisjoint({(model, None), (model, version)})
 
     async def _load(self, build: Build, identity: Identity, beside: Served | None) -> Served:
@@ -119,15 +119,15 @@ class Finder:
                     hint=f"POST /v2/repository/models/{identity.model}/load loads it",
                 )
             served = await self._loader.load(build, identity, beside)
-            with served.hold():  # it cannot be unloaded to make room meanwhile
+            with served.hold():  # it must not be unloaded to make room for another model
                 self._loader.describe(served, await asyncio.to_thread(self._metadata, identity))
-            if self.is_unloaded(identity.model, identity.version):  # while it was being loaded
+            if self.is_unloaded(identity.model, identity.version):  # a user unloaded it while it was being loaded
                 self._loader.unload(served)
-            elif self._loader.holds(served):  # it was not unloaded again meanwhile
+            elif self._loader.holds(served):  # it is still loaded
                 return served
 
     def _metadata(self, identity: Identity) -> ModelMetadata:
-        """Returns the metadata that was set for a version, combined with the metadata in its file."""
+        """Returns the metadata of a version: those that a user has set, and the others from its file."""
         return self._tables.models.metadata(identity.model, identity.version).over(
             self._loader.file_metadata(identity.artifact)
         )

@@ -10,25 +10,26 @@ from collections.abc import Collection, Iterable
 from service.workers.inference.ports import Changes
 from service.workers.inference.routes import Name
 
-_SWEEP_S = 300.0  # after this time every name is resolved again, because a change notification may be lost
+_SWEEP_S = 300.0  # every name is resolved again after this time, because a change notification may be lost
 
 
 class Following:
-    """Looks for changes of the tables instead of resolving every name again. For one event loop.
+    """Reads which models have changed, instead of resolving every name again. For one event loop.
 
     Args:
-        changes: None if no changes are reported: then every name is always due.
+        changes: reports the changed models. None if changes are not reported; every name is then due each time.
     """
 
     def __init__(self, changes: Changes | None) -> None:
         self._changes, self._mark = changes, -1
         self._unresolved: set[Name] = set()
-        self._outdated: set[Name] = set()  # loads in progress whose table contents have changed since they were read
-        self._stale: set[Name] = set()  # and of those, the ones whose result must not be used
+        # names that are being loaded, and whose tables have changed since they were read
+        self._outdated: set[Name] = set()
+        self._stale: set[Name] = set()  # names that are being loaded, and whose result must not be used
         self._swept_s = -math.inf
 
     def mark_resolved(self, name: Name) -> None:
-        """Marks the name as resolved: its route fits the tables as they were at the last `mark_unresolved`.
+        """Marks the name as resolved: its route agrees with the tables as they were at the last `mark_unresolved`.
 
         Does nothing if the tables have changed since then.
         """
@@ -36,13 +37,13 @@ class Following:
             self._unresolved.discard(name)
 
     def mark_unresolved(self, name: Name) -> None:
-        """Marks the name as unresolved, for a reason that may pass without any change of the tables."""
+        """Marks the name as unresolved, so that it stays due even if the tables do not change."""
         self._unresolved.add(name)
         self._outdated.discard(name)
         self._stale.discard(name)
 
     def mark_stale(self, names: Iterable[Name]) -> None:
-        """Marks the table contents that were read for these names as stale, so that their result is not used."""
+        """Marks the data that were read from the tables for these names as stale, so that the results are not used."""
         self._stale.update(names)
 
     def is_stale(self, name: Name) -> bool:
@@ -58,7 +59,8 @@ class Following:
 
         Args:
             names: the names that are served.
-            looked_for: the names that are being resolved or loaded right now. Read after the changes, as `names` is.
+            looked_for: the names that are being resolved or loaded. It is iterated after the changes were read, as
+                `names` is.
         """
         began_s = time.monotonic()
         changed = await self._read_changes()

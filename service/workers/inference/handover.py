@@ -1,6 +1,4 @@
-"""Preloads on a new worker the models that the other workers of its pool have in memory, so that no request has to wait
-for them.
-"""
+"""Loads on a new worker the models that the other workers of its pool have in memory, before it gets requests."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ _logger = logging.getLogger(__name__)
 
 
 def loaded_in(pool: str, workers: Collection[Worker]) -> list[tuple[str, str]]:
-    """Returns the models that the workers of a pool report as loaded; those that most workers have come first."""
+    """Returns the models that the workers of a pool report as loaded. The models that most workers have come first."""
     holders = Counter(name for worker in workers if worker.pool == pool for name in worker.loaded)
     return sorted(holders, key=lambda name: (-holders[name], name))
 
@@ -26,7 +24,7 @@ def loaded_in(pool: str, workers: Collection[Worker]) -> list[tuple[str, str]]:
 async def take_over(find: Callable[[], Sequence[Name]], registry: Registry, within_s: float) -> None:
     """Loads the models that `find` returns, in that order, until one of them evicts another from memory.
 
-    A model that cannot be loaded is logged. A load that is in progress when the time is over goes on while requests are
+    A model that cannot be loaded is logged. When the time is over, a load in progress continues while requests are
     already served.
 
     Args:

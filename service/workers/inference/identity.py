@@ -14,8 +14,8 @@ class Identity:
 
     Attributes:
         artifact: the artifact for one sample, or for the batch size of the model file.
-        variants: other batch sizes and their artifacts, ascending.
-        buckets: if the model is built for several shapes: the artifacts of the larger shapes, ascending.
+        variants: the other batch sizes with their artifacts, in ascending order.
+        buckets: the artifacts of the larger shapes in ascending order, if the model is built for several shapes.
     """
 
     model: str

@@ -24,7 +24,7 @@ class Indexed:
     """A model version.
 
     Attributes:
-        reason: why it is not ready, or how it becomes ready at the first request; empty if it is loaded.
+        reason: the reason why it is not ready, or a note that the first request makes it ready; empty if it is loaded.
     """
 
     model: str
@@ -52,7 +52,7 @@ class Inventory:
         self._is_unloaded = is_unloaded
 
     def index(self) -> list[Indexed]:
-        """Returns every version of every model; by name, the oldest version first."""
+        """Returns every version of every model, sorted by name, oldest version first."""
         return [self._look(each.name, each.number) for each in self._models.all_versions()]
 
     def _look(self, model: str, version: int) -> Indexed:
@@ -65,7 +65,7 @@ class Inventory:
         return not_loaded(model, version, self._why_not(model, version))
 
     def _why_not(self, model: str, version: int) -> str:
-        """Returns why a version could not be loaded; empty if it could."""
+        """Returns why a version could not be loaded, or an empty string if it could."""
         serving = self._builds.serving(model, version, self._targets)
         if not serving:
             return why_not_ready(self._builds, self._models, model, version, self._targets).message
@@ -78,11 +78,11 @@ class Inventory:
 def not_loaded(model: str, version: int, why_not: str) -> Indexed:
     """Returns the state of a version that is not in memory.
 
-    It is ready if the first request loads it: `GET /v2/models/NAME/ready` reports the same, and clients wait for this
-    state before they send a request.
+    A version that the first request would load counts as ready: `GET /v2/models/NAME/ready` reports the same, and
+    clients wait for this state before they send a request.
 
     Args:
-        why_not: why the first request would not load it; empty if it would.
+        why_not: the reason why the first request would not load it; empty if it would.
     """
     if why_not:
         return Indexed(model, version, ModelState.UNAVAILABLE, why_not)

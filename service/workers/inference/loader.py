@@ -1,4 +1,4 @@
-"""Loads the artifact of a build into the data plane. Remembers what cannot be loaded, and does not retry it for a
+"""Loads the artifacts of builds into the data plane. Records which cannot be loaded, and does not try them again for a
 while.
 """
 
@@ -26,9 +26,9 @@ from service.workers.inference.served import Served
 from service.workers.inference.single_flight import SingleFlight
 
 _logger = logging.getLogger(__name__)
-_PATIENCE_S = 5.0  # how long a model waits for others to become unused, so that it can have their memory
-_LOOK_AGAIN_S = 0.005  # most predictions take less
-# For each device: where the memory is missing, and what to do about it.
+_PATIENCE_S = 5.0  # how long a load waits for other models to become unused, so that their memory becomes free
+_LOOK_AGAIN_S = 0.005  # the interval of checks for this; most predictions take less
+# For each device: the name of its memory in messages, and what the user can do if there is too little.
 _BUDGETS: Mapping[Device, tuple[str, str]] = {
     "cpu": ("", "raise the server's OCTET_MODEL_MEMORY_BYTES"),
     "cuda": (" on a card", "raise the server's OCTET_CARD_MEMORY_BYTES, or give it fewer instances or a larger card"),
@@ -36,7 +36,7 @@ _BUDGETS: Mapping[Device, tuple[str, str]] = {
 
 
 class _NoRoom(Exception):
-    """A model does not fit; the argument is the error to report."""
+    """A model does not fit into memory; the argument is the error to report."""
 
 
 class Loader:
@@ -61,7 +61,7 @@ class Loader:
             scheduling: returns the rules of a model, by its name.
             plane: loads the models.
             on_lost: called in a thread with a build whose artifact is damaged or gone.
-            forget: stops sending requests to a model that has to make room for another.
+            forget: stops sending requests to a model that is to be unloaded to make room for another.
             memory: the memory budget of all models together.
         """
         self._builds, self._artifacts = builds, artifacts
@@ -80,7 +80,8 @@ class Loader:
         """Returns the model that is loaded as `identity`, loading it if necessary.
 
         Args:
-            beside: a model that the caller holds meanwhile, which therefore cannot make room for this one.
+            beside: a model that the caller keeps loaded during the call, so that it cannot be unloaded to make room for
+                this one.
 
         Raises:
             OctetError: it cannot be loaded here, now or at the last attempt.
@@ -105,7 +106,9 @@ class Loader:
         return self.loaded.get(served.identity) is served
 
     def in_memory(self) -> list[Served]:
-        """Returns the models that are ready, and those whose last requests are being answered. From any thread."""
+        """Returns the models that are ready, and those whose last requests are being answered. May be called from any
+        thread.
+        """
         return [*list(self.loaded.values()), *list(self._leaving)]
 
     def is_usable(self, artifact: Digest) -> bool:
@@ -116,7 +119,9 @@ class Loader:
         return any((identity.model, identity.version) == (model, version) for identity in self._loading)
 
     def failure(self, artifact: Digest) -> OctetError | None:
-        """Returns why an artifact could not be loaded at the last attempt, or may not be loaded; None if it may."""
+        """Returns why an artifact may not be loaded, or could not be loaded at the last attempt. None if neither
+        applies.
+        """
         if (failure := self._failures.of(artifact)) is not None:
             return failure
         try:
@@ -126,7 +131,9 @@ class Loader:
         return None
 
     def file_metadata(self, artifact: Digest) -> ModelMetadata:
-        """Returns the metadata in the model file of a loaded artifact; nothing if the file is damaged. Reads a file."""
+        """Returns the metadata in the model file of a loaded artifact, or no metadata if the file is damaged. Reads a
+        file.
+        """
         if artifact not in self._metadata:
             try:
                 self._metadata[artifact] = self._artifacts.file_metadata(artifact)
@@ -136,8 +143,8 @@ class Loader:
         return self._metadata[artifact]
 
     def forgive(self, artifact: Digest) -> None:
-        """Allows an immediate attempt to load an artifact, whatever it did before. Writes a file: call it in a
-        thread.
+        """Allows an immediate attempt to load an artifact, even if it crashed the server or failed to load before.
+        Writes a file, so call it in a thread.
         """
         self._failures.forget(artifact)
         self._artifacts.forgive(artifact)
@@ -149,7 +156,7 @@ class Loader:
             self._plane.describe(served.key, orders.describe(metadata))
 
     def lost(self, present: Collection[int]) -> list[Served]:
-        """Forgets the models that are no longer loaded, and returns them. `present` contains the keys of those that
+        """Removes the models that are no longer loaded, and returns them. `present` contains the keys of those that
         still are.
         """
         gone = [served for served in self.in_memory() if served.key not in present]
@@ -175,12 +182,12 @@ class Loader:
                 self._memory.give_back(receipt)
                 raise
         except _NoRoom as error:
-            raise error.args[0] from None  # nothing is wrong with the artifact
+            raise error.args[0] from None  # the artifact is not at fault
         except (CorruptBlob, NotFound) as error:
             raise await self._lost(build, identity) from error
-        except Restarting:  # nor in this case
+        except Restarting:  # the artifact is not at fault here either
             raise
-        # a library may raise anything when it is loaded: this model cannot run, but others can
+        # A library may raise any exception when it is loaded. This model cannot run then, but others can.
         except Exception as error:
             failure = self._failures.note(identity.artifact, error)
             _logger.exception("artifact %s cannot be served: %s", identity.artifact, failure)
@@ -194,7 +201,7 @@ class Loader:
         return served
 
     async def _start(self, identity: Identity) -> Served:
-        """Loads a model in all its sizes. Leaves out the sizes other than a single sample that cannot be loaded."""
+        """Loads a model in all its sizes. Sizes that cannot be loaded are left out, except that of a single sample."""
         await asyncio.to_thread(self._artifacts.check, identity.artifact)
         usable = {each for each in identity.others if await asyncio.to_thread(self._is_good, each)}
         try:
@@ -214,7 +221,7 @@ class Loader:
         return Served(await self._plane.load(order), identity, signature)
 
     def _weigh(self, identity: Identity) -> Weight:
-        """Returns the memory needed by all sizes. Raises what `Artifacts.weigh` raises for the first size."""
+        """Returns the memory needed by all sizes. Raises the errors of `Artifacts.weigh` for the first size."""
         weights = [self._artifacts.weigh(identity.artifact)]
         for artifact in identity.others:
             with suppress(CorruptBlob, NotFound):  # `_is_good` will report it
@@ -246,7 +253,7 @@ class Loader:
         """Takes memory for a model. Unloads the least recently used models that are not in use, to make room for it.
 
         Raises:
-            _NoRoom: it is too large, or the loaded models are in use and stay so.
+            _NoRoom: the model is too large, or too many loaded models stay in use.
         """
         limit_bytes = self._memory.limit_bytes(weight.device)
         where, hint = _BUDGETS[weight.device]
@@ -255,7 +262,7 @@ class Loader:
             too_large = NotReady(f"{what}; the limit for all models together is {_mb(limit_bytes)}", hint=hint)
             raise _NoRoom(self._failures.note(identity.artifact, too_large))  # so that the model's state reports it
         async with self._making_room:
-            # starts now: the previous holder of the lock may have held models that are free again
+            # Starts now: the earlier holder of the lock may have kept models in use that are free again.
             until_s = monotonic() + _PATIENCE_S
             while not self._memory.has_room(weight):
                 if monotonic() > until_s:
@@ -265,7 +272,7 @@ class Loader:
             return self._memory.take(weight)
 
     async def _unload_least_recent(self, device: Device) -> None:
-        """Unloads the least recently used model of the device that is not held. If there is none, waits a little."""
+        """Unloads the least recently used model of the device that is not in use. If all are in use, waits a little."""
         await self._plane.gather()
         of_device = [each for each in self.loaded.values() if self._memory.device(self._receipts[each]) == device]
         unused = [served for served in of_device if not served.is_held]
@@ -280,23 +287,23 @@ class Loader:
 
     async def _finish_unload(self, served: Served) -> None:
         await served.unused()
-        if not served.is_lost:  # otherwise the key may belong to another model by now
+        if not served.is_lost:  # if the data plane was lost, the key may belong to another model
             await self._plane.unload(served.key)
         self._memory.give_back(self._receipts.pop(served))
-        # otherwise each push would leave an entry here
+        # Without this, each push would leave an entry here.
         if all(served.identity.artifact != each.artifact for each in self.loaded):
             self._metadata.pop(served.identity.artifact, None)
         del self._leaving[served]
         self._artifacts.hold(self._memory.mapped)
 
     def _is_good(self, artifact: Digest) -> bool:
-        """Returns true if one size of a model can be loaded. If it cannot, the other sizes can still be."""
+        """Returns true if this size of a model can be loaded. If it cannot, the other sizes may still be loaded."""
         try:
             self._artifacts.check(artifact)
         except (CorruptBlob, NotFound):
             _logger.exception("artifact %s, of one size of a model, is damaged or gone", artifact)
             self._builds.invalidate(artifact)
-        except Exception as error:  # any exception, as for the model itself
+        except Exception as error:  # any exception may occur, as for the model itself
             _logger.exception("artifact %s, of one size of a model, cannot be served", artifact)
             self._failures.note(artifact, error)
         else:

@@ -14,8 +14,8 @@ class Weight:
     """The memory that a model takes when it is loaded.
 
     Attributes:
-        mapped: the files that it maps, with their sizes: all models that map a file share its pages.
-        private_bytes: the memory that is not shared: the memory that its instances compute in.
+        mapped: the files that the model maps, with their sizes. All models that map a file share its pages.
+        private_bytes: the memory that its instances compute in, which is not shared.
         device: the device whose memory this is.
     """
 
@@ -30,7 +30,9 @@ class Weight:
 
 
 def together(weights: Iterable[Weight]) -> Weight:
-    """Returns the memory that several models of one device take together; a file that several map counts once."""
+    """Returns the memory that several models of one device take together. A file that several of them map counts
+    once.
+    """
     mapped: dict[Digest, int] = {}
     private_bytes = 0
     device: Device = "cpu"
@@ -42,19 +44,19 @@ def together(weights: Iterable[Weight]) -> Weight:
 
 
 class Memory:
-    """The memory budget of each device, and what is taken from it."""
+    """Tracks the memory budget of each device, and the memory that is taken from it."""
 
     def __init__(self, limit_bytes: int, card_limit_bytes: int = 0) -> None:
         """
         Args:
-            limit_bytes: for all models on the CPU together; 0: unlimited.
-            card_limit_bytes: for all models on GPUs together; 0: unlimited.
+            limit_bytes: the limit for all models on the CPU together; 0 means unlimited.
+            card_limit_bytes: the limit for all models on GPUs together; 0 means unlimited.
         """
         self._limits: dict[Device, int] = {"cpu": limit_bytes, "cuda": card_limit_bytes}
         self._weights: dict[object, Weight] = {}
 
     def limit_bytes(self, device: Device) -> int:
-        """Returns the limit of a device; 0: unlimited."""
+        """Returns the limit of a device; 0 means unlimited."""
         return self._limits[device]
 
     @property
@@ -73,7 +75,7 @@ class Memory:
         return [weight for weight in list(self._weights.values()) if weight.device == device]
 
     def take(self, weight: Weight) -> object:
-        """Takes memory, whether there is room or not, and returns the receipt for `give_back`."""
+        """Takes memory, even beyond the limit, and returns the receipt for `give_back`."""
         receipt = object()
         self._weights[receipt] = weight
         return receipt

@@ -1,4 +1,4 @@
-"""Warnings about the names of models: each is logged once, and again if the problem comes back after it was solved."""
+"""Logs warnings about the names of models: each once, and again if the problem returns after it was solved."""
 
 from __future__ import annotations
 

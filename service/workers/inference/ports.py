@@ -20,13 +20,13 @@ from service.workers.inference.memory import Weight
 
 class Builds(Protocol):
     def serving(self, model: str, version: int | None, targets: Sequence[str]) -> list[Build]:
-        """Returns the succeeded and verified builds of a version, the most recently requested first; if `version` is
-        None, those of all versions, the newest version first.
+        """Returns the succeeded and verified builds of a version, most recently requested first. If `version` is None,
+        returns those of all versions, newest version first.
         """
 
     def unverified(self, artifacts: Collection[Digest]) -> Mapping[Digest, Verification]:
-        """Returns those of the artifacts that wait for a worker's verification, or failed it. None of them is
-        served.
+        """Returns the verifications of those artifacts that wait for one by a worker, or failed it. These artifacts are
+        not served.
         """
 
     def refusing(self, artifacts: Collection[Digest]) -> Collection[tuple[Digest, str]]:
@@ -48,22 +48,23 @@ class Models(Protocol):
         """Returns one version of a model. Raises `NotFound`."""
 
     def metadata(self, name: str, number: int) -> ModelMetadata:
-        """Returns the metadata that was set for a version; empty metadata if the version does not exist."""
+        """Returns the metadata that a user has set for a version; empty metadata if the version does not exist."""
 
     def all_versions(self) -> Sequence[Any]:
-        """Returns every version of every model, each with its `name` and `number`; by name, the oldest version
+        """Returns every version of every model, each with its `name` and `number`, sorted by name, oldest version
         first.
         """
 
 
 class Aliases(Protocol):
     def find(self, model: str, name: str) -> Alias | None:
-        """Returns the alias of a model with this name, such as `stable`; None if it is not set."""
+        """Returns the alias of a model with this name, such as `stable`, or None if it is not set."""
 
 
 class Changes(Protocol):
     def since(self, mark: int) -> tuple[int, Collection[str] | None]:
-        """Returns a mark for the next call, and the models that have changed since `mark`; None: any may have changed.
+        """Returns a mark for the next call, and the models that have changed since `mark`. None instead of models means
+        that any may have changed.
 
         Blocks. The first mark is -1.
         """
@@ -83,8 +84,8 @@ class Artifacts(Protocol):
         """Raises `Quarantined` if the artifact crashed the server too often. Reads no file of the artifact."""
 
     def order(self, identity: Identity, scheduling: Scheduling) -> tuple[dict[str, Any], ModelSignature]:
-        """Returns the order to load a model whose artifacts were checked, and the model's signature. Raises as `check`
-        does.
+        """Returns the order to load a model whose artifacts were checked, and the model's signature. Raises the same
+        errors as `check`.
         """
 
     def weigh(self, artifact: Digest) -> Weight:
@@ -115,10 +116,10 @@ class Plane(Protocol):
         """Unloads a model, and returns when its last request is over."""
 
     def leftovers(self) -> Collection[int]:
-        """Returns the keys of loaded models that this process has not requested."""
+        """Returns the keys of the loaded models that this process has not requested."""
 
     async def gather(self) -> None:
-        """Makes it report its counts now."""
+        """Makes the data plane report its counts, and waits for the report."""
 
     def order(self, members: dict[str, Any]) -> None:
-        """Sends an order that stays in force until another order of its type: `orders.routes`."""
+        """Sends an order that applies until another order of its type: `orders.routes`."""

@@ -1,10 +1,10 @@
 """The models that this server serves: each is loaded at the first request for it, and replaced when a newer build
 exists.
 
-The data plane has the models in memory, and answers requests by the routes that it received last. The registry reads
-the tables when the data plane first requests a name, and again when the model has changed; one task does this for all
-names. A new model is loaded and warm before the name is switched to it. The old model is unloaded when its last request
-is over.
+The data plane has the models in memory, and chooses the model for each request by the routes that it received last. The
+registry reads the tables when the data plane first asks for a name, and again when the model has changed. One task does
+this for all names. A new model is loaded and warmed up before its name is switched to it. The old model is unloaded
+when its last request is answered.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Registry:
     """The loaded models. For one event loop; blocking work runs in a thread.
 
     Attributes:
-        on_names: called with the served names whenever they change: models, and versions as requests name them.
+        on_names: called with the served names (models, and versions as requests name them) whenever they change.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class Registry:
             models: distinguishes an unknown model from one without a build.
             artifacts: the artifacts of the builds.
             plane: loads the artifacts, and receives the routes.
-            targets: canonical names of the targets that run here, the best first.
-            aliases: maps names of versions to versions; None: no aliases.
+            targets: the canonical names of the targets that run here, best first.
+            aliases: resolves aliases of versions; None if aliases are not used.
             changes: reports the models whose rows have changed; None if changes are not reported.
             scheduling: returns the rules of a model, by its name.
             on_lost: called in a thread with a build whose artifact is damaged or gone, so that it is built again.
-            refresh_s: the interval between requests for changes.
-            memory_bytes: the memory limit of all models on the CPU together; 0: unlimited.
-            card_memory_bytes: the memory limit of all models on GPUs together; 0: unlimited.
+            refresh_s: the interval at which changes are read.
+            memory_bytes: the memory limit of all models on the CPU together; 0 means unlimited.
+            card_memory_bytes: the memory limit of all models on GPUs together; 0 means unlimited.
         """
         self._tables = Tables(builds, models, aliases, tuple(targets))
         self._plane = plane
@@ -84,7 +84,8 @@ class Registry:
         self._finder = Finder(self._tables, self._loader)
         self._inventory = Inventory(builds, models, self._tables.targets, self._loader, self._finder.is_unloaded)
         self._current = Routes(self._send_routes)
-        self._earlier: dict[Name, orders.Named] = {}  # served by an earlier control plane, and not resolved yet
+        # the routes of an earlier control plane that have not been resolved yet
+        self._earlier: dict[Name, orders.Named] = {}
         self._warnings, self._following = NameWarnings(), Following(changes)
         self._refreshing: SingleFlight[Name, None] = SingleFlight()
         self._refresher: asyncio.Task[None] | None = None
@@ -94,43 +95,43 @@ class Registry:
 
     @property
     def unready(self) -> str:
-        """Why requests are refused now, at startup or shutdown; empty if they are accepted."""
+        """Returns why requests are refused at startup or shutdown, or an empty string if they are accepted."""
         if self._closed:
             return "the server is shutting down"
         return self._starting[0] if self._starting else "models are being loaded" if self._preloading else ""
 
     @property
     def is_ready(self) -> bool:
-        """True if requests are accepted: after everything was preloaded, until `close`."""
+        """Returns true if requests are accepted, which is the case from the end of preloading until `close`."""
         return not self.unready
 
     @property
     def targets(self) -> Sequence[str]:
-        """Canonical names of the targets that run here, the best first."""
+        """The canonical names of the targets that run here, best first."""
         return self._tables.targets
 
     @property
     def memory_bytes(self) -> int:
-        """The memory that all loaded models on the CPU take together. From any thread."""
+        """The memory that all loaded models on the CPU take together. May be called from any thread."""
         return self._memory.used_bytes("cpu")
 
     def in_memory(self) -> list[Served]:
-        """Returns the loaded models, and those that are being unloaded. From any thread."""
+        """Returns the loaded models, and those that are being unloaded. May be called from any thread."""
         return self._loader.in_memory()
 
     def apply_report(self, report: Mapping[str, Any]) -> None:
-        """Takes over the figures of a report of the data plane about the use of its models."""
+        """Stores the figures in a report of the data plane about the use of its models."""
         uses = {each["key"]: each for each in report["models"]}
         for served in self._loader.in_memory():
             if (use := uses.get(served.key)) is not None:
                 served.update_use(use["admitted"], use["queued"], use["used_s"])
 
     async def found(self, present: Collection[int], routes: Mapping[Name, orders.Named]) -> None:
-        """Handles a new connection to a data plane, the first one or another: loads again what it lacks.
+        """Handles a connection to a new or restarted data plane: loads the models that it lacks.
 
         Args:
             present: the keys of the loaded models. Those that no route uses are unloaded.
-            routes: the routes that an earlier control plane set. They stay in force until the names are resolved.
+            routes: the routes that an earlier control plane set. Each applies until its name is resolved.
         """
         self._earlier = {name: each for name, each in self._earlier.items() if each.main in present} | dict(routes)
         lost = self._loader.lost(present)
@@ -158,11 +159,12 @@ class Registry:
             return
 
     async def resolve(self, model: str, version: Reference = None) -> None:
-        """Loads what serves a name, and sends the data plane its route.
+        """Loads the model that serves a name, and sends its route to the data plane.
 
         Args:
             model: its name.
-            version: a number or an alias; None for the `stable` version, or else the newest that is ready.
+            version: a number or an alias. None means the version `stable`, or the newest that is ready if `stable` is
+                not set.
 
         Raises:
             NotFound: the model, version or alias does not exist.
@@ -183,7 +185,7 @@ class Registry:
         """Returns the versions of a model that have a build for this host, in ascending order.
 
         Args:
-            reference: only the versions that it refers to; None: all.
+            reference: limits the result to the versions that it refers to. None means all versions.
 
         Raises:
             NotFound: the model or alias does not exist.
@@ -191,7 +193,8 @@ class Registry:
         return await asyncio.to_thread(self._tables.versions, model, reference)
 
     async def load(self, model: str, version: int | None = None) -> None:
-        """Loads the newest version of a model, or the given one. Retries at once what could not be loaded before.
+        """Loads the newest version of a model, or the given one. Artifacts that could not be loaded before are tried
+        again at once.
 
         Raises:
             NotFound: the model or version does not exist.
@@ -204,10 +207,10 @@ class Registry:
         """Loads models before requests are accepted. They are refused from this call until the returned coroutine has
         ended.
 
-        A model that cannot be loaded is logged. The others are served in spite of it.
+        A model that cannot be loaded is logged, and does not prevent the others from being served.
 
         Args:
-            names: None for every model that has a build for this host.
+            names: None means every model that has a build for this host.
         """
         self._preloading = names is None or bool(names)
         return self._preload(names)
@@ -223,11 +226,11 @@ class Registry:
 
     @asynccontextmanager
     async def prepared(self, model: str, version: int) -> AsyncIterator[None]:
-        """Loads a version, and keeps it loaded until the block ends, so that a switch to it in the block need not load
-        it.
+        """Loads a version, and keeps it loaded until the block ends, so that the block can switch requests to it at
+        once.
 
         Raises:
-            NotFound, NotReady: as `load`.
+            NotFound, NotReady: as for `load`.
         """
         await self._finder.allow(model, version)
         try:
@@ -243,7 +246,8 @@ class Registry:
     async def unload(self, model: str, version: int | None = None) -> None:
         """Unloads a model, or one version of it, and refuses requests for it until `load`.
 
-        Requests that were already accepted are answered. This applies to this process only, and until it ends.
+        Requests that were already accepted are answered. The unload applies only to this process, and only until it
+        ends.
 
         Raises:
             NotFound: the model or version does not exist.
@@ -263,10 +267,10 @@ class Registry:
             await self._check(name)
 
     async def deleted(self, model: str, versions: Collection[int], *, entirely: bool) -> None:
-        """Forgets versions that were deleted from the tables. Requests in progress are answered.
+        """Forgets versions that were deleted from the tables. Requests in progress are still answered.
 
         Args:
-            entirely: these were all versions of the model.
+            entirely: true if these were all versions of the model.
         """
         self._finder.forget(model, versions, entirely=entirely)
         await self.refresh(model)
@@ -275,15 +279,15 @@ class Registry:
                 self._loader.unload(served)
 
     def failure(self, artifact: Digest) -> OctetError | None:
-        """Returns why an artifact could not be loaded here at the last attempt. From any thread."""
+        """Returns why an artifact could not be loaded here at the last attempt. May be called from any thread."""
         return self._loader.failure(artifact)
 
     async def index(self) -> list[Indexed]:
-        """Returns every version of every model, and whether it is loaded here; by name, the oldest version first."""
+        """Returns every version of every model, and whether it is loaded here, sorted by name, oldest version first."""
         return await asyncio.to_thread(self._inventory.index)
 
     async def close(self) -> None:
-        """Stops following the tables. The loaded models go on answering."""
+        """Stops following the tables. The loaded models still answer requests."""
         self._closed = True
         if self._refresher:
             self._refresher.cancel()
@@ -303,18 +307,20 @@ class Registry:
     async def _refresh(self, name: Name) -> None:
         """Resolves `name` to the best artifact that exists, and loads it if necessary."""
         await self._look_for(name)
-        while name not in self._current:  # an attempt that this call joined has dropped the name again
+        while name not in self._current:  # an attempt that this call joined may have dropped the name again
             await self._look_for(name)
 
     async def _look_for(self, name: Name) -> None:
-        """Resolves the name. If another model takes the memory of the current one meanwhile, the name stays dropped."""
+        """Resolves the name. If the current model is unloaded during this to make room for another, the name stays
+        dropped.
+        """
         await self._refreshing.join(name, lambda: self._resolve(name))
 
     async def _resolve(self, name: Name) -> None:
         if self._closed:
             raise NotReady("the server is shutting down")
         model, was_current = name[0], name in self._current
-        self._following.mark_unresolved(name)  # until the best candidate of the tables serves the name
+        self._following.mark_unresolved(name)  # stays unresolved until the best candidate in the tables serves the name
         wanted, versions = await asyncio.to_thread(self._read_plan, *name)
         try:
             main = await self._finder.find(model, wanted.version, lambda: not was_current or name in self._current)
@@ -325,7 +331,7 @@ class Registry:
                 raise failure.error from failure.__cause__
             self._warnings.report(name, f"the loaded version stays in use: {failure.error}")
             return
-        with main.hold():  # while the canary is loaded
+        with main.hold():  # keeps it loaded while the canary is loaded
             canary = await self._canary(name, wanted, main)
         route = Route(main, canary, wanted.percent if canary else 0, versions)
         if all(map(self._loader.holds, route)) and not self._following.is_stale(name):
@@ -333,7 +339,7 @@ class Registry:
             tried = {(model, wanted.version), (model, wanted.canary)}
             if (canary or wanted.canary is None) and self._finder.passed_over.isdisjoint(tried):
                 self._following.mark_resolved(name)
-        else:  # one of them was unloaded meanwhile, or the tables have changed
+        else:  # one of them was unloaded during this, or the tables have changed
             try:
                 await self._resolve(name)
             finally:
@@ -356,7 +362,7 @@ class Registry:
         self._following.mark_all_due()
 
     def is_unloaded(self, model: str, version: int) -> bool:
-        """Returns true if a user has unloaded this version, or the whole model. From any thread."""
+        """Returns true if a user has unloaded this version, or the whole model. May be called from any thread."""
         return self._finder.is_unloaded(model, version)
 
     def _read_plan(self, model: str, version: Reference) -> tuple[Plan, Sequence[int]]:
@@ -374,7 +380,7 @@ class Registry:
         self._current[name] = route
         self._retire_if_replaced(old)
         if self._refresher is None:
-            # The task belongs to no request, although a request starts it.
+            # The task does not belong to the request that starts it.
             self._refresher = asyncio.create_task(self._keep_fresh(), context=Context())
 
     def _retire_if_replaced(self, models: Iterable[Served]) -> None:
@@ -386,7 +392,7 @@ class Registry:
         return any(served in route for route in self._current.values())
 
     def _forget(self, served: Served) -> None:
-        """Drops the names that the model serves: the next request for one of them has to load it again."""
+        """Drops the names that the model serves. The next request for one of them has to load it again."""
         forgotten = [name for name, route in self._current.items() if served in route]
         self._retire_if_replaced([each for name in forgotten for each in self._current.drop(name)])
 
@@ -405,5 +411,5 @@ class Registry:
             if is_answer(error):
                 _logger.warning("%s is no longer served: %s", display_name(name), error)
                 self._retire_if_replaced(self._current.drop(name))
-            else:  # the loaded model goes on answering
+            else:  # the loaded model still answers requests
                 log_trouble(_logger, error, "cannot look for a newer build of %s", display_name(name))

@@ -1,4 +1,4 @@
-"""The loaded models that serve a name: one model, or two versions of it that share the requests."""
+"""The loaded models that serve a name: one model, or two versions of it that each get a part of the requests."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Name = tuple[str, Reference]  # a model, and which version of it
 
 @dataclass(frozen=True)
 class Plan:
-    """The versions that a name is to be served by.
+    """The versions that are to serve a name.
 
     Attributes:
-        version: None for the newest that is ready.
-        canary: another version, which gets `percent` of the requests; None: no canary.
+        version: None means the newest that is ready.
+        canary: another version, which gets `percent` of the requests. None if the name has no canary.
     """
 
     version: int | None
@@ -56,8 +56,8 @@ class Route:
     """The loaded models of a plan.
 
     Attributes:
-        main: answers all requests except the canary's share.
-        percent: the canary's share.
+        main: answers the requests that the canary does not get.
+        percent: the percentage of requests that the canary gets.
         versions: all versions that the model has.
     """
 

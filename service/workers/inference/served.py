@@ -1,4 +1,4 @@
-"""A model that is loaded in the data plane, with the count of its holders."""
+"""A model that is loaded in the data plane, and the number of its holders."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from service.workers.inference.identity import Identity
 
 
 class Served:
-    """A loaded model. It stays loaded after it was replaced, until its last holder has released it. Only for the event
+    """A loaded model. After it was replaced, it stays loaded until its last holder has released it. Only for the event
     loop's thread.
 
     Attributes:
         key: identifies it in the data plane.
         identity: the model, version and artifacts that are loaded.
         signature: its inputs and outputs.
-        metadata: labels and preprocessing, as the registry last read them.
-        admitted: the requests that occupy a slot of it, according to the data plane's last report.
-        queued: those of them that wait for a thread.
-        is_lost: true if the data plane that had it is gone.
+        metadata: labels and preprocessing, when the registry last read them.
+        admitted: the number of its requests that occupy a slot, according to the data plane's last report.
+        queued: how many of these wait for a thread.
+        is_lost: true if the data plane in which it was loaded has ended.
     """
 
     def __init__(self, key: int, identity: Identity, signature: ModelSignature) -> None:
@@ -38,11 +38,11 @@ class Served:
 
     @property
     def is_held(self) -> bool:
-        """True if a holder or an admitted request needs the model."""
+        """Returns true if a holder or an admitted request needs the model."""
         return self._holders > 0 or self.admitted > 0
 
     def update_use(self, admitted: int, queued: int, used_s: float) -> None:
-        """Takes over the figures of the data plane's last report."""
+        """Stores the figures of the data plane's last report."""
         self.admitted, self.queued = admitted, queued
         self.used_s = max(self.used_s, used_s)
 
@@ -57,9 +57,7 @@ class Served:
             self._end_if_unused()
 
     def retire(self) -> None:
-        """Marks the model as replaced: there will be no new holders, and it is unloaded when the last one has released
-        it.
-        """
+        """Marks the model as replaced: it gets no new holders, and is unloaded when the last one has released it."""
         self._retired = True
         self._end_if_unused()
 

@@ -11,7 +11,7 @@ Answer = TypeVar("Answer")
 
 
 class SingleFlight(Generic[Key, Answer]):
-    """Computations in progress, by key; forgotten when they end. For one event loop."""
+    """The computations in progress, by key. Each is removed when it ends. For one event loop."""
 
     def __init__(self) -> None:
         self._tasks: dict[Key, asyncio.Task[Answer]] = {}
@@ -19,7 +19,7 @@ class SingleFlight(Generic[Key, Answer]):
     async def join(self, key: Key, compute: Callable[[], Awaitable[Answer]]) -> Answer:
         """Returns the result of the computation for `key` that is in progress, or else of `compute`, which it starts.
 
-        The computation goes on when a caller is canceled: other callers, and the next one, still need the result.
+        The computation continues if a caller is canceled, because other callers and the next one need its result.
         """
         task = self._tasks.get(key)
         if task is None or task.done():  # a finished task only serves callers that joined before its end
@@ -28,7 +28,7 @@ class SingleFlight(Generic[Key, Answer]):
         return await asyncio.shield(task)
 
     def __iter__(self) -> Iterator[Key]:
-        """Iterates over the keys of the computations in progress, from any thread."""
+        """Iterates over the keys of the computations in progress. May be called from any thread."""
         return iter(list(self._tasks))
 
     async def end(self) -> None:
@@ -42,7 +42,8 @@ class SingleFlight(Generic[Key, Answer]):
         if self._tasks.get(key) is task:
             del self._tasks[key]
         if not task.cancelled():
-            # marks it as retrieved: callers got it, and asyncio would log it if all of them were canceled
+            # Marks the exception as retrieved. The callers got it, but if all of them were canceled, asyncio would log
+            # it.
             task.exception()
 
 

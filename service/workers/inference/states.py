@@ -22,7 +22,7 @@ class Loaded(Protocol):
 
     @property
     def targets(self) -> Sequence[str]:
-        """The targets that run here, the best first."""
+        """The targets that run here, best first."""
 
     def is_unloaded(self, model: str, version: int) -> bool:
         """Returns true if a user has unloaded the version."""
@@ -36,8 +36,9 @@ class VersionStatus:
     """The state of a model version.
 
     Attributes:
-        reason: one line of explanation for users; empty if it is ready.
-        build: the build that serves it, or that would: for this machine if there is one. None if none has succeeded.
+        reason: a line that explains the state to users; empty if the version is ready.
+        build: the build that serves the version, or that would serve it, preferably one for this machine. None if none
+            has succeeded.
     """
 
     state: VersionState
@@ -51,7 +52,7 @@ def version_statuses(
     """Returns the state of each version.
 
     Args:
-        wanted: the builds that the models have requested, the last requested first.
+        wanted: the builds that the models have requested, most recently requested first.
         quarantine: the artifacts in quarantine.
     """
     builds: dict[Version, list[Build]] = {}
@@ -103,7 +104,7 @@ def _failure(build: Build, server: Loaded, quarantine: Mapping[Digest, Record]) 
 
 
 def _not_built(builds: Sequence[Build]) -> VersionStatus:
-    """Returns the state according to the build that was requested last."""
+    """Returns the state that follows from the build that was requested last."""
     if not builds:
         return VersionStatus(VersionState.NOT_BUILT, "no build of it was requested")
     last = builds[0]

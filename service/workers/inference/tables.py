@@ -1,4 +1,4 @@
-"""Reads the tables of models, builds and aliases for the registry. Everything here blocks."""
+"""Reads the tables of models, builds and aliases for the registry. All methods block."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Tables:
 
     Attributes:
         aliases: None if aliases are not used.
-        targets: the targets that run here, the best first.
+        targets: the targets that run here, best first.
     """
 
     builds: Builds
@@ -43,7 +43,7 @@ class Tables:
             raise
 
     def candidates(self, model: str, version: int | None, is_usable: Callable[[Digest], bool]) -> list[Candidate]:
-        """Returns the builds that could serve the model, the best first."""
+        """Returns the builds that could serve the model, best first."""
         return candidates(self.builds, self.targets, model, version, is_usable)
 
     def why_not_ready(self, model: str, version: int | None) -> OctetError:
@@ -51,8 +51,8 @@ class Tables:
         return why_not_ready(self.builds, self.models, model, version, self.targets)
 
     def versions(self, model: str, reference: Reference) -> list[int]:
-        """Returns the versions that have a build for this host, in ascending order; with a reference, those that it
-        refers to.
+        """Returns the versions that have a build for this host, in ascending order. With a reference, returns only
+        those that it refers to.
         """
         self.models.get(model)
         built = sorted({build.version for build in self.builds.serving(model, None, self.targets)})

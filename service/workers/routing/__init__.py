@@ -1,7 +1,7 @@
-"""The control side of an API's router: which workers are running, and which of them can serve which model.
+"""The control plane's part of an API's router: finds which workers are running, and which of them can serve a model.
 
-The data plane chooses a worker for each request (`service/native/plane/control/cluster.cc`). It does so by the orders
-that this package derives from the table of workers and the builds.
+The data plane chooses a worker for each request (`service/native/plane/control/cluster.cc`). This package sends it the
+orders for this, which it derives from the table of workers and from the builds.
 """
 
 from service.workers.routing.matrix import Cell, CellState, Pool

@@ -1,4 +1,4 @@
-"""Requests from an API to its workers, except predictions: to several workers at the same time."""
+"""Sends requests other than predictions from an API to its workers, to several of them at the same time."""
 
 from __future__ import annotations
 
@@ -63,6 +63,8 @@ def _connection(worker: Worker, security: Security) -> HTTPConnection:
 
 
 def map_workers(workers: Sequence[Worker], ask: Callable[[Worker], Result]) -> list[Result]:
-    """Returns the result of `ask` for each worker, in their order. Runs several calls at the same time. Blocks."""
+    """Returns the result of `ask` for each worker, in the order of the workers. Calls it for several workers at the
+    same time. Blocks.
+    """
     with ThreadPoolExecutor(max(1, min(_AT_ONCE, len(workers))), "octet-ask") as threads:
         return list(threads.map(ask, workers))

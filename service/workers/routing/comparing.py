@@ -14,7 +14,7 @@ from service.workers.routing.asking import Response, map_workers, post
 from service.workers.routing.security import Security
 
 _HEADER_LENGTH = "inference-header-content-length"
-# Integers with as many bits as an element has; elements of other types have 8 bits.
+# Integer formats with the size of each type's elements. Elements of other types have 8 bits.
 _FORMATS: Mapping[str, Literal["H", "I", "Q"]] = {"INT16": "H", "UINT16": "H", "INT32": "I", "FP32": "I", "INT64": "Q"}
 
 Outputs = Mapping[str, "Output"]
@@ -25,7 +25,8 @@ class Output:
     """An output tensor of a response.
 
     Attributes:
-        elements: in C order; integers with the same bits if the response was binary, their text if it was JSON.
+        elements: the elements in C order: integers with the same bits if the response was binary, their text if it was
+            JSON.
     """
 
     datatype: str
@@ -38,8 +39,9 @@ class Difference:
     """An output that differs from the reference's output.
 
     Attributes:
-        different: how many elements differ; None if the shape or the type differs, or if one output is missing.
-        first: the index of the first differing element in C order; None in the same cases.
+        different: the number of differing elements. None if the shapes or the types differ, or if one output is
+            missing.
+        first: the index in C order of the first differing element. None in the same cases.
     """
 
     output: str
@@ -49,7 +51,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of a worker: outputs by name, or the reason why there are none."""
+    """The answer of a worker: its outputs by name, or the reason why it returned none."""
 
     worker: Worker
     outputs: Outputs | None = None

@@ -1,4 +1,4 @@
-"""Explicit loads and unloads, on all workers of a cluster that they concern."""
+"""Loads and unloads models on request, on all workers of a cluster that this concerns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def run_on_all(workers: Sequence[Worker], action: Action, model: str, security: 
     """Makes each of the workers load or unload a model. Blocks until all have answered.
 
     Raises:
-        NotReady: some workers failed; the message lists them with the reasons. The others have done it.
+        NotReady: some workers failed; the message lists them with the reasons. The other workers have loaded or
+            unloaded it.
     """
     path = f"/v2/repository/models/{quote(model, safe='')}/{action}"
 

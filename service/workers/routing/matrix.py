@@ -1,4 +1,4 @@
-"""Summarizes for each pool of a cluster its build of a model version, how that build was checked, and its figures."""
+"""Summarizes for each pool of a cluster: its build of a model version, the checks of this build, and its figures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CellState(StrEnum):
     """The state of a model version for one target."""
 
     READY = "ready"  # built and verified
-    UNVERIFIED = "unverified"  # built, but not served: no worker of the target has verified it yet
+    UNVERIFIED = "unverified"  # built, but not served until a worker of the target has verified it
     REFUSED = "refused"  # not served: a worker found that its outputs are wrong there
     QUARANTINED = "quarantined"  # not served: it crashed servers too often
     QUEUED = "queued"
@@ -56,9 +56,9 @@ class Pool:
     """Workers with the same target.
 
     Attributes:
-        name: None for a target that has builds, but no worker.
+        name: None for a target that has builds but no worker.
         workers: the number of workers that are ready.
-        capacity: the number of calls that these workers compute concurrently, in total.
+        capacity: the total number of calls that these workers compute concurrently.
         loaded: the number of workers that have the version in memory.
     """
 
@@ -78,7 +78,7 @@ class Figures:
         threads: the number of threads that shared a call.
         p50_s: the median time of a call of the model.
         p99_s: the 99th percentile of the time of a call.
-        per_s: the number of calls per second, one after the other.
+        per_s: the number of calls per second if each starts when the one before has ended.
         peak_percent: the multiplication rate of its kernels, in percent of the maximum that the machine reaches with
             the target's instructions.
     """
@@ -96,13 +96,15 @@ class Cell:
     """The state of a model version for one target, with the build and its checks.
 
     Attributes:
-        build: the build that is served; if none is, the one that was requested last.
-        verified: True if every value equalled the canonical form's and no difference from the reference runtime is
-            beyond what the mode documents; None if that is not known.
-        checked: a sentence on the reference that it was compared with; empty if no report contains it.
-        memory_bytes: of the code, the constants and the memory that one call computes in; None if it is not known.
-        verifications: the verifications by workers, by pool; the one with an empty pool applies to all pools.
-        outcome: of the comparison with the reference runtime, on the build host; None if no report contains it.
+        build: the build that is served, or the one that was requested last if none is served.
+        verified: True if every value equalled the canonical form's, and every difference from the reference runtime is
+            one that the mode documents. None if that is not known.
+        checked: a sentence about the reference that the build was compared with; empty if no report contains it.
+        memory_bytes: the size of the code, the constants and the memory that one call computes in. None if it is not
+            known.
+        verifications: the verifications by workers, by pool. The entry of the empty name applies to all pools.
+        outcome: the outcome of the comparison with the reference runtime on the build host. None if no report contains
+            it.
         accepted: True if it is served although it differs from its reference.
     """
 
@@ -117,8 +119,8 @@ class Cell:
     accepted: bool = False
 
     def for_pool(self, pool: Pool) -> Cell:
-        """Returns the cell with the verification by a worker of the pool. If there is none, that of any worker of the
-        target; if there is none either, the cell as built.
+        """Returns the cell with the verification by a worker of this pool. Without one, uses a verification by any
+        worker of the target. Without that, returns the cell as built.
         """
         verification = self.verifications.get(pool.name or "")
         if verification is None or not verification.state.is_final:
@@ -132,13 +134,13 @@ class Cell:
         return replace(self, checked=checked, figures=figures)
 
     def is_measured_by(self, pool: Pool) -> bool:
-        """Returns true if a worker of the pool has measured the artifact, or will."""
+        """Returns true if a worker of the pool has measured the artifact, or is going to."""
         every = self.verifications.get("")
         is_from_pool = every is not None and every.result.get("pool", pool.name) == pool.name
         return pool.name in self.verifications or is_from_pool
 
     def is_to_be_measured_by(self, pool: Pool) -> bool:
-        """Returns true if a worker of the pool has yet to finish measuring the artifact."""
+        """Returns true if a worker of the pool is going to measure the artifact or is measuring it."""
         return any(not each.state.is_final for name, each in self.verifications.items() if name in ("", pool.name))
 
 
@@ -156,7 +158,7 @@ def cell(
     Builds of other batch sizes and of larger shapes are parts of the model, so they have no cells of their own.
 
     Args:
-        wanted: the builds that the model has requested, the last requested first.
+        wanted: the builds that the model has requested, most recently requested first.
         quarantine: the artifacts in quarantine.
     """
     answering = next((build for build, _ in candidates(builds, [target], *of, lambda artifact: True)), None)
@@ -172,20 +174,21 @@ def cell(
 
 
 def targets_of(wanted: Iterable[Build], of: tuple[str, int]) -> list[str]:
-    """Returns the targets that a model version has builds for, or has requested builds for; the best first."""
+    """Returns the targets of a model version's builds, including builds that were only requested; best first."""
     found = {build.target for build in wanted if (build.model, build.version) == of}
     return sorted(found, key=lambda target: list(_DEVICES).index(target) if target in _DEVICES else len(_DEVICES))
 
 
 def cost_per_million(price_per_hour: float, figures: Figures, pool: Pool) -> float | None:
-    """Returns what a million predictions cost on a pool, in the currency of the price; None if no time was measured.
+    """Returns the cost of a million predictions on a pool, in the currency of the price. None if no time was measured.
 
         price per hour / 3600 / calls per second * 10^6 / concurrent calls of one worker
 
-    Calls per second are those of one call after the other; if these were not counted, 1 / p50. The price is that of one
-    worker. It computes `capacity / workers` calls of one thread concurrently. If a call was measured on several
-    threads, it computes fewer by that factor, but at least one. A GPU computes one. So this is the cost with workers
-    that are busy all the time and whose calls do not slow each other down: a lower bound of the bill.
+    Calls per second are measured with each call starting when the one before has ended. If they were not measured, 1 /
+    p50 is used. The price is that of one worker. A worker computes `capacity / workers` calls of one thread
+    concurrently; if a call was measured on several threads, this number is divided by them, but is at least one. A GPU
+    computes one call at a time. The result assumes workers that are busy all the time and calls that do not slow each
+    other down, so it is a lower bound of the bill.
     """
     call_s = 1.0 / figures.per_s if figures.per_s else figures.p50_s
     if call_s is None or not pool.workers:
@@ -229,7 +232,7 @@ def _built(
 
 
 def _figures_in(verification: Verification) -> Figures | None:
-    """Returns the figures that a worker measured; None if it measured nothing."""
+    """Returns the figures that a worker measured, or None if it measured none."""
     result = verification.result
     if "p50_s" not in result:
         return None
@@ -262,8 +265,8 @@ def _memory_bytes(layout: OciLayout, artifact: Digest) -> int | None:
 
 
 def _report(layout: OciLayout, artifact: Digest, kind: Report) -> dict[str, Any]:
-    """Returns a report of an artifact; empty if there is none or it is damaged. The server that loads the artifact
-    reports damage.
+    """Returns a report of an artifact, or an empty dictionary if it is missing or damaged. The server that loads the
+    artifact reports damage.
     """
     try:
         attached = layout.attached(artifact, kind)

@@ -25,7 +25,7 @@ class Members:
     """Tracks which workers are running. For one thread at a time; `look` blocks.
 
     A worker is gone when its row is deleted, or when it has sent no heartbeat for two intervals by the database's
-    clock. If the database itself was unreachable, all workers seem silent for as long. The workers that were running
+    clock. While the database is unreachable, no heartbeat can be read. When it returns, the workers that were running
     before then have two more intervals to send a heartbeat.
     """
 

@@ -29,18 +29,18 @@ from service.workers.routing.security import Security, security_of
 from service.workers.routing.servable import Servable, targets_of
 
 _logger = logging.getLogger(__name__)
-_LOOK_EVERY_S = 0.1  # the interval of checks for changes; without notifications the tables are read less often
+_LOOK_EVERY_S = 0.1  # the interval of checks for changes; without notifications, the tables are read less often
 _CONNECT_S = 2.0
 
 
 class Follower(Protocol):
-    """Chooses a worker for each request: `service.workers.data_plane.plane.DataPlane`."""
+    """Chooses a worker for each request. `service.workers.data_plane.plane.DataPlane` implements it."""
 
     def follow(self, table: Table) -> None:
         """Sends the changes of the table."""
 
     def order(self, members: dict[str, Any], data: bytes = b"") -> None:
-        """Sends an order that stays in force until another order of its type."""
+        """Sends an order that applies until another order of its type."""
 
 
 class Routing:
@@ -60,25 +60,25 @@ class Routing:
     ) -> None:
         """
         Args:
-            plane: receives the workers and models.
-            notifications: sent when a worker starts, ends or loads a model, and when a build ends.
+            plane: receives the table of workers and models.
+            notifications: arrive when a worker starts, ends or loads a model, and when a build ends.
             security: returns how to connect to workers.
             changes: reports the models whose rows have changed; None if changes are not reported.
         """
         self._members, self._servable, self._plane, self._notifications = members, servable, plane, notifications
         self._security, self._heartbeat_s = security, heartbeat_s
         self._workers: Mapping[str, Worker] = {}
-        self._refused: Mapping[str, str] = {}  # running workers that get no requests, with the reason, by id
-        self._distrusted: dict[str, str] = {}  # workers whose TLS handshake failed, with the reason, by id
+        self._refused: Mapping[str, str] = {}  # the running workers that get no requests, by id, with the reason
+        self._distrusted: dict[str, str] = {}  # the workers whose TLS handshake failed, by id, with the reason
         self._names: set[Name] = set()  # the requested names
         self._table = Table()
-        self._targets: Mapping[str, Collection[str]] = {}  # of the running pools
+        self._targets: Mapping[str, Collection[str]] = {}  # the targets of the running pools
         self._following = Following(changes)
         self._resolving: SingleFlight[Name, None] = SingleFlight()
         self._has_looked = asyncio.Event()
 
     async def run(self) -> None:
-        """Follows the tables until canceled. While they cannot be read, the last state stays in force."""
+        """Follows the tables until canceled. While the tables cannot be read, the data plane uses the last state."""
         watch = Watch(self._notifications, self._heartbeat_s / 4)
         was_read = True
         self._send_table()  # so that the data plane is a router from the start
@@ -96,7 +96,7 @@ class Routing:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     async def has_looked(self) -> None:
-        """Returns when the data plane has received the running workers."""
+        """Waits until the data plane has received the running workers."""
         await self._has_looked.wait()
 
     async def resolve(self, model: str, version: Reference = None) -> None:
@@ -127,7 +127,7 @@ class Routing:
             raise NotReady(f"worker {worker} cannot be reached at {member.address}: {why}") from error
 
     def distrusted(self, worker: str, reason: str) -> None:
-        """Records that the data plane could not authenticate a worker. An empty reason: now it could."""
+        """Records that the data plane could not authenticate a worker. An empty reason means that it now could."""
         if not reason:
             self._distrusted.pop(worker, None)
         elif worker in self._workers:
@@ -135,11 +135,11 @@ class Routing:
             _logger.error("worker %s gets no requests: %s", worker, self._distrusted[worker])
 
     def refusal(self, worker: str) -> str | None:
-        """Returns why a running worker gets no requests; None if it gets them."""
+        """Returns why a running worker gets no requests, or None if it gets them."""
         return self._refused.get(worker) or self._distrusted.get(worker)
 
     async def index(self) -> list[Indexed]:
-        """Returns every version of every model, and whether a worker has it in memory; by name, the oldest version
+        """Returns every version of every model, and whether a worker has it in memory, sorted by name, oldest version
         first.
         """
         return await asyncio.to_thread(self._servable.index, self._workers.values())
@@ -157,7 +157,7 @@ class Routing:
         await asyncio.to_thread(run_on_all, ready, "load", model, self._security())
 
     async def unload(self, model: str) -> None:
-        """Makes all ready workers unload a model, and refuse requests for it until a load.
+        """Makes all ready workers unload a model, and refuse requests for it until it is loaded again.
 
         Raises:
             NotFound: the model does not exist.
@@ -171,7 +171,7 @@ class Routing:
         await asyncio.to_thread(run_on_all, ready, "unload", model, self._security())
 
     def targets(self) -> list[Target]:
-        """Returns the targets of the running workers; those of CPUs first, the best first.
+        """Returns the targets of the running workers: first those of CPUs, best first.
 
         Raises:
             UnknownTarget: no worker is running.
@@ -216,16 +216,17 @@ class Routing:
             try:
                 await self._look_at(name)
             except DatabaseUnreachable:
-                self._following.mark_all_due()  # the same changes are not reported again
+                # marks all names as due, because the same changes are not reported again
+                self._following.mark_all_due()
                 raise
             except (NotFound, NotReady):
-                self._names.discard(name)  # the next request for it gets the reason
+                self._names.discard(name)  # the next request for the name gets the reason
                 self._table.drop_model(*_in_order(name))
         self._send_table()
         self._has_looked.set()
 
     def _without_refused(self, workers: Mapping[str, Worker]) -> dict[str, Worker]:
-        """Returns the workers without those whose connections do not conform to the settings."""
+        """Returns the workers whose connections conform to the settings."""
         security = self._security()
         refused = {id: why for id, each in workers.items() if (why := security.refusal(each)) is not None}
         for id in refused.keys() - self._refused.keys():
@@ -266,7 +267,7 @@ def _ready(workers: Collection[Worker]) -> list[Worker]:
 
 
 def _in_order(name: Name) -> tuple[str, str]:
-    """Returns the model and version as they are in orders."""
+    """Returns the model and version in the form that orders use."""
     model, version = name
     return model, "" if version is None else str(version)
 
@@ -285,6 +286,6 @@ def routing_of(
     notifications: Notifications,
     changes: Changes,
 ) -> Routing:
-    """Returns the routing according to the settings."""
+    """Returns a `Routing` for these settings."""
     beat_s = settings.worker_heartbeat_s
     return Routing(members, servable, plane, notifications, partial(security_of, settings), beat_s, changes)

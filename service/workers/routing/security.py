@@ -1,4 +1,6 @@
-"""How an API and its workers authenticate each other: the API by the cluster's secret, the workers by certificates."""
+"""Authentication between an API and its workers: the API sends the cluster's secret, and the workers have
+certificates.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ class Security:
 
     Attributes:
         key: the secret of the cluster, which is sent to workers.
-        ca: a PEM file with the authorities that certify workers; None: requests go to workers in plain text.
-        name: the name that the workers' certificates are for; None: each is for the host of its worker's address.
+        ca: a PEM file with the authorities that certify workers. None if requests go to workers in plain text.
+        name: the name that the workers' certificates are for. None if each is for the host in its worker's address.
     """
 
     key: str
@@ -26,7 +28,7 @@ class Security:
     name: str | None = None
 
     def refusal(self, worker: Worker) -> str | None:
-        """Returns why a worker gets no requests; None if it gets them. Never falls back to plain text."""
+        """Returns why a worker gets no requests, or None if it gets them. Never falls back to plain text."""
         is_encrypted = worker.address is not None and parse_address(worker.address).is_encrypted
         if self.ca is not None and not is_encrypted:
             return "it accepts requests in plain text, but cluster_ca requires TLS: start it with --tls-cert"
@@ -35,19 +37,21 @@ class Security:
         return None
 
     def server_name(self, worker: Worker) -> str:
-        """Returns the name that the worker's certificate must be for; empty: requests go to it in plain text."""
+        """Returns the name that the worker's certificate must be for. An empty string means that requests go to it in
+        plain text.
+        """
         if self.ca is None or worker.address is None:
             return ""
         return self.name or parse_address(worker.address).host
 
     def authorities(self) -> bytes:
-        """Returns the authorities' certificates, PEM; empty if TLS is not used. Raises `InvalidInput`, as
+        """Returns the authorities' certificates in PEM format; empty if TLS is not used. Raises `InvalidInput`, like
         `read_authorities`.
         """
         return b"" if self.ca is None else read_authorities(self.ca)
 
     def context(self) -> ssl.SSLContext:
-        """Returns the TLS context for connections to workers. Raises as `authorities`."""
+        """Returns the TLS context for connections to workers. Raises the same errors as `authorities`."""
         return client_context(self.authorities())
 
 

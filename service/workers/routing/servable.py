@@ -1,4 +1,4 @@
-"""Finds the pools of a cluster that can serve a model, by the builds for their targets; or explains why none can."""
+"""Finds the pools of a cluster that have a build for a model, or explains why none has."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ _EVERY_TARGET = [target.name for target in TARGETS]
 
 
 class Servable:
-    """Reads the tables of models, builds and aliases. Everything here blocks."""
+    """Reads the tables of models, builds and aliases. All methods block."""
 
     def __init__(self, builds: Builds, models: Models, aliases: Aliases) -> None:
         self._builds, self._models = builds, models
         self._tables = Tables(builds, models, aliases, ())
 
     def pools(self, model: str, reference: Reference, targets: Mapping[str, Collection[str]]) -> list[str]:
-        """Returns the pools that have a verified build of what a name refers to; at least one.
+        """Returns the pools that have a verified build of the model versions that a name refers to. Returns at least
+        one.
 
         Args:
             targets: the targets of the running pools.
 
         Raises:
             NotFound: the model, version or alias does not exist.
-            NotReady: no pool has one; the message contains the targets of its builds and of the running workers.
+            NotReady: no pool has such a build; the message contains the targets of the existing builds and of the
+                running workers.
         """
         version = self._tables.plan(model, reference).version
         serving = self._builds.serving(model, version, _EVERY_TARGET)
@@ -58,8 +60,8 @@ class Servable:
         self._tables.check_exists(model, None)
 
     def index(self, workers: Collection[Worker]) -> list[Indexed]:
-        """Returns every version of every model: ready if a worker has it in memory, or loads it for the first request.
-        By name, the oldest version first.
+        """Returns every version of every model, sorted by name, oldest version first. A version is ready if a worker
+        has it in memory or loads it at the first request.
         """
         ready = {
             (model, version)
@@ -75,8 +77,8 @@ class Servable:
         ]
 
     def version(self, model: str, name: str, target: str) -> int | None:
-        """Returns the version that a name refers to on a worker of a target; None if the tables no longer contain the
-        name.
+        """Returns the version that a name refers to on a worker of a target, or None if the tables no longer contain
+        the name.
         """
         try:
             wanted = self._tables.plan(model, int(name) if name.isdigit() else name or None).version

@@ -1,7 +1,7 @@
 """Runs one data plane for each tenant. The public data plane then only forwards requests to them: docs/adr/0057.
 
-`places` defines the addresses of these data planes; `files`, which files of the store they can read; `member`, which
-reports of one data plane are accepted; `planes` combines all of them with the interface of a single data plane.
+`places` defines the addresses of these data planes. `files` decides which files of the store they can read. `member`
+decides which reports of a data plane are accepted. `planes` combines them into the interface of a single data plane.
 """
 
 from service.workers.tenant_planes.files import TenantFiles

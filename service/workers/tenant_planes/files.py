@@ -1,4 +1,4 @@
-"""The artifact files that a tenant's data plane may read: hard links in its folder while it loads a model."""
+"""Hard links to the artifact files that a tenant's data plane may read while it loads a model."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class TenantFiles:
     """Links artifact files into the folders of tenants' data planes. For one event loop.
 
     A data plane maps the files that it loads, so the links can be removed afterwards. It cannot read the store itself:
-    it gives up its rights before it is known which models it will load, and the store's folder contains the files of
-    all tenants.
+    the store's folder contains the files of all tenants, and the data plane gives up its rights before anyone knows
+    which models it will load.
     """
 
     def __init__(self, folder_of: Callable[[str], Path]) -> None:
@@ -32,18 +32,18 @@ class TenantFiles:
         self._link_counts: Counter[Path] = Counter()
 
     def clear(self, tenant: str) -> None:
-        """Removes what an earlier control plane has left in the tenant's folder."""
+        """Removes the links that an earlier control plane has left in the tenant's folder."""
         with suppress(FileNotFoundError):
             for each in self._folder_of(tenant).iterdir():
                 shutil.rmtree(each) if each.is_dir() else each.unlink(missing_ok=True)
 
     @contextmanager
     def link_files(self, tenant: str, order: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Returns the order to load a model, with names of its files that the tenant's data plane may read until the
-        block ends.
+        """Returns the order to load a model, with its files replaced by links that the tenant's data plane can read
+        until the block ends.
 
-        The same order gets the same names each time: a later control plane recognizes a loaded model by the order's
-        digest.
+        The same order gets the same link names each time, because a later control plane recognizes a loaded model by
+        the digest of its order.
 
         Raises:
             NotReady: the folder cannot be written, or is not on the store's file system.

@@ -1,8 +1,8 @@
-"""One tenant's data plane, as seen from the control plane, which accepts its reports about that tenant's models only.
+"""One tenant's data plane, as seen from the control plane. Only its reports about that tenant's models are accepted.
 
-Its process runs code that was compiled from the tenant's uploads, so it is not trusted. Reports about other tenants'
-models are ignored, its counts of keys are discarded, and it cannot pass connections to the control plane: the headers
-of such a connection state who the client is.
+Its process runs code that was compiled from the tenant's uploads, so it is not trusted. Its reports about other
+tenants' models and its counts of keys are ignored. It cannot hand over connections to the control plane, because the
+headers of such a connection state who the client is.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Member(PlaneListener):
     Attributes:
         tenant: the tenant's name; empty for the operator's models.
         models: the models that it loaded, by key.
-        generation: the number of its process, from 1; 0 before the first one was reached.
+        generation: counts its processes from 1; 0 before the first one was reached.
         uses: its last report about its models.
     """
 
     def __init__(self, tenant: str, address: bytes, all: MemberListener) -> None:
         """
         Args:
-            all: gets the events of this member.
+            all: receives the events of this member.
         """
         self.tenant, self._all = tenant, all
         self.plane = DataPlane(address, f"data plane of {display_name(tenant)}")
@@ -70,11 +70,13 @@ class Member(PlaneListener):
 
     @property
     def is_idle(self) -> bool:
-        """True if nothing of the tenant is loaded or about to be loaded."""
+        """Returns true if no model of the tenant is loaded or about to be loaded."""
         return not self.models and not self.plane.present and not self._busy
 
     def resident_bytes(self) -> int:
-        """Returns the memory of its process, shared or not; 0 if no process runs. From any thread."""
+        """Returns the memory of its process, including shared pages; 0 if no process runs. May be called from any
+        thread.
+        """
         with suppress(OSError, ValueError):
             return int(Path(f"/proc/{self._pid}/statm").read_text().split()[1]) * _PAGE_BYTES if self._pid else 0
         return 0
@@ -85,7 +87,7 @@ class Member(PlaneListener):
             await self._running
 
     def begin(self) -> None:
-        """Keeps this member from being idle, whatever is loaded, until `end` was called as often as `begin`."""
+        """Keeps this member from counting as idle until `end` was called as often as `begin`."""
         self._busy += 1
 
     def end(self) -> None:
@@ -110,7 +112,7 @@ class Member(PlaneListener):
     def reported(self, report: Members) -> None:
         try:
             self._all.member_reported(self, self._accepted(report))
-        except Exception:  # whatever it reports, the reports of the others must be processed
+        except Exception:  # a bad report must not keep the reports of other members from being processed
             if not self._has_logged:
                 _logger.exception("the data plane of %s sent an invalid report", display_name(self.tenant))
             self._has_logged = True
@@ -145,7 +147,7 @@ class Member(PlaneListener):
 
 
 class MemberListener:
-    """Gets the events of members."""
+    """Receives the events of members."""
 
     async def member_found(self, member: Member, found: Found) -> None:
         raise NotImplementedError
@@ -167,5 +169,5 @@ class MemberListener:
 
 
 def quiet(uses: Collection[Members]) -> list[Members]:
-    """Returns the entries of the same models without counts."""
+    """Returns entries for the same models with empty counts."""
     return [{**each, "changes": {"answers": []}} for each in uses]

@@ -1,4 +1,6 @@
-"""The addresses of the tenants' data planes, and the keys by which they and the public data plane authenticate."""
+"""The addresses of the tenants' data planes, and the keys that they and the public data plane use to authenticate each
+other.
+"""
 
 from __future__ import annotations
 

@@ -23,17 +23,19 @@ from service.workers.tenant_planes.places import Places, display_name
 from service.workers.tenant_planes.reports import Model
 
 _logger = logging.getLogger(__name__)
-_PATIENCE_S = 2.0  # for the counts of a tenant's data plane: others do not wait for one that hangs
-_FIRST_REQUEST_S = 60.0  # for the first request of a connection
-_LINGER_S = 10.0  # without models: a model is often loaded again soon after it was unloaded
-_CAPACITY = 1e6  # unlimited: no other data plane could take the excess
+# how long to wait for the counts of one tenant's data plane, so that one that hangs does not delay the others
+_PATIENCE_S = 2.0
+_FIRST_REQUEST_S = 60.0  # how long a new connection may take until its first request
+# how long a data plane without models is kept, because a model is often loaded again soon after it was unloaded
+_LINGER_S = 10.0
+_CAPACITY = 1e6  # unlimited, because no other data plane could take the requests beyond the capacity
 _READY = "ready"
 
 Members = dict[str, Any]
 
 
 class Processes(Protocol):
-    """Starts and ends data planes: the supervisor."""
+    """Starts and ends data planes. The supervisor implements it."""
 
     def want(self, tenant: str, wanted: bool) -> None:
         """Requests that the data plane of a tenant be started, or ended if `wanted` is false."""
@@ -44,7 +46,7 @@ class TenantPlanes(MemberListener):
     """Has the interface of `DataPlane`, for one event loop. Requests a process for each tenant that has models loaded.
 
     Attributes:
-        listener: gets the reports and questions.
+        listener: receives the reports and questions.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class TenantPlanes(MemberListener):
         self._standing_orders: dict[str, Members] = {}  # the orders for each data plane, by type
         self._named: list[orders.Named] = []
         self._table = Table()  # the workers in it are data planes of tenants
-        self._finding: dict[object, Member] = {}  # by task: the member whose leftovers that task may unload
+        self._finding: dict[object, Member] = {}  # by task: the member whose leftover models that task may unload
         self._ending: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -71,7 +73,7 @@ class TenantPlanes(MemberListener):
         for tenant in self._initial_tenants:
             await asyncio.to_thread(self._files.clear, tenant)
             self._member(tenant)
-        self._send_table()  # before the public data plane starts, which must know that it is a router
+        self._send_table()  # sent before the public data plane starts, which must know that it is a router
         try:
             await self._front.run()
         finally:
@@ -110,14 +112,15 @@ class TenantPlanes(MemberListener):
             self.member_rests(member)
 
     def leftovers(self) -> Collection[int]:
-        """Returns the leftovers of the data plane whose `found` event the current task handles, and nothing in other
-        tasks: which models the other data planes need is not known yet.
+        """Returns the leftover models of one data plane: the one whose `found` event the current task handles. In other
+        tasks,
+        returns nothing, because it is not known yet which models the other data planes need.
         """
         member = self._finding.get(asyncio.current_task())
         return member.plane.leftovers() if member is not None else ()
 
     async def gather(self) -> None:
-        """Makes all data planes report their counts. Leaves out a data plane that hangs."""
+        """Makes all data planes report their counts. Does not wait for a data plane that hangs."""
         await asyncio.gather(self._front.gather(), *(_gather_with_timeout(each) for each in self._members.values()))
 
     def order(self, members: Members, data: bytes = b"") -> None:
@@ -156,7 +159,7 @@ class TenantPlanes(MemberListener):
         return connection
 
     def resident_bytes(self) -> dict[str, int]:
-        """Returns the memory of each running data plane, by tenant. From any thread."""
+        """Returns the memory of each running data plane, by tenant. May be called from any thread."""
         found = {tenant: member.resident_bytes() for tenant, member in list(self._members.items())}
         return {tenant: size for tenant, size in found.items() if size}
 
@@ -254,7 +257,7 @@ class TenantPlanes(MemberListener):
 
 
 class _Front(PlaneListener):
-    """Passes on the events of the public data plane, which has no models."""
+    """Passes on the events of the public data plane, in which no models are loaded."""
 
     def __init__(self, planes: TenantPlanes) -> None:
         self._planes = planes
@@ -274,7 +277,7 @@ class _Front(PlaneListener):
 
 def _behind_front(configure: Members) -> Members:
     """Returns the `configure` order for a tenant's data plane, whose only client is the public one."""
-    # The public data plane opens connections in advance, and closes those that are idle for half as long.
+    # The public data plane opens connections in advance, and closes those that have been idle for half of this time.
     return {
         **configure,
         "head_timeout_s": _FIRST_REQUEST_S,

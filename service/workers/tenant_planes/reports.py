@@ -1,7 +1,7 @@
 """Checks the reports of a tenant's data plane, so that they cannot corrupt the counts of other tenants.
 
-The numbers go into metrics that are read together with those of all tenants, and into the decision which model is
-unloaded to make room.
+The numbers in these reports go into metrics, where they are read together with those of all tenants. They also decide
+which model is unloaded to make room.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Model:
 
 
 def uses_in(report: Members, models: Mapping[int, Model]) -> dict[int, Members]:
-    """Returns the report's entries of models that were loaded there, by key, with the names from the load orders.
+    """Returns the report's entries for models that this data plane has loaded, by key, with the names from the load
+    orders.
 
     Raises:
         ValueError, TypeError, LookupError, AttributeError: the report is not valid.
@@ -49,12 +50,12 @@ def uses_in(report: Members, models: Mapping[int, Model]) -> dict[int, Members]:
 
 
 def rejected_in(report: Members) -> dict[str, int]:
-    """Returns how many requests were refused, by reason. Raises as `uses_in` does."""
+    """Returns how many requests were refused, by reason. Raises the same errors as `uses_in`."""
     return {reason: _count(report["rejected"][reason]) for reason in _REASONS if reason in report["rejected"]}
 
 
 def cards_in(report: Members) -> list[Members]:
-    """Returns the GPUs and their memory in use. Raises as `uses_in` does."""
+    """Returns the GPUs and their memory in use. Raises the same errors as `uses_in`."""
     return [
         {"card": _count(each["card"]), "name": str(each["name"])[:_LONGEST_NAME]}
         | {name: _count(each[name]) for name in ("memory_bytes", "used_bytes")}
