@@ -49,7 +49,7 @@ def control_plane() -> FastAPI:
         version=__version__,
         description=_DESCRIPTION,
         openapi_url=f"{paths.PREFIX}/openapi.json",
-        docs_url=None,  # FastAPI's pages load scripts from the internet
+        docs_url=None,  # FastAPI's own pages load scripts from the internet
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
         dependencies=[Depends(check_query)],

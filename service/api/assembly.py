@@ -66,7 +66,7 @@ def assemble(
     verifications = VerificationStore(database, max_attempts=settings.max_build_attempts)
     try:
         synchronize(layout, builds, models, aliases)
-    except StoreUnreachable as error:  # the models that the database already lists can be served nevertheless
+    except StoreUnreachable as error:  # the models that the database already lists can still be served
         _logger.warning("cannot compare the database with the store: %s", error)
     metrics, trust = Metrics(), Trust.of(settings)
 
@@ -93,7 +93,7 @@ def assemble(
     workers, tracing = WorkerStore(database), start_tracing(settings)
     routing = None
     if settings.role is Role.API:
-        assert isinstance(plane, DataPlane)  # only octet serve has one data plane per tenant
+        assert isinstance(plane, DataPlane)  # `octet serve` is the only command with one data plane per tenant
         members = Members(workers, settings.worker_heartbeat_s)
         routing = routing_of(
             settings, members, Servable(builds, models, aliases), plane, builds.notifications, database.changes

@@ -1,4 +1,6 @@
-"""RFC 9457 problem documents, without a web framework: the supervisor, which sends some, does not load one."""
+"""RFC 9457 problem documents, without a web framework: the supervisor sends some of them, and does not load a
+framework.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ def document(
     """Returns a response body of type `MEDIA_TYPE`.
 
     Args:
-        members: further members, in addition to those that every document has.
+        members: members in addition to those that every document has.
         path: the path of the request.
     """
     members = {

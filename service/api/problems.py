@@ -30,7 +30,7 @@ from service.core.models.model import NAME_PATTERN
 _logger = logging.getLogger(__name__)
 
 _METHODS = ("delete", "get", "head", "patch", "post", "put")
-_PATTERNS = {  # a pattern -> its meaning, for error messages
+_PATTERNS = {  # patterns in the schemas, with their meaning for error messages
     NAME_PATTERN: "a name is up to 63 lower-case letters, digits, '.', '_' and '-', and begins with a letter or digit",
     ALIAS_PATTERN: "an alias is up to 63 lower-case letters, digits, '.', '_' and '-', and begins with a letter",
 }
@@ -47,15 +47,15 @@ def problem_response(error: OctetError, scope: Scope) -> Response:
 
 
 def retry_after(error: OctetError) -> str:
-    """Returns the value of `Retry-After`: whole seconds, and at least 1, as 0 would let clients retry without a
-    pause.
+    """Returns the value of `Retry-After` in whole seconds. It is at least 1, because 0 would let clients retry without
+    a pause.
     """
     return str(max(1, ceil(error.retry_after_s or 0)))
 
 
 def unexpected_response(exception: BaseException, scope: Scope) -> Response:
-    """Returns the response to a request that an unforeseen exception ended. Its details go to the log, never the
-    client.
+    """Returns the response to a request that an unexpected exception ended. The exception is only logged, and the
+    client gets no details.
     """
     if isinstance(exception, OSError) and exception.errno in (errno.ENOSPC, errno.EDQUOT):
         return problem_response(errors.StorageFull(), scope)
@@ -97,7 +97,7 @@ def install(app: FastAPI) -> None:
         detail = exception.detail if exception.detail != phrase else _routing_detail(exception.status_code, request)
         headers = {name.lower(): value for name, value in (exception.headers or {}).items()}
         if exception.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            # The paths of the page are not in OpenAPI, so `_allowed` finds nothing for them.
+            # `_allowed` knows only paths in OpenAPI, and the page's paths are not in it.
             headers["allow"] = _allowed(app, request.url.path) or headers["allow"]
         return _respond(request.scope, exception.status_code, code, f"{phrase}.", detail, {}, headers)
 
@@ -129,7 +129,9 @@ def _finding(finding: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _allowed(app: FastAPI, path: str) -> str:
-    """Returns the methods of a path. Several routes may share it, and Starlette lists only the first one's methods."""
+    """Returns the methods of a path. Several routes may share a path, and Starlette lists only the methods of the
+    first.
+    """
     items = [item for template, item in app.openapi()["paths"].items() if compile_path(template)[0].match(path)]
     return ", ".join(sorted({method.upper() for item in items for method in item if method in _METHODS}))
 

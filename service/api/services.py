@@ -32,13 +32,13 @@ class Services:
     """The components that the API uses.
 
     Attributes:
-        registry: the models that are served.
+        registry: the models that this server serves.
         plane: the data plane, which runs predictions.
         tracing: None if requests are not traced.
         certificate: None if connections use plain text.
-        broken_files: the files of `--models` that cannot be served: file name -> reason.
+        broken_files: the reason for each file of `--models` that cannot be served, by file name.
         routing: None if this process forwards no predictions.
-        stopping: set when the process starts to stop; handlers that hold a request open then end it.
+        stopping: set when the process starts to stop. A handler that keeps a request open then ends the request.
     """
 
     settings: Settings
@@ -66,7 +66,7 @@ class Services:
         return self.models.get(model) if number is None else self.models.version(model, number)
 
     def members(self) -> Collection[Worker]:
-        """Returns the running workers of the cluster. Raises as `Members.look`."""
+        """Returns the running workers of the cluster. Raises the same errors as `Members.look`."""
         return Members(self.workers, self.settings.worker_heartbeat_s).look().values()
 
     @property
@@ -76,5 +76,7 @@ class Services:
 
     @property
     def traced(self) -> float:
-        """The share of requests to trace, for those whose headers do not decide it; below 0: trace none."""
+        """The fraction of requests to trace, among those whose headers do not decide it. A negative number means that
+        none is traced.
+        """
         return self.tracing.ratio if self.tracing is not None else -1.0

@@ -1,4 +1,4 @@
-"""The HTTP status of each error, without a web framework: the data plane's responses use it too."""
+"""The HTTP status of each error. This module needs no web framework, because the data plane's responses use it too."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def status_of(error: OctetError) -> int:
 
 
 def may_be_retried(error: OctetError) -> bool:
-    """Returns true if the same request may succeed later, without any change by a user."""
+    """Returns true if the same request may succeed later without any action by a user."""
     return isinstance(error, _MAY_BE_RETRIED) and not isinstance(error, errors.NotBuilt | errors.DatabaseDamaged)
 
 
 def no_memory(exception: MemoryError) -> errors.MemoryFull:
-    """Returns the error to send in place of a `MemoryError`; it contains no details."""
+    """Returns the error that is sent in place of a `MemoryError`. It contains no details."""
     return errors.MemoryFull(hint="try again later, or send smaller requests")

@@ -21,12 +21,13 @@ from service.core.errors import Conflict, Forbidden, InvalidInput, Unauthorized
 from service.core.settings import Auth, Role, Settings
 
 _logger = logging.getLogger(__name__)
-_LOOK_S = 1.0  # how long after a change of the keys a request may still be checked against the old ones
+_LOOK_S = 1.0  # for up to this long after a change of the keys, requests may still be checked against the old ones
 _BEARER = b"bearer "
 _HINT = "send the header Authorization: Bearer KEY; the octet command takes it from OCTET_KEY"
 
 ANYBODY = "anybody"  # the caller's id if no key is required
-_OF_CLUSTER = "/v2/repository/models/"  # what the cluster's key permits on a worker; the data plane checks the rest
+# the path prefix that the cluster's key permits on a worker; the data plane checks the rest
+_OF_CLUSTER = "/v2/repository/models/"
 
 
 class Access:
@@ -39,7 +40,7 @@ class Access:
     def __init__(self, settings: Settings, clock: Clock | None = None, stores: Stores | None = None) -> None:
         """
         Args:
-            stores: by default the files in the data folder.
+            stores: the stores to use; by default the files in the data folder.
 
         Raises:
             InvalidInput: the file of keys cannot be read, or the admin key is not a valid key.
@@ -71,7 +72,7 @@ class Access:
         """Identifies the API key of a request. Returns None if no key is required.
 
         Args:
-            authorization: the value of the header.
+            authorization: the value of the request's Authorization header.
             needed: the key needs at least one of these scopes; an error message suggests the first.
 
         Raises:
@@ -100,8 +101,8 @@ class Access:
         return key.tenant
 
     def is_of_cluster(self, key: bytes | None, path: str) -> bool:
-        """Returns true if the request has the cluster's key, so comes from this worker's API, and its path is
-        permitted.
+        """Returns true if the request has the cluster's key, which means that this worker's API sent it, and if its
+        path is permitted.
         """
         if key is None or not self._cluster_key or not path.startswith(_OF_CLUSTER):
             return False
@@ -142,13 +143,11 @@ class Access:
         return made
 
     def changed(self) -> None:
-        """Must be called after this process changed the keys, so that later requests use the new ones."""
+        """Must be called after this process changed the keys. Later requests then use the new keys."""
         self._look_at_s = 0.0
 
     def keys_with_use(self) -> list[KeyUsage]:
-        """Returns the keys and what they have used, including the internal keys that count a whole tenant's
-        requests.
-        """
+        """Returns the keys and their usage, including the internal keys that count a whole tenant's requests."""
         return [self._meters.usage_of(key) for key in (*self._keys_by_id.values(), *self._common.values())]
 
     def check_builds(self, tenant: str, count: int = 1) -> None:
@@ -160,14 +159,14 @@ class Access:
         self._meters.count_builds(tenant, count)
 
     def count_used(self, counts: Mapping[str, int]) -> bool:
-        """Counts requests that the data plane admitted, by key id. Returns true if there were any."""
+        """Counts requests that the data plane admitted, by key id. Returns true if at least one was counted."""
         for id, count in counts.items():
             if (key := self._keys_by_id.get(id) or self._common.get(id)) is not None:
                 self._meters.add(key, count)
         return bool(counts)
 
     def save(self) -> None:
-        """Exchanges the use of limits with other replicas. May be called from any thread."""
+        """Exchanges the usage of keys with other replicas. May be called from any thread."""
         self._meters.save()
 
     @property
@@ -176,7 +175,7 @@ class Access:
         return self._stores.is_followed
 
     def refresh(self) -> None:
-        """Reads keys that other replicas changed. May be called from any thread, and may wait for a database."""
+        """Reads keys that other replicas changed. May be called from any thread. May block on the database."""
         self._stores.refresh()
 
     def _find(self, authorization: bytes | None) -> Key:
@@ -196,7 +195,7 @@ class Access:
             self._read()
         except (
             InvalidInput
-        ) as error:  # the file was created after this process started; a key file means keys are required
+        ) as error:  # the file was created after this process started; if a key file exists, keys are required
             _logger.error("%s; no key in it is accepted", error.message)
             self._requires_key = self._auth is not Auth.OFF
         if self._requires_key and not was_required:
@@ -226,7 +225,7 @@ def check_exposure(settings: Settings, stores: Stores | None = None) -> None:
     """Checks that a server which other machines can reach requires a key. Must be called before it accepts requests.
 
     Args:
-        stores: by default the files in the data folder.
+        stores: the stores to use; by default the files in the data folder.
 
     Raises:
         InvalidInput: other machines can reach the address, but no valid key exists.
@@ -244,8 +243,8 @@ def check_exposure(settings: Settings, stores: Stores | None = None) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Returns true if only this machine can reach `host`, an address or a name. A name that does not resolve could be
-    any machine's, so the result is false.
+    """Returns true if only this machine can reach `host`, an address or a name. Returns false for a name that cannot be
+    resolved, because it could belong to any machine.
     """
     try:
         addresses = {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
@@ -255,7 +254,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _given(settings: Settings, clock: Clock) -> Mapping[str, Key]:
-    """Returns the key that is set in the settings (OCTET_ADMIN_KEY), if any."""
+    """Returns the key in the setting OCTET_ADMIN_KEY, if one is set."""
     if settings.admin_key is None:
         return {}
     text = settings.admin_key.get_secret_value()

@@ -23,11 +23,13 @@ from service.core.errors import OctetError
 _logger = logging.getLogger(__name__)
 
 CLUSTER = "~cluster"
-"""The caller's id on a worker if its cluster's API sent the request, and so has admitted and logged it. No key has it.
+"""The caller's id on a worker for requests that its cluster's API sent. The API has already admitted and logged them.
+No key has this id.
 """
 
 caller: ContextVar[tuple[str, str] | None] = ContextVar("caller", default=None)
-"""The caller of the current request (a key's id) and the request's id; None for a command at this machine.
+"""The caller of the current request (a key's id) and the request's id. None if a command on this machine makes the
+change.
 
 The guard that admits a request sets it.
 """
@@ -40,7 +42,7 @@ class AuditStore(Protocol):
         """Adds an entry, unless one with this id was added before. Raises an `OctetError` or an `OSError`."""
 
     def last(self, count: int, tenant: str | None = None) -> list[dict[str, Any]]:
-        """Returns the newest `count` entries, newest first; of one tenant, or of all."""
+        """Returns the newest `count` entries of one tenant, or of all tenants, newest first."""
 
 
 class AuditLog:
@@ -52,10 +54,11 @@ class AuditLog:
         self._replica = replica or socket.gethostname()
 
     def note(self, action: str, **what: Any) -> None:
-        """Records that `action` was done. A worker records nothing for its API's requests, as the API does.
+        """Records that `action` was done. A worker records nothing for requests of its API, because the API records
+        them.
 
-        If the entry cannot be written, the request does not fail, as the action is done; the entry goes to the log
-        instead.
+        If the entry cannot be written, it is logged instead. The request does not fail, because the action is already
+        done.
         """
         who, request = caller.get() or (f"local:{getpass.getuser()}", None)
         if who == CLUSTER:
@@ -75,8 +78,8 @@ class AuditLog:
 class AuditFile:
     """An `AuditStore` in a file, with one JSON object per line.
 
-    On a single machine it is a file rather than a table: a table would be lost with the database, and every process
-    that writes to the database could change it.
+    On a single machine the audit log is a file rather than a table. A table would be lost with the database, and every
+    process that writes to the database could change it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -87,7 +90,7 @@ class AuditFile:
         self._append(json.dumps({**entry, **whose}, ensure_ascii=False).encode())
 
     def last(self, count: int, tenant: str | None = None) -> list[dict[str, Any]]:
-        """Returns the last entries. Lines that a power failure left incomplete are skipped."""
+        """Returns the last entries. Skips lines that a power failure left incomplete."""
         try:
             with self._path.open("rb") as file:
                 if tenant is None:

@@ -32,7 +32,7 @@ class KeyStore(Protocol):
     """The keys by id, in the order of their creation. Thread-safe and safe between processes."""
 
     def read(self) -> Keys:
-        """Returns the keys. Raises an `OctetError` if they cannot be read and never could be."""
+        """Returns the keys. Raises an `OctetError` if they cannot be read now and were never read before."""
 
     def add(self, key: Key) -> None:
         """Adds a key. Raises `Conflict` if the store is read-only."""
@@ -87,14 +87,16 @@ class KeyFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: tuple[tuple[int, ...], Keys] | None = (
-            None  # the file's inode, time and size, and its keys at that time
+            # the file's inode, time and size when it was last read, and the keys that it had then; None before the
+            # first read
+            None
         )
 
     def read(self) -> Keys:
-        """Returns the keys in the file; empty if the file does not exist.
+        """Returns the keys in the file; no keys if the file does not exist.
 
         Raises:
-            InvalidInput: the file cannot be read, and was never read before.
+            InvalidInput: the file cannot be read now and was never read before.
         """
         try:
             status = self._path.stat()
@@ -138,7 +140,7 @@ class KeyFile:
 
 
 class FollowedKeys:
-    """A cached copy of keys in another store, so that no request waits for a database. `refresh` updates it."""
+    """A cached copy of the keys in another store, so that no request waits for a database. `refresh` updates it."""
 
     def __init__(self, store: KeyStore) -> None:
         """Raises the errors of `KeyStore.read`."""
@@ -149,7 +151,7 @@ class FollowedKeys:
         return self._known
 
     def refresh(self) -> None:
-        """Reads the keys again. If that fails, the cached ones stay valid."""
+        """Reads the keys again. If that fails, the cached keys are kept."""
         try:
             self._known = self._store.read()
         except OctetError as error:

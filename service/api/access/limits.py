@@ -1,7 +1,8 @@
 """Rate limits and daily quotas of API keys.
 
-Each replica counts the requests that it admits, reports them to the others every second, and receives their counts.
-From a daily quota it subtracts what the others used; it divides a rate by the number of replicas that use the key.
+Each replica counts the requests that it admits. Every second it reports its counts to the other replicas and receives
+theirs. A daily quota is reduced by the requests of the other replicas. A rate is divided by the number of replicas that
+use the key.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _logger = logging.getLogger(__name__)
 
 @dataclass
 class Usage:
-    """The use of one key on one day.
+    """The usage of one key on one day.
 
     Attributes:
-        local: requests in this process; only the event loop changes it.
-        remote: the requests of other and earlier processes, as far as they reported them; only the saving thread
-            changes it, and `reported`.
-        reported: how much of `local` was reported to the others.
+        local: the requests in this process. Only the event loop changes this number.
+        remote: the reported requests of other processes and of earlier ones. Only the thread that saves changes this
+            number and `reported`.
+        reported: how many of the `local` requests have been reported to the others.
     """
 
     day: date
@@ -50,7 +51,7 @@ class Meter:
     """Counts the requests of one key.
 
     Attributes:
-        sharers: the number of replicas at which the key is used, including this one.
+        sharers: the number of replicas that use the key, including this one.
     """
 
     def __init__(
@@ -62,14 +63,14 @@ class Meter:
     ) -> None:
         """
         Args:
-            known: returns how many requests of a day were reported so far.
+            known: returns how many requests of a day have been reported so far.
             what: describes the events counted per day, for error messages; `{}` is replaced by the quota.
         """
         self._what = what
         self._limits, self._clock, self._known = limits, clock, known
         self.sharers = 1
         self._tokens, self._at_s = max(1.0, limits.requests_per_s or 0), clock.monotonic_s()
-        self.reported_s = float("-inf")  # when there last was something to report
+        self.reported_s = float("-inf")  # the last time at which there were counts to report
         self.usage = self._begin(clock.now().date())
 
     def charge(self) -> None:
@@ -110,8 +111,8 @@ class Meter:
         return Usage(day, remote=self._known(day))
 
     def _take_token(self, per_s: float) -> None:
-        """Takes a token from a bucket, which fills at this replica's share of `per_s` and can hold the tokens of one
-        second.
+        """Takes a token from a bucket. The bucket fills at this replica's part of `per_s`, and can hold the tokens of
+        one second.
         """
         now_s, share_per_s = self._clock.monotonic_s(), per_s / self.sharers
         size = max(1.0, share_per_s)
@@ -127,17 +128,19 @@ class Meter:
 class Meters:
     """The meters of all keys that have a limit.
 
-    The use of a day outlives the process and is shared: with each `save`, a replica reports what it admitted, and
-    receives what the others did. Must be used on one event loop, except `save`, which one thread at a time may call.
+    The usage of a day is kept when the process ends, and is shared: with each `save`, a replica reports the requests
+    that it admitted, and receives those of the others. Must be used on one event loop. Only `save` may be called from
+    other threads, from one at a time.
     """
 
     def __init__(self, store: UsageStore, clock: Clock, quotas: Mapping[str, Quota] = MappingProxyType({})) -> None:
         """`quotas`: by tenant."""
         self._store, self._clock = store, clock
-        self._replica = uuid.uuid4().hex  # not the host name: an earlier process of this host may have counted today
+        # not the host name, because an earlier process of this host may have counted requests today
+        self._replica = uuid.uuid4().hex
         self._meters: dict[str, Meter | None] = {}  # by the id of a key, or of a tenant's counter
         today = clock.now().date()
-        self._known = today, store.totals(today)  # the day's counts, for meters that are created later
+        self._known = today, store.totals(today)  # the reported counts of the day, for meters that are created later
         self._tenants = self._common(quotas, "requests_per_day", "", "the tenant {0}'s {{}} requests")
         self._builds = self._common(quotas, "builds_per_day", "builds", "the tenant {0}'s {{}} builds")
 
@@ -152,7 +155,7 @@ class Meters:
             tenant.today.local += 1
 
     def check_builds(self, tenant: str, count: int = 1) -> None:
-        """Raises `QuotaExceeded` if the tenant may not start so many builds today."""
+        """Raises `QuotaExceeded` if the tenant may not start `count` more builds today."""
         if (meter := self._builds.get(tenant)) is not None:
             meter.check_day(count)
 
@@ -167,16 +170,14 @@ class Meters:
             meter.today.local += count
 
     def usage_of(self, key: Key) -> KeyUsage:
-        """Returns `key` with its use, as far as it is known here."""
+        """Returns `key` with its usage, as far as this replica knows it."""
         meter = self._of(key)
         if meter is None:
             return KeyUsage(key, self._clock.now().date())
         return KeyUsage(key, meter.today.day, meter.today.total, meter.sharers)
 
     def save(self) -> None:
-        """Reports what was used since the last call, and receives the other replicas' use. Logs a failure, and goes
-        on.
-        """
+        """Reports the usage since the last call, and receives the other replicas' usage. A failure is only logged."""
         now_s, today = self._clock.monotonic_s(), self._clock.now().date()
         meters = {id: meter for id, meter in list(self._meters.items()) if meter is not None}
         usages = {id: usage for id, meter in meters.items() if (usage := meter.usage).day == today}
@@ -213,7 +214,7 @@ class Meters:
         return None if key.limits == Limits() else Meter(key.limits, self._clock, self._count_reported(key.id))
 
     def _common(self, quotas: Mapping[str, Quota], quota: str, suffix: str, what: str) -> dict[str, Meter]:
-        """Returns a meter for each tenant that has the quota `quota`. Its id cannot be that of a key."""
+        """Returns a meter for each tenant that has the quota `quota`. The id of a meter cannot be that of a key."""
         found = {}
         for tenant, its in quotas.items():
             if (most := getattr(its, quota)) is not None:

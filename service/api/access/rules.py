@@ -1,7 +1,7 @@
 """The access policy: the scopes that a request needs, by HTTP method and path.
 
-It uses only what is available before a request is routed. A request that matches no rule needs `admin`. For the paths
-that the data plane answers, including gRPC, `service/native/plane` implements the same policy.
+The decision needs only what is available before a request is routed. A request that matches no rule needs `admin`. For
+the paths that the data plane answers, including gRPC, `service/native/plane` implements the same policy.
 
 """
 
@@ -23,11 +23,12 @@ _PATHS: Mapping[str, Sequence[Scope]] = {
     "/v2/repository/index": (Scope.PREDICT, Scope.READ),
     "/metrics": (Scope.METRICS, Scope.READ),
 }
-# The first matching prefix decides: the scopes for reading, and the scopes for changes and predictions.
+# The first matching prefix decides. After it come the scopes for reading, then the scopes for changes and predictions.
 _PREFIXES: Sequence[tuple[str, Sequence[Scope], Sequence[Scope]]] = (
     ("/page/", _NOBODY, _NOBODY),
     ("/docs/", _NOBODY, _NOBODY),
-    ("/v2/health/", _NOBODY, _NOBODY),  # for probes and load balancers, which have no key; reveals one bit
+    # for probes and load balancers, which have no key; the response says only whether the server is healthy
+    ("/v2/health/", _NOBODY, _NOBODY),
     ("/v2/repository/models/", (Scope.PUSH,), (Scope.PUSH,)),
     ("/v2/", (Scope.PREDICT, Scope.READ), (Scope.PREDICT,)),
     ("/api/v1/keys", (Scope.ADMIN,), (Scope.ADMIN,)),
@@ -37,7 +38,7 @@ _PREFIXES: Sequence[tuple[str, Sequence[Scope], Sequence[Scope]]] = (
 
 
 def scopes_of(method: str, path: str) -> Sequence[Scope]:
-    """Returns the scopes of which a key needs one; empty if no key is required.
+    """Returns the scopes of which a key needs at least one; empty if no key is required.
 
     Args:
         method: in upper case.

@@ -1,14 +1,15 @@
 """Protection against web pages of other sites. A browser lets any page send requests to a server that the browser can
 reach, including one on its own machine.
 
-If a key is required, such a page does not have it. If none is required, the browser's headers decide:
+If a key is required, such a page does not have it. If none is required, the browser's headers decide two questions:
 
-- *Where the request comes from.* `Sec-Fetch-Site`, which no page can set; if it is missing (older browsers, plain
-  HTTP), `Origin` and `Host` must agree. Requests that change nothing are admitted, as the page cannot read the
-  response. The rule is that of Go's `net/http.CrossOriginProtection`. Clients other than browsers send neither header.
-- *Which host the request names.* With DNS rebinding, an attacker's host name resolves to this machine, which makes his
-  page same-origin. So a server that only this machine reaches accepts only local names. With `auth` off it accepts any
-  name, as a proxy in front of it may pass any name on.
+- *Where does the request come from?* The header `Sec-Fetch-Site`, which no page can set, contains the answer. If it is
+  missing (older browsers, plain HTTP), `Origin` and `Host` must agree. Requests that change nothing are admitted,
+  because the page cannot read the response. This is the rule of Go's `net/http.CrossOriginProtection`. Clients other
+  than browsers send neither header.
+- *Which host does the request name?* With DNS rebinding, an attacker's host name resolves to this machine, so the
+  browser treats the attacker's page as same-origin. Therefore a server that only this machine can reach accepts only
+  local names. With `auth` off it accepts any name, because a proxy in front of it may pass on any name.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class Sites:
 
 
 def _is_same_site(sent: dict[bytes, bytes], host: bytes) -> bool:
-    """Returns true if the headers show that a page of this server sent the request, or lack that information."""
+    """Returns true if the headers show that a page of this server sent the request, or if they do not show where it
+    comes from.
+    """
     site = sent.get(b"sec-fetch-site")
     if site is not None:
         return site in _SAME_SITE

@@ -1,4 +1,6 @@
-"""The stores of keys, of their use, and of the audit log: files on one machine, or tables of a cluster's database."""
+"""The stores of the keys, of their usage, and of the audit log: files on one machine, or tables of a cluster's
+database.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:  # it loads SQLAlchemy
 
 @dataclass(frozen=True)
 class Stores:
-    """The stores of keys, of their use, and of the audit log."""
+    """The stores of the keys, of their usage, and of the audit log."""
 
     keys: KeyStore
     usage: UsageStore
@@ -33,17 +35,17 @@ class Stores:
         return isinstance(self.keys, FollowedKeys)
 
     def refresh(self) -> None:
-        """Reads keys that other processes changed; may wait for a database."""
+        """Reads keys that other processes changed. May block on the database."""
         if isinstance(self.keys, FollowedKeys):
             self.keys.refresh()
 
 
 def stores_of(settings: Settings, database: Database | None = None, clock: Clock | None = None) -> Stores:
-    """Returns tables of `database` if servers of several machines share it, else files in the data folder. A file of
-    keys that `settings` name is used in either case.
+    """Returns tables of `database` if servers of several machines share it, otherwise files in the data folder. If the
+    settings name a file of keys, it is used in both cases.
 
     Args:
-        database: migrated already, unless it is SQLite.
+        database: a database that is already migrated, unless it is SQLite.
 
     Raises:
         OctetError: the database does not respond.

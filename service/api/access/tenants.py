@@ -21,7 +21,9 @@ if TYPE_CHECKING:  # they load SQLAlchemy
     from service.db import BuildStore
 
 tenant: ContextVar[str] = ContextVar("tenant", default="")
-"""The tenant of the current request's key, set when it is admitted. Empty for the operator, or without keys."""
+"""The tenant of the current request's key, set when the request is admitted. Empty for the operator, or if no keys are
+used.
+"""
 
 _OPEN = re.compile(
     r"""
@@ -80,8 +82,8 @@ def is_visible(model: str) -> bool:
 
 
 def build_of(builds: BuildStore, id: str) -> Build:
-    """Returns a build as `BuildStore.get` does. Another tenant's build gives the same error as one that does not
-    exist.
+    """Returns a build as `BuildStore.get` does. For another tenant's build, raises the same error as for one that does
+    not exist.
     """
     missing = NotFound(f"there is no build {id!r}")
     try:

@@ -10,7 +10,8 @@ from service.workers.data_plane import orders
 def send_keys(services: Services) -> None:
     """Sends the keys to the data plane, if they have changed."""
     settings = services.settings
-    cluster_key = settings.key_of_cluster if settings.role is Role.WORKER else ""  # only workers accept this key
+    # workers accept this key, other servers do not
+    cluster_key = settings.key_of_cluster if settings.role is Role.WORKER else ""
     services.plane.order(orders.keys(services.access.requires_key_now(), services.access.keys_with_use(), cluster_key))
 
 
@@ -18,4 +19,5 @@ async def apply_key_change(services: Services) -> None:
     """Must be called after this process changed the keys. Returns when the data plane uses the new ones."""
     services.access.changed()
     send_keys(services)
-    await services.plane.gather()  # its response comes after the orders that were sent before
+    # the response shows that the data plane has processed the orders that were sent before
+    await services.plane.gather()

@@ -1,4 +1,4 @@
-"""The use of the keys' limits, shared between replicas."""
+"""The usage of keys, which replicas share because of the keys' limits."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ _logger = logging.getLogger(__name__)
 
 
 class UsageStore(Protocol):
-    """Counts of one day: the last one that was reported. Safe between processes."""
+    """The counts of one day, which is the last day that was reported. Safe to use from several processes."""
 
     def totals(self, day: date) -> Mapping[str, int]:
         """Returns how many requests of each key all replicas admitted on a day."""
 
     def exchange(self, day: date, replica: str, used: Mapping[str, int], also: Collection[str]) -> Mapping[str, Use]:
-        """Reports how many requests of keys a replica has admitted on a day, in place of its earlier report for that
+        """Reports how many requests of each key a replica has admitted on a day. Replaces its earlier report for that
         day.
 
         Args:
-            also: further keys whose use is returned.
+            also: further keys whose usage is returned.
 
         Returns:
-            The use of all these keys, by all replicas.
+            The usage of all these keys by all replicas.
 
         Raises:
             OctetError, OSError: the report may or may not have been stored.
         """
 
 
-_Rows = dict[str, dict[str, tuple[int, str]]]  # by key and replica: the count, and when it was reported
+_Rows = dict[str, dict[str, tuple[int, str]]]  # by key and replica: the count and the time at which it was reported
 
 
 class UsageFile:
-    """A `UsageStore` in a file of JSON, for the processes of one machine."""
+    """A `UsageStore` in a JSON file, for the processes of one machine."""
 
     def __init__(self, path: Path, clock: Clock | None = None) -> None:
         self._path, self._clock = path, clock or SystemClock()

@@ -1,4 +1,6 @@
-"""Streams request bodies to the blob store: hashed as they arrive, limited in size, discarded if incomplete."""
+"""Streams request bodies to the blob store. They are hashed as they arrive, limited in size, and discarded if
+incomplete.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from service.compiler.importers.detect import HEAD_BYTES
 from service.core.digest import Digest
 from service.core.errors import InvalidInput, TooLarge
 
-_WRITE_BYTES = 1 << 20  # how much to collect before a thread hashes and writes it
-_FORM_BYTES = 64 << 10  # how much a multipart form may add to the file itself
+_WRITE_BYTES = 1 << 20  # the number of bytes that are collected before a thread hashes and writes them
+_FORM_BYTES = 64 << 10  # the number of bytes by which a multipart form may be larger than its file
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,11 @@ async def receive_blob(
     """Stores the body of `request`: a raw file, or the only file of a multipart form.
 
     Args:
-        check_head: called with the first `head_bytes` (or all, if there are fewer) before anything else is read; an
+        check_head: called with the first `head_bytes` (fewer if the body is shorter) before the rest is read. An
             exception that it raises ends the upload.
 
     Raises:
-        TooLarge: the body is larger than the limit, by its declared length or as it arrives.
+        TooLarge: the body is larger than the limit, according to its declared length or to the bytes that arrived.
         DigestMismatch: the body does not hash to `expected`.
         InvalidInput: the body is empty, or a malformed form.
     """
@@ -74,7 +76,8 @@ async def receive_blob(
 async def source_of(
     request: Request, services: Services, source: str | None, check_head: Callable[[bytes], object]
 ) -> Digest:
-    """Returns the digest of the file to use: the body, which this stores; or `source`, a blob that is already stored.
+    """Returns the digest of the file to use: of the body, which this function stores, or of `source`, a blob that is
+    already stored.
 
     Raises the errors of `receive_blob`, and
         InvalidInput: the request has both a body and a source, or neither.

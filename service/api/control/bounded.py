@@ -1,4 +1,4 @@
-"""Routes whose body is read completely into memory before they are called, so it must be small."""
+"""Routes whose body is read into memory completely before their function is called, so it must be small."""
 
 from __future__ import annotations
 

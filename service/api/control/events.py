@@ -45,7 +45,7 @@ async def event_stream(services: Services, id: str, after: int) -> AsyncIterator
                 id
             ).state.is_final  # read before the events, so that these include the last one
             return is_over, services.builds.events(id, after)
-        except NotFound:  # the build's model was deleted meanwhile
+        except NotFound:  # the build's model was deleted
             return True, []
 
     yield f"retry: {_RECONNECT_MS}\n\n".encode()

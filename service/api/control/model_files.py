@@ -1,9 +1,9 @@
 """`octet serve --models`: serves the models in files and folders for as long as the files exist.
 
 The files are scanned every two seconds. A new file is pushed, a changed file becomes a new version, and when a file is
-removed, its versions are deleted. Each file's versions are recorded, so that this works after a restart, too; versions
-that were pushed by hand under the same name stay. A file that cannot be served is reported as broken, and the others
-are served. The server is not ready until each configured path could be read.
+removed, its versions are deleted. The versions of each file are recorded on disk, so that this also works after a
+restart. Versions that a user pushed under the same name are kept. A file that cannot be served is reported as broken,
+and the others are served. The server is not ready until each configured path could be read.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from service.core.system.outage import log_trouble
 
 _logger = logging.getLogger(__name__)
 _EVERY_S = 2.0
-_SETTLED_S = 2.0  # a file that was written less than this ago may be incomplete
+_SETTLED_S = 2.0  # a file that was written more recently than this may be incomplete
 _LOOK_S = 0.2
 _CHUNK_BYTES = 1 << 20
-_RETRY_S = 60.0  # when to read a file again that could not be read, or did not fit on the disk
+_RETRY_S = 60.0  # if a file could not be read, or did not fit on the disk, it is read again after this time
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,15 @@ class ModelFiles:
         self._origins = _read(self._record)  # by the model's name
         self._seen: dict[Path, Fingerprint] = {}
         self._taken: dict[Path, Fingerprint] = {}
-        self._builds: list[str] = []  # requested builds, which may be running
+        self._builds: list[str] = []  # requested builds, some of which may be running
         self._unusable: dict[Path, str] = {}  # paths that the last scan could not read -> reason
-        self._unread: dict[Path, str] = {}  # the configured ones of these
+        self._unread: dict[Path, str] = {}  # those of these paths that were configured
         self._retry_at_s: dict[Path, float] = {}
-        self._trouble = ""  # the last attempt's failure, so that it is logged only once
+        self._trouble = ""  # the failure of the last attempt, which is kept so that it is logged only once
 
     async def run(self) -> None:
-        """Runs until canceled. The server becomes ready when all files found at its start are loaded or reported as
-        broken.
+        """Runs until canceled. The server becomes ready when all files that existed at its start are loaded or reported
+        as broken.
         """
         is_done = False
         while not is_done:
@@ -85,7 +85,7 @@ class ModelFiles:
             await self._try_follow()
 
     async def follow(self) -> bool:
-        """Handles all changes since the last call. Returns true if nothing needs another look."""
+        """Handles all changes since the last call. Returns true if no file needs another look."""
         look = await asyncio.to_thread(scan, self._paths)
         found = look.files
         is_sure = self._report({**look.broken, **look.unread})
@@ -116,10 +116,11 @@ class ModelFiles:
         return "its models are being built"
 
     def _report(self, unusable: dict[Path, str]) -> bool:
-        """Reports paths that two scans in a row could not read: a folder may be in the middle of being written.
+        """Reports paths that two scans in a row could not read. After one scan, a folder may only be incomplete because
+        files are being written to it.
 
         Returns:
-            True if the previous scan found the same.
+            True if the previous scan found the same paths unreadable.
         """
         for path, reason in unusable.items():
             if self._unusable.get(path) == reason:
@@ -177,8 +178,8 @@ class ModelFiles:
         self._services.broken_files.pop(self._name_of(path), None)
 
     def _name_of(self, path: Path) -> str:
-        """Returns the name to report a path by: the file name if one folder is served; else the path, which is
-        unique.
+        """Returns the name under which a path is reported: the file name if one folder is served, otherwise the path,
+        which is unique.
         """
         is_clear = len(self._paths) == 1 and path not in self._paths
         return printable(path.name if is_clear else str(path))
@@ -203,7 +204,7 @@ class ModelFiles:
         self._builds += [build.id for build in submission.request_builds(services, version, [target], None)]
 
     async def _remove(self, name: str, origin: Origin) -> None:
-        """Deletes the versions of a file that is gone, except those that an alias points to."""
+        """Deletes the versions of a file that was removed, except those that an alias refers to."""
         for number in origin.versions:
             try:
                 await delete(self._services, name, number)

@@ -1,7 +1,7 @@
 """Scans the paths of `octet serve --models` once: finds the models, and the entries that cannot be read, with reasons.
 
-An entry that cannot be read does not affect the others. A configured path that cannot be read is reported separately:
-until its folder is read, the server does not know which models it should have.
+An entry that cannot be read does not affect the others. A configured path that cannot be read is reported separately,
+because the server does not know which models it should have until the folder is read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SPECIAL = {
     stat.S_IFBLK: "a block device",
 }
 
-Fingerprint = tuple[tuple[str, int, int, int], ...]  # of each file: its name, inode, size in bytes, time in ns
+Fingerprint = tuple[tuple[str, int, int, int], ...]  # the name, inode, size in bytes and time in ns of each file
 
 
 class _Unusable(Exception):
@@ -49,8 +49,8 @@ class Scan:
     unread: dict[Path, str] = field(default_factory=dict)
 
     def would_show(self, path: Path) -> bool:
-        """Returns true if the scan would have found `path` if it existed. Otherwise its absence means nothing: its
-        volume may not be mounted, or the server may have been started with other paths.
+        """Returns true if the scan would have found `path` if it existed. If not, the absence of `path` does not mean
+        that it was removed: its volume may not be mounted, or the server may have been started with other paths.
         """
         return path.parent in self.folders
 
@@ -80,7 +80,7 @@ def _add(result: Scan, path: Path) -> None:
     except _Unusable as reason:
         result.broken[path] = str(reason)
     except OSError as error:
-        with suppress(FileNotFoundError):  # the entry was removed meanwhile
+        with suppress(FileNotFoundError):  # the entry has been removed
             path.lstat()
             result.broken[path] = _reason(path, error)
     else:
@@ -89,7 +89,7 @@ def _add(result: Scan, path: Path) -> None:
 
 
 def _is_beside(name: str) -> bool:
-    """Returns true if an entry is hidden, or contains the weights of a model file next to it."""
+    """Returns true if an entry is hidden, or contains the weights of a model file in the same folder."""
     return name.startswith(".") or name.endswith(PARAMS_SUFFIX) or any(each in name for each in _EXTERNAL_DATA)
 
 
@@ -130,7 +130,7 @@ def _beside(path: Path, *beginnings: str) -> list[Path]:
 
 
 def _reason(path: Path, error: OSError) -> str:
-    """Returns why `path` cannot be served, if reading it, or a file in it, raised `error`."""
+    """Returns why `path` cannot be served, given the error of reading it or a file in it."""
     failed = Path(os.fsdecode(error.filename)) if error.filename is not None else path
     is_folder = error.errno == errno.EACCES and failed.parent == path  # the folder itself is not readable
     what = "it" if failed == path or is_folder else f"its file {printable(failed.name)}"

@@ -24,7 +24,7 @@ async def only_file(chunks: AsyncIterator[bytes], content_type: str) -> AsyncIte
     """Yields the bytes of the only file part.
 
     Raises:
-        InvalidInput: the body is malformed, is cut short, or contains anything but one file.
+        InvalidInput: the body is malformed or incomplete, or contains anything but one file.
     """
     _, options = parse_options_header(content_type)
     if not options.get(b"boundary"):
@@ -45,7 +45,7 @@ async def only_file(chunks: AsyncIterator[bytes], content_type: str) -> AsyncIte
 
 
 class _OnlyFile:
-    """Collects the parts that the parser reports to its callbacks."""
+    """Collects the parts for which the parser calls its callbacks."""
 
     def __init__(self) -> None:
         self.files, self.ended = 0, False

@@ -84,7 +84,7 @@ def _describe_access(operation: dict[str, Any], scopes: Sequence[Scope]) -> None
 
 
 def _describe_answers(operation: dict[str, Any]) -> None:
-    """Replaces the 422 that FastAPI documents for every route, and documents errors as problem documents."""
+    """Replaces the response 422, which FastAPI documents for every route, and documents errors as problem documents."""
     responses = operation["responses"]
     if "HTTPValidationError" in str(responses.get("422", "")):
         del responses["422"]

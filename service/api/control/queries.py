@@ -16,7 +16,8 @@ from service.core.errors import InvalidInput
 def check_query(request: Request) -> None:
     """Raises `InvalidInput` if the query has a parameter that its route does not have."""
     route = request.scope["route"]
-    if not isinstance(route, APIRoute) or not route.path.startswith(PREFIX):  # scrapers may add their own parameters
+    # other paths are not checked, because scrapers may add their own parameters
+    if not isinstance(route, APIRoute) or not route.path.startswith(PREFIX):
         return
     known = sorted(set(_parameter_names(route.dependant)))
     for name in request.query_params:

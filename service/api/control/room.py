@@ -14,10 +14,10 @@ from service.core.errors import CorruptBlob, InvalidInput, NotFound, TenantFull
 def check_room(
     services: Services, tenant: str, source: Digest | None, size_bytes: int, reserved_bytes: int = 0
 ) -> None:
-    """Checks the quota before a file is added to a tenant's files, and before it is received.
+    """Checks the quota before a file is received and added to a tenant's files.
 
     Args:
-        source: the file's digest; None if it is not known yet.
+        source: the file's digest, or None if it is not known yet.
         reserved_bytes: the size of files that will be created from it.
 
     Raises:
@@ -39,14 +39,14 @@ def check_room(
 
 
 def check_source(services: Services, source: Digest) -> None:
-    """Raises `NotFound` if no model that the request may see has this file. The client must then send it."""
+    """Raises `NotFound` if no model that the request may see has this file. The client must then send the file."""
     if current_tenant.get() and source not in files_of(services, current_tenant.get()):
         raise NotFound(f"there is no blob {source}", hint="send the file itself")
 
 
 def files_of(services: Services, tenant: str) -> dict[Digest, int]:
-    """Returns the sizes by digest of a tenant's model files, and of the calibration sets and results of its
-    quantizations, as long as these are stored.
+    """Returns the sizes, by digest, of the files that a tenant uses: its model files, and the calibration sets and
+    results of its quantizations. Files that are no longer stored are left out.
     """
     found = services.models.file_sizes(tenant)
     for build in services.builds.quantizations_of(tenant):

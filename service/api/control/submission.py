@@ -1,4 +1,4 @@
-"""Turns a request, "this model version for these targets", into builds."""
+"""Turns a request such as "this model version for these targets" into builds."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ from service.quantize.formats import RESULT_NUMERICS
 from service.workers.catalog import record_build, record_metadata, record_version
 from service.workers.quantized import add_quantized
 
-QUANTIZATION_BUILDS = 2  # how many builds count for the quota: the quantization, and the quantized version's build
+# the number of builds that count for the quota: the quantization, and the build of the quantized version
+QUANTIZATION_BUILDS = 2
 
 
 def add_version(services: Services, name: str, source: Digest, format: str, size_bytes: int) -> ModelVersion:
-    """Adds the stored file `source` as a version of `name`. The index contains it before the response is sent."""
+    """Adds the stored file `source` as a version of `name`, also to the index."""
     check_room(services, owner_of(name), source, size_bytes)
     version = services.models.push(name, source, format, size_bytes)
     record_version(services.layout, services.models, version)
@@ -48,10 +49,11 @@ def describe(services: Services, name: str, number: int, metadata: ModelMetadata
 
 
 def resolve_target(services: Services, name: str) -> Target:
-    """Returns the target called `name`. "host" is resolved here, so that no build has it. Raises `UnknownTarget`.
+    """Returns the target called `name`. The name "host" is resolved here, so that it never gets into a build. Raises
+    `UnknownTarget`.
 
-    In a cluster, "host" is the best target of its workers' CPUs. If the sender of a query did not escape a plus sign,
-    it arrives as a space, so spaces are replaced by plus signs; no target has a space in its name.
+    In a cluster, "host" means the best target of its workers' CPUs. Spaces are replaced by plus signs: a plus sign that
+    is not escaped in a query arrives as a space, and no target has a space in its name.
     """
     if name != "host":
         return parse_target(name.replace(" ", "+"))
@@ -59,7 +61,9 @@ def resolve_target(services: Services, name: str) -> Target:
 
 
 def resolve_targets(services: Services, name: str) -> list[Target]:
-    """Like `resolve_target`; "all" is each target that a worker of the cluster serves, or a single server's best."""
+    """Like `resolve_target`, but accepts "all": each target that a worker of the cluster serves, or a single server's
+    best.
+    """
     if name != ALL:
         return [resolve_target(services, name)]
     return [services.host.target] if services.routing is None else services.routing.targets()
@@ -75,19 +79,20 @@ def request_builds(
     shapes: OpenShapes = MappingProxyType({}),
     accepts: bool = False,
 ) -> list[Build]:
-    """Returns the builds of a version: new ones, running ones, or those that succeeded before.
+    """Returns the builds of a version. They may be new, running, or have succeeded before.
 
-    There is one for each target and batch size, or bucket of `shapes`. Those with batch size 1, or of the smallest
-    bucket, come first: they are served while the others are built. Builds tuned for `tune_s` each come last.
+    There is one build for each target and batch size, or for each target and bucket of `shapes`. The builds with batch
+    size 1, or of the smallest bucket, come first, so that they are served while the others are built. Builds that are
+    tuned for `tune_s` seconds each come last.
 
     Args:
-        accepts: true to serve outputs that differ from the reference runtime's; the settings may accept it for all
-            builds.
+        accepts: true to serve outputs that differ from the reference runtime's. The settings may also accept them for
+            all builds.
 
     Raises:
         InvalidInput: lists of sizes do not match, or are combined with batch sizes.
         Unsupported: the numerics mode does not exist, or this server has no compiler.
-        NotFound: the version was deleted meanwhile.
+        NotFound: the version has been deleted.
     """
     accepts = accepts or services.settings.accept_differences
     if version.format == ARCHIVE_FORMAT:
@@ -106,8 +111,8 @@ def request_builds(
 def request_quantization(
     services: Services, version: ModelVersion, target: Target, quantization: QuantizationOptions, shapes: Shapes
 ) -> Build:
-    """Returns the build that quantizes a version: a new one, a running one, or one that succeeded before. In the last
-    case its result also becomes a version of this model.
+    """Returns the build that quantizes a version. It may be new, running, or have succeeded before. In the last case
+    its result is added as a version of this model too.
 
     Args:
         target: the target of the quantized version's build. Its numerics are the default of the quantized file's
@@ -162,13 +167,13 @@ def _request_artifact(
 
 
 def request_again(services: Services, build: Build) -> Build:
-    """Requests a build in place of one whose artifact is lost."""
+    """Requests a new build to replace one whose artifact is lost."""
     inputs = _inputs(build.source, parse_target(build.target), build.numerics, build.options)
     return _submit(services, inputs, build.model, build.version)
 
 
 def require_compiler() -> None:
-    """Checks that the compiler is installed. Call this before storing any part of a push.
+    """Checks that the compiler is installed. Must be called before any part of a push is stored.
 
     Raises:
         Unsupported: the compiler is not installed here, so the key of the model's build cannot be computed.
@@ -188,7 +193,9 @@ def _inputs(source: Digest, target: Target, mode: str, options: Mapping[str, Any
 
 
 def _check_still_there(services: Services, version: ModelVersion) -> None:
-    """Withdraws the builds and raises if the version was deleted meanwhile: its deletion missed them."""
+    """Raises an error and withdraws the builds if the version has been deleted, because its deletion did not include
+    them.
+    """
     try:
         services.models.version(version.name, version.number)
     except NotFound:
@@ -214,9 +221,10 @@ def _submit(services: Services, inputs: BuildInputs, model: str, version: int) -
 
 
 def is_intact(layout: OciLayout, artifact: Digest) -> bool:
-    """Returns true if an artifact can still be served: all its parts exist in full size.
+    """Returns true if an artifact can still be served, that is, if all its parts exist with their full size.
 
-    Their bytes are hashed when they are loaded. Doing it here would make a cache hit as slow as the disk.
+    Their bytes are not hashed here, but when they are loaded. Hashing them here would make a cache hit as slow as the
+    disk.
     """
     try:
         manifest = layout.manifest(artifact)

@@ -101,7 +101,9 @@ def _build(of: Build, requesters: Requests) -> wire.Build:
 
 
 def answer_with_build(response: Response, of: Build, store: BuildStore) -> wire.Build:
-    """Prepares the response with a requested build: 200 if it has ended, else 202; `Location` is its URL."""
+    """Prepares the response with a requested build: status 200 if it has ended, otherwise 202. `Location` is its
+    URL.
+    """
     response.status_code = 200 if of.state.is_final else 202
     response.headers["location"] = paths.build(of.id)
     if not of.state.is_final:

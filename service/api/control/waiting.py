@@ -13,8 +13,8 @@ from starlette.concurrency import run_in_threadpool
 from service.api.services import Services
 from service.db import Watch
 
-POLL_S = 0.1  # one look costs about 0.2 ms
-LOOK_S = 1.0  # used if the database announces changes; it does not announce the progress of a build
+POLL_S = 0.1  # each check costs about 0.2 ms
+LOOK_S = 1.0  # the interval if the database announces changes; the progress of a build is not announced
 
 T = TypeVar("T")
 
@@ -26,8 +26,8 @@ async def wait_until(
     services: Services,
     request: Request,
 ) -> T:
-    """Returns the result of `look` (called in a thread) as soon as it is enough, after `timeout_s`, or when waiting is
-    pointless: the client left, or the server stops.
+    """Calls `look` in a thread, repeatedly, and returns its result when it is enough or after `timeout_s`. Also returns
+    when the client has left or the server stops.
     """
     deadline_s, stopping = time.monotonic() + timeout_s, services.stopping
     watch = Watch(services.builds.notifications, LOOK_S)

@@ -27,7 +27,7 @@ class Listener(PlaneListener):
     def __init__(self, services: Services, take: Callable[[int], None]) -> None:
         """
         Args:
-            take: called with the file descriptor of a connection that the data plane hands over.
+            take: called with the file descriptor of each connection that the data plane hands over.
         """
         self._services, self._take = services, take
         self._questions, self._reports = Questions(services), Reports(services.metrics)
@@ -73,10 +73,10 @@ class Listener(PlaneListener):
         send_keys(services)
 
     async def keep_telling(self) -> None:
-        """Sends what has changed, periodically, until canceled."""
+        """Sends changes to the data plane periodically, until canceled."""
         while True:
             try:
                 self.tell()
-            except Exception:  # a file cannot be read at the moment, so the previous configuration stays in effect
+            except Exception:  # a file cannot be read at the moment; the data plane keeps the previous configuration
                 _logger.exception("cannot update the data plane's configuration")
             await asyncio.sleep(_LOOK_EVERY_S)

@@ -1,13 +1,13 @@
 """The queue of pictures that wait to be decoded.
 
-The data plane bounds how many pictures, bytes and pixels each client may have here (`Resource::kPictures` and its
-neighbors of peer_budget.h), and withdraws a picture when its client has left or its deadline has passed. This queue
-decides which picture is decoded next, and bounds the memory of those that are being decoded:
+The data plane limits how many pictures, bytes and pixels each client may have in this queue (`Resource::kPictures` and
+the constants next to it in peer_budget.h). It withdraws a picture when its client has left or its deadline has passed.
+This queue decides which picture is decoded next, and limits the memory of the pictures that are being decoded:
 
-- Clients take turns. A client that sends a hundred pictures delays another client's picture by one of them.
-- Large pictures share `MAX_PIXELS`, so that together they need the memory of one picture of the largest size, and leave
-  one thread to small pictures.
-- A picture that is withdrawn while it waits is never decoded; one that is being decoded stops at its next piece.
+- Clients take turns. If a client sends a hundred pictures, another client's picture waits for at most one of them.
+- Large pictures share `MAX_PIXELS`, so that together they need at most the memory of one picture of the largest size.
+  They leave one thread to small pictures.
+- A picture that is withdrawn while it waits is never decoded. One that is being decoded stops after the current piece.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from threading import Event
 
 from service.core.models.picture import MAX_PIXELS
 
-SMALL_PIXELS = 1 << 20  # decoded in some ten milliseconds
+SMALL_PIXELS = 1 << 20  # pictures of up to this size are decoded in some ten milliseconds
 
-_NETWORK_BITS = 64  # of an IPv6 address: a client can use any number of addresses of its network
+_NETWORK_BITS = 64  # the network part of an IPv6 address; a client can use any number of addresses of its network
 
 Decode = Callable[[Callable[[], bool]], bytes]
 
@@ -40,19 +40,21 @@ class _Picture:
 
 
 class _Line:
-    """The waiting pictures of one size class. It is the turn of the client that was served the longest time ago."""
+    """The waiting pictures of one size class. The next picture is that of the client whose last turn is the longest
+    ago.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[_Picture]] = {}
         self._running: Counter[str] = Counter()
-        self._served: dict[str, int] = {}  # by client with pictures here: the number of its last turn
+        self._served: dict[str, int] = {}  # by client with waiting pictures: the number of its last turn
         self._turns = 0
 
     def add(self, picture: _Picture) -> None:
         self._waiting.setdefault(picture.client, deque()).append(picture)
 
     def next(self) -> _Picture | None:
-        """Returns the picture whose turn it is, or None. Withdrawn pictures are dropped."""
+        """Returns the picture whose turn it is, or None. Removes withdrawn pictures."""
         while self._waiting:
             client = min(self._waiting, key=lambda each: self._served.get(each, 0))
             first = self._waiting[client][0]
@@ -90,7 +92,7 @@ class PictureQueue:
     def __init__(self, threads: int | None = None) -> None:
         """
         Args:
-            threads: the number of threads that decode, at least two; by default one for each core.
+            threads: the number of threads that decode pictures, at least two. The default is one for each core.
         """
         self._threads = max(2, threads or len(os.sched_getaffinity(0)))
         self._executor = ThreadPoolExecutor(self._threads, "octet-decode")
@@ -98,13 +100,14 @@ class PictureQueue:
         self._running = self._running_large = self._running_pixels = 0
 
     async def run(self, client: str, pixels: int | None, decode: Decode) -> bytes:
-        """Calls `decode` on a thread when the picture's turn has come, and returns its result.
+        """Waits until it is the picture's turn, calls `decode` on a thread, and returns its result.
 
-        If the caller is canceled, the picture is withdrawn; this method returns once no thread works on the picture.
+        If the caller is canceled, the picture is withdrawn. This method then returns when no thread works on the
+        picture any more.
 
         Args:
             client: the address of the client that sent the picture.
-            pixels: the size of the picture by its header; None if the header is damaged.
+            pixels: the size of the picture according to its header, or None if the header is damaged.
             decode: called with a function that returns true once the picture is withdrawn.
         """
         size = MAX_PIXELS if pixels is None else min(pixels, MAX_PIXELS)
@@ -120,13 +123,15 @@ class PictureQueue:
             waiting.is_withdrawn.set()
             await asyncio.wait([work])
             if not work.cancelled():
-                work.exception()  # marks the exception, which is not needed, as retrieved
+                work.exception()  # marks the exception as retrieved; it is not needed
             raise
         finally:
             self._end(waiting)
 
     def _start(self) -> None:
-        """Starts as many pictures as there is room for. A large one goes first if none is being decoded, else last."""
+        """Starts as many pictures as threads and memory allow. If no large picture is being decoded, a large one goes
+        first, otherwise last.
+        """
         while self._running < self._threads:
             large, small = self._large.next(), self._small.next()
             if large is not None and not self._has_room(large):
@@ -162,7 +167,7 @@ class PictureQueue:
 
 
 def _network_of(client: str) -> str:
-    """Returns the network of an IPv6 address, or else the whole address."""
+    """Returns the network of an IPv6 address. Returns any other address unchanged."""
     try:
         address = ip_address(client)
     except ValueError:  # the client uses a Unix socket

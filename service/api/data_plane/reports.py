@@ -1,4 +1,4 @@
-"""Adds what the data plane reports that it counted to the metrics."""
+"""Adds the counts in the data plane's reports to the metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Members = dict[str, Any]
 
 
 class Reports:
-    """Counts reports. For the event loop's thread."""
+    """Adds reports to the metrics. For the event loop's thread."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

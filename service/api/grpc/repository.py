@@ -18,7 +18,7 @@ Message = Any  # a message of `inference_pb2`, whose classes are created at run 
 
 
 class Calls:
-    """Handles calls, by the path of their method."""
+    """Handles calls of methods, which are identified by their path."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
@@ -52,6 +52,6 @@ class Calls:
 
 
 def _values_of(parameters: Mapping[str, Message]) -> dict[str, Any]:
-    """Returns parameters as in JSON; one without a value is left out."""
+    """Returns parameters as in JSON. Leaves out parameters without a value."""
     chosen = {name: each.WhichOneof("parameter_choice") for name, each in parameters.items()}
     return {name: getattr(parameters[name], member) for name, member in chosen.items() if member}

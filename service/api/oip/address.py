@@ -17,11 +17,11 @@ _ALIAS = re.compile(ALIAS_PATTERN)
 
 
 def parse_address(model: str, version: str = "") -> tuple[str, Reference]:
-    """Returns the name of a model and its version; None if neither part names a version.
+    """Returns the name of a model and its version, which is None if neither part contains a version.
 
     Raises:
         NotFound: the version is neither a number nor an alias.
-        InvalidInput: both parts name a version.
+        InvalidInput: both parts contain a version.
     """
     if "@" in model:
         model, _, reference = model.partition("@")
@@ -40,7 +40,8 @@ def parse_address(model: str, version: str = "") -> tuple[str, Reference]:
 
 
 def parse_addresses(text: str) -> list[tuple[str, Reference]] | None:
-    """Parses several addresses separated by commas, as in the setting `preload`. Returns None for `*`, all models.
+    """Parses several addresses separated by commas, as in the setting `preload`. Returns None for `*`, which means all
+    models.
 
     Raises:
         NotFound: see `parse_address`.

@@ -1,5 +1,5 @@
-"""The data plane's part of the OpenAPI document. FastAPI does not know the data plane's routes, so cannot describe
-them.
+"""The data plane's part of the OpenAPI document. FastAPI cannot describe the data plane's routes, because it does not
+know them.
 """
 
 from __future__ import annotations

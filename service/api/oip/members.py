@@ -25,11 +25,11 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-_JSON = json.JSONDecoder(parse_constant=_refuse_constant)  # Python's default accepts NaN and Infinity
+_JSON = json.JSONDecoder(parse_constant=_refuse_constant)  # Python's default decoder accepts NaN and Infinity
 
 
 def parameters_of(entry: Mapping[str, Any], whose: str) -> Mapping[str, Any]:
-    """Returns the `parameters` of a request; empty if there are none. Raises `InvalidInput`."""
+    """Returns the `parameters` of a request, or an empty mapping if it has none. Raises `InvalidInput`."""
     parameters = entry.get("parameters")
     if parameters is None:
         return {}

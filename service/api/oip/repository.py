@@ -1,8 +1,9 @@
 """The model_repository extension: lists the models, and loads and unloads them on request.
 
-A prediction loads its model if needed, so a load is optional: it retries a failed load at once, and reverts an unload.
-An unload frees the memory, and this server then refuses requests until the model is loaded again or the server
-restarts. The API of a cluster forwards both to its workers: a load to all that can serve the model, an unload to all.
+A prediction loads its model if needed, so a load is optional. A load tries again at once what failed before, and
+reverts an unload. An unload frees the memory. This server then refuses requests until the model is loaded again or the
+server restarts. The API of a cluster forwards a load to all workers that can serve the model, and an unload to all
+workers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Repository:
     """Implements the extension for all protocols.
 
     Args:
-        routing: the routing of a cluster's API, whose workers have the models in memory; else None.
+        routing: the routing of a cluster's API, whose workers have the models in memory; otherwise None.
     """
 
     def __init__(self, registry: Registry, audit: AuditLog, routing: Routing | None = None) -> None:
@@ -45,7 +46,7 @@ class Repository:
         ]
 
     async def load(self, name: str, parameters: Mapping[str, Any]) -> None:
-        """Loads a model. Raises `Unsupported` if the parameters would change the model, which Triton allows."""
+        """Loads a model. Raises `Unsupported` if the parameters would change the model. Triton allows such changes."""
         for parameter in parameters:
             if parameter == "config" or parameter.startswith("file:"):
                 raise Unsupported(
@@ -57,7 +58,7 @@ class Repository:
         await asyncio.to_thread(self._audit.note, "load", model=model)
 
     async def unload(self, name: str, parameters: Mapping[str, Any]) -> None:
-        flag(parameters, "unload_dependents", False)  # only checked, as no model has dependents
+        flag(parameters, "unload_dependents", False)  # only checked, because no model has dependents
         model = qualified(name)
         await (self._routing or self._registry).unload(model)
         await asyncio.to_thread(self._audit.note, "unload", model=model)

@@ -41,7 +41,7 @@ def routes(services: Services) -> list[Route]:
 
 
 async def _body(request: Request) -> Mapping[str, Any]:
-    """Returns the members of the JSON object in the body; none if the body is empty."""
+    """Returns the members of the JSON object in the body. Returns no members if the body is empty."""
     body = bytearray()
     async for piece in request.stream():
         body += piece

@@ -1,4 +1,4 @@
-"""The memory of GPUs, as the data plane reported it last."""
+"""The memory of GPUs, according to the data plane's last report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 
 class Cards(Collector):
-    """Gauges of GPU memory. There are none on a machine without GPUs, or before a model is loaded to one."""
+    """Gauges of GPU memory. Exports none on a machine without GPUs, or before a model is loaded to one."""
 
     def __init__(self) -> None:
         self._cards: Sequence[Mapping[str, Any]] = ()

@@ -1,6 +1,7 @@
-"""Metrics that are read from the database, the store and the models at each scrape, instead of counted per event.
+"""Metrics that are read from the database, the store and the models at each scrape, instead of being counted at each
+event.
 
-This includes builds of other processes, keeps counts across restarts, and makes predictions cheaper.
+So they include builds of other processes, are kept across restarts, and cost predictions no time.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from service.workers.inference import Registry
     from service.workers.tenant_planes import TenantPlanes
 
-# Stages take from a millisecond (link) to minutes (a large model's codegen).
+# Stages take between a millisecond (link) and minutes (codegen of a large model).
 STAGE_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _ARTIFACT = ("model", "version", "target", "digest", "numerics")
-_CACHE_SIZE_S = 30.0  # how long a computed size is reused: adding up a store of many blobs takes a while
+_CACHE_SIZE_S = 30.0  # a computed size is reused for this long, because adding up a store of many blobs takes a while
 
 
 class BuildCollector(Collector):
@@ -56,7 +57,7 @@ class BuildCollector(Collector):
 
 
 class ModelCollector(Collector):
-    """Metrics of the models in memory; several may be versions of one model."""
+    """Metrics of the models in memory. Several of these may be versions of the same model."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

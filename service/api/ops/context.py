@@ -40,7 +40,7 @@ class RequestContext:
         except ClientDisconnect:
             _logger.info("request %s: the client went away", request_id(scope))
         except Exception as exception:
-            if started:  # a closed connection is the only way left to signal the failure
+            if started:  # the response has begun, so only closing the connection can signal the failure
                 raise
             await unexpected_response(exception, scope)(scope, receive, send_with_id)
 

@@ -1,7 +1,7 @@
 """Counts of the requests that an API forwarded to workers.
 
-Workers and models come and go during a process's life. So requests are counted by pool and model, and the counts of a
-pair that is no longer used are dropped after a while.
+Workers and models come and go during a process's life. So requests are counted by pool and model. When the counts of a
+pool and model have not changed for a while, they are dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Labels = tuple[str, str]
 
 
 class Forwards(Collector):
-    """Counts by pool and model. Changed in the event loop's thread, and collected in any thread."""
+    """The counts by pool and model. They are changed in the event loop's thread, and may be collected in any thread."""
 
     def __init__(self, bounds_s: Sequence[float], monotonic_s: Callable[[], float] = monotonic) -> None:
         """
@@ -36,7 +36,7 @@ class Forwards(Collector):
         """
         self._monotonic_s = monotonic_s
         self._counts: dict[Labels, dict[str, int]] = {}
-        self._counted_s: dict[Labels, float] = {}  # time of the last change; oldest first
+        self._counted_s: dict[Labels, float] = {}  # the time of the last change of each count, oldest first
         self._hop = Histograms(
             "octet_hop_duration_seconds", "Time of a forwarded request beyond its worker's.", _LABELS, bounds_s
         )

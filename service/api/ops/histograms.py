@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 
 class Histogram:
-    """One histogram, of one set of labels."""
+    """A histogram for one combination of label values."""
 
     __slots__ = ("counts", "sum")
 
@@ -18,7 +18,7 @@ class Histogram:
         self.counts, self.sum = (
             [0] * (bounds + 1),
             0.0,
-        )  # counts by bucket; the last one is for values beyond all bounds
+        )  # counts by bucket; the last bucket is for values beyond all bounds
 
     def add(self, counts: Sequence[int], sum: float) -> None:
         """Adds observations that were counted elsewhere, by bucket. Must be called in the event loop's thread."""
@@ -27,7 +27,7 @@ class Histogram:
 
 
 class Histograms(Collector):
-    """A metric with a histogram for each set of labels. May be collected in any thread."""
+    """A metric with a histogram for each combination of label values. May be collected in any thread."""
 
     def __init__(self, name: str, help: str, labels: Sequence[str], bounds: Sequence[float]) -> None:
         self._name, self._help, self._labels = name, help, labels
@@ -63,7 +63,9 @@ class Histograms(Collector):
 
 
 class CountOf(Collector):
-    """A counter of the same events as a histogram, with the same labels, so that they are counted only once."""
+    """A counter of the same events as a histogram, with the same labels. It reads the histogram, so that events are
+    counted only once.
+    """
 
     def __init__(self, name: str, help: str, labels: Sequence[str], of: Histograms) -> None:
         self._name, self._help, self._labels, self._of = name, help, labels, of

@@ -24,7 +24,7 @@ class Housekeeping:
     def __init__(self, services: Services, want_compiler: Callable[[], None]) -> None:
         """
         Args:
-            want_compiler: called repeatedly while a build waits, even if a compiler is starting or busy.
+            want_compiler: called repeatedly while a build waits, even while a compiler is starting or busy.
         """
         self._builds, self._lease_s = services.builds, services.settings.lease_s
         self._want_compiler = want_compiler

@@ -16,13 +16,15 @@ from service.workers.inference import Reference
 from service.workers.inference.handover import loaded_in, take_over
 from service.workers.routing.members import BEATS
 
-_SAVE_USAGE_S = 1.0  # at most this much of the keys' use is lost if the process is killed
+_SAVE_USAGE_S = 1.0  # if the process is killed, at most the usage of this time is lost
 _LOOK_AT_BELL_S = 0.2
 
 
 @asynccontextmanager
 async def at_work(services: Services) -> AsyncIterator[asyncio.Event]:
-    """Runs the background tasks. Yields an event that is set when requests are welcome. Closes `services` on exit."""
+    """Runs the background tasks. Yields an event that is set when the server is ready for requests. Closes `services`
+    on exit.
+    """
     welcome = asyncio.Event()
     reaching = asyncio.create_task(services.plane.run())
     saving = asyncio.create_task(_save_usage(services))
@@ -30,7 +32,7 @@ async def at_work(services: Services) -> AsyncIterator[asyncio.Event]:
     models = asyncio.create_task(_load_first(services, welcome))
     following = asyncio.create_task(_follow_files(services))
     refreshing = asyncio.create_task(_refresh_keys(services))
-    await asyncio.sleep(0)  # so that loading has begun before the server is announced as ready
+    await asyncio.sleep(0)  # lets loading begin before the server is announced as ready
     yield welcome
     services.stopping.set()
     for task in (models, saving, following, refreshing, reaching):
@@ -74,7 +76,7 @@ async def _save_usage(services: Services) -> None:
 
 
 async def _refresh_keys(services: Services) -> None:
-    """Reads the keys again whenever the database notifies of a change."""
+    """Reads the keys again each time the database notifies of a change."""
     watch = Watch(services.builds.notifications)
     while services.access.is_followed:
         if watch.is_due():

@@ -1,7 +1,7 @@
-"""The metrics of `/metrics`. Predict requests are counted by the data plane; gauges are read when scraped.
+"""The metrics of `/metrics`. The data plane counts predict requests. Gauges are read at each scrape.
 
-Clients never choose the value of a label, for example by the name of a tensor: `model`, `version` and `target` are
-those of a model that is loaded here.
+Clients never choose the value of a label, for example with the name of a tensor. The labels `model`, `version` and
+`target` describe a model that is loaded here.
 """
 
 from __future__ import annotations
@@ -37,16 +37,18 @@ class Metrics:
     """The metrics of one application, in a registry of its own.
 
     Attributes:
-        registry: where collectors of other packages can be registered.
-        versions: the versions that the metrics report.
+        registry: the registry in which collectors of other packages can be registered.
+        versions: the model versions that the metrics include.
         cards: the memory of GPUs.
-        request_duration: time from the last byte of a predict request to its response. `protocol` is `rest` or `grpc`.
+        request_duration: the time from the last byte of a predict request to its response. `protocol` is `rest` or
+            `grpc`.
         requests_not_allowed: requests refused because of their key; `reason` is the error's code.
         requests_rejected: `reason` is queue_full, deadline, no_worker, canceled or invalid.
-        forwards: requests sent to workers, and how much longer each took than the time that its worker reported.
-        queue_duration: time from admission to the start of the computation.
+        forwards: counts the requests sent to workers, and how much longer each took than the time that its worker
+            reported.
+        queue_duration: the time from the admission of a request to the start of its computation.
         compute_duration: `phase` is input, infer or output.
-        batch_size: requests computed together.
+        batch_size: the number of requests that are computed together.
         cache_hits: build requests answered from a cache; `tier` is `artifact` (an existing build answers a new
             request).
         cache_misses: build requests that had to be computed, with the same label.

@@ -10,5 +10,7 @@ from service.api.services import Services
 
 
 def with_middleware(app: ASGIApp, services: Services) -> ASGIApp:
-    """Wraps `app`, so that requests get an id and pass access control, and unforeseen exceptions become responses."""
+    """Wraps `app` so that requests get an id, pass access control, and get a response even if an unexpected exception
+    occurs.
+    """
     return RequestContext(Guard(app, services.access, services.metrics))

@@ -1,4 +1,4 @@
-"""Request ids, and what a log line contains about the request that it belongs to."""
+"""Request ids, and the facts about a request that its log lines contain."""
 
 from __future__ import annotations
 

@@ -54,12 +54,12 @@ def run(
     places: Places | None = None,
     tenants: Collection[str] = (),
 ) -> None:
-    """Serves until SIGTERM or SIGINT, even one that arrives during the start. Must be called in the main thread.
+    """Serves until SIGTERM or SIGINT arrives, even if that is during the start. Must be called in the main thread.
 
     Args:
-        address: where the data plane accepts the control plane's connection.
-        certificate: of the public ports; None if connections use plain text.
-        ready: called once, when the data plane has its configuration; also notified whenever a build waits for a
+        address: the address on which the data plane accepts the control plane's connection.
+        certificate: the certificate of the public ports; None if they use plain text.
+        ready: called once, when the data plane has its configuration. Its `want` is called while a build waits for a
             compiler.
         places: the addresses of the tenants' data planes, if each tenant has one (`plane_per_tenant`).
         tenants: the tenants whose data planes are running.
@@ -103,7 +103,9 @@ class _Processes:
 
 
 def _presence(services: Services) -> Presence | None:
-    """Returns how other processes see this one. None for an API, and on a machine that can run no target."""
+    """Returns the entry by which other processes see this one. None for an API, and on a machine that can run no
+    target.
+    """
     settings, host = services.settings, services.host
     if not services.registry.targets:
         return None
@@ -125,9 +127,9 @@ def _presence(services: Services) -> Presence | None:
 
 
 class _Signals:
-    """Records SIGTERM and SIGINT, also before there is a server to notify. A context manager.
+    """A context manager that records SIGTERM and SIGINT, also before the server exists.
 
-    The caller checks `came` between two steps of the start, so that each step is completed.
+    The caller checks `came` between two steps of the start. So a step that has begun is always completed.
     """
 
     def __init__(self) -> None:
@@ -144,7 +146,7 @@ class _Signals:
             signal.signal(number, handler)
 
     def database_lost(self) -> None:
-        """Ends this process as SIGTERM does; its successor recreates the database. May be called from any thread."""
+        """Ends this process as SIGTERM does. The next process recreates the database. May be called from any thread."""
         if not self.came:
             _logger.error("the database file is gone: restarting the server, which recreates it from the store's index")
             os.kill(os.getpid(), signal.SIGTERM)
@@ -169,8 +171,8 @@ def _application(services: Services) -> ASGIApp:
 
 
 class _LazyApplication:
-    """The application, imported in a thread. The event loop can load models meanwhile, as the data plane's requests do
-    not need the application; HTTP requests wait for it.
+    """The application, imported in a thread. During the import, the event loop can load models, because the data
+    plane's requests do not need the application. HTTP requests wait for the import.
     """
 
     def __init__(self, services: Services) -> None:
@@ -205,7 +207,7 @@ class _Server(uvicorn.Server):
     ) -> None:
         """
         Args:
-            presence: entered in `stack` as soon as requests are welcome.
+            presence: entered in `stack` as soon as the server is ready for requests.
         """
         self._presence, self._stack = presence, stack or ExitStack()
         self._app = _LazyApplication(services)
@@ -237,7 +239,8 @@ class _Server(uvicorn.Server):
         await super().startup([])
         starting = self._stay_unready_until_seen()
         self._do(self._keep_beating())
-        self._do(self._listener.keep_telling())  # at this point it is decided whether models are loaded first
+        # at this point it is decided whether models are loaded before requests are accepted
+        self._do(self._listener.keep_telling())
         self._do(self._announce(starting))
         self._do(Housekeeping(self._services, self._ready.want).keep())
 
@@ -251,7 +254,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Replaces uvicorn's, which raises the signal again afterwards: that would end the process before its
+        """Replaces uvicorn's method, which raises the signal again afterwards. That would end the process before its
         cleanup.
         """
         before = {number: signal.signal(number, self.handle_exit) for number in HANDLED_SIGNALS}
@@ -267,11 +270,11 @@ class _Server(uvicorn.Server):
         self._signals.came = True
         if not self._services.stopping.is_set() and self._loop is not None:
             self._loop.call_soon_threadsafe(self._drain)
-        self._services.stopping.set()  # so that requests which wait for a build end now, not after the grace period
+        self._services.stopping.set()  # makes requests that wait for a build end now, not after the grace period
         super().handle_exit(sig, frame)
 
     def _drain(self) -> None:
-        """Announces that this server stops: to those that send it requests, and to readiness probes."""
+        """Announces that this server stops, to the routers that send it requests and to readiness probes."""
         if self._presence is not None:
             self._presence.set_draining()
         self._listener.tell()
@@ -282,8 +285,8 @@ class _Server(uvicorn.Server):
             await asyncio.sleep(BEAT_EVERY_S)
 
     def _stay_unready_until_seen(self) -> ExitStack:
-        """Keeps this server not ready until others see it: a rolling update ends the old process once the new one is
-        ready.
+        """Keeps this server not ready until other servers see it, because a rolling update ends the old process once
+        the new one is ready.
         """
         stack = ExitStack()
         if self._services.settings.role in (Role.API, Role.WORKER):
@@ -296,17 +299,20 @@ class _Server(uvicorn.Server):
 
     async def _start(self) -> None:
         await self._services.plane.reached()
-        await self._services.plane.gather()  # its response shows that it received everything sent before
+        # the response shows that the data plane received everything that was sent before
+        await self._services.plane.gather()
         try:
             await self._app.load()
         except Exception as error:
             self.failure, self.should_exit = error, True
-        if not self.should_exit:  # a server that is stopping accepts no requests, so must not be announced
+        if not self.should_exit:  # a server that is stopping accepts no requests, so it must not be announced
             self._ready()
             await self._join()
 
     async def _join(self) -> None:
-        """Makes this process and the others see each other, once it has loaded the models that it is to load."""
+        """Announces this process to the others, and waits until it sees them. Called when the models to preload are
+        loaded.
+        """
         if self._services.routing is not None:
             await self._services.routing.has_looked()
         if self._presence is None:
@@ -333,7 +339,7 @@ class _Server(uvicorn.Server):
 
     def _do(self, work: Any) -> None:
         async def run() -> None:
-            with suppress(OSError):  # the connection was closed meanwhile
+            with suppress(OSError):  # the connection has been closed
                 await work
 
         task = asyncio.get_running_loop().create_task(run())

@@ -1,7 +1,7 @@
-"""Responds in place of the server while it is down: 503 with Retry-After, on the server's listening socket.
+"""Responds in place of the server while it is down: sends 503 with Retry-After, on the server's listening socket.
 
-It implements as little HTTP as this needs. A request's body is read and discarded, to its end or for a limited time: if
-the connection were reset while a client is sending, the client would not see the response.
+It implements only the part of HTTP that this needs. A request's body is read and discarded, up to its end or for a
+limited time. If the connection were reset while a client is sending, the client would not see the response.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _RETRY_AFTER_S = 1
 
 
 class Standby:
-    """Runs on the event loop of the process that owns the socket. `tls` is set if the server uses HTTPS."""
+    """Responds to requests while the server is down. Runs on the event loop of the process that owns the socket. `tls`
+    is set if the server uses HTTPS.
+    """
 
     def __init__(self, listener: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         self._listener, self._tls = listener, tls
@@ -34,7 +36,7 @@ class Standby:
         listener.setblocking(False)
 
     def begin(self, detail: str) -> None:
-        """Starts to accept connections; `detail` is the reason why the server does not."""
+        """Starts to accept connections. `detail` is the reason why the server does not."""
         self._detail = detail
         asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
@@ -45,7 +47,7 @@ class Standby:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except BlockingIOError:  # the server, which listens on the same socket, accepted it first
+        except BlockingIOError:  # the server listens on the same socket and has accepted it first
             return
         except OSError as error:
             _logger.warning("cannot accept a connection: %s", error)

@@ -1,9 +1,9 @@
 """The supervisor: the process that a person starts and stops with `octet serve`, `octet api` or `octet worker`.
 
-It keeps the data plane and the control plane running and, for `octet serve`, a compile worker while builds are queued.
-It owns the listening sockets, so that the ports stay reserved and clients get a response while the data plane is down.
-It ends children that hang, and records which artifacts ran when a data plane crashed or was ended. It does nothing
-else, so that little can crash it; its children import their own code.
+It keeps the data plane and the control plane running. For `octet serve` it also runs a compile worker while builds are
+queued. It owns the listening sockets, so that the ports stay reserved and clients get a response while the data plane
+is down. It ends child processes that hang, and records which artifacts ran when a data plane crashed or was ended. It
+has no other task, so that little can crash it. The child processes import their own code.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from service.workers.watching import CallWatch
 
 _logger = logging.getLogger(__name__)
 _BACKLOG = 2048
-_PATIENCE_S = 10.0  # in addition to the grace period of running requests
-_PARTING_S = 2.0  # longer than the data plane keeps idle connections
+_PATIENCE_S = 10.0  # how long a process may take to end, in addition to the grace period of running requests
+_PARTING_S = 2.0  # how long to wait for open connections; longer than the data plane keeps idle connections
 _CANNOT_START = 1  # the data plane's exit status if it cannot start
 _FROM_OUTSIDE = (
     signal.SIGKILL,
     signal.SIGTERM,
     signal.SIGINT,
     signal.SIGHUP,
-)  # signals that a model's code does not cause
+)  # signals that the code of a model does not cause
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class Started:
     """The facts that the start-up message shows when the server accepts requests.
 
     Attributes:
-        host: the address that it listens on. The ports are the actual ones, even if port 0 was requested.
-        grpc_port: None if it serves HTTP only.
-        machine: the machine that it runs on. If no target runs on it, it serves no predictions.
-        sandbox: what this kernel offers to sandbox the compiler; empty if nothing is compiled here.
+        host: the address that the server listens on. The ports are the actual ones, even if port 0 was requested.
+        grpc_port: the gRPC port; None if the server serves HTTP only.
+        machine: the machine that the server runs on. If no target runs on it, the server answers no predictions.
+        sandbox: the features of this kernel that can sandbox the compiler; empty if nothing is compiled here.
     """
 
     host: str
@@ -72,12 +72,13 @@ class Started:
 def serve(
     settings: Settings, *, compile: bool = True, on_started: Callable[[Started], None] = lambda started: None
 ) -> int:
-    """Serves until SIGTERM or SIGINT, even one that arrives during the start. A second signal ends everything at once.
+    """Serves until SIGTERM or SIGINT arrives, even if that is during the start. A second signal ends all processes at
+    once.
 
     Must be called in the main thread of a process without other threads.
 
     Args:
-        compile: whether to run a compile worker; if not, builds wait for one that runs elsewhere.
+        compile: true to run a compile worker. If false, builds wait for one that runs elsewhere.
         on_started: called once, when the server accepts requests.
 
     Returns:
@@ -101,12 +102,13 @@ async def _serve(settings: Settings, compile: bool, on_started: Callable[[Starte
         loop.add_signal_handler(number, signals.put_nowait, number)
     with ExitStack() as stack:
         roles.check(settings, detect_host())
-        if settings.database_url is None:  # otherwise the control plane, which has the database, checks this
+        # if it is set, the control plane, which connects to the database, makes this check
+        if settings.database_url is None:
             check_exposure(settings)
         listeners = {"http": stack.enter_context(_listen(settings.host, settings.port))}
         if settings.grpc:
             listeners["grpc"] = stack.enter_context(_listen(settings.host, settings.port_of_grpc))
-        check_writable(settings.data_dir)  # creates it, so only after the ports are reserved
+        check_writable(settings.data_dir)  # this creates the folder, so it must come after the ports are reserved
         control = stack.enter_context(_control())
         supervisor = _Supervisor(settings, listeners, control, compile, on_started)
         return await supervisor.run(signals)
@@ -177,17 +179,19 @@ class _Supervisor:
         serving = asyncio.ensure_future(self._data_plane.run())
         stopping = asyncio.ensure_future(self._stop_when(signals, serving))
         living = asyncio.ensure_future(self._keep_telling_systemd())
-        # Otherwise garbage collection in a child writes to, and so copies, all pages shared with this process.
+        # Otherwise garbage collection in a child would write to all pages that it shares with this process, and so copy
+        # them.
         gc.freeze()
         running = asyncio.gather(serving, self._control_plane.run(), self._compile_worker.run())
         try:
             await running
-            await self._tenants.stop()  # by now the public data plane has answered all requests that it passed to them
+            # by now the public data plane has answered all requests that it forwarded to them
+            await self._tenants.stop()
             return stopping.result() if stopping.done() else 0
         finally:
             stopping.cancel()
             living.cancel()
-            for child in self._children:  # if one of them gave up
+            for child in self._children:  # one of them ended and must not be restarted
                 child.kill()
             self._tenants.kill()
             self._standby.end()
@@ -200,7 +204,7 @@ class _Supervisor:
             await asyncio.sleep(roles.NOTICE_S)
         self._standby.begin("the server is stopping")
         self._data_plane.stop()
-        # It still answers requests on open connections, and needs the control plane for some of them.
+        # The data plane still answers requests on open connections, and needs the control plane for some of them.
         await asyncio.wait([serving], timeout=_PARTING_S)
         for child in (self._control_plane, self._compile_worker):
             child.stop()
@@ -228,11 +232,12 @@ class _Supervisor:
         ready()
         inherited = {name: listener.fileno() for name, listener in self._listeners.items()}
         inherited |= {"control": self._control.fileno(), "running": self._running.descriptor, "held": ready.descriptor}
-        uses_cards = self._has_cards and not settings.plane_per_tenant  # otherwise the tenants' planes load the models
+        # if each tenant has a data plane, those load the models
+        uses_cards = self._has_cards and not settings.plane_per_tenant
         program.become(inherited, [readable], program.writable(settings), messages, uses_cards=uses_cards)
 
     def _be_control_plane(self, ready: Ready) -> None:
-        gc.disable()  # imports create no garbage, and looking for it takes a fifth of their time
+        gc.disable()  # imports create no garbage, and collection takes a fifth of their time
         from service.api.ops.server import run
 
         gc.freeze()
@@ -264,8 +269,8 @@ class _Supervisor:
         on_started(Started(self._settings.host, self._ports["port"], self._ports.get("grpc_port"), machine, findings))
 
     def _data_plane_ended(self, end: End) -> bool:
-        """Returns true if the data plane is to be restarted: unless the first could not start, and no model caused
-        that.
+        """Returns true if the data plane must be restarted. Returns false if it could not start and no model caused
+        this.
         """
         self._standby.begin(f"the data plane ended ({end}) and is being restarted")
         ran = self._note_crash(end, self._running, self._calls, "the data plane")
@@ -305,8 +310,8 @@ def _control() -> socket.socket:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Binds a listening socket. This is done first, so that a second server on the same port fails without side
-    effects.
+    """Binds a listening socket. This is the first step of the start, so that a second server on the same port fails
+    without side effects.
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -320,7 +325,8 @@ def _listen(host: str, port: int) -> socket.socket:
             f"cannot listen on {host}:{port}: {error.strerror}", hint="choose another --port; 0 chooses a free one"
         ) from error
     notice_lost_clients(listener)
-    listener.setblocking(False)  # the processes that accept connections have other work, too
+    # a blocking accept would stop the processes that share this socket from doing other work
+    listener.setblocking(False)
     return listener
 
 

@@ -42,7 +42,7 @@ class TenantProcesses:
     ) -> None:
         """
         Args:
-            on_crash: called with a data plane's end, its table of running calls, its watch for hung calls, and its
+            on_crash: called with the end of a data plane, its table of running calls, its watch for hung calls, and its
                 name.
         """
         self._settings, self._places, self._grace_s, self._uses_cards = settings, places, grace_s, uses_cards
@@ -53,11 +53,11 @@ class TenantProcesses:
 
     @property
     def wanted(self) -> Collection[str]:
-        """The tenants whose data planes run or are about to."""
+        """The tenants whose data planes run or are about to start."""
         return sorted(self._wanted)
 
     def want(self, tenant: str, wanted: bool) -> None:
-        """Starts the data plane of a tenant, or lets it end."""
+        """Starts the data plane of a tenant, or allows it to end."""
         child = self._children.get(tenant)
         if wanted:
             self._wanted.add(tenant)
@@ -69,7 +69,7 @@ class TenantProcesses:
                 child.process.stop()
 
     async def stop(self) -> None:
-        """Lets all data planes end, and returns when they have."""
+        """Makes all data planes end, and returns when they have ended."""
         self._is_stopping = True
         for child in self._children.values():
             child.process.stop()

@@ -1,4 +1,4 @@
-"""Decides whether requests are traced. Does not import OpenTelemetry if they are not."""
+"""Decides whether requests are traced. OpenTelemetry is imported only if they are."""
 
 from __future__ import annotations
 

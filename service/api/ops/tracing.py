@@ -3,9 +3,9 @@
 The data plane reports the times of each phase of a traced request. Spans are created from them afterwards, and sent by
 a thread of the SDK. OpenTelemetry is imported only if traces are configured.
 
-Each trace is complete: if requests were computed together, each has its own spans `batch` and `run` with the same
-times, and its `batch` span links to the others'. A single shared span would be missing in all traces but one, and in
-every trace if that one was not sampled.
+Each trace is complete. If requests were computed together, each has its own spans `batch` and `run` with the same
+times, and its `batch` span links to those of the others. A single shared span would be missing from all traces but one,
+and from every trace if that one was not sampled.
 """
 
 from __future__ import annotations
@@ -44,15 +44,17 @@ class Tracing:
     """Creates traces and sends them. For the event loop's thread.
 
     Attributes:
-        ratio: the share of requests to trace, for those whose `traceparent` header does not decide it.
+        ratio: the fraction of requests to trace, among those whose `traceparent` header does not decide it.
     """
 
     def __init__(self, endpoint: str | None, ratio: float | None) -> None:
         """Starts the SDK's thread.
 
         Args:
-            endpoint: the URL of an OTLP/HTTP collector, such as `http://localhost:4318`; None for the environment's.
-            ratio: None for the environment's, or to trace all requests if it is not set there.
+            endpoint: the URL of an OTLP/HTTP collector, such as `http://localhost:4318`. None means the URL in
+                OpenTelemetry's environment variables.
+            ratio: the fraction of requests to trace. None means the one in the environment variables, or all requests
+                if none is set there.
         """
         exporter = OTLPSpanExporter(endpoint and f"{endpoint.rstrip('/')}/v1/traces")
         resource = Resource.create({"service.name": "octet", "service.version": __version__})

@@ -1,4 +1,4 @@
-"""A thread of the control plane that verifies artifacts which wait for a machine of this type."""
+"""A thread of the control plane that verifies artifacts for a machine of this type."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.core.system.outage import log_trouble
 
 _logger = logging.getLogger(__name__)
 _TROUBLE_S = 2.0
-_PATIENCE_S = 2.0  # how long to wait for an unreachable database; unreleased work is free when its lease expires
+_PATIENCE_S = 2.0  # how long to wait for an unreachable database; a lease that could not be released expires by itself
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def verifying(services: Services, owner: str) -> Iterator[None]:
     """Verifies artifacts until the server stops.
 
     Args:
-        owner: the id of the worker in whose name it verifies.
+        owner: the id of the worker under which it verifies.
     """
     thread = threading.Thread(target=_verify, args=(services, owner), name="octet-verify", daemon=True)
     thread.start()
@@ -41,7 +41,7 @@ def _verify(services: Services, owner: str) -> None:
 
 
 def _is_wanted(services: Services) -> bool:
-    """Returns true when a verification is waiting, or false if the server stops before."""
+    """Waits until an artifact has to be verified, and returns true. Returns false if the server stops before."""
     verifications, stop = services.verifications, services.stopping
     while not stop.is_set():
         try:

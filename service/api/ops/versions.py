@@ -1,6 +1,6 @@
-"""The model versions that the metrics report: the loaded ones and, for a while, those that were unloaded.
+"""The model versions that the metrics include: the loaded ones and, for a while, those that were unloaded.
 
-Every push is a new version, and a process lives through many of them, so old ones must be dropped at some time.
+Every push is a new version, and a process may see many pushes, so old versions must be dropped from the metrics.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from service.api.ops.histograms import Histograms
 
 Labels = tuple[str, str, str]  # model, version, target
 
-KEPT_S = 300.0  # after unloading; by then the last counts have been scraped
-MOST_KEPT = 64  # the most unloaded versions: if models take turns in memory, they are unloaded all the time
+KEPT_S = 300.0  # unloaded versions are kept for this long; by then the last counts have been scraped
+MOST_KEPT = 64  # the maximum of unloaded versions: if models take turns in memory, they are unloaded all the time
 
 
 class Versions:
@@ -26,10 +26,10 @@ class Versions:
         """
         self._families = families
         self._loaded: set[Labels] = set()
-        self._retired: dict[Labels, float] = {}  # time of unloading, by the monotonic clock; oldest first
+        self._retired: dict[Labels, float] = {}  # the time of unloading, by the monotonic clock, oldest first
 
     def update(self, loaded: Collection[Labels]) -> None:
-        """Sets the loaded versions. Others are reported for `KEPT_S` longer, or until more than `MOST_KEPT` are
+        """Sets the loaded versions. Other versions are included for `KEPT_S` longer, or until more than `MOST_KEPT` are
         unloaded.
         """
         now_s = monotonic()

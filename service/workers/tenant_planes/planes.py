@@ -113,8 +113,7 @@ class TenantPlanes(MemberListener):
 
     def leftovers(self) -> Collection[int]:
         """Returns the leftover models of one data plane: the one whose `found` event the current task handles. In other
-        tasks,
-        returns nothing, because it is not known yet which models the other data planes need.
+        tasks, returns nothing, because it is not known yet which models the other data planes need.
         """
         member = self._finding.get(asyncio.current_task())
         return member.plane.leftovers() if member is not None else ()

@@ -1,4 +1,4 @@
-"""The page: shows what the server has and does to people, in a browser.
+"""The page: shows in a browser which models the server has and what it is doing.
 
 Its files are in `assets/`. Like any other client, it gets everything that it shows from the API.
 """

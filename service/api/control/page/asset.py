@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 HEADERS = {
-    "cache-control": "no-cache",  # cached, but revalidated: an update is seen at once; an unchanged file costs a 304
+    # cached, but revalidated each time: an update is visible at once, and an unchanged file costs only a 304
+    "cache-control": "no-cache",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "referrer-policy": "no-referrer",
@@ -22,8 +23,8 @@ def policy(style: str = "'self'", image: str = "'self'", trusted_types: bool = T
 
     Args:
         style, image: the allowed sources of styles and pictures.
-        trusted_types: whether to forbid turning text into markup or code. Names of models and tensors, and errors about
-            them, are untrusted text.
+        trusted_types: true to forbid turning text into markup or code. Names of models and tensors, and errors that
+            contain them, are untrusted text.
     """
     directives = [
         "default-src 'none'",

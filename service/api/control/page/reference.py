@@ -42,7 +42,7 @@ _START = b'SwaggerUIBundle({ url: "api/v1/openapi.json", dom_id: "#reference", d
 
 @dataclass(frozen=True)
 class _Vendored:
-    """A file of about a megabyte, which is read from disk for each request rather than kept in memory."""
+    """A file of about a megabyte. It is read from disk for each request instead of being kept in memory."""
 
     path: Path
     media_type: str

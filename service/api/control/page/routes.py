@@ -15,7 +15,7 @@ _MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_POLICY = policy(image="'self' blob:")  # blob: for the picture that the user tries
+_POLICY = policy(image="'self' blob:")  # blob: for the picture that the user chooses
 
 
 def routes() -> list[Route]:

@@ -76,10 +76,11 @@ async def remove_alias(name: wire.PathName, alias: wire.PathAlias, services: Ser
 
 
 async def _switch(services: Services, action: str, name: str, version: int, change: Callable[[], Alias]) -> Alias:
-    """Loads `version`, changes an alias to it by calling `change`, and then notifies all processes of this server."""
+    """Loads `version`, changes an alias to it by calling `change`, and notifies all processes of this server."""
     await run_in_threadpool(_check_built, services, name, version)
     async with AsyncExitStack() as stack:
-        if version in await services.registry.versions(name):  # otherwise only workers on other machines serve it
+        # if this server cannot serve the version, only workers on other machines do
+        if version in await services.registry.versions(name):
             await stack.enter_async_context(services.registry.prepared(name, version))
         alias = await run_in_threadpool(change)
         await _tell(services, name)

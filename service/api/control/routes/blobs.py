@@ -29,7 +29,7 @@ def look_up(digest: wire.PathDigest, services: ServicesOf) -> Response:
     check_source(services, Digest(digest))
     size_bytes = services.layout.blobs.renew(
         Digest(digest)
-    )  # protects it from garbage collection, as the client uses it
+    )  # protects the blob from garbage collection, because the client is going to use it
     return Response(headers={"content-length": str(size_bytes), "etag": f'"{digest}"'})
 
 

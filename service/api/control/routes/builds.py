@@ -144,7 +144,7 @@ def _log_lines(services: Services, id: str) -> list[str]:
 
 
 def _wait_s(prefer: str | None) -> int | None:
-    """Parses the `wait` preference of RFC 7240. Returns None if it is missing or malformed."""
+    """Parses the `wait` preference of RFC 7240. Returns None if the preference is missing or malformed."""
     found = _WAIT.search(prefer or "")
     return min(int(found[1]), MAX_WAIT_S) if found else None
 

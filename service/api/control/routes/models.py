@@ -118,10 +118,10 @@ async def push(
     A different file under the same name becomes a new version. Pushing the same file again returns the existing
     version.
     """
-    await run_in_threadpool(submission.require_compiler)  # in a thread, as the first call reads files
+    await run_in_threadpool(submission.require_compiler)  # in a thread, because the first call reads files
     batches, tune_s = parse_batches(batch), None if tune is None else parse_tune(tune)
     shapes = parse_open_shapes(input_shape)
-    with_sizes(batches, shapes)  # raises before anything is stored
+    with_sizes(batches, shapes)  # raises an error before any part is stored
     metadata = ModelMetadata(mean=parse_numbers(mean), std=parse_numbers(std), resize=resize, layout=layout)
     resolved = submission.resolve_targets(services, target)
     if numerics is not None:
@@ -243,8 +243,8 @@ def facts_of(services: Services, name: str, number: int | None) -> dict[int, Any
 
 
 def _describe(services: Services, source: Digest) -> tuple[int, str]:
-    """Returns the size and format of a stored file. Raises `NotFound` also if it is damaged, as sending it repairs
-    it.
+    """Returns the size and format of a stored file. Raises `NotFound` also for a damaged file, because the client can
+    repair it by sending it again.
     """
     blobs = services.layout.blobs
     try:

@@ -1,4 +1,4 @@
-"""The control plane's schemas: the source of the API reference, and the only use of pydantic at run time."""
+"""The schemas of the control plane. The API reference is generated from them. Pydantic is used for them only."""
 
 from service.api.control.wire.aliases import Alias, Aliases, Canary, Promotion, Rollback
 from service.api.control.wire.base import Wire

@@ -10,7 +10,8 @@ const QUANTIZING = ["fetch", "calibrate", "rank", "measure", "publish"];
 const QUANTIZING_WITHOUT_INPUTS = ["fetch", "import", "publish"];
 const BUILT = ["succeeded", "different"];
 const FINAL = [...BUILT, "failed", "canceled"];
-const FOLLOWED = 2; // a browser opens at most six connections, and other requests need some of them
+// how many builds are followed at once: a browser opens at most six connections, and other requests need some of them
+const FOLLOWED = 2;
 const SHOWN = 8;
 const PAGE = 100;
 
@@ -72,7 +73,7 @@ export class Builds {
     const open = new Set(this.list().filter((build) => !isOver(build)).map((build) => build.id));
     const before = this.list();
     const seen = new Set();
-    let oldest = null; // of the builds that were seen; null if all were seen
+    let oldest = null; // the oldest of the builds that were shown; null if all were shown
     for await (const page of pages(`api/v1/builds?limit=${PAGE}`, "builds", options)) {
       const news = page.filter((build) => !isOver(build) || !this.#all.has(build.id) || open.has(build.id));
       page.forEach((build) => { this.#all.set(build.id, build); open.delete(build.id); seen.add(build.id); });

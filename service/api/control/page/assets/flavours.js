@@ -22,7 +22,7 @@ export function asked(form) {
 export function askedAgain({ version, target, options }, { kept, wide, bfloat16 }) {
   const { metadata, sensitivity, budget, raise_to, latency_budget: bound, keep, wide: before, bfloat16: named, ...same } = options.quantize;
   const query = new URLSearchParams({ version, target });
-  // A build by a version that did not correct biases has no such option.
+  // Builds of an earlier version, which did not correct biases, lack this option.
   for (const [name, value] of Object.entries({ correct_bias: false, ...same })) if (value !== null) query.set(name, value);
   const shapes = Object.entries(options.input_shapes ?? {}).map(([name, shape]) => `${name}=${shape.join(",")}`);
   if (shapes.length) query.set("input_shape", shapes.join(";"));

@@ -17,7 +17,7 @@ export function key() {
  * @returns {Promise<boolean>} true if there is a key now.
  */
 export async function askForKey(used, why) {
-  if (key() !== used) return key() !== null; // another request has prompted meanwhile
+  if (key() !== used) return key() !== null; // another request has prompted in the meantime
   asking ??= shown(why).finally(() => { asking = null; });
   return asking;
 }

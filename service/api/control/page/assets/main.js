@@ -19,7 +19,7 @@ const known = { models: [], index: [], targets: [], machine: "", history: new Hi
 const builds = new Builds(showBuilds, (build) => { quantizing.open(build); showBuilds(); });
 const view = new ModelView(showModel, poll);
 const quantizing = new Quantizing(takeBuild, (name, version) => view.choose(name, version, { focus: true }));
-let attended = true; // false once the user has dismissed the prompt for a key
+let attended = true; // false after the user has dismissed the prompt for a key
 
 async function poll() {
   const options = { unattended: !attended, signal: AbortSignal.timeout(PATIENCE_MS) };

@@ -42,7 +42,7 @@ export class ModelView {
   choose(name, version, { focus = false } = {}) {
     this.#chosen = { name, version };
     this.#build = null;
-    this.#reports.clear(); // the build may have been measured meanwhile
+    this.#reports.clear(); // the build may have been measured since
     this.#onChosen();
     if (focus) {
       element("model").scrollIntoView({ behavior: "smooth" });
@@ -71,7 +71,7 @@ export class ModelView {
     show(element("latency"), latency(history.durations({ model: name, version: String(version) })));
     const pools = this.#pools.show(name, version);
     const [about, { numerics, coverage, explanation }] = await Promise.all([aboutOf(name), this.#reportsOf(build), pools]);
-    if (element("model-title").textContent !== `${name} ${version}`) return; // another model was chosen meanwhile
+    if (element("model-title").textContent !== `${name} ${version}`) return; // another model has been chosen
     for (const id of ["versions-title", "witnesses-title", "layers-title", "delete-model"]) (element(id).closest("article") ?? element(id)).hidden = about === null;
     const isOffered = (number) => builds.some((each) => isWantedBy(each, name, number) && isServable(each));
     if (about !== null) show(element("versions"), versions(about, isOffered, {

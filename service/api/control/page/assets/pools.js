@@ -4,7 +4,8 @@ import { json, Unreachable } from "./api.js";
 import { bar, element, failure, h, show } from "./dom.js";
 import { bytes, count, duration, significant } from "./format.js";
 
-const AGAIN_MS = 10_000; // for each response, the server reads the reports of all artifacts
+// for each response, the server reads the reports of all artifacts, so it is requested at this interval only
+const AGAIN_MS = 10_000;
 const KINDS = {
   ready: "succeeded", building: "running", unverified: "queued", none: "canceled",
   failed: "failed", refused: "failed", different: "failed", quarantined: "failed",
@@ -37,7 +38,8 @@ export class Pools {
     const [answer, problem] = await json(path, { method }).then(({ rows }) => [rows, null], (error) => [null, error]);
     if (path !== this.#path) return;
     element("pools").ariaBusy = "false";
-    element("pools").closest("article").hidden = method === "GET" && problem?.status === 403; // a key for predictions only
+    // the key only permits predictions
+    element("pools").closest("article").hidden = method === "GET" && problem?.status === 403;
     show(element("pools-problem"), problem && failure(problem instanceof Unreachable ? { message: "The server did not respond." } : problem));
     if (answer) {
       this.#rows = answer;

@@ -17,7 +17,7 @@ const BODY = { "Content-Type": "application/octet-stream" };
 
 export class Quantizing {
   #shown = null; // {name, id}: the quantization that is shown
-  #curve = null; // the quantization whose mixtures are offered
+  #curve = null; // the quantization whose mixtures of layers are offered
   #results = new Map(); // by id
   #inputs = [];
   #onBuild;
@@ -33,7 +33,7 @@ export class Quantizing {
     const [model, inputs] = [element("float-file"), element("inputs-files")];
     model.addEventListener("change", () => this.#describeModel());
     element("quantize-way").addEventListener("change", () => showWay(element("quantize")));
-    showWay(element("quantize")); // a reload may have kept the user's choice
+    showWay(element("quantize")); // the browser may have kept the user's choice when the page was reloaded
     inputs.addEventListener("change", () => this.#take([...inputs.files]));
     acceptDrops(element("float-drop"), ([dropped]) => {
       const transfer = new DataTransfer();
@@ -64,7 +64,7 @@ export class Quantizing {
     if (!isOver(build)) return show(element("quantization"), underWay(build));
     if (build.state !== "succeeded") return show(element("quantization"), failure(build.error ?? { message: `It was ${build.state}.` }));
     const [result, curve] = [await this.#resultOf(name, id), await this.#resultOf(this.#curve.name, this.#curve.id)];
-    if (this.#shown.id !== id) return; // another quantization was chosen meanwhile
+    if (this.#shown.id !== id) return; // another quantization has been chosen
     const isServed = builds.some((each) => isWantedBy(each, name, result.version) && isServable(each));
     show(
       element("quantization"),

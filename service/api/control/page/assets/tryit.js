@@ -6,7 +6,7 @@ import { duration, percent } from "./format.js";
 
 const SENT_AS_IS = ["image/jpeg", "image/png"];
 const TOP = 5;
-const SMALL_PIXELS = 64; // such pictures are shown pixel by pixel
+const SMALL_PIXELS = 64; // pictures of at most this size are shown with visible pixels
 
 export class TryIt {
   #model = null;

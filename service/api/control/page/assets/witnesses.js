@@ -1,10 +1,10 @@
-// Draws the runtimes that an artifact's outputs were compared with, and its share of integer arithmetic.
+// Draws which runtimes an artifact's outputs were compared with, and how much of its arithmetic is in integers.
 
 import { bar, h } from "./dom.js";
 import { count } from "./format.js";
 
-// By the report's outcome: the colour of a dot, and a word. Green means that another runtime ran, and all values are equal
-// or differ by no more than the numerics mode documents.
+// By the report's outcome: the colour of a dot, and a word. Green means that another runtime ran, and that every
+// difference is one that the numerics mode documents.
 const VERDICTS = {
   equal: ["succeeded", "equal"],
   documented: ["succeeded", "within documented bounds"],

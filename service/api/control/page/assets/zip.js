@@ -1,4 +1,4 @@
-// Creates zip archives (APPNOTE.TXT 4.3) without compression, as pictures are compressed already.
+// Creates zip archives (APPNOTE.TXT 4.3) without compression, because pictures are already compressed.
 
 const UTF8 = 0x0800;
 const LOCAL = 0x04034b50, CENTRAL = 0x02014b50, END = 0x06054b50;
