@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 
 from service.compiler.sandbox import check
-from tests.support import card_artifact, emulated_card
+from tests.support import card_artifact
 from tests.support.small_artifact import tensor
 from tests.support.waiting import WORK_TIMEOUT_S
+from tools.cuda_emulator import emulated_driver
 
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the GPU driver of an emulated machine, and the results of its kernels."""
-    folder = emulated_card.build_driver(tmp_path_factory.mktemp("machine"))
+    folder = emulated_driver.build_driver(tmp_path_factory.mktemp("machine"))
     (folder / "settings").write_text("OCTET_EMULATED_CARDS=8.6\n")
     return folder
 
@@ -29,7 +30,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def artifact(machine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("artifact")
-    card_artifact.write_artifact(folder / "model.octet", emulated_card.build_library(folder / "library", machine))
+    card_artifact.write_artifact(folder / "model.octet", emulated_driver.build_library(folder / "library", machine))
     np.save(folder / "input.npy", tensor(np.arange(16)))
     return folder / "model.octet"
 
@@ -58,7 +59,7 @@ def test_run_computes_on_the_gpu(machine: Path, artifact: Path) -> None:
 def test_verify_compares_the_outputs_of_the_gpu(machine: Path, artifact: Path, tmp_path: Path) -> None:
     assert octet(machine, "verify", artifact)["verified"] is True
     other = tmp_path / "other.octet"
-    library = emulated_card.build_library(tmp_path / "library", machine)
+    library = emulated_driver.build_library(tmp_path / "library", machine)
     card_artifact.write_artifact(other, library, answer=lambda given: card_artifact.simple(given) + 1)
     assert octet(machine, "verify", other, status=1)["verified"] is False
 
@@ -104,7 +105,7 @@ def test_targets_and_doctor_report_what_the_gpu_runs(machine: Path, tmp_path: Pa
 
 
 def test_doctor_reports_why_a_gpu_cannot_be_used(tmp_path: Path) -> None:
-    driver = emulated_card.build_driver(tmp_path / "driver")
+    driver = emulated_driver.build_driver(tmp_path / "driver")
     (driver / "settings").write_text("OCTET_EMULATED_VERSION=11040\n")
     checks = octet(driver, "doctor", "--data-dir", tmp_path, "--server", "127.0.0.1:1")
     card = next(check for check in checks if check["name"] == "GPU")

@@ -29,12 +29,12 @@ from service.core.builds.options import with_batch
 from service.core.digest import digest_of_file
 from service.core.settings import Settings
 from service.core.target import parse_target
-from tests.support import emulated_card
 from tests.support.compiling import Quiet
 from tests.support.cuda import networks
 from tests.support.cuda.machine_code import needs_nvrtc
 from tests.support.cuda.recording import recorded
 from tests.support.waiting import WORK_TIMEOUT_S
+from tools.cuda_emulator import emulated_driver
 
 pytestmark = [
     pytest.mark.slow,
@@ -58,7 +58,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sizes = [*map(str, (*_BATCHES, "--peak", *_PEAK, "--layer-batch", 1))]
     launched = ["--recorded", str(folder.with_name("recorded")), "--kernel-tests", *_KERNEL_TESTS]
     command = [sys.executable, "-m", "benchmarks.gpu.prepare", str(folder), str(_MODEL), f"--target=cuda-{_CARD}"]
-    subprocess.run([*command, "--no-wheels", "--batches", *sizes, *launched], cwd=emulated_card.ROOT, check=True)
+    subprocess.run([*command, "--no-wheels", "--batches", *sizes, *launched], cwd=emulated_driver.ROOT, check=True)
     return folder.with_name("gpu.tar.xz")
 
 
@@ -66,7 +66,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def driver(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The emulated driver, and all kernels in the package."""
     folder = tmp_path_factory.mktemp("driver")
-    emulated_card.build_driver(folder)
+    emulated_driver.build_driver(folder)
     (folder / "settings").write_text("OCTET_EMULATED_CARDS=8.0\n")
     for batch in _BATCHES:
         scratch = folder / f"scratch-{batch}"

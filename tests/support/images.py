@@ -22,9 +22,9 @@ from service.compiler.targets import codegen_target
 from service.core.models.arrays import Array
 from service.core.target import Target, detect_host, parse_target
 from tests.support import emulated
-from tests.support.cuda.emulated import EmulatedKernel
 from tests.support.qnn_models import float32
 from tests.support.tile_data import permit_tiles
+from tools.cuda_emulator.emulated_kernel import EmulatedKernel
 
 import tvm  # isort: skip
 

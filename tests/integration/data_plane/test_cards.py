@@ -16,20 +16,21 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.support import card_artifact, emulated_card
+from tests.support import card_artifact
 from tests.support.plane_process import plane
 from tests.support.waiting import GIVE_UP_S
+from tools.cuda_emulator import emulated_driver
 
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the GPU driver of an emulated machine, and the results of its kernels."""
-    return emulated_card.build_driver(tmp_path_factory.mktemp("machine"))
+    return emulated_driver.build_driver(tmp_path_factory.mktemp("machine"))
 
 
 @pytest.fixture(scope="module")
 def library(machine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return emulated_card.build_library(tmp_path_factory.mktemp("library"), machine)
+    return emulated_driver.build_library(tmp_path_factory.mktemp("library"), machine)
 
 
 @pytest.fixture(scope="module")

@@ -9,18 +9,19 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.support import card_artifact, emulated_card
+from tests.support import card_artifact
 from tests.support.serving import Served, serving
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
+from tools.cuda_emulator import emulated_driver
 
 
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a model for a GPU. The driver of the GPU fails when a process launches its 40th kernel."""
-    driver = emulated_card.build_driver(tmp_path / "driver")
+    driver = emulated_driver.build_driver(tmp_path / "driver")
     (driver / "settings").write_text("OCTET_EMULATED_FAULT=launch:40:719\n")
     folder = tmp_path / "models" / "m.octet"
-    card_artifact.write_artifact(folder, emulated_card.build_library(tmp_path / "library", driver))
+    card_artifact.write_artifact(folder, emulated_driver.build_library(tmp_path / "library", driver))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
     return folder.parent
 

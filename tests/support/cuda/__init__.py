@@ -1,1 +1,1 @@
-"""Tests CUDA kernels without a GPU: runs them on the CPU from the source for NVRTC, and analyzes their machine code."""
+"""Helpers for tests of CUDA kernels, which run in `tools.cuda_emulator`: layers, models, analysis of machine code."""

@@ -20,7 +20,7 @@ from service.compiler.targets import codegen_target
 from service.core.artifacts.call_plan import Buffer, Space
 from service.core.models.arrays import Array
 from service.core.target import parse_target
-from tests.support.cuda.emulated import EmulatedKernel
+from tools.cuda_emulator.emulated_kernel import EmulatedKernel
 
 _ENTRY = 'extern "C" __global__'
 _FILLER = 0xA5  # the value of bytes in memory that was not written yet

@@ -1,7 +1,7 @@
 """Runs whole models on an emulated GPU in a child process, with the real runtime and call plan.
 
-A replacement for NVIDIA's driver (`tests.support.emulated_card`) finds the emulation of a kernel by the digest of its
-cubin. NVRTC compiles the same source to the same cubin.
+A replacement for NVIDIA's driver (`tools.cuda_emulator.emulated_driver`) finds the emulation of a kernel by the
+digest of its cubin. NVRTC compiles the same source to the same cubin.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from service.compiler.kernels.cuda.nvrtc import cubin
 from service.core.artifacts.artifact import ArtifactConfig
 from service.core.digest import Digest, canonical_json
 from service.core.models.arrays import Array
-from tests.support import emulated_card
-from tests.support.cuda.emulated import build
+from tools.cuda_emulator import emulated_driver
+from tools.cuda_emulator.emulated_kernel import build
 
 Sample = Sequence[Array]
 
@@ -75,8 +75,8 @@ def _in_a_child(
     """Calls `function(*artifact, folder, samples)` in a child process. Arrays are passed as files in a folder."""
     folder = Path(tempfile.mkdtemp(dir=kernels.parent))
     given = [_saved(folder / f"in-{number}", sample) for number, sample in enumerate(samples)]
-    environment = emulated_card.environment(_driver(), kernels, cards=_card(target))
-    written = emulated_card.in_a_child(function, *artifact, str(folder), given, environment=environment)
+    environment = emulated_driver.environment(_driver(), kernels, cards=_card(target))
+    written = emulated_driver.in_a_child(function, *artifact, str(folder), given, environment=environment)
     return [[np.load(path) for path in paths] for paths in written]
 
 
@@ -110,4 +110,4 @@ def _card(target: str) -> str:
 @cache
 def _driver() -> Path:
     """Builds the driver's replacement, once per process, and returns its folder."""
-    return emulated_card.build_driver(Path(tempfile.mkdtemp(prefix="octet-driver-")))
+    return emulated_driver.build_driver(Path(tempfile.mkdtemp(prefix="octet-driver-")))

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from service.core.digest import digest_of_json
-from tests.support.cuda import emulated
+from tools.cuda_emulator import emulated_kernel
 
 _ANY_NAME = "OCTET_KERNEL"
 
@@ -58,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     folder = config.getoption("--record-launches").absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    emulated.observers.append(lambda launched: _keep(folder, launched))
+    emulated_kernel.observers.append(lambda launched: _keep(folder, launched))
 
 
 def recorded(folder: Path) -> list[Recorded]:
@@ -87,7 +87,7 @@ def _read(folder: Path, told: dict[str, object]) -> Recorded:
     )
 
 
-def _keep(folder: Path, launched: emulated.Launched) -> None:
+def _keep(folder: Path, launched: emulated_kernel.Launched) -> None:
     source = launched.source
     if _ANY_NAME not in source:  # the source gives its kernels their names
         source = source.replace(launched.symbol, _ANY_NAME)

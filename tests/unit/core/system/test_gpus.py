@@ -11,12 +11,12 @@ import pytest
 from service.core.system import gpus
 from service.core.system.gpus import Card, Cards, detect_cards
 from service.core.target import card_features, detect_host
-from tests.support import emulated_card
+from tools.cuda_emulator import emulated_driver
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return emulated_card.build_driver(tmp_path_factory.mktemp("driver"))
+    return emulated_driver.build_driver(tmp_path_factory.mktemp("driver"))
 
 
 def _detected() -> Any:
@@ -29,8 +29,8 @@ def _detected() -> Any:
 
 
 def _detect_in_child(driver: Path, **settings: str) -> Any:
-    environment = emulated_card.environment(driver, driver, **settings)
-    return emulated_card.in_a_child(_detected, environment=environment)
+    environment = emulated_driver.environment(driver, driver, **settings)
+    return emulated_driver.in_a_child(_detected, environment=environment)
 
 
 def test_the_gpus_of_a_machine_are_detected(driver: Path) -> None:

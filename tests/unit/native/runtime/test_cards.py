@@ -17,9 +17,9 @@ from service.core.digest import canonical_json
 from service.core.target import parse_target
 from service.runtime import octet_library
 from service.runtime.octet_library import NativeInstance, NativeModel
-from tests.support import emulated_card
 from tests.support.card_artifact import COUNTING, SIMPLE, on_card
 from tests.support.small_artifact import CONSTANTS, LENGTH, address, config_of, tensor
+from tools.cuda_emulator import emulated_driver
 
 _SEVERAL = (75, 80, 86, 90)
 
@@ -34,8 +34,8 @@ class Files(NamedTuple):
 
     def run(self, function: Callable[..., Any], *arguments: Any, **settings: str) -> Any:
         """Calls `function(library, constants, *arguments)` in a child, with emulated GPUs according to `settings`."""
-        environment = emulated_card.environment(self.driver, self.kernels, **settings)
-        return emulated_card.in_a_child(function, self.library, self.constants, *arguments, environment=environment)
+        environment = emulated_driver.environment(self.driver, self.kernels, **settings)
+        return emulated_driver.in_a_child(function, self.library, self.constants, *arguments, environment=environment)
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +43,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     folder = tmp_path_factory.mktemp("cards")
     (folder / "constants").write_bytes(CONSTANTS.tobytes())
     return Files(
-        emulated_card.build_driver(folder / "driver"),
+        emulated_driver.build_driver(folder / "driver"),
         folder / "kernels",
-        emulated_card.build_library(folder / "library", folder / "kernels"),
+        emulated_driver.build_library(folder / "library", folder / "kernels"),
         folder / "constants",
     )
 
@@ -325,7 +325,7 @@ def test_missing_gpu_support_is_reported(settings: dict[str, str], words: str, f
 @pytest.fixture(scope="module")
 def several(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Files:
     """Files with code for each capability in `_SEVERAL`."""
-    library = emulated_card.build_library(tmp_path_factory.mktemp("several"), files.kernels, *_SEVERAL)
+    library = emulated_driver.build_library(tmp_path_factory.mktemp("several"), files.kernels, *_SEVERAL)
     return files._replace(library=library)
 
 
@@ -342,7 +342,7 @@ def test_the_capabilities_of_the_artifact_are_reported(several: Files) -> None:
 
 
 def test_code_that_the_driver_rejects_is_unsupported(files: Files, tmp_path: Path) -> None:
-    library = emulated_card.build_library(tmp_path / "library", tmp_path / "kernels", 86)
+    library = emulated_driver.build_library(tmp_path / "library", tmp_path / "kernels", 86)
     said = files._replace(library=library).run(_refused, cards="8.0")
     assert "(Emulated 8.0, compute capability 8.0) with a driver for CUDA 12.9 rejects octet_add" in said
     assert said.startswith("Unsupported: ")
@@ -373,7 +373,7 @@ def test_a_cpu_function_is_not_gpu_code(files: Files, code: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["cut off", "no ELF", "section", "table"])
 def test_gpu_code_must_be_complete(damage: str, files: Files, tmp_path: Path) -> None:
-    image = bytearray(emulated_card.cubin({"octet_twice": 2}))
+    image = bytearray(emulated_driver.cubin({"octet_twice": 2}))
     if damage == "cut off":
         del image[-1]
     elif damage == "no ELF":
@@ -389,23 +389,23 @@ def test_gpu_code_must_be_complete(damage: str, files: Files, tmp_path: Path) ->
 
 
 def test_code_without_the_kernel_is_refused(files: Files, tmp_path: Path) -> None:
-    image = emulated_card.cubin({"octet_other": 2})
-    emulated_card.emulate(emulated_card.KERNELS, ["octet_twice"], image, files.kernels)
+    image = emulated_driver.cubin({"octet_other": 2})
+    emulated_driver.emulate(emulated_driver.KERNELS, ["octet_twice"], image, files.kernels)
     config = on_card(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
     said = files._replace(library=_linked("octet_twice", image, tmp_path)).run(_refused, config)
     assert said == "CorruptBlob: the code of octet_twice has no kernel of that name"
 
 
 def test_a_kernel_with_more_parameters_reads_no_further(files: Files, tmp_path: Path) -> None:
-    image = emulated_card.cubin({"octet_twice": 3})
-    emulated_card.emulate(emulated_card.KERNELS, ["octet_twice"], image, files.kernels)
+    image = emulated_driver.cubin({"octet_twice": 3})
+    emulated_driver.emulate(emulated_driver.KERNELS, ["octet_twice"], image, files.kernels)
     config = on_card(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
     said = files._replace(library=_linked("octet_twice", image, tmp_path)).run(_refused, config)
     assert "octet_twice: CUDA_ERROR_INVALID_VALUE" in said
 
 
 def _linked(symbol: str, image: bytes, folder: Path) -> Path:
-    path = emulated_card.device_object(symbol, image, folder / "kernel.o")
+    path = emulated_driver.device_object(symbol, image, folder / "kernel.o")
     link([path], folder / "library.so", parse_target("cuda-sm_80"), allow_unsandboxed=True)
     return folder / "library.so"
 
@@ -454,7 +454,7 @@ _RUNTIME = _ROOT / "service/native/runtime"
 @pytest.mark.skipif(shutil.which("g++") is None, reason="the sanitizers' runtime comes with a system's compiler")
 def test_sanitizers_find_nothing(sanitizer: str, files: Files, tmp_path: Path) -> None:
     compiler = ("g++", "-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
-    driver = emulated_card.build_driver(tmp_path / "driver", compiler)
+    driver = emulated_driver.build_driver(tmp_path / "driver", compiler)
     sources = [_ROOT / "tests/native/runtime/on_card.cc", *sorted(_RUNTIME.rglob("*.cc"))]
     program = tmp_path / "on_card"
     options = ["-std=c++17", f"-I{_RUNTIME}", "-pthread", *map(str, sources), "-ldl", "-o", str(program)]
@@ -462,7 +462,7 @@ def test_sanitizers_find_nothing(sanitizer: str, files: Files, tmp_path: Path) -
     for config, one in ((SIMPLE, 2 * (CONSTANTS[LENGTH:] + 1)), (COUNTING, np.ones(LENGTH, np.int32))):
         (tmp_path / "config").write_bytes(canonical_json(config))
         for fault, expected in (("", " ".join(map(str, np.tile(one, 4))) + " "), ("launch:9:700", "")):
-            environment = emulated_card.environment(driver, files.kernels, fault=fault)
+            environment = emulated_driver.environment(driver, files.kernels, fault=fault)
             command = [program, tmp_path / "config", files.library, files.constants]
             run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
             assert (run.returncode, run.stdout, run.stderr) == (0, expected, "")

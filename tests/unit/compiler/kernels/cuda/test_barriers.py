@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from service.compiler.kernels.cuda.operators.conv import conv
 from service.compiler.kernels.cuda.tiles import CardTile, Unit
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
-from tests.support.cuda.emulated import EmulatedKernel
-from tests.support.cuda.errors import DeviceFault
 from tests.support.cuda.layers import SquareConvolution
 from tests.support.images import laid_out
+from tools.cuda_emulator.emulated_kernel import EmulatedKernel
+from tools.cuda_emulator.errors import DeviceFault
 
 LAYER = SquareConvolution(images=3, size=5, channels=40, filters=70)
 TEAMS = CardTile(64, 32, 32, 16, 2, 3, 2, Unit.MATRIX)  # two slices of the reduction, whose sums are added

@@ -11,8 +11,8 @@ from service.compiler.kernels.cuda.peak import OPERANDS, THREADS, peak
 from service.compiler.kernels.cuda.tiles import Unit
 from service.compiler.kernels.kernel import DeviceFunction
 from tests.support.cuda.device_code import SPILLS, DeviceCode, count
-from tests.support.cuda.emulated import EmulatedKernel
 from tests.support.cuda.machine_code import needs_nvrtc
+from tools.cuda_emulator.emulated_kernel import EmulatedKernel
 
 BLOCKS, REPETITIONS, WARP = 2, 3, 32
 INDEPENDENT = {Unit.DOT: 8, Unit.MATRIX: 8, Unit.GROUP: 2}

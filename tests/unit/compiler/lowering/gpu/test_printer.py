@@ -16,7 +16,7 @@ from service.compiler.lowering.gpu.stages import inlined, stages_of
 from service.compiler.qnn.numerics.extremes import larger, smaller
 from service.core.errors import Unsupported
 from service.core.models.arrays import Array
-from tests.support.cuda.emulated import EmulatedKernel
+from tools.cuda_emulator.emulated_kernel import EmulatedKernel
 
 import tvm  # isort: skip
 from tvm.script import tirx as T  # isort: skip

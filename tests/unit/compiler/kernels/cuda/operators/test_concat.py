@@ -22,11 +22,11 @@ from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
 from tests.support.cuda.cards import as_isa
-from tests.support.cuda.emulated import EmulatedKernel
 from tests.support.cuda.machine_code import CAPABILITIES, compile_for, needs_nvrtc
 from tests.support.examples import examples
 from tests.support.images import arrays, blocked, laid_out, quantized_types, read_back, run, stored, with_halo
 from tests.support.qnn_models import SIGNED_MODES
+from tools.cuda_emulator.emulated_kernel import EmulatedKernel
 
 CARD = as_isa("sm_80")
 TYPE, OTHER = QuantizedType("uint8", (0.5,), (3,)), QuantizedType("uint8", (0.3,), (9,))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.cuda.errors import DeviceFault, UnknownDeviceCode
-from tests.support.cuda.kernels import run
+from tools.cuda_emulator.errors import DeviceFault, UnknownDeviceCode
+from tools.cuda_emulator.small_kernels import run
 
 COPY = """
 template <int size> __device__ void copy(void* to, const void* from, uint32_t valid = size) {

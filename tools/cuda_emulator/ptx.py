@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.support.cuda.errors import UnknownDeviceCode
+from tools.cuda_emulator.errors import UnknownDeviceCode
 
 _EMULATED = "::octet_emulated::"
 _WIDTHS = {"8": "unsigned char", "16": "unsigned short", "32": "unsigned", "64": "unsigned long long"}

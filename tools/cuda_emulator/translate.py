@@ -16,8 +16,8 @@ import re
 from collections.abc import Iterator
 from itertools import count
 
-from tests.support.cuda.errors import UnknownDeviceCode
-from tests.support.cuda.ptx import Operand, statement
+from tools.cuda_emulator.errors import UnknownDeviceCode
+from tools.cuda_emulator.ptx import Operand, statement
 
 _ASM = re.compile(r"\b(?:asm|__asm__|__asm)\b\s*(?:(?:volatile|__volatile__)\b\s*)?(?=\()")
 _SHARED = re.compile(r"\b(extern\s+)?__shared__\s+([^;{}]+?)\s*;")

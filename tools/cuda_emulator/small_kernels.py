@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tests.support.cuda.emulated import EmulatedKernel
+from tools.cuda_emulator.emulated_kernel import EmulatedKernel
 
 TYPES = """
 typedef unsigned char uint8_t;

@@ -28,16 +28,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
-from tests.support.cuda.errors import DeviceFault, UnknownDeviceCode
-from tests.support.cuda.translate import translate
+from tools.cuda_emulator.errors import DeviceFault, NoEmulator, UnknownDeviceCode
+from tools.cuda_emulator.translate import translate
 
 _HERE = Path(__file__).parent
+_DEVICE = _HERE / "device"
 _KEPT = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "octet-tests" / "cuda"
 _KEPT_S = 24 * 3600  # after the last use; any change of the emulation invalidates all builds
-_TRANSLATED_BY = ("emulated.py", "translate.py", "ptx.py")
+_TRANSLATED_BY = ("emulated_kernel.py", "translate.py", "ptx.py")
 _GXX = "g++"
 _LANGUAGE = ("-x", "c++", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti")
 # The device does not contract products and sums (NVRTC's -fmad=false), and allows accesses of any type (kernels read
@@ -62,10 +62,11 @@ def build(source: str, symbol: str, architecture: str = "sm_80", checked: bool =
     The source may name its kernel `OCTET_KERNEL`, as Octet's sources do. It is then renamed to `symbol`.
 
     Raises:
+        NoEmulator: this machine cannot emulate GPUs.
         UnknownDeviceCode: the source is not valid C++, or uses a feature that the emulation does not support.
     """
     if _missing():
-        pytest.skip(_missing())
+        raise NoEmulator(_missing())
     symbol = symbol if "OCTET_KERNEL" in source else ""  # otherwise, the source gives its kernels their names
     flags = (*_LANGUAGE, *_SEMANTICS, "-O1", "-g1", *(_CHECKS if checked else ()))
     runtime = _runtime()
@@ -77,7 +78,7 @@ def build(source: str, symbol: str, architecture: str = "sm_80", checked: bool =
         translated = translate(_preprocess(source, symbol, architecture))
         checks = f'extern "C" const bool octet_emulated_checked = {"true" if checked else "false"};\n'
         text = f'#include "device.hpp"\n{checks}# 1 "kernel.cu"\n{translated}'
-        _make(library, text, [*flags, f"-I{_HERE}"], link=("-shared", "-Wl,-z,defs", str(runtime), "-lm"))
+        _make(library, text, [*flags, f"-I{_DEVICE}"], link=("-shared", "-Wl,-z,defs", str(runtime), "-lm"))
     return library
 
 
@@ -108,7 +109,7 @@ class EmulatedKernel:
     """The function `symbol` of `source`, compiled for the CPU.
 
     Raises:
-        UnknownDeviceCode: as in `build`.
+        NoEmulator, UnknownDeviceCode: as in `build`.
     """
 
     def __init__(self, source: str, symbol: str, *, architecture: str = "sm_80", sanitize: bool = True) -> None:
@@ -207,12 +208,12 @@ def _missing() -> str:
     """Returns the reason why GPU kernels cannot be emulated on this machine, or "" if they can."""
     tools = [tool for tool in (_GXX, "addr2line") if shutil.which(tool) is None]
     if platform.machine() != "x86_64":
-        return "cards are emulated on x86-64 CPUs only"  # schedule.cpp switches stacks with code for x86-64
-    return f"cards are not emulated without {' and '.join(tools)}" if tools else ""
+        return "GPUs are emulated on x86-64 CPUs only"  # schedule.cpp switches stacks with code for x86-64
+    return f"GPUs are not emulated without {' and '.join(tools)}" if tools else ""
 
 
 def _headers() -> list[Path]:
-    return sorted(_HERE.glob("*.hpp"))
+    return sorted(_DEVICE.glob("*.hpp"))
 
 
 def _preprocess(source: str, symbol: str, architecture: str) -> str:
@@ -230,7 +231,7 @@ def _preprocess(source: str, symbol: str, architecture: str) -> str:
 @cache
 def _runtime() -> Path:
     """Builds the object of the emulation's runtime (fibers, warps, memory), which is the same for all kernels."""
-    sources = sorted(_HERE.glob("*.cpp"))
+    sources = sorted(_DEVICE.glob("*.cpp"))
     flags = (*_LANGUAGE, "-O2", "-Wall", "-Wextra", "-Werror")
     texts = [path.read_text() for path in (*sources, *_headers())]
     target = _KEPT / f"runtime-{_digest((*flags, *texts))}.o"
@@ -242,7 +243,7 @@ def _runtime() -> Path:
         target.touch()
     else:
         together = "".join(f'#include "{source.name}"\n' for source in sources)
-        _make(target, together, [*flags, f"-I{_HERE}"])
+        _make(target, together, [*flags, f"-I{_DEVICE}"])
     return target
 
 

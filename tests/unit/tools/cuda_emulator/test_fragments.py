@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.cuda.kernels import run
+from tools.cuda_emulator.small_kernels import run
 
 SHAPES = {(8, 16): (1, 1, 2), (16, 16): (2, 1, 4), (16, 32): (4, 2, 4)}  # registers of A, of B, of C and D
 

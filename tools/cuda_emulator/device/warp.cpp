@@ -1,5 +1,5 @@
 // Operations of all lanes of a warp. Fragments have the layout of the PTX ISA (sections "Matrix Fragments for mma" and
-// "ldmatrix"); tests/unit/support/cuda checks them with matrix products.
+// "ldmatrix"); tests/unit/tools/cuda_emulator checks them with matrix products.
 #include "runtime.hpp"
 
 namespace octet_emulated {

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from unittest import SkipTest
+
+
+class NoEmulator(SkipTest):
+    """This machine cannot emulate GPUs. A test that raises this error is skipped."""
+
 
 class UnknownDeviceCode(ValueError):
     """The source uses a feature that the emulation does not support."""

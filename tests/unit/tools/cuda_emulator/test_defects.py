@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.support.cuda.errors import DeviceFault
-from tests.support.cuda.kernels import run
+from tools.cuda_emulator.errors import DeviceFault
+from tools.cuda_emulator.small_kernels import run
 
 Words = NDArray[np.uint32]
 

@@ -1,0 +1,1 @@
+"""Runs CUDA kernels and programs that use NVIDIA's driver without a GPU: see README.md."""
