@@ -205,6 +205,21 @@ def extreme(op_type: str, dtype: str, scales: tuple[float, float, float]) -> Wri
     return write
 
 
+def infinite_scale(has_weights: bool) -> Write:
+    """Returns a model of a product of stored zeros. The scale of the product exceeds float32 in steps of the output, so
+    that the result is NaN before it is stored.
+    """
+
+    def write(model: OnnxBuilder, rng: Rng) -> None:
+        types = [model.quantization(scale, point, "uint8") for scale, point in ((1e20, 0), (0.008, 122))]
+        a = model.node("QuantizeLinear", [model.input("a", "float32", (5, 67)), *types[0]])
+        weights = rng.integers(0, 256, (67, 9))
+        b = model.constant(weights, "uint8") if has_weights else model.input("b", "uint8", weights.shape)
+        model.output(model.node("QLinearMatMul", [a, *types[0], b, *types[0], *types[1]]), "uint8")
+
+    return write
+
+
 def clipped_softmax(dtype: str, scale: float, point: int) -> Write:
     """Returns a model of a softmax. The scale of its output is so small that ONNX Runtime's products overflow
     float32.
@@ -380,6 +395,8 @@ EXTREMES: dict[str, Write] = {
         for dtype in ("uint8", "int8")
         for scales in ((200.0, 0.01, 1e-5), (3e38, 3e38, 1e-38))
     },
+    "an infinite scale": infinite_scale(has_weights=False),
+    "an infinite scale, weights": infinite_scale(has_weights=True),
     "softmax, uint8": clipped_softmax("uint8", 0.0021, 0),
     "softmax, uint8, a zero point": clipped_softmax("uint8", 1e-30, 3),
     "softmax, int8": clipped_softmax("int8", 0.0021, -128),

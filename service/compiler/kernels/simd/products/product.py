@@ -102,6 +102,8 @@ def _scale(isa: Isa, mode: Mode, requantize: Operation, depth: int) -> Requantiz
         return DoubleRounding(significands, shifts, bounded=depth * _LARGEST < 1 << 30)
     if isinstance(formula, FloatRequantize):
         scales = np.repeat(np.asarray(formula.scales(requantize), np.float32).reshape(-1)[:1], isa.lanes)
+        if not np.isfinite(scales).all():
+            raise Declined("its scale exceeds float32")
         return FloatScale(scales, bounded=bool(depth * _LARGEST * float(scales[0]) < 1 << 31))
     raise Declined(f"no kernel computes {formula.summary}")
 

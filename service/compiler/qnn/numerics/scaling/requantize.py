@@ -167,8 +167,10 @@ class FloatRequantize:
     def evaluate(self, operation: Operation, x: Array) -> Array:
         in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
         low, high = out_type.min - out_type.zero_point, out_type.max - out_type.zero_point
-        scaled = (x.astype(np.int64) - in_type.zero_point).astype(np.float32) * self.scales(operation)
-        return store(round_even(np.clip(scaled, low, high)).astype(np.int64) + out_type.zero_point, out_type)
+        with np.errstate(invalid="ignore", over="ignore"):  # 0 times an infinite scale is NaN, which is stored as `low`
+            scaled = (x.astype(np.int64) - in_type.zero_point).astype(np.float32) * self.scales(operation)
+            rounded = round_even(np.clip(scaled, low, high)).astype(np.int64)
+        return store(rounded + out_type.zero_point, out_type)
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
         in_type, out_type = operation.quantized("in_type"), operation.per_tensor("out_type")
@@ -281,9 +283,10 @@ def bias_of(operation: Operation, bias: relax.Expr) -> Array:
 
 
 def float_scales(operation: Operation) -> Array:
-    """Returns s_x * s_w / s, each step rounded to float32."""
-    scales = np.array(operation.quantized("in_type").scales).astype(np.float32)
-    return np.asarray(scales / np.float32(operation.per_tensor("out_type").scale))
+    """Returns s_x * s_w / s, each step rounded to float32; infinity if it exceeds float32."""
+    with np.errstate(over="ignore"):
+        scales = np.array(operation.quantized("in_type").scales).astype(np.float32)
+        return np.asarray(scales / np.float32(operation.per_tensor("out_type").scale))
 
 
 def shifted(builder: relax.BlockBuilder, x: relax.Expr, in_type: QuantizedType, out_type: QuantizedType) -> relax.Expr:
@@ -299,5 +302,7 @@ def _rounded(scaled: Scalar, out_type: QuantizedType) -> Scalar:
     stores them.
     """
     low, high = (float(bound - out_type.zero_point) for bound in (out_type.min, out_type.max))
-    bounded = tirx.max(tirx.min(scaled, tirx.const(high, "float32")), low)
+    # The lower bound first: both compare and select, so that NaN becomes the lower bound, as in MLAS. The product of 0
+    # and a scale beyond float32 is NaN.
+    bounded = tirx.min(tirx.max(scaled, tirx.const(low, "float32")), tirx.const(high, "float32"))
     return clamped(tirx.nearbyint(bounded).astype("int32") + out_type.zero_point, out_type)
