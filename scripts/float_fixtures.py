@@ -115,7 +115,7 @@ def main() -> None:
             node.meta = {key: value for key, value in node.meta.items() if key in ("val", "tensor_meta")}
         torch.export.save(program, FOLDER / "network.pt2")
         answers = network(x)
-    np.savez_compressed(FOLDER / "network.npz", x=x, **{f"y{place}": each for place, each in enumerate(answers)})
+    np.savez_compressed(FOLDER / "network.npz", x=x, **{f"y{index}": each for index, each in enumerate(answers)})
     save_sequence()
 
 

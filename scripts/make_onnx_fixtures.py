@@ -213,8 +213,8 @@ def node_cases(target: Path) -> None:
             model.graph.initializer.append(as_proto)
             model.graph.input.remove(end)
         arrays[f"{case.name}.model"] = np.frombuffer(model.SerializeToString(), np.uint8)
-        arrays |= {f"{case.name}.input{place}": _plain(value) for place, value in enumerate(sent)}
-        arrays |= {f"{case.name}.output{place}": _plain(value) for place, value in enumerate(outputs)}
+        arrays |= {f"{case.name}.input{index}": _plain(value) for index, value in enumerate(sent)}
+        arrays |= {f"{case.name}.output{index}": _plain(value) for index, value in enumerate(outputs)}
     np.savez_compressed(target / "node_cases.npz", **arrays)
 
 

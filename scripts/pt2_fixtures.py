@@ -199,12 +199,12 @@ def save(name: str, program: Any) -> None:
         node.meta = {key: value for key, value in node.meta.items() if key in ("val", "tensor_meta")}
     torch.export.save(program, FOLDER / f"{name}.pt2")
     arrays: dict[str, Any] = {}
-    for place, spread in enumerate(SPREADS):
-        x = np.random.default_rng(place).normal(0, spread, IMAGE).astype(np.float32)
-        arrays[f"input.{place}"] = x
+    for position, spread in enumerate(SPREADS):
+        x = np.random.default_rng(position).normal(0, spread, IMAGE).astype(np.float32)
+        arrays[f"input.{position}"] = x
         answer = program.module()(torch.from_numpy(x))
         for index, output in enumerate(answer if isinstance(answer, tuple) else (answer,)):
-            arrays[f"pt2e.{place}.{index}"] = output.numpy()
+            arrays[f"pt2e.{position}.{index}"] = output.numpy()
     np.savez_compressed(FOLDER / f"{name}.npz", **arrays)
 
 
@@ -213,17 +213,17 @@ def nearest() -> None:
     sizes = [(before, after, np.nan) for before in (1, 2, 3, 5, 7, 10, 13) for after in (1, 2, 3, 4, 6, 7, 9, 14, 15)]
     factors = ((5, 1.5), (7, 1.7), (12, 0.5), (9, 0.3), (6, 2.0), (4, 3.0), (31, 1.1), (10, 4.0), (23, 0.77))
     cases = [*sizes, *((before, int(before * factor), factor) for before, factor in factors)]
-    places = []
+    positions = []
     for before, after, factor in cases:
         for form in (torch.contiguous_format, torch.channels_last):
             rows = torch.arange(before, dtype=torch.float32).reshape(1, 1, before, 1).expand(1, 4, before, 3)
             scales = () if np.isnan(factor) else (factor, 1.0)
             made = torch.ops.aten.upsample_nearest2d(rows.contiguous(memory_format=form), [after, 3], *scales)
-            places.append(made[0, 0, :, 0].numpy().astype(np.int64))
+            positions.append(made[0, 0, :, 0].numpy().astype(np.int64))
     columns: dict[str, Any] = dict(
         zip(("before", "after", "factor"), map(np.array, zip(*cases, strict=True)), strict=True)
     )
-    np.savez_compressed(FOLDER / "nearest.npz", **columns, places=np.concatenate(places))
+    np.savez_compressed(FOLDER / "nearest.npz", **columns, places=np.concatenate(positions))
 
 
 def transposed() -> None:
@@ -239,7 +239,7 @@ def transposed() -> None:
         weights = rng.integers(-127, 128, (12, 8, 3, 3 if case % 2 else 2)).astype(np.int8)
         scales, bias = rng.uniform(1e-3, 4e-3, 8).astype(np.float32), rng.normal(0, 1, 8).astype(np.float32)
         real = torch.from_numpy(weights.astype(np.float32) * scales.reshape(1, -1, 1, 1))
-        pairs = [list(geometry[place : place + 2]) for place in (0, 2, 4)]
+        pairs = [list(geometry[position : position + 2]) for position in (0, 2, 4)]
         sums = nn.functional.conv_transpose2d(rounded(x, 0.05, 3), real, torch.from_numpy(bias), *pairs)
         y = rounded(sums.numpy(), 0.11, -9).numpy()
         named = {"x": x, "weights": weights, "scales": scales, "bias": bias, "geometry": np.array(geometry), "y": y}

@@ -241,15 +241,17 @@ def save(name: str, model: Any, shape: tuple[int, ...], spreads: tuple[float, ..
     path = FOLDER / f"{name}.pt"
     torch.jit.save(model, str(path))
     without_places(path)
-    arrays = {f"input.{place}": np.random.default_rng(place).normal(0, s, shape) for place, s in enumerate(spreads)}
+    arrays = {
+        f"input.{position}": np.random.default_rng(position).normal(0, s, shape) for position, s in enumerate(spreads)
+    }
     arrays = {key: value.astype(np.float32) for key, value in arrays.items()}
     for engine in ENGINES:
         torch.backends.quantized.engine = engine
         loaded = torch.jit.load(str(path))
-        for place in range(len(spreads)):
-            answer = loaded(torch.from_numpy(arrays[f"input.{place}"]))
+        for position in range(len(spreads)):
+            answer = loaded(torch.from_numpy(arrays[f"input.{position}"]))
             for index, output in enumerate(answer if isinstance(answer, tuple) else (answer,)):
-                arrays[f"{engine}.{place}.{index}"] = output.numpy()
+                arrays[f"{engine}.{position}.{index}"] = output.numpy()
     kept: dict[str, Any] = arrays
     np.savez_compressed(FOLDER / f"{name}.npz", **kept)
 

@@ -107,8 +107,8 @@ def loops(library: Path) -> Iterator[Loop]:
 
 
 def _innermost(function: str, body: list[Instruction]) -> Iterator[Loop]:
-    places = {it.address: place for place, it in enumerate(body)}
-    jumps = [(places[it.target], place) for place, it in enumerate(body) if it.target in places]
+    positions = {it.address: index for index, it in enumerate(body)}
+    jumps = [(positions[it.target], index) for index, it in enumerate(body) if it.target in positions]
     latest = -1  # start of the last loop that has ended: a loop that begins before it contains it
     for first, last in sorted((jump for jump in jumps if jump[0] <= jump[1]), key=lambda jump: (jump[1], -jump[0])):
         if first > latest:

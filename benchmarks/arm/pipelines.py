@@ -21,7 +21,7 @@ def product_cycles(core: str, name: str) -> float:
     """Returns the cycles per product for many independent products, which is the bound of issue."""
     ending = _OPERANDS[re.sub(r"^(us|su|[su])m?", "", name)]
     last = "v15.4b[0]" if name == "sudot" else f"v29{ending}"  # this instruction has no other form
-    lines = [f"{name} v{place}.4s, v28{ending}, {last}" for place in range(_INDEPENDENT)]
+    lines = [f"{name} v{index}.4s, v28{ending}, {last}" for index in range(_INDEPENDENT)]
     return _cycles(core, "\n".join(lines) + "\n") / _INDEPENDENT
 
 

@@ -42,11 +42,11 @@ def _compared(layout: OciLayout, operands: Path, launch: dict[str, Any]) -> str:
     model = load(layout, parse_digest(launch["artifact"]))
     inputs = zip(model.signature.inputs, launch["inputs"], strict=True)
     outputs = model.run([_filled(spec, (operands / name).read_bytes()) for spec, name in inputs])
-    for place, (output, name) in enumerate(zip(outputs, launch["outputs"], strict=True)):
+    for index, (output, name) in enumerate(zip(outputs, launch["outputs"], strict=True)):
         expected = (operands / name).read_bytes()
         different = np.flatnonzero(output != np.frombuffer(expected.ljust(output.nbytes, b"\0"), np.uint8))
         if different.size:
-            return f"output {place} differs in {different.size} bytes, the first at {different[0]} of {len(expected)}"
+            return f"output {index} differs in {different.size} bytes, the first at {different[0]} of {len(expected)}"
     return ""
 
 

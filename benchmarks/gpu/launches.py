@@ -63,12 +63,12 @@ def chosen(folder: Path, card: Card, most_bytes: int = _MOST_BYTES) -> Kept:
     capability = int(card.capability.removeprefix("sm_"))
     own = [each for each in found if each.capability <= capability and each.shared_bytes <= card.block_shared_bytes]
     seen: dict[str, int] = defaultdict(int)
-    places = []
+    positions = []
     for each in own:
-        places.append((seen[each.symbol], each.test, each))
+        positions.append((seen[each.symbol], each.test, each))
         seen[each.symbol] += 1
     kept, left = list[Recorded](), most_bytes
-    for _, _, each in sorted(places, key=lambda place: place[:2]):
+    for _, _, each in sorted(positions, key=lambda index: index[:2]):
         if each.size_bytes <= left:
             kept.append(each)
             left -= each.size_bytes
@@ -98,19 +98,23 @@ def _put(
     launch: Recorded, module: str, layout: OciLayout, library: bytes, target: Target, operands: Path
 ) -> dict[str, object]:
     last = len(launch.before) - 1
-    written = [place for place in range(last + 1) if place == last or launch.before[place] != launch.after[place]]
-    sizes = [_filled(path.stat().st_size) for path in launch.before]
-    inputs = [Buffer(Space.INPUT, place, size) for place, size in enumerate(sizes)]
-    outputs = [Buffer(Space.OUTPUT, number, sizes[place]) for number, place in enumerate(written)]
-    output_of = {place: len(inputs) + number for number, place in enumerate(written)}
-    calls = [
-        (Call(COPY_SYMBOL, (place, output)), Launch((sizes[place] // _THREADS, 1, 1), (_THREADS, 1, 1)))
-        for place, output in output_of.items()
+    written = [
+        position
+        for position in range(last + 1)
+        if position == last or launch.before[position] != launch.after[position]
     ]
-    own = Call(launch.symbol, tuple(output_of.get(place, place) for place in range(last + 1)))
+    sizes = [_filled(path.stat().st_size) for path in launch.before]
+    inputs = [Buffer(Space.INPUT, position, size) for position, size in enumerate(sizes)]
+    outputs = [Buffer(Space.OUTPUT, number, sizes[position]) for number, position in enumerate(written)]
+    output_of = {position: len(inputs) + number for number, position in enumerate(written)}
+    calls = [
+        (Call(COPY_SYMBOL, (position, output)), Launch((sizes[position] // _THREADS, 1, 1), (_THREADS, 1, 1)))
+        for position, output in output_of.items()
+    ]
+    own = Call(launch.symbol, tuple(output_of.get(position, position) for position in range(last + 1)))
     calls.append((own, Launch(launch.grid, launch.block, launch.shared_bytes)))
     digest = artifacts.put(layout, library, target, [*inputs, *outputs], calls)
-    after = [launch.after[place] for place in written]
+    after = [launch.after[position] for position in written]
     for path in (*launch.before, *after):
         shutil.copy(path, operands / path.name)
     files = {"inputs": [each.name for each in launch.before], "outputs": [each.name for each in after]}

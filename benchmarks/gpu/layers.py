@@ -50,18 +50,18 @@ def _put(
 ) -> dict[str, object]:
     assert isinstance(kernel.function, DeviceFunction)
     source, destination = square.layer.source, square.layer.destination
-    constants, places = b"", []
+    constants, positions = b"", []
     for array in kernel.constants:
-        places.append(Buffer(Space.CONSTANT, len(constants), array.nbytes))
+        positions.append(Buffer(Space.CONSTANT, len(constants), array.nbytes))
         constants += array.tobytes() + bytes(-array.nbytes % ALIGNMENT_BYTES)
     # The padding after an output's last element has no defined content.
     images = [source, *([square.layer.residual] if square.layer.residual else [])]
-    given = [Buffer(Space.INPUT, place, image.size_bytes) for place, image in enumerate(images)]
-    buffers = [*given, *places, Buffer(Space.OUTPUT, 0, destination.own_bytes)]
+    given = [Buffer(Space.INPUT, index, image.size_bytes) for index, image in enumerate(images)]
+    buffers = [*given, *positions, Buffer(Space.OUTPUT, 0, destination.own_bytes)]
     call = Call(kernel.symbol, tuple(range(len(buffers)))), kernel.function.launch
     library = artifacts.linked({kernel.symbol: kernel.function.source}, card.capability, target)
     made = artifacts.put(layout, library, target, buffers, [call], constants)
-    specs = tuple(TensorSpec(f"input_{place}", "UINT8", (image.size_bytes,)) for place, image in enumerate(images))
+    specs = tuple(TensorSpec(f"input_{index}", "UINT8", (image.size_bytes,)) for index, image in enumerate(images))
     buffers_given = inputs_of(ModelSignature(specs, ()))
     filled = [_framed(image, values) for image, values in zip(images, buffers_given, strict=True)]
     instruction = tile.unit.instruction

@@ -64,8 +64,8 @@ def resnet50() -> nn.Module:
     layers: list[nn.Module] = [*convolution(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1)]
     given = 64
     for middle, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
-        for place in range(count):
-            layers.append(Bottleneck(given, middle, stride if place == 0 else 1))
+        for index in range(count):
+            layers.append(Bottleneck(given, middle, stride if index == 0 else 1))
             given = 4 * middle
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(given, 1000))
 
@@ -77,8 +77,8 @@ def mobilenet_v2() -> nn.Module:
         *((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2)),
         *((6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)),
     ):
-        for place in range(count):
-            layers.append(Inverted(given, filters, stride if place == 0 else 1, expansion))
+        for index in range(count):
+            layers.append(Inverted(given, filters, stride if index == 0 else 1, expansion))
             given = filters
     layers += convolution(given, 1280, 1)
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(1280, 1000))

@@ -19,7 +19,7 @@ def inputs_of(signature: ModelSignature) -> list[Array]:
     """Returns integers over all values, and reals between -2 and 2, from a generator whose numbers NumPy guarantees to
     keep.
     """
-    return [_input(spec, np.random.RandomState(place)) for place, spec in enumerate(signature.inputs)]
+    return [_input(spec, np.random.RandomState(index)) for index, spec in enumerate(signature.inputs)]
 
 
 def _input(spec: TensorSpec, random: np.random.RandomState) -> Array:

@@ -96,9 +96,9 @@ def _loaded(protocol: str, load: Load, clients: int, seconds: float) -> dict[str
     module = "benchmarks.serving.clients.generator" if protocol == "REST" else "benchmarks.gpu.grpc_load"
     warm_up_s = min(1.0, seconds / 2)
     orders = [
-        asdict(Load(**{**asdict(load), "connections": clients // count + (place < clients % count)}))
+        asdict(Load(**{**asdict(load), "connections": clients // count + (index < clients % count)}))
         | {"seconds": seconds, "warm_up_s": warm_up_s, "polls": False, "phases": []}
-        for place in range(count)
+        for index in range(count)
     ]
     processes = [
         subprocess.Popen(

@@ -89,8 +89,8 @@ def measured(model: Path) -> Footprint:
         folder = Path(scratch, "artifact")
         config = compiled(model, folder)
         inputs = []
-        for place, spec in enumerate(config.signature.inputs):
-            inputs.append(str(Path(scratch, f"{place}.npy")))
+        for index, spec in enumerate(config.signature.inputs):
+            inputs.append(str(Path(scratch, f"{index}.npy")))
             np.save(inputs[-1], np.zeros(spec.shape, spec.dtype))
         return Footprint(
             model.stem,

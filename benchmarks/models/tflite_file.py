@@ -44,7 +44,7 @@ def _products(graph: Any, code: int, operator: Any) -> int:
             )
         case tflite.BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM:  # four gates [units, features], [units, units]
             steps = math.prod(_input(graph, operator, 0)[:-1])
-            gates = [_input(graph, operator, place) for place in range(1, 9) if operator.Inputs(place) >= 0]
+            gates = [_input(graph, operator, index) for index in range(1, 9) if operator.Inputs(index) >= 0]
             return steps * sum(map(math.prod, gates))
         case _:
             return 0
@@ -106,8 +106,8 @@ def _output(graph: Any, operator: Any) -> list[int]:
     return _shape(graph, operator.Outputs(0))
 
 
-def _input(graph: Any, operator: Any, place: int) -> list[int]:
-    return _shape(graph, operator.Inputs(place))
+def _input(graph: Any, operator: Any, index: int) -> list[int]:
+    return _shape(graph, operator.Inputs(index))
 
 
 def _shape(graph: Any, index: int) -> list[int]:

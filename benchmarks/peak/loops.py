@@ -109,28 +109,28 @@ def _multiply(instruction: Instruction, threads: int) -> PrimFunc:
         tirx.decl_buffer((lanes,), instruction.accumulator, f"total{index}", scope="local")
         for index in range(ROWS * COLUMNS)
     ]
-    places = [thread * (ROWS * COLUMNS * lanes) + index * lanes for index in range(ROWS * COLUMNS)]
+    positions = [thread * (ROWS * COLUMNS * lanes) + index * lanes for index in range(ROWS * COLUMNS)]
 
     begin: list[Any] = [AllocBuffer(register, _IN_REGISTERS) for register in registers]
     begin += [
-        BufferStore(register, _load(totals, place, lanes), [_span(0, lanes)])
-        for register, place in zip(registers, places, strict=True)
+        BufferStore(register, _load(totals, position, lanes), [_span(0, lanes)])
+        for register, position in zip(registers, positions, strict=True)
     ]
     column = [Var(f"column{index}", f"{stored}x{width}") for index in range(COLUMNS)]
     begin += [Bind(var, _load(columns, index * width, width)) for index, var in enumerate(column)]
     step: list[Any] = []
     for row in range(ROWS):
         value = Var(f"row{row}", f"{stored}x{width}")
-        place = (tirx.bitwise_and(repetition, tirx.const(_PERIOD - 1, "int32")) * ROWS + row) * width
-        step.append(Bind(value, _load(rows, place, width)))
+        position = (tirx.bitwise_and(repetition, tirx.const(_PERIOD - 1, "int32")) * ROWS + row) * width
+        step.append(Bind(value, _load(rows, position, width)))
         for index in range(COLUMNS):
             register = registers[row * COLUMNS + index]
             total = instruction.apply(_load(register, 0, lanes), value, column[index])
             step.append(BufferStore(register, total, [_span(0, lanes)]))
     loop = For(repetition, int32(0), int32(REPETITIONS), ForKind.SERIAL, SeqStmt(step))
     end = [
-        BufferStore(totals, _load(register, 0, lanes), [_span(place, lanes)])
-        for register, place in zip(registers, places, strict=True)
+        BufferStore(totals, _load(register, 0, lanes), [_span(position, lanes)])
+        for register, position in zip(registers, positions, strict=True)
     ]
     kind = ForKind.PARALLEL if threads > 1 else ForKind.SERIAL
     body = For(thread, int32(0), int32(threads), kind, SeqStmt([*begin, loop, *end]))

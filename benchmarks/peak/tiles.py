@@ -74,7 +74,8 @@ def _multiply(instruction: Instruction, threads: int) -> PrimFunc:
     first = _SIDE**2  # the first register of the operands: rows, then columns
     begin = [_perform("llvm.x86.ldtilecfg", _address(configuration, 0))]
     begin += [
-        _perform("llvm.x86.tileloadd64", _tile(tile), _address(totals, place), stride) for tile, place in accumulators
+        _perform("llvm.x86.tileloadd64", _tile(tile), _address(totals, position), stride)
+        for tile, position in accumulators
     ]
     begin += [
         _perform("llvm.x86.tileloadd64", _tile(first + at), _address(operands, at * _TILE_BYTES), stride)
@@ -85,7 +86,8 @@ def _multiply(instruction: Instruction, threads: int) -> PrimFunc:
         for tile in range(_SIDE**2)
     ]
     end = [
-        _perform("llvm.x86.tilestored64", _tile(tile), _address(totals, place), stride) for tile, place in accumulators
+        _perform("llvm.x86.tilestored64", _tile(tile), _address(totals, position), stride)
+        for tile, position in accumulators
     ]
     loop = For(repetition, int32(0), int32(REPETITIONS), ForKind.SERIAL, SeqStmt(products))
     body = SeqStmt([*begin, loop, *end, _perform("llvm.x86.tilerelease")])

@@ -33,9 +33,9 @@ def scenes(count: int, size: int, seed: int) -> tuple[Array, Array]:
         cut = _lit(ImageOps.mirror(cut) if mirrored else cut, rng).resize((side, side))
         scene.paste(cut, (left, top))
         wide = _CUT[2] - _CUT[0]
-        x0, x1 = ((place - _CUT[0]) / wide for place in (_FACE[0], _FACE[2]))
+        x0, x1 = ((position - _CUT[0]) / wide for position in (_FACE[0], _FACE[2]))
         x0, x1 = (1 - x1, 1 - x0) if mirrored else (x0, x1)
-        y0, y1 = ((place - _CUT[1]) / wide for place in (_FACE[1], _FACE[3]))
+        y0, y1 = ((position - _CUT[1]) / wide for position in (_FACE[1], _FACE[3]))
         corner, share = np.array([left, top, left, top]) / size, side / size
         boxes.append(np.array([x0, y0, x1, y1]) * share + corner)
         made.append(np.asarray(scene, np.float32) / 127.5 - 1)
@@ -51,12 +51,12 @@ def faces(count: int, size: int, seed: int) -> Array:
 def eyes(count: int, size: int, seed: int) -> Array:
     """Returns one eye alone, in the same format."""
     rng = np.random.default_rng(seed)
-    return np.stack([_around(rng, _EYES[place % 2], rng.uniform(60, 90), size) for place in range(count)])
+    return np.stack([_around(rng, _EYES[index % 2], rng.uniform(60, 90), size) for index in range(count)])
 
 
 def _around(rng: np.random.Generator, middle: tuple[int, int], width: float, size: int) -> Array:
     turned = _portrait().rotate(float(rng.uniform(-10, 10)), Image.Resampling.BILINEAR, center=middle)
-    x, y = (place + float(rng.uniform(-0.05, 0.05)) * width for place in middle)
+    x, y = (position + float(rng.uniform(-0.05, 0.05)) * width for position in middle)
     cut = turned.crop((x - width / 2, y - width / 2, x + width / 2, y + width / 2))
     cut = _lit(ImageOps.mirror(cut) if rng.integers(2) else cut, rng).resize((size, size), Image.Resampling.BILINEAR)
     return np.asarray(cut, np.float32) / 255

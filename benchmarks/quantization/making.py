@@ -165,7 +165,7 @@ def _decided(decision: str, folder: Path, models: Sequence[Path]) -> tuple[list[
     """
     peer("run", folder / "inputs.npy", folder / "decided.npz", decision, *models)
     with np.load(folder / "decided.npz") as found:
-        return [found[f"decided_{place}"] for place in range(len(models))], found["sums"]
+        return [found[f"decided_{index}"] for index in range(len(models))], found["sums"]
 
 
 def peer(*arguments: object) -> str:

@@ -252,10 +252,13 @@ def _magika(count: int) -> Network:
     for ending, label in _LABELS.items():
         files = [CHECKOUT / name for name in listed.stdout.splitlines() if name.endswith(ending)]
         files = [file for file in files if file.stat().st_size > told["beg_size"]]
-        for place in rng.permutation(len(files))[:_EACH]:
-            found.append((_ends(files[place].read_bytes(), told), names.index(label)))
+        for position in rng.permutation(len(files))[:_EACH]:
+            found.append((_ends(files[position].read_bytes(), told), names.index(label)))
     order = rng.permutation(len(found))
-    inputs, labels = np.stack([found[place][0] for place in order]), np.array([found[place][1] for place in order])
+    inputs, labels = (
+        np.stack([found[position][0] for position in order]),
+        np.array([found[position][1] for position in order]),
+    )
     some = slice(0, _CALIBRATING)
     return _classifier(
         f"Magika's classifier of files by their bytes, of {_version('magika')}. {len(inputs) - _CALIBRATING} files of "

@@ -35,7 +35,7 @@ class OnnxModule(torch.nn.Module):  # type: ignore[misc]
         read = {name for node in self._nodes if node.op_type in _SETTINGS for name in node.input[1:]}
         traced = [name for name, values in constants.items() if values.dtype == np.float32 and name not in read]
         self._fixed = {name: values for name, values in constants.items() if name not in traced}
-        self._names = {name: f"constant_{place}" for place, name in enumerate(traced)}
+        self._names = {name: f"constant_{index}" for index, name in enumerate(traced)}
         for name, own in self._names.items():
             values = torch.from_numpy(constants[name].copy())
             self.register_parameter(own, torch.nn.Parameter(values, requires_grad=False))
@@ -135,7 +135,7 @@ def _matmul(inputs: Inputs, given: Attributes) -> Any:
 
 
 def _clip(inputs: Inputs, given: Attributes) -> Any:
-    low, high = ((*inputs, None, None)[place] for place in (1, 2))
+    low, high = ((*inputs, None, None)[position] for position in (1, 2))
     bounds = [given.get(name) if end is None else float(end) for name, end in (("min", low), ("max", high))]
     if bounds == [0, 6]:
         return functional.relu6(inputs[0])
@@ -143,7 +143,7 @@ def _clip(inputs: Inputs, given: Attributes) -> Any:
 
 
 def _reshape(inputs: Inputs, given: Attributes) -> Any:
-    sizes = [inputs[0].shape[place] if size == 0 else int(size) for place, size in enumerate(inputs[1])]
+    sizes = [inputs[0].shape[index] if size == 0 else int(size) for index, size in enumerate(inputs[1])]
     return inputs[0].reshape(sizes)
 
 
@@ -174,10 +174,10 @@ def _slice(inputs: Inputs, given: Attributes) -> Any:
     x, starts, ends = inputs[:3]
     axes = inputs[3] if len(inputs) > 3 and inputs[3] is not None else range(len(starts))
     steps = inputs[4] if len(inputs) > 4 else [1] * len(starts)
-    places = [slice(None)] * x.ndim
+    positions = [slice(None)] * x.ndim
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        places[int(axis)] = slice(int(start), None if int(end) >= x.shape[int(axis)] else int(end), int(step))
-    return x[tuple(places)]
+        positions[int(axis)] = slice(int(start), None if int(end) >= x.shape[int(axis)] else int(end), int(step))
+    return x[tuple(positions)]
 
 
 def _split(inputs: Inputs, given: Attributes) -> Any:

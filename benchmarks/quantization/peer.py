@@ -246,7 +246,7 @@ def run(inputs: str, output: str, decision: str, *models: str) -> None:
         sums = sums + np.array(rows)
         for found, answer in zip(decided, made, strict=True):
             found.append(decide(answer))
-    named: dict[str, Any] = {f"decided_{place}": np.array(found) for place, found in enumerate(decided)}
+    named: dict[str, Any] = {f"decided_{index}": np.array(found) for index, found in enumerate(decided)}
     np.savez(output, sums=sums, **named)
 
 

@@ -74,14 +74,14 @@ class _Network:
         return 1, *(-(-(side - (size - 1) * padding) // stride) for side, size in sides), channels
 
     def _put(self, name: str, operands: list[int], shape: tuple[int, ...], options: Any, result: str = "") -> int:
-        place = self._tensor(result or f"{name.lower()}_{len(self.shapes)}", shape)
-        self._made.operator(name, operands, [place], options)
-        return place
+        position = self._tensor(result or f"{name.lower()}_{len(self.shapes)}", shape)
+        self._made.operator(name, operands, [position], options)
+        return position
 
     def _tensor(self, name: str, shape: tuple[int, ...]) -> int:
-        place = self._made.tensor(name, shape, np.float32)
-        self.shapes[place] = shape
-        return place
+        position = self._made.tensor(name, shape, np.float32)
+        self.shapes[position] = shape
+        return position
 
     def _constant(self, values: Array) -> int:
         return self._made.constant(f"constant_{len(self._made.model.buffers)}", np.ascontiguousarray(values))
@@ -94,29 +94,29 @@ def with_real_weights(file: bytes) -> bytes:
     """
     model = read_model(file)
     made = _Network(tuple(model.tensors[model.inputs[0]].shape))
-    places = {model.inputs[0]: made.image}
+    positions = {model.inputs[0]: made.image}
     for operator in model.operators:
-        first, output = places[operator.inputs[0]], operator.outputs[0]
+        first, output = positions[operator.inputs[0]], operator.outputs[0]
         match operator.name:
             case "QUANTIZE" | "RESHAPE" | "SOFTMAX":
-                places[output] = first
+                positions[output] = first
             case "ADD":
                 activation = int(str((operator.options or {})["fused_activation_function"]))
-                places[output] = made.add(first, places[operator.inputs[1]], activation)
+                positions[output] = made.add(first, positions[operator.inputs[1]], activation)
             case "FULLY_CONNECTED":
-                weights, bias = (_real(model.tensors[place]) for place in operator.inputs[1:3])
-                places[output] = made.dense(made.flatten(first), weights, bias)
+                weights, bias = (_real(model.tensors[position]) for position in operator.inputs[1:3])
+                positions[output] = made.dense(made.flatten(first), weights, bias)
             case "AVERAGE_POOL_2D" | "MEAN":
-                places[output] = made.mean(first)
+                positions[output] = made.mean(first)
             case "CONV_2D" | "DEPTHWISE_CONV_2D":
-                places[output] = _convolution(made, model, operator, first)
+                positions[output] = _convolution(made, model, operator, first)
             case other:
                 raise ValueError(f"no float form for {other}")
-    return made.to_bytes(made.flatten(places[model.outputs[0]], "logits"))
+    return made.to_bytes(made.flatten(positions[model.outputs[0]], "logits"))
 
 
 def _convolution(made: _Network, model: Model, operator: Operator, x: int) -> int:
-    weights, bias = (_real(model.tensors[place]) for place in operator.inputs[1:3])
+    weights, bias = (_real(model.tensors[position]) for position in operator.inputs[1:3])
     options = operator.options or {}
     settings = [int(str(options[name])) for name in ("stride_h", "padding", "fused_activation_function")]
     return (made.conv if operator.name == "CONV_2D" else made.depthwise)(x, weights, bias, *settings)

@@ -86,8 +86,8 @@ def speak(text: str, voice: str, words_per_minute: int) -> Array:
     with wave.open(io.BytesIO(subprocess.run(command, check=True, capture_output=True).stdout)) as file:
         rate = file.getframerate()
         samples = np.frombuffer(file.readframes(1 << 24), np.int16) / 32768
-    places = np.arange(int(len(samples) * _RATE / rate)) * rate / _RATE
-    return np.interp(places, np.arange(len(samples)), samples).astype(np.float32)
+    positions = np.arange(int(len(samples) * _RATE / rate)) * rate / _RATE
+    return np.interp(positions, np.arange(len(samples)), samples).astype(np.float32)
 
 
 def recording(sentences: Sequence[str], voices: Sequence[str], windows: int, seed: int) -> Array:

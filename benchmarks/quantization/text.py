@@ -52,7 +52,7 @@ def lines(count: int, seed: int) -> tuple[Array, list[str]]:
 def signs(count: int, seed: int) -> tuple[Array, list[int]]:
     """Returns lines, every second one upside down: `[count, 3, 48, 192]`, and 1 for those."""
     rng = np.random.default_rng(seed)
-    turned = [place % 2 for place in range(count)]
+    turned = [index % 2 for index in range(count)]
     made = [_line(rng, SIGN).picture.rotate(180 * turn) for turn in turned]
     return np.stack([_tensor(picture) for picture in made]), turned
 
@@ -61,7 +61,7 @@ def pages(count: int, seed: int) -> tuple[Array, list[Array]]:
     """Returns pages of three lines, normalized as photographs: `[count, 3, 160, 320]`; and for each page the boxes
     around its lines, `[3, 4]`, as `Line.box`.
     """
-    rng, made, places = np.random.default_rng(seed), [], []
+    rng, made, positions = np.random.default_rng(seed), [], []
     for _ in range(count):
         page, found = Image.new("RGB", PAGE[::-1], _color(rng, 180, 256)), []
         for row in range(3):
@@ -70,8 +70,8 @@ def pages(count: int, seed: int) -> tuple[Array, list[Array]]:
             page.paste(line.picture.resize((width, _ROW)), corner)
             found.append(line.box * ([width / LINE[1], _ROW / LINE[0]] * 2) + corner * 2)
         made.append((np.asarray(page, np.float32) / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225])
-        places.append(np.stack(found))
-    return np.ascontiguousarray(np.stack(made).transpose(0, 3, 1, 2), np.float32), places
+        positions.append(np.stack(found))
+    return np.ascontiguousarray(np.stack(made).transpose(0, 3, 1, 2), np.float32), positions
 
 
 def boxes(mask: Array) -> Array:
@@ -100,9 +100,9 @@ def matched(own: Array, real: Array) -> int:
     """Counts the boxes that overlap one of the others by half; each of the others is matched once."""
     free = [*real]
     for box in own:
-        place = next((place for place, other in enumerate(free) if _overlap(box, other) >= 0.5), None)
-        if place is not None:
-            free.pop(place)
+        index = next((index for index, other in enumerate(free) if _overlap(box, other) >= 0.5), None)
+        if index is not None:
+            free.pop(index)
     return len(real) - len(free)
 
 
@@ -117,15 +117,17 @@ def read(decided: Array, characters: list[str]) -> str:
     """Returns the text of the most likely classes along a line: repetitions count once, and blanks not at all (CTC).
     Spaces at the ends, which represent an empty margin, are removed.
     """
-    kept = [place for place, before in zip(decided, [0, *decided[:-1]], strict=True) if place not in (0, before)]
-    return "".join(characters[place] for place in kept).strip()
+    kept = [
+        position for position, before in zip(decided, [0, *decided[:-1]], strict=True) if position not in (0, before)
+    ]
+    return "".join(characters[position] for position in kept).strip()
 
 
 def distance(one: str, other: str) -> int:
     """Returns Levenshtein's distance: the number of characters to insert, delete or replace."""
     row = list(range(len(other) + 1))
-    for place, own in enumerate(one, 1):
-        last, row[0] = row[0], place
+    for index, own in enumerate(one, 1):
+        last, row[0] = row[0], index
         for column, theirs in enumerate(other, 1):
             last, row[column] = row[column], min(row[column] + 1, row[column - 1] + 1, last + (own != theirs))
     return row[-1]
@@ -143,22 +145,22 @@ def _line(rng: np.random.Generator, size: tuple[int, int]) -> Line:
         text = longer
     paper, ink = (_color(rng, 150, 256), _color(rng, 0, 90))[:: int(rng.choice([1, -1]))]
     picture = Image.new("RGB", (width, height), paper)
-    place = (int(rng.integers(4, 12)), int(rng.integers(4, 14)))
-    ImageDraw.Draw(picture).text(place, text, font=font, fill=ink)
+    position = (int(rng.integers(4, 12)), int(rng.integers(4, 14)))
+    ImageDraw.Draw(picture).text(position, text, font=font, fill=ink)
     degrees = float(rng.uniform(-1.5, 1.5))
     turned = picture.rotate(degrees, Image.Resampling.BILINEAR, fillcolor=paper)
     noisy = np.asarray(turned, np.float32) + rng.normal(0, rng.uniform(0, 20), (height, width, 3))
     left, top, right, bottom = font.getbbox(text)
-    corners = np.array([(left, top), (right, top), (right, bottom), (left, bottom)]) + place
+    corners = np.array([(left, top), (right, top), (right, bottom), (left, bottom)]) + position
     turned_corners = _rotate_points(corners, degrees, size)
     box = np.concatenate([turned_corners.min(axis=0), turned_corners.max(axis=0)])
     return Line(Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)), text, box)
 
 
-def _rotate_points(places: Array, degrees: float, size: tuple[int, int]) -> Array:
+def _rotate_points(positions: Array, degrees: float, size: tuple[int, int]) -> Array:
     """Returns the positions to which `Image.rotate` moves points `[…, (x, y)]`: counterclockwise, by the centre."""
     middle, angle = np.array(size[::-1]) / 2, math.radians(degrees)
-    x, y = (places - middle).T
+    x, y = (positions - middle).T
     turned = (x * math.cos(angle) + y * math.sin(angle), y * math.cos(angle) - x * math.sin(angle))
     return np.asarray(np.stack(turned, axis=1) + middle)
 

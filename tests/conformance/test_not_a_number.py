@@ -90,7 +90,7 @@ def test_litert(name: str) -> None:
     operand is NaN.
     """
     builder, inputs = ModelBuilder(), [X[None], OTHER[None]][: 1 if name.startswith("RELU") else 2]
-    operands = [builder.tensor(f"x{place}", each.shape, np.float32) for place, each in enumerate(inputs)]
+    operands = [builder.tensor(f"x{index}", each.shape, np.float32) for index, each in enumerate(inputs)]
     y = builder.tensor("y", (1, X.size), np.float32)
     builder.operator(name, operands, [y], TFLITE[name])
     data = builder.build(operands, [y])

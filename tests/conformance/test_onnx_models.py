@@ -91,9 +91,9 @@ def todays_attention() -> bytes:
 
     mask = model.node("Mod", [model.input("mask", "int64", [1, tokens]), model.constant(2, "int64")])
     sums = model.node("CumSum", [mask, model.constant(1, "int64")])
-    places = model.node("Expand", [model.node("Unsqueeze", [sums, model.constant([2], "int64")]),
+    positions = model.node("Expand", [model.node("Unsqueeze", [sums, model.constant([2], "int64")]),
                                    model.constant([1, tokens, 1], "int64")])  # fmt: skip
-    x = model.node("GatherND", [table(12, width), places])
+    x = model.node("GatherND", [table(12, width), positions])
     stored, step, point = (model.name() for _ in range(3))
     model.node("DynamicQuantizeLinear", [x], [stored, step, point])
     weights = model.constant(rng.integers(-128, 128, (width, width)), "int8")
@@ -123,9 +123,9 @@ def test_todays_attention(tmp_path: Path) -> None:
     source.write_bytes(todays_attention())
     model, reference = compiled(source, ONNXRUNTIME, tmp_path), Reference(source, optimized=False)
     for sample in sample_inputs(model.signature, SAMPLES, seed=1):
-        (values, places), (others, other_places) = model.run(sample), reference(sample)
+        (values, positions), (others, other_places) = model.run(sample), reference(sample)
         np.testing.assert_allclose(values, others, rtol=0, atol=1e-5)
-        np.testing.assert_array_equal(places, other_places)
+        np.testing.assert_array_equal(positions, other_places)
 
 
 @pytest.mark.slow

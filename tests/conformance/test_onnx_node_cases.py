@@ -57,9 +57,9 @@ def test_a_case_of_the_suite(name: str) -> None:
         assert caught.value.code in ("unsupported", "unsupported_operator"), caught.value
         return
     imported = import_model(model)
-    inputs = [CASES[f"{name}.input{place}"] for place in range(len(imported.signature.inputs))]
+    inputs = [CASES[f"{name}.input{index}"] for index in range(len(imported.signature.inputs))]
     actual = oracle.run(imported.module, get_mode(ONNXRUNTIME), inputs)
-    expected = [CASES[f"{name}.output{place}"] for place in range(len(actual))]
+    expected = [CASES[f"{name}.output{index}"] for index in range(len(actual))]
     if name in OTHERWISE:
         with pytest.raises(AssertionError):
             evidence.compare(imported, ONNXRUNTIME, [actual], [expected], steps=1e-5)

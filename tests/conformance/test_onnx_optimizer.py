@@ -238,7 +238,7 @@ def several_scales(axis: int, block: int, dtype: str) -> Write:
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         shape = (2, 4, 8)
-        count = [size // block if place == axis and block else size for place, size in enumerate(shape)]
+        count = [size // block if index == axis and block else size for index, size in enumerate(shape)]
         extents = count if block else [shape[axis]]
         scale = model.constant(rng.uniform(0.01, 0.1, extents), "float32")
         point = model.constant(rng.integers(0, 100, extents), dtype)

@@ -75,8 +75,8 @@ def reshaped_by_products() -> bytes:
     pixels = model.node("ReduceProd", [sizes(model)], axes=[0], keepdims=1)
     channels = model.node("Div", [model.node("Reshape", [model.node("Size", ["x"]), ints(model, 1)]), pixels])
     flat = model.node("Reshape", [stored, model.node("Concat", [channels, pixels], axis=0)])
-    places = model.node("NonZero", [model.node("Equal", [model.node("Shape", ["x"]), ints(model, 1, 0, 0, 0)])])
-    return ended(model, model.node("Unsqueeze", [flat, model.node("Reshape", [places, ints(model, -1)])]))
+    positions = model.node("NonZero", [model.node("Equal", [model.node("Shape", ["x"]), ints(model, 1, 0, 0, 0)])])
+    return ended(model, model.node("Unsqueeze", [flat, model.node("Reshape", [positions, ints(model, -1)])]))
 
 
 def padded_by_quantized_sizes() -> bytes:

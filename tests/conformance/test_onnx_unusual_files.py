@@ -40,7 +40,7 @@ def convolution(model: OnnxBuilder, x: str) -> str:
 def unsorted() -> bytes:
     model = OnnxBuilder()
     model.output(stored(model, convolution(model, stored(model, image(model)))), "float32")
-    model.nodes = [model.nodes[place] for place in RNG.permutation(len(model.nodes))]
+    model.nodes = [model.nodes[position] for position in RNG.permutation(len(model.nodes))]
     return model.build()
 
 
@@ -81,10 +81,10 @@ def old_operators(opset: int) -> Callable[[], bytes]:
             larger = model.node("Upsample", [part], scales=scales, mode="nearest")
         else:
             larger = model.node("Upsample", [part, model.constant(scales, "float32")], mode="nearest")
-        values, places = model.name(), model.name()
-        model.node("TopK", [model.node("Softmax", [larger], axis=2)], [values, places], k=3, axis=3)
+        values, positions = model.name(), model.name()
+        model.node("TopK", [model.node("Softmax", [larger], axis=2)], [values, positions], k=3, axis=3)
         model.output(model.node("Relu", [larger]), "float32")
-        model.output(places, "int64")
+        model.output(positions, "int64")
         return model.build(opset)
 
     return build
@@ -264,8 +264,8 @@ def large_table_cast_by_hand() -> bytes:
     rows = RNG.integers(-127, 128, (700, 100))
     real = model.node("Cast", [model.constant(rows, "int8")], to=1)
     table = model.node("Mul", [real, model.constant(RNG.uniform(0.001, 0.01, (700, 1)), "float32")])
-    places = model.node("Mod", [model.input("x", "int64", [1, 5]), model.constant(700, "int64")])
-    model.output(model.node("Gather", [table, places]), "float32")
+    positions = model.node("Mod", [model.input("x", "int64", [1, 5]), model.constant(700, "int64")])
+    model.output(model.node("Gather", [table, positions]), "float32")
     return model.build()
 
 

@@ -32,7 +32,7 @@ def answered(engine: str, model: Path, inputs: list[Array], folder: Path) -> lis
     command = [str(python), "-m", "tests.support.torch_answers", engine, *files]
     subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True, env={})
     with np.load(folder / "outputs.npz") as outputs:
-        return [outputs[f"arr_{place}"] for place in range(len(inputs))]
+        return [outputs[f"arr_{index}"] for index in range(len(inputs))]
 
 
 @pytest.mark.slow

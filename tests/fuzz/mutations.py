@@ -54,15 +54,17 @@ def _change(members: list[tuple[Any, Any]], generator: random.Random) -> None:
     """Changes one member: a field of a table, an item of a vector, or a whole vector of numbers."""
     owner, key = generator.choice(members)
     value = _get(owner, key)
-    like = [each for each in (_get(*place) for place in members) if type(each) is type(value)]
+    like = [each for each in (_get(*position) for position in members) if type(each) is type(value)]
     new: Any
     if isinstance(value, list | np.ndarray) and generator.random() < 0.8:
         new = list(value)
-        place, spare = (
+        position, spare = (
             generator.randrange(len(new) + 1),
             [*new[:_MOST_ITEMS], *([] if _is_of_tables(new) else _ODD[:8])],
         )
-        new[place : place + generator.randrange(2)] = generator.sample(spare, min(len(spare), generator.randrange(3)))
+        new[position : position + generator.randrange(2)] = generator.sample(
+            spare, min(len(spare), generator.randrange(3))
+        )
     elif isinstance(value, int):
         new = generator.choice([*_ODD[:8], -1, value + 1, value - 1, generator.choice(like)])
     elif isinstance(value, float):
@@ -115,24 +117,24 @@ def mutated_protobuf(data: bytes, generator: random.Random, mutate: Mutate) -> b
     tree = fields_of(data)
     if not tree or generator.random() < 0.1:
         return mutate(data)
-    places = list(_places(tree))
-    fields, place = generator.choice(places)
-    tag, value = fields[place]
-    others, other = generator.choice(places)
+    positions = list(_places(tree))
+    fields, position = generator.choice(positions)
+    tag, value = fields[position]
+    others, other = generator.choice(positions)
     copied = copy.deepcopy(others[other])  # it may be a message that contains the field
     match generator.randrange(8):
         case 0:
-            del fields[place]
+            del fields[position]
         case 1:
-            fields.insert(place, (tag, value))
+            fields.insert(position, (tag, value))
         case 2:
-            fields[place] = copied
+            fields[position] = copied
         case 3:
-            fields.insert(place, copied)
+            fields.insert(position, copied)
         case _ if isinstance(value, int):
-            fields[place] = tag, generator.choice([*_ODD, value + 1, max(0, value - 1)])
+            fields[position] = tag, generator.choice([*_ODD, value + 1, max(0, value - 1)])
         case _:
-            fields[place] = tag, mutate(value if isinstance(value, bytes) else bytes_of(value))
+            fields[position] = tag, mutate(value if isinstance(value, bytes) else bytes_of(value))
     return bytes_of(tree)
 
 
@@ -178,16 +180,16 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     `varint` would write it.
     """
     value = 0
-    for place, byte in enumerate(data[position : position + 10]):
-        value |= (byte & 0x7F) << (7 * place)
+    for index, byte in enumerate(data[position : position + 10]):
+        value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            return (value if (byte or not place) and value < 1 << 64 else -1), position + place + 1
+            return (value if (byte or not index) and value < 1 << 64 else -1), position + index + 1
     return -1, len(data)
 
 
 def _places(fields: Fields) -> Iterator[tuple[Fields, int]]:
-    for place, (_, value) in enumerate(fields):
-        yield fields, place
+    for index, (_, value) in enumerate(fields):
+        yield fields, index
         if isinstance(value, list):
             yield from _places(value)
 
@@ -240,10 +242,10 @@ def reduced_protobuf(data: bytes) -> Iterator[bytes]:
     if not tree:
         yield from reduced_bytes(data)
         return
-    for fields, place in list(_places(tree)):
-        field = fields.pop(place)
+    for fields, position in list(_places(tree)):
+        field = fields.pop(position)
         yield bytes_of(tree)
-        fields.insert(place, field)
+        fields.insert(position, field)
 
 
 MUTATORS: dict[str, Mutator] = {

@@ -190,7 +190,9 @@ def test_wrong_kernels_are_listed(unpacked: Path, python: Path, driver: Path) ->
     run, found, page = measured(unpacked, python, driver, "--no-peer", "--no-serving")
     assert run.returncode == 1
     other, missing, ended = of(found, "kernel")
-    assert [each["kernel"] for each in (other, missing, ended)] == [launched[place]["kernel"] for place in (1, 2, 4)]
+    assert [each["kernel"] for each in (other, missing, ended)] == [
+        launched[position]["kernel"] for position in (1, 2, 4)
+    ]
     assert other["said"].startswith("output 0 differs in")
     assert missing["said"].startswith("NotFound")
     assert ended["said"].startswith("its process ended with it")
@@ -211,7 +213,7 @@ def test_a_failed_part_does_not_affect_the_others(unpacked: Path, python: Path, 
     assert {each["instruction"] for each in of(found, "peak")} == {"mma", "dp4a"}
     said = {each["of"]: each["said"] for each in of(found, "failure")}
     assert "CorruptBlob" in said["keywords-b1"]
-    assert said["compute-sanitizer"] == "it is not there, and looked at nothing"
+    assert said["compute-sanitizer"] == "it is not installed, so nothing was checked"
     assert "| keywords | 1 | - | - |" in page
     assert "- keywords-b1: " in page
 

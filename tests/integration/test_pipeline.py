@@ -158,7 +158,7 @@ def test_a_batch_gives_the_outputs_of_its_samples(source: Path, tmp_path: Path) 
     spec = three.signature.inputs[0]
     assert spec.shape == (3, *one.signature.inputs[0].shape[1:])
     x = np.random.default_rng(3).integers(0, 127, spec.shape).astype(spec.dtype)
-    np.testing.assert_array_equal(three(x), np.concatenate([one(x[place : place + 1]) for place in range(3)]))
+    np.testing.assert_array_equal(three(x), np.concatenate([one(x[index : index + 1]) for index in range(3)]))
 
 
 def test_onnx_runtime_is_a_witness_of_a_model_with_id_lookups(tmp_path: Path) -> None:

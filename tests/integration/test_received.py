@@ -69,9 +69,9 @@ def test_an_unchanged_artifact_is_published_and_runs(elsewhere: tuple[OciLayout,
     layout, digest = elsewhere
     assert arrival.publish(arrival.send(layout, digest)) == digest
     model = runtime.load(arrival.layout, digest)
-    for place in (3, 7):
-        (scores,) = model.run([decode(PICTURES[place].read_bytes(), model.signature.inputs[0])])
-        assert scores.ravel().tolist() == expected(MODEL)[place].tolist()
+    for position in (3, 7):
+        (scores,) = model.run([decode(PICTURES[position].read_bytes(), model.signature.inputs[0])])
+        assert scores.ravel().tolist() == expected(MODEL)[position].tolist()
 
 
 def test_local_reports_are_attached_and_received_claims_are_not(
@@ -128,8 +128,8 @@ def test_a_damaged_library_is_rejected(elsewhere: tuple[OciLayout, Digest], arri
     layout, digest = elsewhere
     archive = arrival.send(layout, digest)
     data = bytearray(archive.read_bytes())
-    place = data.index(b"\x7fELF") + 0x800
-    data[place] ^= 1
+    index = data.index(b"\x7fELF") + 0x800
+    data[index] ^= 1
     archive.write_bytes(data)
     with pytest.raises(OctetError) as refused:
         arrival.publish(archive)

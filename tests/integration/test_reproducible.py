@@ -57,12 +57,12 @@ def build(folder: Path, name: str, target: str, environment: dict[str, str], pre
         (folder / each).mkdir(parents=True)
     shutil.copy(MODEL, folder / name)
     own = {"HOME": "home", "TMPDIR": "tmp", "OCTET_DATA_DIR": "data", "XDG_CACHE_HOME": "home/cache"}
-    places = {variable: str(folder / place) for variable, place in own.items()}
+    positions = {variable: str(folder / position) for variable, position in own.items()}
     command = [*prefix, str(PROGRAM), "compile", name, "--output", "out", "--target", target, "--json"]
     made = subprocess.run(
         command,
         cwd=folder,
-        env={"PATH": os.environ["PATH"], "OCTET_ALLOW_UNSANDBOXED": "1", **places, **environment},
+        env={"PATH": os.environ["PATH"], "OCTET_ALLOW_UNSANDBOXED": "1", **positions, **environment},
         capture_output=True,
         text=True,
         timeout=WORK_TIMEOUT_S,

@@ -65,7 +65,7 @@ def test_the_faster_artifact_is_promoted(
         result = measure(self, role, models, 0.01)
         if role == RACE:
             return replace(result, times_as_fast=times_as_fast)
-        return TimeResult(tuple(dict.fromkeys(each, 2.0 - place) for place, each in enumerate(result.seconds)))
+        return TimeResult(tuple(dict.fromkeys(each, 2.0 - index) for index, each in enumerate(result.seconds)))
 
     monkeypatch.setattr(_Tuning, "_measure", measured)
     plain_layout, plain = tune(tmp_path / "plain", Recorder(), {})

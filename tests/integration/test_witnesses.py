@@ -98,8 +98,8 @@ def rows_of_a_table(rows: int) -> bytes:
     """Returns a model that looks up row `x` of a table. ONNX Runtime accepts indices from -`rows` to `rows` - 1."""
     model, rng = OnnxBuilder(), np.random.default_rng(0)
     table = model.dequantized(model.constant(rng.integers(0, 255, (rows, 4)), "uint8"), 0.1, 7, "uint8")
-    place = model.node("Cast", [model.input("x", "uint8", (1, 5))], to=7)
-    found = model.node("Gather", [table, model.node("Add", [place, model.constant([1], "int64")])])
+    position = model.node("Cast", [model.input("x", "uint8", (1, 5))], to=7)
+    found = model.node("Gather", [table, model.node("Add", [position, model.constant([1], "int64")])])
     model.output(model.quantized(found, 0.1, 7, "uint8"), "uint8", (1, 5, 4))
     return model.build()
 

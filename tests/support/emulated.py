@@ -124,7 +124,7 @@ def call(target: str, kernel: Kernel, arguments: Sequence[Array], cpu: str | Non
         compile_kernel(target, kernel, folder / "kernel.o")
         program, operands = folder / "program", folder / "operands"
         _link(machine, [_driver(machine), folder / "kernel.o"], program)
-        places = _write(operands, arguments)
+        positions = _write(operands, arguments)
         with operands.open("r+b") as file:
             command = [machine.emulator, "-cpu", cpu or CPUS[target], str(program)]
             done = subprocess.run(command, stdin=file, capture_output=True, text=True)
@@ -133,24 +133,24 @@ def call(target: str, kernel: Kernel, arguments: Sequence[Array], cpu: str | Non
         written = operands.read_bytes()
     return [
         np.frombuffer(written, array.dtype, array.size, at).reshape(array.shape)
-        for array, at in zip(arguments, places, strict=True)
+        for array, at in zip(arguments, positions, strict=True)
     ]
 
 
 def _write(path: Path, arguments: Sequence[Array]) -> list[int]:
     """Writes the file that the driver reads, and returns the offsets of the arguments in it."""
-    places, end = [], 8 + 16 * len(arguments)
+    positions, end = [], 8 + 16 * len(arguments)
     for array in arguments:
-        places.append(-(-end // 64) * 64)
-        end = places[-1] + array.nbytes
+        positions.append(-(-end // 64) * 64)
+        end = positions[-1] + array.nbytes
     content = bytearray(end)
     sizes = [array.nbytes for array in arguments]
-    header = [len(arguments), *(number for pair in zip(places, sizes, strict=True) for number in pair)]
+    header = [len(arguments), *(number for pair in zip(positions, sizes, strict=True) for number in pair)]
     content[: 8 * len(header)] = np.array(header, "<u8").tobytes()
-    for array, at in zip(arguments, places, strict=True):
+    for array, at in zip(arguments, positions, strict=True):
         content[at : at + array.nbytes] = np.ascontiguousarray(array).tobytes()
     path.write_bytes(content)
-    return places
+    return positions
 
 
 @functools.cache

@@ -38,7 +38,7 @@ def tensor(name: str) -> dict[str, Any]:
 
 def node(target: str, output: str, *arguments: dict[str, Any], **named: dict[str, Any]) -> dict[str, Any]:
     """Returns a call, for example `node("torch.ops.aten.relu.default", "y", tensor("x"))`."""
-    inputs = [{"name": f"a{place}", "arg": argument, "kind": 1} for place, argument in enumerate(arguments)]
+    inputs = [{"name": f"a{index}", "arg": argument, "kind": 1} for index, argument in enumerate(arguments)]
     inputs += [{"name": name, "arg": argument, "kind": 2} for name, argument in named.items()]
     return {"target": target, "inputs": inputs, "outputs": [tensor(output)], "metadata": {}}
 

@@ -128,10 +128,10 @@ def qlinear_concat(model: OnnxBuilder, rng: Rng) -> None:
     shape, axis, dtype = list(image(rng)), int(rng.integers(1, 4)), storage(rng)
     y = Quantized(model, rng, dtype)
     parts: list[str] = []
-    for place in range(int(rng.integers(1, 4))):
+    for index in range(int(rng.integers(1, 4))):
         x = y if rng.integers(0, 3) == 0 else Quantized(model, rng, dtype)
         shape[axis] = int(rng.integers(1, 6))
-        parts += [model.input(f"x{place}", dtype, shape), *x.names]
+        parts += [model.input(f"x{index}", dtype, shape), *x.names]
     model.output(model.microsoft("QLinearConcat", [*y.names, *parts], axis=axis), dtype)
 
 
@@ -331,7 +331,7 @@ def matmul(model: OnnxBuilder, rng: Rng) -> None:
 def _between(op_type: str, operands: int = 1, **attributes: Any) -> Write:
     def write(model: OnnxBuilder, rng: Rng) -> None:
         shape, dtype = image(rng), storage(rng)
-        names = [real(model, f"x{place}", shape, Quantized(model, rng, dtype)) for place in range(operands)]
+        names = [real(model, f"x{index}", shape, Quantized(model, rng, dtype)) for index in range(operands)]
         leave(model, model.node(op_type, names, **attributes), Quantized(model, rng, dtype))
 
     return write
@@ -345,7 +345,7 @@ def _of_two_types(op_type: str, operands: int = 1, **attributes: Any) -> Write:
     def write(model: OnnxBuilder, rng: Rng) -> None:
         shape, dtypes = image(rng), [storage(rng)] * (operands + 1)
         dtypes[int(rng.integers(0, operands + 1))] = "uint8" if dtypes[0] == "int8" else "int8"
-        names = [real(model, f"x{place}", shape, Quantized(model, rng, dtypes[place])) for place in range(operands)]
+        names = [real(model, f"x{index}", shape, Quantized(model, rng, dtypes[index])) for index in range(operands)]
         leave(model, model.node(op_type, names, **attributes), Quantized(model, rng, dtypes[-1]))
 
     return write

@@ -69,21 +69,21 @@ def indexed(op_type: str, shape: Sequence[int], indices: Sequence[int], most: in
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         if rng.integers(0, 2):
-            places = model.constant(rng.integers(-most, most, indices), "int64")
+            positions = model.constant(rng.integers(-most, most, indices), "int64")
         else:
             sent = model.input("places", "int64", indices)
-            places = model.node("Mod", [sent, model.constant(most, "int64")])
-            places = model.node("Sub", [places, model.constant(int(rng.integers(0, 2)) * most, "int64")])
-        model.output(model.node(op_type, [_x(model, rng, shape), places], **attributes), "float32")
+            positions = model.node("Mod", [sent, model.constant(most, "int64")])
+            positions = model.node("Sub", [positions, model.constant(int(rng.integers(0, 2)) * most, "int64")])
+        model.output(model.node(op_type, [_x(model, rng, shape), positions], **attributes), "float32")
 
     return write
 
 
 def one_hot(model: OnnxBuilder, rng: Rng) -> None:
     sent = model.input("places", "int64", (2, 3))
-    places = model.node("Sub", [model.node("Mod", [sent, model.constant(8, "int64")]), model.constant(4, "int64")])
+    positions = model.node("Sub", [model.node("Mod", [sent, model.constant(8, "int64")]), model.constant(4, "int64")])
     values = model.constant([0.25, 2.0], "float32")
-    hot = model.node("OneHot", [places, model.constant(5, "int64"), values], axis=pick(rng, -1, 0, 1))
+    hot = model.node("OneHot", [positions, model.constant(5, "int64"), values], axis=pick(rng, -1, 0, 1))
     model.output(hot, "float32")
 
 
@@ -117,12 +117,12 @@ def scattered(op_type: str, indices: Sequence[int], updates: Sequence[int], most
 
     def write(model: OnnxBuilder, rng: Rng) -> None:
         x, updated = _x(model, rng, (3, 4, 5)), _x(model, rng, updates, "updates")
-        places = model.constant(rng.integers(-most, most, indices), "int64")
+        positions = model.constant(rng.integers(-most, most, indices), "int64")
         if rng.integers(0, 2):
             sent = model.node("Mod", [model.input("places", "int64", indices), model.constant(most, "int64")])
-            places = model.node("Sub", [sent, model.constant(int(rng.integers(0, 2)) * most, "int64")])
+            positions = model.node("Sub", [sent, model.constant(int(rng.integers(0, 2)) * most, "int64")])
         reduction = pick(rng, "add", "mul", "max", "min")
-        model.output(model.node(op_type, [x, places, updated], reduction=reduction, **attributes), "float32")
+        model.output(model.node(op_type, [x, positions, updated], reduction=reduction, **attributes), "float32")
 
     return write
 
@@ -311,10 +311,10 @@ def standard_attention_with_past(model: OnnxBuilder, rng: Rng) -> None:
 
 def rotary_embedding(model: OnnxBuilder, rng: Rng) -> None:
     x = _x(model, rng, pick(rng, (BATCH, TOKENS, WIDTH), (BATCH, HEADS, TOKENS, SIZE)))
-    places = model.constant(pick(rng, [3], rng.integers(0, 9, (BATCH, TOKENS))), "int64")
+    positions = model.constant(pick(rng, [3], rng.integers(0, 9, (BATCH, TOKENS))), "int64")
     angles = [_rows(model, rng, 9, SIZE // 2) for _ in range(2)]
     interleaved = int(rng.integers(0, 2))
-    model.output(model.microsoft("RotaryEmbedding", [x, places, *angles], interleaved=interleaved), "float32")
+    model.output(model.microsoft("RotaryEmbedding", [x, positions, *angles], interleaved=interleaved), "float32")
 
 
 def group_query_attention(past: int, *, computed: bool = False) -> Write:

@@ -171,7 +171,7 @@ def allowed(task: int) -> set[int]:
 
 def mask(words: Sequence[int]) -> set[int]:
     """Returns the processors in a `cpu_set_t`."""
-    return {64 * place + bit for place, word in enumerate(words) for bit in range(64) if word >> bit & 1}
+    return {64 * index + bit for index, word in enumerate(words) for bit in range(64) if word >> bit & 1}
 
 
 def _comm(task: int) -> str:

@@ -180,10 +180,10 @@ def _is_zygote(pid: int) -> bool:
     directory.
     """
     try:
-        command, place = Path(f"/proc/{pid}/cmdline").read_bytes(), Path(f"/proc/{pid}/cwd").readlink()
+        command, position = Path(f"/proc/{pid}/cmdline").read_bytes(), Path(f"/proc/{pid}/cwd").readlink()
     except FileNotFoundError:
         return False
-    return b"service.compiler.children.zygote" in command and place == Path("/")
+    return b"service.compiler.children.zygote" in command and position == Path("/")
 
 
 def _name_of(pid: int) -> str:

@@ -59,14 +59,14 @@ class _Writer:
         stride, (filters, per_group, kernel, _) = node.attributes.get("strides", (1, 1)), weights.shape
         assert isinstance(stride, tuple)
         around, (_, size, _, channels) = kernel // 2, self._shapes[x]
-        place = self._places[x]
+        position = self._places[x]
         if around:
             widths = self._constant(
                 f"{result}_widths", np.array([(0, 0), (around,) * 2, (around,) * 2, (0, 0)], np.int32)
             )
             padded = (1, size + 2 * around, size + 2 * around, channels)
-            self._put("PAD", [place, widths], f"{result}_padded", padded, schema.PadOptionsT())
-            place = self._places[f"{result}_padded"]
+            self._put("PAD", [position, widths], f"{result}_padded", padded, schema.PadOptionsT())
+            position = self._places[f"{result}_padded"]
         kind: Any = schema.Conv2DOptionsT
         if per_group == 1 and filters == channels:
             kind = schema.DepthwiseConv2DOptionsT
@@ -74,7 +74,7 @@ class _Writer:
         options.dilationHFactor = options.dilationWFactor = 1
         is_depthwise = kind is schema.DepthwiseConv2DOptionsT
         order = (1, 2, 3, 0) if is_depthwise else (0, 2, 3, 1)
-        operands = [place, self._constant(f"{result}_weights", weights.transpose(order))]
+        operands = [position, self._constant(f"{result}_weights", weights.transpose(order))]
         operands += [self._constant(f"{result}_bias", each) for each in bias]
         extent = (size + 2 * around - kernel) // stride[0] + 1
         name = "DEPTHWISE_CONV_2D" if is_depthwise else "CONV_2D"

@@ -40,7 +40,7 @@ def labels_in(name: str = "labels.txt", locale: str = "") -> Described:
 def metadata_buffer(inputs: Sequence[Described], outputs: Sequence[Described], identifier: bytes = b"M001") -> bytes:
     builder = flatbuffers.Builder(1024)
     described = [_vector(builder, [_tensor(builder, each) for each in ends]) for ends in (inputs, outputs)]
-    subgraph = _table(builder, 7, {2 + place: offset for place, offset in enumerate(described)})
+    subgraph = _table(builder, 7, {2 + index: offset for index, offset in enumerate(described)})
     subgraphs = _vector(builder, [subgraph])
     name = builder.CreateString("a model")
     builder.Finish(_table(builder, 8, {0: name, 3: subgraphs}), file_identifier=identifier)

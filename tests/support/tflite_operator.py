@@ -45,12 +45,12 @@ def operator_model(
     """Returns the model of an operator. `options` is the schema's `…OptionsT` object."""
     builder = ModelBuilder()
     taken = [
-        builder.tensor(f"x{place}", part.shape, part.dtype, part.quant)
+        builder.tensor(f"x{position}", part.shape, part.dtype, part.quant)
         if isinstance(part, End)
-        else builder.constant(f"x{place}", part.data, part.quant)
-        for place, part in enumerate(inputs)
+        else builder.constant(f"x{position}", part.data, part.quant)
+        for position, part in enumerate(inputs)
     ]
-    made = [builder.tensor(f"y{place}", end.shape, end.dtype, end.quant) for place, end in enumerate(outputs)]
+    made = [builder.tensor(f"y{position}", end.shape, end.dtype, end.quant) for position, end in enumerate(outputs)]
     builder.operator(name, taken, made, options, version)
     given = [index for index, part in zip(taken, inputs, strict=True) if isinstance(part, End)]
     return builder.build(given, made)

@@ -38,20 +38,20 @@ def pose_model(seed: int = 0, *, real_scores: bool = False) -> bytes:
     _reshape(builder, heat, rows, (cells, POINTS))
     probabilities = builder.tensor("probabilities", (cells, POINTS), np.float32)
     builder.operator("DEQUANTIZE", [rows], [probabilities])
-    place = builder.tensor("place", (POINTS,), np.int32)
+    position = builder.tensor("place", (POINTS,), np.int32)
     searched = probabilities if real_scores else rows
     axis = builder.constant("axis", np.array(0, np.int32))
-    builder.operator("ARG_MAX", [searched, axis], [place], schema.ArgMaxOptionsT(outputType=_INT32))
+    builder.operator("ARG_MAX", [searched, axis], [position], schema.ArgMaxOptionsT(outputType=_INT32))
 
     side = builder.constant("side", np.array(SIDE, np.int32))
     y, product, x = (builder.tensor(name, (POINTS,), np.int32) for name in ("y", "product", "x"))
-    builder.operator("FLOOR_DIV", [place, side], [y], schema.FloorDivOptionsT())
+    builder.operator("FLOOR_DIV", [position, side], [y], schema.FloorDivOptionsT())
     builder.operator("MUL", [y, side], [product], schema.MulOptionsT())
-    builder.operator("SUB", [place, product], [x], schema.SubOptionsT())
+    builder.operator("SUB", [position, product], [x], schema.SubOptionsT())
 
     points = builder.constant("points", np.arange(POINTS, dtype=np.int32))
     indices = builder.tensor("indices", (POINTS, 2), np.int32)
-    builder.operator("PACK", [place, points], [indices], schema.PackOptionsT(valuesCount=2, axis=1))
+    builder.operator("PACK", [position, points], [indices], schema.PackOptionsT(valuesCount=2, axis=1))
     score = builder.tensor("score", (POINTS,), np.float32)
     builder.operator("GATHER_ND", [probabilities, indices], [score], schema.GatherNdOptionsT())
 

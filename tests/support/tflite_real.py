@@ -79,7 +79,7 @@ def network(name: str, *, stored: bool) -> bytes:
         real = builder.tensor("real", SHAPE, np.float32)
         builder.operator("DEQUANTIZE", [x], [real])
     y = builder.tensor("y", shape, np.float32)
-    others = [builder.constant(f"c{place}", np.asarray(value)) for place, value in enumerate(constants)]
+    others = [builder.constant(f"c{index}", np.asarray(value)) for index, value in enumerate(constants)]
     first = 2 if name == "TRANSPOSE_CONV" else 0
     builder.operator(name, [*others[:first], real, *others[first:]], [y], options)
     return builder.build([x], [y])

@@ -50,25 +50,25 @@ def lstm_model(
         return builder.constant(name, rng.integers(-4000, 4000, count, np.int32), Quant(1e-4))
 
     gates = range(1 if cifg else 0, 4)
-    places = [-1] * 24
-    places[0] = builder.tensor("x", (*ends, depth), np.int8, Quant(1 / 60, 11))
+    positions = [-1] * 24
+    positions[0] = builder.tensor("x", (*ends, depth), np.int8, Quant(1 / 60, 11))
     for gate in gates:
-        places[1 + gate] = weights(f"input_{gate}", cells, depth)
-        places[5 + gate] = weights(f"recurrent_{gate}", cells, width)
-        places[12 + gate] = bias(f"bias_{gate}", cells)
+        positions[1 + gate] = weights(f"input_{gate}", cells, depth)
+        positions[5 + gate] = weights(f"recurrent_{gate}", cells, width)
+        positions[12 + gate] = bias(f"bias_{gate}", cells)
     if projected:
-        places[16], places[17] = weights("projection", projected, cells), bias("projection_bias", projected)
-    places[18] = builder.variable("hidden", (batch, width), np.int8, output)
-    places[19] = builder.variable("cell", (batch, cells), np.int16, Quant(2.0 ** (cell_bits - 15)))
+        positions[16], positions[17] = weights("projection", projected, cells), bias("projection_bias", projected)
+    positions[18] = builder.variable("hidden", (batch, width), np.int8, output)
+    positions[19] = builder.variable("cell", (batch, cells), np.int16, Quant(2.0 ** (cell_bits - 15)))
     y = builder.tensor("y", (*ends, width), np.int8, output)
     options = schema.UnidirectionalSequenceLSTMOptionsT(
         fusedActivationFunction=_TANH, cellClip=cell_clip, projClip=proj_clip, timeMajor=time_major
     )
-    builder.operator("UNIDIRECTIONAL_SEQUENCE_LSTM", places, [y], options, version=3)
-    kept = [builder.tensor(f"gate_{place}", (1,), np.int16, Quant(2.0**-12)) for place in range(4)]
+    builder.operator("UNIDIRECTIONAL_SEQUENCE_LSTM", positions, [y], options, version=3)
+    kept = [builder.tensor(f"gate_{index}", (1,), np.int16, Quant(2.0**-12)) for index in range(4)]
     kept.append(builder.tensor("shown", (1,), np.int8, hidden))
     builder.graph.operators[-1].intermediates = np.array(kept, np.int32)
-    return builder.build([places[0]], [y])
+    return builder.build([positions[0]], [y])
 
 
 def svdf_model(

@@ -36,9 +36,9 @@ def pack(
     blocks = dict(sorted((blocks or {}).items()))
     order = [*range(data.ndim + len(blocks))] if order is None else list(order)
     halves = [size for axis, dim in enumerate(data.shape) for size in (dim // blocks.get(axis, 1), blocks.get(axis, 1))]
-    places = [2 * axis for axis in range(data.ndim)] + [2 * axis + 1 for axis in blocks]
-    left = [place for place in range(2 * data.ndim) if place not in places]  # dimensions of size 1
-    tree = data.reshape(halves).transpose([*(places[each] for each in order), *left])
+    positions = [2 * axis for axis in range(data.ndim)] + [2 * axis + 1 for axis in blocks]
+    left = [position for position in range(2 * data.ndim) if position not in positions]  # dimensions of size 1
+    tree = data.reshape(halves).transpose([*(positions[each] for each in order), *left])
     nodes, levels = [tree], []
     for level in range(len(order)):
         if level not in compressed:

@@ -20,7 +20,7 @@ def main(engine: str, model: str, inputs: str, outputs: str) -> None:
     torch.backends.quantized.engine = engine
     loaded = torch.jit.load(model)
     with np.load(inputs) as given, torch.no_grad():
-        answers = [loaded(torch.from_numpy(given[f"arr_{place}"])).numpy() for place in range(len(given.files))]
+        answers = [loaded(torch.from_numpy(given[f"arr_{index}"])).numpy() for index in range(len(given.files))]
     np.savez(outputs, *answers)
 
 

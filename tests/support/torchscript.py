@@ -34,8 +34,8 @@ def answers(path: Path, engine: str) -> tuple[list[Array], list[list[Array]]]:
     with np.load(path.with_suffix(".npz")) as arrays:
         count = sum(name.startswith("input.") for name in arrays.files)
         outputs = sum(name.startswith(f"{engine}.0.") for name in arrays.files)
-        inputs = [arrays[f"input.{place}"] for place in range(count)]
-        return inputs, [[arrays[f"{engine}.{place}.{i}"] for i in range(outputs)] for place in range(count)]
+        inputs = [arrays[f"input.{index}"] for index in range(count)]
+        return inputs, [[arrays[f"{engine}.{index}.{i}"] for i in range(outputs)] for index in range(count)]
 
 
 def archive(records: Mapping[str, bytes | str], folder: str = "net", method: int = zipfile.ZIP_STORED) -> bytes:

@@ -99,5 +99,5 @@ def compiled(kernels: Mapping[str, Kernel], target: CodegenTarget, directory: Pa
 
 def _specs(name: str, values: Sequence[Array]) -> tuple[TensorSpec, ...]:
     return tuple(
-        TensorSpec(f"{name}{place}", datatype_of(str(value.dtype)), value.shape) for place, value in enumerate(values)
+        TensorSpec(f"{name}{index}", datatype_of(str(value.dtype)), value.shape) for index, value in enumerate(values)
     )

@@ -127,7 +127,7 @@ def _numerics(source_format: str) -> str:
 def _numbered(saved: dict[str, Array], what: str) -> Iterator[list[Array]]:
     """Yields the arrays of each sample."""
     for number in range(len(saved)):
-        names = [f"{what}{number}_{place}" for place in range(len(saved))]
+        names = [f"{what}{number}_{index}" for index in range(len(saved))]
         if names[0] not in saved:
             return
         yield [saved[name] for name in names if name in saved]

@@ -38,7 +38,7 @@ Answer = Callable[[list[torch.Tensor]], list[Any]]
 
 
 def _names(sample: list[torch.Tensor]) -> list[str]:
-    return [f"input{place}" for place in range(len(sample))]
+    return [f"input{index}" for index in range(len(sample))]
 
 
 def _exported(model: Any, samples: Samples, path: Path, *, dynamo: bool) -> None:

@@ -26,5 +26,5 @@ def save(output: Path, answers: Iterable[tuple[Sequence[Any], Sequence[Any]]]) -
     arrays: dict[str, Any] = {}
     for number, pair in enumerate(answers):
         for what, each in zip(("input", "output"), pair, strict=True):
-            arrays |= {f"{what}{number}_{place}": np.asarray(array) for place, array in enumerate(each)}
+            arrays |= {f"{what}{number}_{index}": np.asarray(array) for index, array in enumerate(each)}
     np.savez_compressed(output.with_name(output.name + ".npz"), **arrays)

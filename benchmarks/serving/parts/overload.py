@@ -78,9 +78,9 @@ def recovery_s(probes: Sequence[Answer], normal_s: float) -> float:
     none.
     """
     are_normal = [it.is_good and it.latency_s <= normal_s for it in probes]
-    for place in range(len(probes) - _IN_A_ROW + 1):
-        if all(are_normal[place : place + _IN_A_ROW]):
-            return probes[place].due_s
+    for index in range(len(probes) - _IN_A_ROW + 1):
+        if all(are_normal[index : index + _IN_A_ROW]):
+            return probes[index].due_s
     return float("inf")
 
 

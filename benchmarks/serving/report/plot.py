@@ -27,10 +27,10 @@ def main() -> None:
         row[0].barh(names, [values[0] for values in bars.values()], color=colors)
         row[0].set_title(model, loc="left")
         row[0].set_xlabel("responses per second, 8 connections")
-        for place, (values, color) in enumerate(zip(bars.values(), colors, strict=True)):
-            row[1].plot(values[1:], [place, place], color=color, linewidth=2)
-            row[1].plot(values[1], place, "o", color=color)
-            row[1].plot(values[2], place, "|", color=color, markersize=10)
+        for index, (values, color) in enumerate(zip(bars.values(), colors, strict=True)):
+            row[1].plot(values[1:], [index, index], color=color, linewidth=2)
+            row[1].plot(values[1], index, "o", color=color)
+            row[1].plot(values[2], index, "|", color=color, markersize=10)
         row[1].set(yticks=range(len(names)), yticklabels=[], xlabel="ms at 70 % of that: p50 to p99", xlim=(0, None))
         for axis in row:
             axis.set_ylim(len(names) - 0.5, -0.5)

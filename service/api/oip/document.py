@@ -182,8 +182,14 @@ def _operation(id: str, summary: str, description: str, answer: Members, *parame
     return {name: value for name, value in operation.items() if value}
 
 
-def _parameter(name: str, place: str, schema: Members, description: str = "") -> Members:
-    parameter = {"name": name, "in": place, "required": place == "path", "schema": schema, "description": description}
+def _parameter(name: str, location: str, schema: Members, description: str = "") -> Members:
+    parameter = {
+        "name": name,
+        "in": location,
+        "required": location == "path",
+        "schema": schema,
+        "description": description,
+    }
     return {member: value for member, value in parameter.items() if value != ""}
 
 

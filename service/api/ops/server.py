@@ -36,7 +36,7 @@ from service.core.target import detect_host, named_features
 from service.workers.data_plane.plane import DataPlane
 from service.workers.presence import Presence
 from service.workers.supervised import BEAT_EVERY_S, Ready
-from service.workers.tenant_planes import Places, TenantFiles, TenantPlanes, folder_of
+from service.workers.tenant_planes import Addresses, TenantFiles, TenantPlanes, folder_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -51,7 +51,7 @@ def run(
     address: bytes,
     certificate: Certificate | None,
     ready: Ready,
-    places: Places | None = None,
+    addresses: Addresses | None = None,
     tenants: Collection[str] = (),
 ) -> None:
     """Serves until SIGTERM or SIGINT arrives, even if that is during the start. Must be called in the main thread.
@@ -61,7 +61,7 @@ def run(
         certificate: the certificate of the public ports; None if they use plain text.
         ready: called once, when the data plane has its configuration. Its `want` is called while a build waits for a
             compiler.
-        places: the addresses of the tenants' data planes, if each tenant has one (`plane_per_tenant`).
+        addresses: the addresses of the tenants' data planes, if each tenant has one (`plane_per_tenant`).
         tenants: the tenants whose data planes are running.
 
     Raises:
@@ -72,7 +72,7 @@ def run(
         signals = stack.enter_context(_Signals())
         faulthandler.enable()  # logs a traceback if the process crashes
         logging.getLogger("uvicorn.error").addFilter(Seldom())  # otherwise malformed requests fill the log
-        host, plane = detect_host(), _plane(settings, address, ready, places, tenants)
+        host, plane = detect_host(), _plane(settings, address, ready, addresses, tenants)
         services = stack.enter_context(assemble(settings, host, plane, certificate, signals.database_lost))
         presence = _presence(services)
         if not signals.came:
@@ -83,13 +83,13 @@ def run(
 
 
 def _plane(
-    settings: Settings, address: bytes, ready: Ready, places: Places | None, tenants: Collection[str]
+    settings: Settings, address: bytes, ready: Ready, addresses: Addresses | None, tenants: Collection[str]
 ) -> DataPlane | TenantPlanes:
     public = DataPlane(address)
-    if places is None or not settings.plane_per_tenant:
+    if addresses is None or not settings.plane_per_tenant:
         return public
     files = TenantFiles(partial(folder_of, settings))
-    return TenantPlanes(public, places, _Processes(ready), files, tenants)
+    return TenantPlanes(public, addresses, _Processes(ready), files, tenants)
 
 
 class _Processes:

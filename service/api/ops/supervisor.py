@@ -35,7 +35,7 @@ from service.workers.crashes import crashes_of
 from service.workers.data_plane import orders, program
 from service.workers.data_plane.program import raise_descriptors
 from service.workers.supervised import End, Ready, SupervisedProcess
-from service.workers.tenant_planes import Places, folder_of_front
+from service.workers.tenant_planes import Addresses, folder_of_front
 from service.workers.watching import CallWatch
 
 _logger = logging.getLogger(__name__)
@@ -141,9 +141,9 @@ class _Supervisor:
             program.require_tls()
         self._standby = Standby(listeners["http"], self._certificate.context if self._certificate else None)
         grace_s = settings.grace_s + _PATIENCE_S
-        self._places = Places()
+        self._addresses = Addresses()
         self._tenants = TenantProcesses(
-            settings, self._places, grace_s=grace_s, uses_cards=self._has_cards, on_crash=self._note_crash
+            settings, self._addresses, grace_s=grace_s, uses_cards=self._has_cards, on_crash=self._note_crash
         )
         self._data_plane = SupervisedProcess(
             "data plane",
@@ -243,7 +243,7 @@ class _Supervisor:
         gc.freeze()
         gc.enable()
         settings = self._settings.model_copy(update=self._ports)
-        run(settings, self._address, self._certificate, ready, self._places, self._tenants.wanted)
+        run(settings, self._address, self._certificate, ready, self._addresses, self._tenants.wanted)
 
     def _be_compile_worker(self, ready: Ready) -> None:
         from service.workers.compile_worker import run_until_signaled

@@ -14,7 +14,7 @@ from service.core.settings import Settings
 from service.workers.data_plane import orders, program
 from service.workers.data_plane.program import raise_descriptors
 from service.workers.supervised import End, Ready, SupervisedProcess
-from service.workers.tenant_planes import Places, folder_of
+from service.workers.tenant_planes import Addresses, folder_of
 from service.workers.watching import CallWatch
 
 _logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class TenantProcesses:
     def __init__(
         self,
         settings: Settings,
-        places: Places,
+        addresses: Addresses,
         *,
         grace_s: float,
         uses_cards: bool,
@@ -45,7 +45,7 @@ class TenantProcesses:
             on_crash: called with the end of a data plane, its table of running calls, its watch for hung calls, and its
                 name.
         """
-        self._settings, self._places, self._grace_s, self._uses_cards = settings, places, grace_s, uses_cards
+        self._settings, self._addresses, self._grace_s, self._uses_cards = settings, addresses, grace_s, uses_cards
         self._on_crash = on_crash
         self._wanted: set[str] = set()
         self._children: dict[str, _Child] = {}
@@ -84,8 +84,8 @@ class TenantProcesses:
         stack, running = ExitStack(), RunningCalls()
         calls = CallWatch(running)
         stack.callback(running.close)
-        control = stack.enter_context(_listening(self._places.control(tenant)))
-        http = stack.enter_context(_listening(self._places.http(tenant)))
+        control = stack.enter_context(_listening(self._addresses.control(tenant)))
+        http = stack.enter_context(_listening(self._addresses.http(tenant)))
 
         def be(ready: Ready) -> None:
             raise_descriptors()

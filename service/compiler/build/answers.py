@@ -93,8 +93,8 @@ class _ExpectedOutputs:
         witnesses = reference.witnesses(steps.request.numerics)
         if reason := self._reason_to_skip(reference):
             return [Expected(witness, reason=reason) for witness in witnesses]
-        files = [reference_file(place) for place in range(len(witnesses))]
-        chosen = [reference_probes_file(place) for place in range(len(witnesses))]
+        files = [reference_file(index) for index in range(len(witnesses))]
+        chosen = [reference_probes_file(index) for index in range(len(witnesses))]
         probes = self._wait_for_probes(oracle, poll)
         try:
             request = ReferenceRequest(

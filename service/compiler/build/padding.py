@@ -59,7 +59,7 @@ def padding_of(steps: Steps, signature: ModelSignature) -> Padding | None:
         signature: the signature of the bucket, as the import child returned it.
     """
     options = steps.request.options
-    buckets, place = buckets_of(options), bucket_index_of(options)
+    buckets, position = buckets_of(options), bucket_index_of(options)
     if not buckets:
         return None
     varying = _varying(signature, buckets)
@@ -68,7 +68,7 @@ def padding_of(steps: Steps, signature: ModelSignature) -> Padding | None:
         return Padding(False, "only integer inputs that vary in one length are padded")
     if any(spec.dtype.kind in "iu" and spec.bounds is None for spec in signature.inputs):
         return Padding(False, "the file does not state which values its inputs may have")
-    lengths = sorted({_previous_length(signature, buckets, place, varying) + 1, length - 1} - {0, length})
+    lengths = sorted({_previous_length(signature, buckets, position, varying) + 1, length - 1} - {0, length})
     if not lengths:
         return Padding(False, "there is no length between the previous bucket and this one")
     try:
@@ -115,11 +115,11 @@ def _bucket_shape(shapes: Mapping[str, Sequence[int]], spec: TensorSpec) -> Sequ
 
 
 def _previous_length(
-    signature: ModelSignature, buckets: Sequence[Shapes], place: int, varying: Sequence[tuple[int, int]]
+    signature: ModelSignature, buckets: Sequence[Shapes], position: int, varying: Sequence[tuple[int, int]]
 ) -> int:
     """Returns the length of the previous bucket, or 0 for the first bucket."""
     index, axis = varying[0]
-    return int(_bucket_shape(buckets[place - 1], signature.inputs[index])[axis]) if place else 0
+    return int(_bucket_shape(buckets[position - 1], signature.inputs[index])[axis]) if position else 0
 
 
 def _shapes_at(

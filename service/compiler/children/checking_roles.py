@@ -60,7 +60,7 @@ def reference_role(request: ReferenceRequest, report: Report) -> ReferenceResult
     samples += [] if request.probes is None else read_probes(request.probes.read_bytes(), signature)
     reference = REFERENCES[request.format]
     results: list[SessionResult] = []
-    for place, session in enumerate(reference.sessions[request.numerics]):
+    for index, session in enumerate(reference.sessions[request.numerics]):
         answers: dict[int, Sequence[Array]] = {}
         refused: dict[str, str] = {}
         try:
@@ -77,8 +77,8 @@ def reference_role(request: ReferenceRequest, report: Report) -> ReferenceResult
                         break
             results.append(SessionResult(refused=refused, answered=len(answers)))
         probes = {number - patterns: answer for number, answer in answers.items() if number >= patterns}
-        write_answers({number: each for number, each in answers.items() if number < patterns}, reference_file(place))
-        write_answers(probes, reference_probes_file(place))
+        write_answers({number: each for number, each in answers.items() if number < patterns}, reference_file(index))
+        write_answers(probes, reference_probes_file(index))
     return ReferenceResult(before, tuple(results))
 
 

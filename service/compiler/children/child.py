@@ -79,8 +79,8 @@ def become(
         keep: the numbers of the descriptors that stay open, in addition to `ends`.
     """
     os.chdir(directory)
-    for source, place in ((ends.stdin, 0), (ends.log, 1), (ends.log, 2)):
-        os.dup2(source, place)
+    for source, position in ((ends.stdin, 0), (ends.log, 1), (ends.log, 2)):
+        os.dup2(source, position)
     _close_all_but({0, 1, 2, ends.messages, ends.parent_death, *keep})
     # The parent's file objects may refer to descriptors that are closed here, and their buffers may contain data that
     # was not written yet.

@@ -60,8 +60,8 @@ def taps(x: Array, windows: Windows) -> Iterator[Array]:
     sizes = [
         (size - own) // stride + 1 for size, own, stride in zip(padded.shape[2:], reach, windows.strides, strict=True)
     ]
-    for place in itertools.product(*map(range, windows.kernel)):
-        starts = [at * step for at, step in zip(place, windows.dilations, strict=True)]
+    for position in itertools.product(*map(range, windows.kernel)):
+        starts = [at * step for at, step in zip(position, windows.dilations, strict=True)]
         parts = zip(starts, sizes, windows.strides, strict=True)
         cut = padded[:, :, *(slice(start, start + (size - 1) * stride + 1, stride) for start, size, stride in parts)]
         yield cut.swapaxes(0, 1).reshape(x.shape[1], -1)

@@ -157,14 +157,14 @@ def _module_of(bindings: list[tuple[relax.Var, relax.Expr]]) -> tvm.IRModule:
     bound = {var for var, _ in bindings}
     read = [var for _, value in bindings for var in graph.variables(value) if var not in bound]
     outside = list(dict.fromkeys(read))
-    params = [relax.Var(f"x{place}", var.ty) for place, var in enumerate(outside)]
+    params = [relax.Var(f"x{index}", var.ty) for index, var in enumerate(outside)]
     environment: dict[relax.Var, relax.Expr] = dict(zip(outside, params, strict=True))
     builder = relax.BlockBuilder()
     with builder.function("main", params):
         with builder.dataflow():
-            for place, (var, value) in enumerate(bindings):
+            for index, (var, value) in enumerate(bindings):
                 args = [graph.substitute(arg, environment) for arg in value.args]
-                environment[var] = graph.emit(builder, graph.with_args(value, args), f"v{place}")
+                environment[var] = graph.emit(builder, graph.with_args(value, args), f"v{index}")
             output = builder.emit_output(environment[bindings[-1][0]])
         builder.emit_func_output(output)
     return builder.get()
@@ -173,14 +173,14 @@ def _module_of(bindings: list[tuple[relax.Var, relax.Expr]]) -> tvm.IRModule:
 def _described(module: tvm.IRModule) -> Iterator[dict[str, Any]]:
     """Describes the operators of a module, in order, with numbers instead of names."""
     function = graph.main_of(module)
-    names = {var: f"x{place}" for place, var in enumerate(function.params)}
+    names = {var: f"x{index}" for index, var in enumerate(function.params)}
     for var in function.params:
         yield {"result": names[var], "op": "parameter", "type": _type(var)}
-    for place, (var, value) in enumerate(graph.bindings(function)):
+    for index, (var, value) in enumerate(graph.bindings(function)):
         if isinstance(value, relax.Var):
             names[var] = names.get(value, "?")
             continue
-        names[var] = f"v{place}"
+        names[var] = f"v{index}"
         described: dict[str, Any] = {"result": names[var], "op": type(value).__name__, "type": _type(var)}
         if isinstance(value, relax.Call):
             attributes = {} if value.attrs is None else {str(key): value.attrs[key] for key in value.attrs.keys()}  # noqa: SIM118

@@ -110,8 +110,8 @@ class LockedArtifact:
         """Returns the outputs for `inputs`, which must match the signature, and the duration of the call in seconds."""
         shared = SharedTensors.create(self.signature)
         try:
-            for place, given in zip(shared.inputs, inputs, strict=True):
-                place[...] = given
+            for position, given in zip(shared.inputs, inputs, strict=True):
+                position[...] = given
             request = RunRequest(*self._files, shared.descriptor, threads)
             result = self._ask(RUN, request, keep=[shared.descriptor], shared_bytes=bytes_of(self.signature))
         finally:

@@ -48,7 +48,7 @@ def channels_role(request: Mapping[str, Any], report: Report) -> Mapping[str, An
     seen, number = np.zeros((0, 0), np.float32), 0
     for inputs in _inputs(request["inputs"], model.signature.inputs):
         made = model.run(inputs)
-        rows = [made[place].swapaxes(0, 1).reshape(made[place].shape[1], -1) for place in request["outputs"]]
+        rows = [made[position].swapaxes(0, 1).reshape(made[position].shape[1], -1) for position in request["outputs"]]
         lows, highs = (np.concatenate([end(row, axis=1) for row in rows]) for end in (np.min, np.max))
         if number:
             lows, highs = np.minimum(lows, seen[:, 0]), np.maximum(highs, seen[:, 1])
@@ -153,8 +153,8 @@ def histogram(values: Array, low: float, high: float, bins: int) -> Array:
     """Counts `values` in equal bins from `low` to `high`. The first and last bin also count the values outside."""
     if high <= low:
         return np.bincount([0], [values.size], bins).astype(np.int64)
-    places = (values.reshape(-1) - np.float32(low)) * np.float32(bins / (high - low))
-    return np.bincount(np.clip(places, 0, bins - 1).astype(np.int32), minlength=bins)
+    positions = (values.reshape(-1) - np.float32(low)) * np.float32(bins / (high - low))
+    return np.bincount(np.clip(positions, 0, bins - 1).astype(np.int32), minlength=bins)
 
 
 def _extremes(output: Array) -> tuple[float, float]:
@@ -167,9 +167,9 @@ def _inputs(path: str, specs: Sequence[TensorSpec]) -> Iterator[list[Array]]:
     tensors = [aligned_empty(spec.shape, spec.dtype) for spec in specs]
     with Path(path).open("rb") as file:
         while True:
-            for place, tensor in enumerate(tensors):
+            for index, tensor in enumerate(tensors):
                 if file.readinto(tensor.reshape(-1).view(np.uint8).data) != tensor.nbytes:
-                    if place:
+                    if index:
                         raise ValueError("the file ends in the middle of an input")
                     return
             yield tensors

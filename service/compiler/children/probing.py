@@ -175,7 +175,7 @@ def probe(
     outputs: list[list[Array]] = []
     while len(inputs) < count:
         number = min(_ROUND, count - len(inputs))
-        drawn = [_drawn(signature.inputs, rng, len(inputs) + place, parents) for place in range(number)]
+        drawn = [_drawn(signature.inputs, rng, len(inputs) + index, parents) for index in range(number)]
         observer.news = [0] * number
         outputs += oracle.run_all(module, mode, drawn, observer)
         parents += [sample for sample, news in zip(drawn, observer.news, strict=True) if news]
@@ -207,5 +207,5 @@ def arrays_of(inputs: Sequence[Sequence[Array]], outputs: Sequence[Sequence[Arra
 
     An input has the name `input.NUMBER.INDEX`, and an expected output the name `NUMBER.INDEX`.
     """
-    given = {f"input.{number}.{place}": it for number, each in enumerate(inputs) for place, it in enumerate(each)}
-    return given | {f"{number}.{place}": it for number, each in enumerate(outputs) for place, it in enumerate(each)}
+    given = {f"input.{number}.{index}": it for number, each in enumerate(inputs) for index, it in enumerate(each)}
+    return given | {f"{number}.{index}": it for number, each in enumerate(outputs) for index, it in enumerate(each)}

@@ -148,7 +148,7 @@ def oracle_role(request: OracleRequest, report: Report) -> OracleResult:
     report.at(stage=Stage.VERIFY)
     batch, signature = request.batch, request.signature
     samples = sample_inputs(signature, request.samples)
-    ones = [_select_sample(sample, place, batch) for sample in samples for place in range(batch)]
+    ones = [_select_sample(sample, index, batch) for sample in samples for index in range(batch)]
     module, mode = _load_module(request.module), get_mode(request.numerics)
     incident.about({"numerics": mode.name}, module)
     observer = probing.Observer(news=[0] * len(ones))
@@ -289,11 +289,11 @@ def _load_module(path: Path) -> tvm.IRModule:
     return graph.rewrite(module, lambda builder, call, args, operation: graph.with_args(call, args))
 
 
-def _select_sample(sample: Sequence[Array], place: int, batch: int) -> list[Array]:
+def _select_sample(sample: Sequence[Array], index: int, batch: int) -> list[Array]:
     """Returns one sample of a batch. If the batch is 1, returns the whole input, because inputs may have no batch
     dimension.
     """
-    return [value[place : place + 1] for value in sample] if batch > 1 else list(sample)
+    return [value[index : index + 1] for value in sample] if batch > 1 else list(sample)
 
 
 def _concatenate(parts: Sequence[Sequence[Array]]) -> list[Array]:

@@ -37,8 +37,8 @@ def run_role(request: RunRequest, report: Report) -> RunResult:
     started_s = time.perf_counter()
     outputs = model.run(shared.inputs)
     took_s = time.perf_counter() - started_s
-    for place, output in zip(shared.outputs, outputs, strict=True):
-        place[...] = output
+    for position, output in zip(shared.outputs, outputs, strict=True):
+        position[...] = output
     return RunResult(took_s)
 
 

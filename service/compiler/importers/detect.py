@@ -146,8 +146,8 @@ def _number(head: bytes, position: int) -> tuple[int, int]:
     are there.
     """
     value = 0
-    for place, byte in enumerate(head[position : position + 10]):
-        value |= (byte & 0x7F) << (7 * place)
+    for index, byte in enumerate(head[position : position + 10]):
+        value |= (byte & 0x7F) << (7 * index)
         position += 1
         if byte < 0x80:
             break

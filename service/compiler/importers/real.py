@@ -174,11 +174,11 @@ def softmax(real: Real, axis: int, beta: float = 1.0, *, logarithm: bool = False
     last axis, it is moved there first, as in ONNX Runtime.
     """
     rank = len(shape_of(real.x))
-    turned = [*(place for place in range(rank) if place != axis), axis]
+    turned = [*(index for index in range(rank) if index != axis), axis]
     inside = turned == list(range(rank))
     x = real.x if inside else real.apply(lambda x: relax.op.permute_dims(x, turned), real.x)
     made = _softmax(real, x, beta, logarithm=logarithm)
-    return made if inside else relax.op.permute_dims(real(made), [turned.index(place) for place in range(rank)])
+    return made if inside else relax.op.permute_dims(real(made), [turned.index(index) for index in range(rank)])
 
 
 def _softmax(real: Real, x: relax.Expr, beta: float, *, logarithm: bool) -> relax.Call:

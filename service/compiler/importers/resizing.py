@@ -33,19 +33,19 @@ PLACES: Mapping[str, Callable[[FloatArray, np.float32, int, int], FloatArray]] =
 }
 
 
-def bilinear(real: Real, axes: tuple[int, int], places: Sequence[FloatArray]) -> relax.Call:
+def bilinear(real: Real, axes: tuple[int, int], positions: Sequence[FloatArray]) -> relax.Call:
     """Multiplies four elements by their weights and adds them one after the other (`UpsampleBilinear` in
     core/providers/cpu/tensor/upsample.h). A weight is the product of a row's and a column's weight.
 
     Args:
         axes: of rows and columns, which are adjacent.
-        places: the position in the operand of each row and column of the result. Positions outside of the operand are
-            clamped to its edge.
+        positions: the position in the operand of each row and column of the result. Positions outside of the operand
+            are clamped to its edge.
     """
     shape, ends = shape_of(real.x), []
-    for axis, place in zip(axes, places, strict=True):
+    for axis, position in zip(axes, positions, strict=True):
         last = shape[axis] - 1
-        inside = np.clip(place.astype(np.float32), np.float32(0), np.float32(last))
+        inside = np.clip(position.astype(np.float32), np.float32(0), np.float32(last))
         first = np.minimum(inside.astype(np.int64), last)
         second = np.minimum(first + 1, last)
         weights = [np.abs(inside - end.astype(np.float32)) for end in (second, first)]

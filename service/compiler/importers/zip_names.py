@@ -24,10 +24,10 @@ def names_of(file: BinaryIO) -> frozenset[str] | None:
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _LONGEST_COMMENT - _END.size))
     tail = file.read(_LONGEST_COMMENT + _END.size)
-    place = tail.rfind(b"PK\5\6")
-    if place < 0 or len(tail) - place < _END.size:
+    position = tail.rfind(b"PK\5\6")
+    if position < 0 or len(tail) - position < _END.size:
         return None
-    *_, count, length, offset, _ = _END.unpack_from(tail, place)
+    *_, count, length, offset, _ = _END.unpack_from(tail, position)
     if length > _MOST_BYTES or offset + length > size:
         return None
     file.seek(offset)
@@ -35,14 +35,14 @@ def names_of(file: BinaryIO) -> frozenset[str] | None:
 
 
 def _names(directory: bytes, count: int) -> frozenset[str] | None:
-    names, place = set(), 0
+    names, position = set(), 0
     for _ in range(count):
-        if place + _ENTRY.size > len(directory):
+        if position + _ENTRY.size > len(directory):
             return None
-        magic, *_, name, extra, comment, _, _, _, _ = _ENTRY.unpack_from(directory, place)
+        magic, *_, name, extra, comment, _, _, _, _ = _ENTRY.unpack_from(directory, position)
         if magic != b"PK\1\2":
             return None
-        place += _ENTRY.size
-        names.add(directory[place : place + name].decode("utf-8", "replace"))
-        place += name + extra + comment
+        position += _ENTRY.size
+        names.add(directory[position : position + name].decode("utf-8", "replace"))
+        position += name + extra + comment
     return frozenset(names)

@@ -34,8 +34,8 @@ def fill_halo(
         return
     after_row = tensor.margin + tensor.width * tensor.pixel
     between_rows = tensor.row - tensor.width * tensor.pixel
-    with program.when(when), program.loop(planes, "plane") as place:
-        start = program.bind(tensor.plane_start(plane + place))
+    with program.when(when), program.loop(planes, "plane") as position:
+        start = program.bind(tensor.plane_start(plane + position))
         _fill(program, vector_bytes, destination, start, tensor.margin, value)
         if between_rows and tensor.height > 1:
             with program.loop(tensor.height - 1, "row") as row:

@@ -148,9 +148,9 @@ class Matrices:
             *(image.origin + steps.start, image.size_bytes, "uint8", image),
         )
 
-    def start(self, places: Sequence[Any]) -> Any:
-        """Returns the offset of the matrix at the indices `places` (integers or expressions) of the axes `batch`."""
-        return sum((place * step for place, step in zip(places, self.steps, strict=True) if step), self.origin)
+    def start(self, positions: Sequence[Any]) -> Any:
+        """Returns the offset of the matrix at the indices `positions` (integers or expressions) of the axes `batch`."""
+        return sum((position * step for position, step in zip(positions, self.steps, strict=True) if step), self.origin)
 
 
 class _Steps:
@@ -183,7 +183,7 @@ class _Steps:
     def start(self) -> int:
         *outer, channel = self.first
         *steps, plane = self.memory
-        return sum(place * step for place, step in zip(outer, steps, strict=True)) + channel // self.block * plane
+        return sum(position * step for position, step in zip(outer, steps, strict=True)) + channel // self.block * plane
 
     @property
     def inside(self) -> bool:

@@ -157,12 +157,12 @@ def patterns(
     if len(first) > _MOST_PATTERNS:
         raise Declined(f"its elements are copied in {len(first)} different patterns")
     found = []
-    for number, place in enumerate(first):
-        used = int((parts[place] >= 0).sum())
+    for number, index in enumerate(first):
+        used = int((parts[index] >= 0).sum())
         own = np.flatnonzero(kind == number)
-        places = np.concatenate([starts[own, None], windows[own, :used] & ((1 << PART_BITS) - 1)], axis=1)
-        steps, progressions = _progressions(places)
-        pattern = tuple(int(part) for part in parts[place, :used]), tuple(int(lane) for lane in order[place])
+        positions = np.concatenate([starts[own, None], windows[own, :used] & ((1 << PART_BITS) - 1)], axis=1)
+        steps, progressions = _progressions(positions)
+        pattern = tuple(int(part) for part in parts[index, :used]), tuple(int(lane) for lane in order[index])
         found.append(Pattern(*pattern, steps, progressions))
     return found, squares
 
@@ -273,29 +273,29 @@ def _squares(starts: Integers, wanted: Integers) -> list[Square]:
     for end in [*(np.flatnonzero(~alike) + 1).tolist(), len(first)]:
         size = end - begin
         rows = min(size, lanes)
-        for place in range(begin, end, lanes):
-            place = min(place, end - rows)
-            apart = int(to[place + 1] - to[place]) if rows > 1 else 0
-            key = int(first[place] >> PART_BITS), rows, int(columns[place]), apart, int(step[place])
-            squares.setdefault(key, []).append((int(to[place]), int(first[place] & ((1 << PART_BITS) - 1))))
+        for position in range(begin, end, lanes):
+            position = min(position, end - rows)
+            apart = int(to[position + 1] - to[position]) if rows > 1 else 0
+            key = int(first[position] >> PART_BITS), rows, int(columns[position]), apart, int(step[position])
+            squares.setdefault(key, []).append((int(to[position]), int(first[position] & ((1 << PART_BITS) - 1))))
         begin = end
     if len(squares) > _MOST_PATTERNS:
         raise Declined(f"its elements are transposed in {len(squares)} different patterns")
-    return [Square(*key, *_progressions(np.array(places, np.int64))) for key, places in squares.items()]
+    return [Square(*key, *_progressions(np.array(positions, np.int64))) for key, positions in squares.items()]
 
 
-def _progressions(places: Integers) -> tuple[tuple[int, ...], tuple[Progression, ...]]:
-    """Sorts the rows of `places`, and divides them into progressions.
+def _progressions(positions: Integers) -> tuple[tuple[int, ...], tuple[Progression, ...]]:
+    """Sorts the rows of `positions`, and divides them into progressions.
 
     Returns the most frequent difference between consecutive rows, which is the step of every progression, and the
     progressions.
     """
     best: tuple[tuple[int, ...], tuple[Progression, ...]] | None = None
-    for column in range(min(2, places.shape[1])):  # sorts by the destination's offsets, then by the first source's
-        rows = places[np.argsort(places[:, column], kind="stable")]
+    for column in range(min(2, positions.shape[1])):  # sorts by the destination's offsets, then by the first source's
+        rows = positions[np.argsort(positions[:, column], kind="stable")]
         steps = np.diff(rows, axis=0)
         kinds, counts = np.unique(steps, axis=0, return_counts=True)
-        step = kinds[counts.argmax()] if len(kinds) else np.zeros(places.shape[1], np.int64)
+        step = kinds[counts.argmax()] if len(kinds) else np.zeros(positions.shape[1], np.int64)
         breaks = np.flatnonzero((steps != step).any(axis=1)) + 1
         if best is None or len(breaks) + 1 < len(best[1]):
             bounds = [0, *breaks.tolist(), len(rows)]

@@ -50,8 +50,8 @@ def shuffle(vector: Expr, lanes: Sequence[int]) -> Expr:
 def interleaved(one: Expr, other: Expr, lanes: int, *, upper: bool) -> Expr:
     """Interleaves the lanes of the lower halves of two vectors, or of their upper halves if `upper`."""
     begin = lanes // 2 if upper else 0
-    places = [place for lane in range(begin, begin + lanes // 2) for place in (lane, lanes + lane)]
-    return tirx.Shuffle([one, other], [tirx.const(place, "int32") for place in places])
+    positions = [position for lane in range(begin, begin + lanes // 2) for position in (lane, lanes + lane)]
+    return tirx.Shuffle([one, other], [tirx.const(position, "int32") for position in positions])
 
 
 def bits(dtype: str, value: Expr) -> Expr:

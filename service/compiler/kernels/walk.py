@@ -112,7 +112,7 @@ class Walk:
             starts = tuple(
                 program.bind(
                     view.origin
-                    + sum(place * step for place, step in zip(outer, view.strides, strict=False))
+                    + sum(position * step for position, step in zip(outer, view.strides, strict=False))
                     + begin * stride
                 )
                 for view, stride in zip(self._views, self.strides, strict=True)
@@ -123,16 +123,16 @@ class Walk:
     def _places(self, program: Program, item: Expr) -> list[Expr]:
         """Returns the indices of iteration number `item`: one for each dimension outside of runs, then the part of the
         run."""
-        places = []
+        positions = []
         for count in reversed(self._counts):
-            places.append(program.bind(item % count) if count > 1 else 0)
+            positions.append(program.bind(item % count) if count > 1 else 0)
             item = item // count if count > 1 else item
-        return places[::-1]
+        return positions[::-1]
 
 
-def _zero(*places: Expr) -> Expr:
-    """Returns the condition that all of `places` are 0."""
-    conditions = [place == tirx.const(0, "int32") for place in places if not isinstance(place, int)]
+def _zero(*positions: Expr) -> Expr:
+    """Returns the condition that all of `positions` are 0."""
+    conditions = [position == tirx.const(0, "int32") for position in positions if not isinstance(position, int)]
     return tirx.all(*conditions) if conditions else True
 
 

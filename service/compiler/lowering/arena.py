@@ -33,9 +33,9 @@ def write_in_place(module: tvm.IRModule, _context: tvm.transform.PassContext) ->
     for binding in block.bindings:
         value = _substituted(binding.value, written)
         if _is_operator(value) and value.op.name == _IN_PLACE:
-            (place,) = (int(place) for place in value.attrs.inplace_indices)
+            (position,) = (int(position) for position in value.attrs.inplace_indices)
             callee, *arguments = value.args
-            written[binding.var] = arguments[place]
+            written[binding.var] = arguments[position]
             nothing = relax.TupleType([])
             value, binding_var = relax.Call(callee, arguments, None, [nothing]), relax.Var("_", nothing)
             bindings.append(relax.VarBinding(binding_var, value))

@@ -68,8 +68,8 @@ class _Writer:
             space, at = _numbered(number, inputs - states, Space.INPUT, Space.STATE)
             self._tensors[parameter] = Buffer(space, at, _size_bytes(parameter))
         layers = ((Space.CONSTANT, constants), (Space.ARENA, activations))
-        places = [(space, slot) for space, slots in layers for slot in slots]
-        for parameter, (space, slot) in zip(function.params[inputs:], places, strict=True):
+        positions = [(space, slot) for space, slots in layers for slot in slots]
+        for parameter, (space, slot) in zip(function.params[inputs:], positions, strict=True):
             self._tensors[parameter] = Buffer(space, slot.offset_bytes, slot.end_bytes - slot.offset_bytes)
 
     def plan(self) -> CallPlan:

@@ -91,8 +91,8 @@ def _reduction(name: str, combine: _Combine, identity: float) -> Legalize:
 
             def element(*at: Any) -> Any:
                 kept = at if call.attrs.keepdims else _with_zeros(at, reduced, rank)
-                places = [reduced.get(axis, place) for axis, place in enumerate(kept)]
-                return reduce(x(*places), axis=list(reduced.values()))
+                positions = [reduced.get(axis, index) for axis, index in enumerate(kept)]
+                return reduce(x(*positions), axis=list(reduced.values()))
 
             return te.compute(shape_of(call), element, name=name)
 

@@ -68,7 +68,7 @@ def _place(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> rela
     """
     axis, keepdims = int(call.attrs.axis) % len(x.ty.shape), bool(call.attrs.keepdims)
     exceeds, dtype = _PLACES[call.op.name], str(x.ty.dtype)
-    kept = [int(dim) for place, dim in enumerate(x.ty.shape) if place != axis]
+    kept = [int(dim) for position, dim in enumerate(x.ty.shape) if position != axis]
     shape = [*kept[:axis], *([1] if keepdims else []), *kept[axis:]]
 
     def better(found: tuple[Scalar, Scalar], other: tuple[Scalar, Scalar]) -> tuple[Scalar, Scalar]:
@@ -77,8 +77,8 @@ def _place(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> rela
             taken = tirx.any(taken, tirx.all(_is_nan(other[1], dtype), tirx.Not(_is_nan(found[1], dtype))))
         return tirx.Select(taken, other[0], found[0]), tirx.Select(taken, other[1], found[1])
 
-    def nothing(place: Any, value: Any) -> tuple[Scalar, Scalar]:
-        return tirx.const(-1, place), tirx.const(0, value)
+    def nothing(position: Any, value: Any) -> tuple[Scalar, Scalar]:
+        return tirx.const(-1, position), tirx.const(0, value)
 
     def compute(x: te.Tensor) -> te.Tensor:
         step = te.reduce_axis((0, x.shape[axis]), "step")
@@ -87,8 +87,8 @@ def _place(builder: relax.BlockBuilder, call: relax.Call, x: relax.Expr) -> rela
             at = (*index[:axis], step, *index[axis + keepdims :])
             return te.comm_reducer(better, nothing, "extreme")((tirx.Cast("int64", step.var), x(*at)), axis=step)
 
-        places, _values = te.compute(shape, extreme, name="extreme")
-        return te.compute(shape, lambda *index: places(*index), name="place")
+        positions, _values = te.compute(shape, extreme, name="extreme")
+        return te.compute(shape, lambda *index: positions(*index), name="place")
 
     return builder.call_te(compute, x, primfunc_name_hint=call.op.name[6:], primfunc_attrs={"op_pattern": OPAQUE})
 

@@ -58,7 +58,7 @@ def run_all(
     states: list[Values] = [dict(zip(function.params, inputs, strict=True)) for inputs in samples]
     found = list(graph.operations(function))
     ends = _last_uses(function, [expr for _, expr, _ in found])
-    for place, (var, expr, operation) in enumerate(found):
+    for index, (var, expr, operation) in enumerate(found):
         for sample, values in enumerate(states):
             with located(graph.name_of(expr), str(var.name)):
                 if observe is None or operation is None:
@@ -68,7 +68,7 @@ def run_all(
                         values[var] = evaluate(expr, operation, mode, values)
                     operand = _value(expr.args[0], values)
                     observe(str(var.name), operation, sample, operand, values[var], ties.count)
-            for dead in ends.get(place, ()):
+            for dead in ends.get(index, ()):
                 del values[dead]
     return [[_value(result, values) for result in graph.results_of(function)] for values in states]
 
@@ -95,12 +95,12 @@ def run_sequence(
 def _last_uses(function: relax.Function, exprs: Sequence[relax.Expr]) -> dict[int, list[relax.Var]]:
     """Maps the index of a binding to the variables that nothing after it reads."""
     last: dict[relax.Var, int] = {}
-    for place, expr in enumerate([*exprs, *graph.results_of(function)]):
-        last.update((var, place) for var in graph.variables(expr))
+    for position, expr in enumerate([*exprs, *graph.results_of(function)]):
+        last.update((var, position) for var in graph.variables(expr))
     ends: dict[int, list[relax.Var]] = {}
-    for var, place in last.items():
-        if place < len(exprs):
-            ends.setdefault(place, []).append(var)
+    for var, position in last.items():
+        if position < len(exprs):
+            ends.setdefault(position, []).append(var)
     return ends
 
 

@@ -231,8 +231,8 @@ def _concatenate(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> M
 def _pad(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
     (x,) = operands
     named, widths = [int(width) for width in call.attrs.pad_width], [0] * (2 * len(x.axes))
-    for axis, place in enumerate(x.axes):
-        widths[2 * place : 2 * place + 2] = named[2 * axis : 2 * axis + 2]
+    for axis, position in enumerate(x.axes):
+        widths[2 * position : 2 * position + 2] = named[2 * axis : 2 * axis + 2]
     value, mode = float(call.attrs.pad_value), str(call.attrs.pad_mode)
     return relax.op.nn.pad(x.source, widths, pad_mode=mode, pad_value=value), x.axes
 
@@ -240,8 +240,8 @@ def _pad(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
 def _slice(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
     (x,) = operands
     named, *bounds = ([int(field.value) for field in arg.fields] for arg in call.args[1:])
-    places = [x.axes[axis] for axis in named]
-    return relax.op.strided_slice(x.source, places, *bounds, assume_inbound=bool(call.attrs.assume_inbound)), x.axes
+    positions = [x.axes[axis] for axis in named]
+    return relax.op.strided_slice(x.source, positions, *bounds, assume_inbound=bool(call.attrs.assume_inbound)), x.axes
 
 
 def _mean(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
@@ -250,8 +250,8 @@ def _mean(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
     moved = ops.with_operands(call, x.source, axes=sorted(reduced))
     if keepdims:
         return moved, x.axes
-    kept = [place for place in x.axes if place not in reduced]
-    return moved, tuple(sorted(kept).index(place) for place in kept)
+    kept = [position for position in x.axes if position not in reduced]
+    return moved, tuple(sorted(kept).index(position) for position in kept)
 
 
 def _real_sum(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved:
@@ -286,13 +286,13 @@ def _reshape(mover: _Mover, call: relax.Call, operands: list[Permuted]) -> Moved
     own = list(_groups(before, after))
     groups = sorted(own, key=lambda group: _place(x, group[0]))
     order = tuple(x.axes[axis] for old, _ in groups for axis in old)
-    moved = [place for place in order if graph.shape_of(x.source)[place] > 1]
+    moved = [position for position in order if graph.shape_of(x.source)[position] > 1]
     if moved != sorted(moved) and own[-1] == groups[-1]:
         groups, order = own, tuple(x.axes[axis] for old, _ in own for axis in old)
     together = mover.permuted(x.source, order)
-    places = [axis for _, new in groups for axis in new]
-    axes = tuple(int(place) for place in np.argsort(places))
-    shape = [after[axis] for axis in places]
+    positions = [axis for _, new in groups for axis in new]
+    axes = tuple(int(position) for position in np.argsort(positions))
+    shape = [after[axis] for axis in positions]
     if tuple(shape) == graph.shape_of(together):
         return Permuted(together, axes)
     return relax.op.reshape(together, shape), axes

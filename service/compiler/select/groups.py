@@ -187,7 +187,7 @@ class Model:
         lhs, rhs = addition.inputs
         if lhs.same_as(rhs) or shape_of(lhs) != shape_of(rhs):
             return
-        order = {var: place for place, (var, _) in enumerate(self.bindings)}
+        order = {var: index for index, (var, _) in enumerate(self.bindings)}
         for operand, other in sorted(((lhs, rhs), (rhs, lhs)), key=lambda pair: -order.get(pair[0], -1)):
             producer = groups.get(operand)
             if producer is None or producer.kind != "conv2d+requantize" or self._uses[operand] != 1:

@@ -34,12 +34,12 @@ class Part:
 
     Attributes:
         source: a variable or a constant.
-        join: the `qnn.concatenate` whose operand it is, if any; `place` is its index among the operands.
+        join: the `qnn.concatenate` whose operand it is, if any; `index` is its position among the operands.
     """
 
     source: relax.Expr
     join: Operation | None
-    place: int
+    index: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,23 +133,23 @@ class _Found:
         self.join: relax.Var | None = None
         self._elements = 0
 
-    def elements(self, expr: relax.Expr, *, inside: bool, join: Operation | None = None, place: int = 0) -> Any:
+    def elements(self, expr: relax.Expr, *, inside: bool, join: Operation | None = None, index: int = 0) -> Any:
         """Returns the index of each element of `expr`. If `inside` is true and a move computes `expr`, these are
         indices of the move's operands."""
         moved = isinstance(expr, relax.Var) and expr in self._moves and expr not in self._written
         if not (moved and (inside or expr in self._moves.inner)):
             first, self._elements = self._elements, self._elements + elements_of(expr)
-            self.parts.append(Part(expr, join, place))
+            self.parts.append(Part(expr, join, index))
             return np.arange(first, self._elements, dtype=np.int64).reshape(shape_of(expr))
         value = self._moves.value(expr)
         if _name(value) not in _JOINS:
-            source = self.elements(value.args[0], inside=False, join=join, place=place)
+            source = self.elements(value.args[0], inside=False, join=join, index=index)
             self.moves.append(expr)
             return PLAIN[_name(value)](value, source, *value.args[1:])
         operation = Operation(value) if _name(value) == "relax.qnn.concatenate" else None
         axis = operation.integer("axis") if operation is not None else int(value.attrs.axis)
         parts = [
-            self.elements(part, inside=False, join=operation, place=number)
+            self.elements(part, inside=False, join=operation, index=number)
             for number, part in enumerate(value.args[0].fields)
         ]
         self.moves.append(expr)

@@ -129,7 +129,7 @@ class Moving:
             Declined: the elements are not bytes.
         """
         return tuple(
-            None if part.join is None else self._library.part_tables(part.join)[part.place] for part in movement.parts
+            None if part.join is None else self._library.part_tables(part.join)[part.index] for part in movement.parts
         )
 
     def _movable(self, var: relax.Var, written: Collection[relax.Var]) -> Movement | None:

@@ -52,7 +52,7 @@ class Plan:
         demands: maps the output of a group to the layouts that the group's kernel requires of its inputs.
         plain: maps the output of a group with contiguous inputs to the group's kernel.
         products: the outputs of products of two computed matrices.
-        places: maps a tensor to (the tensor whose memory it shares, the block of that tensor at which it begins).
+        placements: maps a tensor to (the tensor whose memory it shares, the block of that tensor at which it begins).
         recurrent: maps the first variable of an LSTM to the LSTM and its kernel.
         quantized: maps a tensor that is quantized while it is converted to an image to its `qnn.quantize`.
         declined: maps the name of each declined group to the reason, as in `Selection`.
@@ -71,12 +71,12 @@ class Plan:
     ) -> None:
         """`refused` maps the name of a group's output to the reason why its kernel could not be created."""
         self.model, self.library, self._refused = model, library, refused or {}
-        self._places = {var: place for place, (var, _) in enumerate(model.bindings)}
+        self._places = {var: index for index, (var, _) in enumerate(model.bindings)}
         self.demands: dict[relax.Var, list[Demand]] = {}
         self.products: set[relax.Var] = set()
         self.plain: dict[relax.Var, PlainKernel] = {}
         self.quantized: dict[relax.Var, Operation] = {}
-        self.places: dict[relax.Var, tuple[relax.Var, int]] = {}
+        self.placements: dict[relax.Var, tuple[relax.Var, int]] = {}
         self.declined: dict[str, str] = {}
         self.reasons: dict[relax.Var, str] = {}
         self._fills: dict[tuple[relax.Var, bool], Fill] = {}
@@ -257,17 +257,17 @@ class Plan:
         for var, block in zip(group.inputs, self.library.places(group), strict=True):
             root, padding, _ = self.root(var)
             own = root in self.model.constants or any(root in region.outputs for region in self.regions.values())
-            free = root not in self.places and not padding and not own and self.is_whole(var)
+            free = root not in self.placements and not padding and not own and self.is_whole(var)
             if block is None or not free or self._fills.get((root, False), self._fills[whole]) != self._fills[whole]:
                 continue
-            self.places[root] = group.output, block
+            self.placements[root] = group.output, block
             self._fills[root, False] = self._fills[whole]
             self._halos[whole] = self._halos.get(whole, NO_HALO) | self._halos.get((root, False), NO_HALO)
 
     def memory(self, root: relax.Var) -> relax.Var:
         """Returns the tensor whose memory contains `root`; `root` itself if it has its own memory."""
-        while root in self.places:
-            root, _ = self.places[root]
+        while root in self.placements:
+            root, _ = self.placements[root]
         return root
 
     def entry(self, root: relax.Var) -> Entry:
@@ -343,8 +343,8 @@ class Plan:
         """Returns the memory layout of `root`."""
         shape = image_shape(shape_of(root))
         assert shape is not None
-        if not packed and root in self.places:
-            whole, block = self.places[root]
+        if not packed and root in self.placements:
+            whole, block = self.placements[root]
             return self.image(whole, packed=False).part(block, shape[3])
         halo = self._halos.get((root, packed), Halo())
         return Image(*shape, 0 if packed else self.library.block, halo)

@@ -132,9 +132,9 @@ def _sequence(chain: list[Step], values: Mapping[relax.Var, relax.Expr], uses: C
     batch = shape_of(chain[0].cell)[0]
     whole, slices = chain[0].seen, set()
     if len(chain) > 1:
-        for place, step in enumerate(chain):
+        for index, step in enumerate(chain):
             value = values.get(step.seen)
-            if not _rows(value, place * batch, (place + 1) * batch) or uses[step.seen] != 1:
+            if not _rows(value, index * batch, (index + 1) * batch) or uses[step.seen] != 1:
                 return None
             slices.add(step.seen)
         whole = values[chain[0].seen].args[0]
@@ -169,7 +169,7 @@ def _find_concatenation(
 ) -> tuple[relax.Var | None, set[relax.Var]]:
     """Returns the concatenation of the hidden states in the order in which the kernel writes them, and its parts."""
     batch, _ = shape_of(chain[0].cell)
-    owners = {step.hidden: place for place, step in enumerate(chain)}
+    owners = {step.hidden: index for index, step in enumerate(chain)}
     for var, value in values.items():
         if not isinstance(value, relax.Call) or getattr(value.op, "name", "") != "relax.concat":
             continue

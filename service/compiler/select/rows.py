@@ -37,12 +37,12 @@ class _Node:
     """A region that is being formed, or a single binding that is not in a region.
 
     Attributes:
-        places: the indices of its bindings, in order.
+        indices: those of its bindings, in order.
         domain: the domain of the region; None if it is not a region.
         after: the indices of the bindings that read results of this node.
     """
 
-    places: list[int]
+    indices: list[int]
     domain: Domain | None = None
     after: set[int] = field(default_factory=set)
 
@@ -66,57 +66,57 @@ class _Forming:
     def __init__(self, function: relax.Function, check: Check, taken: set[relax.Var]) -> None:
         self.function, self._check, self._taken = function, check, taken
         self.found = list(graph.operations(function))
-        self.place = {var: place for place, (var, _, _) in enumerate(self.found)}
+        self.index_of = {var: index for index, (var, _, _) in enumerate(self.found)}
         self.results = {result for result in graph.results_of(function) if isinstance(result, relax.Var)}
-        self.node = [_Node([place]) for place in range(len(self.found))]
+        self.node = [_Node([index]) for index in range(len(self.found))]
         self.reads = [
-            sorted({self.place[read] for read in graph.variables(value) if read in self.place})
+            sorted({self.index_of[read] for read in graph.variables(value) if read in self.index_of})
             for _, value, _ in self.found
         ]
         self.readers: list[list[int]] = [[] for _ in self.found]
-        for place, sources in enumerate(self.reads):
+        for index, sources in enumerate(self.reads):
             for source in sources:
-                self.node[source].after.add(place)
-                self.readers[source].append(place)
+                self.node[source].after.add(index)
+                self.readers[source].append(index)
 
     def join(self) -> None:
         """Turns each supported operator into a region, and joins it with the regions of its operands."""
-        for place, (var, value, operation) in enumerate(self.found):
+        for index, (var, value, operation) in enumerate(self.found):
             if var in self._taken or not isinstance(var.ty, relax.TensorType):
                 continue
             with suppress(Declined), located(_name(value), str(var.name)), declining():
                 self._check(_name(value), value, operation)
-                domain = self._domain(place)
+                domain = self._domain(index)
                 for arg in _operands(value):
-                    self._memory(arg, place, domain)
-                self._join(place, domain)
+                    self._memory(arg, index, domain)
+                self._join(index, domain)
 
-    def _join(self, place: int, domain: Domain) -> None:
-        node = self.node[place]
+    def _join(self, index: int, domain: Domain) -> None:
+        node = self.node[index]
         node.domain = domain
-        for source in [*self.reads[place], *self._beside(place)]:
+        for source in [*self.reads[index], *self._beside(index)]:
             other = self.node[source]
             if other is not node and other.domain == domain and not self._leaves_and_returns(other, node):
-                node.places = sorted({*other.places, *node.places})
+                node.indices = sorted({*other.indices, *node.indices})
                 node.after |= other.after
-                for joined in other.places:
+                for joined in other.indices:
                     self.node[joined] = node
 
-    def _beside(self, place: int) -> list[int]:
-        """Returns the earlier reductions of the same tensor, if the operator at `place` is a reduction."""
-        value = self.found[place][1]
+    def _beside(self, index: int) -> list[int]:
+        """Returns the earlier reductions of the same tensor, if the operator at `index` is a reduction."""
+        value = self.found[index][1]
         if _name(value) not in REDUCTIONS:
             return []
-        others = [(at, self.found[at][1]) for at in range(place) if _name(self.found[at][1]) in REDUCTIONS]
+        others = [(at, self.found[at][1]) for at in range(index) if _name(self.found[at][1]) in REDUCTIONS]
         return [at for at, other in others if other.args[0].same_as(value.args[0])]
 
-    def _domain(self, place: int) -> Domain:
+    def _domain(self, index: int) -> Domain:
         """Returns the domain of the region that an operator can be part of.
 
         It is the shape of the tensor that the operator computes or reduces. If the operator's operands and result have
         one value for each row, it is the domain of the region that computes the operands.
         """
-        var, value, _ = self.found[place]
+        var, value, _ = self.found[index]
         shape = shape_of(var)
         if _name(value) in REDUCTIONS:
             before = shape_of(value.args[0])
@@ -124,7 +124,7 @@ class _Forming:
                 raise Declined("it does not reduce the last axis only")
             shape = before
         elif shape and shape[-1] == 1:
-            for source in self.reads[place]:
+            for source in self.reads[index]:
                 domain = self.node[source].domain
                 if domain is not None and domain[0] == _outer(shape) and shape_of(self.found[source][0])[-1] == 1:
                     return domain
@@ -134,19 +134,19 @@ class _Forming:
 
     def _leaves_and_returns(self, first: _Node, second: _Node) -> bool:
         """Returns true if a path from one of two nodes to the other goes through a third node."""
-        both, last = (first, second), max(first.places[-1], second.places[-1])
-        waiting = [self.node[place] for node in both for place in node.after]
+        both, last = (first, second), max(first.indices[-1], second.indices[-1])
+        waiting = [self.node[position] for node in both for position in node.after]
         waiting = [node for node in waiting if node not in both]
         seen: set[int] = set()
         while waiting:
             node = waiting.pop()
-            if id(node) in seen or node.places[0] > last:
+            if id(node) in seen or node.indices[0] > last:
                 continue
             seen.add(id(node))
-            for place in node.after:
-                if self.node[place] in both:
+            for position in node.after:
+                if self.node[position] in both:
                     return True
-                waiting.append(self.node[place])
+                waiting.append(self.node[position])
         return False
 
     def regions(self) -> list[Region]:
@@ -156,7 +156,7 @@ class _Forming:
             if node.domain is None:
                 continue
             self._leave_views(node)
-            names = [_name(self.found[place][1]) for place in node.places]
+            names = [_name(self.found[position][1]) for position in node.indices]
             computing = sum(name not in IDENTITIES for name in names)
             if computing < _LEAST_STEPS and _ALONE.isdisjoint(names):
                 self._dissolve(node)
@@ -165,51 +165,51 @@ class _Forming:
         return found
 
     def _region(self, node: _Node, domain: Domain) -> Region:
-        steps, own = [], set(node.places)
-        for place in node.places:
-            var, value, operation = self.found[place]
-            operands = tuple(self._operand(arg, place, domain) for arg in _operands(value))
+        steps, own = [], set(node.indices)
+        for position in node.indices:
+            var, value, operation = self.found[position]
+            operands = tuple(self._operand(arg, position, domain) for arg in _operands(value))
             of_row, reduces = shape_of(var)[-1] == 1 != domain[1], _name(value) in REDUCTIONS
             steps.append(Step(var, _name(value), value, operation, operands, of_row, reduces))
-        outputs = [self.found[place][0] for place in node.places if self._is_read_outside(place, own)]
+        outputs = [self.found[position][0] for position in node.indices if self._is_read_outside(position, own)]
         return Region(str(outputs[-1].name), *domain, tuple(steps), tuple(outputs))
 
-    def _is_read_outside(self, place: int, own: set[int]) -> bool:
-        return self.found[place][0] in self.results or not own.issuperset(self.readers[place])
+    def _is_read_outside(self, index: int, own: set[int]) -> bool:
+        return self.found[index][0] in self.results or not own.issuperset(self.readers[index])
 
     def _leave_views(self, node: _Node) -> None:
         """Removes the bindings at the end of a region that only reshape or rename a result for readers outside of
         it."""
-        for place in reversed(node.places.copy()):
-            inside = any(self.node[reader] is node for reader in self.readers[place])
-            if not inside and _name(self.found[place][1]) in IDENTITIES:
-                self._take_out(node, place)
+        for position in reversed(node.indices.copy()):
+            inside = any(self.node[reader] is node for reader in self.readers[position])
+            if not inside and _name(self.found[position][1]) in IDENTITIES:
+                self._take_out(node, position)
 
     def _dissolve(self, node: _Node) -> None:
-        for place in node.places.copy():
-            self._take_out(node, place)
+        for position in node.indices.copy():
+            self._take_out(node, position)
         node.domain = None
 
-    def _take_out(self, node: _Node, place: int) -> None:
-        node.places.remove(place)
-        self.node[place] = _Node([place], None, set(self.readers[place]))
+    def _take_out(self, node: _Node, position: int) -> None:
+        node.indices.remove(position)
+        self.node[position] = _Node([position], None, set(self.readers[position]))
 
     def _nodes(self) -> list[_Node]:
         return list({id(node): node for node in self.node}.values())
 
-    def _operand(self, arg: relax.Expr, place: int, domain: Domain) -> Any:
-        source = self.place.get(arg) if isinstance(arg, relax.Var) else None
-        if source is not None and self.node[source] is self.node[place]:
+    def _operand(self, arg: relax.Expr, index: int, domain: Domain) -> Any:
+        source = self.index_of.get(arg) if isinstance(arg, relax.Var) else None
+        if source is not None and self.node[source] is self.node[index]:
             return arg
-        return self._memory(arg, place, domain)
+        return self._memory(arg, index, domain)
 
-    def _memory(self, arg: relax.Expr, place: int, domain: Domain) -> Operand | float:
+    def _memory(self, arg: relax.Expr, index: int, domain: Domain) -> Operand | float:
         """Describes an operand that the region does not compute: a number, or a tensor in memory.
 
         Raises:
             Declined: the elements of the tensor do not correspond to those of the domain.
         """
-        var, value, _ = self.found[place]
+        var, value, _ = self.found[index]
         constant = value_of(arg)
         if constant is not None and uniform(constant):
             number: float = constant.reshape(-1)[0].item()
@@ -230,29 +230,29 @@ class _Forming:
         """Returns the function with its bindings reordered, so that those of each node are consecutive."""
         nodes, done = self._nodes(), []
         missing = {id(node): self._sources(node) for node in nodes}
-        ready = [(node.places[-1], node.places) for node in nodes if not missing[id(node)]]
+        ready = [(node.indices[-1], node.indices) for node in nodes if not missing[id(node)]]
         heapq.heapify(ready)
         while ready:
-            _, places = heapq.heappop(ready)
-            done += places
-            own = self.node[places[0]]
+            _, positions = heapq.heappop(ready)
+            done += positions
+            own = self.node[positions[0]]
             for node in {
-                id(self.node[reader]): self.node[reader] for place in places for reader in self.readers[place]
+                id(self.node[reader]): self.node[reader] for position in positions for reader in self.readers[position]
             }.values():
                 if node is not own:
                     missing[id(node)].discard(id(own))
                     if not missing[id(node)]:
-                        heapq.heappush(ready, (node.places[-1], node.places))
+                        heapq.heappush(ready, (node.indices[-1], node.indices))
         function = self.function
         bindings = [binding for block in function.body.blocks for binding in block.bindings]
         assert len(done) == len(bindings)
-        block = relax.DataflowBlock([bindings[place] for place in done])
+        block = relax.DataflowBlock([bindings[position] for position in done])
         body = relax.SeqExpr([block], function.body.body)
         return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
 
     def _sources(self, node: _Node) -> set[int]:
         """Returns the other nodes whose results a node reads."""
-        read = {id(self.node[source]) for place in node.places for source in self.reads[place]}
+        read = {id(self.node[source]) for position in node.indices for source in self.reads[position]}
         return read - {id(node)}
 
 
@@ -288,8 +288,8 @@ def _aligned(shape: Sequence[int], seen: Sequence[int]) -> list[int]:
     """
     missing = len(seen) - len(shape)
     axes = []
-    for place, extent in enumerate(seen[:-1]):
-        axis = place - missing
+    for index, extent in enumerate(seen[:-1]):
+        axis = index - missing
         if axis >= 0 and shape[axis] not in (1, extent):
             raise Declined("its operand cannot be broadcast to the shape of the region")
         if extent != 1:

@@ -138,7 +138,7 @@ def _before(steps: Sequence[tuple[relax.Var, relax.Expr]]) -> Strided | None:
         if view is None:
             return None
         if _name(value) == "relax.permute_dims":
-            view = view.permuted([int(place) for place in np.argsort(_axes(value))])
+            view = view.permuted([int(position) for position in np.argsort(_axes(value))])
         else:
             view = view.reshaped(shape_of(value.args[0]))
     return view

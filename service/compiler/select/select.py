@@ -165,7 +165,7 @@ class _Emission:
             return
         destination = self.plan.image(group.output, packed=False)
         kernel = self.library.kernel(group, sources, destination, placed)
-        operands = [operand for place, operand in enumerate(operands) if place not in placed]
+        operands = [operand for index, operand in enumerate(operands) if index not in placed]
         self._write(group.output, kernel, operands, group.name, group.kind, macs=macs)
 
     def _call_plain(self, group: Group, made: PlainKernel) -> None:
@@ -233,8 +233,8 @@ class _Emission:
             types.append(relax.TensorType([made.memory], "float32"))
         alone = types[0] if len(types) == 1 else types
         written = self._emit(made.kernel, operands, region.name, region.operators, alone)
-        for place, (var, output) in enumerate(both):
-            result = written if len(types) == 1 else self.builder.emit(relax.TupleGetItem(written, place))
+        for index, (var, output) in enumerate(both):
+            result = written if len(types) == 1 else self.builder.emit(relax.TupleGetItem(written, index))
             if output.image is None:
                 self._plain[var] = self._reshaped(result, shape_of(var))
             else:
@@ -258,17 +258,17 @@ class _Emission:
         types = [relax.TensorType([size], dtype) for size, dtype in made.outputs]
         macs = sum(self._macs.get(step.sums, 0) for step in sequence.steps)
         written = self._emit(made.kernel, operands, sequence.name, "lstm", types, macs=macs)
-        states, cell = (self.builder.emit(relax.TupleGetItem(written, place)) for place in range(2))
+        states, cell = (self.builder.emit(relax.TupleGetItem(written, index)) for index in range(2))
         self._plain[last.cell] = self._reshaped(cell, shape_of(last.cell))
         if sequence.joined is not None:
             self._plain[sequence.joined] = self._reshaped(states, shape_of(sequence.joined))
-        self._rows.update({step.hidden: (states, place) for place, step in enumerate(sequence.steps)})
+        self._rows.update({step.hidden: (states, index) for index, step in enumerate(sequence.steps)})
 
     def _row(self, var: relax.Var) -> relax.Expr:
-        states, place = self._rows[var]
+        states, position = self._rows[var]
         size = elements_of(var)
         row = self.builder.emit(
-            relax.op.strided_slice(states, [0], [place * size], [(place + 1) * size]), str(var.name)
+            relax.op.strided_slice(states, [0], [position * size], [(position + 1) * size]), str(var.name)
         )
         self.selection.leave(str(var.name), "strided_slice", "the kernel writes the states of all steps")
         return self._reshaped(row, shape_of(var))
@@ -284,10 +284,14 @@ class _Emission:
         Only one occurrence of a repeated input is.
         """
         placed: list[int] = []
-        for place, (var, block) in enumerate(zip(group.inputs, self.library.places(group), strict=True)):
+        for index, (var, block) in enumerate(zip(group.inputs, self.library.places(group), strict=True)):
             root, _, _ = self.plan.root(var)
-            if block is not None and self.plan.places.get(root) == (group.output, block) and self.plan.is_whole(var):
-                placed.append(place)
+            if (
+                block is not None
+                and self.plan.placements.get(root) == (group.output, block)
+                and self.plan.is_whole(var)
+            ):
+                placed.append(index)
         if group.core.name == "qnn.concatenate":
             self.selection.concatenations.append(
                 {"layer": group.name, "parts": len(group.inputs), "in_place": len(placed)}
@@ -440,8 +444,8 @@ class _Emission:
         arguments = [*operands, *constants]
         if into is None:
             return self.builder.emit(relax.call_dps_packed(kernel.symbol, relax.Tuple(arguments), out_type), name)
-        place = len(arguments)
-        call = relax.op.call_inplace_packed(kernel.symbol, *arguments, into, inplace_indices=place, ty_args=out_type)
+        position = len(arguments)
+        call = relax.op.call_inplace_packed(kernel.symbol, *arguments, into, inplace_indices=position, ty_args=out_type)
         return self.builder.emit(call, name)
 
 

@@ -84,8 +84,8 @@ def expanded(shapes: OpenShapes) -> list[Shapes]:
     if not 1 <= count <= MAX_BUCKETS or any(list(each) != sorted(set(each)) for each in lists):
         raise InvalidInput(f"a list of sizes must contain 1 to {MAX_BUCKETS} different sizes in ascending order")
     return [
-        {name: [size if isinstance(size, int) else size[place] for size in shape] for name, shape in shapes.items()}
-        for place in range(count)
+        {name: [size if isinstance(size, int) else size[index] for size in shape] for name, shape in shapes.items()}
+        for index in range(count)
     ]
 
 

@@ -75,8 +75,8 @@ def address_of(settings: Settings) -> str:
     """Returns the address at which the API reaches a worker, in the form of `Worker.address`: the setting `advertise`,
     or else the address that the worker listens on.
     """
-    place = _place(settings)
-    return place if settings.tls_cert is None else f"https://{place}"
+    position = _place(settings)
+    return position if settings.tls_cert is None else f"https://{position}"
 
 
 def _place(settings: Settings) -> str:

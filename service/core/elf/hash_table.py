@@ -37,11 +37,11 @@ def count_symbols(table: bytes) -> int:
     if min(starts) < first or max(starts) > _MOST:
         raise ElfError("its hash table is damaged")
     # Chains are stored one after another, so every look-up ends no later than the end of the last chain.
-    place = max(starts)
+    position = max(starts)
     while True:
-        at = chains_at + 4 * (place - first)
+        at = chains_at + 4 * (position - first)
         if at + 4 > len(table):
             raise ElfError("its hash table is damaged")
         if struct.unpack_from("<I", table, at)[0] & _LAST:
-            return place + 1
-        place += 1
+            return position + 1
+        position += 1

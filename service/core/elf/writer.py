@@ -36,9 +36,9 @@ def data_object(name: str, variables: Mapping[str, bytes], architecture: str) ->
         strings += variable.encode() + b"\0"
         data += content
     contents = [data, symbols, strings, section_names]
-    at, places, body = _ALIGNMENT, [], b""
+    at, positions, body = _ALIGNMENT, [], b""
     for content in contents:
-        places.append(at + len(body))
+        positions.append(at + len(body))
         body += content.ljust(-(-len(content) // _ALIGNMENT) * _ALIGNMENT, b"\0")
     described = [
         (section, _PROGBITS, _ALLOC, 0, 0, _ALIGNMENT, 0),
@@ -47,11 +47,11 @@ def data_object(name: str, variables: Mapping[str, bytes], architecture: str) ->
         (".shstrtab", _STRTAB, 0, 0, 0, 1, 0),
     ]
     headers = bytes(_SECTION.size)
-    for (title, kind, flags, link, info, alignment, entry), place, content in zip(
-        described, places, contents, strict=True
+    for (title, kind, flags, link, info, alignment, entry), position, content in zip(
+        described, positions, contents, strict=True
     ):
         named = section_names.index(b"\0" + title.encode() + b"\0") + 1
-        headers += _SECTION.pack(named, kind, flags, 0, place, len(content), link, info, alignment, entry)
+        headers += _SECTION.pack(named, kind, flags, 0, position, len(content), link, info, alignment, entry)
     counts = (_HEADER.size, 0, 0, _SECTION.size, len(described) + 1, len(described))
     head = _HEADER.pack(
         _IDENTITY, _RELOCATABLE, MACHINES[architecture], _VERSION, 0, 0, _ALIGNMENT + len(body), 0, *counts

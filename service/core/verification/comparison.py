@@ -72,9 +72,9 @@ def compare_outputs(
         expected: the expected outputs; the key `INPUT.OUTPUT` contains the indices of the input and the output.
         numbers: the indices of the inputs to compare.
     """
-    places = range(len(outputs[numbers[0]])) if numbers else range(0)
+    positions = range(len(outputs[numbers[0]])) if numbers else range(0)
     compared = (
-        compare_output((outputs[number][place], expected[f"{number}.{place}"]) for number in numbers)
-        for place in places
+        compare_output((outputs[number][position], expected[f"{number}.{position}"]) for number in numbers)
+        for position in positions
     )
     return Comparison(tuple(numbers), tuple(compared))

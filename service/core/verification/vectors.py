@@ -160,9 +160,9 @@ def _stretched(values: NDArray[np.float64], axis: int, length: int) -> NDArray[n
     cells = values.shape[axis] - 1
     if cells == 0:
         return values
-    places = np.arange(length) * cells / (length - 1)
-    before = np.minimum(places.astype(np.int64), cells - 1)
-    share = (places - before).reshape([-1 if each == axis else 1 for each in range(values.ndim)])
+    positions = np.arange(length) * cells / (length - 1)
+    before = np.minimum(positions.astype(np.int64), cells - 1)
+    share = (positions - before).reshape([-1 if each == axis else 1 for each in range(values.ndim)])
     return np.asarray(values.take(before, axis) * (1 - share) + values.take(before + 1, axis) * share)
 
 
@@ -231,10 +231,10 @@ def read_probes(data: bytes, signature: ModelSignature) -> list[Sample]:
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         names = [name.split(".") for name in arrays.files if name.startswith("input.")]
         count = 1 + max((int(number) for _, number, _ in names), default=-1)
-        places = range(len(signature.inputs))
-        if len(names) != count * len(places):
-            raise ValueError(f"{len(names)} arrays are not the {len(places)} inputs of {count} samples")
-        found = [[arrays[f"input.{number}.{place}"] for place in places] for number in range(count)]
+        positions = range(len(signature.inputs))
+        if len(names) != count * len(positions):
+            raise ValueError(f"{len(names)} arrays are not the {len(positions)} inputs of {count} samples")
+        found = [[arrays[f"input.{number}.{position}"] for position in positions] for number in range(count)]
     for sample in found:
         for value, spec in zip(sample, signature.inputs, strict=True):
             if (value.shape, value.dtype) != (spec.shape, spec.dtype):

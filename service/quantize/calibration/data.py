@@ -176,12 +176,12 @@ def _labels(content: bytes, shown: str, data: Data) -> list[int | None]:
         return [int(line[-1]) for line in lines[: data.most]]
     if any(len(line) != 2 for line in lines):
         raise InvalidInput(f"{shown}: pictures are labelled by name", hint="write lines of file,class")
-    places = {name: place for place, name in enumerate(data.pictures())}
-    found: list[int | None] = [None] * len(places)
+    positions = {name: index for index, name in enumerate(data.pictures())}
+    found: list[int | None] = [None] * len(positions)
     for name, number_text in lines:
-        if name not in places:
+        if name not in positions:
             raise InvalidInput(f"{shown}: {name[:80]!r} is not a picture in {data.path}")
-        found[places[name]] = int(number_text)
+        found[positions[name]] = int(number_text)
     return found[: data.most]
 
 

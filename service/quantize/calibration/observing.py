@@ -173,9 +173,9 @@ class CalibrationSession:
         Raises:
             InvalidInput: see `Data.inputs`. Also raised if a tensor has a value that is not finite.
         """
-        outputs = {spec.name: (place, spec.shape[1]) for place, spec in enumerate(built.signature.outputs)}
-        places, sizes = zip(*(outputs[name] for name in names), strict=True)
-        request, found = {"model": built.to_json(), "outputs": places}, []
+        outputs = {spec.name: (index, spec.shape[1]) for index, spec in enumerate(built.signature.outputs)}
+        positions, sizes = zip(*(outputs[name] for name in names), strict=True)
+        request, found = {"model": built.to_json(), "outputs": positions}, []
         for directory, _ in self._parts("channels", data, built.signature):
             self._run("channels", request, directory, built.files)
             found.append(_read_array(directory, (sum(sizes), 2), np.float32))
@@ -201,9 +201,9 @@ class CalibrationSession:
         for directory, number in self._parts("compare", data, first.signature):
             self._run("compare", request, directory, [*first.files, *second.files])
             sums += _read_array(directory, sums.shape, np.float64)
-            for place, path in enumerate(paths):
+            for index, path in enumerate(paths):
                 with path.open("ab") as file:
-                    file.write(_read_outputs(directory / OUTPUTS_FILE.format(place), 4 * number * size))
+                    file.write(_read_outputs(directory / OUTPUTS_FILE.format(index), 4 * number * size))
             count += number
         return sums, [np.memmap(path, np.float32, "r", shape=(count, size)) for path in paths]
 

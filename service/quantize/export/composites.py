@@ -161,9 +161,9 @@ def _mean_writer(x: relax.Var, axes: Sequence[int], *, keepdims: bool) -> Write:
 def reduced(graph: Graph, var: relax.Var, op_type: str, x: relax.Expr, axes: Sequence[int], *, keepdims: bool) -> None:
     """Writes a reduction whose axes are an attribute."""
     order = graph.order_of(x)
-    places = tuple(sorted(order.index(axis) for axis in axes))
+    positions = tuple(sorted(order.index(axis) for axis in axes))
     made = order if keepdims else remaining_order(order, axes)
-    graph.put(var, op_type, [graph.tensor(x, order)], made, axes=places, keepdims=int(keepdims))
+    graph.put(var, op_type, [graph.tensor(x, order)], made, axes=positions, keepdims=int(keepdims))
 
 
 def remaining_order(order: Order, axes: Sequence[int]) -> Order:

@@ -190,5 +190,5 @@ def to_float32(values: Array) -> Array:
 
 def _moves_nothing(shape: Sequence[int], order: Order) -> bool:
     """Returns true if a permutation does not change the position of any element in memory."""
-    places = [axis for axis in order if shape[axis] != 1]
-    return places == sorted(places) or math.prod(shape) == 1
+    positions = [axis for axis in order if shape[axis] != 1]
+    return positions == sorted(positions) or math.prod(shape) == 1

@@ -146,9 +146,9 @@ def _sum(of: Callable[[relax.Call], tuple[Sequence[int], bool]]) -> Write:
     def write(graph: Graph, var: relax.Var, call: relax.Call) -> None:
         (axes, keepdims), x = of(call), call.args[0]
         order = graph.order_of(x)
-        places = graph.integers(sorted(order.index(axis) for axis in axes))
+        positions = graph.integers(sorted(order.index(axis) for axis in axes))
         made = order if keepdims else remaining_order(order, axes)
-        graph.put(var, "ReduceSum", [graph.tensor(x, order), places], made, keepdims=int(keepdims))
+        graph.put(var, "ReduceSum", [graph.tensor(x, order), positions], made, keepdims=int(keepdims))
 
     return write
 
@@ -214,11 +214,11 @@ def _slice(graph: Graph, var: relax.Var, call: relax.Call) -> None:
 
 def _take(graph: Graph, var: relax.Var, call: relax.Call) -> None:
     """Writes a Gather. With indices of one dimension, the order of the axes stays the same."""
-    x, places = call.args
+    x, positions = call.args
     axis = 0 if call.attrs.axis is None else int(call.attrs.axis)
-    order = graph.order_of(x) if rank_of(places) == 1 else identity(rank_of(x))
-    made = order if rank_of(places) == 1 else None
-    graph.put(var, "Gather", [graph.tensor(x, order), graph.tensor(places)], made, axis=order.index(axis))
+    order = graph.order_of(x) if rank_of(positions) == 1 else identity(rank_of(x))
+    made = order if rank_of(positions) == 1 else None
+    graph.put(var, "Gather", [graph.tensor(x, order), graph.tensor(positions)], made, axis=order.index(axis))
 
 
 def _gather(graph: Graph, var: relax.Var, call: relax.Call) -> None:

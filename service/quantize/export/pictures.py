@@ -60,10 +60,10 @@ def _windows_near(
     picture.
     """
     last: relax.Call | None = None
-    inner, places = definitions.of(end), 1
-    while definitions.is_call(inner, combine) and places < _MOST_PLACES:
+    inner, positions = definitions.of(end), 1
+    while definitions.is_call(inner, combine) and positions < _MOST_PLACES:
         last = definitions.of(inner.args[1]) if last is None else last
-        inner, places = definitions.of(inner.args[0]), places + 1
+        inner, positions = definitions.of(inner.args[0]), positions + 1
     if last is None or not all(definitions.is_call(each, "strided_slice") for each in (inner, last)):
         return
     axes, begin, _, strides = (tuple(int(field.value) for field in arg.fields) for arg in last.args[1:5])
@@ -92,8 +92,8 @@ def interpolated(definitions: Definitions, var: relax.Var) -> Composite | None:
         before, after = tuple(int(dim) for dim in kind.shape), shape_of(var)
         for axes in _IMAGES if len(before) == len(after) == 4 else ():
             for corners in _CORNERS:
-                places = [_places(corners, before[axis], after[axis]) for axis in axes]
-                x = definitions.operand(var, kind, partial(bilinear, axes=axes, places=places))
+                positions = [_places(corners, before[axis], after[axis]) for axis in axes]
+                x = definitions.operand(var, kind, partial(bilinear, axes=axes, positions=positions))
                 if x is not None:
                     return Composite(x, _resize_writer(x, axes, mode="linear", corners=corners))
     return None

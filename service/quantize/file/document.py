@@ -196,9 +196,9 @@ class Document:
 def rewire(node: Node, inputs: Mapping[int, str] | None = None, output: str | None = None) -> Node:
     """Returns `node` with some inputs replaced, by index, and another first output."""
     operands = list(node.inputs)
-    for place, name in (inputs or {}).items():
-        operands += [""] * (place + 1 - len(operands))
-        operands[place] = name
+    for position, name in (inputs or {}).items():
+        operands += [""] * (position + 1 - len(operands))
+        operands[position] = name
     outputs = node.outputs if output is None else (output, *node.outputs[1:])
     return replace(node, inputs=tuple(operands), outputs=outputs)
 

@@ -144,17 +144,17 @@ def unify(document: Document) -> None:
     document.nodes = made
 
 
-def _constant(document: Document, node: Node, place: int) -> Array | None:
-    """Returns the operand at index `place` if it is a float32 constant; otherwise None."""
-    known = document.constants.get(node.inputs[place]) if len(node.inputs) > place else None
+def _constant(document: Document, node: Node, index: int) -> Array | None:
+    """Returns the operand at index `index` if it is a float32 constant; otherwise None."""
+    known = document.constants.get(node.inputs[index]) if len(node.inputs) > index else None
     return known if known is not None and known.dtype == np.float32 else None
 
 
 def _is_global(document: Document, node: Node) -> bool:
     """Returns true if a ReduceMean reduces the last two of four dimensions and keeps them."""
     axes = document.constants.get(node.inputs[1]) if len(node.inputs) > 1 else node.attributes.get("axes")
-    places = np.asarray(() if axes is None else axes).reshape(-1).tolist()
-    is_last = sorted(axis % 4 for axis in places if axis in range(-4, 4)) == [2, 3]
+    positions = np.asarray(() if axes is None else axes).reshape(-1).tolist()
+    is_last = sorted(axis % 4 for axis in positions if axis in range(-4, 4)) == [2, 3]
     return is_last and node.attributes.get("keepdims", 1) == 1
 
 
@@ -166,9 +166,9 @@ def _affine(document: Document, node: Node, behind: Node) -> _Affine | None:
         return _normalization(document, behind)
     if behind.op_type not in ("Add", "Div", "Mul", "Sub"):
         return None
-    place = 1 if behind.inputs[0] == node.outputs[0] else 0
-    known, weights = _constant(document, behind, place), _constant(document, node, 1)
-    if known is None or weights is None or (place == 0 and behind.op_type in ("Div", "Sub")):
+    position = 1 if behind.inputs[0] == node.outputs[0] else 0
+    known, weights = _constant(document, behind, position), _constant(document, node, 1)
+    if known is None or weights is None or (position == 0 and behind.op_type in ("Div", "Sub")):
         return None
     shape = (1,) * (weights.ndim - known.ndim) + known.shape
     if len(shape) != weights.ndim or known.size not in (1, shape[1]):  # channels are the second dimension
@@ -186,7 +186,7 @@ def _affine(document: Document, node: Node, behind: Node) -> _Affine | None:
 
 
 def _normalization(document: Document, norm: Node) -> _Affine | None:
-    rows = [_constant(document, norm, place) for place in range(1, 5)]
+    rows = [_constant(document, norm, index) for index in range(1, 5)]
     epsilon = norm.attributes.get("epsilon", _EPSILON)
     if len(norm.inputs) != 5 or any(norm.outputs[1:]) or norm.attributes.get("training_mode", 0):
         return None

@@ -50,7 +50,7 @@ def narrow(document: Document, names: Collection[str]) -> None:
             for name in node.inputs[:_OPERANDS]:
                 if name not in rounds:
                     rounds[name] = _rounded(document, name, made)
-            node = rewire(node, {place: rounds[name] for place, name in enumerate(node.inputs[:_OPERANDS])})
+            node = rewire(node, {index: rounds[name] for index, name in enumerate(node.inputs[:_OPERANDS])})
         made.append(node)
     document.nodes = made
 

@@ -218,12 +218,12 @@ def plan(
         absorbed |= {activation} if activation is not None else set()
         result = (activation or node).outputs[0]
         found.append((node, pattern, result))
-        for place in _places(node, pattern):
-            if node.inputs[place] not in document.constants:
-                tensors.setdefault(node.inputs[place], node.inputs[place])
+        for position in _places(node, pattern):
+            if node.inputs[position] not in document.constants:
+                tensors.setdefault(node.inputs[position], node.inputs[position])
         tensors[result] = result
     for node, pattern in followers.items():
-        ends = [node.inputs[place] for place in _places(node, pattern)]
+        ends = [node.inputs[position] for position in _places(node, pattern)]
         if all(name in tensors for name in (*ends, node.outputs[0]) if name not in document.constants):
             found.append((node, pattern, node.outputs[0]))
         else:
@@ -242,20 +242,20 @@ def _obstacle(
         return "it was kept in float"
     if any(node.outputs[1:]):
         return "it has several outputs"
-    for place in (pattern.weights, pattern.bias):
-        name = node.inputs[place] if place is not None and place < len(node.inputs) else ""
+    for position in (pattern.weights, pattern.bias):
+        name = node.inputs[position] if position is not None and position < len(node.inputs) else ""
         known = document.constants.get(name)
         if name and (known is None or known.dtype.name != "float32" or not known.size):
-            return f"its {'weights are' if place == pattern.weights else 'bias is'} computed, or not float32"
-    places = _places(node, pattern)
-    if all(node.inputs[place] in document.constants for place in places):
+            return f"its {'weights are' if position == pattern.weights else 'bias is'} computed, or not float32"
+    positions = _places(node, pattern)
+    if all(node.inputs[position] in document.constants for position in positions):
         return "its operands are constants"
-    for place in places:
-        if not node.inputs[place]:
+    for position in positions:
+        if not node.inputs[position]:
             return "an operand is left out"
-        if node.inputs[place] not in given and node.inputs[place] not in document.constants:
+        if node.inputs[position] not in given and node.inputs[position] not in document.constants:
             return "an operand is computed from constants"
-        known = document.constants.get(node.inputs[place])
+        known = document.constants.get(node.inputs[position])
         if known is not None and (known.dtype.name != "float32" or not known.size):
             return "an operand is not float32"
     return pattern.obstacle(document, node)
@@ -330,9 +330,9 @@ def _computed_from(document: Document, tensors: Collection[str], without: Collec
 
 
 def _layer(document: Document, node: Node, pattern: Pattern, result: str, is_real: bool) -> Layer:
-    operands = {place: node.inputs[place] for place in _places(node, pattern)}
-    constants = {place: name for place, name in operands.items() if name in document.constants}
-    given = {place: name for place, name in operands.items() if place not in constants}
+    operands = {position: node.inputs[position] for position in _places(node, pattern)}
+    constants = {position: name for position, name in operands.items() if name in document.constants}
+    given = {position: name for position, name in operands.items() if position not in constants}
     return Layer(node, pattern, given, constants, None if is_real else result)
 
 

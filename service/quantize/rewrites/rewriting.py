@@ -119,8 +119,8 @@ class _Rewriting:
         """Makes an operator that stays in float read the dequantized results of layers. (Only a conversion reads a
         layer's float result.) Tensors that are not results of layers are read unchanged.
         """
-        stored = {place: name for place, name in enumerate(node.inputs) if name in self._results}
-        twins = {place: self._stored[name].dequantized for place, name in stored.items() if name in self._stored}
+        stored = {position: name for position, name in enumerate(node.inputs) if name in self._results}
+        twins = {position: self._stored[name].dequantized for position, name in stored.items() if name in self._stored}
         return rewire(node, twins) if twins else node
 
     def _store(self, name: str) -> None:
@@ -142,8 +142,8 @@ class _Rewriting:
     def _quantized(self, layer: Layer) -> Node:
         """Returns the layer's operator, reading dequantized operands."""
         node, pattern = layer.node, layer.pattern
-        operands = {place: self._stored[name].dequantized for place, name in layer.operands.items()}
-        operands |= {place: self._constant(layer, name) for place, name in layer.constants.items()}
+        operands = {position: self._stored[name].dequantized for position, name in layer.operands.items()}
+        operands |= {position: self._constant(layer, name) for position, name in layer.constants.items()}
         if pattern.weights is not None:
             step = self._stored[layer.operands[0]].kind.scales[0]
             operands |= self._weighted(layer, step)
@@ -159,9 +159,9 @@ class _Rewriting:
 
     def _weighted(self, layer: Layer, step: float) -> dict[int, str]:
         node, pattern = layer.node, layer.pattern
-        place, axis = pattern.weights, pattern.axis(node)
-        assert place is not None
-        name = node.inputs[place]
+        position, axis = pattern.weights, pattern.axis(node)
+        assert position is not None
+        name = node.inputs[position]
         scales = layer_scales(self._document, layer, step, self._form)
         weights = quantized_weights(self._document, layer, scales, self._form.fits)
         bias = weights.bias
@@ -169,7 +169,7 @@ class _Rewriting:
             self._document.add_constant(f"{name}_scale", scales),
             self._document.add_constant(f"{name}_zero_point", np.zeros(scales.shape, np.int8)),
         )
-        made = {place: self._dequantized(name, self._constant_of(name, weights.steps), *parameters, axis=axis)}
+        made = {position: self._dequantized(name, self._constant_of(name, weights.steps), *parameters, axis=axis)}
         if bias is not None and pattern.bias is not None:
             has_own = len(node.inputs) > pattern.bias and node.inputs[pattern.bias] != ""
             own = node.inputs[pattern.bias] if has_own else f"{name}_bias"
@@ -204,9 +204,9 @@ class _Rewriting:
 
 def bias_of(document: Document, layer: Layer) -> Array | None:
     """Returns a layer's constant bias, or None if it has none."""
-    place, inputs = layer.pattern.bias, layer.node.inputs
-    has_one = place is not None and len(inputs) > place and inputs[place] != ""
-    return document.constants[inputs[place]] if has_one and place is not None else None
+    position, inputs = layer.pattern.bias, layer.node.inputs
+    has_one = position is not None and len(inputs) > position and inputs[position] != ""
+    return document.constants[inputs[position]] if has_one and position is not None else None
 
 
 def is_fitted(layer: Layer) -> bool:
@@ -251,7 +251,7 @@ def weight_scales(weights: Array, axis: int, step: float, bias: Array | None) ->
     in steps of `step` times the scale, then needs more than 30 bits. A channel of zeros has the scale 1, or the one
     that its bias needs.
     """
-    others = tuple(place for place in range(weights.ndim) if place != axis)
+    others = tuple(index for index in range(weights.ndim) if index != axis)
     scales = np.abs(weights).max(axis=others).astype(np.float64) / MOST_WEIGHT
     if bias is not None:
         scales = np.maximum(scales, np.abs(bias.reshape(-1).astype(np.float64)) / (np.float64(step) * _MOST_BIAS))

@@ -55,7 +55,7 @@ class _Switching:
             if layer.result is not None and layer.result != layer.name:
                 behind[readers[layer.name][0]] = layer
         layers = {layer.node: layer for layer in self._plan.layers}
-        switches = [document.new_name(f"{SWITCHES}_{place}") for place in range(2 * len(layers))]
+        switches = [document.new_name(f"{SWITCHES}_{index}") for index in range(2 * len(layers))]
         sizes = document.add_constant(f"{SWITCHES}_sizes", np.ones(len(switches), np.int64))
         split = Node.create("Split", (SWITCHES, sizes), switches[0], axis=0)
         self._made.append(Node(split.op_type, split.inputs, tuple(switches), split.attributes, split.rest))

@@ -42,13 +42,13 @@ def widen(document: Document, layers: Sequence[Layer], form: Form) -> None:
 
     for node in document.nodes:
         layer, operands = by_name.get(node.outputs[0]), {}
-        for place in layer.operands if layer is not None else ():
-            name = node.inputs[place]
+        for position in layer.operands if layer is not None else ():
+            name = node.inputs[position]
             if name in types and name not in stored and name not in results:
                 if name not in twins:
                     twins[name] = document.new_name(f"{name}_dequantized16")
                     convert(name, twins[name])
-                operands[place] = twins[name]
+                operands[position] = twins[name]
         if layer is not None and layer.pattern.weights is not None:
             operands |= _weighted(document, layer, form, made)
         if node.outputs[0] in results:

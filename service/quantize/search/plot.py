@@ -79,8 +79,8 @@ def png(curve: Sequence[Point]) -> bytes:
 def _draw(curve: Sequence[Point]) -> _Picture:
     width, height = _SIZE
     is_timed = all(point.latency_s is not None for point in curve)
-    places = [1e3 * (point.latency_s or 0) if is_timed else point.raised for point in curve]
-    least, most = min(places), max(places)
+    positions = [1e3 * (point.latency_s or 0) if is_timed else point.raised for point in curve]
+    least, most = min(positions), max(positions)
     if most == least:
         most += 1
     low = min(point.share for point in curve)
@@ -93,7 +93,7 @@ def _draw(curve: Sequence[Point]) -> _Picture:
         return x, height - _MARGIN - (height - 2 * _MARGIN) * (share - low) / (high - low)
 
     dots = []
-    for point, cost in zip(curve, places, strict=True):
+    for point, cost in zip(curve, positions, strict=True):
         kind = (
             "float"
             if point.raised == len(point.kept)

@@ -96,7 +96,7 @@ class Sensitivity:
         """Measures the remaining loss when 0, 1, 2, 4 … all of the noisiest layers are raised to float. If `raise_to`
         is 16x8, also measures it when they are raised to 16x8.
         """
-        counts = [0, *(1 << place for place in range(len(self.names).bit_length())), len(self.names)]
+        counts = [0, *(1 << index for index in range(len(self.names).bit_length())), len(self.names)]
         steps = sorted({min(count, len(self.names)) for count in counts})
         others = (0,) if raise_to is Raised.WIDE else ()
         return self._points([(count, floats) for count in steps for floats in dict.fromkeys((*others, count))], labels)

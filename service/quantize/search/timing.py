@@ -40,8 +40,8 @@ class Stopwatch:
     def timed(self, points: Sequence[Point]) -> list[Point]:
         """Returns the same mixtures with their latencies added."""
         made = []
-        for place, point in enumerate(points):
-            self._session.tick("times mixtures", place, len(points))
+        for index, point in enumerate(points):
+            self._session.tick("times mixtures", index, len(points))
             made.append(replace(point, latency_s=self._taken_s(point)))
         return made
 

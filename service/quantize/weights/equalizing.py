@@ -136,7 +136,7 @@ def _channels(node: Node, weights: Array) -> int:
 
 
 def _others(weights: Array, axis: int) -> tuple[int, ...]:
-    return tuple(place for place in range(weights.ndim) if place != axis)
+    return tuple(index for index in range(weights.ndim) if index != axis)
 
 
 def _groups(node: Node) -> int:

@@ -73,9 +73,9 @@ def fit_layers(
         built, data, [_columns(document, layer, kinds[key], fit, names) for key, layer in layers.items()]
     )
     made = {}
-    for place, (key, moments) in enumerate(zip(layers, seen, strict=True), 1):
+    for index, (key, moments) in enumerate(zip(layers, seen, strict=True), 1):
         made[key] = _fit_layer(document, layers[key], kinds[key].scales[0], form, fit, moments)
-        session.tick("fits weights of layers", place, len(layers))
+        session.tick("fits weights of layers", index, len(layers))
     return made
 
 
@@ -95,12 +95,16 @@ def _columns(document: Document, layer: Layer, kind: QuantizedType, fit: Fit, na
 def _windows(node: Node, weights: Array) -> Windows:
     if node.op_type != "Conv":
         return Windows()
-    attributes, places = node.attributes, weights.ndim - 2
+    attributes, positions = node.attributes, weights.ndim - 2
 
     def ints(name: str, default: int, count: int) -> tuple[int, ...]:
         return tuple(map(int, np.asarray(attributes.get(name, [default] * count)).reshape(-1)))
 
-    strides, dilations, pads = ints("strides", 1, places), ints("dilations", 1, places), ints("pads", 0, 2 * places)
+    strides, dilations, pads = (
+        ints("strides", 1, positions),
+        ints("dilations", 1, positions),
+        ints("pads", 0, 2 * positions),
+    )
     auto_pad, (groups,) = attributes.get("auto_pad", "NOTSET"), ints("group", 1, 1)
     return Windows(weights.shape[2:], strides, dilations, pads, str(auto_pad), groups)
 

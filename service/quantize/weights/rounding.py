@@ -47,16 +47,16 @@ def rounded_adaptively(weights: Array, products: Array, most: int) -> Array:
         for start in range(0, size, _BLOCK):
             block = slice(start, start + _BLOCK)
             before, near, within = errors[..., block].copy(), slopes[..., block].copy(), gram[:, block, block]
-            for place in range(near.shape[-1]):
-                at = start + place
+            for index in range(near.shape[-1]):
+                at = start + index
                 other = np.where(errors[..., at] > 0, -1.0, 1.0)
-                change = 2 * other * near[..., place] + own[..., at]
+                change = 2 * other * near[..., index] + own[..., at]
                 is_better = (change < -_GAIN * own[..., at]) & (np.abs(steps[..., at] + other) <= most)
                 if is_better.any():
                     turn = np.where(is_better, other, 0.0)
                     steps[..., at] += turn
                     errors[..., at] += turn
-                    near += turn[..., None] * within[:, place, None]
+                    near += turn[..., None] * within[:, index, None]
                     turned = True
             slopes += (errors[..., block] - before) @ gram[:, block]
         if not turned:

@@ -60,12 +60,12 @@ def _multiply(document: Document, layer: Node, row: Array, end: int) -> None:
     """Multiplies the constant operands 1 to `end - 1` of a convolution (its weights and bias) along their first
     axis.
     """
-    at = next(place for place, node in enumerate(document.nodes) if node.outputs == layer.outputs)
+    at = next(position for position, node in enumerate(document.nodes) if node.outputs == layer.outputs)
     node, made = document.nodes[at], {}  # the convolution may have been multiplied before, so `layer` may be outdated
-    for place in range(1, end):
-        if name := node.inputs[place]:
+    for position in range(1, end):
+        if name := node.inputs[position]:
             values = document.constants[name]
-            made[place] = document.add_constant(name, values * row.reshape(-1, *[1] * (values.ndim - 1)))
+            made[position] = document.add_constant(name, values * row.reshape(-1, *[1] * (values.ndim - 1)))
     document.nodes[at] = rewire(node, made)
 
 

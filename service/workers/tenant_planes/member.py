@@ -16,7 +16,7 @@ from typing import Any
 
 from service.core.access.tenant import owner_of
 from service.workers.data_plane.plane import Answer, DataPlane, Found, PlaneListener
-from service.workers.tenant_planes.places import display_name
+from service.workers.tenant_planes.addresses import display_name
 from service.workers.tenant_planes.reports import Model, cards_in, rejected_in, uses_in
 
 _logger = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ from service.core.errors import NotReady
 from service.workers.data_plane import orders
 from service.workers.data_plane.plane import Answer, DataPlane, Found, PlaneListener
 from service.workers.data_plane.table import Table
+from service.workers.tenant_planes.addresses import Addresses, display_name
 from service.workers.tenant_planes.files import TenantFiles
 from service.workers.tenant_planes.member import Member, MemberListener, quiet
-from service.workers.tenant_planes.places import Places, display_name
 from service.workers.tenant_planes.reports import Model
 
 _logger = logging.getLogger(__name__)
@@ -50,7 +50,12 @@ class TenantPlanes(MemberListener):
     """
 
     def __init__(
-        self, front: DataPlane, addresses: Places, processes: Processes, files: TenantFiles, running: Iterable[str] = ()
+        self,
+        front: DataPlane,
+        addresses: Addresses,
+        processes: Processes,
+        files: TenantFiles,
+        running: Iterable[str] = (),
     ) -> None:
         """
         Args:

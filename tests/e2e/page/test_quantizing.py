@@ -153,8 +153,8 @@ def test_timed_mixtures_are_drawn_by_their_times(browser: Browser, served: Serve
         cost = shown.cost
         expect(cost).to_contain_text("a latency of 2x (2 ms). None of them meets the budget for accuracy.")
         expect(cost.locator(".mixtures li").nth(1)).to_contain_text("1 in float: 95.0 %, 25.0 dB, 2 ms")
-        places = [float(str(dot.get_attribute("cx"))) for dot in cost.locator("svg.curve circle").all()]
-    assert places == [10, 65, 230, 120, 175]
+        positions = [float(str(dot.get_attribute("cx"))) for dot in cost.locator("svg.curve circle").all()]
+    assert positions == [10, 65, 230, 120, 175]
 
 
 def test_a_mixture_with_bfloat16_can_be_chosen(browser: Browser, served: Served) -> None:

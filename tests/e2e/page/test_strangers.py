@@ -38,8 +38,8 @@ def test_names_of_tensors(browser: Browser, served: Served) -> None:
     with visit(browser, served.url) as page:
         expect(page.locator("#model-title")).to_have_text("relu 1")
         page.set_input_files("#picture", EXAMPLES / "digits" / "2.png")
-        for place in ("#versions", "#layers", "#answer"):
-            expect(page.locator(place)).to_contain_text(SCRIPT)
+        for position in ("#versions", "#layers", "#answer"):
+            expect(page.locator(position)).to_contain_text(SCRIPT)
         assert not page.locator("main script, main img:not(#answer > img)").count()
 
 

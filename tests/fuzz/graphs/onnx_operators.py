@@ -55,7 +55,7 @@ def _dequantized_weights(writer: OnnxWriter, shape: Sequence[int], axis: int, ac
     if writer.often(0.12):
         point = writer.tensors[parameters[1]].data
         assert point is not None
-        along = [-1 if place == axis else 1 for place in range(len(shape))] if np.ndim(scales) else []
+        along = [-1 if index == axis else 1 for index in range(len(shape))] if np.ndim(scales) else []
         real = (writer.samples[stored].astype(np.float32) - point.astype(np.float32).reshape(along)) * np.reshape(
             scales, along
         ).astype(np.float32)
@@ -377,10 +377,13 @@ def concat(writer: OnnxWriter) -> None:
         for value in writer.values
         if len(writer.shape(value.name)) == len(shape)
         and all(
-            a == b or place == axis for place, (a, b) in enumerate(zip(writer.shape(value.name), shape, strict=True))
+            a == b or position == axis
+            for position, (a, b) in enumerate(zip(writer.shape(value.name), shape, strict=True))
         )
     ]
-    parts = [fitting[int(place)] for place in writer.rng.integers(len(fitting), size=int(writer.rng.integers(1, 4)))]
+    parts = [
+        fitting[int(position)] for position in writer.rng.integers(len(fitting), size=int(writer.rng.integers(1, 4)))
+    ]
     operands = [writer.dequantize(part) for part in parts]
     if writer.often(0.15):
         operands.append(_second_of_shape(writer, x, shape))

@@ -331,9 +331,13 @@ def concatenation(writer: TfliteWriter) -> None:
         value
         for value in writer.values
         if len(writer.shape(value)) == len(shape)
-        and all(a == b or place == axis for place, (a, b) in enumerate(zip(writer.shape(value), shape, strict=True)))
+        and all(
+            a == b or position == axis for position, (a, b) in enumerate(zip(writer.shape(value), shape, strict=True))
+        )
     ]
-    parts = [fitting[int(place)] for place in writer.rng.integers(len(fitting), size=int(writer.rng.integers(1, 4)))]
+    parts = [
+        fitting[int(position)] for position in writer.rng.integers(len(fitting), size=int(writer.rng.integers(1, 4)))
+    ]
     options = {"table": "ConcatenationOptionsT", "axis": axis if writer.often(0.6) else axis - len(shape)}
     if writer.often(0.5):
         _copy(writer, "CONCATENATION", parts, options)

@@ -27,7 +27,7 @@ ARRAYS: dict[str, np.ndarray[Any, Any]] = {
 def places(value: Any) -> list[tuple[Any, Any]]:
     """Returns each container in a document, paired with each of its keys or indices."""
     keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    return [(value, key) for key in keys] + [place for key in keys for place in places(value[key])]
+    return [(value, key) for key in keys] + [position for key in keys for position in places(value[key])]
 
 
 def damaged(generator: random.Random) -> tuple[bytes, dict[str, str]]:

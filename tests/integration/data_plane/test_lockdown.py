@@ -89,9 +89,9 @@ int twice(void* const* operands) { return 7; }
 @pytest.fixture
 def attempts(tmp_path: Path) -> list[str]:
     """Returns the output of the hostile code, one line for each attempt."""
-    secret, place, store = tmp_path / "secret", tmp_path / "place", tmp_path / "store"
+    secret, position, store = tmp_path / "secret", tmp_path / "place", tmp_path / "store"
     secret.write_text("it")
-    place.mkdir()
+    position.mkdir()
     store.mkdir()
     source, library = tmp_path / "hostile.c", store / "hostile.so"
     constants = store / "constants"
@@ -101,7 +101,13 @@ def attempts(tmp_path: Path) -> list[str]:
     mailbox.bind(str(tmp_path / "mailbox"))
     left = [os.open(secret, os.O_RDONLY), os.open(tmp_path, os.O_RDONLY)]
     words = {
-        **{"SECRET": secret, "PLACE": place, "STORE": store, "CONSTANTS": constants, "MAILBOX": tmp_path / "mailbox"},
+        **{
+            "SECRET": secret,
+            "PLACE": position,
+            "STORE": store,
+            "CONSTANTS": constants,
+            "MAILBOX": tmp_path / "mailbox",
+        },
         **{"LISTENS": listens.fileno(), "OTHERS": outside.getsockname()[1], "PARENT": os.getpid()},
         **{"LEFT_FILE": left[0], "LEFT_FOLDER": left[1]},
     }

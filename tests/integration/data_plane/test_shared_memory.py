@@ -82,15 +82,15 @@ def stored(key: str, count: int = WIDE, at: int = BYTES) -> list[int]:
     return values
 
 
-def shared_input(triton: Any, **place: Any) -> Any:
+def shared_input(triton: Any, **index: Any) -> Any:
     tensor = triton.InferInput("in0", [1, WIDE], "INT32")
-    tensor.set_shared_memory("region", **({"byte_size": BYTES} | place))
+    tensor.set_shared_memory("region", **({"byte_size": BYTES} | index))
     return tensor
 
 
-def shared_output(triton: Any, **place: Any) -> Any:
+def shared_output(triton: Any, **index: Any) -> Any:
     output = triton.InferRequestedOutput("out0")
-    output.set_shared_memory("region", **({"byte_size": BYTES, "offset": BYTES} | place))
+    output.set_shared_memory("region", **({"byte_size": BYTES, "offset": BYTES} | index))
     return output
 
 
@@ -265,10 +265,10 @@ def test_a_truncated_file_ends_no_process_and_is_not_extended(client: Any, trito
 
 def into_region(first: int) -> dict[str, Any]:
     """Returns a request whose response is written to the second half of the region."""
-    place = {"shared_memory_region": "region", "shared_memory_byte_size": BYTES, "shared_memory_offset": BYTES}
+    position = {"shared_memory_region": "region", "shared_memory_byte_size": BYTES, "shared_memory_offset": BYTES}
     return {
         "inputs": [{"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": [first] * LENGTH}],
-        "outputs": [{"name": "out0", "parameters": place}],
+        "outputs": [{"name": "out0", "parameters": position}],
     }
 
 

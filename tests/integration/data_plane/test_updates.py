@@ -39,8 +39,8 @@ def renew(folder: Path, old: tuple[Path, Path]) -> str:
     folder.mkdir()
     cert, key = make_certificate(folder)
     text = cert.read_text().strip()
-    for new, place in zip((cert, key), old, strict=True):
-        new.replace(place)
+    for new, position in zip((cert, key), old, strict=True):
+        new.replace(position)
     return text
 
 

@@ -128,11 +128,13 @@ def test_an_invalid_program_is_rejected(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_child_cannot_write_to_the_kernel_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build(tmp_path, "before")
     kept = next((tmp_path / "objects").glob("*.o"))
-    places = [str(kept), str(kept.with_name("new.o"))]
-    hijack(monkeypatch, {"write": places})
+    positions = [str(kept), str(kept.with_name("new.o"))]
+    hijack(monkeypatch, {"write": positions})
     log = Log()
     build(tmp_path, "build", log)
-    assert [line for line in log.lines if line.startswith(str(tmp_path))] == [f"{place}: EACCES" for place in places]
+    assert [line for line in log.lines if line.startswith(str(tmp_path))] == [
+        f"{position}: EACCES" for position in positions
+    ]
 
 
 @with_kernels

@@ -40,7 +40,7 @@ def commands(section: str) -> list[str]:
     return [command for command in found if command != "octet serve"]
 
 
-def follow(section: str, folder: Path, database: str, place: str, s3: dict[str, str]) -> None:
+def follow(section: str, folder: Path, database: str, index: str, s3: dict[str, str]) -> None:
     client = {
         "RCLONE_CONFIG_S3_TYPE": "s3",
         "RCLONE_CONFIG_S3_PROVIDER": "Other",
@@ -53,7 +53,7 @@ def follow(section: str, folder: Path, database: str, place: str, s3: dict[str, 
     # rclone does not accept this variable
     inherited = {name: value for name, value in os.environ.items() if name != "AWS_CA_BUNDLE"}
     for command in commands(section):
-        text = command.replace(PLACE, place)
+        text = command.replace(PLACE, index)
         run = subprocess.run(
             ["bash", "-ec", text], cwd=folder, env=inherited | client, capture_output=True, timeout=WORK_TIMEOUT_S
         )
@@ -62,17 +62,17 @@ def follow(section: str, folder: Path, database: str, place: str, s3: dict[str, 
 
 def test_a_backup_is_restored(copies: None, tmp_path: Path, s3_server: int, s3_url: str, postgres_server: str) -> None:
     s3 = s3_environment(s3_server)
-    place = urlsplit(s3_url).netloc + urlsplit(s3_url).path
+    position = urlsplit(s3_url).netloc + urlsplit(s3_url).path
     with own_database(postgres_server) as before, own_database(postgres_server) as after:
         (tmp_path / "one").mkdir()
         (tmp_path / "two").mkdir()
         with serving(tmp_path / "one", database_url=before, store_url=s3_url) as served:
             build = served.ended(served.push()["id"])
             assert build["state"] == "succeeded"
-            follow("Back up", tmp_path, before, place, s3)
+            follow("Back up", tmp_path, before, position, s3)
             assert served.stop() == 0
         restored = f"{s3_url}-restored"
-        follow("Restore", tmp_path, after, f"{place}-restored", s3)
+        follow("Restore", tmp_path, after, f"{position}-restored", s3)
         with serving(tmp_path / "two", database_url=after, store_url=restored) as served:
             assert served.build(build["id"]) == build
             assert served.label(7) == 7
@@ -82,7 +82,7 @@ def test_a_backup_is_restored(copies: None, tmp_path: Path, s3_server: int, s3_u
 def test_a_folder_is_moved_into_a_bucket(
     copies: None, tmp_path: Path, s3_server: int, s3_url: str, postgres_schema: str
 ) -> None:
-    place = urlsplit(s3_url).netloc + urlsplit(s3_url).path
+    position = urlsplit(s3_url).netloc + urlsplit(s3_url).path
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     with serving(tmp_path / "one") as served:
@@ -91,7 +91,7 @@ def test_a_folder_is_moved_into_a_bucket(
     home = tmp_path / ".local" / "share" / "octet"
     home.parent.mkdir(parents=True)
     (tmp_path / "one" / "data").rename(home)
-    follow("From SQLite and a folder", tmp_path, postgres_schema, place, s3_environment(s3_server))
+    follow("From SQLite and a folder", tmp_path, postgres_schema, position, s3_environment(s3_server))
     with serving(tmp_path / "two", database_url=postgres_schema, store_url=s3_url) as served:
         assert served.label(3) == 3
         assert served.stop() == 0

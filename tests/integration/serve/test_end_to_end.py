@@ -64,7 +64,7 @@ def test_a_batch_variant_is_added_to_a_served_model(served: Served) -> None:
         return list(response.json()["outputs"][0]["data"]) if response.status_code == 200 else []
 
     eventually(lambda: bool(scores(pictures)))
-    assert scores(pictures) == [score for place in range(3) for score in scores(pictures[place : place + 1])]
+    assert scores(pictures) == [score for index in range(3) for score in scores(pictures[index : index + 1])]
 
 
 @pytest.mark.slow

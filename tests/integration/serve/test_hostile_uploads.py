@@ -139,8 +139,8 @@ def large_tflite() -> bytes:
     data = model(INT8)
     table = tflite.Model.GetRootAs(data).Subgraphs(0)._tab
     # `tensors` is SubGraph's first field; its length is stored before its elements
-    place = table.Vector(table.Offset(4)) - 4
-    return data[:place] + struct.pack("<I", LARGE) + data[place + 4 :]
+    position = table.Vector(table.Offset(4)) - 4
+    return data[:position] + struct.pack("<I", LARGE) + data[position + 4 :]
 
 
 def large_params() -> bytes:

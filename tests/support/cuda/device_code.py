@@ -67,17 +67,17 @@ class DeviceCode:
         """The loops. Each backward branch ends one: it contains the instructions from the branch's target to the
         branch.
         """
-        places: dict[str, int] = {}
+        positions: dict[str, int] = {}
         at = 0
         bodies = []
         for line in self._lines:
             if isinstance(line, str):
-                places[line] = at
+                positions[line] = at
                 continue
             target = re.search(r"`\((\.L\w+)\)", line.operands)
             at += 1
-            if line.opcode.startswith("BRA") and target and target[1] in places:
-                bodies.append(self.instructions[places[target[1]] : at])
+            if line.opcode.startswith("BRA") and target and target[1] in positions:
+                bodies.append(self.instructions[positions[target[1]] : at])
         return tuple(body for body in bodies if len(body) > 1)  # a kernel ends with a branch to itself
 
     @property
@@ -127,7 +127,7 @@ def _run_tool(tool: str, cubin: bytes, option: str) -> str:
 def _tool(name: str) -> Path:
     """Returns the path of a tool in the package `nvidia`, which has a folder for each version of the toolkit."""
     spec = importlib.util.find_spec("nvidia")
-    places = [] if spec is None else list(spec.submodule_search_locations or [])
-    found = [path for place in places for path in Path(place).glob(f"*/bin/{name}")]
+    positions = [] if spec is None else list(spec.submodule_search_locations or [])
+    found = [path for position in positions for path in Path(position).glob(f"*/bin/{name}")]
     assert found, f"the wheel nvidia-cuda-{name} is not installed"
     return found[0]

@@ -81,7 +81,7 @@ def _in_a_child(
 
 
 def _saved(stem: Path, values: Sample) -> list[str]:
-    paths = [f"{stem}-{place}.npy" for place in range(len(values))]
+    paths = [f"{stem}-{index}.npy" for index in range(len(values))]
     for path, value in zip(paths, values, strict=True):
         np.save(path, value)
     return paths

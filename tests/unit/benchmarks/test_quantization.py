@@ -53,9 +53,9 @@ def test_the_ink_of_a_page_lies_in_its_lines_boxes() -> None:
     images, lines = text.pages(2, 4)
     for image, boxes in zip(images, lines, strict=True):
         gray = image.mean(axis=0)
-        places = boxes.round().astype(int).clip(0)
-        inside = [gray[top:bottom, left:right].std() for left, top, right, bottom in places]
-        above = [gray[max(top - 4, 0) : top - 1, left:right].std() for left, top, right, _ in places]
+        positions = boxes.round().astype(int).clip(0)
+        inside = [gray[top:bottom, left:right].std() for left, top, right, bottom in positions]
+        above = [gray[max(top - 4, 0) : top - 1, left:right].std() for left, top, right, _ in positions]
         assert min(inside) > 2 * max(above)
 
 
@@ -82,9 +82,9 @@ def test_the_face_s_box_holds_the_brightest_of_the_portrait(monkeypatch: pytest.
 
 
 def test_anchors_are_the_detector_s() -> None:
-    places = faces.anchors(faces.OF_FACES)
-    assert places.shape == (896, 2)
-    assert places[:3].tolist() == [[1 / 32, 1 / 32], [1 / 32, 1 / 32], [3 / 32, 1 / 32]]
+    positions = faces.anchors(faces.OF_FACES)
+    assert positions.shape == (896, 2)
+    assert positions[:3].tolist() == [[1 / 32, 1 / 32], [1 / 32, 1 / 32], [3 / 32, 1 / 32]]
 
 
 def _record(**rows: Counted) -> Record:

@@ -93,10 +93,10 @@ def packed(*members: tuple[str, bytes], change: Callable[[tarfile.TarInfo], None
     """Returns a tar archive of `members`. `change` may change the header of the last one."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for place, (name, data) in enumerate(members, 1):
+        for index, (name, data) in enumerate(members, 1):
             member = tarfile.TarInfo(name)
             member.size = len(data)
-            if place == len(members):
+            if index == len(members):
                 change(member)
             archive.addfile(member, io.BytesIO(data))
     return buffer.getvalue()
@@ -161,8 +161,8 @@ def test_changed_archives_are_read_or_refused(
     entry = Descriptor("application/x", digest_of(config), len(config)).to_json()
     index = json.dumps({"manifests": [entry]}).encode()
     data = bytearray(packed(GOOD[0], ("index.json", index), (f"blobs/sha256/{digest_of(config)[7:]}", config)))
-    for place, value in changes:
-        data[place % len(data)] = value
+    for position, value in changes:
+        data[position % len(data)] = value
     path = tmp_path_factory.mktemp("changed") / "a"
     path.write_bytes(data)
     try:

@@ -56,9 +56,11 @@ class Noted:
 
 
 def flipped(data: bytes, generator: random.Random) -> bytes:
-    place = generator.randrange(max(1, len(data)))
+    position = generator.randrange(max(1, len(data)))
     return (
-        data[:place] + bytes(byte ^ 1 << generator.randrange(8) for byte in data[place : place + 1]) + data[place + 1 :]
+        data[:position]
+        + bytes(byte ^ 1 << generator.randrange(8) for byte in data[position : position + 1])
+        + data[position + 1 :]
     )
 
 

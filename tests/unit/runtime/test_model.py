@@ -112,8 +112,8 @@ def test_models_that_run_concurrently_give_the_right_outputs(
         instance = with_threads(model, Threads(count, of))
         together.wait(timeout=WORK_TIMEOUT_S)
         for call in range(calls):
-            place = call % len(questions)
-            np.testing.assert_array_equal(instance.run(questions[place])[0], right[place])
+            position = call % len(questions)
+            np.testing.assert_array_equal(instance.run(questions[position])[0], right[position])
 
     with ThreadPoolExecutor(len(threads)) as pool:
         list(pool.map(ask, threads))

@@ -100,8 +100,8 @@ def _pack(folder: Path, archive: Path, samples: int) -> None:
     from service.quantize.calibration.data import Data
 
     with zipfile.ZipFile(archive, "w") as file:
-        for place, name in enumerate(Data(folder).pictures()):
-            if place < samples:
+        for index, name in enumerate(Data(folder).pictures()):
+            if index < samples:
                 file.write(folder / name, name)
             else:
                 file.writestr(name, b"")

@@ -46,9 +46,9 @@ def served_folder(text: str, settings: Settings, target: str | None = None) -> P
     reference = parse_reference(text)
     named = hashlib.sha256(f"{reference}\0{target}".encode()).hexdigest()[:16]
     root = settings.data_dir / "pulled"
-    place = root / named
-    place.mkdir(parents=True, exist_ok=True)
-    current = place / reference.model
+    position = root / named
+    position.mkdir(parents=True, exist_ok=True)
+    current = position / reference.model
     try:
         with Registry(reference, settings) as registry:
             wanted = digest_of(registry.manifest(reference.name)[1])
@@ -58,7 +58,7 @@ def served_folder(text: str, settings: Settings, target: str | None = None) -> P
         _logger.warning("%s; serving what was pulled before", error)
         _lock_for_life(current.resolve())
         return current
-    folder = place / wanted.removeprefix("sha256:")
+    folder = position / wanted.removeprefix("sha256:")
     _lock_for_life(folder)
     if not folder.exists():
         pull_to(replace(reference, digest=wanted), folder, settings, lambda targets: target or _best(targets))

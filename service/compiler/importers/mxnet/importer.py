@@ -87,8 +87,8 @@ class _Importer:
 
     def _params(self, specs: Sequence[TensorSpec]) -> list[relax.Var]:
         params = []
-        for place, (node, spec) in enumerate(zip(self.inputs, specs, strict=True)):
-            params.append(relax.Var(f"input_{place}", relax.TensorType(list(spec.shape), "float32")))
+        for index, (node, spec) in enumerate(zip(self.inputs, specs, strict=True)):
+            params.append(relax.Var(f"input_{index}", relax.TensorType(list(spec.shape), "float32")))
             self.values[node.index, 0] = Tensor(params[-1], "float32", spec.shape)
         return params
 
@@ -96,8 +96,8 @@ class _Importer:
         for node in self.symbol.nodes:
             if node.op != VARIABLE:
                 self.at(node.label, node.name)
-                for place, value in enumerate(RULES[node.op](Node(node, self.values, builder))):
-                    self.values[node.index, place] = value
+                for position, value in enumerate(RULES[node.op](Node(node, self.values, builder))):
+                    self.values[node.index, position] = value
             elif node.name in self.params:
                 self.values[node.index, 0] = self.params[node.name]
 
@@ -130,8 +130,8 @@ def _labels(nodes: Sequence[SymbolNode]) -> set[int]:
     """Returns the variables that only a `SoftmaxOutput` reads, as labels. Labels are used in training only."""
     readers: dict[int, set[bool]] = {}
     for node in nodes:
-        for place, (index, _) in enumerate(node.inputs):
-            readers.setdefault(index, set()).add(node.op == "SoftmaxOutput" and place == 1)
+        for position, (index, _) in enumerate(node.inputs):
+            readers.setdefault(index, set()).add(node.op == "SoftmaxOutput" and position == 1)
     return {index for index, are_labels in readers.items() if are_labels == {True}}
 
 

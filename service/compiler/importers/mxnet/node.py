@@ -58,52 +58,52 @@ class Node:
         if len(self.node.inputs) != number:
             self.malformed(f"has {len(self.node.inputs)} inputs, not {number}")
 
-    def tensor(self, place: int, *dtypes: str) -> Tensor:
+    def tensor(self, index: int, *dtypes: str) -> Tensor:
         """Returns a computed input, whose dtype must be one of `dtypes`."""
-        value = self._value(place)
+        value = self._value(index)
         if not isinstance(value, Tensor):
-            self.unsupported(f"has a constant as input {place}, where a computed tensor is needed")
+            self.unsupported(f"has a constant as input {index}, where a computed tensor is needed")
         if value.dtype not in dtypes:
-            self.unsupported(f"has {value.dtype} as input {place}, not {' or '.join(dtypes)}")
+            self.unsupported(f"has {value.dtype} as input {index}, not {' or '.join(dtypes)}")
         return value
 
-    def array(self, place: int, dtype: str, rank: int) -> Array:
+    def array(self, index: int, dtype: str, rank: int) -> Array:
         """Returns an input that must be a parameter."""
-        value = self._value(place)
+        value = self._value(index)
         if isinstance(value, Tensor):
-            self.unsupported(f"has a computed input {place}, which must be a parameter")
+            self.unsupported(f"has a computed input {index}, which must be a parameter")
         if value.dtype.name != dtype or value.ndim != rank:
             self.unsupported(
-                f"has {value.dtype.name} {list(value.shape)} as input {place}, not {dtype} of {rank} dimensions"
+                f"has {value.dtype.name} {list(value.shape)} as input {index}, not {dtype} of {rank} dimensions"
             )
         if dtype == "float32" and not np.isfinite(value).all():
-            self.unsupported(f"has infinite or NaN values in its parameter, input {place}")
+            self.unsupported(f"has infinite or NaN values in its parameter, input {index}")
         return value
 
-    def real(self, place: int) -> np.float32:
+    def real(self, index: int) -> np.float32:
         """Returns an input that must be one float, such as a bound of a range."""
-        value = self._value(place)
+        value = self._value(index)
         if isinstance(value, Tensor):
             self.unsupported(
                 "computes the range of a tensor at run time, which cannot be compiled; calibrate the model"
             )
         if value.dtype != np.float32 or value.size != 1:
             self.malformed(
-                f"has {value.dtype.name} {list(value.shape)} as the bound of a range, input {place}, not one float32"
+                f"has {value.dtype.name} {list(value.shape)} as the bound of a range, input {index}, not one float32"
             )
         return np.float32(value.reshape(-1)[0])
 
-    def range(self, place: int) -> tuple[np.float32, np.float32]:
-        """Returns the smallest and the largest real value of a range; they are the inputs `place` and `place + 1`."""
-        return self.checked_range(self.real(place), self.real(place + 1), self._name_of(place))
+    def range(self, index: int) -> tuple[np.float32, np.float32]:
+        """Returns the smallest and the largest real value of a range; they are the inputs `index` and `place + 1`."""
+        return self.checked_range(self.real(index), self.real(index + 1), self._name_of(index))
 
-    def is_of_zeros(self, place: int) -> bool:
-        """Returns true if the range in the inputs `place` and `place + 1` is 0 to 0, as for a constant of zeros."""
-        return bool(self.real(place) == 0 and self.real(place + 1) == 0)
+    def is_of_zeros(self, index: int) -> bool:
+        """Returns true if the range in the inputs `index` and `place + 1` is 0 to 0, as for a constant of zeros."""
+        return bool(self.real(index) == 0 and self.real(index + 1) == 0)
 
-    def _name_of(self, place: int) -> str:
+    def _name_of(self, index: int) -> str:
         """Returns the text with which error messages locate a range."""
-        return f"  in input {place}"
+        return f"  in input {index}"
 
     def calibrated(self) -> tuple[np.float32, np.float32] | None:
         """Returns the calibrated range of the operator's output, or None if it has none."""
@@ -118,10 +118,10 @@ class Node:
             self.unsupported(f"has the range {low} to {high}{where}, which cannot be quantized")
         return low, high
 
-    def _value(self, place: int) -> Value:
-        if place >= len(self.node.inputs):
+    def _value(self, index: int) -> Value:
+        if index >= len(self.node.inputs):
             self.malformed(f"has only {len(self.node.inputs)} inputs")
-        entry = self.node.inputs[place]
+        entry = self.node.inputs[index]
         if entry not in self._values:
             self.malformed(f"reads output {entry[1]} of node {entry[0]}, which has fewer outputs")
         return self._values[entry]

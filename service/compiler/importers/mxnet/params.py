@@ -55,7 +55,7 @@ class _Reader:
         if len(self._data) < 24 or self._word("<Q") != _LIST_MAGIC:
             _malformed("are not a list of MXNet arrays")
         self._word("<Q")
-        arrays = [self._numbered(place) for place in range(self._count(_LEAST_ARRAY_BYTES))]
+        arrays = [self._numbered(index) for index in range(self._count(_LEAST_ARRAY_BYTES))]
         names = [self._name() for _ in range(self._count(8))]
         if len(names) != len(arrays):
             _malformed(f"contain {len(arrays)} arrays but {len(names)} names")
@@ -65,12 +65,12 @@ class _Reader:
             _malformed("contain a name twice")
         return dict(zip(names, arrays, strict=True))
 
-    def _numbered(self, place: int) -> Array:
+    def _numbered(self, index: int) -> Array:
         """Reads the next array. Errors contain the index of the array, because its name comes later in the file."""
         try:
             return self._array()
         except OctetError as exc:
-            exc.tensor = f"params[{place}]"
+            exc.tensor = f"params[{index}]"
             raise
 
     def _array(self) -> Array:

@@ -26,7 +26,7 @@ def folds(node: Node) -> bool:
     operator = node.operator
     if not (is_quantized(operator.op_type) or operator.op_type.startswith("octet.")) or len(operator.outputs) != 1:
         return False
-    given = [node.known_value(place) for place in range(node.input_count) if node.has(place)]
+    given = [node.known_value(index) for index in range(node.input_count) if node.has(index)]
     rows = [each for each in given if each is not None]
     return len(rows) == len(given) and all(row.ndim <= 1 and row.size <= _LONGEST for row in rows)
 

@@ -49,7 +49,7 @@ def import_model(data: bytes, at: At = lambda op, tensor: None, shapes: Shapes |
     """
     try:
         read = read_model(data)
-        params = [_param(end, place, shapes or {}) for place, end in enumerate(_named(read.inputs, shapes or {}))]
+        params = [_param(end, index, shapes or {}) for index, end in enumerate(_named(read.inputs, shapes or {}))]
         merged, notices = merge_pads(resolved(read, params))
         model = fuse(
             drop_redundant_activations(merge_pairs(without_zero_scales(fold_constants(round_products(merged)))))
@@ -130,9 +130,9 @@ def _named(inputs: tuple[End, ...], shapes: Shapes) -> tuple[End, ...]:
     return inputs
 
 
-def _param(end: End, place: int, shapes: Shapes) -> relax.Var:
+def _param(end: End, index: int, shapes: Shapes) -> relax.Var:
     shape = input_shape(end, shapes.get(end.name, shapes.get("")))
-    return relax.Var(f"input_{place}", relax.TensorType(list(shape), end.dtype))
+    return relax.Var(f"input_{index}", relax.TensorType(list(shape), end.dtype))
 
 
 def _described(value: relax.Expr) -> tuple[tuple[int, ...], str]:

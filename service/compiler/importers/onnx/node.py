@@ -141,92 +141,92 @@ class Node:
     def input_count(self) -> int:
         return len(self.operator.inputs)
 
-    def has(self, place: int) -> bool:
-        return place < self.input_count and self.operator.inputs[place] != ""
+    def has(self, index: int) -> bool:
+        return index < self.input_count and self.operator.inputs[index] != ""
 
-    def name(self, place: int) -> str:
-        if not self.has(place):
-            self.malformed(f"leaves out its input {place}")
-        return self.operator.inputs[place]
+    def name(self, index: int) -> str:
+        if not self.has(index):
+            self.malformed(f"leaves out its input {index}")
+        return self.operator.inputs[index]
 
-    def value(self, place: int) -> Value:
-        name = self.name(place)
+    def value(self, index: int) -> Value:
+        name = self.name(index)
         if name not in self.state.values:  # an additional output of an operator whose first output only is converted
             self.unsupported("reads an output that cannot be compiled", name)
         return self.state.values[name]
 
-    def known_value(self, place: int) -> Array | None:
+    def known_value(self, index: int) -> Array | None:
         """Returns the elements of an input if they are known while importing, or None if the input is computed at run
         time.
         """
-        value = self.value(place)
+        value = self.value(index)
         if not isinstance(value, np.ndarray) or (not self._folds_large and value.size > _FOLDED_ELEMENTS):
             return None
         return value
 
     def all_known(self) -> list[Array] | None:
         """Returns the elements of all inputs, or None if one of them is computed at run time."""
-        known = [self.known_value(place) for place in range(self.input_count)]
+        known = [self.known_value(index) for index in range(self.input_count)]
         values = [data for data in known if data is not None]
         return values if len(values) == len(known) else None
 
-    def data(self, place: int) -> Array:
+    def data(self, index: int) -> Array:
         """Returns the elements of an input that must be constant."""
-        data = self.constant_data(place)
+        data = self.constant_data(index)
         if data is None:
-            self.unsupported(f"computes its input {place} at run time, which must be constant", self.name(place))
+            self.unsupported(f"computes its input {index} at run time, which must be constant", self.name(index))
         return data
 
-    def constant_data(self, place: int) -> Array | None:
+    def constant_data(self, index: int) -> Array | None:
         """Returns the elements of an input that depends only on constants, even if operators compute it (such as
         dequantized weights). Returns None if it depends on an input of the model.
 
         Such operators stay in the module unless an operand must be constant, so that weights keep the size that they
         have in the file.
         """
-        value, name = self.value(place), self.name(place)
+        value, name = self.value(index), self.name(index)
         if isinstance(value, np.ndarray):
             return value
         if name not in self.state.evaluated:
             self.state.evaluated[name] = evaluated(self.state.builder, value)
         return self.state.evaluated[name]
 
-    def integers(self, place: int) -> tuple[int, ...]:
+    def integers(self, index: int) -> tuple[int, ...]:
         """Returns a constant list of integers, such as a shape or a list of axes."""
-        data = self.data(place)
-        self.require(data.dtype.kind in "iu" and data.ndim <= 1, f"has input {place}, which is not a list of integers")
+        data = self.data(index)
+        self.require(data.dtype.kind in "iu" and data.ndim <= 1, f"has input {index}, which is not a list of integers")
         return tuple(int(value) for value in data.reshape(-1))
 
-    def number(self, place: int) -> float:
-        data = self.data(place)
-        self.require(data.size == 1, f"has input {place} with {data.size} elements, not one")
+    def number(self, index: int) -> float:
+        data = self.data(index)
+        self.require(data.size == 1, f"has input {index} with {data.size} elements, not one")
         return float(data.reshape(-1)[0])
 
-    def whole(self, place: int) -> int:
+    def whole(self, index: int) -> int:
         """Returns a constant whole number of any type."""
-        value = self.number(place)
-        self.require(math.isfinite(value) and value == int(value), f"has input {place}, which is not a whole number")
+        value = self.number(index)
+        self.require(math.isfinite(value) and value == int(value), f"has input {index}, which is not a whole number")
         return int(value)
 
-    def expr(self, place: int) -> relax.Expr:
+    def expr(self, index: int) -> relax.Expr:
         """Returns an input, computed or constant, as an expression."""
-        value = self.value(place)
-        return self.state.constants.expr(self.name(place), value) if isinstance(value, np.ndarray) else value
+        value = self.value(index)
+        return self.state.constants.expr(self.name(index), value) if isinstance(value, np.ndarray) else value
 
-    def constant(self, place: int, layout: Layout | None = None) -> relax.Constant:
-        return self.state.constants.expr(self.name(place), self.data(place), layout)
+    def constant(self, index: int, layout: Layout | None = None) -> relax.Constant:
+        return self.state.constants.expr(self.name(index), self.data(index), layout)
 
     def literal(self, array: Array) -> relax.Constant:
         """Returns a new constant for this operator, with the array's own dtype."""
         self.state.constants.charge(array.nbytes, self.output)
         return relax.const(np.ascontiguousarray(array).reshape(array.shape), array.dtype.name)
 
-    def shape(self, place: int) -> tuple[int, ...]:
-        value = self.value(place)
+    def shape(self, index: int) -> tuple[int, ...]:
+        value = self.value(index)
         return tuple(value.shape) if isinstance(value, np.ndarray) else shape_of(value)
 
-    def dtype(self, place: int) -> str:
-        value = self.value(place)
+    def dtype(self, index: int) -> str:
+        value = self.value(index)
         return str(value.dtype.name if isinstance(value, np.ndarray) else value.ty.dtype)
 
     def attribute(self, name: str, default: Any) -> Any:
@@ -303,11 +303,11 @@ class Node:
         low, high = (_stored(bound, plain) for bound in self.operator.clamp)
         return low, high
 
-    def storage(self, place: int) -> str:
+    def storage(self, index: int) -> str:
         """Returns the storage type of an input, from its dtype. 4-bit values are stored in bytes."""
-        name = self.name(place)
+        name = self.name(index)
         constant, quantized = self.state.model.constants.get(name), self.state.types.get(name)
-        return constant.dtype if constant is not None else quantized.storage if quantized else self.dtype(place)
+        return constant.dtype if constant is not None else quantized.storage if quantized else self.dtype(index)
 
     def type_of(
         self, scale: int, points: Array | None, storage: str, axis: int | None, allowed: Collection[str] = BYTES
@@ -338,21 +338,21 @@ class Node:
         zero_points = (0,) if points is None else tuple(int(point) for point in points.reshape(-1))
         return QuantizedType(storage, each, zero_points, blocks=blocks, grid=scales.shape)
 
-    def _scales(self, place: int, storage: str, allowed: Collection[str]) -> Array:
-        scales = self.data(place)
+    def _scales(self, index: int, storage: str, allowed: Collection[str]) -> Array:
+        scales = self.data(index)
         if scales.dtype != np.float32:
-            self.unsupported(f"has a scale of {scales.dtype}; only float32 can be compiled", self.name(place))
+            self.unsupported(f"has a scale of {scales.dtype}; only float32 can be compiled", self.name(index))
         if np.isinf(scales).any():
             self.unsupported(
-                f"has an infinite scale, {shortened(self.name(place))}",
-                self.name(place),
+                f"has an infinite scale, {shortened(self.name(index))}",
+                self.name(index),
                 hint="its calibration saw a mask of the lowest number: quantize the model without this operator "
                 "(nodes_to_exclude)",
             )
         if not (scales > 0).all():
             self.unsupported(
-                f"has a scale that is not positive, {shortened(self.name(place))}",
-                self.name(place),
+                f"has a scale that is not positive, {shortened(self.name(index))}",
+                self.name(index),
                 hint="its calibration saw no values, or the file was edited: quantize the model again",
             )
         if storage not in allowed:
@@ -440,7 +440,7 @@ class Node:
         what = error.message
         if not isinstance(error.__cause__, RuntimeError):
             given = [
-                f"{self.dtype(place)} {list(self.shape(place))}" for place in range(self.input_count) if self.has(place)
+                f"{self.dtype(index)} {list(self.shape(index))}" for index in range(self.input_count) if self.has(index)
             ]
             what = f"its operands do not fit together: {', '.join(given)[:_MOST_CHARACTERS]}"
         label = self.operator.label

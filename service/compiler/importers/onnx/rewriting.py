@@ -165,8 +165,8 @@ def bounds_of(graph: OnnxGraph, activation: Operator, name: str) -> tuple[float,
     if activation.op_type != "Clip":
         return None
     values: list[object] = [activation.attributes.get("min", -math.inf), activation.attributes.get("max", math.inf)]
-    for place, bound in enumerate(activation.inputs[1:3]):
-        values[place] = values[place] if bound == "" else graph.scalar(bound)
+    for position, bound in enumerate(activation.inputs[1:3]):
+        values[position] = values[position] if bound == "" else graph.scalar(bound)
     low, high = values
     return (low, high) if isinstance(low, float) and isinstance(high, float) and low <= high else None
 

@@ -86,8 +86,8 @@ def _specs(
     what: str,
 ) -> tuple[TensorSpec, ...]:
     specs: dict[str, TensorSpec] = {}
-    for place, (end, (shape, dtype)) in enumerate(zip(ends, tensors, strict=True)):
-        name = unique(printable(end.name) or f"{what}_{place}", specs)
+    for index, (end, (shape, dtype)) in enumerate(zip(ends, tensors, strict=True)):
+        name = unique(printable(end.name) or f"{what}_{index}", specs)
         specs[name] = TensorSpec(name, datatype_of(dtype), shape, _quantization(type_of(end.name)))
     return tuple(specs.values())
 

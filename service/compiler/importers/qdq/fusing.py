@@ -103,9 +103,9 @@ def _quantized_earlier(graph: G, vocabulary: Vocabulary[G]) -> list[Operator]:
         if not chain:
             continue
         names = [graph.new_name(move.outputs[0]) for move in chain]
-        for place, move in enumerate(chain):
-            target = conversion.outputs if place == 0 else (names[place - 1],)
-            swapped[move.outputs[0]] = replace(move, inputs=(names[place], *move.inputs[1:]), outputs=target)
+        for index, move in enumerate(chain):
+            target = conversion.outputs if index == 0 else (names[index - 1],)
+            swapped[move.outputs[0]] = replace(move, inputs=(names[index], *move.inputs[1:]), outputs=target)
         swapped[conversion.outputs[0]] = replace(
             conversion, inputs=(name, *conversion.inputs[1:]), outputs=(names[-1],)
         )

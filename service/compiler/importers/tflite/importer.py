@@ -54,9 +54,9 @@ def import_model(data: bytes, at: At = lambda op, tensor: None) -> ImportedModel
 
 def _module(model: Model, at: At) -> tvm.IRModule:
     builder = relax.BlockBuilder()
-    params = {index: _param(model, index, f"input_{place}") for place, index in enumerate(model.inputs)}
-    for place, state in enumerate(model.states):
-        params[state.tensor] = _param(model, state.tensor, f"state_{place}")
+    params = {index: _param(model, index, f"input_{position}") for position, index in enumerate(model.inputs)}
+    for position, state in enumerate(model.states):
+        params[state.tensor] = _param(model, state.tensor, f"state_{position}")
     values: dict[int, relax.Expr] = dict(params)
     constants = Constants(model)
     with builder.function("main", list(params.values())):

@@ -104,45 +104,45 @@ class Node:
     def input_count(self) -> int:
         return len(self.operator.inputs)
 
-    def input(self, place: int) -> Tensor:
+    def input(self, position: int) -> Tensor:
         """Returns the input as a tensor, with its computed shape."""
-        index = self.operator.inputs[place]
+        index = self.operator.inputs[position]
         if index < 0:
-            self.malformed(f"has no input {place}")
+            self.malformed(f"has no input {position}")
         tensor = self.model.tensors[index]
         return replace(tensor, shape=shape_of(self._values[index])) if index in self._values else tensor
 
-    def has_input(self, place: int) -> bool:
-        return place < self.input_count and self.operator.inputs[place] >= 0
+    def has_input(self, index: int) -> bool:
+        return index < self.input_count and self.operator.inputs[index] >= 0
 
-    def expr(self, place: int) -> relax.Expr:
+    def expr(self, index: int) -> relax.Expr:
         """Returns the input as an expression, computed or constant."""
-        tensor = self.input(place)
+        tensor = self.input(index)
         return self._values[tensor.index] if tensor.data is None else self._constants.expr(tensor, tensor.data)
 
     def exprs(self) -> list[relax.Expr]:
-        return [self.expr(place) for place in range(self.input_count)]
+        return [self.expr(index) for index in range(self.input_count)]
 
-    def constant(self, place: int, layout: Layout | None = None) -> relax.Constant:
-        tensor = self.input(place)
-        return self._constants.expr(tensor, self.data(place), layout)
+    def constant(self, index: int, layout: Layout | None = None) -> relax.Constant:
+        tensor = self.input(index)
+        return self._constants.expr(tensor, self.data(index), layout)
 
-    def data(self, place: int) -> Array:
+    def data(self, index: int) -> Array:
         """Returns the elements of an input that must be constant: stored in the file, or computed only from
         constants.
         """
-        tensor = self.input(place)
+        tensor = self.input(index)
         data = value_of(self._values[tensor.index]) if tensor.data is None else tensor.data
         if data is None:
-            self.unsupported(f"computes its input {place} at run time, but it must be constant", tensor)
+            self.unsupported(f"computes its input {index} at run time, but it must be constant", tensor)
         return data
 
-    def integers(self, place: int) -> Array:
+    def integers(self, index: int) -> Array:
         """Returns a constant of int32 or int64, such as a shape or a list of axes."""
-        tensor = self.input(place)
+        tensor = self.input(index)
         if tensor.dtype not in ("int32", "int64"):
-            self.malformed(f"has {tensor.dtype} for its input {place}, not int32", tensor)
-        return self.data(place)
+            self.malformed(f"has {tensor.dtype} for its input {index}, not int32", tensor)
+        return self.data(index)
 
     def option(self, name: str) -> OptionValue:
         """Returns an option; if the table of options is missing or belongs to another operator, the value that LiteRT
@@ -151,13 +151,13 @@ class Node:
         options = self.operator.options
         return schema.zero_of(name) if options is None or name not in options else options[name]
 
-    def scalar(self, place: int) -> int:
+    def scalar(self, index: int) -> int:
         """Returns a constant integer of one element, such as an axis."""
-        values = self.integers(place)
+        values = self.integers(index)
         self.require(
             values.size == 1,
-            f"has shape {list(values.shape)} for input {place}, not one element",
-            self.input(place),
+            f"has shape {list(values.shape)} for input {index}, not one element",
+            self.input(index),
         )
         return int(values.reshape(-1)[0])
 
@@ -223,8 +223,8 @@ class Node:
         if fault is not None:
             self.unsupported(f"uses the tensor {tensor.label}, whose {fault}", tensor)
 
-    def in_type(self, place: int) -> QuantizedType:
-        return self.per_tensor(self.input(place))
+    def in_type(self, index: int) -> QuantizedType:
+        return self.per_tensor(self.input(index))
 
     def out_type(self, activation: str = "NONE") -> QuantizedType:
         """Returns the output's type, clamped by the activation."""
@@ -244,8 +244,8 @@ class Node:
         """Requires that the inputs from `first` on have the output's quantization, because the kernel copies stored
         values.
         """
-        places = range(first, self.input_count if count is None else first + count)
-        for tensor in (self.input(place) for place in places):
+        positions = range(first, self.input_count if count is None else first + count)
+        for tensor in (self.input(position) for position in positions):
             if self.per_tensor(tensor) != self.per_tensor(self.output):
                 what = f"{self.per_tensor(tensor)}, but writes {self.per_tensor(self.output)}"
                 self.unsupported(f"reads {what}; its kernel requires equal quantization", tensor)
@@ -290,9 +290,9 @@ class Node:
         bounds = {"low": low, "high": high, "even_low": even_low, "even_high": even_high}
         return self.emit(ops.unary("clip", value, type_, type_, **bounds), "clipped")
 
-    def keep(self, place: int, value: relax.Expr) -> None:
-        """Stores `value` in the input `place`, which must be a variable."""
-        tensor = self.input(place)
+    def keep(self, index: int, value: relax.Expr) -> None:
+        """Stores `value` in the input `index`, which must be a variable."""
+        tensor = self.input(index)
         self.require(tensor.is_variable, f"changes {tensor.label}, which is not a variable", tensor)
         self.expect(tensor, value)
         self._values[tensor.index] = value

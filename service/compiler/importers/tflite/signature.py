@@ -70,12 +70,12 @@ def _chosen(model: Model) -> Signature | None:
 
 def _specs(tensors: Sequence[Tensor], names: dict[int, list[str]], what: str) -> tuple[TensorSpec, ...]:
     specs: dict[str, TensorSpec] = {}
-    for place, tensor in enumerate(tensors):
+    for index, tensor in enumerate(tensors):
         if tensor.dtype not in _SENDABLE:
             message = f"the {what} {tensor.label} has the type {tensor.dtype}, which requests cannot contain"
             raise Unsupported(message, tensor=tensor.label)
         given = names[tensor.index].pop(0) if names.get(tensor.index) else tensor.name
-        name = unique(printable(given or tensor.name) or f"{what}_{place}", specs)
+        name = unique(printable(given or tensor.name) or f"{what}_{index}", specs)
         specs[name] = TensorSpec(name, datatype_of(tensor.dtype), tensor.shape, _quantization(tensor))
     return tuple(specs.values())
 

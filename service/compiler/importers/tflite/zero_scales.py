@@ -31,11 +31,11 @@ def replace_zero_scales(model: Model) -> Model:
         zero = np.array(weights.quantization.scales) == 0
         inputs = list(operator.inputs)
         inputs[_WEIGHTS] = _added(tensors, _zeroed(weights, weights.data, weights.quantization, zero))
-        place = _BIASES[operator.name]
-        bias = model.tensors[inputs[place]] if place < len(inputs) and inputs[place] >= 0 else None
+        position = _BIASES[operator.name]
+        bias = model.tensors[inputs[position]] if position < len(inputs) and inputs[position] >= 0 else None
         if bias is not None and bias.data is not None and bias.dtype != "float32" and _fits(bias.data, zero):
             data = np.where(zero, np.zeros((), bias.data.dtype), bias.data.reshape(-1)).reshape(bias.data.shape)
-            inputs[place] = _added(tensors, replace(bias, data=data, quantization=None))
+            inputs[position] = _added(tensors, replace(bias, data=data, quantization=None))
         operators.append(replace(operator, inputs=tuple(inputs)))
     return replace(model, tensors=tuple(tensors), operators=tuple(operators))
 

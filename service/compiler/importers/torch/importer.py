@@ -70,8 +70,8 @@ class _Import:
         optional = len(methods["forward"].args.defaults)
         specs = input_specs(names, optional, self.shapes, self._traced())
         params = [
-            relax.Var(f"input_{place}", relax.TensorType(list(spec.shape), spec.dtype.name))
-            for place, spec in enumerate(specs)
+            relax.Var(f"input_{index}", relax.TensorType(list(spec.shape), spec.dtype.name))
+            for index, spec in enumerate(specs)
         ]
         with self.builder.function("main", params):
             with self.builder.dataflow():

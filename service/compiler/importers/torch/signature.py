@@ -43,12 +43,12 @@ def input_specs(names: Sequence[str], optional: int, shapes: Shapes, traced: Seq
     if unknown:
         raise Unsupported(f"the model has no input {', '.join(unknown)}", hint=f"its inputs are: {', '.join(names)}")
     specs = []
-    for place, name in enumerate(names):
-        spec = traced[place] if place < len(traced) and isinstance(traced[place], Spec) else None
+    for index, name in enumerate(names):
+        spec = traced[index] if index < len(traced) and isinstance(traced[index], Spec) else None
         if name in given:
             spec = Spec(spec.dtype if spec else "float32", tuple(given[name]))
         if spec is None:
-            if place >= len(names) - optional:
+            if index >= len(names) - optional:
                 break
             raise Unsupported(f"the file does not contain the shape of the input {name}", hint=_HINT.format(name=name))
         specs.append(spec_of(name, spec))
@@ -60,10 +60,10 @@ def input_specs(names: Sequence[str], optional: int, shapes: Shapes, traced: Seq
 def output_specs(results: Sequence[tuple[str | None, Value]]) -> tuple[TensorSpec, ...]:
     """Returns a specification for each tensor that the model returns."""
     specs: dict[str, TensorSpec] = {}
-    for place, (name, value) in enumerate(results):
-        unique = _clean(name or f"output_{place}")
+    for index, (name, value) in enumerate(results):
+        unique = _clean(name or f"output_{index}")
         while unique in specs:
-            unique = f"{unique}_{place}"
+            unique = f"{unique}_{index}"
         quantized = value.quantized
         quantization = None if quantized is None else Quantization(quantized.scale, quantized.zero_point)
         specs[unique] = TensorSpec(unique, datatype_of(value.dtype), value.shape, quantization)

@@ -116,10 +116,10 @@ class Unpickler:
         return value
 
     def _popped_to_mark(self) -> list[Any]:
-        for place in range(len(self._stack) - 1, -1, -1):
-            if self._stack[place] is _MARK:
-                values = self._stack[place + 1 :]
-                del self._stack[place:]
+        for index in range(len(self._stack) - 1, -1, -1):
+            if self._stack[index] is _MARK:
+                values = self._stack[index + 1 :]
+                del self._stack[index:]
                 return values
         raise MalformedModel("the pickle in the archive ends a list that it did not begin")
 

@@ -104,8 +104,8 @@ class FixedPointSum:
     def apply(self, lanes: Lanes, value: Expr, residual: Expr, parameters: tuple[Expr, ...]) -> Expr:
         zero_point, *rest = parameters
         terms = [
-            self._scaled(lanes, operand, multiplier, rest[2 * place], rest[2 * place + 1])
-            for place, (operand, multiplier) in enumerate(
+            self._scaled(lanes, operand, multiplier, rest[2 * index], rest[2 * index + 1])
+            for index, (operand, multiplier) in enumerate(
                 ((value, self.multiplier), (residual - zero_point, self.residual_multiplier))
             )
         ]

@@ -74,13 +74,15 @@ class Quantization:
 
     def apply(self, numbers: Buffer, vector: Expr, lanes: int) -> Expr:
         factor, least, largest, addend = (
-            bits(_vector("float32", lanes), _number(numbers, place, lanes)) for place in range(4)
+            bits(_vector("float32", lanes), _number(numbers, position, lanes)) for position in range(4)
         )
-        zero_point, low, high = (_number(numbers, 4 + place, lanes) for place in range(3))
+        zero_point, low, high = (_number(numbers, 4 + position, lanes) for position in range(3))
         # Comparisons with NaN are false. So NaN becomes the bound that it is compared with first.
         ratio = self._ratio(vector, factor, addend, lanes)
         if self.limit is not None:
-            limit, overflow = (bits(_vector("float32", lanes), _number(numbers, place, lanes)) for place in (7, 8))
+            limit, overflow = (
+                bits(_vector("float32", lanes), _number(numbers, position, lanes)) for position in (7, 8)
+            )
             ratio = tirx.Select(ratio < limit, tirx.Select(-limit < ratio, ratio, overflow), overflow)
         if self.nan_is_low:
             bounded = tirx.min(tirx.max(ratio, least), largest)
@@ -153,8 +155,8 @@ def dequantization_of(mode: Mode, operation: Operation) -> Dequantization:
     return Dequantization(kind.scale, bounds(kind).zero_point)
 
 
-def _number(numbers: Buffer, place: int, lanes: int) -> Expr:
-    return _splat(load(numbers, place, 1), lanes)
+def _number(numbers: Buffer, index: int, lanes: int) -> Expr:
+    return _splat(load(numbers, index, 1), lanes)
 
 
 def _splat(value: Expr, lanes: int) -> Expr:

@@ -87,7 +87,7 @@ class Epilogue:
             return self.requantization.apply(lanes, accumulator, (*channels, residual))
         value = self.requantization.apply(lanes, accumulator, channels)
         low, high, *numbers = (
-            splat(load(parameters, 3 + place, 1), lanes.isa.lanes) for place in range(2 + len(self.addition.parameters))
+            splat(load(parameters, 3 + index, 1), lanes.isa.lanes) for index in range(2 + len(self.addition.parameters))
         )
         clamped = lanes.keep(tirx.max(tirx.min(value, high), low))
         return self.addition.apply(lanes, clamped, residual, tuple(numbers))
@@ -101,7 +101,7 @@ class Epilogue:
 
     def narrow(self, lanes: Lanes, value: Expr, parameters: Buffer) -> Expr:
         """Converts the values of one pixel to clamped bytes, one for each lane."""
-        zero_point, low, high = (splat(load(parameters, place, 1), lanes.isa.lanes) for place in range(3))
+        zero_point, low, high = (splat(load(parameters, index, 1), lanes.isa.lanes) for index in range(3))
         if self.requantization.centred:
             zero_point = lanes.const(CENTRE)
         # Values are first clamped to 16 bits, as in `Isa.pack`, so that adding the zero point cannot overflow.

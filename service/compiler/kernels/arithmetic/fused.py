@@ -256,7 +256,7 @@ def _exceptions(sides: _Sides, scales: Array, offsets: Array) -> tuple[tuple[Arr
         return None
     # A channel with fewer exceptions repeats its first exception. A channel without any replaces 0 by 0.
     taken = np.zeros((2, most, len(scales)), np.int64)
-    places = np.zeros(len(scales), np.int64)
+    positions = np.zeros(len(scales), np.int64)
     for mistaken, accumulators, step in zip(wrong, (sides.below, sides.above), (-1, 1), strict=True):
         for channel, result in np.argwhere(mistaken):
             accumulator = accumulators[channel, result]
@@ -264,10 +264,10 @@ def _exceptions(sides: _Sides, scales: Array, offsets: Array) -> tuple[tuple[Arr
                 sides, channel, result, accumulator + step, scales, offsets
             ):
                 return None
-            taken[:, places[channel], channel] = accumulator, accumulator + step
-            places[channel] += 1
-    taken = np.where(np.arange(most)[:, None] < places, taken, taken[:, :1])
-    return tuple((taken[0, place].astype(np.int32), taken[1, place].astype(np.int32)) for place in range(most))
+            taken[:, positions[channel], channel] = accumulator, accumulator + step
+            positions[channel] += 1
+    taken = np.where(np.arange(most)[:, None] < positions, taken, taken[:, :1])
+    return tuple((taken[0, index].astype(np.int32), taken[1, index].astype(np.int32)) for index in range(most))
 
 
 def _right(sides: _Sides, channel: int, result: int, substitute: float, scales: Array, offsets: Array) -> bool:

@@ -93,8 +93,8 @@ def tables_of(formula: Bilinear, operation: Operation, source: Image) -> list[Ar
     A float32 distance is returned as its bits.
     """
     tables: list[Array] = []
-    for places, step in zip(formula.axes(operation, source.shape), (source.row, source.pixel), strict=True):
-        lower, upper, distance = places
+    for positions, step in zip(formula.axes(operation, source.shape), (source.row, source.pixel), strict=True):
+        lower, upper, distance = positions
         real = distance.dtype.kind == "f"
         tables += [lower * step, upper * step, distance.astype(np.float32).view(np.int32) if real else distance]
     return [table.astype(np.int32) for table in tables]

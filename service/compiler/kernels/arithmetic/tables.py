@@ -28,8 +28,8 @@ def table_of(mode: Mode, operation: Operation) -> Array:
         Declined: a type is not 8 bits with one scale.
     """
     constants = [value_of(operand) for operand in operation.call.args]
-    place = next(place for place, constant in enumerate(constants) if constant is None)
-    name = "in_type" if len(constants) == 1 else ("lhs_type", "rhs_type")[place]
+    index = next(index for index, constant in enumerate(constants) if constant is None)
+    name = "in_type" if len(constants) == 1 else ("lhs_type", "rhs_type")[index]
     in_type, out_type = operation.quantized(name), operation.quantized("out_type")
     bounds(in_type), bounds(out_type)
     stored = (np.arange(ENTRIES) - BIAS[in_type.storage]).astype(in_type.storage)

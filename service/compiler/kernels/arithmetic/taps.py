@@ -55,9 +55,9 @@ class Taps:
         """Converts weights `[…, KW]` to `[…, shifts, 4]`: for each shift, the weight of each pixel of a vector, or
         zero."""
         arranged = np.zeros((*weights.shape[:-1], len(self.shifts), PIXELS), weights.dtype)
-        for place, shift in enumerate(self.shifts):
+        for position, shift in enumerate(self.shifts):
             for pixel, tap in self._over(shift):
-                arranged[..., place, pixel] = weights[..., tap]
+                arranged[..., position, pixel] = weights[..., tap]
         return arranged
 
     def _cover(self, groups: int, span: int, stride: int, columns: int) -> list[Vector]:
@@ -84,5 +84,5 @@ class Taps:
 
     def _over(self, shift: int) -> list[tuple[int, int]]:
         """Returns (pixel, tap) for each kernel tap whose pixel is in the vector."""
-        places = [(shift + offset, tap) for tap, offset in enumerate(self._offsets)]
-        return [(pixel, tap) for pixel, tap in places if 0 <= pixel < PIXELS]
+        positions = [(shift + offset, tap) for tap, offset in enumerate(self._offsets)]
+        return [(pixel, tap) for pixel, tap in positions if 0 <= pixel < PIXELS]

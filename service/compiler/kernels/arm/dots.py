@@ -63,8 +63,8 @@ class Dots(Neon):
         if not self.mixed:
             value = value ^ splat(tirx.const(_HIGHEST - 256, "int8"), size)
         groups = [program.bind(bits(f"int32x{count}", value), f"int32x{count}")] * (LANES // count)
-        places = ([tirx.const(place, "int32")] * LANES for place in range(count))
-        return ((bits(_SIGNED, tirx.Shuffle(groups, place)),) for place in places)
+        positions = ([tirx.const(position, "int32")] * LANES for position in range(count))
+        return ((bits(_SIGNED, tirx.Shuffle(groups, position)),) for position in positions)
 
     def gather(self, program: Program, buffer: Buffer, offset: Expr, indices: Expr) -> tuple[Expr, ...]:
         return self.operand(program, self._gathered(buffer, offset, indices))
@@ -81,7 +81,7 @@ class Dots(Neon):
         return self.operand(program, shuffle(vector, order))
 
     def dot(
-        self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], places: Collection[int] = FULL
+        self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], positions: Collection[int] = FULL
     ) -> Expr:
         """Multiplies and adds.
 

@@ -68,7 +68,7 @@ class Neon:
         vector."""
         first = 0
         while first < len(steps):
-            near = [step == steps[first] + GROUP * place for place, step in enumerate(steps[first : first + PIXELS])]
+            near = [step == steps[first] + GROUP * index for index, step in enumerate(steps[first : first + PIXELS])]
             count = PIXELS if len(near) == PIXELS and all(near) else 2 if all(near[:2]) and len(near) > 1 else 1
             if count == 1:
                 yield self.broadcast(program, buffer, base + steps[first])

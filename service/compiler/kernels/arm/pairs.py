@@ -41,7 +41,7 @@ class MatrixPairs:
                 for start in (0, plane)
             )
             for pixel in range(0, pixels, 2):
-                order = [tirx.const(pixel + place, "int32") for place in (0, pixels, 1, pixels + 1)]
+                order = [tirx.const(pixel + position, "int32") for position in (0, pixels, 1, pixels + 1)]
                 found.append(program.bind(bits(_SIGNED, tirx.Shuffle([near, far], order)), _SIGNED))
         return found
 

@@ -53,14 +53,14 @@ class Widening(Neon):
 
     def broadcast(self, program: Program, buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
         wide = program.bind(tirx.Cast(_HALF, load(buffer, offset, GROUP)), _HALF)
-        return tuple(shuffle(wide, [place] * LANES) for place in range(GROUP))
+        return tuple(shuffle(wide, [index] * LANES) for index in range(GROUP))
 
     def _side_by_side(self, program: Program, buffer: Buffer, offset: Expr, count: int) -> Iterator[tuple[Expr, ...]]:
         loaded = program.bind(load(buffer, offset, GROUP * count), f"uint8x{GROUP * count}")
         for first in range(0, count, 2):
             wide = self._widened(program, loaded, GROUP * first)
             for start in (0, GROUP):
-                yield tuple(shuffle(wide, [start + place] * LANES) for place in range(GROUP))
+                yield tuple(shuffle(wide, [start + index] * LANES) for index in range(GROUP))
 
     def _widened(self, program: Program, vector: Expr, first: int) -> Expr:
         """Widens eight bytes of a vector to 16 bits."""
@@ -91,10 +91,10 @@ class Widening(Neon):
         return *_halves(low), *_halves(high)
 
     def dot(
-        self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], places: Collection[int] = FULL
+        self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], positions: Collection[int] = FULL
     ) -> Expr:
-        for place in places:
-            product = intrinsic(f"int32x{LANES}", "llvm.aarch64.neon.smull", weights[place], operand[place])
+        for position in positions:
+            product = intrinsic(f"int32x{LANES}", "llvm.aarch64.neon.smull", weights[position], operand[position])
             accumulator = accumulator + product
         return accumulator
 

@@ -30,8 +30,8 @@ def library_path() -> Path | None:
         spec = importlib.util.find_spec(_PACKAGE)
     except ModuleNotFoundError:
         return None
-    places = [] if spec is None else list(spec.submodule_search_locations or [])
-    return next((path for place in places if (path := Path(place) / "lib" / _LIBRARY).is_file()), None)
+    positions = [] if spec is None else list(spec.submodule_search_locations or [])
+    return next((path for position in positions if (path := Path(position) / "lib" / _LIBRARY).is_file()), None)
 
 
 def cubin(source: str, architecture: str, name: str) -> bytes:

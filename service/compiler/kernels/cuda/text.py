@@ -54,4 +54,4 @@ def kernel_function(threads: int, parameters: Sequence[str], statements: Sequenc
 
 def constant_parameters(arrays: Sequence[Array]) -> list[str]:
     """Returns the declarations of the parameters `constant_0`, `constant_1` …"""
-    return [f"const {TYPES[str(array.dtype)]}* __restrict__ constant_{place}" for place, array in enumerate(arrays)]
+    return [f"const {TYPES[str(array.dtype)]}* __restrict__ constant_{index}" for index, array in enumerate(arrays)]

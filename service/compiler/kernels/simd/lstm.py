@@ -170,8 +170,8 @@ class _Lstm:
         self.seen = program.parameter("seen", "int16", r.steps * r.gates * cells)
         hidden, cell = program.parameter("hidden", "int8", cells), program.parameter("cell", "int16", cells)
         self.buffers = [
-            program.parameter(f"constant_{place}", str(array.dtype), array.size)
-            for place, array in enumerate(self.constants)
+            program.parameter(f"constant_{index}", str(array.dtype), array.size)
+            for index, array in enumerate(self.constants)
         ]
         names = ("hidden_states", "last_cell", "hidden_memory", "cell_memory")
         self.written, last_cell, self.hidden, self.cell = (
@@ -244,15 +244,15 @@ class _Lstm:
         """Computes the sums of products with the hidden state: two registers for each gate, one for each half of the
         unit."""
         program, isa, registers = self.program, self.isa, list[Register]()
-        for place in range(self.vectors):
+        for index in range(self.vectors):
             register = program.register("int32", isa.lanes)
-            register.value = load(self.buffers[1], (unit * self.vectors + place) * isa.lanes, isa.lanes)
+            register.value = load(self.buffers[1], (unit * self.vectors + index) * isa.lanes, isa.lanes)
             registers.append(register)
         with program.loop(self.groups, "group") as group:
             operand = isa.broadcast(program, self.hidden, hidden + group * isa.group)
             first = program.bind((unit * self.groups + group) * (self.vectors * isa.weight_elements))
-            for place, register in enumerate(registers):
-                weights = isa.weights(program, self.buffers[0], first + place * isa.weight_elements)
+            for index, register in enumerate(registers):
+                weights = isa.weights(program, self.buffers[0], first + index * isa.weight_elements)
                 register.value = isa.dot(register.value, operand, weights)
         return registers
 
@@ -262,10 +262,10 @@ class _Lstm:
         for gate in range(self.r.gates):
             halves = []
             for half in range(_HALVES):
-                place = gate * _HALVES + half
-                offset = (unit * self.vectors + place) * lanes
+                position = gate * _HALVES + half
+                offset = (unit * self.vectors + position) * lanes
                 channels = self.rescaling.channels(self.lanes, self.buffers[2:], offset)
-                scaled = self.rescaling.apply(self.lanes, sums[place].value, channels)
+                scaled = self.rescaling.apply(self.lanes, sums[position].value, channels)
                 at = (seen + gate) * self.r.cells + start + half * lanes
                 added = tirx.Cast(f"int32x{lanes}", load(self.seen, at, lanes))
                 bounded = tirx.max(tirx.min(scaled, self.lanes.const(1 << 17)), self.lanes.const(-(1 << 17)))

@@ -40,19 +40,19 @@ def _of_tiles(isa: Isa, unit: Matrix) -> Kernel:
     program = Program()
     operands = program.parameter("operands", "int8", operands_elements)
     totals = program.parameter("totals", "int32", totals_elements)
-    rows, columns = ([len(numbers) + first + place for place in range(_COLUMNS)] for first in (0, _COLUMNS))
+    rows, columns = ([len(numbers) + first + position for position in range(_COLUMNS)] for first in (0, _COLUMNS))
     with program.loop(_ITEMS, "item", parallel=True) as item:
         unit.configure(program, program.workspace(unit.depth), 0, unit.rows, range(rows[-1] + 1))
-        places = [(item * len(numbers) + tile) * tile_totals for tile in numbers]
-        for tile, place in zip(numbers, places, strict=True):
-            unit.load(program, tile, totals, place, 4 * isa.lanes)
-        for place, tile in enumerate((*rows, *columns)):
-            unit.load(program, tile, operands, place * unit.weight_bytes, unit.depth)
+        positions = [(item * len(numbers) + tile) * tile_totals for tile in numbers]
+        for tile, position in zip(numbers, positions, strict=True):
+            unit.load(program, tile, totals, position, 4 * isa.lanes)
+        for position, tile in enumerate((*rows, *columns)):
+            unit.load(program, tile, operands, position * unit.weight_bytes, unit.depth)
         with program.loop(_TILE_REPETITIONS, "repetition"):
             for tile in numbers:
                 unit.multiply(program, tile, rows[tile // _COLUMNS], columns[tile % _COLUMNS])
-        for tile, place in zip(numbers, places, strict=True):
-            unit.store(program, tile, totals, place, 4 * isa.lanes)
+        for tile, position in zip(numbers, positions, strict=True):
+            unit.store(program, tile, totals, position, 4 * isa.lanes)
         unit.release(program)
     facts = {
         "symbol": symbol_of(isa),
@@ -79,8 +79,8 @@ def _of_vectors(isa: Isa) -> Kernel:
     totals = program.parameter("totals", "int32", totals_elements)
     with program.loop(_ITEMS, "item", parallel=True) as item:
         registers = [program.register("int32", isa.lanes) for _ in range(rows * _COLUMNS)]
-        for place, register in enumerate(registers):
-            register.value = load(totals, (item * len(registers) + place) * isa.lanes, isa.lanes)
+        for index, register in enumerate(registers):
+            register.value = load(totals, (item * len(registers) + index) * isa.lanes, isa.lanes)
         columns = [
             isa.weights(program, operands, (_PERIOD * rows + column) * isa.weight_elements)
             for column in range(_COLUMNS)
@@ -92,8 +92,8 @@ def _of_vectors(isa: Isa) -> Kernel:
                 for column in range(_COLUMNS):
                     register = registers[row * _COLUMNS + column]
                     register.value = isa.dot(register.value, values, columns[column])
-        for place, register in enumerate(registers):
-            program.store(totals, (item * len(registers) + place) * isa.lanes, register.value, isa.lanes)
+        for index, register in enumerate(registers):
+            program.store(totals, (item * len(registers) + index) * isa.lanes, register.value, isa.lanes)
     facts = {
         "symbol": symbol_of(isa),
         "isa": isa.name,

@@ -286,12 +286,12 @@ class Isa(Protocol):
         group."""
 
     def dot(
-        self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], places: Collection[int] = FULL
+        self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], positions: Collection[int] = FULL
     ) -> Expr:
         """Returns `accumulator` plus, in each lane, the sum of `group` products.
 
         Args:
-            places: the indices of a group at which a weight may differ from 0. Other products may be skipped.
+            positions: the indices of a group at which a weight may differ from 0. Other products may be skipped.
         """
 
     def dot_int16(self, accumulator: Expr, operand: Expr, weights: Expr) -> Expr:

@@ -107,7 +107,7 @@ class PortableIsa:
         return (program.bind(bits(f"uint8x{self.bytes}", vector), f"uint8x{self.bytes}"),)
 
     def dot(
-        self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], places: Collection[int] = FULL
+        self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], positions: Collection[int] = FULL
     ) -> Expr:
         wide = f"int32x{self.bytes}"
         products = tirx.Cast(wide, operand[0]) * tirx.Cast(wide, weights[0])
@@ -123,8 +123,8 @@ class PortableIsa:
         return tirx.Cast(f"int16x{size}", (tirx.Cast(wide, x) * tirx.Cast(wide, y) + half) >> count)
 
     def _summed(self, accumulator: Expr, products: Expr, count: int) -> Expr:
-        for place in range(count):
-            accumulator = accumulator + shuffle(products, range(place, count * self.lanes, count))
+        for index in range(count):
+            accumulator = accumulator + shuffle(products, range(index, count * self.lanes, count))
         return accumulator
 
     def round_even(self, value: Expr) -> Expr:
@@ -146,7 +146,7 @@ class PortableIsa:
         return tirx.Cast(f"uint8x{self.lanes}", tirx.max(tirx.min(near, bound(255)), bound(0)))
 
     def _concatenate(self, vectors: list[Expr]) -> Expr:
-        return tirx.Shuffle(vectors, [tirx.const(place, "int32") for place in range(len(vectors) * self.lanes)])
+        return tirx.Shuffle(vectors, [tirx.const(index, "int32") for index in range(len(vectors) * self.lanes)])
 
     @property
     def transpose_indices(self) -> NDArray[np.int32]:

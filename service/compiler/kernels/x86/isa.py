@@ -140,7 +140,7 @@ class X86Isa:
         return (splat(tirx.const(1, self.weight_dtype), elements),) * self.weight_vectors
 
     def dot(
-        self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], places: Collection[int] = FULL
+        self, accumulator: Expr, operand: tuple[Expr, ...], weights: tuple[Expr, ...], positions: Collection[int] = FULL
     ) -> Expr:
         dtype = f"int32x{self.lanes}"
         for activation, weight in zip(operand, weights, strict=True):

@@ -101,7 +101,7 @@ def _emit_calls(
         types = [relax.TensorType([int(size) for size in each.shape], str(each.dtype)) for each in printed.outputs]
         inputs = relax.Tuple([tensors[each] for each in printed.inputs])
         made = builder.emit(relax.call_dps_packed(kernel.symbol, inputs, types if len(types) > 1 else types[0]))
-        for place, each in enumerate(printed.outputs):
-            tensors[each] = builder.emit(relax.TupleGetItem(made, place)) if len(types) > 1 else made
+        for index, each in enumerate(printed.outputs):
+            tensors[each] = builder.emit(relax.TupleGetItem(made, index)) if len(types) > 1 else made
     results = [tensors[each] for each in program.function.params[len(operands) :]]
     return relax.Tuple(results) if isinstance(result, relax.TupleType) else results[0]

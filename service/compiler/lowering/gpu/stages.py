@@ -54,7 +54,7 @@ def stages_of(function: tirx.PrimFunc) -> tuple[Nest, ...] | None:
     nests = [_nest(each) for each in (top.seq if isinstance(top, tirx.SeqStmt) else [top])]
     found = tuple(nest for nest in nests if nest is not None)
     written = [store.buffer for nest in found for store in nest.stores]
-    alone = all(not one.same_as(other) for place, one in enumerate(written) for other in written[:place])
+    alone = all(not one.same_as(other) for index, one in enumerate(written) for other in written[:index])
     return found if len(found) == len(nests) and alone else None
 
 

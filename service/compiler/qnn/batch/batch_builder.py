@@ -56,10 +56,10 @@ class BatchBuilder:
         """Reshapes `x`, which is `[before, batch, …]` in memory, into the value whose shape for one sample is
         `shape`.
         """
-        place = located(shape, before)
-        if place is None:
+        position = located(shape, before)
+        if position is None:
             raise self.mixed("reshape")
-        axis, outer = place
+        axis, outer = position
         return Samples(self.reshaped(x, batched_shape(shape, axis, self.batch)), tuple(shape), axis, outer)
 
     def mixed(self, what: str) -> UnsupportedOperator:

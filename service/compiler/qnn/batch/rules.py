@@ -46,16 +46,16 @@ def _permute(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
 def _elementwise(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     """The rule of an operator whose operands are broadcast to the result's shape."""
     operands = [b.operand(arg) for arg in call.args]
-    place = _place(operands, shape)
-    placed = [_align_samples(b, each, place, len(shape)) for each in operands]
-    if all(_fits(each, place, shape) for each in placed):
+    position = _place(operands, shape)
+    placed = [_align_samples(b, each, position, len(shape)) for each in operands]
+    if all(_fits(each, position, shape) for each in placed):
         args = [each.value if isinstance(each, Samples) else each for each in placed]
-        return b.emit_value(graph.with_args(call, args), shape, place.axis, place.outer)
-    if place.outer != 1:
+        return b.emit_value(graph.with_args(call, args), shape, position.axis, position.outer)
+    if position.outer != 1:
         raise b.mixed(name_of(call))
-    args = [_with_own_axis(b, each, place.axis, len(shape)) for each in placed]
+    args = [_with_own_axis(b, each, position.axis, len(shape)) for each in placed]
     made = b.emit(graph.with_args(call, args))
-    return b.reshape_to(made, shape, math.prod(shape[: place.axis]))
+    return b.reshape_to(made, shape, math.prod(shape[: position.axis]))
 
 
 def _place(operands: Sequence[Operand], shape: Shape) -> Samples:
@@ -72,30 +72,30 @@ def _widened(x: Samples, rank: int) -> Samples:
     return replace(x, shape=(1,) * more + x.shape, axis=x.axis + more)
 
 
-def _align_samples(b: BatchBuilder, x: Operand, place: Samples, rank: int) -> Operand:
-    """Returns `x` with its samples on the axis of `place`, if the two axes are equivalent: all axes between them have
+def _align_samples(b: BatchBuilder, x: Operand, index: Samples, rank: int) -> Operand:
+    """Returns `x` with its samples on the axis of `index`, if the two axes are equivalent: all axes between them have
     length 1.
     """
     if not isinstance(x, Samples):
         return x
     wide = _widened(x, rank)
-    here = math.prod(wide.shape[: place.axis])
-    if wide.axis == place.axis or wide.shape[place.axis] != 1 or here != wide.before:
+    here = math.prod(wide.shape[: index.axis])
+    if wide.axis == index.axis or wide.shape[index.axis] != 1 or here != wide.before:
         return wide
     return replace(
         wide,
-        value=b.reshaped(wide.value, batched_shape(wide.shape, place.axis, b.batch)),
-        axis=place.axis,
+        value=b.reshaped(wide.value, batched_shape(wide.shape, index.axis, b.batch)),
+        axis=index.axis,
         outer=1,
     )
 
 
-def _fits(x: Operand, place: Samples, shape: Shape) -> bool:
-    """Returns true if an operand needs no change for a result with its samples at `place`."""
+def _fits(x: Operand, index: Samples, shape: Shape) -> bool:
+    """Returns true if an operand needs no change for a result with its samples at `index`."""
     if isinstance(x, Samples):
-        return (x.axis, x.outer, x.extent) == (place.axis, place.outer, shape[place.axis])
+        return (x.axis, x.outer, x.extent) == (index.axis, index.outer, shape[index.axis])
     own = graph.shape_of(x)
-    axis = place.axis - (len(shape) - len(own))
+    axis = index.axis - (len(shape) - len(own))
     return axis < 0 or own[axis] == 1
 
 
@@ -178,33 +178,35 @@ def _concatenate(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     own = ops.name_of(call) is not None
     axis = int(call.attrs["axis"] if own else call.attrs.axis) % len(shape)
     operands = [b.operand(part) for part in call.args[0].fields]
-    place = next(each for each in operands if isinstance(each, Samples))
-    inside = place.axis == axis
-    if inside and place.outer != 1:
+    position = next(each for each in operands if isinstance(each, Samples))
+    inside = position.axis == axis
+    if inside and position.outer != 1:
         raise b.mixed(name_of(call))
     parts = []
     for each in operands:
         part = (
-            _repeated(b, each, place) if not isinstance(each, Samples) else _align_samples(b, each, place, len(shape))
+            _repeated(b, each, position)
+            if not isinstance(each, Samples)
+            else _align_samples(b, each, position, len(shape))
         )
-        if (part.axis, part.outer) != (place.axis, place.outer):
+        if (part.axis, part.outer) != (position.axis, position.outer):
             raise b.mixed(name_of(call))
         parts.append(b.reshaped(part.value, apart(part.shape, axis, b.batch)) if inside else part.value)
     joined = relax.Tuple(parts)
     if not inside:
-        return b.emit_value(graph.with_args(call, [joined]), shape, place.axis, place.outer)
+        return b.emit_value(graph.with_args(call, [joined]), shape, position.axis, position.outer)
     moved = ops.with_operands(call, joined, axis=axis + 1) if own else relax.op.concat(parts, axis + 1)
     return b.reshape_to(b.emit(moved), shape, math.prod(shape[:axis]))
 
 
-def _repeated(b: BatchBuilder, x: relax.Expr, place: Samples) -> Samples:
+def _repeated(b: BatchBuilder, x: relax.Expr, index: Samples) -> Samples:
     """Repeats a tensor once for each sample. The tensor, such as a class token, does not depend on any input."""
     shape = graph.shape_of(x)
-    if place.outer != 1:
+    if index.outer != 1:
         raise b.mixed("an operand of")
-    one = b.reshaped(x, apart(shape, place.axis, 1))
-    several = b.emit(relax.op.broadcast_to(one, apart(shape, place.axis, b.batch)))
-    return Samples(b.reshaped(several, batched_shape(shape, place.axis, b.batch)), shape, place.axis)
+    one = b.reshaped(x, apart(shape, index.axis, 1))
+    several = b.emit(relax.op.broadcast_to(one, apart(shape, index.axis, b.batch)))
+    return Samples(b.reshaped(several, batched_shape(shape, index.axis, b.batch)), shape, index.axis)
 
 
 def _take(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
@@ -227,12 +229,14 @@ def _take(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
 
 def _gather_elements(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     operands = [b.operand(arg) for arg in call.args]
-    place = _place(operands, shape)
-    placed = [each if isinstance(each, Samples) else _repeated(b, each, place) for each in operands]
-    alike = {(each.axis, each.outer, each.extent) for each in placed} == {(place.axis, place.outer, place.extent)}
-    if not alike or int(call.attrs.axis) % len(shape) == place.axis:
+    position = _place(operands, shape)
+    placed = [each if isinstance(each, Samples) else _repeated(b, each, position) for each in operands]
+    alike = {(each.axis, each.outer, each.extent) for each in placed} == {
+        (position.axis, position.outer, position.extent)
+    }
+    if not alike or int(call.attrs.axis) % len(shape) == position.axis:
         raise b.mixed("gather_elements")
-    return b.emit_value(graph.with_args(call, [each.value for each in placed]), shape, place.axis, place.outer)
+    return b.emit_value(graph.with_args(call, [each.value for each in placed]), shape, position.axis, position.outer)
 
 
 def _broadcast(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
@@ -262,18 +266,18 @@ def _matmul(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:
     rank = len(shape)
     if not isinstance(rhs, Samples):
         assert isinstance(lhs, Samples)
-        place, rows = _widened(lhs, rank), rank - 2
-        apart_from = place.axis == rows or (place.axis < rows and _fits(rhs, place, shape))
+        position, rows = _widened(lhs, rank), rank - 2
+        apart_from = position.axis == rows or (position.axis < rows and _fits(rhs, position, shape))
         if not apart_from or len(lhs.shape) != rank:
             raise b.mixed(name_of(call))
     else:
-        place = _place([each for each in (lhs, rhs) if isinstance(each, Samples)], shape)
-        lhs, rhs = (_align_samples(b, each, place, rank) for each in (lhs, rhs))
-        columns = place.axis == rank - 1 and not isinstance(lhs, Samples)
-        if not columns and not (place.axis < rank - 2 and all(_fits(each, place, shape) for each in (lhs, rhs))):
+        position = _place([each for each in (lhs, rhs) if isinstance(each, Samples)], shape)
+        lhs, rhs = (_align_samples(b, each, position, rank) for each in (lhs, rhs))
+        columns = position.axis == rank - 1 and not isinstance(lhs, Samples)
+        if not columns and not (position.axis < rank - 2 and all(_fits(each, position, shape) for each in (lhs, rhs))):
             raise b.mixed(name_of(call))
     args = [each.value if isinstance(each, Samples) else each for each in (lhs, rhs, *bias)]
-    return b.emit_value(graph.with_args(call, args), shape, place.axis, place.outer)
+    return b.emit_value(graph.with_args(call, args), shape, position.axis, position.outer)
 
 
 def _first_dimension(b: BatchBuilder, call: relax.Call, shape: Shape) -> Samples:

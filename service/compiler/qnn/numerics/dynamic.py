@@ -104,8 +104,8 @@ class QuantizeByParameters(ABC):
     ) -> relax.Expr:
         def compute(x: te.Tensor, point: te.Tensor, factor: te.Tensor) -> te.Tensor:
             def element(*index: Any) -> Scalar:
-                place = _within(point, index)
-                return self.express(operation, x[index], point[place], factor[place]).astype("int8")
+                position = _within(point, index)
+                return self.express(operation, x[index], point[position], factor[position]).astype("int8")
 
             return te.compute(x.shape, element, name="dynamic_quantize")
 
@@ -220,4 +220,4 @@ def splat(value: float, lanes: int) -> Scalar:
 
 def _within(tensor: te.Tensor, index: tuple[Any, ...]) -> tuple[Any, ...]:
     """Returns `index` with 0 for axes of length 1, along which the tensor is repeated."""
-    return tuple(0 if int(dim) == 1 else place for dim, place in zip(tensor.shape, index, strict=True))
+    return tuple(0 if int(dim) == 1 else position for dim, position in zip(tensor.shape, index, strict=True))

@@ -21,11 +21,11 @@ class TakePixels:
         return x[:, rows][:, :, columns]
 
     def lower(self, operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
-        rows, columns = (relax.const(np.array(places, np.int64)) for places in taken_pixels(operation))
+        rows, columns = (relax.const(np.array(positions, np.int64)) for positions in taken_pixels(operation))
         return relax.op.take(builder.emit(relax.op.take(x, rows, 1, mode="clip")), columns, 2, mode="clip")
 
 
 def taken_pixels(operation: Operation) -> tuple[Sequence[int], Sequence[int]]:
     """Returns the rows and columns of a `qnn.take_pixels`."""
-    rows, columns = ([int(place) for place in operation.attr(name)] for name in ("rows", "columns"))
+    rows, columns = ([int(position) for position in operation.attr(name)] for name in ("rows", "columns"))
     return rows, columns

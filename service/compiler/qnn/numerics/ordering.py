@@ -28,8 +28,10 @@ class TopPlaces:
         rows, count = math.prod(shape[:-1]), operation.integer("count")
         function = builder.add_func(_chosen(rows, shape[-1], count, str(keys.ty.dtype)), "top_places")
         flat = builder.emit(relax.op.reshape(keys, (rows, shape[-1])))
-        places = builder.emit(relax.call_tir(function, relax.Tuple([flat]), relax.TensorType([rows, count], "int64")))
-        return relax.op.reshape(places, (*shape[:-1], count))
+        positions = builder.emit(
+            relax.call_tir(function, relax.Tuple([flat]), relax.TensorType([rows, count], "int64"))
+        )
+        return relax.op.reshape(positions, (*shape[:-1], count))
 
 
 class RunningSum:

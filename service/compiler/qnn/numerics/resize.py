@@ -82,12 +82,12 @@ class TenBits(Bilinear):
     def places(self, old: int, new: int, *, align_corners: bool, half_pixel_centers: bool) -> Places:
         spans = (old - 1, new - 1) if align_corners and new > 1 else (old, new)
         scale = ((spans[0] << 10) + spans[1] // 2) // spans[1]
-        place = np.arange(new, dtype=np.int64) * scale
+        position = np.arange(new, dtype=np.int64) * scale
         if half_pixel_centers:
-            place += scale // 2 - (1 << 9)
-        lower = np.maximum(np.trunc(place / 1024).astype(np.int64), 0)
-        upper = np.minimum(np.trunc((place + 1023) / 1024).astype(np.int64), old - 1)
-        return lower, upper, place - (lower << 10)
+            position += scale // 2 - (1 << 9)
+        lower = np.maximum(np.trunc(position / 1024).astype(np.int64), 0)
+        upper = np.minimum(np.trunc((position + 1023) / 1024).astype(np.int64), old - 1)
+        return lower, upper, position - (lower << 10)
 
     def blend(self, corners: tuple[Any, Any, Any, Any], down: Any, right: Any) -> Any:
         a, b, c, d = (corner.astype(np.int64) for corner in corners)
@@ -110,11 +110,11 @@ class Float(Bilinear):
     def places(self, old: int, new: int, *, align_corners: bool, half_pixel_centers: bool) -> Places:
         spans = (old - 1, new - 1) if align_corners and new > 1 else (old, new)
         scale, half = np.float32(spans[0]) / np.float32(spans[1]), np.float32(0.5)
-        place = np.arange(new, dtype=np.float32)
-        place = (place + half) * scale - half if half_pixel_centers else place * scale
-        lower = np.maximum(np.floor(place).astype(np.int64), 0)
-        upper = np.minimum(np.ceil(place).astype(np.int64), old - 1)
-        return lower, upper, place - lower.astype(np.float32)
+        position = np.arange(new, dtype=np.float32)
+        position = (position + half) * scale - half if half_pixel_centers else position * scale
+        lower = np.maximum(np.floor(position).astype(np.int64), 0)
+        upper = np.minimum(np.ceil(position).astype(np.int64), old - 1)
+        return lower, upper, position - lower.astype(np.float32)
 
     def blend(self, corners: tuple[Any, Any, Any, Any], down: Any, right: Any) -> Any:
         a, b, c, d = (corner.astype(np.float32) for corner in corners)
@@ -138,11 +138,11 @@ class ElevenBits(Bilinear):
     def places(self, old: int, new: int, *, align_corners: bool, half_pixel_centers: bool) -> Places:
         less = int(align_corners and new != 1)
         scale, half = np.float32(old - less) / np.float32(new - less), np.float32(0.5)
-        place = np.arange(new, dtype=np.float32) * scale
+        position = np.arange(new, dtype=np.float32) * scale
         if half_pixel_centers:
-            place = np.clip(place + (half * scale - half), np.float32(0), np.float32(old - 1))
-        lower = place.astype(np.int64)
-        weight = np.rint((place - lower.astype(np.float32)) * np.float32(2048)).astype(np.int64)
+            position = np.clip(position + (half * scale - half), np.float32(0), np.float32(old - 1))
+        lower = position.astype(np.int64)
+        weight = np.rint((position - lower.astype(np.float32)) * np.float32(2048)).astype(np.int64)
         return lower, np.minimum(lower + 1, old - 1), weight
 
     def blend(self, corners: tuple[Any, Any, Any, Any], down: Any, right: Any) -> Any:

@@ -30,14 +30,14 @@ class ScatterRows:
 
     summary = "one update after the other, in the operands' own type"
 
-    def evaluate(self, operation: Operation, data: Array, places: Array, updates: Array) -> Array:
+    def evaluate(self, operation: Operation, data: Array, positions: Array, updates: Array) -> Array:
         combined, _ = _COMBINED[str(operation.attr("reduction"))]
-        places, result = np.clip(places, 0, len(data) - 1), data.copy()
-        turns = _turns(places)
+        positions, result = np.clip(positions, 0, len(data) - 1), data.copy()
+        turns = _turns(positions)
         with np.errstate(all="ignore"):  # real values may be infinite
             for turn in range(turns.max(initial=-1) + 1):
                 now = turns == turn
-                result[places[now]] = combined(result[places[now]], updates[now])
+                result[positions[now]] = combined(result[positions[now]], updates[now])
         return result
 
     def lower(
@@ -45,22 +45,22 @@ class ScatterRows:
         operation: Operation,
         builder: relax.BlockBuilder,
         data: relax.Expr,
-        places: relax.Expr,
+        positions: relax.Expr,
         updates: relax.Expr,
     ) -> relax.Expr:
-        (rows, width), (count,) = ([int(dim) for dim in each.ty.shape] for each in (data, places))
+        (rows, width), (count,) = ([int(dim) for dim in each.ty.shape] for each in (data, positions))
         _, combined = _COMBINED[str(operation.attr("reduction"))]
         function = builder.add_func(_scatter_function(rows, width, count, str(data.ty.dtype), combined), "scatter_rows")
-        return relax.call_tir(function, relax.Tuple([data, places, updates]), data.ty)
+        return relax.call_tir(function, relax.Tuple([data, positions, updates]), data.ty)
 
 
-def _turns(places: Array) -> Array:
+def _turns(positions: Array) -> Array:
     """Returns, for each update, the number of earlier updates of the same position."""
-    order = np.argsort(places, kind="stable")
-    ranked = places[order]
+    order = np.argsort(positions, kind="stable")
+    ranked = positions[order]
     first = np.searchsorted(ranked, ranked)
-    turns = np.empty(len(places), np.int64)
-    turns[order] = np.arange(len(places)) - first
+    turns = np.empty(len(positions), np.int64)
+    turns[order] = np.arange(len(positions)) - first
     return turns
 
 

@@ -48,7 +48,7 @@ def detect(
 
 def _detect(o: Operation) -> relax.TensorType:
     o.count(3)
-    boxes, scores, anchors = (o.tensor(place, 2) for place in range(3))
+    boxes, scores, anchors = (o.tensor(index, 2) for index in range(3))
     o.require({dtype for _, dtype in (boxes, scores, anchors)} == {"float32"}, "operands must be float32")
     count = boxes[0][0]
     o.require(boxes[0][1] >= 4 and anchors[0] == (count, 4), f"boxes {boxes[0]} do not fit anchors {anchors[0]}")

@@ -121,7 +121,7 @@ def _real_row(o: Operation) -> relax.TensorType:
 
 def _real_fma(o: Operation) -> relax.TensorType:
     o.count(3)
-    tensors = [o.tensor(place) for place in range(3)]
+    tensors = [o.tensor(index) for index in range(3)]
     o.require(all(dtype == "float32" for _, dtype in tensors), "operands must be float32")
     shapes = [shape for shape, _ in tensors]
     rank = max(map(len, shapes))

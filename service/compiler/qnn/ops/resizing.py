@@ -47,9 +47,12 @@ def _take_pixels(o: Operation) -> relax.TensorType:
     o.require(in_type == out_type, f"copies stored values, so {in_type} cannot become {out_type}")
     sizes = []
     for name, extent in (("rows", height), ("columns", width)):
-        places = [int(place) for place in o.attr(name)]
-        o.require(bool(places) and min(places) >= 0 and max(places) < extent, f"{name} must be indices below {extent}")
-        sizes.append(len(places))
+        positions = [int(position) for position in o.attr(name)]
+        o.require(
+            bool(positions) and min(positions) >= 0 and max(positions) < extent,
+            f"{name} must be indices below {extent}",
+        )
+        sizes.append(len(positions))
     return tensor_type((n, *sizes, channels), same_storage(o))
 
 

@@ -103,9 +103,9 @@ class _Mover:
         thinner = self._thinner(builder, operation, own)
         if isinstance(call.args[0], relax.Tuple):
             parts = zip(call.args[0].fields, args[0].fields, strict=True)
-            return graph.with_args(call, [relax.Tuple([thinner(*pair, place) for place, pair in enumerate(parts)])])
+            return graph.with_args(call, [relax.Tuple([thinner(*pair, index) for index, pair in enumerate(parts)])])
         return graph.with_args(
-            call, [thinner(*pair, place) for place, pair in enumerate(zip(call.args, args, strict=True))]
+            call, [thinner(*pair, index) for index, pair in enumerate(zip(call.args, args, strict=True))]
         )
 
     def _window(self, operation: Operation, own: Strides, args: list[relax.Expr]) -> relax.Expr:
@@ -123,7 +123,7 @@ class _Mover:
         pixels that are read.
         """
 
-        def thinned(old: relax.Expr, new: relax.Expr, place: int) -> relax.Expr:
+        def thinned(old: relax.Expr, new: relax.Expr, index: int) -> relax.Expr:
             if not _repeats_no_pixel(operation, old):
                 return new
             rest = _divided(own, self.made.get(old, _ALL))
@@ -132,7 +132,7 @@ class _Mover:
                 return relax.const(np.ascontiguousarray(value[..., :: rest[0], :: rest[1], :]))
             if rest == _ALL:
                 return new
-            kind = _type_of(operation, place)
+            kind = _type_of(operation, index)
             return graph.emit(builder, ops.max_pool2d(new, kind, kind, pool_size=(1, 1), strides=rest), new.name)
 
         return thinned
@@ -181,10 +181,10 @@ def _repeats_no_pixel(operation: Operation, operand: relax.Expr) -> bool:
     return graph.shape_of(operand)[-3:-1] == graph.shape_of(operation.call)[1:3]
 
 
-def _type_of(operation: Operation, place: int) -> Any:
+def _type_of(operation: Operation, index: int) -> Any:
     if operation.name == "qnn.concatenate":
-        return parse(str(operation.attr("in_types")[place]))
-    return operation.per_tensor(("lhs_type", "rhs_type")[place])
+        return parse(str(operation.attr("in_types")[index]))
+    return operation.per_tensor(("lhs_type", "rhs_type")[index])
 
 
 def _product(one: tuple[int, ...], other: Strides) -> Strides:

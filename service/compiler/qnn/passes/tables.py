@@ -141,11 +141,11 @@ def _root(call: relax.Call, operation: graph.Found, read: set[relax.Var]) -> _Of
     if operation is None or len(read) != 1:
         return None
     (root,) = read
-    place = next(place for place, arg in enumerate(call.args) if root.same_as(arg))
+    index = next(index for index, arg in enumerate(call.args) if root.same_as(arg))
     names = _TYPES[operation.name]
-    if place >= len(names):
+    if index >= len(names):
         return None
-    kind = operation.quantized(names[place])
+    kind = operation.quantized(names[index])
     if kind.storage not in _STORAGES:
         return None
     return _OfOne(root, kind, all_values(kind), 0)

@@ -39,11 +39,11 @@ def process(fails_at: Callable[[int, list[int]], Told | None]) -> Callable[[list
 
     def run(command: list[str], limit_s: float) -> Told:
         numbers = [int(each) for each in command[command.index("benchmarks.gpu.kernels") + 2 :]]
-        for place, number in enumerate(numbers):
+        for index, number in enumerate(numbers):
             ended = fails_at(number, numbers)
             if ended is not None:
                 status, told, words = ended
-                return status, [*made(numbers[:place]), {"begun": number}, *told], words
+                return status, [*made(numbers[:index]), {"begun": number}, *told], words
         return 0, made(numbers), ""
 
     return run

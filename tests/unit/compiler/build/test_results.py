@@ -58,8 +58,8 @@ def test_the_least_recently_used_make_room(tmp_path: Path, file: Path, into: Pat
     file.write_bytes(b"x" * 60)
     for question in questions[:2]:
         results.keep(question, {}, [file])
-    for place, entry in enumerate(sorted((tmp_path / "results").iterdir())):
-        os.utime(entry, (place, place))
+    for index, entry in enumerate(sorted((tmp_path / "results").iterdir())):
+        os.utime(entry, (index, index))
     assert results.take(questions[0], into) is not None  # it was stored first, but used last
     results.keep(questions[2], {}, [file])
     assert [results.take(question, into) is not None for question in questions] == [True, False, True]

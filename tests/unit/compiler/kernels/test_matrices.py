@@ -63,12 +63,12 @@ def test_matrices_of_whole_blocks_are_in_an_image(moves: list[Move], halo: Halo)
     assert view is not None
     found = Matrices.within(image, view)
     assert found is not None
-    for place in np.ndindex(*found.batch):
+    for position in np.ndindex(*found.batch):
         for row in range(found.rows):
             for column in range(found.columns):
                 run, lane = divmod(column, 16)
-                at = found.start(place) + row * found.row + run * found.block + lane
-                assert memory[at] == expected[(*place, row, column)]
+                at = found.start(position) + row * found.row + run * found.block + lane
+                assert memory[at] == expected[(*position, row, column)]
 
 
 @pytest.mark.parametrize(

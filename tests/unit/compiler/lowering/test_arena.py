@@ -48,8 +48,8 @@ def test_live_activations_do_not_overlap() -> None:
     function, slots = lifted()
     (block,) = function.body.blocks
     # Maps each variable to the number of its activation.
-    values = {var: place for place, var in enumerate(function.params[1:])}
-    uses: dict[int, list[int]] = {place: [] for place in values.values()}
+    values = {var: position for position, var in enumerate(function.params[1:])}
+    uses: dict[int, list[int]] = {position: [] for position in values.values()}
     for step, binding in enumerate(block.bindings):
         if isinstance(binding.value, relax.Var) and binding.value in values:
             values[binding.var] = values[binding.value]

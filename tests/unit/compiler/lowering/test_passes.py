@@ -194,7 +194,7 @@ def test_a_dump_is_a_numbered_file_for_each_pass(tmp_path: Path) -> None:
     model = model_of("select")
     PIPELINE.run(model, context_of("select"), after=Dump(tmp_path, model))
     names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == [f"{place:02}-{name}.txt" for place, name in enumerate(["import", *pass_order.ORDER])]
+    assert names == [f"{index:02}-{name}.txt" for index, name in enumerate(["import", *pass_order.ORDER])]
 
 
 if __name__ == "__main__":

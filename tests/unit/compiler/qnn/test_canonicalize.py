@@ -124,10 +124,10 @@ def test_blocks(data: st.DataObject, mode: str) -> None:
     module = module_of([(shape, quantized.dtype)], lambda emit, inputs: emit(ops.dequantize(inputs[0], quantized)))
     holds(module, mode, OPERANDS[0], [x])
     for corner in np.ndindex(*grid):  # the index of the block that contains an element
-        place = tuple(size * block for size, block in zip(sizes, corner, strict=True))
+        position = tuple(size * block for size, block in zip(sizes, corner, strict=True))
         index = int(np.ravel_multi_index(corner, grid))
-        real = np.float32(quantized.scales[index]) * (int(x[place]) - quantized.zero_points[index])
-        assert oracle.run(module, get_mode(mode), [x])[0][place] == np.float32(real)
+        real = np.float32(quantized.scales[index]) * (int(x[position]) - quantized.zero_points[index])
+        assert oracle.run(module, get_mode(mode), [x])[0][position] == np.float32(real)
     back = module_of([(shape, "float32")], lambda emit, inputs: emit(ops.quantize(inputs[0], quantized)))
     holds(back, mode, OPERANDS[0], [np.random.default_rng(1).normal(0, 8, shape).astype(np.float32)])
 

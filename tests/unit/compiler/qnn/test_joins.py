@@ -45,9 +45,9 @@ def moving(shape: Step, steps: Sequence[tuple[str, Step]], *, shown: Sequence[in
 
     def body(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
         x, outputs = inputs[0], []
-        for place, (kind, numbers) in enumerate(steps):
+        for index, (kind, numbers) in enumerate(steps):
             x = emit(relax.op.permute_dims(x, numbers) if kind == "permute" else relax.op.reshape(x, numbers))
-            outputs += [x] if place in shown else []
+            outputs += [x] if index in shown else []
         return [*outputs, emit(relax.op.nn.relu(x))]
 
     return module_of([(shape, "float32")], body)

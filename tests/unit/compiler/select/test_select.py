@@ -222,7 +222,7 @@ def joined_network(net: Network, x: Tensor) -> Tensor:
     parts = [net.conv(y, 16, (1, 1)), y]
     net.shared = other
     parts += [net.conv(y, 0, (3, 3), depthwise=True), net.add(y, y), parts[int(rng.integers(2))]]
-    y = net.concatenate([parts[place] for place in rng.permutation(len(parts))])
+    y = net.concatenate([parts[position] for position in rng.permutation(len(parts))])
     return net.conv(y, 19, (1, 1))
 
 

@@ -16,8 +16,8 @@ def layer(name: str, kernel: str, macs: int = 0, **facts: Any) -> dict[str, Any]
     return {"layer": name, "operators": "conv2d", "kernel": kernel, "symbol": symbol, "macs": macs, **facts}
 
 
-def plain(name: str, place: int, macs: int = 0) -> dict[str, Any]:
-    return {"layer": name, "operators": "softmax", "reason": "no kernel", "macs": macs, "place": place}
+def plain(name: str, index: int, macs: int = 0) -> dict[str, Any]:
+    return {"layer": name, "operators": "softmax", "reason": "no kernel", "macs": macs, "place": index}
 
 
 def coverage(layers: Sequence[dict[str, Any]], operators: Sequence[dict[str, Any]] = (), macs: int = 0) -> Any:

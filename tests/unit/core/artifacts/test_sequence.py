@@ -17,9 +17,9 @@ RAMP = np.arange(6, dtype="<i2").reshape(2, 3)
 def signature(*initial: np.ndarray) -> ModelSignature:
     states = (
         State(
-            TensorSpec(f"s{place}", {"int16": "INT16", "float32": "FP32"}[each.dtype.name], each.shape), each.tobytes()
+            TensorSpec(f"s{index}", {"int16": "INT16", "float32": "FP32"}[each.dtype.name], each.shape), each.tobytes()
         )
-        for place, each in enumerate(initial)
+        for index, each in enumerate(initial)
     )
     return ModelSignature((SPEC,), (SPEC,), tuple(states))
 

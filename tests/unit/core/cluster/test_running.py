@@ -26,8 +26,8 @@ class DataPlane:
         self._used += 1
         return self._used - 1
 
-    def mark(self, place: int, is_running: bool = True) -> None:
-        self._memory[place] = is_running
+    def mark(self, position: int, is_running: bool = True) -> None:
+        self._memory[position] = is_running
 
 
 def test_marked_artifacts_are_listed_once() -> None:

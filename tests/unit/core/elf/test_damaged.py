@@ -67,11 +67,11 @@ def _places(whole: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _damaged(whole: bytes, count: int, chance: random.Random) -> Iterator[bytes]:
-    places = list(_places(whole))
+    positions = list(_places(whole))
     for _ in range(count):
         changed = bytearray(whole)
         for _ in range(chance.randint(1, 3)):
-            offset, size = chance.choice(places)
+            offset, size = chance.choice(positions)
             at = offset + chance.randrange(max(1, size - 8)) // 4 * 4
             value = chance.choice((*_WORDS, chance.getrandbits(32), chance.randrange(len(whole))))
             struct.pack_into("<I", changed, at, value)

@@ -36,12 +36,12 @@ def test_dimensions_that_differ_are_dynamic() -> None:
 
 
 @pytest.mark.parametrize(("length", "place"), [(1, 0), (3, 0), (4, 0), (5, 1), (8, 1)])
-def test_the_smallest_sufficient_bucket_is_used(length: int, place: int) -> None:
+def test_the_smallest_sufficient_bucket_is_used(length: int, index: int) -> None:
     found = fit_inputs(model(), request(length))
-    assert (found.bucket, found.length) == (place, None if length in SIZES else length)
+    assert (found.bucket, found.length) == (index, None if length in SIZES else length)
     ids, mask = found.inputs
-    assert ids.shape == mask.shape == (1, SIZES[place])
-    assert ids[0].tolist() == [*range(1, length + 1), *[0] * (SIZES[place] - length)]
+    assert ids.shape == mask.shape == (1, SIZES[index])
+    assert ids[0].tolist() == [*range(1, length + 1), *[0] * (SIZES[index] - length)]
     assert mask.dtype == np.int32
 
 

@@ -108,9 +108,9 @@ CHANGES: dict[str, tuple[tuple[str | int, ...], Any]] = {
 def test_malformed_and_other_statements_are_refused(change: str) -> None:
     (*path, last), value = CHANGES[change]
     statement = json.loads(PROVENANCE.to_bytes())
-    place: Any = statement
+    position: Any = statement
     for step in path:
-        place = place[step]
-    place[last] = value
+        position = position[step]
+    position[last] = value
     with pytest.raises(InvalidInput):
         Provenance.from_bytes(canonical_json(statement), ARTIFACT)

@@ -62,7 +62,7 @@ def test_another_shape_or_type_has_no_largest_difference(wanted: np.typing.NDArr
 def test_outputs_are_compared_for_the_inputs_that_are_named() -> None:
     outputs: list[list[np.typing.NDArray[np.generic]]]
     outputs = [[np.array([number], np.int8), np.array([0.5], np.float32)] for number in range(3)]
-    expected = {f"{number}.{place}": outputs[number][place] for number in (0, 2) for place in (0, 1)}
+    expected = {f"{number}.{position}": outputs[number][position] for number in (0, 2) for position in (0, 1)}
     expected["2.0"] = np.array([7], np.int8)
     found = compare_outputs(outputs, expected, [0, 2])
     assert found.inputs == (0, 2)

@@ -81,10 +81,10 @@ def test_nested_regions_are_computed_by_the_threads_that_launch_them(threads: Ru
     outer.launch, outer.nested = ctypes.cast(threads["launch"], ctypes.c_void_p), ctypes.addressof(nested)
     with threads.team(SHARED, budget=2) as team, team.lease(2):
         assert threads.launch("nest", outer, 8) == 0
-    for place, loop in enumerate(inner):
+    for index, loop in enumerate(inner):
         assert loop.computed == [1] * 5
-        assert set(loop.threads[:5]) == {outer.threads[place]}
-        assert nested[place].num_task == 1
+        assert set(loop.threads[:5]) == {outer.threads[index]}
+        assert nested[index].num_task == 1
 
 
 @pytest.mark.parametrize("cores", [1, 2])
@@ -164,11 +164,11 @@ def test_a_forked_child_does_not_wait_for_calls_of_its_parent(threads: RuntimeTh
 @given(sizes=st.lists(st.integers(0, 1 << 20), min_size=1, max_size=12))
 def test_workspaces_are_aligned_and_do_not_overlap(threads: RuntimeThreads, sizes: list[int]) -> None:
     taken = [threads["allocate"](ctypes.c_uint64(size)) for size in sizes]
-    for place, (address, size) in enumerate(zip(taken, sizes, strict=True)):
+    for index, (address, size) in enumerate(zip(taken, sizes, strict=True)):
         assert address % 64 == 0
-        ctypes.memset(address, place, size)
-    for place, (address, size) in enumerate(zip(taken, sizes, strict=True)):
-        assert ctypes.string_at(address, size) == bytes([place]) * size
+        ctypes.memset(address, index, size)
+    for index, (address, size) in enumerate(zip(taken, sizes, strict=True)):
+        assert ctypes.string_at(address, size) == bytes([index]) * size
     for address in reversed(taken):
         assert threads["release"](ctypes.c_void_p(address)) == 0
 

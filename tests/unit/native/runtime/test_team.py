@@ -59,11 +59,11 @@ def test_no_call_is_overtaken(threads: RuntimeThreads, cores: int, calls: list[i
         holder = Caller(team)
         holder.acquire(max(1, cores - 1))
 
-        def call(place: int) -> None:
-            with team.lease(calls[place]):
-                served.append(place)
+        def call(position: int) -> None:
+            with team.lease(calls[position]):
+                served.append(position)
 
-        callers = [threading.Thread(target=call, args=(place,)) for place in range(len(calls))]
+        callers = [threading.Thread(target=call, args=(position,)) for position in range(len(calls))]
         for waiting, caller in enumerate(callers, 1):
             caller.start()
             wait_for(team, waiting)  # includes calls that need only the one core that is free
@@ -192,9 +192,9 @@ def test_threads_of_a_call_have_cores_of_their_own(
 
     masks = elsewhere(placed)
     assert len(masks) == count - 1
-    for place, worker in enumerate(masks):
+    for index, worker in enumerate(masks):
         assert CORES[-1] not in worker
-        assert not any(worker & other for other in masks[:place])
+        assert not any(worker & other for other in masks[:index])
         assert worker <= {*CORES}
 
 

@@ -232,8 +232,8 @@ def test_a_picture_that_expands_greatly_uses_no_memory(tmp_path: Path) -> None:
     assert data.path.stat().st_size < 100_000
     assert "a.png: it is larger than 64 MiB" in refused(data).message
     content = data.path.read_bytes()
-    place = content.rindex(b"PK\x01\x02") + 24  # the offset of the declared size in the central directory
-    data.path.write_bytes(content[:place] + (1000).to_bytes(4, "little") + content[place + 4 :])
+    position = content.rindex(b"PK\x01\x02") + 24  # the offset of the declared size in the central directory
+    data.path.write_bytes(content[:position] + (1000).to_bytes(4, "little") + content[position + 4 :])
     assert refused(Data(data.path)).message.startswith(f"{data.path}: a.png: ")
 
 

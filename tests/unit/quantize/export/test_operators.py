@@ -88,7 +88,7 @@ def test_an_operator_of_onnx(name: str) -> None:
 
 def of(make: Any, *shapes: Sequence[int]) -> ImportedModel:
     """Imports a float32 module whose result is `make(emit, *params)`."""
-    params = [relax.Var(f"x{place}", relax.TensorType(list(shape), "float32")) for place, shape in enumerate(shapes)]
+    params = [relax.Var(f"x{index}", relax.TensorType(list(shape), "float32")) for index, shape in enumerate(shapes)]
     builder = relax.BlockBuilder()
     with builder.function("main", params):
         with builder.dataflow():
@@ -96,7 +96,7 @@ def of(make: Any, *shapes: Sequence[int]) -> ImportedModel:
         builder.emit_func_output(end)
     module = builder.get()
     made = graph.shape_of(graph.results_of(graph.main_of(module))[0])
-    inputs = tuple(TensorSpec(f"in{place}", "FP32", tuple(shape)) for place, shape in enumerate(shapes))
+    inputs = tuple(TensorSpec(f"in{index}", "FP32", tuple(shape)) for index, shape in enumerate(shapes))
     return ImportedModel(module, ModelSignature(inputs, (TensorSpec("out", "FP32", made),)), TFLITE)
 
 
@@ -157,7 +157,7 @@ def test_windows_of_any_geometry(data: st.DataObject) -> None:
     last = kind == "conv" or data.draw(st.booleans())  # true if channels are the last axis
     size, strides = (data.draw(st.tuples(st.integers(1, 3), st.integers(1, 3))) for _ in range(2))
     dilation = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 2))) if kind == "conv" else (1, 1)
-    sides = data.draw(st.tuples(*(st.integers(0, size[place % 2] - 1) for place in range(4))))
+    sides = data.draw(st.tuples(*(st.integers(0, size[index % 2] - 1) for index in range(4))))
     groups, rng = data.draw(st.integers(1, 3)), np.random.default_rng(0)
 
     def make(emit: Any, x: relax.Expr) -> relax.Expr:

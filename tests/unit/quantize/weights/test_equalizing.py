@@ -51,9 +51,9 @@ def answer(file: bytes, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.asarray(oracle.run(import_model(file).module, get_mode(ONNXRUNTIME), [x])[0])
 
 
-def ranges(document: Document, place: int, axis: int) -> np.ndarray[Any, Any]:
+def ranges(document: Document, index: int, axis: int) -> np.ndarray[Any, Any]:
     layers = [node for node in document.nodes if node.op_type in ("Conv", "Gemm", "MatMul")]
-    weights = document.constants[layers[place].inputs[1]]
+    weights = document.constants[layers[index].inputs[1]]
     return np.asarray(np.abs(weights).max(axis=tuple(at for at in range(weights.ndim) if at != axis)))
 
 

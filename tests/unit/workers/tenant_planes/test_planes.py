@@ -15,7 +15,7 @@ from service.core.settings import Settings
 from service.workers.data_plane import orders
 from service.workers.data_plane.orders import Named
 from service.workers.data_plane.plane import Answer, DataPlane, Found, PlaneListener
-from service.workers.tenant_planes import Places, TenantFiles, TenantPlanes, planes
+from service.workers.tenant_planes import Addresses, TenantFiles, TenantPlanes, planes
 from tests.support.plane_end import PlaneEnd
 from tests.support.told import WorkerTable
 from tests.support.waiting import eventually_async
@@ -27,7 +27,7 @@ Members = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class FewPlaces(Places):
+class FewAddresses(Addresses):
     """Addresses at which a test listens."""
 
     ends: Mapping[str, PlaneEnd] = field(default_factory=lambda: {"acme": PlaneEnd(), "beta": PlaneEnd()})
@@ -76,11 +76,16 @@ class Scene:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.front, self.places, self.supervisor, self.listener = PlaneEnd(), FewPlaces(), Supervisor(), Listener()
+        self.front, self.addresses, self.supervisor, self.listener = (
+            PlaneEnd(),
+            FewAddresses(),
+            Supervisor(),
+            Listener(),
+        )
         self.library = folder / ("0" * 64)
         self.library.write_bytes(b"code")
         files = TenantFiles(lambda tenant: folder / tenant)
-        self.planes = TenantPlanes(DataPlane(self.front.address), self.places, self.supervisor, files)
+        self.planes = TenantPlanes(DataPlane(self.front.address), self.addresses, self.supervisor, files)
         self.planes.listener = self.listener
         self.shown = WorkerTable()
 
@@ -90,7 +95,7 @@ class Scene:
 
     async def loaded(self, model: str) -> int:
         """Loads the model in a data plane that starts then."""
-        end = self.places.end(model.partition("~")[0])
+        end = self.addresses.end(model.partition("~")[0])
         loading = asyncio.create_task(self.planes.load(self.order(model)))
         await end.accept()
         order = await self.next_order(end, "load")
@@ -130,7 +135,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     yield scene
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    for end in (scene.front, scene.places.end("acme"), scene.places.end("beta")):
+    for end in (scene.front, scene.addresses.end("acme"), scene.addresses.end("beta")):
         end.close()
 
 
@@ -145,12 +150,12 @@ async def test_the_models_of_each_tenant_are_loaded_in_a_separate_process(scene:
     acme, beta = await both(scene)
     assert scene.supervisor.asked == [("acme", True), ("beta", True)]
     shown = {each["pool"]: each["key"] for each in scene.shown.workers.values()}
-    assert shown == {tenant: scene.places.key(tenant) for tenant in ("acme", "beta")}
+    assert shown == {tenant: scene.addresses.key(tenant) for tenant in ("acme", "beta")}
     assert len(set(shown.values())) == 2
     for tenant, key in (("acme", acme), ("beta", beta)):
-        routes = await scene.next_order(scene.places.end(tenant), "routes")
+        routes = await scene.next_order(scene.addresses.end(tenant), "routes")
         while not routes["routes"]:
-            routes = await scene.next_order(scene.places.end(tenant), "routes")
+            routes = await scene.next_order(scene.addresses.end(tenant), "routes")
         assert [(each["model"], each["main"]) for each in routes["routes"]] == [(f"{tenant}~digits", key)]
 
 
@@ -162,12 +167,12 @@ async def test_the_links_to_files_are_removed_after_the_load(scene: Scene, tmp_p
 
 async def test_a_data_plane_that_ends_does_not_affect_the_others(scene: Scene) -> None:
     acme, beta = await both(scene)
-    scene.places.end("acme").leave()
+    scene.addresses.end("acme").leave()
     table = await scene.table_with("beta")
     reasons = {each["model"]: each["reason"] for each in table.models.values()}
     assert reasons["acme~digits"] == "the data plane of tenant acme ended, and is starting again"
     scene.listener.finds.clear()
-    await scene.places.end("acme").accept()
+    await scene.addresses.end("acme").accept()
     await eventually_async(lambda: bool(scene.listener.finds))
     (found,) = scene.listener.finds
     assert beta in found.models  # otherwise it would be taken for lost
@@ -175,7 +180,7 @@ async def test_a_data_plane_that_ends_does_not_affect_the_others(scene: Scene) -
 
 
 async def test_a_load_fails_if_the_data_plane_ends(scene: Scene) -> None:
-    end = scene.places.end("acme")
+    end = scene.addresses.end("acme")
     loading = asyncio.create_task(scene.planes.load(scene.order("acme~digits")))
     await end.accept()
     await scene.next_order(end, "load")
@@ -189,8 +194,8 @@ async def test_a_data_plane_without_models_is_ended(scene: Scene, monkeypatch: p
     key = await scene.loaded("acme~digits")
     assert scene.supervisor.asked == [("acme", True)]
     unloading = asyncio.create_task(scene.planes.unload(key))
-    await scene.next_order(scene.places.end("acme"), "unload")
-    scene.places.end("acme").send({"type": "unloaded", "key": key})
+    await scene.next_order(scene.addresses.end("acme"), "unload")
+    scene.addresses.end("acme").send({"type": "unloaded", "key": key})
     await unloading
     await eventually_async(lambda: scene.supervisor.asked[-1] == ("acme", False))
 
@@ -215,7 +220,7 @@ async def test_reports_of_a_tenant_count_only_for_its_own_models(scene: Scene) -
     ]
     report = {"type": "report", "gather": 0, "models": models, "rejected": {"queue_full": 2, "made up": 1}}
     scene.listener.reports.clear()
-    scene.places.end("acme").send({**report, "not_allowed": {"x": 1}, "forwards": [1], "used": {"a key": 100}})
+    scene.addresses.end("acme").send({**report, "not_allowed": {"x": 1}, "forwards": [1], "used": {"a key": 100}})
     await eventually_async(lambda: bool(scene.listener.reports))
     (heard,) = scene.listener.reports
     assert [(each["key"], each["model"], each["version"], each["target"]) for each in heard["models"]] == [
@@ -233,7 +238,7 @@ async def test_a_report_of_one_contains_the_last_reports_of_the_others(scene: Sc
     keys = await both(scene)
     for tenant, key in zip(("acme", "beta"), keys, strict=True):
         use = {"key": key, "admitted": 1, "queued": 0, "used_s": 2.0, "changes": dict(NOTHING)}
-        scene.places.end(tenant).send({"type": "report", "gather": 0, "models": [use], "rejected": {}})
+        scene.addresses.end(tenant).send({"type": "report", "gather": 0, "models": [use], "rejected": {}})
     await eventually_async(lambda: bool(scene.listener.reports) and len(scene.listener.reports[-1]["models"]) == 2)
     assert sorted(map(_key, scene.listener.reports[-1]["models"])) == sorted(keys)
 
@@ -254,7 +259,7 @@ def _key(model: Members) -> int:
 )
 async def test_questions_about_other_tenants_models_get_not_found(scene: Scene, question: Members) -> None:
     await both(scene)
-    end = scene.places.end("acme")
+    end = scene.addresses.end("acme")
     end.send({"type": "question", "question": 1, **question})
     assert (await scene.next_order(end, "answer"))["problem"]["http"] == 404
     assert scene.listener.questions == []
@@ -262,7 +267,7 @@ async def test_questions_about_other_tenants_models_get_not_found(scene: Scene, 
 
 async def test_questions_of_a_tenant_about_its_models_are_answered(scene: Scene) -> None:
     acme, _ = await both(scene)
-    end = scene.places.end("acme")
+    end = scene.addresses.end("acme")
     questions: list[Members] = [
         {"kind": "resolve", "model": "acme~x", "version": ""},
         {"kind": "picture", "key": acme, "input": 0},
@@ -278,7 +283,7 @@ async def test_only_the_public_data_plane_gets_keys_and_certificates(scene: Scen
     scene.planes.order(orders.configure(Settings(), "not yet"))
     scene.planes.order(orders.keys(True, cluster_key="c"))
     scene.planes.order(*orders.certificate(b"chain", b"key"))
-    end = scene.places.end("acme")
+    end = scene.addresses.end("acme")
     assert (await scene.next_order(end, "configure"))["not_ready"] == ""  # the public data plane checks this
     assert (await scene.next_order(scene.front, "configure"))["not_ready"] == "not yet"
     await scene.next_order(scene.front, "keys")

@@ -75,15 +75,15 @@ def subgraph_convolution(node: Node) -> list[Value]:
         node.unsupported("has an activation before its sum, which cannot be compiled")
     x, weights = node.tensor(0, "int8", "uint8"), node.array(1, "float32", 4)
     geometry = _Geometry.of(node, _part(node, "Convolution"), weights)
-    place = 2 + (not geometry.no_bias)
+    position = 2 + (not geometry.no_bias)
     bias = None if geometry.no_bias else _bias(node, weights)
     if flags["with_bn"]:
-        weights, bias = fold_batch_norm(node, weights, bias, place, _part(node, "BatchNorm"))
-        place += _ONE_BN
-    residual = node.tensor(place, "int8", "uint8") if flags["with_sum"] else None
-    place += _ONE_SUM * flags["with_sum"]
-    node.count(place + 2 + 2 * flags["with_sum"])
-    data_steps = steps_per_unit(x.dtype, *node.range(place))
+        weights, bias = fold_batch_norm(node, weights, bias, position, _part(node, "BatchNorm"))
+        position += _ONE_BN
+    residual = node.tensor(position, "int8", "uint8") if flags["with_sum"] else None
+    position += _ONE_SUM * flags["with_sum"]
+    node.count(position + 2 + 2 * flags["with_sum"])
+    data_steps = steps_per_unit(x.dtype, *node.range(position))
     found = node.calibrated()
     if found is None:
         node.unsupported("has no calibrated range, without which its sums stay int32", hint="calibrate the model")
@@ -100,7 +100,7 @@ def subgraph_convolution(node: Node) -> list[Value]:
         if residual is None:
             return ops.requantize(sums, totals, out_type)
         other = node.emit(relax.op.permute_dims(residual.expr, TO_CHANNELS_LAST), "residual")
-        steps = steps_per_unit(residual.dtype, *node.range(place + 2))
+        steps = steps_per_unit(residual.dtype, *node.range(position + 2))
         added = source_type(residual.dtype, np.array([out_steps / steps]), out_type)
         return ops.requantize_add(sums, other, totals, added, out_type)
 

@@ -33,7 +33,7 @@ def quantized_add(node: Node) -> list[Value]:
     reads it.
     """
     node.count(6)
-    (a, b), (a_range, b_range) = (node.tensor(place, *_DATA) for place in range(2)), (node.range(2), node.range(4))
+    (a, b), (a_range, b_range) = (node.tensor(index, *_DATA) for index in range(2)), (node.range(2), node.range(4))
     node.require(a.shape == b.shape, f"adds tensors of different shapes, {list(a.shape)} and {list(b.shape)}")
     if a.dtype != b.dtype:
         node.unsupported(
@@ -59,8 +59,8 @@ def quantized_concat(node: Node) -> list[Value]:
     number = node.attributes.integer("num_args", 1)
     node.require(number <= _MOST_PARTS, f"joins {number} tensors, more than {_MOST_PARTS}")
     node.count(3 * number)
-    parts = [node.tensor(place, *_DATA) for place in range(number)]
-    ranges = [node.range(number + 2 * place) for place in range(number)]
+    parts = [node.tensor(index, *_DATA) for index in range(number)]
+    ranges = [node.range(number + 2 * index) for index in range(number)]
     rank, axis = len(parts[0].shape), node.attributes.integer("dim", 1, least=-8)
     node.require(-rank <= axis < rank, f"joins along axis {axis}, but its inputs have {rank} dimensions")
     node.require(all(len(part.shape) == rank for part in parts), "joins tensors of different ranks")

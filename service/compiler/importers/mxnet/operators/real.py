@@ -55,7 +55,7 @@ def clip(node: Node) -> list[Value]:
 def add(node: Node) -> list[Value]:
     """`elemwise_add`. In older files, it is called `_plus`."""
     node.count(2)
-    a, b = (node.tensor(place, "float32") for place in range(2))
+    a, b = (node.tensor(index, "float32") for index in range(2))
     node.require(a.shape == b.shape, f"adds tensors of different shapes, {list(a.shape)} and {list(b.shape)}")
     return [node.result(node.emit(relax.op.add(a.expr, b.expr)))]
 

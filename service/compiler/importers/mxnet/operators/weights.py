@@ -35,7 +35,7 @@ def fold_batch_norm(
     """
     given = norm.real("eps")
     eps = 1e-3 if given is None else given
-    gamma, beta, mean, variance = (node.array(first + place, "float32", 1) for place in range(4))
+    gamma, beta, mean, variance = (node.array(first + index, "float32", 1) for index in range(4))
     for array in (gamma, beta, mean, variance):
         node.require(len(array) == len(weights), f"normalizes {len(array)} channels, but has {len(weights)} filters")
     node.require(bool((variance.astype(np.float64) + eps > 0).all()), "has a variance that is not positive")

@@ -37,51 +37,51 @@ def read_message(data: memoryview, name: str = "Model", where: str = "", budget:
 
 
 def _value(parts: list[Field], name: str, kind: Kind, where: str, budget: Budget) -> Any:
-    place = f"{where}.{name}"
+    position = f"{where}.{name}"
     match kind:
         case Seen():
             return True
         case Number(dtype):
             # the last one counts, which is protobuf's rule
-            last = _of(parts[-1], _FIXED.get(dtype, Wire.VARINT), place)
+            last = _of(parts[-1], _FIXED.get(dtype, Wire.VARINT), position)
             assert isinstance(last, int)
             return float(np.uint32(last).view(np.float32)) if dtype == "float32" else signed(last)
         case Numbers(dtype):
             wires = (Wire.BYTES, _FIXED.get(dtype, Wire.VARINT))
-            rows = [numbers(_allowed(part, wires, place), dtype, place) for part in parts]
+            rows = [numbers(_allowed(part, wires, position), dtype, position) for part in parts]
             return rows[0] if len(rows) == 1 else np.concatenate(rows)
         case Text():
-            return _of(parts[-1], Wire.BYTES, place)
+            return _of(parts[-1], Wire.BYTES, position)
         case Texts():
-            return [_of(part, Wire.BYTES, place) for part in parts]
+            return [_of(part, Wire.BYTES, position) for part in parts]
         case One(message):
-            return read_message(_merged(parts, place), message, place, budget)
+            return read_message(_merged(parts, position), message, position, budget)
         case Many(message):
             return [
-                read_message(_bytes(part, place), message, f"{place}[{index}]", budget)
+                read_message(_bytes(part, position), message, f"{position}[{index}]", budget)
                 for index, part in enumerate(parts)
             ]
 
 
-def _merged(parts: list[Field], place: str) -> memoryview:
+def _merged(parts: list[Field], index: str) -> memoryview:
     """Returns the bytes of a field that contains one message. If the field occurs several times, protobuf merges the
     messages: concatenating their encodings gives the encoding of the merged message.
     """
-    found = [_bytes(part, place) for part in parts]
+    found = [_bytes(part, index) for part in parts]
     return found[0] if len(found) == 1 else memoryview(b"".join(found))
 
 
-def _bytes(field: Field, place: str) -> memoryview:
-    value = _of(field, Wire.BYTES, place)
+def _bytes(field: Field, index: str) -> memoryview:
+    value = _of(field, Wire.BYTES, index)
     assert isinstance(value, memoryview)
     return value
 
 
-def _of(field: Field, wire: Wire, place: str) -> int | memoryview:
-    return _allowed(field, (wire,), place).value
+def _of(field: Field, wire: Wire, index: str) -> int | memoryview:
+    return _allowed(field, (wire,), index).value
 
 
-def _allowed(field: Field, wires: tuple[Wire, ...], place: str) -> Field:
+def _allowed(field: Field, wires: tuple[Wire, ...], index: str) -> Field:
     if field.wire not in wires:
-        malformed(place, f"it is written as {field.wire.name.lower()}")
+        malformed(index, f"it is written as {field.wire.name.lower()}")
     return field

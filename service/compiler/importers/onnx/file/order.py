@@ -24,13 +24,13 @@ def in_order(operators: Sequence[Operator]) -> tuple[Operator, ...]:
     """
     graph = Graph((), ())
     graph.replace_all(operators)
-    places = {operator: place for place, operator in enumerate(operators)}
+    positions = {operator: index for index, operator in enumerate(operators)}
     # for each operator: the operators whose outputs it reads, and which are not sorted yet
     missing = {
         operator: {graph.producers[name] for name in operator.inputs if name in graph.producers}
         for operator in operators
     }
-    ready = [place for place, operator in enumerate(operators) if not missing[operator]]
+    ready = [index for index, operator in enumerate(operators) if not missing[operator]]
     result: list[Operator] = []
     while ready:
         operator = operators[heapq.heappop(ready)]
@@ -39,7 +39,7 @@ def in_order(operators: Sequence[Operator]) -> tuple[Operator, ...]:
             if operator in missing[reader]:
                 missing[reader].remove(operator)
                 if not missing[reader]:
-                    heapq.heappush(ready, places[reader])
+                    heapq.heappush(ready, positions[reader])
     if len(result) < len(operators):
         _refuse_cycle(missing)
     return tuple(result)

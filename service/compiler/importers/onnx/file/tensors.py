@@ -78,14 +78,14 @@ def read_sparse(values: Values, files: Files, size_bytes: int) -> Tensor:
         MalformedModel: the parts of the message do not fit together.
     """
     given = read_tensor(values.get("values", {}), files)
-    places = read_tensor(values.get("indices", {}), files, given.name)
+    positions = read_tensor(values.get("indices", {}), files, given.name)
     shape = tuple(int(size) for size in values.get("dims", ()))
-    oddity = given.oddity or places.oddity or _oddity({}, given.dtype, shape)
+    oddity = given.oddity or positions.oddity or _oddity({}, given.dtype, shape)
     if oddity is None and _size_bytes(given.dtype, shape) > _SPARSE_GROWTH * size_bytes + _SPARSE_FLOOR_BYTES:
         oddity = f"is sparse and has the shape {list(shape)}, which is far larger than the file"
-    if oddity or given.data is None or places.data is None:
+    if oddity or given.data is None or positions.data is None:
         return Tensor(given.name, given.dtype, shape, oddity=oddity)
-    indices = places.data
+    indices = positions.data
     if indices.ndim == 2 and indices.shape[1] == len(shape):
         inside = bool(((indices >= 0) & (indices < np.array(shape))).all())
         flat = np.ravel_multi_index(tuple(indices.T), shape) if inside and indices.size else indices[:, :0].sum(axis=1)

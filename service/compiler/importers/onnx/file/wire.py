@@ -110,9 +110,9 @@ def varints(data: memoryview, where: str) -> NDArray[np.int64]:
     if (ends - starts).max() >= _MAX_VARINT_BYTES:
         malformed(where, "a number has more than ten bytes")
     total = np.zeros(len(starts), np.uint64)
-    for place in range(int((ends - starts).max()) + 1):
-        there = starts + place <= ends
-        total[there] |= (raw[starts[there] + place].astype(np.uint64) & np.uint64(0x7F)) << np.uint64(7 * place)
+    for index in range(int((ends - starts).max()) + 1):
+        there = starts + index <= ends
+        total[there] |= (raw[starts[there] + index].astype(np.uint64) & np.uint64(0x7F)) << np.uint64(7 * index)
     return total.view(np.int64)
 
 
@@ -126,10 +126,10 @@ def malformed(where: str, what: str) -> NoReturn:
 
 def _varint(data: memoryview, position: int, where: str) -> tuple[int, int]:
     value = 0
-    for place, byte in enumerate(data[position : position + _MAX_VARINT_BYTES]):
-        value |= (byte & 0x7F) << (7 * place)
+    for index, byte in enumerate(data[position : position + _MAX_VARINT_BYTES]):
+        value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            return value & ((1 << 64) - 1), position + place + 1
+            return value & ((1 << 64) - 1), position + index + 1
     malformed(where, "a number is cut short or has more than ten bytes")
 
 

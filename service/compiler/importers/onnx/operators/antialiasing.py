@@ -36,8 +36,8 @@ class Filter:
     a: float
     scale: np.float32
 
-    def taps(self, node: Node, places: Array, axis: int) -> Taps:
-        """Returns positions and weights for the elements of the result. `places` are their positions along `axis` of
+    def taps(self, node: Node, positions: Array, axis: int) -> Taps:
+        """Returns positions and weights for the elements of the result. `positions` are their positions along `axis` of
         the operand.
         """
         size, step = node.shape(0)[axis], _ONE / self.scale
@@ -45,11 +45,11 @@ class Filter:
         window = 2 * int(np.ceil(support)) + 1
         if window > _MOST_TAPS:
             node.unsupported(f"computes each element from {window} elements; the limit is {_MOST_TAPS}")
-        found = np.zeros((len(places), window), np.int64)
-        weights = np.zeros((len(places), window), np.float32)
+        found = np.zeros((len(positions), window), np.int64)
+        weights = np.zeros((len(positions), window), np.float32)
         outside = bool(node.attribute("exclude_outside", 0))
-        for each, place in enumerate(places):
-            center = _HALF + (np.float32(each) if step == 1 else place)
+        for each, index in enumerate(positions):
+            center = _HALF + (np.float32(each) if step == 1 else index)
             first, own = self._weights(center, support, window, size, exclude_outside=outside)
             found[each] = np.clip(first + np.arange(window), 0, size - 1)
             weights[each, : len(own)] = own
@@ -74,10 +74,10 @@ class Filter:
         if not exclude_outside and inside[0] < inside[1]:  # the edge element represents positions outside
             count = end - start
             before, behind = (min(max(each, 0), count - 1) for each in (-start, end - size))
-            for place in range(before):
-                weights[before] += weights[place]
-            for place in range(count - behind, count):
-                weights[count - behind - 1] += weights[place]
+            for index in range(before):
+                weights[before] += weights[index]
+            for index in range(count - behind, count):
+                weights[count - behind - 1] += weights[index]
             weights = weights[before:]
         weights = weights[: inside[1] - inside[0]]
         return inside[0], weights * (_ONE if total == 0 else _ONE / total)
@@ -99,8 +99,8 @@ def resized(node: Node, taps: dict[int, Taps]) -> Value:
     x, rank = node.expr(0), len(node.shape(0))
     for axis in sorted(taps, reverse=True):
         total = None
-        for places, weights in taps[axis]:
-            taken = node.emit(relax.op.take(x, node.literal(places), axis, mode="clip"), "tap")
+        for positions, weights in taps[axis]:
+            taken = node.emit(relax.op.take(x, node.literal(positions), axis, mode="clip"), "tap")
             factor = node.literal(weights.reshape(-1, *[1] * (rank - axis - 1)))
             part = node.emit(relax.op.multiply(taken, factor), "scaled")
             total = part if total is None else node.emit(relax.op.add(total, part), "total")

@@ -95,12 +95,12 @@ def join_heads(node: Node, x: relax.Call) -> relax.Expr:
     return node.emit(relax.op.reshape(moved, (batch, tokens, heads * size)))
 
 
-def bias(node: Node, place: int) -> list[relax.Expr]:
+def bias(node: Node, index: int) -> list[relax.Expr]:
     """Returns the bias that an input contains, as an addend of the scores."""
-    if not node.has(place):
+    if not node.has(index):
         return []
-    float32(node, place)
-    return [node.expr(place)]
+    float32(node, index)
+    return [node.expr(index)]
 
 
 def hidden(node: Node, there: relax.Expr, low: float) -> relax.Expr:

@@ -32,8 +32,8 @@ def quantized_attention(node: Node) -> Value:
     """Inputs: input, weights, bias, input_scale, weight_scale, mask_index, input_zero_point, weight_zero_point,
     past.
     """
-    places = (0, 1, 3, 4, 6, 7, 2)  # the inputs, in the order of MatMulIntegerToFloat's
-    inputs = tuple(node.operator.inputs[place] if node.has(place) else "" for place in places)
+    positions = (0, 1, 3, 4, 6, 7, 2)  # the inputs, in the order of MatMulIntegerToFloat's
+    inputs = tuple(node.operator.inputs[position] if node.has(position) else "" for position in positions)
     part = replace(node.operator, op_type="com.microsoft.MatMulIntegerToFloat", inputs=inputs, attributes={})
     rows = dynamic.matmul_integer_to_float(Node(node.state, part))
     return _self_attention(node, rows, mask=5, past=8, bias=9)
@@ -64,7 +64,7 @@ def _self_attention(node: Node, rows: relax.Expr, mask: int, past: int, bias: in
             fits and shape_of(key) == shape_of(value), f"has past keys and values {list(given)}, which do not fit"
         )
         before = given[3]
-        key, value = (_behind(node, x, past, place) for place, x in enumerate((key, value)))
+        key, value = (_behind(node, x, past, index) for index, x in enumerate((key, value)))
     if any(node.operator.outputs[1:2]):
         node.require(shape_of(key) == shape_of(value), "returns keys and values of different sizes as one tensor")
         whole = (1, *shape_of(key))
@@ -78,9 +78,9 @@ def _self_attention(node: Node, rows: relax.Expr, mask: int, past: int, bias: in
     return attending.join_heads(node, attending.attended(node, query, key, value, added, _scale(node))), present
 
 
-def _behind(node: Node, x: relax.Expr, past: int, place: int) -> relax.Expr:
-    """Returns the keys (`place` 0) or values (1), preceded by those of earlier calls."""
-    part = node.emit(relax.op.strided_slice(node.expr(past), [0], [place], [place + 1], [1]), "past")
+def _behind(node: Node, x: relax.Expr, past: int, index: int) -> relax.Expr:
+    """Returns the keys (`index` 0) or values (1), preceded by those of earlier calls."""
+    part = node.emit(relax.op.strided_slice(node.expr(past), [0], [index], [index + 1], [1]), "past")
     earlier = node.emit(relax.op.reshape(part, node.shape(past)[1:]), "past")
     return node.emit(relax.op.concat([earlier, x], 2), "whole")
 
@@ -108,16 +108,19 @@ def _operands(node: Node) -> list[relax.Expr]:
             "has queries, keys and values packed into one tensor, which ONNX Runtime's CPU cannot compute either"
         )
     float32(node, 0, 1, 2)
-    sizes, operands = [node.shape(place)[-1] for place in range(3)], [node.expr(place) for place in range(3)]
+    sizes, operands = (
+        [node.shape(position)[-1] for position in range(3)],
+        [node.expr(position) for position in range(3)],
+    )
     if node.has(3):
         node.require(
             node.shape(3) == (sum(sizes),) and len(node.shape(1)) == 3,
             f"has a bias of shape {list(node.shape(3))}, which does not fit",
         )
         starts = np.cumsum([0, *sizes])
-        for place, (start, size) in enumerate(zip(starts, sizes, strict=False)):
+        for position, (start, size) in enumerate(zip(starts, sizes, strict=False)):
             part = relax.op.strided_slice(node.expr(3), [0], [int(start)], [int(start) + size], [1])
-            operands[place] = node.emit(relax.op.add(operands[place], node.emit(part, "bias")), "biased")
+            operands[position] = node.emit(relax.op.add(operands[position], node.emit(part, "bias")), "biased")
     return [x if len(shape_of(x)) == 4 else attending.heads_of(node, x) for x in operands]
 
 
@@ -125,36 +128,36 @@ def _scale(node: Node) -> float | None:
     return node.attribute("scale", 0.0) or None
 
 
-def _mask(node: Node, place: int, extents: tuple[int, int, int]) -> list[relax.Expr]:
+def _mask(node: Node, index: int, extents: tuple[int, int, int]) -> list[relax.Expr]:
     """Returns the addend by which a mask hides keys. The mask has one of four forms. `[B, L]`, for all queries, and
     `[B, S, L]`, for each query, are 0 for hidden keys. `[B]` is the number of valid keys, and `[2 * B]` is that number
     and the index of the first valid key.
     """
-    if not node.has(place):
+    if not node.has(index):
         return []
     batch, tokens, length = extents
-    shape, dtype = node.shape(place), node.dtype(place)
+    shape, dtype = node.shape(index), node.dtype(index)
     if dtype not in ("int32", "int64", "bool"):
-        node.unsupported(f"has a mask of {dtype}, which cannot be compiled", node.name(place))
+        node.unsupported(f"has a mask of {dtype}, which cannot be compiled", node.name(index))
     if shape in ((batch,), (2 * batch,)) and dtype != "bool":
         row = node.literal(np.arange(length, dtype=dtype).reshape(1, 1, 1, length))
-        there = node.emit(relax.op.less(row, _bounds(node, place, 0, batch)), "there")
+        there = node.emit(relax.op.less(row, _bounds(node, index, 0, batch)), "there")
         if shape != (batch,):
-            begun = node.emit(relax.op.greater_equal(row, _bounds(node, place, batch, batch)), "begun")
+            begun = node.emit(relax.op.greater_equal(row, _bounds(node, index, batch, batch)), "begun")
             there = node.emit(relax.op.logical_and(there, begun), "there")
     elif shape in ((batch, length), (batch, tokens, length)):
         reshaped = (batch, 1, 1, length) if len(shape) == 2 else (batch, 1, tokens, length)
-        there = node.emit(relax.op.reshape(node.expr(place), reshaped), "mask")
+        there = node.emit(relax.op.reshape(node.expr(index), reshaped), "mask")
         if dtype != "bool":
             there = node.emit(relax.op.greater(there, node.literal(np.array(0, dtype))), "there")
     else:
-        node.unsupported(f"has a mask of {list(shape)} for {tokens} queries and {length} keys", node.name(place))
+        node.unsupported(f"has a mask of {list(shape)} for {tokens} queries and {length} keys", node.name(index))
     return [attending.hidden(node, there, node.attribute("mask_filter_value", _MASKED))]
 
 
-def _bounds(node: Node, place: int, start: int, batch: int) -> relax.Expr:
+def _bounds(node: Node, index: int, start: int, batch: int) -> relax.Expr:
     """Returns elements `start` to `start + batch` of an input: one for each sample."""
-    part = node.emit(relax.op.strided_slice(node.expr(place), [0], [start], [start + batch], [1]), "bounds")
+    part = node.emit(relax.op.strided_slice(node.expr(index), [0], [start], [start + batch], [1]), "bounds")
     return node.emit(relax.op.reshape(part, (batch, 1, 1, 1)), "bounds")
 
 

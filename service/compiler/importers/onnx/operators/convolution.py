@@ -51,10 +51,10 @@ def conv(node: Node) -> relax.Var:
     return windows.restored(in_channels_last(node.emit, windows.image(node.expr(0)), body))
 
 
-def _arranged(node: Node, windows: Windows, place: int) -> relax.Expr:
+def _arranged(node: Node, windows: Windows, index: int) -> relax.Expr:
     """Returns filters as `[O, KH, KW, C / groups]`. They may be computed from constants."""
-    filters, per_group = node.shape(place)[:2]
-    whole = node.emit(relax.op.reshape(node.expr(place), (filters, per_group, *windows.kernel)), "filters")
+    filters, per_group = node.shape(index)[:2]
+    whole = node.emit(relax.op.reshape(node.expr(index), (filters, per_group, *windows.kernel)), "filters")
     return node.emit(relax.op.permute_dims(whole, (0, 2, 3, 1)), "filters")
 
 
@@ -137,16 +137,16 @@ def _flipped_filters(node: Node, windows: Windows, per_group: int) -> relax.Expr
     return node.literal(whole.transpose(0, 2, 3, 4, 1).reshape(groups * per_group, rows, columns, each))
 
 
-def bias_of(node: Node, place: int, filters: int) -> relax.Constant | None:
+def bias_of(node: Node, index: int, filters: int) -> relax.Constant | None:
     """Returns a bias with one int32 for each filter. It is assumed to have the accumulators' scale, as in ONNX
     Runtime.
     """
-    if not node.has(place):
+    if not node.has(index):
         return None
-    bias = node.data(place)
-    node.require(bias.dtype == np.int32, f"has a bias of {bias.dtype}, not int32", node.name(place))
-    node.require(bias.size == filters, f"has a bias {list(bias.shape)} for {filters} filters", node.name(place))
-    return node.constant(place, flat)
+    bias = node.data(index)
+    node.require(bias.dtype == np.int32, f"has a bias of {bias.dtype}, not int32", node.name(index))
+    node.require(bias.size == filters, f"has a bias {list(bias.shape)} for {filters} filters", node.name(index))
+    return node.constant(index, flat)
 
 
 def flat(values: Array) -> Array:

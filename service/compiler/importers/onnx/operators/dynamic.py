@@ -49,8 +49,8 @@ def quantized_dynamically(node: Node, x: relax.Expr, dtype: str) -> tuple[relax.
     width = emit(relax.op.subtract(high, low), "width")
     steps = emit(relax.op.divide(width, relax.const(np.array(_STEPS, np.float32))), "step")
     scale = emit(relax.op.where(emit(relax.op.equal(high, low), "empty"), one, steps), "scale")
-    place = emit(relax.op.subtract(zero, emit(relax.op.divide(low, scale), "ratio")), "place")
-    real_point = emit(relax.op.round(_between(node, place, 0.0, _STEPS)), "point")
+    position = emit(relax.op.subtract(zero, emit(relax.op.divide(low, scale), "ratio")), "place")
+    real_point = emit(relax.op.round(_between(node, position, 0.0, _STEPS)), "point")
     ratio = emit(relax.op.divide(x, scale), "ratios")
     moved = emit(relax.op.add(emit(relax.op.round(ratio), "rounded"), real_point), "moved")
     stored = emit(relax.op.astype(_between(node, moved, 0.0, _STEPS), "uint8"))
@@ -90,15 +90,15 @@ def _scaled(node: Node, sums: relax.Var, scale: relax.Expr, weight_scale: int, b
     return node.emit(relax.op.add(scaled, node.expr(bias))) if node.has(bias) else scaled
 
 
-def _point(node: Node, place: int) -> int | relax.Expr:
+def _point(node: Node, index: int) -> int | relax.Expr:
     """Returns the zero point of the activations: a number, or a computed tensor with axes of length 1."""
-    if not node.has(place):
+    if not node.has(index):
         return 0
-    known = node.known_value(place)
+    known = node.known_value(index)
     if known is None:
-        return node.expr(place)
+        return node.expr(index)
     if known.size != 1:
-        node.unsupported(f"has {known.size} zero points for its activations, not one", node.name(place))
+        node.unsupported(f"has {known.size} zero points for its activations, not one", node.name(index))
     return int(known.reshape(-1)[0])
 
 

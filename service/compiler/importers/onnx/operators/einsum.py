@@ -27,9 +27,9 @@ def einsum(node: Node) -> relax.Var:
     float32(node, *range(node.input_count))
     terms, wanted = _letters(node)
     letters, x = terms[0], node.expr(0)
-    for place in range(1, node.input_count):
-        later = set(wanted).union(*terms[place + 1 :])
-        letters, x = _product(node, (letters, x), (terms[place], node.expr(place)), later)
+    for index in range(1, node.input_count):
+        later = set(wanted).union(*terms[index + 1 :])
+        letters, x = _product(node, (letters, x), (terms[index], node.expr(index)), later)
     letters, x = _summed(node, letters, x, set(wanted))
     order = [letters.index(each) for each in wanted]
     return node.emit(x if letters == wanted else relax.op.permute_dims(x, order))
@@ -44,7 +44,7 @@ def _letters(node: Node) -> tuple[list[str], str]:
         node.malformed(f"has the equation {equation[:100]!a}, which does not fit {node.input_count} operands")
     used = {each for each in equation if each in string.ascii_letters}
     spare = [each for each in string.ascii_letters if each not in used]
-    rests = [len(node.shape(place)) - len(term.replace("...", "")) for place, term in enumerate(terms)]
+    rests = [len(node.shape(index)) - len(term.replace("...", "")) for index, term in enumerate(terms)]
     fits = all(rest >= 0 if "..." in term else rest == 0 for rest, term in zip(rests, terms, strict=True))
     most = max((rest for rest, term in zip(rests, terms, strict=True) if "..." in term), default=0)
     node.require(fits and len(used) + most <= _MOST_LETTERS, f"has the invalid equation {equation[:100]!a}")
@@ -68,8 +68,8 @@ def _letters(node: Node) -> tuple[list[str], str]:
     if any(len(set(term)) != len(term) for term in named):
         node.unsupported(f"reads a diagonal, which cannot be compiled: {equation[:100]}")
     sizes: dict[str, int] = {}
-    for place, term in enumerate(named):
-        for letter, size in zip(term, node.shape(place), strict=True):
+    for index, term in enumerate(named):
+        for letter, size in zip(term, node.shape(index), strict=True):
             node.require(sizes.setdefault(letter, size) == size, f"has different sizes for the axis {letter}")
     return named, result
 
@@ -102,7 +102,7 @@ def _arranged(node: Node, letters: str, x: relax.Expr, groups: list[list[str]], 
 
 def _summed(node: Node, letters: str, x: relax.Expr, kept: set[str]) -> tuple[str, relax.Expr]:
     """Sums over the axes that are not needed any more."""
-    gone = [place for place, each in enumerate(letters) if each not in kept]
+    gone = [index for index, each in enumerate(letters) if each not in kept]
     if not gone:
         return letters, x
     wide = Wide(node.emit, x)

@@ -79,21 +79,25 @@ def clip(node: Node) -> Value:
     """Clips float32 and whole numbers. Up to operator set 10, the bounds are attributes; later, they are inputs of one
     element.
     """
-    dtype, known = node.dtype(0), [node.known_value(place) for place in range(node.input_count) if node.has(place)]
+    dtype, known = (
+        node.dtype(0),
+        [node.known_value(position) for position in range(node.input_count) if node.has(position)],
+    )
     if np.dtype(dtype).kind not in "fiu" or (np.dtype(dtype).kind == "f" and dtype != "float32"):
         node.unsupported(f"works on {dtype}; only whole numbers and float32 can be compiled", node.name(0))
     values = [each for each in known if each is not None]
     if len(values) == len(known) and node.is_small(values):
         return _clipped(node, values[0])
     result = node.expr(0)
-    for place, name, bound_by in ((1, "min", relax.op.maximum), (2, "max", relax.op.minimum)):
-        if node.has(place):
-            node.require(node.dtype(place) == dtype, f"has values of {dtype}, but a bound of {node.dtype(place)}")
+    for position, name, bound_by in ((1, "min", relax.op.maximum), (2, "max", relax.op.minimum)):
+        if node.has(position):
+            node.require(node.dtype(position) == dtype, f"has values of {dtype}, but a bound of {node.dtype(position)}")
             node.require(
-                math.prod(node.shape(place)) == 1, f"has a bound of shape {list(node.shape(place))}, not one element"
+                math.prod(node.shape(position)) == 1,
+                f"has a bound of shape {list(node.shape(position))}, not one element",
             )
-            bound = node.expr(place)
-            if node.name(place) not in node.state.loose:
+            bound = node.expr(position)
+            if node.name(position) not in node.state.loose:
                 bound = node.emit(relax.op.reshape(bound, ()), "bound")
             result = node.emit(bound_by(result, bound), name)
         elif name in node.operator.attributes:
@@ -102,9 +106,9 @@ def clip(node: Node) -> Value:
 
 
 def _clipped(node: Node, x: Any) -> Any:
-    for place, name, bound_by in ((1, "min", np.maximum), (2, "max", np.minimum)):
-        if node.has(place):
-            x = bound_by(x, node.data(place).reshape(()))
+    for position, name, bound_by in ((1, "min", np.maximum), (2, "max", np.minimum)):
+        if node.has(position):
+            x = bound_by(x, node.data(position).reshape(()))
         elif name in node.operator.attributes:
             x = bound_by(x, np.float32(node.attribute(name, 0.0)))
     return node.folded(x)

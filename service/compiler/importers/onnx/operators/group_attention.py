@@ -43,7 +43,7 @@ def group_query_attention(node: Node) -> Value:
     """Inputs: query, key, value, past_key, past_value, seqlens_k, total_sequence_length, cos_cache, sin_cache,
     position_ids, attention_bias: `[B, S, N]`, or all three packed into the first.
     """
-    if any(node.has(place) for place in range(_BIAS + 1, node.input_count)) or any(node.operator.outputs[3:]):
+    if any(node.has(index) for index in range(_BIAS + 1, node.input_count)) or any(node.operator.outputs[3:]):
         node.unsupported(
             "has a sink, normalized heads or quantized keys, or returns its scores, which cannot be compiled"
         )
@@ -74,13 +74,13 @@ def _operands(node: Node) -> list[relax.Expr]:
     counts = (heads, groups, groups)
     float32(node, *((0, 1, 2) if node.has(1) else (0,)))
     if node.has(1):
-        shapes = [node.shape(place) for place in range(3)]
+        shapes = [node.shape(index) for index in range(3)]
         size = shape[-1] // heads if len(shape) == 3 else 0
         fits = all(each == (*shape[:2], count * size) for each, count in zip(shapes, counts, strict=True))
         node.require(
             size > 0 and fits, f"cannot split {[list(each) for each in shapes]} into {heads} and {groups} heads"
         )
-        parts = [node.expr(place) for place in range(3)]
+        parts = [node.expr(index) for index in range(3)]
     else:
         size = shape[-1] // sum(counts) if len(shape) == 3 else 0
         node.require(
@@ -130,13 +130,13 @@ def _rotated(node: Node, operands: tuple[relax.Expr, relax.Expr], cache: _Cache)
     batch, tokens = shape_of(operands[0])[:2]
     if node.has(_PLACES):
         node.require(node.dtype(_PLACES) == "int64" and node.shape(_PLACES) == (batch, tokens), "has invalid positions")
-        places = node.expr(_PLACES)
+        positions = node.expr(_PLACES)
     else:
         steps = node.literal(np.arange(tokens, dtype=np.int64).reshape(1, tokens))
         counted = node.emit(relax.op.add(cache.before, steps), "places")
         there = node.emit(relax.op.less_equal(counted, cache.last), "there")
-        places = node.emit(relax.op.where(there, counted, node.literal(np.array(_PADDING, np.int64))), "places")
-    angles = [rotary.looked_up(node, cache_place, places) for cache_place in (_COS, _SIN)]
+        positions = node.emit(relax.op.where(there, counted, node.literal(np.array(_PADDING, np.int64))), "places")
+    angles = [rotary.looked_up(node, cache_place, positions) for cache_place in (_COS, _SIN)]
     count = 2 * shape_of(angles[0])[-1]
     return [rotary.rotate(node, x, angles, count, node.attribute("rotary_interleaved", 0)) for x in operands]
 
@@ -160,14 +160,14 @@ def _cached_rows(node: Node, x: relax.Expr, past: int, cache: _Cache) -> relax.E
         return x if len(parts) == 1 else node.emit(relax.op.concat(parts, 2), "kept")
     nothing = node.literal(np.zeros((batch, heads, 1, size), np.float32))
     rows = node.emit(relax.op.concat([node.expr(past), x, nothing], 2), "rows")
-    places = node.literal(np.arange(cache.size, dtype=np.int64).reshape(1, cache.size))
-    own = node.emit(relax.op.subtract(places, cache.before), "own")
+    positions = node.literal(np.arange(cache.size, dtype=np.int64).reshape(1, cache.size))
+    own = node.emit(relax.op.subtract(positions, cache.before), "own")
     of_call = node.emit(relax.op.less(own, node.literal(np.array(tokens, np.int64))), "of_call")
     shift = node.literal(np.array(cache.given, np.int64))
     behind = node.literal(np.array(cache.given + tokens, np.int64))
     new = node.emit(relax.op.where(of_call, node.emit(relax.op.add(own, shift), "new"), behind), "new")
-    earlier = node.emit(relax.op.less(places, cache.before), "earlier")
-    taken = node.emit(relax.op.where(earlier, places, new), "taken")
+    earlier = node.emit(relax.op.less(positions, cache.before), "earlier")
+    taken = node.emit(relax.op.where(earlier, positions, new), "taken")
     column = node.emit(relax.op.reshape(taken, (batch, 1, cache.size, 1)), "taken")
     everywhere = node.emit(relax.op.broadcast_to(column, (batch, heads, cache.size, size)), "taken")
     return node.emit(relax.op.gather_elements(rows, everywhere, 2), "kept")

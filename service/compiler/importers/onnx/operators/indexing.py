@@ -28,16 +28,16 @@ def gather_elements(node: Node) -> Value:
     shape, wanted = node.shape(0), node.shape(1)
     node.require(len(shape) == len(wanted) > 0, f"has indices {list(wanted)}, which do not fit the data {list(shape)}")
     axis = axis_of(node, len(shape), 0)
-    others = [(a, b) for place, (a, b) in enumerate(zip(wanted, shape, strict=True)) if place != axis]
+    others = [(a, b) for index, (a, b) in enumerate(zip(wanted, shape, strict=True)) if index != axis]
     node.require(all(a <= b for a, b in others), f"has indices {list(wanted)}, which do not fit the data {list(shape)}")
     known = node.all_known()
     if known is not None and node.is_small(known[1:]):
-        cut = known[0][tuple(slice(None) if place == axis else slice(size) for place, size in enumerate(wanted))]
+        cut = known[0][tuple(slice(None) if index == axis else slice(size) for index, size in enumerate(wanted))]
         return node.folded(np.take_along_axis(cut, inside(node, known[1], shape[axis]), axis))
     data = node.expr(0)
-    for place, (a, b) in enumerate(zip(wanted, shape, strict=True)):
-        if place != axis and a < b:
-            data = node.emit(relax.op.strided_slice(data, [place], [0], [a], [1]), "part")
+    for index, (a, b) in enumerate(zip(wanted, shape, strict=True)):
+        if index != axis and a < b:
+            data = node.emit(relax.op.strided_slice(data, [index], [0], [a], [1]), "part")
     indices = indices_of(node, node.expr(1), node.known_value(1), [shape[axis]])
     return node.with_input_type(node.emit(relax.op.gather_elements(data, indices, axis)))
 
@@ -59,10 +59,10 @@ def gather_nd(node: Node) -> Value:
         rows = inside(node, known[1], np.array(named)).reshape(math.prod(shape[:shared]), -1, depth)
         batches = np.arange(rows.shape[0])[:, np.newaxis]
         data = known[0].reshape(rows.shape[0], *named, *rest)
-        picked = data[(batches, *(rows[..., place] for place in range(depth)))]
+        picked = data[(batches, *(rows[..., index] for index in range(depth)))]
         return node.folded(picked.reshape(*wanted[:-1], *rest))
     indices = indices_of(node, node.expr(1), node.known_value(1), named)
-    steps = [math.prod(named[place + 1 :]) for place in range(depth)]
+    steps = [math.prod(named[index + 1 :]) for index in range(depth)]
     scaled = node.emit(relax.op.multiply(indices, node.literal(np.array(steps, np.int64))), "steps")
     flat = node.emit(relax.op.sum(scaled, axis=[len(wanted) - 1]), "places")
     if shared:
@@ -99,8 +99,10 @@ def one_hot(node: Node) -> Value:
     ]
     on = hits[0] if len(hits) == 1 else node.emit(relax.op.logical_or(*hits), "on")
     values = [
-        node.emit(relax.op.reshape(relax.op.strided_slice(node.expr(2), [0], [place], [place + 1], [1]), ()), "value")
-        for place in (1, 0)
+        node.emit(
+            relax.op.reshape(relax.op.strided_slice(node.expr(2), [0], [position], [position + 1], [1]), ()), "value"
+        )
+        for position in (1, 0)
     ]
     return node.emit(relax.op.where(on, *values))
 
@@ -141,7 +143,7 @@ def cumulative_sum(node: Node) -> Value:
     x = _reversed(node, node.expr(0), axis) if reverse else node.expr(0)
     sums = node.emit(ops.running_sum(x, axis=axis), "sums")
     if exclusive:
-        widths = [1 if place == 2 * axis else 0 for place in range(2 * len(shape))]
+        widths = [1 if index == 2 * axis else 0 for index in range(2 * len(shape))]
         moved = node.emit(relax.op.nn.pad(sums, widths), "moved")
         sums = node.emit(relax.op.strided_slice(moved, [axis], [0], [size], [1]), "sums")
     return node.emit(_reversed(node, sums, axis) if reverse else sums)
@@ -149,7 +151,7 @@ def cumulative_sum(node: Node) -> Value:
 
 def _before(sums: Array, axis: int) -> Array:
     """Returns the sums shifted by one position. The first is zero."""
-    widths = [(1, 0) if place == axis else (0, 0) for place in range(sums.ndim)]
+    widths = [(1, 0) if index == axis else (0, 0) for index in range(sums.ndim)]
     return np.take(np.pad(sums, widths), range(sums.shape[axis]), axis)
 
 
@@ -171,15 +173,15 @@ def top_k(node: Node) -> Value:
     if known is not None and node.is_small([known]):
         keys = known if not largest else -1 - known if known.dtype.kind == "i" else -known.astype(np.float64)
         ordered = np.argsort(keys, axis, kind="stable")
-        places = np.take(ordered, range(count), axis)
-        return node.folded(np.take_along_axis(known, places, axis)), node.folded(places.astype(np.int64))
+        positions = np.take(ordered, range(count), axis)
+        return node.folded(np.take_along_axis(known, positions, axis)), node.folded(positions.astype(np.int64))
     last = len(shape) - 1
-    order = [*(place for place in range(len(shape)) if place != axis), axis]
+    order = [*(position for position in range(len(shape)) if position != axis), axis]
     x = node.expr(0) if axis == last else node.emit(relax.op.permute_dims(node.expr(0), order), "rows")
-    places = node.emit(ops.top_places(_keys(node, x, largest=largest), count=count), "places")
-    values = node.emit(relax.op.gather_elements(x, places, last), "values")
-    back = [int(place) for place in np.argsort(order)]
-    results = [values, places]
+    positions = node.emit(ops.top_places(_keys(node, x, largest=largest), count=count), "places")
+    values = node.emit(relax.op.gather_elements(x, positions, last), "values")
+    back = [int(position) for position in np.argsort(order)]
+    results = [values, positions]
     if axis != last:
         results = [node.emit(relax.op.permute_dims(each, back), "result") for each in results]
     return node.with_input_type(node.emit(results[0])), node.emit(results[1])

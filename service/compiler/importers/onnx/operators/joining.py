@@ -16,28 +16,28 @@ def qlinear_concat(node: Node) -> relax.Var:
     node.require(
         node.input_count >= 5 and node.input_count % 3 == 2, f"has {node.input_count} inputs, not 2 and 3 for each part"
     )
-    places = range(2, node.input_count, 3)
-    in_types = [node.quantized(place, place + 1, place + 2) for place in places]
+    positions = range(2, node.input_count, 3)
+    in_types = [node.quantized(position, position + 1, position + 2) for position in positions]
     out_type = node.output_type(0, 1, in_types[0].storage)
     storages = sorted({in_type.storage for in_type in in_types} | {out_type.storage})
     node.require_supported(
         len(storages) == 1, f"mixes stored values of {', '.join(storages)}, which cannot be compiled"
     )
-    axis = _axis(node, [node.shape(place) for place in places])
-    call = ops.concatenate([node.expr(place) for place in places], in_types, out_type, axis)
+    axis = _axis(node, [node.shape(position) for position in positions])
+    call = ops.concatenate([node.expr(position) for position in positions], in_types, out_type, axis)
     return node.typed(node.emit(call), out_type)
 
 
 def concat(node: Node) -> Value:
     """Concatenates shapes while importing, and tensors of one type when the model runs."""
-    places = range(node.input_count)
-    axis = _axis(node, [node.shape(place) for place in places])
-    known = [node.known_value(place) for place in places]
+    positions = range(node.input_count)
+    axis = _axis(node, [node.shape(position) for position in positions])
+    known = [node.known_value(position) for position in positions]
     if all(data is not None for data in known):
         return node.folded(np.concatenate([data for data in known if data is not None], axis))
-    node.require(len({node.dtype(place) for place in places}) == 1, "joins tensors of different types")
-    result = node.emit(relax.op.concat([node.expr(place) for place in places], axis))
-    types = [node.state.types.get(node.name(place)) for place in places]
+    node.require(len({node.dtype(position) for position in positions}) == 1, "joins tensors of different types")
+    result = node.emit(relax.op.concat([node.expr(position) for position in positions], axis))
+    types = [node.state.types.get(node.name(position)) for position in positions]
     return node.typed(result, types[0]) if types[0] is not None and len(set(types)) == 1 else result
 
 

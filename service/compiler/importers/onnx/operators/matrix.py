@@ -184,8 +184,8 @@ def fused_matmul(node: Node) -> relax.Var:
     float32(node, 0, 1)
     if node.attribute("transBatchA", 0) or node.attribute("transBatchB", 0):
         node.unsupported("transposes its batches, which cannot be compiled")
-    node.require(min(len(node.shape(place)) for place in (0, 1)) >= 2, "has operands that are not matrices")
-    operands = [_transposed_operand(node, place, name) for place, name in ((0, "transA"), (1, "transB"))]
+    node.require(min(len(node.shape(position)) for position in (0, 1)) >= 2, "has operands that are not matrices")
+    operands = [_transposed_operand(node, position, name) for position, name in ((0, "transA"), (1, "transB"))]
     if (alpha := node.attribute("alpha", 1.0)) == 1.0:
         return node.emit(ops.real_matmul(*operands))
     result = node.emit(ops.real_matmul(*operands), "products")
@@ -196,7 +196,7 @@ def gemm(node: Node) -> relax.Var:
     """Returns alpha * A * B + beta * C of float32."""
     float32(node, *range(node.input_count))
     node.require(len(node.shape(0)) == len(node.shape(1)) == 2, "has operands that are not matrices")
-    lhs, rhs = (_transposed_operand(node, place, name) for place, name in ((0, "transA"), (1, "transB")))
+    lhs, rhs = (_transposed_operand(node, position, name) for position, name in ((0, "transA"), (1, "transB")))
     alpha, beta = node.attribute("alpha", 1.0), node.attribute("beta", 1.0)
     if alpha == beta == 1.0 and (not node.has(2) or node.shape(2) == shape_of(rhs)[1:]):
         bias = node.expr(2) if node.has(2) else None
@@ -212,11 +212,11 @@ def gemm(node: Node) -> relax.Var:
     return node.emit(relax.op.add(result, bias))
 
 
-def _transposed_operand(node: Node, place: int, name: str) -> relax.Expr:
+def _transposed_operand(node: Node, index: int, name: str) -> relax.Expr:
     """Returns an operand with its last two axes swapped if the attribute `name` is set."""
-    rank = len(node.shape(place))
+    rank = len(node.shape(index))
     turned = (*range(rank - 2), rank - 1, rank - 2)
-    x = node.expr(place)
+    x = node.expr(index)
     return node.emit(relax.op.permute_dims(x, turned), "turned") if node.attribute(name, 0) else x
 
 
@@ -247,9 +247,9 @@ def matmul_nbits(node: Node) -> relax.Var:
     return node.emit(call)
 
 
-def _unpacked(node: Node, place: int, bits: int, count: int) -> Array:
-    data = node.data(place)
-    node.require_supported(data.dtype == np.uint8, f"has packed values of {data.dtype}, not uint8", node.name(place))
+def _unpacked(node: Node, index: int, bits: int, count: int) -> Array:
+    data = node.data(index)
+    node.require_supported(data.dtype == np.uint8, f"has packed values of {data.dtype}, not uint8", node.name(index))
     values = unpacked(data.reshape(-1), "uint4") if bits == 4 else data.reshape(-1)
-    node.require(values.size == count, f"has {values.size} packed values, not {count}", node.name(place))
+    node.require(values.size == count, f"has {values.size} packed values, not {count}", node.name(index))
     return values

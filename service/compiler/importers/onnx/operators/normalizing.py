@@ -55,7 +55,7 @@ def skip_rms_normalization(node: Node) -> Value:
 
 def _skipped(node: Node, bias: int) -> relax.Expr:
     """Returns the sum in float32, added from left to right, as in ONNX Runtime."""
-    float32(node, *(place for place in range(node.input_count) if node.has(place)))
+    float32(node, *(index for index in range(node.input_count) if node.has(index)))
     total = node.emit(relax.op.add(node.expr(0), node.expr(1)), "skipped")
     return node.emit(relax.op.add(total, node.expr(bias)), "biased") if node.has(bias) else total
 
@@ -112,9 +112,9 @@ def batch_normalization(node: Node) -> Value:
     if node.attribute("training_mode", 0):
         node.unsupported("is in training mode; export the model after model.eval()")
     float32(node, *range(5))
-    shape = _channels(node, [node.shape(place) for place in range(1, 5)])
+    shape = _channels(node, [node.shape(index) for index in range(1, 5)])
     made = Real(node.emit, node.expr(0))
-    scale, bias, mean, variance = (_row(node, place, len(shape)) for place in range(1, 5))
+    scale, bias, mean, variance = (_row(node, index, len(shape)) for index in range(1, 5))
     root = made.apply(relax.op.sqrt, made.apply(relax.op.add, variance, node.attribute("epsilon", 1e-5)))
     inverse = made.apply(relax.op.divide, 1.0, root)
     factor = made.apply(relax.op.multiply, inverse, scale)
@@ -144,7 +144,7 @@ def instance_normalization(node: Node) -> Value:
     variance = mean(made.apply(relax.op.multiply, moved, moved), 1)
     epsilon = node.attribute("epsilon", 1e-5)
     root = made.apply(relax.op.sqrt, made.apply(relax.op.add, variance, epsilon))
-    scale, bias = (_row(node, place, 3) for place in (1, 2))
+    scale, bias = (_row(node, position, 3) for position in (1, 2))
     factor = made.apply(relax.op.multiply, made.apply(relax.op.divide, 1.0, root), scale)
     addend = made.apply(relax.op.subtract, bias, made.apply(relax.op.multiply, own, factor))
     result = made.apply(relax.op.add, made.apply(relax.op.multiply, x, factor), addend)
@@ -165,7 +165,7 @@ def group_normalization(node: Node) -> Value:
     split = node.emit(relax.op.reshape(node.expr(0), (shape[0], groups, per_group, pixels)), "groups")
     result = real.normalize(Real(node.emit, split), (2, 3), node.attribute("epsilon", 1e-5))
     part = (1, groups, per_group if rows == shape[1] else 1, 1)
-    scale, bias = (node.emit(relax.op.reshape(node.expr(place), part), "row") for place in (1, 2))
+    scale, bias = (node.emit(relax.op.reshape(node.expr(position), part), "row") for position in (1, 2))
     product = node.emit(relax.op.multiply(node.emit(result, INSIDE), scale), INSIDE)
     return node.emit(relax.op.reshape(node.emit(relax.op.add(product, bias), "moved"), shape))
 
@@ -180,9 +180,9 @@ def mean_variance_normalization(node: Node) -> Value:
         all(-rank <= axis < rank for axis in axes),
         f"has the axes {list(axes)[:8]}, but its input has {rank} dimensions",
     )
-    made, places = Real(node.emit, node.expr(0)), sorted({axis % rank for axis in axes})
-    moved = real.centered(made, places)
-    variance = made(made.mean(made.apply(relax.op.multiply, moved, moved), places))
+    made, positions = Real(node.emit, node.expr(0)), sorted({axis % rank for axis in axes})
+    moved = real.centered(made, positions)
+    variance = made(made.mean(made.apply(relax.op.multiply, moved, moved), positions))
     deviation = made.apply(relax.op.add, made.apply(relax.op.sqrt, variance), 1e-9)
     return node.emit(relax.op.divide(moved, deviation))
 
@@ -211,12 +211,12 @@ def _channels(node: Node, rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return shape
 
 
-def _row(node: Node, place: int, rank: int) -> relax.Expr:
+def _row(node: Node, index: int, rank: int) -> relax.Expr:
     """Returns an input `[C]` reshaped so that it broadcasts along the second of `rank` axes."""
-    known, ones = node.known_value(place), [1] * (rank - 2)
+    known, ones = node.known_value(index), [1] * (rank - 2)
     if known is not None:
         return node.literal(known.astype(np.float32).reshape(-1, *ones))
-    return node.emit(relax.op.reshape(node.expr(place), (node.shape(place)[0], *ones)), "row")
+    return node.emit(relax.op.reshape(node.expr(index), (node.shape(index)[0], *ones)), "row")
 
 
 NORMALIZING: dict[str, tuple[Convert, tuple[int, int]]] = {

@@ -82,8 +82,8 @@ def _along(node: Node, x: relax.Expr, windows: Windows, axis: int) -> list[relax
         node.unsupported(
             f"has windows of {kernel} real values along axis {axis}; at most {_MOST_PLACES} can be compiled"
         )
-    ends = [place + (extent - kernel) // stride * stride + 1 for place in range(kernel)]
-    slices = [relax.op.strided_slice(x, [axis], [place], [end], [stride]) for place, end in enumerate(ends)]
+    ends = [index + (extent - kernel) // stride * stride + 1 for index in range(kernel)]
+    slices = [relax.op.strided_slice(x, [axis], [index], [end], [stride]) for index, end in enumerate(ends)]
     return [node.emit(each, "shifted") for each in slices]
 
 
@@ -93,14 +93,14 @@ def _shifted(node: Node, x: relax.Expr, windows: Windows) -> list[relax.Var]:
         node.unsupported(
             f"has windows of {math.prod(windows.kernel)} real values; at most {_MOST_PLACES} can be compiled"
         )
-    return [_strided(node, x, windows, place) for place in itertools.product(*map(range, windows.kernel))]
+    return [_strided(node, x, windows, position) for position in itertools.product(*map(range, windows.kernel))]
 
 
 def _strided(node: Node, x: relax.Expr, windows: Windows, first: tuple[int, ...]) -> relax.Var:
     """Returns, for each window of `[N, C, H, W]`, the element at position `first` in the window."""
     extents = shape_of(x)[2:]
     steps = zip(extents, windows.kernel, windows.strides, first, strict=True)
-    ends = [place + (extent - kernel) // stride * stride + 1 for extent, kernel, stride, place in steps]
+    ends = [position + (extent - kernel) // stride * stride + 1 for extent, kernel, stride, position in steps]
     return node.emit(relax.op.strided_slice(x, [2, 3], list(first), ends, list(windows.strides)), "shifted")
 
 

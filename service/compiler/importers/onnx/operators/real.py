@@ -32,11 +32,11 @@ _LAST_AXIS_SINCE = 13
 _EXACT_POWERS = (2.0, 3.0)  # exponents for which ONNX Runtime multiplies (core/providers/cpu/math/element_wise_ops.cc)
 
 
-def float32(node: Node, *places: int) -> None:
+def float32(node: Node, *positions: int) -> None:
     """Requires that all inputs are float32."""
-    for place in places or (0,):
-        if node.dtype(place) != "float32":
-            node.unsupported(f"works on {node.dtype(place)}; only float32 can be compiled", node.name(place))
+    for position in positions or (0,):
+        if node.dtype(position) != "float32":
+            node.unsupported(f"works on {node.dtype(position)}; only float32 can be compiled", node.name(position))
 
 
 def plain(make: Callable[..., relax.Call], compute: Callable[..., Any] | None = None, dtypes: str = "f") -> Convert:
@@ -48,12 +48,12 @@ def plain(make: Callable[..., relax.Call], compute: Callable[..., Any] | None = 
     """
 
     def convert(node: Node) -> Value:
-        places = range(node.input_count)
+        positions = range(node.input_count)
         known = node.all_known()
         if compute is not None and known is not None and node.is_small(known):
             with np.errstate(all="ignore"):
                 return node.folded(compute(*known))
-        kinds = {node.dtype(place) for place in places}
+        kinds = {node.dtype(position) for position in positions}
         dtype = np.dtype(next(iter(kinds)))
         if len(kinds) > 1 or dtype.kind not in dtypes or (dtype.kind == "f" and dtype != np.float32):
             node.unsupported(f"works on {', '.join(sorted(kinds))}, which cannot be compiled")
@@ -66,18 +66,22 @@ def operands(node: Node) -> list[relax.Expr]:
     """Returns all inputs as expressions. A scalar with the axes of a tensor (`State.loose`) gets the rank of the other
     operands.
     """
-    places = range(node.input_count)
-    loose = [node.name(place) in node.state.loose for place in places]
-    ranks = [len(node.shape(place)) for place in places if not loose[place] and node.known_value(place) is None]
+    positions = range(node.input_count)
+    loose = [node.name(position) in node.state.loose for position in positions]
+    ranks = [
+        len(node.shape(position))
+        for position in positions
+        if not loose[position] and node.known_value(position) is None
+    ]
     if ranks and max(ranks) > 0:
         one = [1] * max(ranks)
         return [
-            node.emit(relax.op.reshape(node.expr(place), one), "scalar") if loose[place] else node.expr(place)
-            for place in places
+            node.emit(relax.op.reshape(node.expr(position), one), "scalar") if loose[position] else node.expr(position)
+            for position in positions
         ]
-    if any(loose) and all(math.prod(node.shape(place)) == 1 for place in places):
+    if any(loose) and all(math.prod(node.shape(position)) == 1 for position in positions):
         node.state.loose.add(node.output)
-    return [node.expr(place) for place in places]
+    return [node.expr(position) for position in positions]
 
 
 def folded(make: Callable[..., relax.Call], compute: Callable[..., Any], dtypes: str = "f") -> Convert:

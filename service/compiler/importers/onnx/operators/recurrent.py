@@ -55,9 +55,9 @@ class _Cell:
         total: Array = np.add.reduce(parts)
         return self.node.literal(total[first * self.size : last * self.size])
 
-    def gate(self, x: relax.Expr, place: int) -> relax.Expr:
+    def gate(self, x: relax.Expr, index: int) -> relax.Expr:
         """Returns the columns of one gate."""
-        bounds = [place * self.size], [(place + 1) * self.size]
+        bounds = [index * self.size], [(index + 1) * self.size]
         return self.made(relax.op.strided_slice(x, [1], *bounds))
 
     def product(self, x: relax.Expr, weights: relax.Constant) -> relax.Expr:
@@ -83,7 +83,7 @@ def _lstm(cell: _Cell) -> Step:
     def step(x: relax.Expr, state: State) -> State:
         hidden, memory = state
         sums = cell.sum(cell.sum(x, cell.product(hidden, weights)), bias)
-        entering, leaving, kept = (cell.of("logistic", cell.gate(sums, place)) for place in range(3))
+        entering, leaving, kept = (cell.of("logistic", cell.gate(sums, index)) for index in range(3))
         new = cell.times(entering, cell.of("tanh", cell.gate(sums, 3)))
         memory = cell.sum(cell.times(kept, memory), new)
         return cell.times(leaving, cell.of("tanh", memory)), memory
@@ -110,7 +110,7 @@ def _gru(cell: _Cell) -> Step:
         (hidden,) = state
         first = cell.made(relax.op.strided_slice(x, [1], [0], [2 * cell.size]))
         sums = cell.sum(cell.sum(first, cell.product(hidden, weights[0])), bias)
-        update, reset = (cell.of("logistic", cell.gate(sums, place)) for place in range(2))
+        update, reset = (cell.of("logistic", cell.gate(sums, index)) for index in range(2))
         new = cell.of("tanh", candidate(cell.gate(x, 2), hidden, reset))
         rest = cell.made.apply(relax.op.subtract, 1.0, update)
         return (cell.sum(cell.times(rest, new), cell.times(update, hidden)),)
@@ -151,12 +151,12 @@ def _layer(node: Node, kind: _Kind) -> tuple[Value, ...]:
     node.require_supported(dtypes == ["float32"], f"has weights of {', '.join(dtypes)}; only float32 can be compiled")
     made, runs = Real(node.emit, node.expr(0)), []
     rows = made(relax.op.reshape(made.x, (steps * batch, width)))
-    for place, is_backward in enumerate(directions):
-        cell = _Cell(node, made, size, recurrent[place], (*biases[place].reshape(2, -1),))
-        products = made(ops.real_matmul(rows, node.literal(weights[place].T)))
+    for index, is_backward in enumerate(directions):
+        cell = _Cell(node, made, size, recurrent[index], (*biases[index].reshape(2, -1),))
+        products = made(ops.real_matmul(rows, node.literal(weights[index].T)))
         parts = [made(relax.op.strided_slice(products, [0], [t * batch], [(t + 1) * batch])) for t in range(steps)]
         initial = (len(directions), batch, size)
-        state = tuple(_initial(cell, 5 + each, place, initial) for each in range(kind.states))
+        state = tuple(_initial(cell, 5 + each, index, initial) for each in range(kind.states))
         runs.append(_run(kind.steps(cell), parts, state, is_backward))
     return _results(node, runs, (steps, batch, size))
 
@@ -192,13 +192,13 @@ def _input(node: Node) -> tuple[int, int, int]:
     return steps, batch, width
 
 
-def _initial(cell: _Cell, place: int, direction: int, shape: tuple[int, ...]) -> relax.Expr:
+def _initial(cell: _Cell, index: int, direction: int, shape: tuple[int, ...]) -> relax.Expr:
     node = cell.node
-    if not node.has(place):
+    if not node.has(index):
         return node.literal(np.zeros(shape[1:], np.float32))
-    float32(node, place)
-    node.require(node.shape(place) == shape, f"has an initial state {list(node.shape(place))}, not {list(shape)}")
-    own = cell.made(relax.op.strided_slice(node.expr(place), [0], [direction], [direction + 1]))
+    float32(node, index)
+    node.require(node.shape(index) == shape, f"has an initial state {list(node.shape(index))}, not {list(shape)}")
+    own = cell.made(relax.op.strided_slice(node.expr(index), [0], [direction], [direction + 1]))
     return cell.made(relax.op.reshape(own, shape[1:]))
 
 
@@ -224,8 +224,8 @@ def _results(node: Node, runs: list[tuple[list[relax.Expr], State]], shape: tupl
     if outputs[0]:
         each = [join_states(found, "steps", steps, 1, batch, size) for found, _ in runs]
         results = [each[0] if len(each) == 1 else node.emit(relax.op.concat(each, 1))]
-    for place, ends in enumerate(zip(*(state for _, state in runs), strict=True)):
-        results.append(join_states(list(ends), "last", len(runs), batch, size) if outputs[1 + place] else None)
+    for index, ends in enumerate(zip(*(state for _, state in runs), strict=True)):
+        results.append(join_states(list(ends), "last", len(runs), batch, size) if outputs[1 + index] else None)
     return tuple(results)
 
 

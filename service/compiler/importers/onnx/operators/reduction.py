@@ -52,12 +52,12 @@ def _order(node: Node, shape: Sequence[int], axes: Collection[int]) -> str | Non
     """
     if 0 in shape:
         return None
-    places = [*range(len(shape))]
+    positions = [*range(len(shape))]
     if node.name(0) in node.state.channels_last:
-        places = [0, *places[2:], 1]
+        positions = [0, *positions[2:], 1]
     turns = [
         (reduced, math.prod(shape[axis] for axis in group))
-        for reduced, group in itertools.groupby(places, lambda axis: axis in axes)
+        for reduced, group in itertools.groupby(positions, lambda axis: axis in axes)
     ]
     match turns:
         case [(True, _)] | [(False, _), (True, _)]:

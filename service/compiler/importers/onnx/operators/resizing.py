@@ -44,7 +44,7 @@ def resize(node: Node) -> Value:
         node.unsupported(f"has the mode {mode} with {corners}, which cannot be compiled")
     shape = node.shape(0)
     sizes, scales = _sizes(node, 1 if old else 2)
-    places = [
+    positions = [
         PLACES[corners](np.arange(after, dtype=np.float32), scale, before, after)
         for before, after, scale in zip(shape, sizes, scales, strict=True)
     ]
@@ -52,20 +52,20 @@ def resize(node: Node) -> Value:
     if node.attribute("antialias", 0):
         node.require(mode != "nearest", "has antialias with the mode nearest")
         filters = [antialiasing.Filter(mode, node.attribute("cubic_coeff_a", -0.75), scale) for scale in scales]
-        return antialiasing.resized(node, {axis: filters[axis].taps(node, places[axis], axis) for axis in moving})
+        return antialiasing.resized(node, {axis: filters[axis].taps(node, positions[axis], axis) for axis in moving})
     if mode == "linear" and len(shape) == 4 and {2, 3} >= {*moving}:
-        return _bilinear(node, places[2:])
+        return _bilinear(node, positions[2:])
     if mode == "cubic" and len(shape) in (2, 4) and {len(shape) - 2, len(shape) - 1} >= {*moving}:
-        return _bicubic(node, places)
+        return _bicubic(node, positions)
     if mode != "nearest":
         taps = _linear if mode == "linear" else _cubic
-        return _interpolated(node, {axis: taps(node, places[axis], shape[axis]) for axis in moving})
+        return _interpolated(node, {axis: taps(node, positions[axis], shape[axis]) for axis in moving})
     rounding = node.attribute("nearest_mode", "floor" if old else "round_prefer_floor")
     node.require(rounding in _ROUND, f"has the unknown nearest_mode {rounding}")
     x, kind = node.expr(0), node.state.types.get(node.name(0))
     nearest_of = [
-        np.clip(_ROUND[rounding](place), 0, extent - 1).astype(np.int64)
-        for place, extent in zip(places, shape, strict=True)
+        np.clip(_ROUND[rounding](position), 0, extent - 1).astype(np.int64)
+        for position, extent in zip(positions, shape, strict=True)
     ]
     if len(shape) == 4 and {2, 3} >= {*moving} and kind is not None and kind.is_per_tensor:
         rows, columns = (each.tolist() for each in nearest_of[2:])
@@ -119,14 +119,14 @@ def _axes(node: Node, rank: int) -> list[int]:
     return [axis % rank for axis in named]
 
 
-def _bilinear(node: Node, places: Sequence[Array]) -> Value:
+def _bilinear(node: Node, positions: Sequence[Array]) -> Value:
     float32(node)
-    height, width = (len(place) for place in places)
+    height, width = (len(position) for position in positions)
     node.state.constants.charge(24 * height + 48 * width, node.output)
-    return node.emit(bilinear(Real(node.emit, node.expr(0)), (2, 3), places))
+    return node.emit(bilinear(Real(node.emit, node.expr(0)), (2, 3), positions))
 
 
-def _bicubic(node: Node, places: Sequence[Array]) -> Value:
+def _bicubic(node: Node, positions: Sequence[Array]) -> Value:
     """Resizes images by interpolation between four elements, along the columns and then along the rows (`ResizeBiCubic`
     in core/providers/cpu/tensor/upsample.cc). Weights are float32, and sums start at the first element. Outside of the
     image, the edge element counts; or, with `exclude_outside`, no element counts, and the sum is divided by the sum of
@@ -137,9 +137,9 @@ def _bicubic(node: Node, places: Sequence[Array]) -> Value:
     a, real = np.float32(node.attribute("cubic_coeff_a", -0.75)), Real(node.emit, node.expr(0))
     x: relax.Expr = real.x
     for axis in (len(shape) - 1, len(shape) - 2):
-        place = np.asarray(places[axis], np.float32)
-        first = np.floor(place).astype(np.int64)
-        weights = _cubic_weights(place - first.astype(np.float32), a)
+        position = np.asarray(positions[axis], np.float32)
+        first = np.floor(position).astype(np.int64)
+        weights = _cubic_weights(position - first.astype(np.float32), a)
         at = [first + step for step in (-1, 0, 1, 2)]
         extent = (-1, 1) if axis == len(shape) - 2 else (-1,)
         total = None
@@ -179,26 +179,26 @@ def _cubic_weights(s: Array, a: np.float32) -> list[Array]:
 Taps = list[tuple[Array, Array]]
 
 
-def _linear(_node: Node, place: Array, size: int) -> Taps:
-    inside = np.clip(place.astype(np.float64), 0, size - 1)
+def _linear(_node: Node, index: Array, size: int) -> Taps:
+    inside = np.clip(index.astype(np.float64), 0, size - 1)
     first = np.floor(inside).astype(np.int64)
     weight = inside - first
     return [(first, 1 - weight), (np.minimum(first + 1, size - 1), weight)]
 
 
-def _cubic(node: Node, place: Array, size: int) -> Taps:
+def _cubic(node: Node, index: Array, size: int) -> Taps:
     """Returns Keys' kernel of four elements (Cubic Convolution Interpolation, 1981). Outside of the image, the edge
     element counts; with `exclude_outside`, no element counts.
     """
-    a, whole = node.attribute("cubic_coeff_a", -0.75), place.astype(np.float64)
+    a, whole = node.attribute("cubic_coeff_a", -0.75), index.astype(np.float64)
     first = np.floor(whole).astype(np.int64)
-    places = [first + step for step in (-1, 0, 1, 2)]
-    weights = [_keys(np.abs(whole - each), a) for each in places]
+    positions = [first + step for step in (-1, 0, 1, 2)]
+    weights = [_keys(np.abs(whole - each), a) for each in positions]
     if node.attribute("exclude_outside", 0):
-        weights = [np.where((at >= 0) & (at < size), weight, 0) for at, weight in zip(places, weights, strict=True)]
+        weights = [np.where((at >= 0) & (at < size), weight, 0) for at, weight in zip(positions, weights, strict=True)]
         total = sum(weights)
         weights = [weight / total for weight in weights]
-    return [(np.clip(at, 0, size - 1), weight) for at, weight in zip(places, weights, strict=True)]
+    return [(np.clip(at, 0, size - 1), weight) for at, weight in zip(positions, weights, strict=True)]
 
 
 def _keys(x: Array, a: float) -> Array:
@@ -214,8 +214,8 @@ def _interpolated(node: Node, taps: dict[int, Taps]) -> Value:
     x = wide.x
     for axis, each in taps.items():
         parts = []
-        for places, weight in each:
-            taken = wide(relax.op.take(x, node.literal(places), axis, mode="clip"))
+        for positions, weight in each:
+            taken = wide(relax.op.take(x, node.literal(positions), axis, mode="clip"))
             factor = node.literal(np.asarray(weight.reshape(-1, *[1] * (rank - axis - 1))))
             parts.append(wide(relax.op.multiply(taken, factor)))
         x = parts[0]

@@ -15,7 +15,7 @@ from service.compiler.qnn.graph import shape_of
 def rotary_embedding(node: Node) -> Value:
     """Inputs: X, cos_cache, sin_cache, position_ids: `[B, heads, S, size]` or `[B, S, heads * size]`."""
     float32(node, 0, 1, 2)
-    caches = [looked_up(node, place, node.expr(3)) if node.has(3) else node.expr(place) for place in (1, 2)]
+    caches = [looked_up(node, position, node.expr(3)) if node.has(3) else node.expr(position) for position in (1, 2)]
     shape = node.shape(0)
     heads = node.attribute("num_heads", 0) if len(shape) == 3 else shape[1 % len(shape)]
     return _of_heads(node, heads, caches)
@@ -35,21 +35,21 @@ def microsoft(node: Node) -> Value:
         f"cannot rotate {list(shape)} by angles {list(angles)}",
     )
     node.require(dtype == "int64", f"has positions of {dtype}, not int64")
-    tokens, places = shape[1 if len(shape) == 3 else 2], node.expr(1)
+    tokens, positions = shape[1 if len(shape) == 3 else 2], node.expr(1)
     if node.shape(1) == (1,):
         steps = node.literal(np.arange(tokens).reshape(1, tokens))
-        places = node.emit(relax.op.add(node.emit(relax.op.reshape(places, (1, 1)), "first"), steps), "places")
+        positions = node.emit(relax.op.add(node.emit(relax.op.reshape(positions, (1, 1)), "first"), steps), "places")
     node.require(
-        shape_of(places) in ((1, tokens), (shape[0], tokens)),
-        f"has positions {list(shape_of(places))}, which do not fit",
+        shape_of(positions) in ((1, tokens), (shape[0], tokens)),
+        f"has positions {list(shape_of(positions))}, which do not fit",
     )
     heads = shape[1] if len(shape) == 4 else node.attribute("num_heads", 0) or shape[2] // (2 * angles[1])
-    return _of_heads(node, heads, [looked_up(node, place, places) for place in (2, 3)])
+    return _of_heads(node, heads, [looked_up(node, position, positions) for position in (2, 3)])
 
 
-def looked_up(node: Node, cache: int, places: relax.Expr) -> relax.Expr:
+def looked_up(node: Node, cache: int, positions: relax.Expr) -> relax.Expr:
     """Returns the rows of input `cache` for positions `[B, S]`, as `[B, S, angles]`."""
-    return node.emit(relax.op.take(node.expr(cache), places, 0, mode="clip"), "angles")
+    return node.emit(relax.op.take(node.expr(cache), positions, 0, mode="clip"), "angles")
 
 
 def _of_heads(node: Node, heads: int, caches: list[relax.Expr]) -> Value:

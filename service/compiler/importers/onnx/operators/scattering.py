@@ -44,9 +44,9 @@ def scatter_nd(node: Node) -> Value:
     )
     if known is not None:
         rows = inside(node, known, np.array(named)).reshape(-1, depth)
-        places = np.asarray(np.ravel_multi_index(tuple(rows.T), named) if rows.size else (), np.int64)
-        return _scatter_rows(node, places, math.prod(named), math.prod(rest))
-    steps = [math.prod(named[place + 1 :]) for place in range(depth)]
+        positions = np.asarray(np.ravel_multi_index(tuple(rows.T), named) if rows.size else (), np.int64)
+        return _scatter_rows(node, positions, math.prod(named), math.prod(rest))
+    steps = [math.prod(named[index + 1 :]) for index in range(depth)]
     indices = indices_of(node, node.expr(1), None, named)
     scaled = node.emit(relax.op.multiply(indices, node.literal(np.array(steps, np.int64))), "steps")
     return _scatter_rows(
@@ -64,13 +64,13 @@ def scatter_elements(node: Node) -> Value:
         node.shape(2) == wanted, f"has updates {list(node.shape(2))}, which do not fit the indices {list(wanted)}"
     )
     axis = axis_of(node, len(shape), 0)
-    fits = all(a <= b for place, (a, b) in enumerate(zip(wanted, shape, strict=True)) if place != axis)
+    fits = all(a <= b for index, (a, b) in enumerate(zip(wanted, shape, strict=True)) if index != axis)
     node.require(fits, f"has indices {list(wanted)}, which do not fit the data {list(shape)}")
     others: Array = np.zeros(wanted, np.int64)
-    for place, size in enumerate(wanted):
-        if place != axis:
-            own = np.arange(size).reshape(-1, *[1] * (len(shape) - place - 1))
-            others = others + own * math.prod(shape[place + 1 :])
+    for index, size in enumerate(wanted):
+        if index != axis:
+            own = np.arange(size).reshape(-1, *[1] * (len(shape) - index - 1))
+            others = others + own * math.prod(shape[index + 1 :])
     step = math.prod(shape[axis + 1 :])
     if known is not None:
         return _scatter_rows(node, others + inside(node, known, shape[axis]) * step, math.prod(shape), 1)
@@ -79,16 +79,16 @@ def scatter_elements(node: Node) -> Value:
     return _scatter_rows(node, node.emit(relax.op.add(scaled, node.literal(others)), "places"), math.prod(shape), 1)
 
 
-def _scatter_rows(node: Node, places: Value, count: int, width: int) -> Value:
-    """Returns the data as `count` rows of `width` elements; the updates change the rows at `places`."""
+def _scatter_rows(node: Node, positions: Value, count: int, width: int) -> Value:
+    """Returns the data as `count` rows of `width` elements; the updates change the rows at `positions`."""
     name = node.attribute("reduction", "none")
     node.require(name in _REDUCTIONS, f"has the unknown reduction {shortened(name)}")
     node.require(node.dtype(0) == node.dtype(2), f"cannot write {node.dtype(2)} into {node.dtype(0)}")
-    if _REDUCTIONS[name] == scattering.REPLACE and isinstance(places, np.ndarray):
-        return _replaced(node, places.reshape(-1), count, width)
+    if _REDUCTIONS[name] == scattering.REPLACE and isinstance(positions, np.ndarray):
+        return _replaced(node, positions.reshape(-1), count, width)
     if _REDUCTIONS[name] != scattering.REPLACE and node.dtype(0) == "bool":
         node.unsupported(f"has the reduction {name} of bool, which cannot be compiled", node.name(0))
-    at = node.literal(places.astype(np.int64)) if isinstance(places, np.ndarray) else places
+    at = node.literal(positions.astype(np.int64)) if isinstance(positions, np.ndarray) else positions
     writes = math.prod(shape_of(at))
     operands = [
         node.emit(relax.op.reshape(x, shape), part)
@@ -103,19 +103,21 @@ def _scatter_rows(node: Node, places: Value, count: int, width: int) -> Value:
     return node.with_input_type(result) if _REDUCTIONS[name] == scattering.REPLACE else result
 
 
-def _replaced(node: Node, places: Array, count: int, width: int) -> Value:
+def _replaced(node: Node, positions: Array, count: int, width: int) -> Value:
     if count > _MOST_WRITES:
         node.unsupported(f"writes into {count} rows; the limit is {_MOST_WRITES}")
     sources = np.arange(count)
-    sources[places] = count + np.arange(len(places))  # if several updates change the same row, the last one counts
+    sources[positions] = count + np.arange(
+        len(positions)
+    )  # if several updates change the same row, the last one counts
     shape, known = node.shape(0), [node.known_value(0), node.known_value(2)]
     if known[0] is not None and known[1] is not None and known[0].size <= 1 << 16:
-        rows = np.concatenate([known[0].reshape(count, width), known[1].reshape(len(places), width)])
+        rows = np.concatenate([known[0].reshape(count, width), known[1].reshape(len(positions), width)])
         return node.folded(rows[sources].reshape(shape))
     old = node.emit(relax.op.reshape(node.expr(0), (count, width)), "rows")
-    if not len(places):
+    if not len(positions):
         return node.with_input_type(node.emit(relax.op.reshape(old, shape)))
-    new = node.emit(relax.op.reshape(node.expr(2), (len(places), width)), "updates")
+    new = node.emit(relax.op.reshape(node.expr(2), (len(positions), width)), "updates")
     both = node.emit(relax.op.concat([old, new], 0), "both")
     taken = node.emit(relax.op.take(both, node.literal(sources.astype(np.int64)), 0, mode="clip"), "taken")
     return node.with_input_type(node.emit(relax.op.reshape(taken, shape)))

@@ -56,36 +56,36 @@ def slice_(node: Node) -> Value:
         0 not in steps and all(-len(shape) <= axis < len(shape) for axis in axes),
         f"has invalid axes {list(axes)[:8]} or a step of 0",
     )
-    places = {}
+    positions = {}
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         size = shape[axis]
         before_first = step < 0 and end < -size
-        places[axis % len(shape)] = range(size)[slice(start, None if before_first else end, step)]
+        positions[axis % len(shape)] = range(size)[slice(start, None if before_first else end, step)]
     known = node.known_value(0)
     if known is not None:
-        return node.folded(_of_known(known, places))
+        return node.folded(_of_known(known, positions))
     x = node.expr(0)
-    for axis, place in places.items():
-        x = part(node, x, axis, place)
+    for axis, position in positions.items():
+        x = part(node, x, axis, position)
     return node.with_input_type(node.emit(x))
 
 
-def _of_known(data: Array, places: dict[int, range]) -> Array:
-    for axis, place in places.items():
-        data = np.take(data, place, axis)
+def _of_known(data: Array, positions: dict[int, range]) -> Array:
+    for axis, position in positions.items():
+        data = np.take(data, position, axis)
     return data
 
 
-def part(node: Node, x: relax.Expr, axis: int, places: range) -> relax.Expr:
+def part(node: Node, x: relax.Expr, axis: int, positions: range) -> relax.Expr:
     """Returns `x` at some positions of one axis."""
-    if places == range(shape_of(x)[axis]):
+    if positions == range(shape_of(x)[axis]):
         return x
-    if not places:
+    if not positions:
         node.unsupported(f"selects an empty range on axis {axis} of shape {list(shape_of(x))}")
-    if places.step > 0:
-        call = relax.op.strided_slice(x, [axis], [places.start], [places[-1] + 1], [places.step])
+    if positions.step > 0:
+        call = relax.op.strided_slice(x, [axis], [positions.start], [positions[-1] + 1], [positions.step])
     else:
-        call = relax.op.take(x, node.literal(np.array(places, np.int64)), axis, mode="clip")
+        call = relax.op.take(x, node.literal(np.array(positions, np.int64)), axis, mode="clip")
     return node.emit(call, "part")
 
 
@@ -106,10 +106,10 @@ def split(node: Node) -> tuple[Value, ...]:
     ranges = [range(int(start), int(start) + size) for start, size in zip(starts, sizes, strict=False)]
     known, quantized = node.known_value(0), node.state.types.get(node.name(0))
     if known is not None:
-        return tuple(node.folded(np.take(known, places, axis)) for places in ranges)
+        return tuple(node.folded(np.take(known, positions, axis)) for positions in ranges)
     if quantized is not None and quantized.is_per_tensor:
         node.state.types |= dict.fromkeys(filter(None, node.operator.outputs), quantized)
-    return tuple(node.emit(part(node, node.expr(0), axis, places), f"part{n}") for n, places in enumerate(ranges))
+    return tuple(node.emit(part(node, node.expr(0), axis, positions), f"part{n}") for n, positions in enumerate(ranges))
 
 
 def pad(node: Node) -> Value:
@@ -143,8 +143,8 @@ def pad(node: Node) -> Value:
             f"reflects {max(before, after)} elements, but axis {axis} has only {shape[axis]}",
         )
         if before or after:
-            places = np.pad(np.arange(shape[axis]), (before, after), mode=mode)
-            x = node.emit(relax.op.take(x, node.literal(places.astype(np.int64)), axis, mode="clip"), "padded")
+            positions = np.pad(np.arange(shape[axis]), (before, after), mode=mode)
+            x = node.emit(relax.op.take(x, node.literal(positions.astype(np.int64)), axis, mode="clip"), "padded")
     return node.with_input_type(node.emit(x))
 
 

@@ -104,7 +104,7 @@ def on_known_values(
     def convert(node: Node) -> Value:
         if otherwise is not None and (node.all_known() is None or not node.is_small(node.all_known() or ())):
             return otherwise(node)
-        operands = [node.data(place) for place in range(node.input_count) if node.has(place)]
+        operands = [node.data(index) for index in range(node.input_count) if node.has(index)]
         try:
             with np.errstate(all="ignore"):
                 return node.folded(compute(node, *operands))

@@ -35,7 +35,7 @@ def attention(node: Node) -> Value:
     names = ("q_num_heads", "kv_num_heads", "kv_num_heads")
     query, key, value = (
         x if len(shape_of(x)) == 4 else attending.heads_of(node, x, node.attribute(name, 0))
-        for x, name in zip((node.expr(place) for place in range(3)), names, strict=True)
+        for x, name in zip((node.expr(index) for index in range(3)), names, strict=True)
     )
     node.require(node.has(_PAST_KEY) == node.has(_PAST_VALUE), "has past keys without past values, or the reverse")
     key, value = (attending.with_past(node, x, past) for x, past in ((key, _PAST_KEY), (value, _PAST_VALUE)))

@@ -45,13 +45,13 @@ def _positive(operator: Operator, constants: dict[str, Tensor]) -> Operator:
 def _replaced(
     operator: Operator,
     constants: dict[str, Tensor],
-    places: tuple[int, int, int],
+    positions: tuple[int, int, int],
     axis: object,
     block_size: object,
     bias: int | None = None,
 ) -> Operator:
     """Returns `operator` with new constants if it has scales of 0 and all affected values are constant."""
-    names = [operator.inputs[place] if place < len(operator.inputs) else "" for place in places]
+    names = [operator.inputs[position] if position < len(operator.inputs) else "" for position in positions]
     tensor, scale = (constants.get(name) for name in names[:2])
     if tensor is None or tensor.data is None or scale is None or scale.data is None or scale.dtype != "float32":
         return operator
@@ -69,8 +69,8 @@ def _replaced(
     positive = scale.data[scale.data > 0]
     step = positive.max() if positive.size else np.float32(1)
     inputs = list(operator.inputs)
-    inputs[places[0]] = _added(constants, tensor, np.where(dead, nothing, tensor.data).astype(tensor.data.dtype))
-    inputs[places[1]] = _added(constants, scale, np.where(zeros, step, scale.data).astype(np.float32), zeros)
+    inputs[positions[0]] = _added(constants, tensor, np.where(dead, nothing, tensor.data).astype(tensor.data.dtype))
+    inputs[positions[1]] = _added(constants, scale, np.where(zeros, step, scale.data).astype(np.float32), zeros)
     if bias is not None and bias < len(inputs) and inputs[bias]:
         sums = constants.get(inputs[bias])
         if sums is None or sums.data is None or zeros.size not in (1, sums.data.size):

@@ -47,9 +47,9 @@ def _check_ends(model: Model) -> None:
         if not indices:
             raise Unsupported(f"the model has no {what}s")
         _check_indices(model, indices, f"the model's {what}s")
-    for place, index in enumerate(model.inputs):
+    for position, index in enumerate(model.inputs):
         label = model.tensors[index].label
-        if index in model.inputs[:place]:
+        if index in model.inputs[:position]:
             raise Unsupported(f"the tensor {label} is more than one of the model's inputs", tensor=label)
         if model.tensors[index].is_constant:
             raise Unsupported(f"the tensor {label} is an input of the model, but also a constant", tensor=label)
@@ -62,8 +62,8 @@ def _check_operator(model: Subgraph, operator: Operator, known: set[int]) -> Non
     for index in operator.inputs:
         if index != _OMITTED and index not in known:
             _fail(model, index, "is read before any operator computes it, or its data is not in the file", operator)
-    for place, index in enumerate(operator.outputs):
-        if index in known or index in operator.outputs[:place]:
+    for position, index in enumerate(operator.outputs):
+        if index in known or index in operator.outputs[:position]:
             _fail(model, index, "is computed twice, or is an input or a constant", operator)
 
 

@@ -32,7 +32,7 @@ _VECTORS: dict[int, type] = {
 
 def read_sparse(table: Any, elements: Array) -> Sparse:
     """Returns the content of a `SparsityParameters` and the stored elements, `[count]`. They are not checked yet."""
-    levels = tuple(_level(table.DimMetadata(place)) for place in range(table.DimMetadataLength()))
+    levels = tuple(_level(table.DimMetadata(index)) for index in range(table.DimMetadataLength()))
     return Sparse(elements, ints(table, "TraversalOrder"), ints(table, "BlockMap"), levels)
 
 
@@ -64,18 +64,18 @@ def dense(sparse: Sparse, shape: tuple[int, ...]) -> Array:
             the tensor's name.
     """
     steps = _steps(sparse, shape)
-    places = np.zeros(1, np.int64)  # for each node: the position of its first element in the result
+    positions = np.zeros(1, np.int64)  # for each node: the position of its first element in the result
     for number, (level, (size, step)) in enumerate(zip(sparse.levels, steps, strict=True)):
         if level.starts is None or level.indices is None:
             _require(level.size == size, f"has {level.size} indices in dimension {number}, which needs {size}")
-            places = (places[:, None] + step * np.arange(size)).reshape(-1)
+            positions = (positions[:, None] + step * np.arange(size)).reshape(-1)
         else:
             starts, indices = level.starts.astype(np.int64), level.indices.astype(np.int64)
-            places = np.repeat(places, _counts(starts, indices, len(places), size, number)) + step * indices
+            positions = np.repeat(positions, _counts(starts, indices, len(positions), size, number)) + step * indices
     count = len(sparse.elements)
-    _require(count == len(places), f"has {count} elements, but its levels describe {len(places)}")
+    _require(count == len(positions), f"has {count} elements, but its levels describe {len(positions)}")
     result = np.zeros(math.prod(shape), sparse.elements.dtype)
-    result[places] = sparse.elements
+    result[positions] = sparse.elements
     return result.reshape(shape)
 
 
@@ -91,20 +91,20 @@ def _steps(sparse: Sparse, shape: tuple[int, ...]) -> list[tuple[int, int]]:
     # LiteRT determines the sizes of blocks by their number, not by their position. The two differ only for three blocks
     # or more.
     _require(
-        all(order[order[place]] == place for place in range(rank, len(order))),
+        all(order[order[position]] == position for position in range(rank, len(order))),
         "has its blocks in an order that cannot be compiled",
     )
     increasing = all(one < other for one, other in zip((-1, *blocks), (*blocks, rank), strict=True))
     _require(increasing, f"has blocks in the dimensions {list(blocks)}, but {rank} dimensions")
     sizes = [1] * rank  # sizes of the blocks
-    for number, place in enumerate(order[rank:], rank):
-        level, axis = sparse.levels[number], blocks[place - rank]
+    for number, position in enumerate(order[rank:], rank):
+        level, axis = sparse.levels[number], blocks[position - rank]
         tiles = level.starts is None and level.size > 0 and shape[axis] % level.size == 0
         _require(tiles, f"has blocks that do not divide its dimension {axis} of size {shape[axis]}")
         sizes[axis] = level.size
     apart = [math.prod(shape[axis + 1 :]) for axis in range(rank)]
     outer = [(shape[axis] // sizes[axis], sizes[axis] * apart[axis]) for axis in order[:rank]]
-    inner = [(sizes[axis], apart[axis]) for axis in (blocks[place - rank] for place in order[rank:])]
+    inner = [(sizes[axis], apart[axis]) for axis in (blocks[position - rank] for position in order[rank:])]
     return [*outer, *inner]
 
 

@@ -26,9 +26,9 @@ def operands(node: Node) -> tuple[relax.Expr, relax.Expr]:
     return _operand(node, 0, "adj_x"), _operand(node, 1, "adj_y")
 
 
-def _operand(node: Node, place: int, option: str) -> relax.Expr:
-    x, rank = node.expr(place), len(node.input(place).shape)
-    node.require(rank >= 2, f"multiplies a tensor with {rank} dimensions", node.input(place))
+def _operand(node: Node, index: int, option: str) -> relax.Expr:
+    x, rank = node.expr(index), len(node.input(index).shape)
+    node.require(rank >= 2, f"multiplies a tensor with {rank} dimensions", node.input(index))
     if not node.option(option):
         return x
-    return node.emit(relax.op.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2]), f"transposed_{place}")
+    return node.emit(relax.op.permute_dims(x, [*range(rank - 2), rank - 1, rank - 2]), f"transposed_{index}")

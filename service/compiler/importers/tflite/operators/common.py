@@ -19,9 +19,9 @@ def same_dtype(node: Node) -> None:
 
 
 def take_elements(
-    node: Node, x: relax.Expr, axis: int, count: int, places: Callable[[], Array], part: str = ""
+    node: Node, x: relax.Expr, axis: int, count: int, positions: Callable[[], Array], part: str = ""
 ) -> relax.Expr:
-    """Returns the `count` elements of `x` at `places` of `axis`, in that order."""
+    """Returns the `count` elements of `x` at `positions` of `axis`, in that order."""
     node.reserve(count * np.dtype(np.int64).itemsize)
-    indices = relax.const(np.ascontiguousarray(places(), np.int32))
+    indices = relax.const(np.ascontiguousarray(positions(), np.int32))
     return node.emit(relax.op.take(x, indices, axis=axis, mode="clip"), part)

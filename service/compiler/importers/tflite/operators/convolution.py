@@ -82,17 +82,17 @@ def weights_type(node: Node, channel_axis: int, *, source: int = 0) -> Quantized
     return QuantizedType(storage, quantization.scales, quantization.zero_points, axis=axis)
 
 
-def bias_of(node: Node, filters: int, *, source: int = 0, place: int = 2) -> relax.Constant | None:
-    """Returns the bias: input `place`, one value for each filter at the scale of the accumulators. `source` is the
+def bias_of(node: Node, filters: int, *, source: int = 0, index: int = 2) -> relax.Constant | None:
+    """Returns the bias: input `index`, one value for each filter at the scale of the accumulators. `source` is the
     index of the input with the activations.
 
     If one scale applies to the whole tensor, LiteRT refuses a bias whose own scale differs by more than 2 % of an
     output step (`GetQuantizedConvolutionMultipler` in tflite/kernels/kernel_util.cc). It does not check scales per
     channel.
     """
-    if not node.has_input(place):
+    if not node.has_input(index):
         return None
-    bias = node.input(place)
+    bias = node.input(index)
     dtype = accumulators_of(node, source)
     if bias.dtype != dtype:
         node.unsupported(f"has a bias of {bias.dtype}, not {dtype}", bias)
@@ -100,20 +100,20 @@ def bias_of(node: Node, filters: int, *, source: int = 0, place: int = 2) -> rel
         math.prod(bias.shape) == filters, f"has a bias of shape {list(bias.shape)} for {filters} filters", bias
     )
     _check_bias_scale(node, bias, source)
-    largest = int(np.abs(node.data(place).astype(np.float64)).max())
+    largest = int(np.abs(node.data(index).astype(np.float64)).max())
     node.require(largest <= _MAX_BIAS, f"has a bias of {largest}, which is more than its kernel can add", bias)
-    return node.constant(place, flat)
+    return node.constant(index, flat)
 
 
-def bias_of_reals(node: Node, filters: int, place: int = 2, times: int = 1) -> relax.Expr | None:
+def bias_of_reals(node: Node, filters: int, index: int = 2, times: int = 1) -> relax.Expr | None:
     """Returns the bias of a layer on real values: float32, repeated `times` times."""
-    if not node.has_input(place):
+    if not node.has_input(index):
         return None
-    bias = node.input(place)
+    bias = node.input(index)
     fits = bias.dtype == "float32" and math.prod(bias.shape) == filters
     node.require(fits, f"has a bias of {bias.dtype} {list(bias.shape)} for {filters} filters", bias)
     node.reserve(4 * filters * times)
-    return relax.const(np.tile(flat(node.data(place)), times))
+    return relax.const(np.tile(flat(node.data(index)), times))
 
 
 def image_channels(node: Node) -> int:

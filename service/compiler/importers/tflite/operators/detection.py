@@ -28,7 +28,7 @@ def detection_postprocess(node: Node) -> list[relax.Expr]:
         )
     if options("max_classes_per_detection") != 1:
         node.unsupported("has several classes for each detection (max_classes_per_detection); only one can be compiled")
-    boxes, scores, anchors = (_rows(node, place) for place in range(3))
+    boxes, scores, anchors = (_rows(node, index) for index in range(3))
     count, most = node.input(1).shape[-1], int(options("max_detections"))
     first_class = count - int(options("num_classes"))
     node.require(first_class in (0, 1), f"has {count} scores for {options('num_classes')} classes", node.input(1))
@@ -56,14 +56,14 @@ def detection_postprocess(node: Node) -> list[relax.Expr]:
     ]
 
 
-def _rows(node: Node, place: int) -> relax.Expr:
+def _rows(node: Node, index: int) -> relax.Expr:
     """Returns an input as a float32 matrix."""
-    tensor, x = node.input(place), node.expr(place)
+    tensor, x = node.input(index), node.expr(index)
     shape = tensor.shape[1:] if len(tensor.shape) == 3 and tensor.shape[0] == 1 else tensor.shape
     node.require(len(shape) == 2, f"has an input of shape {list(tensor.shape)}, not one matrix", tensor)
     if tensor.dtype != "float32":
-        x = node.emit(ops.dequantize(x, node.per_tensor(tensor)), f"real_{place}")
-    return x if shape == tensor.shape else node.emit(relax.op.reshape(x, shape), f"rows_{place}")
+        x = node.emit(ops.dequantize(x, node.per_tensor(tensor)), f"real_{index}")
+    return x if shape == tensor.shape else node.emit(relax.op.reshape(x, shape), f"rows_{index}")
 
 
 def _options(node: Node) -> Any:

@@ -69,7 +69,7 @@ def _wide(node: Node) -> Operands:
     to round it correctly.
     """
     dividend, divisor = (
-        node.emit(relax.op.astype(x, "float64"), f"wide_{place}") for place, x in enumerate(node.exprs())
+        node.emit(relax.op.astype(x, "float64"), f"wide_{index}") for index, x in enumerate(node.exprs())
     )
     return dividend, divisor
 

@@ -84,7 +84,7 @@ def clamped(node: Node, x: relax.Expr, activation: str) -> relax.Expr:
 
 
 def require_one_dtype(node: Node) -> None:
-    dtypes = {node.input(place).dtype for place in range(node.input_count)} | {node.output.dtype}
+    dtypes = {node.input(index).dtype for index in range(node.input_count)} | {node.output.dtype}
     node.require(len(dtypes) == 1, f"mixes {' and '.join(sorted(dtypes))}")
 
 

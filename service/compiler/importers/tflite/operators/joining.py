@@ -19,45 +19,45 @@ def concatenation(node: Node) -> relax.Expr:
     """
     if node.activation() != "NONE":
         node.unsupported("has a fused activation, which its kernel refuses")
-    places: Sequence[int] = range(node.input_count)
-    shapes = [node.input(place).shape for place in places]
+    positions: Sequence[int] = range(node.input_count)
+    shapes = [node.input(position).shape for position in positions]
     axis = node.axis(node.int_option("axis"), len(shapes[0]))
     rests = [(*shape[:axis], None, *shape[axis + 1 :]) for shape in shapes]
     one_rank = len({len(shape) for shape in shapes}) == 1
     fits = one_rank and all(a == b for a, b in pairwise(rests))
     node.require(fits, f"cannot join the shapes {shapes} along axis {axis}")
-    places = [place for place in places if shapes[place][axis]]  # empty parts add nothing
-    if not places:
+    positions = [position for position in positions if shapes[position][axis]]  # empty parts add nothing
+    if not positions:
         node.unsupported("joins only empty tensors")
     if not node.is_quantized:
-        return _join(node, [node.expr(place) for place in places], axis)
-    in_types, out_type = [node.in_type(place) for place in places], node.out_type()
+        return _join(node, [node.expr(position) for position in positions], axis)
+    in_types, out_type = [node.in_type(position) for position in positions], node.out_type()
     node.require({in_type.storage for in_type in in_types} == {out_type.storage}, "mixes storage types")
     if out_type.storage != "uint8" and any(in_type != out_type for in_type in in_types):
         node.unsupported(
             f"joins {out_type.storage} inputs whose scales differ from its output's; LiteRT does not rescale them"
         )
-    return node.emit(ops.concatenate([node.expr(place) for place in places], in_types, out_type, axis))
+    return node.emit(ops.concatenate([node.expr(position) for position in positions], in_types, out_type, axis))
 
 
 def pack(node: Node) -> relax.Expr:
     """Converts PACK, which joins along a new axis; all tensors have the same quantization (`Prepare` in
     tflite/kernels/pack.cc).
     """
-    shapes = {node.input(place).shape for place in range(node.input_count)}
+    shapes = {node.input(index).shape for index in range(node.input_count)}
     node.require(len(shapes) == 1, f"packs tensors of the different shapes {sorted(map(list, shapes))}")
     (shape,) = shapes
     if node.is_quantized:
-        types = {node.in_type(place) for place in range(node.input_count)}
+        types = {node.in_type(index) for index in range(node.input_count)}
         node.require(types == {node.out_type()}, "packs tensors with different quantizations")
     axis = node.axis(node.int_option("axis"), len(shape) + 1)
     cells = (*shape[:axis], 1, *shape[axis:])
-    parts = [node.emit(relax.op.reshape(part, cells), f"part_{place}") for place, part in enumerate(node.exprs())]
+    parts = [node.emit(relax.op.reshape(part, cells), f"part_{index}") for index, part in enumerate(node.exprs())]
     return _join(node, parts, axis)
 
 
 def _join(node: Node, parts: list[relax.Expr], axis: int) -> relax.Expr:
-    dtypes = {node.input(place).dtype for place in range(node.input_count)}
+    dtypes = {node.input(index).dtype for index in range(node.input_count)}
     node.require(dtypes == {node.output.dtype}, f"joins {', '.join(sorted(dtypes))} into {node.output.dtype}")
     return node.emit(relax.op.concat(parts, axis))
 
@@ -108,15 +108,15 @@ def unpack(node: Node) -> list[relax.Expr]:
     ]
 
 
-def _parts(node: Node, place: int, sizes: Sequence[int], axis: int) -> list[relax.Expr]:
-    """Cuts input `place` along `axis` and returns the parts. The kernels copy bytes, so all parts must have the same
+def _parts(node: Node, index: int, sizes: Sequence[int], axis: int) -> list[relax.Expr]:
+    """Cuts input `index` along `axis` and returns the parts. The kernels copy bytes, so all parts must have the same
     quantization.
     """
-    source = node.input(place)
+    source = node.input(index)
     parts = []
     for tensor, size, end in zip(node.outputs, sizes, accumulate(sizes), strict=True):
         node.require(tensor.dtype == source.dtype, f"reads {source.dtype}, but writes {tensor.dtype}", tensor)
         begin = [0] * axis + [end - size] + [0] * (len(source.shape) - axis - 1)
         ends = [*source.shape[:axis], end, *source.shape[axis + 1 :]]
-        parts.append(sliced(node, node.expr(place), begin, ends, tensor=tensor))
+        parts.append(sliced(node, node.expr(index), begin, ends, tensor=tensor))
     return parts

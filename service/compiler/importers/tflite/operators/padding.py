@@ -54,8 +54,8 @@ def mirror_pad(node: Node) -> relax.Expr:
             f"mirrors more elements than axis {axis} of shape {list(shape)} has",
             node.input(1),
         )
-        places = partial(_mirrored, shape[axis], before, after, mode)
-        x = take_elements(node, x, axis, shape[axis] + before + after, places, f"mirror_{axis}")
+        positions = partial(_mirrored, shape[axis], before, after, mode)
+        x = take_elements(node, x, axis, shape[axis] + before + after, positions, f"mirror_{axis}")
     return x
 
 
@@ -103,7 +103,7 @@ def batch_to_space(node: Node) -> relax.Expr:
     n = len(block)
     order = [
         n,
-        *(axis for place in range(n) for axis in (n + 1 + place, place)),
+        *(axis for index in range(n) for axis in (n + 1 + index, index)),
         *range(2 * n + 1, 2 * n + 1 + len(rest)),
     ]
     moved = node.emit(relax.op.permute_dims(split, order), "moved")

@@ -141,11 +141,11 @@ def resize_bilinear(node: Node) -> relax.Expr:
     corners, centers = bool(node.option("align_corners")), bool(node.option("half_pixel_centers"))
     node.require(not (corners and centers), "sets both align_corners and half_pixel_centers")
     places_of = PLACES["align_corners" if corners else "half_pixel" if centers else "asymmetric"]
-    places = [
+    positions = [
         places_of(np.arange(after, dtype=np.float32), np.float32(after) / np.float32(before), before, after)
         for before, after in zip(shape[1:3], size, strict=True)
     ]
-    return node.emit(bilinear(Real(node.emit, node.expr(0)), (1, 2), places))
+    return node.emit(bilinear(Real(node.emit, node.expr(0)), (1, 2), positions))
 
 
 def function(of: real.Function) -> Convert:
@@ -263,7 +263,7 @@ def real_values(node: Node, data: Array, quantization: Quantization) -> Array:
     """Returns the real values of stored values, as float32."""
     node.reserve(4 * data.size)
     along = quantization.axis if quantization.per_axis else None
-    shape = [-1 if place == along else 1 for place in range(data.ndim)]
+    shape = [-1 if index == along else 1 for index in range(data.ndim)]
     points = np.array(quantization.zero_points, np.int64).reshape(shape)
     scales = np.array(quantization.scales, np.float32).reshape(shape)
     return np.asarray((data.astype(np.int64) - points).astype(np.float32) * scales)

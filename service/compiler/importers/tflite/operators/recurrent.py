@@ -41,8 +41,8 @@ def lstm(node: Node) -> relax.Expr:
 class _Lstm:
     def __init__(self, node: Node) -> None:
         self.node = node
-        for places, what in ((_PEEPHOLES, "peepholes"), (_NORMS, "layer normalization")):
-            if any(node.has_input(place) for place in places):
+        for positions, what in ((_PEEPHOLES, "peepholes"), (_NORMS, "layer normalization")):
+            if any(node.has_input(position) for position in positions):
                 node.unsupported(
                     f"has {what}, which cannot be compiled",
                     hint="plain LSTMs, with or without projection, can be compiled",
@@ -56,7 +56,7 @@ class _Lstm:
             node.unsupported(f"has {self.steps} steps; at most {_MOST_STEPS} can be compiled", node.input(0))
         self.gates = [gate for gate in range(4) if gate or node.has_input(_INPUT_WEIGHTS[0])]
         self.cells = node.input(_INPUT_WEIGHTS[1]).shape[0]
-        self.in_type, self.hidden_type, self.cell_type = (node.in_type(place) for place in (0, _HIDDEN, _CELL))
+        self.in_type, self.hidden_type, self.cell_type = (node.in_type(position) for position in (0, _HIDDEN, _CELL))
         if integer_bits(self.cell_type) is None:
             node.unsupported(f"has cells of {self.cell_type}; its kernel requires scales of 2**-15 to 2**-9")
 
@@ -66,7 +66,7 @@ class _Lstm:
         recurrent, recurrent_type = self._stacked(_RECURRENT_WEIGHTS)
         width = len(self.gates) * self.cells
         nothing = relax.const(np.zeros(width, np.int32))
-        hidden, cell = (self._rows(place) for place in (_HIDDEN, _CELL))
+        hidden, cell = (self._rows(position) for position in (_HIDDEN, _CELL))
         clip = self._clip("cell_clip", self.cell_type)
         made: list[relax.Expr] = []
         for step in range(self.steps):
@@ -127,13 +127,13 @@ class _Lstm:
         (measured on LiteRT 2.3.0). The result differs only if a value saturates.
         """
         node = self.node
-        places = node.operator.intermediates
+        positions = node.operator.intermediates
         node.require(
-            len(places) > _HIDDEN_INTERMEDIATE,
-            f"has {len(places)} intermediate tensors; it needs {_HIDDEN_INTERMEDIATE + 1}",
+            len(positions) > _HIDDEN_INTERMEDIATE,
+            f"has {len(positions)} intermediate tensors; it needs {_HIDDEN_INTERMEDIATE + 1}",
         )
-        node.require(places[_HIDDEN_INTERMEDIATE] >= 0, "has no intermediate tensor for the hidden values")
-        tensor = node.model.tensors[places[_HIDDEN_INTERMEDIATE]]
+        node.require(positions[_HIDDEN_INTERMEDIATE] >= 0, "has no intermediate tensor for the hidden values")
+        tensor = node.model.tensors[positions[_HIDDEN_INTERMEDIATE]]
         found = node.per_tensor(tensor)
         if not node.has_input(_PROJECTION):
             return found
@@ -144,21 +144,21 @@ class _Lstm:
     def _width(self) -> int:
         return self.node.input(_RECURRENT_WEIGHTS[1]).shape[-1]
 
-    def _rows(self, place: int) -> relax.Expr:
+    def _rows(self, index: int) -> relax.Expr:
         """Returns a state as `[N, …]`. In the file, the batch dimension may be missing."""
-        tensor, width = self.node.input(place), self._width() if place == _HIDDEN else self.cells
+        tensor, width = self.node.input(index), self._width() if index == _HIDDEN else self.cells
         self.node.require(
             math.prod(tensor.shape) == self.batch * width,
             f"has a state of shape {list(tensor.shape)}, not {[self.batch, width]}",
             tensor,
         )
-        x = self.node.expr(place)
+        x = self.node.expr(index)
         shape = (self.batch, width)
-        return x if tensor.shape == shape else self.node.emit(relax.op.reshape(x, shape), f"state_{place}")
+        return x if tensor.shape == shape else self.node.emit(relax.op.reshape(x, shape), f"state_{index}")
 
-    def _shaped(self, x: relax.Expr, place: int) -> relax.Expr:
-        shape = self.node.input(place).shape
-        return x if len(shape) == 2 else self.node.emit(relax.op.reshape(x, shape), f"left_{place}")
+    def _shaped(self, x: relax.Expr, index: int) -> relax.Expr:
+        shape = self.node.input(index).shape
+        return x if len(shape) == 2 else self.node.emit(relax.op.reshape(x, shape), f"left_{index}")
 
     def _join_steps(self, made: Sequence[relax.Expr]) -> relax.Expr:
         node, width = self.node, self._width()
@@ -168,14 +168,14 @@ class _Lstm:
             return each[0]
         return node.emit(relax.op.concat(each, axis=0 if self.time_major else 1))
 
-    def _stacked(self, places: Sequence[int]) -> tuple[relax.Expr, QuantizedType]:
+    def _stacked(self, positions: Sequence[int]) -> tuple[relax.Expr, QuantizedType]:
         """Returns the weights of all gates, stacked along the rows. Each gate has its own scale."""
         node = self.node
-        tensors = [node.input(places[gate]) for gate in self.gates]
+        tensors = [node.input(positions[gate]) for gate in self.gates]
         depth = tensors[-1].shape[-1]
         scales = [self._weight_type(tensor, (self.cells, depth)).scale for tensor in tensors]
         node.reserve(len(tensors) * self.cells * depth)
-        data = np.concatenate([node.data(places[gate]) for gate in self.gates])
+        data = np.concatenate([node.data(positions[gate]) for gate in self.gates])
         by_row = tuple(np.repeat(scales, self.cells).tolist())
         return relax.const(data), QuantizedType("int8", by_row, (0,) * len(by_row), axis=0)
 
@@ -188,8 +188,8 @@ class _Lstm:
             node.unsupported(f"has the weights {tensor.label} of {weight_type}, whose zero point is not 0", tensor)
         return weight_type
 
-    def _bias(self, place: int, count: int) -> Array:
-        return _bias(self.node, place, count)
+    def _bias(self, index: int, count: int) -> Array:
+        return _bias(self.node, index, count)
 
     def _clip(self, option: str, quantized: QuantizedType) -> int:
         """Returns the stored value to which a state is clamped, or 0 if it is not clamped
@@ -203,17 +203,17 @@ class _Lstm:
         return int(min(np.float32(bound) / np.float32(quantized.scale), np.float32(most)))
 
 
-def _bias(node: Node, place: int, count: int) -> Array:
+def _bias(node: Node, index: int, count: int) -> Array:
     """Returns an int32 bias, or zeros if the file omits it."""
-    if not node.has_input(place):
+    if not node.has_input(index):
         return np.zeros(count, np.int32)
-    tensor = node.input(place)
+    tensor = node.input(index)
     node.require(
         tensor.dtype == "int32" and tensor.shape == (count,),
         f"has a bias of {tensor.dtype} {list(tensor.shape)}, not int32 {[count]}",
         tensor,
     )
-    return node.data(place)
+    return node.data(index)
 
 
 def _accumulated(in_type: QuantizedType, weight_type: QuantizedType) -> QuantizedType:
@@ -281,7 +281,7 @@ def _shift(node: Node, past: relax.Expr, shape: tuple[int, int, int]) -> None:
     node.keep(_PAST, node.emit(relax.op.reshape(shifted, node.input(_PAST).shape), "left"))
 
 
-def _matrix(node: Node, place: int) -> tuple[int, int]:
-    tensor = node.input(place)
+def _matrix(node: Node, index: int) -> tuple[int, int]:
+    tensor = node.input(index)
     node.require(len(tensor.shape) == 2, f"has an operand of shape {list(tensor.shape)}, not a matrix", tensor)
     return tensor.shape[0], tensor.shape[1]

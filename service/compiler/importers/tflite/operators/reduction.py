@@ -67,8 +67,8 @@ def _place(node: Node, make: Callable[..., relax.Call]) -> relax.Expr:
     reference/arg_min_max.h).
     """
     axis = node.axis(node.scalar(1), len(node.input(0).shape))
-    place = node.emit(make(node.expr(0), axis=axis, keepdims=False), "place")
-    return place if node.output.dtype == "int64" else node.emit(relax.op.astype(place, node.output.dtype))
+    position = node.emit(make(node.expr(0), axis=axis, keepdims=False), "place")
+    return position if node.output.dtype == "int64" else node.emit(relax.op.astype(position, node.output.dtype))
 
 
 def l2_normalization(node: Node) -> relax.Expr:

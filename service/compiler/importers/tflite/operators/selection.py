@@ -26,7 +26,7 @@ def slice_(node: Node) -> relax.Expr:
     """
     same_dtype(node)
     shape = node.input(0).shape
-    begin, size = (node.integers(place).reshape(-1).tolist() for place in (1, 2))
+    begin, size = (node.integers(position).reshape(-1).tolist() for position in (1, 2))
     node.require(len(begin) == len(size) == len(shape), f"cannot slice shape {list(shape)} at {begin} by {size}")
     end = [total if count == -1 else first + count for first, count, total in zip(begin, size, shape, strict=True)]
     node.require(
@@ -66,52 +66,52 @@ def strided_slice(node: Node) -> relax.Expr:
         if dim is None:
             final.append(1)
             continue
-        places = range(shape[axis])[dim]
-        if not places:
+        positions = range(shape[axis])[dim]
+        if not positions:
             node.unsupported(f"selects an empty range on axis {axis} of shape {list(shape)}")
-        if places != range(shape[axis]):
-            x = _range(node, x, places, axis)
+        if positions != range(shape[axis]):
+            x = _range(node, x, positions, axis)
         if keep:
-            final.append(len(places))
+            final.append(len(positions))
         axis += 1
     return node.emit(relax.op.reshape(x, final))
 
 
 def _dimensions(node: Node, rank: int) -> list[tuple[slice | None, bool]]:
     """Returns the slice of each axis (None for a new axis), and true if the axis stays in the result."""
-    begin, end, strides = (node.integers(place).reshape(-1).tolist() for place in (1, 2, 3))
+    begin, end, strides = (node.integers(position).reshape(-1).tolist() for position in (1, 2, 3))
     node.require(
         len(begin) == len(end) == len(strides), f"cannot slice from {begin} to {end} by {strides}: their lengths differ"
     )
     node.require(0 not in strides, "has a stride of 0", node.input(3))
     masks = {name: node.int_option(f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
-    bits = {name: [bool(mask >> place & 1) for place in range(len(begin))] for name, mask in masks.items()}
+    bits = {name: [bool(mask >> position & 1) for position in range(len(begin))] for name, mask in masks.items()}
     node.require(sum(bits["ellipsis"]) <= 1, "has more than one ellipsis")
     named = sum(not (a or b) for a, b in zip(bits["ellipsis"], bits["new_axis"], strict=True))
     node.require(named <= rank, f"slices {named} axes, but its input has {rank}")
     everything = (slice(None), True)
     result: list[tuple[slice | None, bool]] = []
-    for place, (first, last, step) in enumerate(zip(begin, end, strides, strict=True)):
-        if bits["ellipsis"][place]:
+    for position, (first, last, step) in enumerate(zip(begin, end, strides, strict=True)):
+        if bits["ellipsis"][position]:
             result += [everything] * (rank - named)
-        elif bits["new_axis"][place]:
+        elif bits["new_axis"][position]:
             result.append((None, True))
-        elif bits["shrink_axis"][place]:
-            place_taken = 0 if bits["begin"][place] else first
+        elif bits["shrink_axis"][position]:
+            place_taken = 0 if bits["begin"][position] else first
             result.append((slice(place_taken, place_taken + 1 or None), False))
         else:
-            ends = (None if bits["begin"][place] else first, None if bits["end"][place] else last)
+            ends = (None if bits["begin"][position] else first, None if bits["end"][position] else last)
             result.append((slice(*ends, step), True))
     if not any(bits["ellipsis"]):
         result += [everything] * (rank - named)
     return result
 
 
-def _range(node: Node, x: relax.Expr, places: range, axis: int) -> relax.Expr:
+def _range(node: Node, x: relax.Expr, positions: range, axis: int) -> relax.Expr:
     part = f"axis_{axis}"
-    if places.step < 0:
-        return take_elements(node, x, axis, len(places), lambda: np.array(places), part)
-    bounds = {"begin": [places.start], "end": [places[-1] + 1], "strides": [places.step]}
+    if positions.step < 0:
+        return take_elements(node, x, axis, len(positions), lambda: np.array(positions), part)
+    bounds = {"begin": [positions.start], "end": [positions[-1] + 1], "strides": [positions.step]}
     return node.emit(relax.op.strided_slice(x, axes=[axis], **bounds), part)
 
 
@@ -140,15 +140,17 @@ def gather_nd(node: Node) -> relax.Expr:
     depth = indices[-1]
     leading, rest = shape[:depth], shape[depth:]
     rows = node.emit(relax.op.reshape(node.expr(0), [math.prod(leading), *rest]), "rows")
-    place: relax.Expr | None = None
+    position: relax.Expr | None = None
     for axis in range(depth):
         column = _column(node, axis)
-        if place is None:
-            place = column
+        if position is None:
+            position = column
             continue
-        scaled = node.emit(relax.op.multiply(place, relax.const(np.array(leading[axis], np.int32))), f"scaled_{axis}")
-        place = node.emit(relax.op.add(scaled, column), f"place_{axis}")
-    return node.emit(relax.op.take(rows, place, axis=0, mode="clip"))
+        scaled = node.emit(
+            relax.op.multiply(position, relax.const(np.array(leading[axis], np.int32))), f"scaled_{axis}"
+        )
+        position = node.emit(relax.op.add(scaled, column), f"place_{axis}")
+    return node.emit(relax.op.take(rows, position, axis=0, mode="clip"))
 
 
 def _column(node: Node, axis: int) -> relax.Expr:
@@ -219,17 +221,17 @@ def resize_nearest(node: Node) -> relax.Expr:
     node.require(len(shape) == 4 and len(size) == 2 and min(size) >= 1, f"cannot resize shape {list(shape)} to {size}")
     node.expect_shape((shape[0], *size, shape[3]))
     corners, centers = bool(node.option("align_corners")), bool(node.option("half_pixel_centers"))
-    places = [
+    positions = [
         partial(nearest_places, old, new, align_corners=corners, half_pixel_centers=centers)
         for old, new in zip(shape[1:3], size, strict=True)
     ]
     if tensor.quantization is not None and not tensor.quantization.per_axis and tensor.dtype in _BYTES:
         node.reserve(2 * sum(size) * np.dtype(np.int64).itemsize)
-        rows, columns = (place().tolist() for place in places)
+        rows, columns = (position().tolist() for position in positions)
         return node.emit(ops.take_pixels(node.expr(0), node.in_type(0), rows=rows, columns=columns))
     x = node.expr(0)
-    for axis, (new, place) in enumerate(zip(size, places, strict=True), start=1):
-        x = take_elements(node, x, axis, new, place, f"axis_{axis}")
+    for axis, (new, position) in enumerate(zip(size, positions, strict=True), start=1):
+        x = take_elements(node, x, axis, new, position, f"axis_{axis}")
     return x
 
 
@@ -237,8 +239,8 @@ def nearest_places(old: int, new: int, *, align_corners: bool, half_pixel_center
     """Returns, for each position in `new`, the nearest position in `old`. Computes in float32."""
     span = (old - 1, new - 1) if align_corners and new > 1 else (old, new)
     scale = np.float32(span[0]) / np.float32(span[1])
-    place = (np.arange(new, dtype=np.float32) + np.float32(0.5 if half_pixel_centers else 0)) * scale
-    whole = np.floor(place)
+    position = (np.arange(new, dtype=np.float32) + np.float32(0.5 if half_pixel_centers else 0)) * scale
+    whole = np.floor(position)
     if align_corners:
-        whole += place - whole >= 0.5
+        whole += position - whole >= 0.5
     return np.asarray(np.clip(whole.astype(np.int64), 0, old - 1))

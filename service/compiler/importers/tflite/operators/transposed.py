@@ -39,7 +39,7 @@ def transpose_conv(node: Node) -> relax.Var:
     call = ops.conv2d_transpose(
         node.expr(_SOURCE),
         node.constant(1),
-        bias_of(node, shape[3], source=_SOURCE, place=_BIAS),
+        bias_of(node, shape[3], source=_SOURCE, index=_BIAS),
         in_type,
         weight_type,
         strides=strides,

@@ -124,16 +124,16 @@ def bounds_of(_: ProgramGraph, activation: Operator, name: str) -> Bounds | None
     if found is None or activation.inputs != (name,):
         return None
     call, (bounds, names) = cast("Call", activation), found
-    low, high = (_given(call, place + 1, names[place], bounds[place]) for place in (0, 1))
+    low, high = (_given(call, position + 1, names[position], bounds[position]) for position in (0, 1))
     known = isinstance(low, int | float) and isinstance(high, int | float) and low <= high
     return (float(low), float(high)) if known else None
 
 
-def _given(call: Call, place: int, name: str, default: Any) -> Any:
+def _given(call: Call, index: int, name: str, default: Any) -> Any:
     """Returns an argument that is given by position or by name."""
     if not name:
         return default
-    value = call.arguments[place] if place < len(call.arguments) else call.named.get(name)
+    value = call.arguments[index] if index < len(call.arguments) else call.named.get(name)
     return default if value is None else value
 
 
@@ -168,7 +168,7 @@ def _several(graph: ProgramGraph, operator: Operator, conversion: Operator | Non
     if conversion is None or not operands or None in operands:
         return []
     found = [operand for operand in operands if operand is not None]
-    types = {place: quantized for place, (_, quantized) in enumerate(found)}
+    types = {index: quantized for index, (_, quantized) in enumerate(found)}
     return [_octet(operator, [name for name, _ in found], types, conversion)]
 
 

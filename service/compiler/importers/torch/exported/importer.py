@@ -49,8 +49,8 @@ def _imported(program: Program, at: At, shapes: Shapes) -> ImportedModel:
     calls, constants = fused(program)
     specs = _input_specs(program.inputs, shapes)
     params = [
-        relax.Var(f"input_{place}", relax.TensorType(list(spec.shape), spec.dtype.name))
-        for place, spec in enumerate(specs)
+        relax.Var(f"input_{index}", relax.TensorType(list(spec.shape), spec.dtype.name))
+        for index, spec in enumerate(specs)
     ]
     builder = relax.BlockBuilder()
     graph = Graph(builder, at)
@@ -70,9 +70,9 @@ def _imported(program: Program, at: At, shapes: Shapes) -> ImportedModel:
 def _convert(graph: Graph, call: Call, values: dict[str, Any]) -> None:
     """Adds the results of `call` to `values`."""
     operands = [values[name] for name in call.inputs]
-    for place, quantized in call.types.items():
-        if isinstance(operands[place], Value):
-            operands[place] = replace(operands[place], quantized=quantized)
+    for position, quantized in call.types.items():
+        if isinstance(operands[position], Value):
+            operands[position] = replace(operands[position], quantized=quantized)
     arguments = [_filled(argument, operands) for argument in call.arguments]
     named = {name: _filled(argument, operands) for name, argument in call.named.items()}
     if call.op_type.startswith("octet::"):

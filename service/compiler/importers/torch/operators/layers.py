@@ -214,15 +214,23 @@ def _linear(node: Node, input: Any, weight: Any, bias: Any = None) -> Value:
 
 
 def _convolved(
-    node: Node, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any, places: int
+    node: Node,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
+    positions: int,
 ) -> Value:
-    """Returns the convolution of `[N, C, H, W]`. If `places` is 1, the operand is `[N, C, L]`: images with one row."""
+    """Returns the convolution of `[N, C, H, W]`. If `positions` is 1, the operand is `[N, C, L]`: images of one row."""
     if not isinstance(weight, Tensor) or weight.quantization is not None:
         node.unsupported("has weights that are computed or quantized")
     x = node.real_tensor(input)
-    if len(x.shape) != places + 2 or weight.data.ndim != places + 2:
+    if len(x.shape) != positions + 2 or weight.data.ndim != positions + 2:
         node.unsupported(f"on a tensor with {len(x.shape)} dimensions, and weights with {weight.data.ndim}")
-    if places == 1:
+    if positions == 1:
         batch, channels, length = x.shape
         rows = node.value(relax.op.reshape(x.expr, [batch, channels, 1, length]), None)
         of_rows = Tensor(weight.data[:, :, None])
@@ -267,7 +275,7 @@ def _sides(
     return before[0], before[1], totals[0] - before[0], totals[1] - before[1]
 
 
-def _conv(places: int) -> Callable[..., Value]:
+def _conv(positions: int) -> Callable[..., Value]:
     """Returns the rule of `aten::conv1d` or `aten::conv2d`."""
 
     def convert(
@@ -280,7 +288,7 @@ def _conv(places: int) -> Callable[..., Value]:
         dilation: Any = 1,
         groups: Any = 1,
     ) -> Value:
-        return _convolved(node, input, weight, bias, stride, padding, dilation, groups, places)
+        return _convolved(node, input, weight, bias, stride, padding, dilation, groups, positions)
 
     return convert
 
@@ -308,10 +316,10 @@ def _convolution_mode(
     node: Node, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any
 ) -> Value:
     """Converts a convolution as a trace contains it, if its padding is a word (`same` or `valid`)."""
-    places = len(node.sizes(stride))
-    if places not in (1, 2):
-        node.unsupported(f"has {places} dimensions; only 1 or 2 can be compiled")
-    return _convolved(node, input, weight, bias, stride, padding, dilation, groups, places)
+    positions = len(node.sizes(stride))
+    if positions not in (1, 2):
+        node.unsupported(f"has {positions} dimensions; only 1 or 2 can be compiled")
+    return _convolved(node, input, weight, bias, stride, padding, dilation, groups, positions)
 
 
 def _attention(
@@ -366,9 +374,11 @@ def _constant_or_value(node: Node, value: Any) -> relax.Expr:
 
 
 def _embedding(node: Node, weight: Any, indices: Any, *_: Any, **__: Any) -> Value:
-    table, places = operand(node, weight), _constant_or_value(node, indices)
-    node.require(str(places.ty.dtype) in ("int32", "int64"), f"has indices of {places.ty.dtype}, not int32 or int64")
-    return node.value(relax.op.take(table, places, 0, mode="clip"), None)
+    table, positions = operand(node, weight), _constant_or_value(node, indices)
+    node.require(
+        str(positions.ty.dtype) in ("int32", "int64"), f"has indices of {positions.ty.dtype}, not int32 or int64"
+    )
+    return node.value(relax.op.take(table, positions, 0, mode="clip"), None)
 
 
 # -- movement

@@ -108,8 +108,8 @@ def _index(node: Node, value: Any) -> int:
 def _select(node: Node, input: Any, dim: Any, index: Any) -> Value:
     x = node.tensor(input)
     axis = node.axis(dim, len(x.shape))
-    place = node.axis(index, x.shape[axis])
-    return _reshaped(node, _cut(node, x, axis, place, place + 1), [*x.shape[:axis], *x.shape[axis + 1 :]])
+    position = node.axis(index, x.shape[axis])
+    return _reshaped(node, _cut(node, x, axis, position, position + 1), [*x.shape[:axis], *x.shape[axis + 1 :]])
 
 
 def _chunk(node: Node, input: Any, chunks: Any, dim: Any = 0) -> list[Value]:
@@ -137,7 +137,7 @@ def _unbind(node: Node, input: Any, dim: Any = 0) -> list[Value]:
     x = node.tensor(input)
     axis = node.axis(dim, len(x.shape))
     node.require(x.shape[axis] <= _MOST_PARTS, f"makes {x.shape[axis]} parts; at most {_MOST_PARTS} can be compiled")
-    return [_select(node, x, axis, place) for place in range(x.shape[axis])]
+    return [_select(node, x, axis, index) for index in range(x.shape[axis])]
 
 
 def _roll(node: Node, input: Any, shifts: Any, dims: Any = ()) -> Value:
@@ -150,8 +150,8 @@ def _roll(node: Node, input: Any, shifts: Any, dims: Any = ()) -> Value:
     result = x.expr
     for shift, dim in zip(moved, along, strict=True):
         axis = node.axis(dim, len(x.shape))
-        places = np.roll(np.arange(x.shape[axis], dtype=np.int64), shift)
-        result = node.emit(relax.op.take(result, relax.const(places, "int64"), axis, mode="clip"), "rolled")
+        positions = np.roll(np.arange(x.shape[axis], dtype=np.int64), shift)
+        result = node.emit(relax.op.take(result, relax.const(positions, "int64"), axis, mode="clip"), "rolled")
     return Value(result, x.quantized)
 
 
@@ -181,8 +181,8 @@ def _pad(node: Node, input: Any, pad: Any, mode: Any = "constant", value: Any = 
             max(before, behind) <= most and size > 0, f"pads {size} elements with more elements than there are"
         )
         if before or behind:
-            places = np.pad(np.arange(size, dtype=np.int64), (before, behind), mode=_OF_ELEMENTS[mode])
-            result = node.emit(relax.op.take(result, relax.const(places, "int64"), axis, mode="clip"), "padded")
+            positions = np.pad(np.arange(size, dtype=np.int64), (before, behind), mode=_OF_ELEMENTS[mode])
+            result = node.emit(relax.op.take(result, relax.const(positions, "int64"), axis, mode="clip"), "padded")
     return Value(result, x.quantized)
 
 
@@ -238,9 +238,9 @@ def _channel_shuffle(node: Node, input: Any, groups: Any) -> Value:
     """
     x, count = node.tensor(input), node.integer(groups, 1)
     node.require(len(x.shape) >= 3, f"on a tensor with {len(x.shape)} dimensions; it needs at least 3")
-    batch, channels, *places = x.shape
+    batch, channels, *positions = x.shape
     node.require(channels % count == 0, f"cannot divide {channels} channels into {count} groups")
-    rows = node.value(relax.op.reshape(x.expr, [batch, count, channels // count, math.prod(places)]), x.quantized)
+    rows = node.value(relax.op.reshape(x.expr, [batch, count, channels // count, math.prod(positions)]), x.quantized)
     turned = node.emit(relax.op.permute_dims(rows.expr, [0, 2, 1, 3]), "turned")
     return node.value(relax.op.reshape(turned, list(x.shape)), x.quantized)
 

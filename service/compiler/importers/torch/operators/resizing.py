@@ -56,9 +56,9 @@ def _nearest(node: Node, before: int, after: int, scale: float | None) -> Places
     differ.
     """
     ratio = np.float32(before) / np.float32(after) if scale is None else np.float32(1 / scale)
-    places = np.arange(after, dtype=np.int64)
-    found: Places = np.minimum(np.floor(places.astype(np.float32) * ratio).astype(np.int64), before - 1)
-    short = places if after == before else places >> 1 if after == 2 * before else found
+    positions = np.arange(after, dtype=np.int64)
+    found: Places = np.minimum(np.floor(positions.astype(np.float32) * ratio).astype(np.int64), before - 1)
+    short = positions if after == before else positions >> 1 if after == 2 * before else found
     if not np.array_equal(found, short):
         node.unsupported(f"resizes {before} to {after} with the factor {scale}, for which PyTorch's kernels differ")
     return found

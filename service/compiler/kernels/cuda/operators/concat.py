@@ -53,25 +53,25 @@ def concat(
     check_concat(mode, operation)
     require_blocks(*sources, destination)
     check_sizes(*sources, destination)
-    copied = [place for place in range(len(sources)) if place not in placed]
+    copied = [position for position in range(len(sources)) if position not in placed]
     firsts, tables = first_channels(operation), _tables(mode, operation, copied)
     to, written = Blocks.of(destination).filled, _written_blocks(sources, firsts, copied)
     to = replace(to, blocks=len(written))
     parts = []
-    for place, (first, source) in enumerate(zip(firsts, sources, strict=True)):
-        if place in placed:
+    for position, (first, source) in enumerate(zip(firsts, sources, strict=True)):
+        if position in placed:
             parts.append(f"octet::PlacedPart<{to.strides}, {first}, {source.channels}>{{destination}}")
         else:
-            table = list(tables).index(place) if place in tables else -1
+            table = list(tables).index(position) if position in tables else -1
             strides = Blocks.of(source).strides
-            parts.append(f"octet::CopiedPart<{strides}, {first}, {source.channels}, {table}>{{part_{place}}}")
+            parts.append(f"octet::CopiedPart<{strides}, {first}, {source.channels}, {table}>{{part_{position}}}")
     fill = np.array([bounds(operation.per_tensor("out_type")).zero_point], np.uint8)
     joined = [np.concatenate(list(tables.values()))] if tables else []
     constants: tuple[Array, ...] = (np.array(written, np.int32), fill, *joined)
     names = [f"constant_{number}" for number in range(len(constants))]
     given = [*names, *([] if tables else ["nullptr"]), "destination", *parts]
     body = [f"octet::concatenate<{to.order}, {to.strides}, {len(tables)}>({', '.join(given)});"]
-    parameters = [f"const octet::u8* __restrict__ part_{place}" for place in copied]
+    parameters = [f"const octet::u8* __restrict__ part_{position}" for position in copied]
     parameters += [*constant_parameters(constants), "octet::u8* __restrict__ destination"]
     text = translation_unit("concat.cuh", kernel_function(THREADS, parameters, body))
     facts = {
@@ -86,14 +86,14 @@ def concat(
 def _tables(mode: Mode, operation: Operation, copied: Sequence[int]) -> dict[int, Array]:
     """Returns the lookup table of each copied part whose type differs from the destination's."""
     tables = channel_tables(mode, operation)
-    return {place: tables[place] for place in copied if not is_identity(tables[place])}
+    return {position: tables[position] for position in copied if not is_identity(tables[position])}
 
 
 def _written_blocks(sources: Sequence[Image], firsts: Sequence[int], copied: Sequence[int]) -> list[int]:
     """Returns the blocks of the destination that contain a channel of a copied part."""
     found = {
         block
-        for place in copied
-        for block in range(firsts[place] // BLOCK, -(-(firsts[place] + sources[place].channels) // BLOCK))
+        for position in copied
+        for block in range(firsts[position] // BLOCK, -(-(firsts[position] + sources[position].channels) // BLOCK))
     }
     return sorted(found)

@@ -85,7 +85,7 @@ def depthwise(layer: Layer, weights: Array, bias: Array, epilogue: AnyEpilogue, 
     output = output_code(layer, bias, epilogue, destination.blocks * BLOCK, first=len(own))
     constants = (*own, *output.constants)
 
-    names = ", ".join(f"constant_{place}" for place in range(1, len(own)))
+    names = ", ".join(f"constant_{index}" for index in range(1, len(own)))
     read = f"source, constant_0, {output.bias}, octet::{f'Rest{{{names}}}' if rest else 'NoRest{}'}"
     kernel_rows = window.kernel[0]
     of_taps = (kernel_rows, _span(layer), window.strides[1], taps.run)

@@ -94,18 +94,18 @@ def _kernel(made: Move, origins: Array, offsets: Array, firsts: Sequence[int]) -
         np.concatenate([*tables.values(), np.zeros(0, np.uint8)]),
     )
     constants = tuple(array for array in arrays if array.size)
-    names = (f"constant_{place}" for place in range(len(constants)))
+    names = (f"constant_{index}" for index in range(len(constants)))
     given = [next(names) if array.size else "nullptr" for array in arrays]
     parts = []
-    for place, first in enumerate(firsts):
-        table = list(tables).index(place) if place in tables else -1
-        parts.append(f"octet::MovedPart<{type_}, {first}, {table}>{{source_{place}}}")
+    for index, first in enumerate(firsts):
+        table = list(tables).index(index) if index in tables else -1
+        parts.append(f"octet::MovedPart<{type_}, {first}, {table}>{{source_{index}}}")
     body = [
         f"using Order = {to.order};",
         f"using Destination = {to.strides};",
         f"octet::move<Order, Destination, {len(tables)}, {type_}>({', '.join([*given, 'destination', *parts])});",
     ]
-    parameters = [f"const {type_}* __restrict__ source_{place}" for place in range(len(parts))]
+    parameters = [f"const {type_}* __restrict__ source_{index}" for index in range(len(parts))]
     parameters += [*constant_parameters(constants), f"{type_}* __restrict__ destination"]
     text = translation_unit("move.cuh", kernel_function(THREADS, parameters, body))
     itemsize = np.dtype(destination.dtype).itemsize
@@ -119,11 +119,11 @@ def _tables(made: Move) -> dict[int, Array]:
     if made.destination.dtype not in BIAS:
         return {}
     tables = {}
-    for place, (source, table) in enumerate(zip(made.sources, made.tables, strict=True)):
+    for position, (source, table) in enumerate(zip(made.sources, made.tables, strict=True)):
         stored = np.arange(ENTRIES) ^ _flipped_bit(source)
         moved = (stored if table is None else table[stored]) ^ _flipped_bit(made.destination)
         if not is_identity(moved):
-            tables[place] = moved.astype(np.uint8)
+            tables[position] = moved.astype(np.uint8)
     return tables
 
 

@@ -34,7 +34,7 @@ def pairwise(lhs: Image, rhs: Image, destination: Image, operation: Operation, m
     code = arithmetic_code(arithmetic)
     numbers = np.array([out.zero_point, out.low, out.high, *arithmetic.numbers], np.int32)
     constants = (*code.arrays, numbers)
-    names = [f"constant_{place}" for place in range(len(constants))]
+    names = [f"constant_{index}" for index in range(len(constants))]
     to = Blocks.of(destination)
     operands = [Blocks.of(operand).repeated(to.extents) for operand in (lhs, rhs)]
     types = [to.order, to.strides, *(operand.strides for operand in operands)]

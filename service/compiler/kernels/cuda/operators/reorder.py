@@ -115,7 +115,7 @@ def _kernel(
     element_bytes = np.dtype(conversion.destination).itemsize
     fill = [np.array([zero_point], np.uint8)] if destination.halo else []
     constants = (*fill, *conversion.numbers)
-    names = [f"constant_{place}" for place in range(len(constants))]
+    names = [f"constant_{index}" for index in range(len(constants))]
     given = ["source", f"{conversion.type}{{{', '.join(names[len(fill) :])}}}"]
     if destination.lanes == 1 and source.lanes == BLOCK:
         pixels = destination.planes(-(-destination.channels // CHUNK_BYTES))

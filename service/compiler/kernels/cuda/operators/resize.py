@@ -33,7 +33,7 @@ def resize_bilinear(source: Image, destination: Image, operation: Operation, mod
     check_blocks(source, destination)
     formula, blend = blend_of(mode, operation)
     tables = tables_of(formula, operation, source)
-    rows, columns = ("{" + ", ".join(f"constant_{first + place}" for place in range(3)) + "}" for first in (0, 3))
+    rows, columns = ("{" + ", ".join(f"constant_{first + index}" for index in range(3)) + "}" for first in (0, 3))
     template = f"octet::resize<octet::{type(blend).__name__}, "
     arguments = f"octet::Axis{rows}, octet::Axis{columns}"
     return _kernel("resize", source, destination, [*tables, _fill(operation)], _QUADS, template, arguments)
@@ -47,8 +47,8 @@ def take_pixels(source: Image, destination: Image, operation: Operation) -> Kern
     """
     check_blocks(source, destination)
     rows, columns = taken_pixels(operation)
-    places = [np.array(rows, np.int32) * source.row, np.array(columns, np.int32) * source.pixel]
-    constants = [*places, _fill(operation)]
+    positions = [np.array(rows, np.int32) * source.row, np.array(columns, np.int32) * source.pixel]
+    constants = [*positions, _fill(operation)]
     return _kernel("pixels", source, destination, constants, _CHUNKS, "octet::take<", "constant_0, constant_1")
 
 

@@ -50,7 +50,7 @@ def output_code(layer: Layer, bias: Array, epilogue: AnyEpilogue, filters: int, 
     """
     requantization = requantization_code(epilogue.requantization)
     constants = [_filled(array, filters) for array in (epilogue.requantization.started(bias), *requantization.arrays)]
-    names = [f"constant_{first + place}" for place in range(len(constants) + 1)]
+    names = [f"constant_{first + index}" for index in range(len(constants) + 1)]
     made, destination = requantization.made_of(names[1:-1]), layer.destination
     if isinstance(epilogue, Epilogue):
         constants.append(epilogue.parameters)

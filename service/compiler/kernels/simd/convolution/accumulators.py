@@ -46,11 +46,11 @@ class Accumulators:
         self._isa, self._tile, self._block, self._pairs = lanes.isa, tile, block, pairs
         self._pixels = [(row, column) for row in range(tile.rows) for column in range(tile.columns)]
         self._registers = {}
-        for place in range(tile.blocks):
-            start = lanes.keep(load(bias, (block + place) * self._isa.lanes, self._isa.lanes))
+        for position in range(tile.blocks):
+            start = lanes.keep(load(bias, (block + position) * self._isa.lanes, self._isa.lanes))
             starts = [start] if pairs is None else [lanes.keep(value) for value in pairs.started(start)]
             for row, column in self._accumulated_pixels:
-                register = self._registers[(row, column), place] = lanes.program.register("int32", self._isa.lanes)
+                register = self._registers[(row, column), position] = lanes.program.register("int32", self._isa.lanes)
                 register.value = starts[column % len(starts)]
 
     @property
@@ -67,8 +67,8 @@ class Accumulators:
             weights: one for each block.
         """
         for pixel, activations in zip(self._pixels, operands, strict=True):
-            for place, factors in enumerate(weights):
-                accumulator = self._registers[pixel, place]
+            for index, factors in enumerate(weights):
+                accumulator = self._registers[pixel, index]
                 accumulator.value = self._isa.dot(accumulator.value, activations, factors)
 
     def add_pairs(self, rows: Sequence[Sequence[Expr]], weights: Sequence[tuple[Expr, Expr]]) -> None:
@@ -81,18 +81,18 @@ class Accumulators:
         assert self._pairs is not None
         for row, operands in enumerate(rows):
             for pair, operand in enumerate(operands):
-                for place, factors in enumerate(weights):
+                for index, factors in enumerate(weights):
                     for half, own in enumerate(factors):
-                        totals = self._registers[(row, 2 * pair + half), place]
+                        totals = self._registers[(row, 2 * pair + half), index]
                         totals.value = self._pairs.multiply(totals.value, operand, own)
 
     def settle(self, lanes: Lanes) -> None:
         """Converts accumulators that belong to pairs of pixels to accumulators of single pixels."""
         if self._pairs is None:
             return
-        for place in range(self._tile.blocks):
+        for index in range(self._tile.blocks):
             for row, column in self._accumulated_pixels[::2]:
-                both = [self._registers[(row, at), place] for at in (column, column + 1)]
+                both = [self._registers[(row, at), index] for at in (column, column + 1)]
                 values = [lanes.keep(value) for value in self._pairs.separate(both[0].value, both[1].value)]
                 for register, value in zip(both, values, strict=True):
                     register.value = value
@@ -102,7 +102,7 @@ class Accumulators:
 
         `row` and `column` are the position of the tile's first pixel.
         """
-        for place in range(self._tile.blocks):
-            values = [self._registers[pixel, place].value for pixel in self._pixels]
-            block = self._block + place
+        for index in range(self._tile.blocks):
+            values = [self._registers[pixel, index].value for pixel in self._pixels]
+            block = self._block + index
             output.store_tile(values, self._tile.columns, output.channels(block), image, block, row, column)

@@ -85,8 +85,8 @@ class _Conv:
         self.source = program.parameter("source", "uint8", layer.source.size_bytes)
         residual = program.parameter("residual", "uint8", layer.residual.size_bytes) if layer.residual else None
         self.buffers = [
-            program.parameter(f"constant_{place}", str(array.dtype), array.size)
-            for place, array in enumerate(self.constants)
+            program.parameter(f"constant_{index}", str(array.dtype), array.size)
+            for index, array in enumerate(self.constants)
         ]
         destination = program.parameter("destination", self.epilogue.dtype, layer.destination.size_bytes)
         constants = self.buffers[2 : 2 + len(self.epilogue.constants)]
@@ -135,8 +135,8 @@ class _Conv:
 
     def _weights_offset(self, block_tile: Expr, step: Expr, row: Expr, column: Expr) -> Expr:
         rows, columns = self.reduction.positions
-        place = ((block_tile * self.reduction.steps + step) * rows + row) * columns + column
-        return place * (self.reduction.unrolled * self._group_elements)
+        position = ((block_tile * self.reduction.steps + step) * rows + row) * columns + column
+        return position * (self.reduction.unrolled * self._group_elements)
 
     def _add(self, accumulators: Accumulators, group: Expr, offset: Expr) -> None:
         """Adds the products of one reduction step: a group of every pixel, by the weights of every block.
@@ -150,8 +150,8 @@ class _Conv:
             return
         program, pairs, (down, _) = self.program, self.pairs, self.layer.steps
         weights = [
-            pairs.weights(program, self.buffers[0], offset + place * pairs.weight_elements)
-            for place in range(self.tile.blocks)
+            pairs.weights(program, self.buffers[0], offset + index * pairs.weight_elements)
+            for index in range(self.tile.blocks)
         ]
         lines = [group + row * down for row in range(self.tile.rows)]
         plane, columns = self.layer.source.plane, self.tile.columns
@@ -161,7 +161,7 @@ class _Conv:
         """Adds the products of one reduction step without pairs, with weights from `buffer`."""
         isa, program = self.isa, self.program
         weights = [
-            isa.weights(program, buffer, offset + place * isa.weight_elements) for place in range(self.tile.blocks)
+            isa.weights(program, buffer, offset + index * isa.weight_elements) for index in range(self.tile.blocks)
         ]
         accumulators.add(isa.operands(program, self.source, group, self.tile.steps(self.layer)), weights)
 
@@ -169,7 +169,7 @@ class _Conv:
         first, offsets, weights = self.buffers[-3:]
         program = self.program
         start = program.bind(load(first, block_tile, 1))
-        with program.loop(load(first, block_tile + 1, 1) - start, "excess") as place:
-            group = program.bind(start + place)
+        with program.loop(load(first, block_tile + 1, 1) - start, "excess") as position:
+            group = program.bind(start + position)
             at = program.bind(window + load(offsets, group, 1))
             self._accumulate(accumulators, at, weights, group * (self.tile.blocks * self.isa.weight_elements))

@@ -146,8 +146,8 @@ class _Depthwise:
         self.source = program.parameter("source", "uint8", layer.source.size_bytes)
         residual = program.parameter("residual", "uint8", layer.residual.size_bytes) if layer.residual else None
         self.buffers = [
-            program.parameter(f"constant_{place}", str(array.dtype), array.size)
-            for place, array in enumerate(self.constants)
+            program.parameter(f"constant_{index}", str(array.dtype), array.size)
+            for index, array in enumerate(self.constants)
         ]
         destination = program.parameter("destination", self.epilogue.dtype, layer.destination.size_bytes)
         *constants, self.transpose_indices = self.buffers[2 : 3 + len(self.epilogue.constants)]
@@ -182,9 +182,9 @@ class _Depthwise:
                 return self._start(line, block, bias)
 
             rows = self._looped(window, start, first) if self.looped else self._unrolled(window, start, weights)
-            for place, accumulators in rows:
+            for position, accumulators in rows:
                 values = [accumulator.value for accumulator in accumulators]
-                self.output.store_tile(values, len(values), channels, image, block, row + place, column)
+                self.output.store_tile(values, len(values), channels, image, block, row + position, column)
 
     def _window(self, image: Expr, block: Expr, row: Expr, column: Expr) -> Expr:
         """Returns the byte offset of an output pixel's window."""
@@ -240,8 +240,8 @@ class _Depthwise:
         if self.excess:
             first, offsets, rests = self.buffers[-3:]
             start = program.bind(load(first, block, 1))
-            with program.loop(load(first, block + 1, 1) - start, "excess") as place:
-                rest = program.bind(start + place)
+            with program.loop(load(first, block + 1, 1) - start, "excess") as position:
+                rest = program.bind(start + position)
                 self._accumulate(window + load(offsets, rest, 1), [(accumulators, self._weights(rests, rest))])
         return accumulators
 
@@ -249,8 +249,8 @@ class _Depthwise:
         elements = self.isa.weight_elements
         first = kernel_row * (len(self.taps.shifts) * elements)
         return {
-            shift: self.isa.weights(self.program, buffer, first + place * elements)
-            for place, shift in enumerate(self.taps.shifts)
+            shift: self.isa.weights(self.program, buffer, first + index * elements)
+            for index, shift in enumerate(self.taps.shifts)
         }
 
     def _accumulate(self, line: Expr, uses: list[tuple[list[Register], Weights]]) -> None:

@@ -226,11 +226,11 @@ class _Grouped:
             first: int32 `[block tiles + 1]`, the index of each tile's first step.
             offsets: int32 `[steps]`, the byte offset of each step from the first byte of a window.
             weights: flat, in the order of `Isa.weights`.
-            places: int8 `[steps * 4 * lanes]`, for each byte of a vector, the channel in the block that it gets; empty
-                for shared steps.
+            positions: int8 `[steps * 4 * lanes]`, for each byte of a vector, the channel in the block that it gets;
+                empty for shared steps.
         """
         isa, excess = self.isa, Excess(weights, self.isa)
-        first, offsets, listed, places = [0], [], [], []
+        first, offsets, listed, positions = [0], [], [], []
         for start in self.starts:
             filters, reads = self.scheme.reads(isa, self.grouping, start)
             at = self._offsets(reads)
@@ -241,13 +241,13 @@ class _Grouped:
                 kept = np.ones(at.shape, bool) if part is excess.weights else arranged.any(axis=(3, 4))
                 offsets.append(at[kept])
                 listed.append(arranged[kept].reshape(-1, self.tile.blocks, isa.lanes, isa.group))
-                places.append((np.maximum(reads.channels, 0) % isa.lanes)[np.nonzero(kept)[0]])
+                positions.append((np.maximum(reads.channels, 0) % isa.lanes)[np.nonzero(kept)[0]])
             first.append(sum(map(len, offsets)))
         return (
             np.array(first, np.int32),
             np.concatenate(offsets).astype(np.int32),
             isa.pack_weights(np.concatenate(listed)).reshape(-1),
-            np.concatenate(places).astype(np.int8).reshape(-1) if self.scheme.own else np.zeros(0, np.int8),
+            np.concatenate(positions).astype(np.int8).reshape(-1) if self.scheme.own else np.zeros(0, np.int8),
         )
 
     def _offsets(self, reads: Reads) -> Array:
@@ -265,8 +265,8 @@ class _Grouped:
         self.source = program.parameter("source", "uint8", layer.source.size_bytes)
         residual = program.parameter("residual", "uint8", layer.residual.size_bytes) if layer.residual else None
         buffers = [
-            program.parameter(f"constant_{place}", str(array.dtype), array.size)
-            for place, array in enumerate(self.constants)
+            program.parameter(f"constant_{index}", str(array.dtype), array.size)
+            for index, array in enumerate(self.constants)
         ]
         destination = program.parameter("destination", self.epilogue.dtype, layer.destination.size_bytes)
         self.first, self.offsets, self.weights, *rest = buffers
@@ -297,8 +297,8 @@ class _Grouped:
         accumulators = Accumulators(self.lanes, self.tile, self.bias, block)
         window = program.bind(self.layer.first_byte(image, row, column))
         start = program.bind(load(self.first, block_tile, 1))
-        with program.loop(load(self.first, block_tile + 1, 1) - start, "read") as place:
-            read = program.bind(start + place)
+        with program.loop(load(self.first, block_tile + 1, 1) - start, "read") as position:
+            read = program.bind(start + position)
             self._accumulate(accumulators, program.bind(window + load(self.offsets, read, 1)), read)
         accumulators.store(self.output, image, row, column)
 
@@ -310,7 +310,7 @@ class _Grouped:
         isa, program, blocks = self.isa, self.program, range(self.tile.blocks)
         steps = self.tile.steps(self.layer)
         first = read * (len(blocks) * isa.weight_elements)
-        weights = [isa.weights(program, self.weights, first + place * isa.weight_elements) for place in blocks]
+        weights = [isa.weights(program, self.weights, first + position * isa.weight_elements) for position in blocks]
         if self.indices is None:
             accumulators.add(isa.operands(program, self.source, at, steps), weights)
             return

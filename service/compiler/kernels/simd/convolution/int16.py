@@ -229,8 +229,8 @@ class _Layer:
         sizes = [int(np.prod(shape)) for shape in (self.words.source, self.words.destination)]
         self.source = program.parameter("source", "int16", sizes[0])
         self.buffers = [
-            program.parameter(f"constant_{place}", str(array.dtype), array.size)
-            for place, array in enumerate(self.constants)
+            program.parameter(f"constant_{index}", str(array.dtype), array.size)
+            for index, array in enumerate(self.constants)
         ]
         self.destination = program.parameter("destination", "int16", sizes[1])
         n, height, width, _ = self.words.destination
@@ -264,8 +264,8 @@ class _Layer:
     def _position(self, start: Expr, weights: Expr) -> None:
         section = _SECTION if self.flush == "each section" else self.pairs
         for first, count, length in _sections(self.pairs, section):
-            with self.program.loop(count, "section") as place:
-                begin = first + place * length
+            with self.program.loop(count, "section") as position:
+                begin = first + position * length
                 with self.program.loop(length, "pair") as pair:
                     self._step_over(start + (begin + pair) * 2, weights + (begin + pair) * self._step, 2)
                 if self.flush == "each section":
@@ -356,14 +356,14 @@ class _Layer:
                     channels_left = min(size, self.channels - part * size)
                     program.store_first(self.destination, program.bind(to), value, size, channels_left)
 
-    def _accumulator(self, place: int, part: int) -> Expr:
+    def _accumulator(self, index: int, part: int) -> Expr:
         if self.flush == "never":
-            return self.accumulators[place].value
-        accumulator = self._half(self.accumulators[place], part)
-        return self.wide_accumulators[place][part].value + accumulator if self.wide_accumulators else accumulator
+            return self.accumulators[index].value
+        accumulator = self._half(self.accumulators[index], part)
+        return self.wide_accumulators[index][part].value + accumulator if self.wide_accumulators else accumulator
 
     def _clamped(self, value: Expr, size: int) -> Expr:
-        low, high = (splat(load(self.buffers[-1], place, 1), size) for place in range(2))
+        low, high = (splat(load(self.buffers[-1], index, 1), size) for index in range(2))
         held = tirx.max(tirx.min(value, high), low)
         return self.program.bind(tirx.Cast(f"int16x{size}", held), f"int16x{size}")
 

@@ -102,8 +102,8 @@ class _Matrix:
         self.source = program.parameter("source", "uint8", layer.source.size_bytes)
         residual = program.parameter("residual", "uint8", layer.residual.size_bytes) if layer.residual else None
         buffers = [
-            program.parameter(f"constant_{place}", str(array.dtype), array.size)
-            for place, array in enumerate(self.constants)
+            program.parameter(f"constant_{index}", str(array.dtype), array.size)
+            for index, array in enumerate(self.constants)
         ]
         destination = program.parameter("destination", self.epilogue.dtype, layer.destination.size_bytes)
         self.first, self.offsets, self.weights, self.bias, *constants = buffers
@@ -134,8 +134,8 @@ class _Matrix:
         tile = program.bind(at_most(share * count, self.block_tiles - count))
         own = min(count * deep, self.blocks)
         self.output.fill_halo(image, program.bind(at_most(tile * deep, self.blocks - own)), blocks=own, when=first)
-        with program.loop(count, "tile") as place:
-            block_tile = program.bind(tile + place)
+        with program.loop(count, "tile") as position:
+            block_tile = program.bind(tile + position)
             self._multiply(memory, start, block_tile)
             self._finish(memory, image, program.bind(at_most(block_tile * deep, self.blocks - deep)), row, column)
         self.unit.release(program)
@@ -176,9 +176,9 @@ class _Matrix:
             step: the number of the current step, counted through all groups of pixels.
         """
         lines = -(-self.scheme.blocks * self.unit.weight_bytes // (_LINE_BYTES * self.groups))
-        size, place = lines * _LINE_BYTES, behind * (self.scheme.blocks * self.unit.weight_bytes)
+        size, position = lines * _LINE_BYTES, behind * (self.scheme.blocks * self.unit.weight_bytes)
         for line in range(lines):
-            self.program.prefetch(self.weights, place + step * size + line * _LINE_BYTES)
+            self.program.prefetch(self.weights, position + step * size + line * _LINE_BYTES)
 
     def _step(self, memory: Buffer, at: Expr, number: Expr) -> None:
         """Adds the products of one reduction step: `depth` bytes of each pixel of a group, by the weights of each
@@ -188,37 +188,39 @@ class _Matrix:
 
         def load_weights(block: int) -> int:
             tile = weights + block % (unit.tiles - weights)
-            place = (number * scheme.blocks + block) * unit.weight_bytes
-            unit.load(program, tile, self.weights, place, unit.depth)
+            position = (number * scheme.blocks + block) * unit.weight_bytes
+            unit.load(program, tile, self.weights, position, unit.depth)
             return tile
 
-        def load_pixels(place: int) -> int:
-            tile = activations + place % scheme.activation_tiles
-            unit.load(program, tile, memory, at + place * (self.rows * self.panel.pixel_bytes), self.panel.pixel_bytes)
+        def load_pixels(position: int) -> int:
+            tile = activations + position % scheme.activation_tiles
+            unit.load(
+                program, tile, memory, at + position * (self.rows * self.panel.pixel_bytes), self.panel.pixel_bytes
+            )
             return tile
 
         if scheme.pixels_outside:
             held = [load_weights(block) for block in range(scheme.blocks)]
-            for place in range(scheme.pixel_tiles):
-                pixels = load_pixels(place)
+            for position in range(scheme.pixel_tiles):
+                pixels = load_pixels(position)
                 for block, tile in enumerate(held):
-                    unit.multiply(program, place * scheme.blocks + block, pixels, tile)
+                    unit.multiply(program, position * scheme.blocks + block, pixels, tile)
             return
-        kept = [load_pixels(place) for place in range(scheme.pixel_tiles)]
+        kept = [load_pixels(position) for position in range(scheme.pixel_tiles)]
         for block in range(scheme.blocks):
             tile = load_weights(block)
-            for place, pixels in enumerate(kept):
-                unit.multiply(program, place * scheme.blocks + block, pixels, tile)
+            for position, pixels in enumerate(kept):
+                unit.multiply(program, position * scheme.blocks + block, pixels, tile)
 
     def _finish(self, memory: Buffer, image: Expr, block: Expr, row: Expr, column: Expr) -> None:
         """Applies the epilogue to the accumulators of a panel, and stores the results."""
         program, lanes, panel = self.program, self.isa.lanes, self.panel
         rows, columns = finished_at_once(panel.rows, panel.columns)
-        for place in range(self.scheme.blocks):
-            own = program.bind(block + place)
+        for index in range(self.scheme.blocks):
+            own = program.bind(block + index)
             channels = self.output.channels(own)
             start = self.lanes.keep(load(self.bias, own * lanes, lanes))
-            base = _CONFIGURATION_BYTES + place * panel.length * lanes * _TOTAL_BYTES
+            base = _CONFIGURATION_BYTES + index * panel.length * lanes * _TOTAL_BYTES
             with (
                 program.loop(-(-panel.rows // rows), "line") as line,
                 program.loop(-(-panel.columns // columns), "part") as part,

@@ -73,7 +73,7 @@ class Output:
             channels: the result of `channels` for the block.
             row, column: the position of the first pixel.
         """
-        program, pixels = self.lanes.program, [divmod(place, columns) for place in range(len(accumulators))]
+        program, pixels = self.lanes.program, [divmod(index, columns) for index in range(len(accumulators))]
         at = program.bind(self.layer.destination.at(image, block, row, column))
         to = [at + self._step(self.layer.destination, pixel) for pixel in pixels]
         residuals = self._residuals(pixels, image, block, row, column)
@@ -82,9 +82,9 @@ class Output:
             return self.epilogue.value(self.lanes, accumulators[pixel], channels, self.parameters, residuals[pixel])
 
         if len(accumulators) < PIXELS:
-            for pixel, place in enumerate(to):
+            for pixel, index in enumerate(to):
                 narrow = self.epilogue.narrow(self.lanes, value(pixel), self.parameters)
-                program.store(self.destination, place, narrow, self.lanes.isa.lanes)
+                program.store(self.destination, index, narrow, self.lanes.isa.lanes)
             return
         together = columns >= PIXELS
         lines = range(0, len(accumulators), columns) if together else [0]
@@ -99,9 +99,9 @@ class Output:
             program.store(self.destination, to[0], packed, isa.bytes)
             return
         packed = program.bind(packed, f"uint8x{isa.bytes}")
-        for pixel, place in enumerate(to):
+        for pixel, index in enumerate(to):
             own = shuffle(packed, range(pixel * isa.lanes, (pixel + 1) * isa.lanes))
-            program.store(self.destination, place, own, isa.lanes)
+            program.store(self.destination, index, own, isa.lanes)
 
     def _residuals(
         self, pixels: Sequence[tuple[int, int]], image: Expr, block: Expr, row: Expr, column: Expr

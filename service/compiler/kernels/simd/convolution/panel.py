@@ -87,49 +87,49 @@ class Panel:
         if layer.source.packed:
             channels, (_, kernel_w) = layer.source.channels, layer.window.kernel
             self.blocks, self.tap_bytes, self.pixel_bytes = 1, kernel_w * channels, layer.window.strides[1] * channels
-            places = self._packed()
+            positions = self._packed()
         else:
             self.blocks = _blocks(layer, depth)
             self.tap_bytes = self.pixel_bytes = self.blocks * layer.source.block
-            places = self._blocked(separate=separate)
-        self.pitch = columns + max(right for _, (_, right) in places.values())
+            positions = self._blocked(separate=separate)
+        self.pitch = columns + max(right for _, (_, right) in positions.values())
         self.planes: list[Plane] = []
         self.group_bytes = 0
-        for first in sorted({first for first, _ in places.values()}):
-            reached = [at for own, at in places.values() if own == first]
+        for first in sorted({first for first, _ in positions.values()}):
+            reached = [at for own, at in positions.values() if own == first]
             high, wide = rows + max(down for down, _ in reached), columns + max(right for _, right in reached)
             self.planes.append(Plane(first, high, wide, self.group_bytes))
             self.group_bytes += high * self.pitch * self.pixel_bytes
         self.groups = -(-layer.source.blocks // self.blocks)
         self.size_bytes = self.groups * self.group_bytes + depth
-        self.runs = tuple(run for group in range(self.groups) for run in self._runs(group, places))
+        self.runs = tuple(run for group in range(self.groups) for run in self._runs(group, positions))
 
     def _blocked(self, *, separate: bool) -> dict[Pair, tuple[Pair, Pair]]:
         """Maps each kernel tap to the first pixel of its plane, and to the tap's position (down, right) in the
         plane."""
-        window, places = self.layer.window, {}
+        window, positions = self.layer.window, {}
         (stride_h, stride_w), (dilation_h, dilation_w) = window.strides, window.dilation
         for row in range(window.kernel[0]):
             for column in range(window.kernel[1]):
                 (down, first_row), at = divmod(row * dilation_h, stride_h), column * dilation_w
                 right, first_column = (0, at) if separate else divmod(at, stride_w)
-                places[row, column] = (first_row, first_column), (down, right)
-        return places
+                positions[row, column] = (first_row, first_column), (down, right)
+        return positions
 
     def _packed(self) -> dict[Pair, tuple[Pair, Pair]]:
         """Does the same as `_blocked` for a packed source, in which the bytes under a kernel row are contiguous."""
         (kernel_h, kernel_w), (stride_h, stride_w) = self.layer.window.kernel, self.layer.window.strides
         beyond = -(-max(0, kernel_w - stride_w) // stride_w)
-        places = {}
+        positions = {}
         for row in range(kernel_h):
             down, first_row = divmod(row * self.layer.window.dilation[0], stride_h)
-            places[row, 0] = (first_row, 0), (down, beyond)
-        return places
+            positions[row, 0] = (first_row, 0), (down, beyond)
+        return positions
 
-    def _runs(self, group: int, places: Mapping[Pair, tuple[Pair, Pair]]) -> list[Run]:
+    def _runs(self, group: int, positions: Mapping[Pair, tuple[Pair, Pair]]) -> list[Run]:
         planes = {plane.first: plane.offset for plane in self.planes}
         found: list[tuple[int, list[Pair]]] = []
-        for tap, (first, (down, right)) in sorted(places.items(), key=lambda place: (place[0][0], place[1])):
+        for tap, (first, (down, right)) in sorted(positions.items(), key=lambda place: (place[0][0], place[1])):
             across = 0 if self.layer.source.packed else right
             offset = group * self.group_bytes + planes[first] + (down * self.pitch + across) * self.pixel_bytes
             follows = found and found[-1][0] + len(found[-1][1]) * self.tap_bytes == offset
@@ -162,10 +162,10 @@ class Panel:
         for run in self.runs:
             size = len(run.taps) * self.tap_bytes
             filled = np.zeros((filters, -(-size // self.depth) * self.depth), weights.dtype)
-            for place, (row, column) in enumerate(run.taps):
+            for position, (row, column) in enumerate(run.taps):
                 channels = slice(run.group * self.tap_bytes, (run.group + 1) * self.tap_bytes)
                 tap = weights[:, row].reshape(filters, -1) if packed else weights[:, row, column, channels]
-                filled[:, place * self.tap_bytes : place * self.tap_bytes + tap.shape[1]] = tap
+                filled[:, position * self.tap_bytes : position * self.tap_bytes + tap.shape[1]] = tap
             parts.append(filled.reshape(filters, -1, self.depth))
         return np.concatenate(parts, axis=1)
 
@@ -220,14 +220,14 @@ class _Interleave:
         wide = _QUAD if self.neighbours and columns >= _QUAD else 1
         with self.program.loop(-(-columns // wide), "column") as step:
             column = self.program.bind(at_most(step * wide, columns - wide))
-            place = self.program.bind(at + column * self.step)
+            position = self.program.bind(at + column * self.step)
             goal = self.program.bind(to + column * self.pixel_bytes)
             whole, rest = divmod(self.blocks, self.of_group)
             with self.program.loop(whole, "part") as group:
-                begin = self.program.bind(place + group * (self.of_group * self.plane))
+                begin = self.program.bind(position + group * (self.of_group * self.plane))
                 self._group(begin, self.program.bind(goal + group * self.group_bytes), wide, self.of_group)
             if rest:
-                begin = self.program.bind(place + whole * self.of_group * self.plane)
+                begin = self.program.bind(position + whole * self.of_group * self.plane)
                 self._group(begin, goal + whole * self.group_bytes, wide, rest)
 
     def _group(self, at: Expr, to: Expr, pixels: int, blocks: int) -> None:

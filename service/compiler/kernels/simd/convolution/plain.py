@@ -56,8 +56,8 @@ def _ungrouped(weights: Array, groups: int) -> Array:
         return weights
     filters, kernel_h, kernel_w, channels = weights.shape
     filled = np.zeros((groups, filters // groups, kernel_h, kernel_w, groups, channels), weights.dtype)
-    for place, own in enumerate(np.split(weights, groups)):
-        filled[place, :, :, :, place] = own
+    for position, own in enumerate(np.split(weights, groups)):
+        filled[position, :, :, :, position] = own
     return filled.reshape(filters, kernel_h, kernel_w, groups * channels)
 
 

@@ -50,12 +50,12 @@ class WideOutput:
         program, tensor, lanes = self.lanes.program, self.layer.destination, self.lanes.isa.lanes
         at = program.bind(tensor.at(image, block, row, column))
         values = [self.epilogue.requantization.apply(self.lanes, accumulator, channels) for accumulator in accumulators]
-        places = [
+        positions = [
             at + down * tensor.row + right * tensor.pixel
-            for down, right in (divmod(place, columns) for place in range(len(values)))
+            for down, right in (divmod(position, columns) for position in range(len(values)))
         ]
         whole, rest = divmod(tensor.channels, lanes)
         for condition, count in ((block < whole, lanes), (block >= whole, rest)) if rest else ((True, lanes),):
             with program.when(condition):
-                for place, value in zip(places, values, strict=True):
-                    program.store_first(self.destination, place, value, lanes, count)
+                for position, value in zip(positions, values, strict=True):
+                    program.store_first(self.destination, position, value, lanes, count)

@@ -77,8 +77,8 @@ class BlockPanels:
         for block in range(self.count):
             rows = blocked.stored[block * blocked.size : (block + 1) * blocked.size]
             filled[block, : len(rows)] = rows
-        places = np.arange(blocked.per_word, dtype=np.uint32) * np.uint32(blocked.bits)
-        shifted = filled.reshape(-1, blocked.per_word, width) << places[:, np.newaxis]
+        positions = np.arange(blocked.per_word, dtype=np.uint32) * np.uint32(blocked.bits)
+        shifted = filled.reshape(-1, blocked.per_word, width) << positions[:, np.newaxis]
         return np.asarray(np.bitwise_or.reduce(shifted, axis=1).view(np.int32))
 
     def _in_parts(self, rows: Array) -> Array:
@@ -133,12 +133,12 @@ class _Decoding:
         """
         row = self.program.bind(self.first + number)
         words = [self.panels.vector(self.lanes, self.words, row, at, "int32") for at in range(self.panels.vectors)]
-        for place in range(count):
-            use(product + place, [self._decoded(word, at, place) for at, word in enumerate(words)])
+        for index in range(count):
+            use(product + index, [self._decoded(word, at, index) for at, word in enumerate(words)])
 
-    def _decoded(self, word: Expr, vector: int, place: int) -> Expr:
+    def _decoded(self, word: Expr, vector: int, index: int) -> Expr:
         lanes, own = self.lanes, self.panels.blocked.bits
-        moved = word >> lanes.const(own * place) if place else word
+        moved = word >> lanes.const(own * index) if index else word
         whole = (moved & lanes.const((1 << own) - 1)) | lanes.const(_ITS_BITS)
         real = lanes.keep(bits(f"float32x{lanes.isa.lanes}", whole) - self.offsets[vector], "float32")
         return lanes.keep(real * self.scales[vector], "float32")

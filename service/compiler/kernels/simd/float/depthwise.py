@@ -87,7 +87,8 @@ class _Depthwise:
         made = n * layer.output[0] * layer.output[1] * channels
         source = program.parameter("source", "float32", n * height * width * channels)
         self.buffers = [
-            program.parameter(f"constant_{place}", "float32", array.size) for place, array in enumerate(self.constants)
+            program.parameter(f"constant_{position}", "float32", array.size)
+            for position, array in enumerate(self.constants)
         ]
         self.written = program.parameter("destination", "float32", made)
         taps = layer.window.kernel[0] * layer.window.kernel[1]
@@ -103,9 +104,9 @@ class _Depthwise:
                 seen, first_line = self._copied(source, image, first * down, self._lines(band)), 0
             # Tiles are computed column by column, because vertically neighboring tiles read the same rows, which are
             # then still in L1 cache.
-            with program.loop(len(self.starts) * across, "column") as place:
-                block = program.bind(place // across)
-                column = program.bind(at_most(place % across * self.pixels, layer.output[1] - self.pixels))
+            with program.loop(len(self.starts) * across, "column") as position:
+                block = program.bind(position // across)
+                column = program.bind(at_most(position % across * self.pixels, layer.output[1] - self.pixels))
                 with program.loop(band, "row") as row:
                     line = program.bind(first_line + row * down)
                     made_line = program.bind(image * layer.output[0] + first + row)
@@ -170,9 +171,9 @@ class _Depthwise:
             for pixel in range(self.pixels):
                 for j in range(kernel_w):
                     shown.setdefault(pixel * right + j * step_w, []).append((pixel, j))
-            for place in sorted(shown):
-                element = self.lanes.keep(load(source, at + place * channels, lanes), "float32")
-                for pixel, j in shown[place]:
+            for position in sorted(shown):
+                element = self.lanes.keep(load(source, at + position * channels, lanes), "float32")
+                for pixel, j in shown[position]:
                     sums[pixel].value = self.lanes.multiply_add(element, weights[j], sums[pixel].value)
         bias = load(self.buffers[1], channel, lanes) if layer.bias is not None else None
         bias = None if bias is None else self.lanes.keep(bias, "float32")

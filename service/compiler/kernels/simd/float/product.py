@@ -112,8 +112,8 @@ class _Product:
         self.lhs = program.parameter("lhs", "float32", operands.lhs)
         self.rhs = None if operands.weights is not None else program.parameter("rhs", "float32", operands.rhs)
         self.buffers = [
-            program.parameter(f"constant_{place}", str(array.dtype), array.size)
-            for place, array in enumerate(self.constants)
+            program.parameter(f"constant_{index}", str(array.dtype), array.size)
+            for index, array in enumerate(self.constants)
         ]
         self.written = program.parameter("destination", "float32", operands.out)
         parallel = worth_sharing(self.isa, cycles(self.isa, geometry, self.tile))
@@ -157,9 +157,11 @@ class _Product:
         """Returns the offset of image number `image` in each operand. An image is one of the independent products."""
         totals: list[Expr] = list(self.geometry.starts)
         for each in reversed(self.geometry.outer):
-            place = image % each.extent if each.extent > 1 else 0
+            position = image % each.extent if each.extent > 1 else 0
             image = self.program.bind(image // each.extent) if each.extent > 1 else image
-            totals = [total + place * step for total, step in zip(totals, (each.lhs, each.rhs, each.out), strict=True)]
+            totals = [
+                total + position * step for total, step in zip(totals, (each.lhs, each.rhs, each.out), strict=True)
+            ]
         lhs, rhs, out = (self.program.bind(total) for total in totals)
         return lhs, rhs, out
 
@@ -193,8 +195,8 @@ class _Product:
             start = program.bind(part * self.panel)
 
             def keep(product: Expr, vectors: list[Expr]) -> None:
-                for place, vector in enumerate(vectors):
-                    program.store(memory, start + (product * self.tile.blocks + place) * lanes, vector, lanes)
+                for index, vector in enumerate(vectors):
+                    program.store(memory, start + (product * self.tile.blocks + index) * lanes, vector, lanes)
 
             panels.each(self.lanes, self.buffers[:3], program.bind(first + part), keep)
         return self._from_panel(memory, 0)
@@ -268,14 +270,14 @@ class _Product:
             vectors = [self.lanes.keep(self.factors.along(self.rhs, at, lanes, size), dtype) for at in starts]
             distance = lanes // 2
             while distance:
-                for one in (place for place in range(lanes) if not place & distance):
+                for one in (index for index in range(lanes) if not index & distance):
                     pair = vectors[one], vectors[one + distance]
                     upper = [lane + lanes - distance if lane & distance else lane for lane in range(lanes)]
                     lower = [lane + lanes if lane & distance else lane + distance for lane in range(lanes)]
                     vectors[one], vectors[one + distance] = (self._mixed(pair, order) for order in (upper, lower))
                 distance //= 2
-            for place, vector in enumerate(vectors):
-                program.store(memory, to + (step + place) * row, vector, lanes)
+            for index, vector in enumerate(vectors):
+                program.store(memory, to + (step + index) * row, vector, lanes)
 
     def _mixed(self, pair: tuple[Expr, Expr], order: list[int]) -> Expr:
         return self.lanes.keep(tirx.Shuffle(list(pair), [tirx.const(at, "int32") for at in order]), self.factors.group)
@@ -310,10 +312,10 @@ class _Product:
         for (row, column), registers in zip(pixels, totals, strict=True):
             for start, register, bias in zip(columns, registers, biases, strict=True):
                 value = register.value if bias is None else register.value + bias
-                place = program.bind(out + row * down + column * right + start)
+                position = program.bind(out + row * down + column * right + start)
                 vector = self.lanes.keep(value, "float32")
                 count = min(self.isa.lanes, self.geometry.columns)
-                program.store_first(self.written, place, vector, self.isa.lanes, count)
+                program.store_first(self.written, position, vector, self.isa.lanes, count)
 
     def _add_up(
         self,
@@ -356,8 +358,8 @@ class _Product:
         """
         (down, right), dtype = self.geometry.lhs_steps, self.factors.group
         for (row, column), registers in zip(pixels, totals, strict=True):
-            place = start + row * down + column * right + product
-            group = self.lanes.keep(splat(self.factors.along(self.lhs, place, 1, size), self.isa.lanes), dtype)
+            position = start + row * down + column * right + product
+            group = self.lanes.keep(splat(self.factors.along(self.lhs, position, 1, size), self.isa.lanes), dtype)
             for register, vector in zip(registers, vectors, strict=True):
                 register.value = self.factors.add_products(self.lanes, register.value, group, vector)
 

@@ -53,7 +53,7 @@ def concat(
         Declined: the axis is not the channels, a type is not 8 bits with one scale, or an image is packed.
     """
     require_blocks(isa, *sources, destination)
-    parts = {place: image for place, image in enumerate(sources) if place not in placed}
+    parts = {index: image for index, image in enumerate(sources) if index not in placed}
     return _Concat(isa, parts, destination, operation, channel_tables(mode, operation), parallel).kernel(
         bounds(operation.per_tensor("out_type")).zero_point
     )
@@ -73,21 +73,22 @@ class _Concat:
         self.sources = sources
         self.first_channels = first_channels(operation)
         self.program = Program()
-        self.tables = {place: tables[place] for place in self.sources if not is_identity(tables[place])}
+        self.tables = {position: tables[position] for position in self.sources if not is_identity(tables[position])}
 
     def kernel(self, zero_point: int) -> Kernel:
         program, sources, destination = self.program, self.sources, self.destination
         self.read = {
-            place: program.parameter(f"part_{place}", "uint8", image.size_bytes) for place, image in sources.items()
+            position: program.parameter(f"part_{position}", "uint8", image.size_bytes)
+            for position, image in sources.items()
         }
         arranged = [self.isa.arrange_table(values) for values in self.tables.values()]
         constants = [np.array([zero_point], np.uint8), *([np.concatenate(arranged)] if arranged else [])]
         self.constants = [
-            program.parameter(f"constant_{place}", "uint8", array.size) for place, array in enumerate(constants)
+            program.parameter(f"constant_{position}", "uint8", array.size) for position, array in enumerate(constants)
         ]
         self.written = program.parameter("destination", "uint8", destination.size_bytes)
-        for place in sources:
-            self._part(place, *divmod(self.first_channels[place], self.isa.lanes))
+        for position in sources:
+            self._part(position, *divmod(self.first_channels[position], self.isa.lanes))
         facts = {
             "tables": len(self.tables),
             "aligned": all(channel % self.isa.lanes == 0 for channel in self.first_channels),
@@ -129,9 +130,9 @@ class _Concat:
             fill = load(self.constants[0], 0, 1)
             fill_halo(self.program, self.isa.bytes, self.written, destination, fill, plane=plane, when=run.first)
             *starts, to = run.starts
-            places = [(buffer, start) for (buffer, _), start in zip(sources, starts, strict=True)]
+            positions = [(buffer, start) for (buffer, _), start in zip(sources, starts, strict=True)]
             size = run.pixels * self.isa.lanes
-            map_bytes(self.program, self.isa.bytes, places, (self.written, to), size, function)
+            map_bytes(self.program, self.isa.bytes, positions, (self.written, to), size, function)
 
     def _look(self, part: int, vector: Expr, lanes: int) -> Expr:
         """Converts bytes of a part to the destination's type."""
@@ -145,8 +146,8 @@ class _Concat:
         `high`."""
         block = self.isa.lanes
         order = [
-            pixel + (start + place if place < lane else lanes + place - lane)
+            pixel + (start + position if position < lane else lanes + position - lane)
             for pixel in range(0, lanes, block)
-            for place in range(block)
+            for position in range(block)
         ]
-        return tirx.Shuffle([low, high], [tirx.const(place, "int32") for place in order])
+        return tirx.Shuffle([low, high], [tirx.const(position, "int32") for position in order])

@@ -85,8 +85,8 @@ class _Elementwise:
         numbers = np.array(self.arithmetic.numbers, np.int32)
         constants = [*self.arithmetic.arrays, np.concatenate([own, numbers])]
         *self.arrays, self.parameters = (
-            program.parameter(f"constant_{place}", str(array.dtype), array.size)
-            for place, array in enumerate(constants)
+            program.parameter(f"constant_{index}", str(array.dtype), array.size)
+            for index, array in enumerate(constants)
         )
         self.first_number, self.numbers = len(own), len(numbers)
         self.written = program.parameter("destination", "uint8", self.destination.size_bytes)
@@ -103,8 +103,8 @@ class _Elementwise:
     def _run(self, run: Run) -> None:
         program, lanes = self.program, self.isa.lanes
         arrays = [self._splat(array, 0) for array in self.arrays]
-        numbers = [self._splat(self.parameters, self.first_number + place) for place in range(self.numbers)]
-        repeated = [self._repeated(run, place) for place in range(len(self.operands))]
+        numbers = [self._splat(self.parameters, self.first_number + index) for index in range(self.numbers)]
+        repeated = [self._repeated(run, index) for index in range(len(self.operands))]
 
         def value(pixel: Expr) -> Expr:
             operands = [
@@ -125,14 +125,14 @@ class _Elementwise:
             packed = self.epilogue.pack(self.lanes, (first, second, third, fourth), self.parameters)
             program.store(self.written, run.starts[-1] + start * lanes, packed, self.isa.bytes)
 
-    def _splat(self, buffer: Buffer, place: int) -> Expr:
-        return self.lanes.keep(splat(load(buffer, place, 1), self.isa.lanes), str(buffer.dtype))
+    def _splat(self, buffer: Buffer, index: int) -> Expr:
+        return self.lanes.keep(splat(load(buffer, index, 1), self.isa.lanes), str(buffer.dtype))
 
-    def _repeated(self, run: Run, place: int) -> Expr | None:
+    def _repeated(self, run: Run, index: int) -> Expr | None:
         """Loads an operand that is the same for all pixels of the run. Returns None if it differs between pixels."""
-        if run.strides[place] or run.pixels == 1:
+        if run.strides[index] or run.pixels == 1:
             return None
-        return self.lanes.keep(self.lanes.widen(self.sources[place], run.starts[place]))
+        return self.lanes.keep(self.lanes.widen(self.sources[index], run.starts[index]))
 
 
 def _extents(image: Image) -> tuple[int, int, int, int]:

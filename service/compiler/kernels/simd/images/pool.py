@@ -109,8 +109,8 @@ class _Pool:
         self.program, self.lanes = program, Lanes(program, self.isa)
         self.read = program.parameter("source", "uint8", self.source.size_bytes)
         self.limits, self.transpose_indices, *self.numbers = (
-            program.parameter(f"constant_{place}", str(array.dtype), array.size)
-            for place, array in enumerate(self.constants)
+            program.parameter(f"constant_{position}", str(array.dtype), array.size)
+            for position, array in enumerate(self.constants)
         )
         self.written = program.parameter("destination", "uint8", destination.size_bytes)
         rows = destination.batch * destination.blocks * destination.height
@@ -200,9 +200,9 @@ class _Pool:
             accumulator.value = splat(tirx.const(0, "uint16"), size)
         with self.program.loop(rows, "kh") as row, self.program.loop(columns, "kw") as column:
             at = self.program.bind(corner + row * self.source.row + column * pixel)
-            for place, accumulator in enumerate(accumulators):
+            for position, accumulator in enumerate(accumulators):
                 accumulator.value = accumulator.value + tirx.Cast(
-                    f"uint16x{size}", load(self.read, at + place * size, size)
+                    f"uint16x{size}", load(self.read, at + position * size, size)
                 )
         halves = (range(isa.lanes), range(isa.lanes, size))
         sums = [shuffle(accumulator.value, half) for accumulator in accumulators for half in halves]
@@ -239,18 +239,18 @@ class _Pool:
         assert self.average is not None
         return self.average.finish(self.lanes, accumulator, index(count), self._number)
 
-    def _number(self, place: int) -> Expr:
+    def _number(self, position: int) -> Expr:
         """Loads one of the average's parameters into every lane."""
         (numbers,) = self.numbers
-        return splat(load(numbers, place, 1), self.isa.lanes)
+        return splat(load(numbers, position, 1), self.isa.lanes)
 
     def _bounded(self, value: Expr) -> Expr:
         """Clamps int32 values."""
-        low, high = (splat(load(self.limits, place, 1), self.isa.lanes) for place in (1, 2))
+        low, high = (splat(load(self.limits, position, 1), self.isa.lanes) for position in (1, 2))
         return tirx.max(tirx.min(value, high), low)
 
     def _clamped(self, stored: Expr, size: int) -> Expr:
         """Clamps bytes."""
-        low, high = (splat(tirx.Cast("uint8", load(self.limits, place, 1)), size) for place in (1, 2))
+        low, high = (splat(tirx.Cast("uint8", load(self.limits, position, 1)), size) for position in (1, 2))
         stored = tirx.max(stored, low) if self.out.low > 0 else stored
         return tirx.min(stored, high) if self.out.high < 255 else stored

@@ -64,8 +64,8 @@ class _Resize:
         self.program, self.lanes = program, Lanes(program, self.isa)
         self.read = program.parameter("source", "uint8", self.source.size_bytes)
         *tables, fill = (
-            program.parameter(f"constant_{place}", str(array.dtype), array.size)
-            for place, array in enumerate(self.constants)
+            program.parameter(f"constant_{index}", str(array.dtype), array.size)
+            for index, array in enumerate(self.constants)
         )
         self.rows, self.columns = tables[:3], tables[3:]
         self.written = program.parameter("destination", "uint8", destination.size_bytes)
@@ -86,20 +86,20 @@ class _Resize:
         count = min(PIXELS, width)
         with program.loop(-(-width // count), "step") as step:
             column = program.bind(at_most(step * count, width - count))
-            values = [self._value(lines, down, column + place) for place in range(count)]
+            values = [self._value(lines, down, column + index) for index in range(count)]
             if count == PIXELS:
                 first, second, third, fourth = values
                 packed = self.isa.pack((first, second, third, fourth), None)
                 program.store(self.written, to + column * pixel, packed, self.isa.bytes)
             else:
-                for place, value in enumerate(values):
+                for index, value in enumerate(values):
                     narrow = tirx.Cast(f"uint8x{self.isa.lanes}", value)
-                    program.store(self.written, to + (column + place) * pixel, narrow, self.isa.lanes)
+                    program.store(self.written, to + (column + index) * pixel, narrow, self.isa.lanes)
 
     def _value(self, lines: Sequence[Expr], down: Expr, column: Expr) -> Expr:
         sides = [self.program.bind(load(table, column, 1)) for table in self.columns[:2]]
         corners = [self.lanes.keep(self.lanes.widen(self.read, line + side)) for line in lines for side in sides]
         return self.lanes.keep(self.blend.apply(self.lanes, corners, down, self._splat(self.columns[2], column)))
 
-    def _splat(self, table: Buffer, place: Expr) -> Expr:
-        return self.lanes.keep(splat(load(table, place, 1), self.isa.lanes))
+    def _splat(self, table: Buffer, index: Expr) -> Expr:
+        return self.lanes.keep(splat(load(table, index, 1), self.isa.lanes))

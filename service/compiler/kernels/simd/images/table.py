@@ -37,8 +37,8 @@ def table(isa: Isa, source: Image, destination: Image, values: Array, zero_point
     with walk.runs(program) as run:
         plane = run.image * destination.blocks + run.block
         fill_halo(program, isa.bytes, written, destination, load(fill, 0, 1), plane=plane, when=run.first)
-        places = [(read, run.starts[0])], (written, run.starts[1])
-        map_bytes(program, isa.bytes, *places, run.pixels * isa.lanes, isa.lookup(program, entries))
+        positions = [(read, run.starts[0])], (written, run.starts[1])
+        map_bytes(program, isa.bytes, *positions, run.pixels * isa.lanes, isa.lookup(program, entries))
     return Kernel("table", program.function(), tuple(constants), destination.size_bytes)
 
 

@@ -129,8 +129,8 @@ def _interleave_rows(rows: Sequence[Expr], pixels: int) -> tuple[Expr, int, int]
     """Interleaves the bytes of up to four rows. Returns the vector, its lanes, and the number of lanes in use."""
     words = _vector("int32", pixels)
     total = tirx.Cast(words, rows[0])
-    for place, row in enumerate(rows[1:], 1):
-        shift = tirx.const(8 * place, "int32")
+    for index, row in enumerate(rows[1:], 1):
+        shift = tirx.const(8 * index, "int32")
         total = total | (tirx.Cast(words, row) << (splat(shift, pixels) if pixels > 1 else shift))
     vector = bits(f"uint8x{_IN_A_WORD * pixels}", total)
     taken = [_IN_A_WORD * pixel + channel for pixel in range(pixels) for channel in range(len(rows))]
@@ -147,10 +147,10 @@ def _transposed(program: Program, rows: Sequence[Expr], size: int) -> list[Expr]
     rows = list(rows)
     for _ in range(steps):
         mixed = []
-        for place in range(half):
+        for index in range(half):
             for start in (0, half):
                 order = [tirx.const(start + lane // 2 + size * (lane % 2), "int32") for lane in range(size)]
-                pair = tirx.Shuffle([rows[place], rows[place + half]], order)
+                pair = tirx.Shuffle([rows[index], rows[index + half]], order)
                 mixed.append(program.bind(pair, f"uint8x{size}"))
         rows = mixed
     return rows

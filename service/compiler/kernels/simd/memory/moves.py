@@ -59,7 +59,7 @@ class _Move:
 
     def kernel(self) -> Kernel:
         program, made = self.program, self.made
-        self.read = [self._parameter(f"source_{place}", memory) for place, memory in enumerate(made.sources)]
+        self.read = [self._parameter(f"source_{index}", memory) for index, memory in enumerate(made.sources)]
         items = self._items()
         constants: list[Array] = [items.reshape(-1)]
         self.items = program.parameter("items", "int32", items.size)
@@ -120,17 +120,19 @@ class _Move:
         """Writes the loop over the vectors of an iteration. It copies several vectors at a time if they are
         contiguous."""
         program, (pattern, width) = self.program, kind
-        count, *starts = (program.bind(load(self.items, row + 1 + place, 1)) for place in range(1 + len(pattern.steps)))
+        count, *starts = (
+            program.bind(load(self.items, row + 1 + position, 1)) for position in range(1 + len(pattern.steps))
+        )
         with program.loop((count + (width - 1)) // width, "step") as step:
-            place = program.bind(tirx.min(step * width, count - width))
-            to, *places = (
-                program.bind(start + place * size) for start, size in zip(starts, pattern.steps, strict=True)
+            position = program.bind(tirx.min(step * width, count - width))
+            to, *positions = (
+                program.bind(start + position * size) for start, size in zip(starts, pattern.steps, strict=True)
             )
             if isinstance(pattern, Square):
-                self._transposed(pattern, to, places[0])
+                self._transposed(pattern, to, positions[0])
             else:
                 lanes = self.lanes * width
-                loaded = [load(self.read[part], at, lanes) for part, at in zip(pattern.parts, places, strict=True)]
+                loaded = [load(self.read[part], at, lanes) for part, at in zip(pattern.parts, positions, strict=True)]
                 program.store(self.written, to, self._shuffle(pattern, loaded, width), lanes)
 
     def _transposed(self, square: Square, to: Expr, start: Expr) -> None:
@@ -147,8 +149,8 @@ class _Move:
         half = lanes // 2
         for _ in range(lanes.bit_length() - 1):
             vectors = [
-                self._bind_vector(interleaved(vectors[place], vectors[place + half], lanes, upper=upper), dtype)
-                for place in range(half)
+                self._bind_vector(interleaved(vectors[index], vectors[index + half], lanes, upper=upper), dtype)
+                for index in range(half)
                 for upper in (False, True)
             ]
         for row in range(square.rows):
@@ -178,7 +180,7 @@ class _Move:
     def _conversion(self, part: int) -> tuple[str, int]:
         """Returns a key of the conversion that `_converted` applies to a source. Equal conversions have equal keys."""
         source, table = self.made.sources[part], self.made.tables[part]
-        own = next((place for place, each in enumerate(self.tables) if each is table), -1)
+        own = next((index for index, each in enumerate(self.tables) if each is table), -1)
         return ("uint8" if source.image is not None else source.dtype), own
 
     def _converted(self, part: int, vector: Expr, lanes: int) -> Expr:
@@ -193,8 +195,8 @@ class _Move:
     def _merged(self, pattern: Pattern, vectors: Sequence[Expr], width: int) -> Expr:
         """Shuffles the lanes of the windows in the order of the pattern, for each of `width` consecutive vectors."""
         lanes, (merged, *others) = self.lanes * width, vectors
-        windows = [place // self.lanes for place in pattern.order] * width
-        own = [vector * self.lanes + place % self.lanes for vector in range(width) for place in pattern.order]
+        windows = [position // self.lanes for position in pattern.order] * width
+        own = [vector * self.lanes + position % self.lanes for vector in range(width) for position in pattern.order]
         if not others and own != list(range(lanes)):
             merged = tirx.Shuffle([merged], [tirx.const(lane, "int32") for lane in own])
         for window, vector in enumerate(others, 1):

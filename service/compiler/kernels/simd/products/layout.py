@@ -66,11 +66,11 @@ class ColumnLayout:
         order = [row * lanes + lane for lane in range(lanes) for row in range(isa.group)]
 
         def group_of(group: Expr, count: int) -> None:
-            for place in range(self.blocks):
-                rows = [source.load(group * isa.group + row, block + place, lanes) for row in range(count)]
+            for index in range(self.blocks):
+                rows = [source.load(group * isa.group + row, block + index, lanes) for row in range(count)]
                 rows += [splat(tirx.const(_zero(source), source.dtype), lanes)] * (isa.group - count)
                 joined = tirx.Shuffle(rows, [tirx.const(at, "int32") for at in order])
-                self._store(source, joined, group, place, sums)
+                self._store(source, joined, group, index, sums)
 
         whole, rest = divmod(self.depth, isa.group)
         if whole:
@@ -98,10 +98,10 @@ class ColumnLayout:
         ]
 
         def run_of(run: Expr, depth: int) -> None:
-            for place in range(self.blocks):
+            for index in range(self.blocks):
                 fours = []
                 for first in range(0, lanes, PIXELS):
-                    numbers = [at_most(column + (place * lanes + first + row), columns - 1) for row in range(PIXELS)]
+                    numbers = [at_most(column + (index * lanes + first + row), columns - 1) for row in range(PIXELS)]
                     four = [source.load(number, run, lanes) for number in numbers]
                     joined = tirx.Shuffle(four, [tirx.const(at, "int32") for at in across])
                     fours.append(program.bind(bits(self._vector, joined), self._vector))
@@ -111,7 +111,7 @@ class ColumnLayout:
                         four * isa.bytes + group * width + byte for four in range(len(fours)) for byte in range(width)
                     ]
                     joined = tirx.Shuffle(fours, [tirx.const(at, "int32") for at in order])
-                    self._store(source, joined, run * of_run + group, place, sums, depth - group * isa.group)
+                    self._store(source, joined, run * of_run + group, index, sums, depth - group * isa.group)
 
         whole, rest = divmod(self.depth, lanes)
         if whole:
@@ -122,7 +122,13 @@ class ColumnLayout:
         return sums
 
     def _store(
-        self, source: Source, vector: Expr, group: Expr, place: int, sums: Sequence[Register], valid: int | None = None
+        self,
+        source: Source,
+        vector: Expr,
+        group: Expr,
+        position: int,
+        sums: Sequence[Register],
+        valid: int | None = None,
     ) -> None:
         """Stores a vector, and adds its bytes to the sums of the columns.
 
@@ -138,10 +144,10 @@ class ColumnLayout:
             mask = splat(tirx.const((1 << 8 * valid) - 1, "int32"), isa.lanes)
             vector = bits(self._vector, bits(f"int32x{isa.lanes}", vector) & mask)
         vector = program.bind(vector, self._vector)
-        program.store(self.memory, (group * self.blocks + place) * isa.bytes, vector, isa.bytes)
+        program.store(self.memory, (group * self.blocks + position) * isa.bytes, vector, isa.bytes)
         one = int.from_bytes(bytes([isa.operand_zero_point + 1]) * 4, "little", signed=True)
         ones = isa.operand(program, splat(tirx.const(one, "int32"), isa.lanes))
-        sums[place].value = isa.dot(sums[place].value, ones, isa.computed_weights(program, vector))
+        sums[position].value = isa.dot(sums[position].value, ones, isa.computed_weights(program, vector))
 
     def _sums(self) -> list[Register]:
         registers = [self.program.register("int32", self.isa.lanes) for _ in range(self.blocks)]

@@ -160,8 +160,8 @@ class _Product:
             for name, matrices in (("lhs", self.lhs), ("rhs", self.rhs))
         ]
         points, *numbers = (
-            program.parameter(f"constant_{place}", str(array.dtype), array.size)
-            for place, array in enumerate(constants)
+            program.parameter(f"constant_{index}", str(array.dtype), array.size)
+            for index, array in enumerate(constants)
         )
         count = len(epilogue.requantization.arrays)
         self.factors, self.parameters = numbers[:count], numbers[count:]
@@ -171,7 +171,7 @@ class _Product:
         items = self.batch * self.parts * self.shares
         with program.loop(items, "item", parallel=parallel and items > 1) as item:
             self.both, self.lhs_point, self.rhs_point = (
-                self.lanes.keep(splat(load(points, place, 1), isa.lanes)) for place in range(3)
+                self.lanes.keep(splat(load(points, index, 1), isa.lanes)) for index in range(3)
             )
             self.channels = epilogue.requantization.channels(self.lanes, self.factors, 0)
             self._item(item, *sources)
@@ -183,7 +183,7 @@ class _Product:
         number, rest = program.bind(item // (self.parts * self.shares)), item % (self.parts * self.shares)
         block = program.bind(at_most(rest // self.shares * self.tile.blocks, self.blocks - self.tile.blocks))
         row = program.bind(at_most(rest % self.shares * self.own_rows, self.height - self.own_rows))
-        places = self._places(number)
+        positions = self._places(number)
         reads = self.rhs.rows, self.own_rows
         copied = self._uneven(self.rhs), self._uneven(self.lhs)
         laid_out = self.groups * self.tile.blocks * isa.bytes
@@ -193,10 +193,10 @@ class _Product:
             *map(self._copy_bytes, (self.rhs, self.lhs), reads, copied),
         )
         self.memory = program.workspace(1 << (sum(sizes) + isa.bytes - 1).bit_length())
-        sums_at, rhs_at, lhs_at = (sum(sizes[:place]) for place in (1, 2, 3))
-        first_row = program.bind(self.lhs.start(places) + row * self.lhs.row)
+        sums_at, rhs_at, lhs_at = (sum(sizes[:position]) for position in (1, 2, 3))
+        first_row = program.bind(self.lhs.start(positions) + row * self.lhs.row)
         left = self._source(lhs, self.lhs, first_row, reads[1], lhs_at, copied[1])
-        right = self._source(rhs, self.rhs, program.bind(self.rhs.start(places)), reads[0], rhs_at, copied[0])
+        right = self._source(rhs, self.rhs, program.bind(self.rhs.start(positions)), reads[0], rhs_at, copied[0])
         layout = ColumnLayout(program, isa, self.memory, self.tile.blocks, self.depth)
         columns = program.bind(block * isa.lanes)
         sums = layout.transposed(right, columns, self.rhs.rows) if self.transposed else layout.rows(right, block)
@@ -204,7 +204,7 @@ class _Product:
             register.value = self.both - register.value * self.lhs_point
         if self.numbers.zero_points[1]:
             self._sum_rows(left, sums_at)
-        to = program.bind(self.out.start(places) + row * self.out.row)
+        to = program.bind(self.out.start(positions) + row * self.out.row)
         with program.loop(-(-self.own_rows // self.tile.rows), "tile") as tile:
             self._tile(
                 left,
@@ -216,11 +216,11 @@ class _Product:
             )
 
     def _places(self, number: Expr) -> list[Expr]:
-        places: list[Expr] = []
+        positions: list[Expr] = []
         for extent in reversed(self.out.batch):
-            places.append(self.program.bind(number % extent) if extent > 1 else 0)
+            positions.append(self.program.bind(number % extent) if extent > 1 else 0)
             number = number // extent if extent > 1 else number
-        return places[::-1]
+        return positions[::-1]
 
     # --- operands that must be copied before they are read ---
 
@@ -307,18 +307,18 @@ class _Product:
         with program.loop(self.groups, "group") as group:
             weights = [
                 isa.computed_weights(
-                    program, load(self.memory, (group * self.tile.blocks + place) * isa.bytes, isa.bytes)
+                    program, load(self.memory, (group * self.tile.blocks + index) * isa.bytes, isa.bytes)
                 )
-                for place in range(self.tile.blocks)
+                for index in range(self.tile.blocks)
             ]
             at = program.bind(base + left.group(group, isa))
             operands = isa.operands(program, left.buffer, at, [line * left.row for line in range(len(totals))])
             for registers, operand in zip(totals, operands, strict=True):
                 for register, factors in zip(registers, weights, strict=True):
                     register.value = isa.dot(register.value, operand, factors)
-        for place in range(self.tile.blocks):
-            column = [registers[place] for registers in totals]
-            self._store(column, program.bind(to + row * self.out.row + (block + place) * self.out.block), block + place)
+        for index in range(self.tile.blocks):
+            column = [registers[index] for registers in totals]
+            self._store(column, program.bind(to + row * self.out.row + (block + index) * self.out.block), block + index)
 
     def _store(self, totals: Sequence[Register], at: Expr, block: Expr) -> None:
         """Applies the epilogue to some rows of one block, and stores them."""

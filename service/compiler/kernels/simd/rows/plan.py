@@ -102,26 +102,26 @@ class RowPlan:
         """Declares the kernel's parameters: each input, each constant array, one array of all numbers, and each
         output."""
         self.buffers = {
-            var: program.parameter(f"source_{place}", _stored(access.dtype), access.size)
-            for place, (var, access) in enumerate(self.sources.items())
+            var: program.parameter(f"source_{index}", _stored(access.dtype), access.size)
+            for index, (var, access) in enumerate(self.sources.items())
         }
         self._take_constants(program)
         self.written = {
-            var: program.parameter(f"destination_{place}", _stored(output.access.dtype), output.access.size)
-            for place, (var, output) in enumerate(self.outputs.items())
+            var: program.parameter(f"destination_{index}", _stored(output.access.dtype), output.access.size)
+            for index, (var, output) in enumerate(self.outputs.items())
         }
 
     def _take_constants(self, program: Program) -> None:
         self.number_places: dict[tuple[relax.Var, int], int] = {}
         self.array_buffers: dict[tuple[relax.Var, int], Buffer] = {}
         for value in self.values.values():
-            for place, operand in enumerate(value.step.operands):
+            for position, operand in enumerate(value.step.operands):
                 if isinstance(operand, Operand) and not isinstance(operand.tensor, relax.Var):
                     array = _as_stored(operand.tensor)
-                    self.array_buffers[value.step.var, place] = self._parameter(program, array)
+                    self.array_buffers[value.step.var, position] = self._parameter(program, array)
                 elif isinstance(operand, bool | int | float):
-                    self.number_places[value.step.var, place] = len(self.numbers)
-                    self.numbers.append(number_of(operand, operand_kind(value.step, place)))
+                    self.number_places[value.step.var, position] = len(self.numbers)
+                    self.numbers.append(number_of(operand, operand_kind(value.step, position)))
             value.arrays = [self._parameter(program, array) for array in value.computation.arrays]
         if self.numbers:
             self.number_buffer = self._parameter(program, np.array(self.numbers, np.int32))
@@ -131,9 +131,9 @@ class RowPlan:
         return program.parameter(f"constant_{len(self.constants)}", str(array.dtype), array.size)
 
 
-def operand_kind(step: Step, place: int) -> str:
-    """Returns the dtype in registers of operand number `place` of a step."""
-    return kind_of(str(step.call.args[place].ty.dtype))
+def operand_kind(step: Step, index: int) -> str:
+    """Returns the dtype in registers of operand number `index` of a step."""
+    return kind_of(str(step.call.args[index].ty.dtype))
 
 
 def _stored(dtype: str) -> str:

@@ -98,8 +98,8 @@ class _Lanes(RowReduction):
     def add(self, element: Expr, vector: int, columns: int) -> None:
         valid, form, vectors = columns - vector * self.lanes, self._form, Vectors(self.program, self.lanes)
         if valid < self.lanes:
-            places = [lane if lane < valid else lane + self.lanes for lane in range(self.lanes)]
-            element = _shuffled([element, vectors.const(form.identity, "float32")], places)
+            positions = [lane if lane < valid else lane + self.lanes for lane in range(self.lanes)]
+            element = _shuffled([element, vectors.const(form.identity, "float32")], positions)
         if form.kind != "float32":
             element = vectors.cast(element, form.kind)
         self._sums[vector].value = form.join(vectors, self._sums[vector].value, element)
@@ -138,12 +138,12 @@ class _Eights(RowReduction):
         if self._width < self.lanes:
             element = Vectors(self.program, self.lanes).keep(element, "float32")
         for first in range(0, self.lanes, self._width):
-            place = vector * self.lanes + first
-            if place >= columns:
+            position = vector * self.lanes + first
+            if position >= columns:
                 break
             part = _part(element, range(first, first + self._width)) if self._width < self.lanes else element
-            number = place % EIGHTS // self._width
-            if place // EIGHTS * EIGHTS + EIGHTS <= columns:
+            number = position % EIGHTS // self._width
+            if position // EIGHTS * EIGHTS + EIGHTS <= columns:
                 self._sums[number].value = self._combine(self._sums[number].value, part)
             else:
                 self._rest[number].value = part
@@ -170,9 +170,9 @@ class _Squares(_Eights):
             total = self._halved(total, lanes)
         one, rest = Vectors(self.program, 1), self.columns % EIGHTS
         elements = self._concatenate(self._rest, EIGHTS, "float32") if rest else None
-        for place in range(rest):
-            element = self.program.bind(_part(elements, [place]), "float32")
-            if place < rounded_squares(self.columns):
+        for index in range(rest):
+            element = self.program.bind(_part(elements, [index]), "float32")
+            if index < rounded_squares(self.columns):
                 total = total + one.rounded(element * element)
             else:
                 total = lowered_fma(element, element, total)

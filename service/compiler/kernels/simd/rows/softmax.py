@@ -82,7 +82,7 @@ class _Quotient:
         else:
             quotient = exponential * vectors.number(numbers, 0, "float32") / scale
             rounded = vectors.cast(tirx.nearbyint(quotient), "int32")
-        zero_point, low, high = (vectors.number(numbers, place, "int32") for place in (1, 2, 3))
+        zero_point, low, high = (vectors.number(numbers, position, "int32") for position in (1, 2, 3))
         return tirx.max(tirx.min(rounded + zero_point, high), low)
 
 

@@ -33,12 +33,12 @@ class Tile:
 
     def _places(self, row: Expr) -> list[Expr]:
         """Returns the index of row number `row` in each outer dimension."""
-        places: list[Expr] = []
+        positions: list[Expr] = []
         for extent in self.plan.region.outer[:0:-1]:
             row = self.program.bind(row)
-            places.append(self.program.bind(row % extent))
+            positions.append(self.program.bind(row % extent))
             row = row // extent
-        return [*([self.program.bind(row)] if self.plan.region.outer else []), *places[::-1]]
+        return [*([self.program.bind(row)] if self.plan.region.outer else []), *positions[::-1]]
 
     def write(self) -> None:
         for phase in range(self.plan.phases):
@@ -62,7 +62,7 @@ class Tile:
                     self.of_rows[row][value.step.var] = self.reductions[row][value.step.var].folded()
             elif value.step.of_row and not value.step.reduces and value.phase == phase:
                 for row in range(len(self.rows)):
-                    operands = [self._row_operand(row, value.step, place) for place in range(len(value.step.operands))]
+                    operands = [self._row_operand(row, value.step, index) for index in range(len(value.step.operands))]
                     made = value.computation.apply(vectors, operands, value.arrays)
                     self.of_rows[row][value.step.var] = self.program.bind(made, value.kind)
             else:
@@ -72,21 +72,21 @@ class Tile:
 
     def _store_row_values(self, value: Value) -> None:
         access, buffer = self.plan.outputs[value.step.var].access, self.plan.written[value.step.var]
-        for row, places in enumerate(self.rows):
+        for row, positions in enumerate(self.rows):
             made = self.of_rows[row][value.step.var]
             made = tirx.Cast("uint8", made) if value.kind == "bool" else made
-            self.program.store(buffer, _offset(access, places), made, 1)
+            self.program.store(buffer, _offset(access, positions), made, 1)
 
-    def _row_operand(self, row: int, step: Step, place: int) -> Expr:
-        operand = step.operands[place]
+    def _row_operand(self, row: int, step: Step, index: int) -> Expr:
+        operand = step.operands[index]
         if isinstance(operand, relax.Var):
             return self.of_rows[row][operand]
         vectors = Vectors(self.program, 1)
         if not isinstance(operand, Operand):
-            number = self.plan.number_places[step.var, place]
-            value = vectors.number(self.plan.number_buffer, number, operand_kind(step, place))
-            return _as_bool(vectors, value, step, place)
-        buffer, access = self.memory_of(step, place, operand)
+            number = self.plan.number_places[step.var, index]
+            value = vectors.number(self.plan.number_buffer, number, operand_kind(step, index))
+            return _as_bool(vectors, value, step, index)
+        buffer, access = self.memory_of(step, index, operand)
         return _loaded(load(buffer, _offset(access, self.rows[row]), 1), operand, 1)
 
     def _pass(self, phase: int, goals: list[Value]) -> None:
@@ -104,18 +104,18 @@ class Tile:
         """Computes `columns` columns of each row, from column `step * STEP` on."""
         for vector, valid in _vectors(columns, self.isa.lanes):
             for row in range(len(self.rows)):
-                place = _Place(self, row, phase, step * self.plan.vectors + vector, valid)
+                position = _Place(self, row, phase, step * self.plan.vectors + vector, valid)
                 for value in goals:
-                    place.reach(value, vector, columns)
+                    position.reach(value, vector, columns)
 
-    def memory_of(self, step: Step, place: int, operand: Operand) -> tuple[Buffer, Access]:
+    def memory_of(self, step: Step, index: int, operand: Operand) -> tuple[Buffer, Access]:
         if isinstance(operand.tensor, relax.Var):
             source = self.plan.sources[operand.tensor]
             if source.block:
                 return self.plan.buffers[operand.tensor], source.along(operand.axes)
             seen = replace(source, strides=operand.strides, column=operand.column)
             return self.plan.buffers[operand.tensor], seen
-        buffer = self.plan.array_buffers[step.var, place]
+        buffer = self.plan.array_buffers[step.var, index]
         return buffer, Access(str(buffer.dtype), operand.tensor.size, operand.strides, operand.column)
 
 
@@ -185,19 +185,19 @@ class _Place:
         if value.kept >= 0 and value.phase < self.phase:
             loaded = load(self.tile.memory, self._waiting(value), self.lanes)
             return _of_float(loaded, value.kind, self.lanes)
-        operands = [self._operand(value.step, place) for place in range(len(value.step.operands))]
+        operands = [self._operand(value.step, index) for index in range(len(value.step.operands))]
         return value.computation.apply(self.vectors, operands, value.arrays)
 
-    def _operand(self, step: Step, place: int) -> Expr:
-        operand = step.operands[place]
+    def _operand(self, step: Step, index: int) -> Expr:
+        operand = step.operands[index]
         if isinstance(operand, relax.Var):
             return self._value(self.tile.plan.values[operand])
-        kind = operand_kind(step, place)
+        kind = operand_kind(step, index)
         plan = self.tile.plan
         if not isinstance(operand, Operand):
-            value = self.vectors.number(plan.number_buffer, plan.number_places[step.var, place], kind)
-            return _as_bool(self.vectors, value, step, place)
-        buffer, access = self.tile.memory_of(step, place, operand)
+            value = self.vectors.number(plan.number_buffer, plan.number_places[step.var, index], kind)
+            return _as_bool(self.vectors, value, step, index)
+        buffer, access = self.tile.memory_of(step, index, operand)
         if not access.block and not access.column:
             value = self.vectors.splat(load(buffer, _offset(access, self.tile.rows[self.row]), 1))
         elif access.block or self.valid == self.lanes:
@@ -213,16 +213,16 @@ def _vectors(columns: int, lanes: int) -> Iterator[tuple[int, int]]:
         yield vector, min(lanes, columns - vector * lanes)
 
 
-def _offset(access: Access, places: Sequence[Expr]) -> Expr:
+def _offset(access: Access, positions: Sequence[Expr]) -> Expr:
     offset: Expr = access.origin
-    for place, stride in zip(places, access.strides, strict=True):
-        offset = offset + place * stride if stride else offset
+    for position, stride in zip(positions, access.strides, strict=True):
+        offset = offset + position * stride if stride else offset
     return offset
 
 
-def _as_bool(vectors: Vectors, value: Expr, step: Step, place: int) -> Expr:
+def _as_bool(vectors: Vectors, value: Expr, step: Step, index: int) -> Expr:
     """Converts a constant number to a boolean by comparing it with 0, if the operator needs a boolean."""
-    if operand_kind(step, place) != "bool":
+    if operand_kind(step, index) != "bool":
         return value
     return tirx.NE(value, vectors.const(0, "int32"))
 

@@ -61,9 +61,9 @@ class Vectors:
     def const(self, value: float, dtype: str) -> Expr:
         return self.splat(tirx.const(value, dtype))
 
-    def number(self, numbers: Buffer, place: int, dtype: str) -> Expr:
+    def number(self, numbers: Buffer, index: int, dtype: str) -> Expr:
         """Loads a number from a buffer of int32 into every lane."""
-        value = load(numbers, place, 1)
+        value = load(numbers, index, 1)
         return self.splat(bits("float32", value) if dtype == "float32" else value)
 
     def rounded(self, product: Expr) -> Expr:

@@ -24,9 +24,9 @@ class L2Normalize:
     def evaluate(self, operation: Operation, x: Array) -> Array:
         in_type, out_type = operation.per_tensor("in_type"), operation.per_tensor("out_type")
         centered = x.astype(np.int64) - in_type.zero_point
-        lengths, places = np.unique((centered**2).sum(axis=-1), return_inverse=True)
+        lengths, positions = np.unique((centered**2).sum(axis=-1), return_inverse=True)
         inverses = np.array([fixed_point.inverse_square_root(int(length)) for length in lengths], np.int64)
-        significand, shift = inverses[places.reshape(x.shape[:-1])].transpose(-1, *range(x.ndim - 1))[..., None]
+        significand, shift = inverses[positions.reshape(x.shape[:-1])].transpose(-1, *range(x.ndim - 1))[..., None]
         before, after = self._shifts(operation)
         value = (centered << before) << np.maximum(shift + after, 0)
         high = fixed_point.saturating_rounding_doubling_high_mul(value, significand)

@@ -298,8 +298,8 @@ class ReciprocalSquareRoot(Tabulated):
             high = fixed_point.saturating_rounding_doubling_high_mul(root, significand)
             return int(fixed_point.machine_divide_by_pot(high, -shift)) + out_type.zero_point
 
-        distinct, places = np.unique(x - in_type.zero_point, return_inverse=True)
-        return np.array([one(int(value)) for value in distinct], np.int64)[places].reshape(x.shape)
+        distinct, positions = np.unique(x - in_type.zero_point, return_inverse=True)
+        return np.array([one(int(value)) for value in distinct], np.int64)[positions].reshape(x.shape)
 
 
 def _slopes(operation: Operation) -> tuple[float, float]:

@@ -105,11 +105,11 @@ def _decode(scales: list[float]) -> Any:
 
     def compute(boxes: te.Tensor, anchors: te.Tensor) -> te.Tensor:
         def corner(box: Any, axis: int, sign: int) -> Scalar:
-            place, extent = (
+            position, extent = (
                 boxes[box, part].astype("float64") / tirx.const(scales[part], "float64") for part in (axis, axis + 2)
             )
             size = anchors[box, axis + 2].astype("float64")
-            center = (place * size + anchors[box, axis].astype("float64")).astype("float32")
+            center = (position * size + anchors[box, axis].astype("float64")).astype("float32")
             half = (tirx.const(0.5, "float64") * tirx.exp(extent) * size).astype("float32")
             return center + half if sign > 0 else center - half
 

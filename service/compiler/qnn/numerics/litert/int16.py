@@ -193,8 +193,8 @@ class InterpolatedSoftmax:
                 value = total(*index)
                 left = fixed_point.shift_count(tirx.clz(value).astype("int64") - 1, "int64", 0, 30)
                 shifted = ((value.astype("int64") << left) + (1 << 13)) >> tirx.const(14, "int64")
-                place = shifted - 3 * (1 << 15) - _LOW
-                return table[tirx.max(tirx.min(place, tirx.const(_HIGH - _LOW, "int64")), tirx.const(0, "int64"))]
+                position = shifted - 3 * (1 << 15) - _LOW
+                return table[tirx.max(tirx.min(position, tirx.const(_HIGH - _LOW, "int64")), tirx.const(0, "int64"))]
 
             return te.compute(total.shape, element, name="reciprocal")
 

@@ -78,17 +78,17 @@ class LstmCell:
         self, operation: Operation, builder: relax.BlockBuilder, gates: relax.Expr, cell: relax.Expr
     ) -> relax.Expr:
         cells = int(cell.ty.shape[1])
-        places = _places(int(gates.ty.shape[1]) // cells)
+        positions = _places(int(gates.ty.shape[1]) // cells)
         low, high = cell_bounds(operation)
         shift = _entry_shift(operation)
 
         def compute(gates: te.Tensor, cell: te.Tensor, logistic: te.Tensor, tanh: te.Tensor) -> te.Tensor:
             def element(n: Scalar, c: Scalar) -> Scalar:
                 def gate(name: str, table: te.Tensor) -> Scalar:
-                    return _looked_up(table, gates[n, c + cells * places[name]])
+                    return _looked_up(table, gates[n, c + cells * positions[name]])
 
                 forget = gate("forget", logistic)
-                entry = gate("input", logistic) if "input" in places else tirx.const(32767, "int32") - forget
+                entry = gate("input", logistic) if "input" in positions else tirx.const(32767, "int32") - forget
                 kept = _divided(forget * cell[n, c].astype("int32"), 15)
                 entered = _divided(entry * gate("candidate", tanh), shift)
                 total = kept.astype("int16").astype("int32") + entered.astype("int16").astype("int32")
@@ -117,13 +117,13 @@ class LstmOutput:
         self, operation: Operation, builder: relax.BlockBuilder, gates: relax.Expr, cell: relax.Expr
     ) -> relax.Expr:
         out_type, cells = operation.per_tensor("out_type"), int(cell.ty.shape[1])
-        place = _places(int(gates.ty.shape[1]) // cells)["output"]
+        position = _places(int(gates.ty.shape[1]) // cells)["output"]
         significand, shift = self.multiplier(operation)
         zero_point = tirx.const(out_type.zero_point, "int32")
 
         def compute(gates: te.Tensor, cell: te.Tensor, logistic: te.Tensor, tanh: te.Tensor) -> te.Tensor:
             def element(n: Scalar, c: Scalar) -> Scalar:
-                opened = _looked_up(logistic, gates[n, c + cells * place])
+                opened = _looked_up(logistic, gates[n, c + cells * position])
                 product = opened * _looked_up(tanh, cell[n, c])
                 factors = tirx.const(significand, "int32"), tirx.const(shift, "int32")
                 scaled = fixed_point.scale_by(product, factors[0], factors[1], np.array([shift]))
@@ -172,12 +172,12 @@ class TimeDense:
 
 def _places(gates: int) -> dict[str, int]:
     """Maps each gate to its index. An LSTM without an input gate has three gates."""
-    return {name: place for place, name in enumerate(_GATES[len(_GATES) - gates :])}
+    return {name: index for index, name in enumerate(_GATES[len(_GATES) - gates :])}
 
 
 def _parts(gates: Array, cells: int) -> dict[str, Array]:
-    places = _places(gates.shape[1] // cells)
-    return {name: gates[:, place * cells : (place + 1) * cells] for name, place in places.items()}
+    positions = _places(gates.shape[1] // cells)
+    return {name: gates[:, position * cells : (position + 1) * cells] for name, position in positions.items()}
 
 
 def cell_bits(operation: Operation) -> int:

@@ -79,9 +79,9 @@ def sums_of_pairs(a: Array, b: Array, run: int) -> Array:
 
 def pair_order(count: int, run: int) -> Array:
     """Returns the indices of the products in the order in which they are added; -1 represents 0 * 0."""
-    places = np.full((count // run, -(-run // PAIR) * PAIR), -1)
-    places[:, :run] = np.arange(count).reshape(-1, run)
-    return places.reshape(-1, PAIR)[:, ::-1].reshape(-1)
+    positions = np.full((count // run, -(-run // PAIR) * PAIR), -1)
+    positions[:, :run] = np.arange(count).reshape(-1, run)
+    return positions.reshape(-1, PAIR)[:, ::-1].reshape(-1)
 
 
 # -- in tensor IR

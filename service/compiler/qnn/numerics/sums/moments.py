@@ -52,8 +52,8 @@ class RealSquares:
                 half = len(sums) // 2
                 sums = sums[:half] + sums[half:]
             total = sums[0]
-            for place, part in enumerate(columns[whole:]):
-                rounded = place < rounded_squares(len(columns))
+            for index, part in enumerate(columns[whole:]):
+                rounded = index < rounded_squares(len(columns))
                 total = total + part * part if rounded else fma(part, part, total)
         return np.asarray(total).reshape(*x.shape[:-1], 1)
 
@@ -77,9 +77,9 @@ class RealSquares:
                     half = len(parts) // 2
                     parts = [low + high for low, high in zip(parts[:half], parts[half:], strict=True)]
                 added = parts[0] if parts else tirx.const(0.0, "float32")
-                for place in range(whole * EIGHTS, count):
-                    element = x(*index[:-1], place)
-                    if place < whole * EIGHTS + rounded_squares(count):
+                for position in range(whole * EIGHTS, count):
+                    element = x(*index[:-1], position)
+                    if position < whole * EIGHTS + rounded_squares(count):
                         added = added + _fenced(element * element)
                     else:
                         added = lowered_fma(element, element, added)

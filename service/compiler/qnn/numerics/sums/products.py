@@ -42,8 +42,8 @@ class MatMul:
 
             def at(x: te.Tensor, batch: tuple[Any, ...], row: Any, column: Any) -> Scalar:
                 own = batch[len(batch) - len(x.shape) + 2 :]
-                places = [0 if int(dim) == 1 else index for dim, index in zip(x.shape, own, strict=False)]
-                return x(*places, row, column)
+                positions = [0 if int(dim) == 1 else index for dim, index in zip(x.shape, own, strict=False)]
+                return x(*positions, row, column)
 
             def term(*index: Any) -> Scalar:
                 *batch, row, column = index

@@ -276,8 +276,8 @@ def _product(tensors: Sequence[te.Tensor], k: Any, *index: Any) -> Scalar:
 
     def at(x: te.Tensor, row: Any, column: Any) -> Scalar:
         own = batch[len(batch) - len(x.shape) + 2 :]
-        places = [0 if int(dim) == 1 else index for dim, index in zip(x.shape, own, strict=False)]
-        return x(*places, row, column)
+        positions = [0 if int(dim) == 1 else index for dim, index in zip(x.shape, own, strict=False)]
+        return x(*positions, row, column)
 
     return at(lhs, row, k) * at(rhs, k, column)
 

@@ -150,8 +150,8 @@ def _lowered_strips(operation: Operation, builder: relax.BlockBuilder, x: relax.
         at, step = _elements(operation, x), te.reduce_axis((0, whole // _LANES), "step")
 
         def total(*index: Any) -> Scalar:
-            *place, lane = index
-            return te.sum(at(place, step * _LANES + lane), axis=step)
+            *position, lane = index
+            return te.sum(at(position, step * _LANES + lane), axis=step)
 
         return te.compute([*_shape(operation), _LANES], total, name="lanes")
 
@@ -160,7 +160,7 @@ def _lowered_strips(operation: Operation, builder: relax.BlockBuilder, x: relax.
 
         def total(*index: Any) -> Scalar:
             folded = [(own(*index, 0) + own(*index, 2)) + (own(*index, 1) + own(*index, 3)) for own in lanes]
-            return _chain([*folded, *(at(index, place) for place in range(whole, count))])
+            return _chain([*folded, *(at(index, position) for position in range(whole, count))])
 
         return te.compute(_shape(operation), total, name="joined")
 
@@ -172,10 +172,10 @@ def _lowered(operation: Operation, builder: relax.BlockBuilder, x: relax.Expr) -
     axes = reduced_axes(operation)
 
     def compute(x: te.Tensor) -> te.Tensor:
-        places = {axis: te.reduce_axis((0, int(x.shape[axis])), f"r{axis}") for axis in axes}
+        positions = {axis: te.reduce_axis((0, int(x.shape[axis])), f"r{axis}") for axis in axes}
 
         def total(*index: Any) -> Scalar:
-            return te.sum(x(*(places.get(axis, i) for axis, i in enumerate(index))), axis=list(places.values()))
+            return te.sum(x(*(positions.get(axis, i) for axis, i in enumerate(index))), axis=list(positions.values()))
 
         return te.compute(_shape(operation), total, name="real_sum")
 
@@ -191,7 +191,7 @@ def _lowered_fours(operation: Operation, builder: relax.BlockBuilder, x: relax.E
         at, group = _elements(operation, x), te.reduce_axis((0, whole), "group")
 
         def total(*index: Any) -> Scalar:
-            return te.sum(_chain([at(index, 4 * group + place) for place in range(4)]), axis=group)
+            return te.sum(_chain([at(index, 4 * group + position) for position in range(4)]), axis=group)
 
         return te.compute(_shape(operation), total, name="fours")
 
@@ -199,7 +199,7 @@ def _lowered_fours(operation: Operation, builder: relax.BlockBuilder, x: relax.E
         at = _elements(operation, x)
 
         def total(*index: Any) -> Scalar:
-            sums = (_chain([at(index, first + place) for place in range(size)]) for first, size in rest)
+            sums = (_chain([at(index, first + position) for position in range(size)]) for first, size in rest)
             return _chain([*(each(*index) for each in totals), *sums])
 
         return te.compute(_shape(operation), total, name="rest")
@@ -228,8 +228,8 @@ def lowered_lanes(
 
         def total(*index: Any) -> Scalar:
             *row, lane = index
-            place = step * PARTIAL_SUMS + lane
-            return te.sum(_if(place < count, x(*row, place)).astype(dtype), axis=step)
+            position = step * PARTIAL_SUMS + lane
+            return te.sum(_if(position < count, x(*row, position)).astype(dtype), axis=step)
 
         return te.compute([*x.shape[:-1], PARTIAL_SUMS], total, name="lanes")
 
@@ -264,10 +264,10 @@ def _lowered_packets(operation: Operation, builder: relax.BlockBuilder, x: relax
         at, step = _elements(operation, x), te.reduce_axis((0, max(1, count // _PAIR)), "step")
 
         def total(*index: Any) -> Scalar:
-            *place, lane = index
-            first = start(place)
+            *position, lane = index
+            first = start(position)
             pairs = tirx.indexdiv(count - first, _PAIR)
-            return te.sum(_if(step < pairs, at(place, first + step * _PAIR + lane)), axis=step)
+            return te.sum(_if(step < pairs, at(position, first + step * _PAIR + lane)), axis=step)
 
         return te.compute([*_shape(operation), _PAIR], total, name="lanes")
 
@@ -278,13 +278,13 @@ def _lowered_packets(operation: Operation, builder: relax.BlockBuilder, x: relax
             first = start(index)
             whole, pairs = (tirx.indexdiv(count - first, size) * size for size in (_LANES, _PAIR))
 
-            def lane(place: int) -> Scalar:
-                left = _if(pairs < whole, at(index, first + pairs + place))
-                return lanes(*index, place) + lanes(*index, place + _LANES) + left
+            def lane(position: int) -> Scalar:
+                left = _if(pairs < whole, at(index, first + pairs + position))
+                return lanes(*index, position) + lanes(*index, position + _LANES) + left
 
-            before = [_if(place < first, at(index, place)) for place in range(_LANES - 1)]
-            behind = [first + whole + place for place in range(_LANES - 1)]
-            after = [_if(place < count, at(index, place)) for place in behind]
+            before = [_if(position < first, at(index, position)) for position in range(_LANES - 1)]
+            behind = [first + whole + position for position in range(_LANES - 1)]
+            after = [_if(position < count, at(index, position)) for position in behind]
             return _chain([(lane(0) + lane(2)) + (lane(1) + lane(3)), *before, *after])
 
         return te.compute(_shape(operation), total, name="joined")

@@ -44,8 +44,8 @@ def key(plane: ControlPlane, *scopes: str, **limits: Any) -> tuple[str, dict[str
 
 def ask(plane: ControlPlane, method: str, path: str, headers: dict[str, str] | None = None) -> httpx.Response:
     """Sends a request with only these headers."""
-    places = {"{name}": "m", "{model}": "m", "{version}": "1", "{id}": "x", "{digest}": "sha256:" + 64 * "0"}
-    for name, value in places.items():
+    positions = {"{name}": "m", "{model}": "m", "{version}": "1", "{id}": "x", "{digest}": "sha256:" + 64 * "0"}
+    for name, value in positions.items():
         path = path.replace(name, value)
     request = plane.client.build_request(method, path, headers=headers)
     if headers is None or "Authorization" not in headers:

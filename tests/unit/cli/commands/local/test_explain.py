@@ -65,9 +65,9 @@ def test_a_layer_is_shown_with_its_rate_and_its_tile(lines: list[str]) -> None:
 
 
 def test_a_layer_without_a_kernel_shows_the_reason_and_the_called_code(lines: list[str]) -> None:
-    place = next(number for number, text in enumerate(lines) if "softmax" in text)
-    assert lines[place].split()[-5:] == ["none", "5.00", "µs", "too", "soft"]
-    assert [text.split() for text in lines[place + 1 : place + 3]] == [["exp", "2.00", "µs"], ["sum", "3.00", "µs"]]
+    index = next(number for number, text in enumerate(lines) if "softmax" in text)
+    assert lines[index].split()[-5:] == ["none", "5.00", "µs", "too", "soft"]
+    assert [text.split() for text in lines[index + 1 : index + 3]] == [["exp", "2.00", "µs"], ["sum", "3.00", "µs"]]
 
 
 def test_families_add_up(lines: list[str]) -> None:

@@ -21,7 +21,7 @@ def explain(*arguments: str, status: int = 0) -> str:
 
 def test_there_is_a_numbered_file_for_each_pass(tmp_path: Path) -> None:
     document = json.loads(explain("--passes", str(tmp_path / "ir"), "--json"))
-    names = [f"{place:02}-{name}.txt" for place, name in enumerate(["import", *pass_order.ORDER])]
+    names = [f"{index:02}-{name}.txt" for index, name in enumerate(["import", *pass_order.ORDER])]
     assert document == {"pipeline": pass_order.text(), "directory": str(tmp_path / "ir"), "files": names}
     assert sorted(path.name for path in (tmp_path / "ir").iterdir()) == names
     assert "qnn.conv2d" in (tmp_path / "ir" / "00-import.txt").read_text()

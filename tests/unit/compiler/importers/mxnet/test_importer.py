@@ -196,9 +196,9 @@ def mutated_symbol(document: Document, rng: np.random.Generator) -> bytes:
         key = str(rng.choice(sorted(node["attrs"])))
         node["attrs"][key] = value
     elif node["inputs"] and rng.random() < 0.7:
-        place = int(rng.integers(len(node["inputs"])))
+        position = int(rng.integers(len(node["inputs"])))
         others = [[int(rng.integers(60)), int(rng.integers(3)), 0], value, [value, 0, 0]]
-        node["inputs"][place] = others[int(rng.integers(3))]
+        node["inputs"][position] = others[int(rng.integers(3))]
     else:
         node[str(rng.choice(["op", "name", "inputs", "attrs", "subgraphs"]))] = value
     return json.dumps(document).encode()

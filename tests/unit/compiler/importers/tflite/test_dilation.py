@@ -34,7 +34,7 @@ def dilated(
     made = builder.tensor("made", (count, *(inner - 2).tolist(), 4), np.int8, Y)
     whole = ((inner - 2) * blocks - cuts.sum(1)).tolist()
     y = builder.tensor("y", (1, *whole, 4), np.int8, Y)
-    constants = [builder.constant(f"c{place}", value) for place, value in enumerate((blocks, pads, cuts))]
+    constants = [builder.constant(f"c{index}", value) for index, value in enumerate((blocks, pads, cuts))]
     shape = (1, 3, 3, 4) if depthwise else (4, 3, 3, 4)
     weights = builder.constant("weights", rng.integers(-127, 128, shape).astype(np.int8), WEIGHTS)
     bias = builder.constant("bias", np.arange(4, dtype=np.int32) * 100, Quant(0.001))

@@ -137,8 +137,8 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked(record: str) -> None:
 
 def test_a_false_size_is_refused() -> None:
     data = archive({"data.pkl": EMPTY_MODULE, "code/__torch__.py": b"x = 1\n" * 99}, method=zipfile.ZIP_DEFLATED)
-    place = data.rindex(b"PK\x01\x02", 0, data.index(b"code/__torch__.py", data.index(b"PK\x01\x02")))
-    lied = data[: place + 24] + (7).to_bytes(4, "little") + data[place + 28 :]
+    index = data.rindex(b"PK\x01\x02", 0, data.index(b"code/__torch__.py", data.index(b"PK\x01\x02")))
+    lied = data[: index + 24] + (7).to_bytes(4, "little") + data[index + 28 :]
     with pytest.raises(MalformedModel):
         import_torchscript(lied, shapes=SHAPES)
 
@@ -225,18 +225,18 @@ def test_mutations_of_valid_files_are_refused_with_a_message(path: Any) -> None:
 def _mutated(data: bytes, rng: random.Random) -> bytes:
     changed = bytearray(data)
     for _ in range(rng.choice((1, 2, 8))):
-        place = rng.randrange(len(changed))
+        position = rng.randrange(len(changed))
         match rng.randrange(4):
             case 0:
-                changed[place] = rng.randrange(256)
+                changed[position] = rng.randrange(256)
             case 1:
-                changed[place] ^= 1 << rng.randrange(8)
+                changed[position] ^= 1 << rng.randrange(8)
             case 2:
-                del changed[place : place + rng.randrange(1, 9)]
+                del changed[position : position + rng.randrange(1, 9)]
                 changed = changed or bytearray(b"x")
             case _:
                 start = rng.randrange(len(changed))
-                changed[place:place] = changed[start : start + rng.randrange(1, 33)]
+                changed[position:position] = changed[start : start + rng.randrange(1, 33)]
     return bytes(changed)
 
 

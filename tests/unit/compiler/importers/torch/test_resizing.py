@@ -49,11 +49,11 @@ def test_the_rows_equal_those_of_pytorch() -> None:
     with np.load(FOLDER / "nearest.npz") as arrays:
         cases = list(zip(arrays["before"].tolist(), arrays["after"].tolist(), arrays["factor"].tolist(), strict=True))
         expected = np.split(arrays["places"], np.cumsum(np.repeat(arrays["after"], 2))[:-1])
-    for place, (before, after, factor) in enumerate(cases):
+    for index, (before, after, factor) in enumerate(cases):
         rows = np.arange(before, dtype=np.float32).reshape(1, 1, before, 1)
         scales = [] if np.isnan(factor) else [{"as_float": factor}, {"as_float": 1.0}]
         _, found = made([node(DEFAULT, "y", tensor("x"), sized(after, 1), *scales)], rows)
-        for theirs in expected[2 * place : 2 * place + 2]:
+        for theirs in expected[2 * index : 2 * index + 2]:
             np.testing.assert_array_equal(found[0, 0, :, 0], theirs)
 
 
@@ -77,7 +77,7 @@ def test_a_quantized_tensor_of_a_script(call: str) -> None:
     for lines in (["y = torch.relu(q)"], [f"y = torch.upsample_nearest2d({call})", "y = torch.relu(y)"]):
         module = import_torchscript(quantized(*lines), shapes={"": shape}).module
         results.append(oracle.run_all(module, get_mode(FBGEMM), [[x]])[0][0])
-    columns = [place * 2 // 3 for place in range(18)]
+    columns = [index * 2 // 3 for index in range(18)]
     np.testing.assert_array_equal(results[1], results[0].repeat(2, axis=2)[..., columns])
 
 

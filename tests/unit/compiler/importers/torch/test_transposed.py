@@ -102,8 +102,8 @@ def test_a_conversion_per_channel_without_an_axis_is_malformed(axis: list[dict[s
     conversion = graph["nodes"][2]
     types = {"dtype": {"as_scalar_type": 2}, "quant_min": {"as_int": -127}, "quant_max": {"as_int": 127}}
     named = [{"name": name, "arg": value, "kind": 2} for name, value in types.items()]
-    places = [{"name": "axis", "arg": value, "kind": 1} for value in axis]
-    conversion["inputs"] = [*conversion["inputs"][:3], *places, *named]
+    positions = [{"name": "axis", "arg": value, "kind": 1} for value in axis]
+    conversion["inputs"] = [*conversion["inputs"][:3], *positions, *named]
     with pytest.raises(MalformedModel, match="its arguments do not fit together"):
         import_exported(
             program(whole, {key.split("/", 1)[1]: value for key, value in records.items() if "weight" in key})

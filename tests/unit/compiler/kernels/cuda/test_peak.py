@@ -53,7 +53,7 @@ def test_the_loop_adds_as_many_products_as_it_reports(unit: Unit) -> None:
 
 def _of_words(operands: np.ndarray) -> int:
     unsigned, signed = operands.view(np.uint8).reshape(-1, 4), operands.view(np.int8).reshape(-1, 4)
-    rows = sum(np.roll(unsigned.astype(np.int64), -place, 0) for place in range(INDEPENDENT[Unit.DOT]))
+    rows = sum(np.roll(unsigned.astype(np.int64), -index, 0) for index in range(INDEPENDENT[Unit.DOT]))
     return REPETITIONS * int((rows * signed).sum())
 
 
@@ -65,12 +65,12 @@ def _of_matrices(operands: np.ndarray) -> int:
     unsigned, signed = operands.view(np.uint8).reshape(-1, 4), operands.view(np.int8).reshape(-1, 4)
     rows, columns = np.zeros((16, 32), np.int64), np.zeros((32, 8), np.int64)
     for lane in range(WARP):
-        group, place = lane // 4, 4 * (lane % 4)
+        group, position = lane // 4, 4 * (lane % 4)
         for word in range(4):
-            row, at = group + 8 * (word % 2), place + 16 * (word // 2)
+            row, at = group + 8 * (word % 2), position + 16 * (word // 2)
             rows[row, at : at + 4] = unsigned[(lane + word) % OPERANDS]
         for word in range(2):
-            columns[place + 16 * word : place + 16 * word + 4, group] = signed[(lane + word) % OPERANDS]
+            columns[position + 16 * word : position + 16 * word + 4, group] = signed[(lane + word) % OPERANDS]
     return REPETITIONS * INDEPENDENT[Unit.MATRIX] * int((rows @ columns).sum())
 
 

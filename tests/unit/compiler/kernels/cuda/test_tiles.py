@@ -27,7 +27,7 @@ def each_once() -> list[tuple[str, CardTile]]:
         found_tiles = ranked(CARDS[capability], LAYER.layer, 18, _newest(capability))
         for tile in sorted(found_tiles, key=lambda tile: tile.numbers):
             of_size.setdefault(tile.numbers[:4], []).append(tile)
-        found += [(capability, tiles[place % len(tiles)]) for place, tiles in enumerate(of_size.values())]
+        found += [(capability, tiles[index % len(tiles)]) for index, tiles in enumerate(of_size.values())]
     return found
 
 

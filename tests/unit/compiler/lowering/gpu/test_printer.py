@@ -82,7 +82,7 @@ def program(bodies: dict[str, Body], dtype: str, count: int) -> tirx.PrimFunc:
     def made(name: str, body: Body) -> te.Tensor:
         return te.compute((count,), lambda i: body(a(i), b(i)).astype(dtype), name=name)
 
-    return te.create_prim_func([a, b, *(made(f"made_{place}", body) for place, body in enumerate(bodies.values()))])
+    return te.create_prim_func([a, b, *(made(f"made_{index}", body) for index, body in enumerate(bodies.values()))])
 
 
 def on_this_machine(function: tirx.PrimFunc, operands: Sequence[Array]) -> list[Array]:
@@ -101,11 +101,11 @@ def on_a_card(function: tirx.PrimFunc, operands: Sequence[Array]) -> list[Array]
     values: dict[tirx.Var, Array] = {
         parameter: each.copy() for parameter, each in zip(whole.params, operands, strict=True)
     }
-    kernels = [each.function.source.replace("OCTET_KERNEL", f"octet_{place}") for place, each in enumerate(launches)]
+    kernels = [each.function.source.replace("OCTET_KERNEL", f"octet_{index}") for index, each in enumerate(launches)]
     headers = kernels[0].partition('extern "C" __global__')[0]
     source = headers + "".join(kernel.removeprefix(headers) for kernel in kernels)
-    for place, each in enumerate(launches):
-        _launch(EmulatedKernel(source, f"octet_{place}"), each, values)
+    for index, each in enumerate(launches):
+        _launch(EmulatedKernel(source, f"octet_{index}"), each, values)
     return [values[parameter] for parameter in whole.params]
 
 
@@ -119,8 +119,8 @@ def _launch(kernel: EmulatedKernel, printed: Printed, values: dict[tirx.Var, Arr
 
 def holds(function: tirx.PrimFunc, operands: Sequence[Array]) -> None:
     made = zip(on_a_card(function, operands), on_this_machine(function, operands), strict=True)
-    for place, (mine, expected) in enumerate(made):
-        np.testing.assert_array_equal(mine.view(np.uint8), expected.view(np.uint8), err_msg=str(place))
+    for index, (mine, expected) in enumerate(made):
+        np.testing.assert_array_equal(mine.view(np.uint8), expected.view(np.uint8), err_msg=str(index))
 
 
 def pairs(values: Array) -> list[Array]:

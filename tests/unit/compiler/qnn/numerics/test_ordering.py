@@ -34,8 +34,8 @@ def test_positions_of_the_largest_are_in_order_and_the_first_of_equals(dtype: st
     keys[0, 0, 4] = np.iinfo(np.int64).min if dtype == "int64" else -np.inf
     module = module_of(keys.shape, dtype, count=7)
     holds(module, ONNXRUNTIME, OperandTypes("uint8", "int8"), [keys])
-    (places,) = oracle.run(module, get_mode(ONNXRUNTIME), [keys])
-    for row, found in zip(keys.reshape(-1, 11), places.reshape(-1, 7), strict=True):
+    (positions,) = oracle.run(module, get_mode(ONNXRUNTIME), [keys])
+    for row, found in zip(keys.reshape(-1, 11), positions.reshape(-1, 7), strict=True):
         ranked = np.lexsort([np.arange(11), -np.maximum(row, -9)])
         assert found.tolist() == ranked[:7].tolist()
 
@@ -47,7 +47,7 @@ def test_running_sums_add_one_value_after_the_other(dtype: str, axis: int) -> No
     module = module_of(x.shape, dtype, axis=axis)
     holds(module, ONNXRUNTIME, OperandTypes("uint8", "int8"), [x])
     (sums,) = oracle.run(module, get_mode(ONNXRUNTIME), [x])
-    first, second, third = (np.take(x, place, axis) for place in range(3))
+    first, second, third = (np.take(x, index, axis) for index in range(3))
     np.testing.assert_array_equal(np.take(sums, 2, axis), first + second + third)
 
 

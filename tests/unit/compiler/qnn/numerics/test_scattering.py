@@ -28,8 +28,8 @@ ONE_BY_ONE = {
 }
 
 
-def module_of(dtype: str, reduction: str, places: tuple[int, ...] = (UPDATES,), rows: int = ROWS) -> tvm.IRModule:
-    shapes = (((rows, WIDTH), dtype), (places, "int64"), ((UPDATES, WIDTH), dtype))
+def module_of(dtype: str, reduction: str, positions: tuple[int, ...] = (UPDATES,), rows: int = ROWS) -> tvm.IRModule:
+    shapes = (((rows, WIDTH), dtype), (positions, "int64"), ((UPDATES, WIDTH), dtype))
     builder = relax.BlockBuilder()
     params = [relax.Var(name, relax.TensorType(*kind)) for name, kind in zip("xpu", shapes, strict=True)]
     with builder.function("main", params):
@@ -46,15 +46,15 @@ def test_updates_are_applied_in_order_and_inside_the_data(dtype: str, reduction:
     data, updates = (rng.normal(0, 9, (count, WIDTH)).astype(dtype) for count in (ROWS, UPDATES))
     if dtype == "float32":
         data[0, :2], updates[:2, 1] = np.nan, (-0.0, np.nan)
-    places = np.array([0, 0, 1, 1, 1, 7, -(2**40), 4, 2])
+    positions = np.array([0, 0, 1, 1, 1, 7, -(2**40), 4, 2])
     module = module_of(dtype, reduction)
-    holds(module, ONNXRUNTIME, OperandTypes("uint8", "int8"), [data, places, updates])
-    (written,) = oracle.run(module, get_mode(ONNXRUNTIME), [data, places, updates])
+    holds(module, ONNXRUNTIME, OperandTypes("uint8", "int8"), [data, positions, updates])
+    (written,) = oracle.run(module, get_mode(ONNXRUNTIME), [data, positions, updates])
     expected = data.copy()
     with np.errstate(over="ignore"):  # int8 wraps
-        for place, update in zip(np.clip(places, 0, ROWS - 1), updates, strict=True):
+        for position, update in zip(np.clip(positions, 0, ROWS - 1), updates, strict=True):
             for column in range(WIDTH):
-                expected[place, column] = ONE_BY_ONE[reduction](expected[place, column], update[column])
+                expected[position, column] = ONE_BY_ONE[reduction](expected[position, column], update[column])
     np.testing.assert_array_equal(written, expected)
 
 
@@ -67,6 +67,6 @@ def test_updates_are_applied_in_order_and_inside_the_data(dtype: str, reduction:
         ("float32", "add", (UPDATES,), 0),
     ],
 )
-def test_other_operands_are_ill_typed(dtype: str, reduction: str, places: tuple[int, ...], rows: int) -> None:
+def test_other_operands_are_ill_typed(dtype: str, reduction: str, positions: tuple[int, ...], rows: int) -> None:
     with pytest.raises(IllTyped):
-        module_of(dtype, reduction, places, rows)
+        module_of(dtype, reduction, positions, rows)

@@ -131,7 +131,7 @@ def test_a_repeated_tensor_does_not_become_a_table() -> None:
 
 
 def test_scales_per_channel_do_not_become_a_table() -> None:
-    each = QuantizedType("uint8", tuple(0.01 * (place + 1) for place in range(256)), (0,) * 256, axis=1)
+    each = QuantizedType("uint8", tuple(0.01 * (index + 1) for index in range(256)), (0,) * 256, axis=1)
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         return emit(ops.quantize(emit(ops.dequantize(inputs[0], each)), OUT))

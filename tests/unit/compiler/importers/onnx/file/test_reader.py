@@ -52,8 +52,8 @@ def test_operators_are_sorted() -> None:
 
 def test_a_sorted_file_keeps_its_order() -> None:
     model = relu()
-    for place in range(9):
-        model.node("Neg", ["x" if place % 2 else "y"], [f"z{place}"])
+    for index in range(9):
+        model.node("Neg", ["x" if index % 2 else "y"], [f"z{index}"])
     assert [operator.index for operator in read_model(model.build()).operators] == list(range(10))
 
 
@@ -88,8 +88,8 @@ def test_the_last_of_several_constants_with_the_same_name_counts() -> None:
 
 @pytest.mark.parametrize("dims", [[2, 3], [6]], ids=["two indices", "one index"])
 def test_a_sparse_constant_is_converted_to_a_dense_one(dims: list[int]) -> None:
-    places = np.array([[0, 1], [1, 2]]) if len(dims) == 2 else np.array([1, 5])
-    sparse = message(1, tensor("c", np.array([7, 8], np.float32))) + message(2, tensor("", places.astype(np.int64)))
+    positions = np.array([[0, 1], [1, 2]]) if len(dims) == 2 else np.array([1, 5])
+    sparse = message(1, tensor("c", np.array([7, 8], np.float32))) + message(2, tensor("", positions.astype(np.int64)))
     sparse += b"".join(number(3, size) for size in dims)
     model = read_model(relu().build() + message(7, message(15, sparse)))
     np.testing.assert_array_equal(model.constants["c"].data, np.reshape([0, 7, 0, 0, 0, 8], dims))

@@ -72,13 +72,13 @@ def test_parts_that_are_already_in_the_destination_do_not_change(channels: tuple
     values = [rng.integers(0, 256, (*outer, count)).astype(np.uint8) for count in channels]
     operation = operation_of([each.shape for each in values], [TYPE] * (len(channels) + 1), 3)
     destination = Image(*outer, sum(channels), BLOCK, halo)
-    placed = [place for place, block in enumerate(places(BLOCK, mode, operation)) if block is not None]
+    placed = [index for index, block in enumerate(places(BLOCK, mode, operation)) if block is not None]
     assert 0 < len(placed) < len(channels)
     sources = [Image(*outer, count, BLOCK) for count in channels]
     written = np.full(destination.size_bytes, 5, np.uint8)
     first = 0
-    for place, each in enumerate(values):
-        if place in placed:
+    for index, each in enumerate(values):
+        if index in placed:
             part = destination.part(first // BLOCK, each.shape[-1])
             whole = Image(*outer, part.shared_blocks * BLOCK, BLOCK, halo).part(part.first_block, each.shape[-1])
             own = laid_out(whole, each, TYPE.zero_point)
@@ -92,7 +92,7 @@ def test_parts_that_are_already_in_the_destination_do_not_change(channels: tuple
 
     kernel = concat(sources, destination, operation, mode, placed=placed)
     inputs = [laid_out(image, each) for image, each in zip(sources, values, strict=True)]
-    copied = [each for place, each in enumerate(inputs) if place not in placed]
+    copied = [each for index, each in enumerate(inputs) if index not in placed]
     launched(kernel, [*copied, *kernel.constants, written])
     found = read_back(destination, written)[..., : destination.channels]
     np.testing.assert_array_equal(found, with_halo(destination, np.concatenate(values, -1), TYPE.zero_point))

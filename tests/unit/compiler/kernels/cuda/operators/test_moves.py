@@ -44,15 +44,15 @@ def test_bytes(data: st.DataObject, storage: str) -> None:
     ]
     rescaled, rng = draw(st.booleans()), np.random.default_rng(0)
     tables = [
-        rng.permutation(256).astype(np.uint8) if rescaled and place != 1 else None for place in range(len(values))
+        rng.permutation(256).astype(np.uint8) if rescaled and position != 1 else None for position in range(len(values))
     ]
     image = image_of(elements) if draw(st.booleans()) else None
     destination = Memory.contiguous(elements.shape, storage) if image is None else Memory.of_image(image, storage)
 
     kernel = move(Move(tuple(memories), tuple(tables), destination, elements.reshape(-1), FILL))
     inputs = [
-        each.reshape(-1) if place is None else laid_out(place, stored(each))
-        for place, each in zip(images, values, strict=True)
+        each.reshape(-1) if position is None else laid_out(position, stored(each))
+        for position, each in zip(images, values, strict=True)
     ]
     as_stored = [
         stored(each) if table is None else table[stored(each)] for each, table in zip(values, tables, strict=True)

@@ -169,9 +169,9 @@ def test_memory_after_a_buffer_is_not_accessed(isa: Isa, shape: tuple[int, ...],
 def test_sections_contain_all_pairs() -> None:
     for pairs in range(1100):
         sections = int16._sections(pairs, 257)
-        starts = [first + place * length for first, count, length in sections for place in range(count)]
+        starts = [first + index * length for first, count, length in sections for index in range(count)]
         lengths = [length for _, count, length in sections for _ in range(count)]
-        assert starts == [sum(lengths[:place]) for place in range(len(lengths))]
+        assert starts == [sum(lengths[:index]) for index in range(len(lengths))]
         assert (sum(lengths), max(lengths, default=0)) == (pairs, min(pairs, 257))
 
 

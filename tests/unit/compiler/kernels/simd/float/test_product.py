@@ -242,7 +242,7 @@ def test_heads_are_read_and_written_without_copies(
     shape = (2, tokens, channels)
 
     def body(emit: Callable[[relax.Expr], relax.Var], inputs: list[relax.Var]) -> relax.Var:
-        query, value = (heads(emit, inputs[place], count, (0, 2, 1, 3)) for place in (0, 2))
+        query, value = (heads(emit, inputs[position], count, (0, 2, 1, 3)) for position in (0, 2))
         key = heads(emit, inputs[1], count, (0, 2, 3, 1))
         scores = emit(ops.real_matmul(query, key))
         made = emit(ops.real_matmul(scores, value))

@@ -46,7 +46,7 @@ def test_bytes(data: st.DataObject, storage: str) -> None:
     rescaled = draw(st.booleans())
     rng = np.random.default_rng(0)
     tables = [
-        rng.permutation(256).astype(np.uint8) if rescaled and place != 1 else None for place in range(len(values))
+        rng.permutation(256).astype(np.uint8) if rescaled and position != 1 else None for position in range(len(values))
     ]
     image = draw(st.none() | blocked(isa, of(elements)))
     destination = Memory.contiguous(elements.shape, storage) if image is None else Memory.of_image(image, storage)
@@ -62,8 +62,8 @@ def test_bytes(data: st.DataObject, storage: str) -> None:
     ]
     expected = np.concatenate([each.reshape(-1) for each in as_stored])[elements]
     inputs = [
-        each.reshape(-1) if place is None else laid_out(place, stored(each))
-        for place, each in zip(images, values, strict=True)
+        each.reshape(-1) if position is None else laid_out(position, stored(each))
+        for position, each in zip(images, values, strict=True)
     ]
     if image is None:
         got = stored(run(isa, kernel, *inputs, dtype=storage))

@@ -74,9 +74,9 @@ def test_lanes_are_folded_by_halves_and_then_by_neighbours() -> None:
     """The test adds one number after the other, as the definition says."""
     x = np.random.default_rng(0).normal(0, 1, 45).astype(np.float32)
     sums = [np.float32(0)] * 16
-    for place, term in enumerate(x):
-        sums[place % 16] += term
-    sums = [sums[place] + sums[place + 8] for place in range(8)]
+    for index, term in enumerate(x):
+        sums[index % 16] += term
+    sums = [sums[index] + sums[index + 8] for index in range(8)]
     while len(sums) > 1:
         sums = [a + b for a, b in zip(sums[::2], sums[1::2], strict=True)]
     module = module_of(
@@ -153,8 +153,8 @@ def test_squares_are_added_to_eight_sums(length: int) -> None:
     """The test adds one number after the other, as the definition says."""
     x = np.random.default_rng(0).normal(0, 1, length).astype(np.float32)
     whole, sums = length // 8 * 8, [np.asarray(0, np.float32)] * 8
-    for place in range(whole):
-        sums[place % 8] = fma(x[place], x[place], sums[place % 8])
+    for position in range(whole):
+        sums[position % 8] = fma(x[position], x[position], sums[position % 8])
     while len(sums) > 1:
         half = len(sums) // 2
         sums = [low + high for low, high in zip(sums[:half], sums[half:], strict=True)]

@@ -8,23 +8,23 @@ import pytest
 from pydantic import ValidationError
 
 from service.core.settings import Role, Settings
-from service.workers.tenant_planes import Places, folder_of, folder_of_front
+from service.workers.tenant_planes import Addresses, folder_of, folder_of_front
 
 _LONGEST_NAME = 107  # the maximum for a Unix socket, with the leading zero byte of an abstract one
 
 
 def test_each_tenant_has_sockets_and_a_key_that_cannot_be_guessed() -> None:
-    places, others = Places(), Places()
+    addresses, others = Addresses(), Addresses()
     found = [
         name
-        for where in (places, others)
+        for where in (addresses, others)
         for tenant in ("", "acme", "a" * 31)
         for name in (where.control(tenant), where.http(tenant), where.key(tenant).encode())
     ]
     assert len(set(found)) == len(found)
     assert all(len(name) <= _LONGEST_NAME for name in found)
-    assert places.secret not in repr(places)
-    assert Places(places.secret).control("acme") == places.control("acme")
+    assert addresses.secret not in repr(addresses)
+    assert Addresses(addresses.secret).control("acme") == addresses.control("acme")
 
 
 def test_no_tenant_name_leads_to_another_folder(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ _OPERATOR, _FRONT = "~operator", "~front"  # cannot be a tenant's name, which ha
 
 
 @dataclass(frozen=True)
-class Places:
+class Addresses:
     """The addresses and keys that all processes derive from one secret of the supervisor.
 
     The addresses are abstract sockets, which have no file. Without the secret, they cannot be guessed.
