@@ -21,7 +21,7 @@ typedef int Bits __attribute__((vector_size(kLanes * sizeof(int))));
 
 struct Operand {
   const float* values;
-  ptrdiff_t step;  // 1, or 0 if the operand is a single value
+  ptrdiff_t step;  // elements between two operands: 1, or 0 if the operand is a single value
 };
 
 INLINE void load(Vector& vector, const float* values) { memcpy(&vector, values, sizeof vector); }
@@ -101,7 +101,8 @@ INLINE void add_products(size_t rows, size_t columns, size_t count, const float*
 
 enum class Set { kPlain, kFma, kAvx512 };
 
-// Detects what the processor supports and the operating system saves (Intel's manual, volume 1, 13.3 and 15.2).
+// Detects the instruction sets that the processor supports and whose registers the operating system saves (Intel's
+// manual, volume 1, 13.3 and 15.2).
 Set find_set() {
   unsigned a, b, c, d, low, high;
   if (!__get_cpuid(1, &a, &b, &c, &d) || (c & bit_OSXSAVE) == 0 || (c & bit_FMA) == 0) return Set::kPlain;
@@ -152,7 +153,7 @@ EXPORT void octet_sums_of_products(size_t rows, size_t columns, size_t count, co
   CHOOSE(products)(rows, columns, count, lhs, rhs, panel, result);
 }
 
-// As `octet_sums_of_products`, but a sum that is subnormal after any addition becomes 0.
+// Like `octet_sums_of_products`, but sets a sum to 0 if it is subnormal after any addition.
 EXPORT void octet_flushed_sums_of_products(size_t rows, size_t columns, size_t count, const float* lhs,
                                            const float* rhs, float* panel, float* result) {
   CHOOSE(flushed_products)(rows, columns, count, lhs, rhs, panel, result);

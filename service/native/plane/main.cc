@@ -62,10 +62,10 @@ namespace {
 
 constexpr double kReportEveryS = 0.5;
 constexpr double kBeatEveryS = 0.5;
-constexpr double kHangLookEveryS = 0.1;  // interval of the check for hung calls
-constexpr double kGivingUpS = 0.1;       // time for sending responses before the process ends
+constexpr double kHangLookEveryS = 0.1;  // the interval of checks for hung calls
+constexpr double kGivingUpS = 0.1;       // the time for sending responses before the process ends
 constexpr int kGivenUp = 4;              // exit status after a hung call
-// A client that sends requests more often than this gets one more response before its connection is closed.
+// If a client sends requests at shorter intervals than this, it gets one more response before its connection is closed.
 constexpr double kPartingS = 1;
 constexpr int kGpuLost = 3;  // exit status after a GPU failure
 
@@ -78,7 +78,8 @@ sigset_t ending_signals() {
   return ends;
 }
 
-// Returns true if the peer is a process of the same user: the socket's name may be visible to others.
+// Returns true if the peer is a process of the same user. This is checked because other users may see the socket's
+// name.
 bool is_same_user(int descriptor) {
   ucred peer{};
   socklen_t bytes = sizeof peer;
@@ -150,9 +151,9 @@ class Process {
     });
   }
 
-  // For a process without a supervisor. Whoever started it must restart it.
+  // For a process without a supervisor. The program that started it must restart it.
   void look_for_hung_calls(double now_s) {
-    // If this thread did not run either, the call is not to blame for that time.
+    // If this thread did not run during this time either, the call is not to blame for it.
     double elapsed_s = std::min(now_s - std::exchange(looked_s_, now_s), 2 * kHangLookEveryS);
     if (is_given_up_) return;
     std::string model = running_.find_hung_call(elapsed_s);
@@ -204,7 +205,7 @@ class Process {
         plane_.abandoned.erase(abandoned);
         try {
           gone.prediction->answer(*plane_.pool);  // advances its sequence
-        } catch (const std::exception&) {         // its client has left
+        } catch (const std::exception&) {         // the client has left
         }
         continue;
       }
@@ -305,7 +306,7 @@ class Process {
   Link updates_;
   bool is_given_up_ = false;
   double looked_s_ = now_s();
-  int notify_ = -1;  // socket to systemd; negative: none
+  int notify_ = -1;  // a socket to systemd; negative if there is none
 };
 
 int parse_descriptor(const char* text) {
@@ -351,7 +352,7 @@ int main(int count, char** arguments) {
     descriptors[arguments[index] + 2] = descriptor;
   }
   sigset_t ends = octet::plane::ending_signals();
-  ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // before threads exist, which inherit the mask
+  ::pthread_sigmask(SIG_BLOCK, &ends, nullptr);  // before threads are started, because they inherit the mask
   ::signal(SIGPIPE, SIG_IGN);
   std::set<int> kept;
   for (const auto& [name, descriptor] : descriptors) kept.insert(descriptor);

@@ -37,7 +37,8 @@ PyObject* shape_of(const octet_tensor& tensor) {
 
 }  // namespace
 
-// Enforces one call at a time, because `inputs_` stores the buffers of the current call. Releases them at its end.
+// Ensures that one call at a time uses the object, because `inputs_` contains the buffers of the current call. Releases
+// them at the end of the call.
 class Call::Use {
  public:
   explicit Use(Call& call) : call_(call), is_alone_(!call.is_used_) { call.is_used_ = true; }
@@ -104,7 +105,7 @@ PyObject* Call::operator()(PyObject* const* arrays, Py_ssize_t count) {
   return outputs ? compute(outputs) : nullptr;
 }
 
-// On success, the array's buffer is held.
+// If it succeeds, the array's buffer is held.
 bool Call::take(Py_ssize_t index, PyObject* array) {
   Input& input = inputs_[index];
   Reference dtype(PyObject_GetAttr(array, dtype_.get()));

@@ -22,9 +22,10 @@ struct Input {
 
   octet_tensor tensor;
   Reference dtype;
-  Py_buffer view;        // of the array that was passed to the current call
-  void* copy = nullptr;  // aligned copy for arrays that compiled code cannot read in place; allocated when first needed
-  bool is_copied;        // the current call uses `copy`
+  Py_buffer view;  // the view of the array that was passed to the current call
+  // an aligned copy for arrays that compiled code cannot read in place; allocated when first needed
+  void* copy = nullptr;
+  bool is_copied;  // true if the current call uses `copy`
 };
 
 struct Output {
@@ -43,8 +44,8 @@ class Call {
   // `inputs` and `outputs` are tuples of numpy dtypes. Returns false with an exception set on failure.
   bool describe(const octet_model* model, PyObject* inputs, PyObject* outputs);
 
-  // Returns a list of new arrays, or None if `arrays` do not match the model's inputs exactly. Returns null with an
-  // exception set on failure.
+  // Returns a list of new arrays. Returns None if `arrays` do not match the model's inputs exactly. Returns null with
+  // an exception set on failure.
   PyObject* operator()(PyObject* const* arrays, Py_ssize_t count);
 
   PyObject* run();  // runs on the bound tensors; returns None, or null with an exception set
@@ -58,7 +59,7 @@ class Call {
   PyObject* raise(octet_status status, const char* text);
 
   octet_instance* const instance_;
-  Reference ndarray_, check_, dtype_;  // `dtype_` is the attribute's name
+  Reference ndarray_, check_, dtype_;  // `dtype_` is the name of the attribute
   Row<Input> inputs_;
   Row<Output> outputs_;
   Row<void*> read_, written_;  // arguments of `octet_bind`

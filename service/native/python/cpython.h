@@ -1,9 +1,9 @@
 // The parts of CPython that this library uses. They belong to its stable ABI (abi3) since version 3.11, which every
 // later version supports.
 //
-// The declarations are repeated here rather than included, so that a build needs no Python and one wheel serves all
+// The declarations are repeated here rather than included, so that a build needs no Python and one wheel works with all
 // versions. The interpreter that loads the library provides the functions. Free-threaded builds are not supported,
-// because their objects have another header. https://docs.python.org/3/c-api/stable.html
+// because the header of their objects is different. https://docs.python.org/3/c-api/stable.html
 #pragma once
 
 #include <stddef.h>
@@ -13,7 +13,7 @@ extern "C" {
 
 using Py_ssize_t = ptrdiff_t;
 
-// Opaque, but its size determines the offset of what follows it.
+// The contents are opaque, but the size determines the offset of the members after it.
 struct PyObject {
   Py_ssize_t ob_refcnt;
   void* ob_type;

@@ -8,14 +8,14 @@ namespace octet {
 
 namespace {
 
-// At the beginning of an allocation; the tensor follows at the next aligned address.
+// Stored at the beginning of an allocation. The tensor follows at the next aligned address.
 struct TensorMemory {
   PyObject object;
   void* begin;
   Py_ssize_t bytes;
 };
 
-constexpr size_t kMost = sizeof(TensorMemory) + OCTET_ALIGNMENT - 1;  // maximum of bytes before the tensor
+constexpr size_t kMost = sizeof(TensorMemory) + OCTET_ALIGNMENT - 1;  // the maximum of bytes before the tensor
 
 PyTypeObject* type = nullptr;  // created once, under the GIL, and never deleted
 

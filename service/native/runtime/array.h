@@ -19,7 +19,7 @@ class Array {
     auto count = static_cast<size_t>(size);
     void* items = nullptr;
     if constexpr (alignof(T) <= alignof(max_align_t)) {
-      items = calloc(count, sizeof(T));  // untouched pages of a large array use no memory
+      items = calloc(count, sizeof(T));  // the pages of a large array use no memory until they are touched
     } else if (posix_memalign(&items, alignof(T), sizeof(T) * count) == 0) {
       memset(items, 0, sizeof(T) * count);
     }

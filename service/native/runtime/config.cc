@@ -20,7 +20,7 @@ struct Versions {
   bool is_older = false;
 };
 
-// Reads the versions before anything else is interpreted. Does not modify the text.
+// Reads the versions before any other member is interpreted. Does not modify the text.
 Versions versions_of(Json& json) {
   Versions found;
   json.object([&](std::string_view name) {

@@ -6,10 +6,10 @@ namespace octet {
 
 namespace {
 
-constexpr double kMemory = 0.75;  // weight of the past in the moving average of a flow's cost
-// A call that costs less than this fraction of the running calls' average need not wait for them.
+constexpr double kMemory = 0.75;  // the weight of the past in the moving average of a flow's cost
+// A call that costs less than this fraction of the running calls' average does not wait for them.
 constexpr double kFraction = 0.25;
-constexpr int32_t kCoresOverdrawn = 8;  // one extra call is permitted for this many cores
+constexpr int32_t kCoresOverdrawn = 8;  // for each group of this many cores, one call may exceed the budget
 
 }  // namespace
 
@@ -76,7 +76,7 @@ void CoreBudget::after_fork_in_child(int32_t held) {
   mutex_.unlock();
 }
 
-// Returns an equal share of the cores for each call that was concurrent of late.
+// Returns an equal number of cores for each call that was recently concurrent.
 int32_t CoreBudget::share(int32_t cores) {
   if (calls_ == 1 && concurrency_ == 1) return cores;
   int64_t now = clock_();
@@ -88,7 +88,7 @@ int32_t CoreBudget::share(int32_t cores) {
   return std::min(cores, std::max(1, cores_ / concurrency_));
 }
 
-// Determines when the call begins in virtual time.
+// Determines the time in virtual time at which the call begins.
 void CoreBudget::enter(Waiter& waiter) {
   Flow& flow = *waiter.turn.flow;
   if (flow.budget != this) {
@@ -107,7 +107,7 @@ bool CoreBudget::is_minor(const Turn& turn) const {
   return running_ > 0 && turn.flow->cost_s >= 0 && turn.expected_s * running_ <= kFraction * running_s_;
 }
 
-// Returns true if the call may exceed the budget. Its flow must not be ahead of the running ones.
+// Returns true if the call may exceed the budget. Its flow must not be ahead of the running flows.
 bool CoreBudget::may_overdraw(const Waiter& waiter) const {
   return is_minor(waiter.turn) && waiter.start < finish_ && overdrawn_ <= (cores_ - 1) / kCoresOverdrawn;
 }
@@ -136,7 +136,7 @@ void CoreBudget::wait(Waiter& waiter) {
   ++waiting_;
 }
 
-// A call that waits for many cores is only overtaken by calls that exceed the budget; otherwise it could starve.
+// A call that waits for many cores is only overtaken by calls that exceed the budget. Otherwise it could wait for ever.
 void CoreBudget::grant_next() {
   Waiter** link = &first_;
   while (Waiter* waiter = *link) {
@@ -148,7 +148,8 @@ void CoreBudget::grant_next() {
     *link = waiter->next;
     --waiting_;
     grant(*waiter, !has_cores);
-    // From here on the waiter's stack may be gone. Waking an address at which no thread sleeps is harmless.
+    // After this store, the waiter's stack may no longer exist. Waking an address on which no thread sleeps does no
+    // harm.
     waiter->is_granted.store(1, std::memory_order_release);
     futex_wake(waiter->is_granted);
   }

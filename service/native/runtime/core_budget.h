@@ -1,5 +1,5 @@
-// The core budget: a semaphore that bounds how many threads of this process compute at a time, with fair queueing by
-// cost.
+// The core budget: a semaphore that limits how many threads of this process compute at the same time. It is fair:
+// waiting calls are queued by their cost.
 #pragma once
 
 #include <atomic>
@@ -12,48 +12,48 @@ namespace octet {
 
 class CoreBudget;
 
-// Calls that share one part of the cores: those of one model. The members belong to the budget.
+// The calls that share one part of the cores, usually those of one model. Only the budget may use the members.
 struct Flow {
   static constexpr double kUnknown = -1;
 
-  const CoreBudget* budget = nullptr;  // the budget that `finish` belongs to
-  double finish = 0;                   // end of its last call, in virtual time
-  double cost_s = kUnknown;            // recent cost of a call, in core-seconds
+  const CoreBudget* budget = nullptr;  // the budget in whose virtual time `finish` is
+  double finish = 0;                   // the end of its last call, in virtual time
+  double cost_s = kUnknown;            // the recent cost of a call, in core-seconds
 };
 
 // The cores that a call holds while it runs, and how it acquired them.
 struct Turn {
-  int32_t cores;      // how many threads may compute
-  bool is_minor;      // its cost was small compared with the running calls, so it does not count as concurrent
-  bool is_overdrawn;  // it exceeds the budget
+  int32_t cores;  // how many threads may compute
+  // true if its cost was small compared with the running calls, so that it does not count as concurrent
+  bool is_minor;
+  bool is_overdrawn;  // true if it exceeds the budget
   Flow* flow;
   double expected_s;  // in core-seconds
   int64_t begun_ns;
 };
 
-// A call acquires as many cores as it has threads, and waits until they are free. A call that is alone may acquire all
-// of them; concurrent calls, and those that follow soon, get equal shares.
+// A call acquires as many cores as it has threads, and waits until they are free. A call may acquire all cores if no
+// other call runs. Concurrent calls, and calls that follow each other quickly, get equal numbers of cores.
 //
-// Scheduling is start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996), weighted by cost. A call begins, in virtual
-// time, when the last call of its flow ends, or now if that has passed. It ends later by the recent cost of its flow's
-// calls; once it has run, the actual cost replaces the estimate. Waiting calls are served in the order in which they
-// begin in virtual time. Therefore flows that wait get equal shares of the cores, and a call of a flow that uses less
-// than its share only waits for the calls that are running. A call that costs a fraction of those does not even wait
-// for them: as long as its flow is within its share, it exceeds the budget, and the kernel's scheduler divides the
-// time.
+// Scheduling is start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996), weighted by cost. In virtual time, a call
+// begins when the last call of its flow ends, but not before now. It ends after the recent cost of its flow's calls.
+// When it has run, the actual cost replaces this estimate. Waiting calls are served in the order in which they begin in
+// virtual time. Therefore flows that wait get equal shares of the cores, and a call of a flow that uses less than its
+// share waits only for the calls that are running. If its cost is a small fraction of theirs, it does not even wait for
+// them: it exceeds the budget while its flow uses less than its share, and the kernel's scheduler divides the time.
 class CoreBudget {
  public:
   // Calls that follow each other within `window_s` count as concurrent. `clock` returns nanoseconds.
   CoreBudget(int32_t cores, double window_s, int64_t (*clock)() = now_ns);
 
-  // Waits for `cores` cores, or fewer if other calls want some as well. Calls without a flow share one.
+  // Waits for `cores` cores, or for fewer if other calls need some too. Calls without a flow share one flow.
   Turn acquire(int32_t cores, Flow* flow = nullptr);
   void release(const Turn& turn);
   int32_t cores() const { return cores_; }
   int32_t free();     // free cores
   int32_t waiting();  // waiting calls
 
-  // To be called around a fork. In the child, only the calling thread exists; it holds `held` cores.
+  // Must be called before and after a fork. In the child, only the calling thread exists; it holds `held` cores.
   void before_fork() { mutex_.lock(); }
   void after_fork_in_parent() { mutex_.unlock(); }
   void after_fork_in_child(int32_t held);
@@ -80,15 +80,15 @@ class CoreBudget {
   int64_t (*const clock_)();
   Mutex mutex_;
   int32_t free_;
-  int32_t calls_ = 0;        // calls that run or wait, except minor ones
-  int32_t concurrency_ = 1;  // the most of them at a time of late
+  int32_t calls_ = 0;        // running and waiting calls, except minor ones
+  int32_t concurrency_ = 1;  // the recent maximum of concurrent calls
   int64_t concurrency_until_ns_ = 0;
   int32_t running_ = 0;            // running calls within the budget
   double running_s_ = 0;           // their expected cost
   int32_t overdrawn_ = 0;          // running calls that exceed the budget
-  double start_ = 0, finish_ = 0;  // latest start and end of a granted call, in virtual time
+  double start_ = 0, finish_ = 0;  // the latest start and end of a granted call, in virtual time
   Flow others_;
-  Waiter* first_ = nullptr;  // sorted by `start`; each is on its thread's stack
+  Waiter* first_ = nullptr;  // a list sorted by `start`; each element is on its thread's stack
   int32_t waiting_ = 0;
 };
 

@@ -22,8 +22,8 @@ namespace {
 
 #if !defined(__x86_64__)
 // CPU features from the auxiliary vector, which the kernel passes to each process. Emulators set it as well, whereas
-// /proc/cpuinfo describes the host. Names are those of the kernel (arch/arm64/kernel/cpuinfo.c; for RISC-V the letters
-// of extensions), limited to those that artifacts may require.
+// /proc/cpuinfo describes the host. The names are those of the kernel (arch/arm64/kernel/cpuinfo.c; for RISC-V the
+// letters of extensions). Only features that artifacts may require are listed.
 constexpr struct {
   std::string_view name;
   unsigned long entry, bit;
@@ -64,7 +64,7 @@ constexpr std::string_view kKey = "flags";
 
 class Features {
  public:
-  // Reads the flags of the first processor and stops there: on large machines the file has thousands of lines.
+  // Reads the flags of the first processor only, because the file has thousands of lines on large machines.
   octet_status read() {
     File file(open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC));
     if (!file.is_open()) return fail_system(errno, "/proc/cpuinfo");

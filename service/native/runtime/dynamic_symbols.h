@@ -1,5 +1,5 @@
-// The symbols of a loaded library: gABI, chapter 5, "Dynamic Section". The number of symbols is only recorded in the
-// hash tables (DT_HASH or GNU's).
+// The symbols of a loaded library: gABI, chapter 5, "Dynamic Section". Only the hash tables (DT_HASH or GNU's) contain
+// the number of symbols.
 #pragma once
 
 #include <elf.h>
@@ -15,7 +15,7 @@ class DynamicSymbols {
     const uint32_t* hash = nullptr;
     const uint32_t* gnu_hash = nullptr;
     for (const ElfW(Dyn)* entry = map->l_ld; entry->d_tag != DT_NULL; ++entry) {
-      // Some loaders relocate the entry's value to an address, others do not.
+      // Some loaders replace the entry's value by an address, others do not.
       uint64_t address = entry->d_un.d_ptr < map->l_addr ? entry->d_un.d_ptr + map->l_addr : entry->d_un.d_ptr;
       auto at = reinterpret_cast<const void*>(address);  // NOLINT(performance-no-int-to-ptr)
       if (entry->d_tag == DT_SYMTAB) symbols_ = static_cast<const Elf64_Sym*>(at);

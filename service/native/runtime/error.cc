@@ -12,8 +12,8 @@ namespace {
 constexpr size_t kTextBytes = 1024;
 thread_local char text[kTextBytes];
 
-// Replaces control characters. Names in artifacts come from strangers and may contain line ends or terminal escape
-// sequences.
+// Replaces control characters. Names in artifacts come from unknown sources, and may contain line ends or terminal
+// escape sequences.
 void keep_to_one_line() {
   for (char& c : text) {
     if (c == '\0') return;

@@ -1,4 +1,4 @@
-// Primitives for threads that wait for each other: clock, spinning, and futexes.
+// Functions for threads that wait for each other: clock, spinning, and futexes.
 #pragma once
 
 #include <linux/futex.h>
@@ -12,7 +12,7 @@
 
 namespace octet {
 
-// Two cache lines, because processors fetch them in pairs, so that neighbors would still disturb each other.
+// Two cache lines, because processors fetch lines in pairs. With one line, neighbors would still slow each other down.
 inline constexpr size_t kApartBytes = 128;
 
 inline int64_t nanoseconds_of(clockid_t clock) {
@@ -28,16 +28,16 @@ inline void relax() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
-  asm volatile("isb" ::: "memory");  // `yield` does nothing on cores with one thread
+  asm volatile("isb" ::: "memory");  // `yield` has no effect on cores with one thread
 #elif defined(__riscv)
-  asm volatile(".insn i 0x0F, 0, x0, x0, 0x010" ::: "memory");  // `pause`; a hint, which processors without it ignore
+  asm volatile(".insn i 0x0F, 0, x0, x0, 0x010" ::: "memory");  // `pause`, a hint that processors without it ignore
 #endif
 }
 
-// Polls `is_done` until it returns true, for at most about `ns` nanoseconds. Returns whether it did.
+// Polls `is_done` until it returns true, for at most about `ns` nanoseconds. Returns its last result.
 template <typename Condition>
 bool spin(Condition is_done, int64_t ns) {
-  constexpr int kLooks = 16;  // polls per reading of the clock, which takes half as long as a poll
+  constexpr int kLooks = 16;  // the number of polls per reading of the clock, which takes half as long as a poll
   int64_t until = now_ns() + ns;
   do {
     for (int look = 0; look < kLooks; ++look) {

@@ -9,8 +9,8 @@ namespace octet {
 
 namespace {
 
-// Enough that a thread that is late or descheduled delays the others by a small part of its share only, but few enough
-// that claiming the tasks, 10 ns each, costs much less than a parallel region gains.
+// With this many tasks, a thread that is late or descheduled delays the others by only a small part of its share.
+// Claiming them, at 10 ns each, still costs much less than a parallel region gains.
 constexpr int32_t kTasksPerThread = 16;
 
 }  // namespace
@@ -44,7 +44,7 @@ int Group::launch(Task task, void* cdata, int32_t num_task, int32_t threads) {
   return region_.error();
 }
 
-// Keeps workers off the calling thread's core; otherwise they would wait for each other.
+// Keeps workers off the calling thread's core. On the same core, they would wait for each other.
 void Group::pin_workers() {
   int32_t processor = sched_getcpu();
   if (processor == processor_) return;

@@ -1,4 +1,4 @@
-// The workers that one call leases, and the parallel region that they share with it.
+// The workers that one call has leased, and the parallel region that they share with it.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace octet {
 
 class Group {
  public:
-  // Returns null if memory runs out. Groups live as long as their team.
+  // Returns null if memory runs out. Groups exist as long as their team.
   static Group* make(const Array<Core>& cores, int32_t most_threads);
   void destroy();
 
-  // Add and remove workers at the begin and end of a lease.
+  // `add` is called at the begin of a lease, `remove` at its end.
   void add(Worker* worker) {
     workers_[count_++] = worker;
     processor_ = -1;  // the worker has no placement yet
@@ -31,7 +31,7 @@ class Group {
   // Computes the tasks on this thread and `threads` - 1 workers. Returns the first error.
   //
   //   num_task: number of tasks; 0 selects a default that works without a measurement. Any number is valid for TVM's
-  //   loops, which divide by it.
+  //   loops, which divide their work by it.
   int launch(Task task, void* cdata, int32_t num_task, int32_t threads);
 
   Group* next = nullptr;  // in a list of the team
@@ -43,7 +43,8 @@ class Group {
   Placement placement_;
   Array<Worker*> workers_;
   int32_t count_ = 0;
-  int32_t processor_ = -1;  // processor of the calling thread when the workers were placed
+  // the processor of the calling thread when the workers were placed; negative if they have not been placed
+  int32_t processor_ = -1;
 };
 
 }  // namespace octet

@@ -27,7 +27,7 @@ double now_s() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// Maps zeroed pages, which use memory once they are touched. Large mappings use huge pages to reduce TLB misses.
+// Maps zeroed pages, which use memory only when they are touched. Large mappings use huge pages to reduce TLB misses.
 octet_status allocate_pages(size_t bytes, octet::Mapping& memory) {
   if (bytes == 0) return OCTET_OK;
   bool is_large = bytes >= kHugePageBytes;
@@ -47,7 +47,7 @@ octet_status allocate_pages(size_t bytes, octet::Mapping& memory) {
 
 }  // namespace
 
-// Enforces one user at a time: two runs in one arena would corrupt each other.
+// Ensures that one thread at a time uses the instance. Two runs in one arena would corrupt each other.
 class octet_instance::Use {
  public:
   explicit Use(octet_instance* instance) : instance_(instance) {

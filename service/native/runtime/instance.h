@@ -1,5 +1,5 @@
 // An instance of a model: the memory in which one call at a time computes, and the addresses of its tensors. A model on
-// the CPU is run here; a model for a GPU is delegated to octet::cuda::Instance.
+// the CPU is run here. A model for a GPU is run by octet::cuda::Instance.
 #pragma once
 
 #include <stdint.h>
@@ -25,10 +25,10 @@ struct octet_instance {
   octet_status bind(void* const* inputs, void* const* outputs);
   octet_status bind_states(void* const* before, void* const* after);
   octet_status reset();
-  octet_status run(double* seconds);  // `seconds` receives the duration of each call, if not null
+  octet_status run(double* seconds);  // if `seconds` is not null, it receives the duration of each call
   octet_status run_resident(int32_t runs, double* seconds);
   void share() { holders_.fetch_add(1, std::memory_order_relaxed); }
-  // True for the holder that must free it.
+  // Returns true to the last holder, which must free the instance.
   bool is_last() { return holders_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   void mark(volatile uint8_t* byte) { mark_ = byte == nullptr ? &unseen_ : byte; }
 
@@ -49,13 +49,13 @@ struct octet_instance {
 
   octet_model* const model_;
   octet_team* const team_;
-  // Set if the model runs on a GPU; then, of the following members, only the flags are used.
+  // Set if the model runs on a GPU. Of the members below, only the flags are then used.
   octet::cuda::Instance* gpu_ = nullptr;
   octet::ThreadTuner tuner_;
-  octet::List<double> seconds_;   // duration of each call, while the tuner measures
+  octet::List<double> seconds_;   // the duration of each call, while the tuner measures
   octet::Mapping memory_;         // the arena, followed by two buffers for each state that this instance keeps
   octet::List<size_t> state_at_;  // offset in `memory_` of each such buffer
-  // Addresses of all operands in the plan's order, and a second copy with exchanged states.
+  // The addresses of all operands in the plan's order, and a second copy with exchanged states.
   octet::List<void*> addresses_;
   size_t table_ = 0;  // offset in `addresses_` of the next run's operands: 0, or the number of operands
   bool is_bound_ = false;

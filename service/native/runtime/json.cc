@@ -25,7 +25,7 @@ int hex_digit(char c) {
   return -1;
 }
 
-// Returns -1 if there are not four digits.
+// Returns -1 unless four hexadecimal digits follow.
 int32_t hex_unit(const char* at, const char* end) {
   if (end - at < 4) return -1;
   int32_t unit = 0;
@@ -37,7 +37,8 @@ int32_t hex_unit(const char* at, const char* end) {
   return unit;
 }
 
-// Decodes what follows `\u`, which may be a surrogate pair. Returns the number of bytes read, or 0 if it is invalid.
+// Decodes the digits after `\u`, which may form a surrogate pair with a second `\u`. Returns the number of bytes read,
+// or 0 if they are invalid.
 size_t unicode(const char* at, const char* end, uint32_t& point) {
   int32_t first = hex_unit(at, end);
   point = static_cast<uint32_t>(first);
@@ -103,7 +104,8 @@ char simple_escape(char c) {
   }
 }
 
-// Decodes [from, end) in place; the result is never longer. Returns its end, or null if it is invalid.
+// Decodes [from, end) in place. The result is never longer than the text. Returns the end of the result, or null if the
+// text is invalid.
 char* decode(char* from, char* end) {
   char* to = from;
   while (from < end) {
@@ -142,7 +144,7 @@ char* Json::string() {
     refuse("a string contains an invalid escape or invalid UTF-8");
     return kNothing;
   }
-  *end = '\0';  // overwrites at most the closing quote, which was read
+  *end = '\0';  // overwrites the closing quote at most, which has been read
   return begin;
 }
 

@@ -1,5 +1,5 @@
-// A pull parser for JSON (RFC 8259). It reads front to back, without building a tree, and decodes strings in place, so
-// the text is modified.
+// A pull parser for JSON (RFC 8259). It reads the text from front to back, without building a tree. It decodes strings
+// in place, so it modifies the text.
 #pragma once
 
 #include <stddef.h>
@@ -13,8 +13,8 @@ namespace octet {
 
 inline constexpr int kMostNesting = 32;
 
-// The first error is stored for `octet_error`. After it, all functions return empty values; callers must check `status`
-// before they use any value.
+// The first error is stored for `octet_error`. After an error, all functions return empty values, so callers must check
+// `status` before they use any value.
 class Json {
  public:
   enum class Members {
@@ -22,15 +22,15 @@ class Json {
     kSorted  // sorted by name and unique, as in canonical JSON
   };
 
-  // `what` names the text in error messages. `text` must live as long as the strings that are read from it.
+  // `what` describes the text in error messages. `text` must exist as long as the strings that are read from it.
   Json(const char* what, char* text, size_t bytes, Members members)
       : what_(what), text_(text), end_(text + bytes), at_(text), members_(members) {}
 
   octet_status status() const { return status_; }
   bool is_failed() const { return status_ != OCTET_OK; }
 
-  // Calls `member(name)` for each member; it must read the value. Names are not decoded, since no known name contains
-  // an escape.
+  // Calls `member(name)` for each member. The function must read the value. Names are not decoded, because no known
+  // name contains an escape.
   template <class Member>
   void object(Member member) {
     std::string_view before;
@@ -46,7 +46,7 @@ class Json {
     }
   }
 
-  // Calls `element(index)` for each element; it must read it.
+  // Calls `element(index)` for each element. The function must read it.
   template <class Element>
   void array(Element element) {
     if (!enter('[')) return;
@@ -64,7 +64,7 @@ class Json {
   char peek();
   void finish();  // fails if anything but white space follows
 
-  // Records an error, unless there was one before. `status` must not be OCTET_OK.
+  // Records an error, unless one was recorded before. `status` must not be OCTET_OK.
   void refuse(octet_status status, const char* format, ...) __attribute__((format(printf, 3, 4)));
   void refuse(const char* format, ...) __attribute__((format(printf, 2, 3)));  // with OCTET_CORRUPT
   // Records an error whose text is already stored.

@@ -19,7 +19,7 @@ constexpr char kArtifactType[] = "application/vnd.octet.artifact.v1";
 constexpr char kLibraryMediaType[] = "application/vnd.octet.library.v1";
 constexpr char kConstantsMediaType[] = "application/vnd.octet.constants.v1";
 constexpr char kLayoutVersion[] = "1.0.0";
-// The size that the distribution specification recommends registries to accept for manifests.
+// The distribution specification recommends that registries accept manifests of at least this size.
 constexpr size_t kMostDocumentBytes = 4 << 20;
 constexpr size_t kHexDigits = 2 * kDigestBytes;
 constexpr char kDigestPrefix[] = "sha256:";
@@ -59,7 +59,7 @@ Descriptor read_descriptor(Json& json) {
   return found;
 }
 
-// Does not follow links below the folder, because its contents may be hostile.
+// Does not follow links below the folder, because its contents may come from an attacker.
 octet_status open_at(int folder, const char* name, int flags, File& file) {
   file.reset(openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags));
   return file.is_open() ? OCTET_OK : fail_system(errno, "%s", name);

@@ -29,7 +29,8 @@ constexpr int kMachine = EM_RISCV;
 constexpr size_t kMostSegments = 64;
 constexpr char kPrefix[] = "__TVM";
 
-// Function pointers that TVM's code generator defines and calls through. A library needs nothing else from its runtime.
+// Function pointers that TVM's code generator defines and calls through. These are the only functions that a library
+// needs from its runtime.
 struct FilledIn {
   const char* name;
   void* function;
@@ -42,9 +43,8 @@ const FilledIn kFilledIn[] = {
 
 octet_status fail_damaged() { return fail(OCTET_CORRUPT, "the library is not a shared library, or is truncated"); }
 
-// Returns a path to the descriptor that no earlier call returned. This is necessary because the dynamic loader
-// identifies a library by its path as long as it is loaded, and descriptor numbers are reused. The sequence of `/./`
-// and `/` encodes a counter.
+// Returns a path to the descriptor that no earlier call returned. The dynamic loader identifies a library by its path
+// while it is loaded, but descriptor numbers are reused. So the path encodes a counter as a sequence of `/./` and `/`.
 void write_path(int descriptor, char (&path)[96]) {
   static std::atomic<uint32_t> loads{0};
   char* to = path + snprintf(path, sizeof path, "/proc/self/fd");
@@ -55,9 +55,9 @@ void write_path(int descriptor, char (&path)[96]) {
   snprintf(to, static_cast<size_t>(path + sizeof path - to), "/%d", descriptor);
 }
 
-// Compiled code calls functions of libm, but does not name the library. They are found in the global scope if the
-// program itself uses libm; otherwise libm is loaded here. It is never closed, since code of any model may use it. It
-// is loaded only if needed, because most models do not use it, and it takes 0.3 MB.
+// Compiled code calls functions of libm, but does not name that library. If the program itself uses libm, they are
+// found in the global scope. Otherwise libm is loaded here, if it is needed: most models do not use it, and it takes
+// 0.3 MB. It is never closed, because the code of any model may use it.
 void* open_with_libm(const char* path) {
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (handle != nullptr || dlopen("libm.so.6", RTLD_NOW | RTLD_GLOBAL) == nullptr) return handle;
@@ -85,13 +85,13 @@ octet_status Library::load(const File& file) {
 }
 
 octet_function Library::function(const char* name) const {
-  void* found = dlsym(handle_, name);  // also searches the C library, so the address is checked below
+  void* found = dlsym(handle_, name);  // dlsym also searches the C library, so the address is checked below
   auto address = reinterpret_cast<uint64_t>(found) - reinterpret_cast<uint64_t>(base_);
   return found != nullptr && holds(PF_X, address, 1) ? reinterpret_cast<octet_function>(found) : nullptr;
 }
 
-// Validates the headers, because the dynamic loader maps segments without comparing them with the file's size and then
-// accesses pages that do not exist.
+// Validates the headers. The dynamic loader maps segments without comparing them with the file's size, so it may access
+// pages that do not exist.
 octet_status Library::read_headers(const File& file) {
   struct stat found;
   if (fstat(file.descriptor(), &found) != 0) return fail_system(errno, "the library");

@@ -26,13 +26,13 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  // Maps the library in an open file, and stores the function pointers that it needs from this runtime.
+  // Maps the library in an open file, and sets the function pointers that it needs from this runtime.
   octet_status load(const File& file);
 
   // Returns null if no function has that name.
   octet_function function(const char* name) const;
 
-  // Lists all readable data symbols, in no particular order.
+  // Lists all readable data symbols in any order.
   octet_status data_symbols(List<DataSymbol>& found) const;
 
  private:

@@ -1,4 +1,5 @@
-// Containers, files and mappings that are released at the end of a scope. Nothing here throws; errors are returned.
+// Containers, files and mappings that are released at the end of a scope. These classes do not throw exceptions, but
+// return errors.
 #pragma once
 
 #include <stddef.h>
@@ -97,8 +98,8 @@ class Mapping {
   size_t size_ = 0;
 };
 
-// Replacements for `new` and `delete` without the C++ library, which would be larger than the rest of this library.
-// `create` returns null if memory runs out.
+// Replacements for `new` and `delete` that do not need the C++ library, which would be larger than the rest of this
+// library. `create` returns null if memory runs out.
 template <class T, class... Arguments>
 T* create(Arguments&&... arguments) {
   static_assert(alignof(T) <= alignof(max_align_t));

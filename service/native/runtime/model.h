@@ -1,4 +1,4 @@
-// A loaded artifact. It is immutable once loaded, and reference-counted by its caller and its instances.
+// A loaded artifact. It is immutable. Its caller and its instances hold references to it.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ struct octet_model {
   octet::Mapping mapped;               // set if the constants are in a file
   const uint8_t* constants = nullptr;  // aligned
   int64_t constant_bytes = 0;
-  octet::Flow flow;                   // the flow of its instances' calls in the core budget
+  octet::Flow flow;                   // the flow in the core budget that the calls of its instances share
   octet::cuda::Model* gpu = nullptr;  // set if it runs on a GPU
 
   // Binds the plan to the library's functions, or to a GPU. `config`, `constants` and `library` must be set.

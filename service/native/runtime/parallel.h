@@ -1,4 +1,4 @@
-// The functions that generated code calls to share a loop among the threads of its caller's lease.
+// The functions with which generated code divides a loop among the threads of its caller's lease.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ struct octet_team;
 
 namespace octet {
 
-// Calls `task` exactly once for each id below the number of tasks, which is passed to it. Returns the first error. If
-// the calling thread holds a lease of several cores, its workers take part. Otherwise, or within a task, the thread
+// Calls `task` exactly once for each id below the number of tasks, and passes it this number. Returns the first error.
+// If the calling thread holds a lease of several cores, its workers take part. Otherwise, or within a task, the thread
 // computes alone.
 //
 //   num_task: number of tasks; 0 selects the best number.
@@ -21,8 +21,8 @@ int parallel_launch(Task task, void* cdata, int num_task);
 
 struct Grant;
 
-// Holds cores of `team`, or of the process's team if it is null, during its lifetime: at most `threads`; 0 means all.
-// `flow` determines which calls share the same part of the cores.
+// Holds up to `threads` cores of `team` (or of the process's team if it is null) during its lifetime; 0 means all.
+// Calls with the same `flow` share one part of the cores.
 class Lease {
  public:
   Lease(octet_team* team, int32_t threads, Flow* flow = nullptr);
@@ -30,7 +30,7 @@ class Lease {
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  int32_t threads() const { return threads_; }  // threads that may share a region: at least 1
+  int32_t threads() const { return threads_; }  // the number of threads that may share a region, at least 1
 
   // Sets how the following regions are divided.
   void divide(const Division& division);
@@ -41,10 +41,10 @@ class Lease {
   const int32_t threads_;
 };
 
-// Returns the maximum number of threads of a call that requests `threads`; 0 requests all.
+// Returns the maximum number of threads for a call that requests `threads`; 0 requests all.
 int32_t most_threads(octet_team* team, int32_t threads);
 
-// Returns the time that a call needs to wake one of its threads, in seconds.
+// Returns the time in seconds that a call needs to wake one of its threads.
 double wake_s();
 
 }  // namespace octet

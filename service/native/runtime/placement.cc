@@ -45,13 +45,13 @@ void Placement::divide(int32_t processor, int32_t threads) {
   int32_t dealt = here == nullptr ? 0 : deal(*here, 0);
   for (int32_t each = 0; each < cores_.size() && dealt < threads; ++each) {
     const Core& core = cores_[each];
-    bool is_first = here == nullptr || core.cache != here->cache;  // the first core of its cache
+    bool is_first = here == nullptr || core.cache != here->cache;  // true for the first core of a cache
     for (int32_t before = 0; before < each && is_first; ++before) is_first = cores_[before].cache != core.cache;
     if (is_first) dealt = deal(core, dealt);
   }
 }
 
-// Deals the cores around the cache of `first` to the threads in turn. Returns how many have been dealt so far.
+// Assigns the cores of the cache of `first` to the threads in turn. Returns how many have been assigned so far.
 int32_t Placement::deal(const Core& first, int32_t dealt) {
   for (int32_t each = 0; each < cores_.size(); ++each) {
     const Core& core = cores_[each];

@@ -1,4 +1,4 @@
-// Assigns the processors on which each thread of a call may run.
+// Chooses the processors on which each thread of a call may run.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@ namespace octet {
 // A set of processors by number, in the kernel's format.
 class Mask {
  public:
-  static constexpr int32_t kMost = 4096;  // limit of processors; the kernel's limit is 8192, which few machines need
+  // the maximum number of processors; the kernel's limit of 8192 is needed on few machines
+  static constexpr int32_t kMost = 4096;
   void add(int32_t processor);
   void add(const Mask& other);
   bool has(int32_t processor) const;
@@ -33,12 +34,12 @@ struct Core {
   int32_t capacity;  // in the kernel's units, in which the fastest core has 1024
 };
 
-// Divides the cores around one cache, or around as many caches as needed, among the threads of a call. This keeps data
-// local: the next layer reads what a layer writes, and transferring it between caches would take longer than computing
-// it. A worker stays on its share, and no other thread of the call runs there. If there are more cores than threads, a
-// share consists of several cores, so that the kernel can avoid those that other processes use. The calling thread,
-// thread 0, belongs to the program, so its mask is not changed. If it runs on a worker's share, that worker gets the
-// caller's share instead.
+// Divides cores among the threads of a call: the cores of one cache or, if they are too few, of several. This keeps
+// data local. The next layer reads the data that a layer writes, and transferring it between caches would take longer
+// than computing it. A worker runs only on its share of the cores, and no other thread of the call runs there. If there
+// are more cores than threads, a share consists of several cores, so that the kernel can avoid those that other
+// processes use. The calling thread, thread 0, belongs to the program, so its mask is not changed. If it runs on a
+// worker's share, that worker gets the caller's share instead.
 class Placement {
  public:
   Placement(const Array<Core>& cores, int32_t most_threads) : cores_(cores), shares_(most_threads) {}
@@ -55,7 +56,7 @@ class Placement {
   const Array<Core>& cores_;
   Array<Mask> shares_;
   int32_t threads_ = 0;
-  Mask reach_{};  // processors that the caller may move to without a new division
+  Mask reach_{};  // the processors to which the caller may move without a new division
 };
 
 }  // namespace octet

@@ -12,8 +12,9 @@ namespace {
 constexpr int64_t kMostArenaBytes = int64_t{1} << 40;
 constexpr size_t kMostBuffers = 1 << 20, kMostCalls = 1 << 18, kMostOperands = 4096, kMostCopies = 1 << 18;
 
-// Limits of every GPU for a launch: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
-// Blocks along x, y and z, threads of a block along x, y and z, and bytes of dynamic shared memory.
+// The limits of every GPU for a launch: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+// They are the blocks along x, y and z, the threads of a block along x, y and z, and the bytes of dynamic shared
+// memory.
 constexpr int64_t kMostOfLaunch[] = {INT32_MAX, 65535, 65535, 1024, 1024, 64, 227 << 10};
 constexpr size_t kLaunchNumbers = 7;
 constexpr int64_t kMostThreadsOfBlock = 1024;
@@ -164,7 +165,7 @@ void Plan::read_launch(Json& json, size_t index) {
 
 bool Plan::add_operand(Json& json, size_t& operand) {
   operand = operands_.size();
-  // Members are sorted, so all buffers have been read.
+  // The members are sorted, so all buffers have been read before.
   int64_t index = json.integer(0, static_cast<int64_t>(buffers_.size()) - 1);
   if (json.is_failed()) return false;
   if (!operands_.add(static_cast<uint32_t>(index))) json.note(OCTET_NO_MEMORY);

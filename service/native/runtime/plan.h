@@ -1,6 +1,5 @@
-// The steps of a run: a sequence of calls of compiled functions on buffers, followed by copies. A plan from an artifact
-// is untrusted: `read` checks its form, and `check` proves that every buffer is within its memory and has the size of
-// its tensor.
+// The steps of a run: calls of compiled functions on buffers, then copies. The plan of an artifact is untrusted. `read`
+// checks its form. `check` proves that every buffer is within its memory and has the size of its tensor.
 #pragma once
 
 #include <stddef.h>
@@ -30,7 +29,7 @@ struct Call {
   const char* symbol;
 };
 
-// How a call's kernel is launched on a GPU.
+// The launch of a call's kernel on a GPU.
 struct Launch {
   uint32_t grid[3];   // blocks along x, y and z
   uint32_t block[3];  // threads of a block along x, y and z
@@ -43,7 +42,7 @@ struct Copy {
   size_t bytes;
 };
 
-// An operand whose address is unknown until tensors are bound.
+// An operand whose address is known only when tensors are bound.
 struct TensorOperand {
   size_t operand;
   size_t tensor;  // index of the input, output or state
@@ -52,7 +51,7 @@ struct TensorOperand {
 
 class Plan {
  public:
-  void read(Json& json);  // reads the member "plan", whose version was checked before
+  void read(Json& json);  // reads the member "plan"; the caller has checked its version
 
   // Checks the plan against the model's tensors and the size of its constants. On failure, `octet_error` describes the
   // problem.
@@ -62,12 +61,12 @@ class Plan {
   List<Call>& calls() { return calls_; }
   const List<Call>& calls() const { return calls_; }
   bool is_for_gpu() const { return has_launches_; }
-  const List<Launch>& launches() const { return launches_; }  // by call; empty unless it is for a GPU
+  const List<Launch>& launches() const { return launches_; }  // by call; empty unless the plan is for a GPU
   const List<Copy>& copies() const { return copies_; }
   const List<TensorOperand>& tensors() const { return tensors_; }  // operands that are inputs or outputs
   const List<TensorOperand>& states() const { return states_; }    // operands that are states
 
-  size_t end_of_calls() const { return end_of_calls_; }  // the operands from here on belong to the copies
+  size_t end_of_calls() const { return end_of_calls_; }  // the operands from this index on belong to the copies
   size_t operands() const { return operands_.size(); }
   const Buffer& buffer(size_t operand) const { return buffers_[operands_[operand]]; }
 
@@ -88,7 +87,7 @@ class Plan {
   List<Launch> launches_;
   bool has_launches_ = false;
   size_t end_of_calls_ = 0;
-  List<uint32_t> operands_;  // buffer index of each operand, first those of the calls, then those of the copies
+  List<uint32_t> operands_;  // the buffer index of each operand, first for the calls, then for the copies
   List<TensorOperand> tensors_, states_;
 };
 

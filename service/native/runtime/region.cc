@@ -2,8 +2,8 @@
 
 // Memory ordering: a worker sees the writes of `begin`, because the calling thread hands over the region with a release
 // that the worker acquires. The calling thread sees the worker's writes, because the worker signals its end in the same
-// way (`worker.cc`). Claims need no ordering: that each task is claimed only once follows from the modification order
-// of the word alone.
+// way (`worker.cc`). Claims need no ordering: the modification order of the word ensures that each task is claimed only
+// once.
 
 namespace octet {
 
@@ -18,7 +18,7 @@ void Region::begin(Task task, void* cdata, int32_t num_task, int32_t threads) {
   cdata_ = cdata;
   env_ = {nullptr, num_task};
   threads_ = threads;
-  // Written only if needed, since a write would invalidate the workers' cache line.
+  // Written only if needed, because a write would invalidate the workers' cache line.
   if (error() != 0) error_.store(0, std::memory_order_relaxed);
   for (int64_t thread = 0; thread < threads; ++thread) {
     uint64_t range = range_of(thread * num_task / threads, (thread + 1) * num_task / threads);
@@ -41,7 +41,7 @@ bool Region::claim(Share& share, bool from_below, int32_t& task) {
 
 void Region::work(int32_t thread) {
   int32_t owner = thread;
-  int32_t step = thread % 2 == 0 ? 1 : threads_ - 1;  // help the neighbor first
+  int32_t step = thread % 2 == 0 ? 1 : threads_ - 1;  // helps the neighbor first
   for (int32_t visited = 0; visited < threads_; ++visited, owner = (owner + step) % threads_) {
     bool goes_up = owner % 2 == 0;
     for (int32_t task; claim(shares_[owner], goes_up == (owner == thread), task);) {

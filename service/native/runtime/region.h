@@ -1,4 +1,4 @@
-// A parallel region: the tasks of one loop, and how threads claim them.
+// A parallel region: the tasks of one loop, and the rules by which threads claim them.
 #pragma once
 
 #include <atomic>
@@ -17,10 +17,10 @@ struct GroupEnv {
 
 using Task = int (*)(int task_id, GroupEnv* env, void* cdata);
 
-// Each thread first claims the tasks of its own contiguous share. A share is the same part of the loop in every layer,
-// so that the thread's previous output is in its cache. Then it steals tasks of the others. Threads with an even number
-// go up through their shares, and those with an odd number go down; a thief takes tasks from the end that the owner
-// reaches last. As a result, the tasks of two neighbors remain contiguous, and the point where they meet depends on
+// Each thread first claims the tasks of its own contiguous share. Its share is the same part of the loop in every
+// layer, so that the thread's previous output is in its cache. Then it steals tasks of the others. Threads with an even
+// number go up through their shares, and those with an odd number go down. A thief takes tasks from the end that the
+// owner reaches last. So the tasks of two neighbors stay contiguous, and the position at which they meet depends on
 // their speeds.
 class Region {
  public:
@@ -30,16 +30,16 @@ class Region {
   // Must be called while no thread is in `work`.
   void begin(Task task, void* cdata, int32_t num_task, int32_t threads);
 
-  // Prefetches the data that `work` reads first from the calling thread's cache.
+  // Prefetches data from the calling thread's cache: those that `work` reads first.
   void prefetch(int32_t thread) const {
     __builtin_prefetch(this);
     __builtin_prefetch(&shares_[thread], 1);
   }
 
-  // Computes tasks until there are none left to claim.
+  // Computes tasks until all are claimed.
   void work(int32_t thread);
 
-  // Returns the error of the first task that failed, or 0. Tasks that were not claimed by then are skipped.
+  // Returns the error of the first task that failed, or 0. After a failure, unclaimed tasks are skipped.
   int error() const { return error_.load(std::memory_order_relaxed); }
 
  private:

@@ -73,7 +73,8 @@ void Signature::read(Json& json) {
     }
   });
   if (json.is_failed()) return;
-  const int64_t* shape = dimensions_.begin();  // no longer grows; members are sorted, so the shapes are in this order
+  // `dimensions_` does not grow any more; the members are sorted, so the shapes are in this order
+  const int64_t* shape = dimensions_.begin();
   for (auto& tensors : tensors_) {
     for (octet_tensor& tensor : tensors) {
       tensor.shape = shape;
@@ -99,7 +100,8 @@ void Signature::read_tensor(Json& json, octet_role role) {
       read_shape(json, tensor);
     } else if (name == "quantization") {
       read_quantization(json, tensor);
-    } else if (name == "initial" && role == OCTET_STATE && type != nullptr) {  // sorted: the datatype was read before
+      // the members are sorted, so the datatype was read before
+    } else if (name == "initial" && role == OCTET_STATE && type != nullptr) {
       has_initial = true;
       read_initial(json, *type, initial);
     } else {

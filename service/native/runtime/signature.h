@@ -12,7 +12,7 @@ namespace octet {
 
 inline constexpr int64_t kMostTensorBytes = int64_t{1} << 40;
 
-// The value of a state before the first call: either all of its bytes, or one element that is repeated.
+// The value of a state before the first call: all of its bytes, or one element that is repeated.
 struct Initial {
   const uint8_t* bytes;  // null: use `element`
   int64_t count;         // of `bytes`

@@ -16,12 +16,13 @@ namespace {
 
 constexpr double kWindowS = 0.1;  // calls within this time of each other count as concurrent
 
-__thread Grant outermost;  // avoids an allocation per call; unused while its team is null
+__thread Grant outermost;  // avoids an allocation per call; unused if its team is null
 
 Grant* new_grant() {
   if (outermost.team == nullptr) return &outermost;
   auto* grant = static_cast<Grant*>(malloc(sizeof(Grant)));
-  if (grant == nullptr) abort();  // fifty bytes, for a lease nested in one of another team
+  // the allocation of fifty bytes failed, for a lease that is nested in one of another team
+  if (grant == nullptr) abort();
   return grant;
 }
 
@@ -33,7 +34,8 @@ void delete_grant(Grant* grant) {
   }
 }
 
-// All teams. Before a fork, their locks are acquired, so that no thread that the child lacks holds one.
+// All teams. Their locks are acquired before a fork. Otherwise a thread that does not exist in the child could hold a
+// lock there.
 Mutex teams_mutex;
 octet_team* teams = nullptr;
 pthread_once_t is_watching = PTHREAD_ONCE_INIT;
@@ -149,7 +151,8 @@ void octet_team::leave() {
   octet::Turn turn = grant->turn;
   octet::delete_grant(grant);
   if (turn.cores == 0) return;
-  if (group != nullptr) return_group(group);  // before its cores, so that the next lease finds its workers
+  // done before its cores are released, so that the next lease finds its workers
+  if (group != nullptr) return_group(group);
   budget_.release(turn);
 }
 
@@ -171,7 +174,7 @@ Group* octet_team::lease_group(int32_t threads) {
   return group;
 }
 
-// Returns the group and its workers in such an order that the next lease gets the same ones, which are awake and
+// Returns the group and its workers in an order in which the next lease gets the same workers, which are awake and
 // placed.
 void octet_team::return_group(Group* group) {
   Lock lock(mutex_);
@@ -190,8 +193,8 @@ void octet_team::after_fork_in_parent() {
   budget_.after_fork_in_parent();
 }
 
-// The child has no workers and no other callers. What this thread holds it continues to hold, without workers. The
-// workers' memory is lost, as are their stacks.
+// The child has no workers and no other callers. This thread still holds its leases, without workers. The memory and
+// the stacks of the workers are lost.
 void octet_team::after_fork_in_child() {
   int32_t held = 0;
   idle_count_ = 0;

@@ -18,8 +18,9 @@ struct Grant;
 // An opaque type in the C interface; its functions are in `octet.h`.
 //
 // A call holds a lease: as many cores of its team as it has threads, and a worker for each thread except the calling
-// one. Workers are started when a lease first needs them. There are always fewer than the budget's cores: a lease of n
-// cores has n - 1 workers, so idle workers plus those that may still be started suffice for every lease.
+// one. Workers are started when a lease first needs them. Their number is always less than the budget's cores. It is
+// sufficient: a lease of n cores has n - 1 workers, so the idle workers and those that may still be started suffice for
+// every lease.
 struct octet_team {
  public:
   // Returns null if memory runs out.
@@ -29,7 +30,7 @@ struct octet_team {
   octet_team& operator=(const octet_team&) = delete;
 
   // Waits for the cores of a call of at most `threads` threads; 0 means all cores. Until `leave`, the regions that this
-  // thread launches are shared among workers. A nested `enter` does not wait.
+  // thread launches are divided among workers. A nested `enter` does not wait.
   octet::Grant* enter(int32_t threads, octet::Flow* flow = nullptr);
   void leave();
 
@@ -61,10 +62,10 @@ namespace octet {
 // The resources that one `enter` of the calling thread holds, or several nested ones of the same width.
 struct Grant {
   octet_team* team;
-  Group* group;       // null: a single thread
-  Turn turn;          // without cores if it is nested in a grant that holds them
-  int32_t threads;    // threads that may share a region
-  Division division;  // of the next region
+  Group* group;       // null if the call has a single thread
+  Turn turn;          // has no cores if it is nested in a grant that holds them
+  int32_t threads;    // the number of threads that may share a region
+  Division division;  // the division of the next region
   int32_t depth;
   Grant* outer;
 };

@@ -7,15 +7,15 @@ namespace octet {
 
 namespace {
 
-// The fastest of several runs counts, because other processes use the machine, too. Fewer runs are measured if they
-// take long, since the user waits for them.
+// The fastest of several runs counts, because other processes use the machine too. If runs take long, fewer are
+// measured, because the user waits for them.
 constexpr int32_t kRuns = 6, kRunsAgain = 2;
 constexpr int32_t kFewestRuns = 3;
 constexpr double kPatienceS = 0.1;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Minimum gain of more threads, which are taken from other calls, and measurements are noisy: relative and absolute for
-// a call, and relative for a whole run.
+// The minimum gain for which more threads are used. They are taken from other calls, and measurements are noisy. The
+// gain is relative and absolute for a call, and relative for a whole run.
 constexpr double kWorth = 0.9;
 constexpr double kWorthS = 0.3e-6;
 constexpr double kWorthOfRun = 0.93;
@@ -73,7 +73,7 @@ void ThreadTuner::record(const double* seconds, int32_t granted, double wake_s) 
     variant.spent_s += total_s;
     ++variant.runs;
   }
-  // Variants take turns, so that other load on the machine slows all of them down.
+  // Variants take turns, so that other load on the machine affects all of them.
   int32_t next = -1, variants = uniform_ + (is_mixed_ ? 1 : 0);
   for (int32_t variant = 0; variant < variants; ++variant) {
     if (is_measured(variants_[variant])) continue;
@@ -85,8 +85,8 @@ void ThreadTuner::record(const double* seconds, int32_t granted, double wake_s) 
   use(uniform_);
 }
 
-// Assigns each call its best number of threads. The mixture is then measured as a whole, because data that one call
-// writes on one thread may be read on two by the next.
+// Assigns its best number of threads to each call. This mixture is then measured as a whole, because a call that uses
+// one thread may write data that the next call reads on two.
 void ThreadTuner::mix() {
   int32_t most = 1;
   bool is_new = false;

@@ -10,14 +10,14 @@ namespace octet {
 // How a loop is divided.
 struct Division {
   int32_t threads;
-  int32_t tasks;  // 0: the default without a measurement
+  int32_t tasks;  // 0 means the default without a measurement
 };
 
-// The gain of a second thread depends on the layer, on where its operands are cached (reading what another core wrote
-// can take longer than computing a small layer), and on the machine. It is therefore measured in actual use: in the
-// first runs, all calls are divided among 1, 2, 4 ... threads in turn. Results do not depend on it. Afterwards, each
-// call uses the number of threads with which it was fastest, and a run acquires the cores that its widest call needs.
-// If more threads gain too little, everything uses one.
+// The gain of a second thread depends on the layer, on the machine, and on where the layer's operands are cached:
+// reading data that another core wrote can take longer than computing a small layer. So the gain is measured in actual
+// use. In the first runs, all calls are divided among 1, 2, 4 ... threads in turn. Results do not depend on this.
+// Afterwards, each call uses the number of threads with which it was fastest, and a run acquires the cores that its
+// widest call needs. If more threads gain too little, all calls use one.
 class ThreadTuner {
  public:
   // `calls`: the number of calls in a run. `threads`: the maximum number of threads.
@@ -26,13 +26,13 @@ class ThreadTuner {
   bool is_made() const { return least_s_.size() > 0 && best_.size() > 0 && divisions_.size() > 0; }
 
   bool is_done() const { return is_done_; }
-  int32_t threads() const { return threads_; }                  // maximum in the next run
+  int32_t threads() const { return threads_; }                  // the maximum of threads in the next run
   const Division* divisions() const { return &divisions_[0]; }  // [calls], for the next run
 
-  // Counts a run that was not measured. After some hundred of these it measures again, and then ever more rarely,
-  // because another process may have used a core during the first measurement. If threads are left unused, it measures
-  // again sooner, since a disturbance during the first runs would slow down every later run. The fastest times of all
-  // measurements count.
+  // Counts a run that was not measured. After some hundred of these, measures again, and then ever more rarely, because
+  // another process may have used a core during the first measurement. If threads are unused, measures again sooner,
+  // because a disturbance during the first runs would slow down every later run. The fastest times of all measurements
+  // count.
   void pass() {
     if (most_threads_ > 1 && ++passed_ == trust_) begin();
   }
@@ -44,13 +44,14 @@ class ThreadTuner {
   void record(const double* seconds, int32_t granted, double wake_s);
 
  private:
-  // Runs between measurements; two slow ones among so many cost less than 1 %.
+  // The number of runs between measurements. Two slow runs among so many cost less than 1 %.
   static constexpr int32_t kFirstTrust = 256, kMostTrust = 1 << 20;
-  // Runs before the first re-measurement if fewer than all threads are used.
+  // The number of runs before the first repeated measurement if some threads are unused.
   static constexpr int32_t kFirstDoubt = 16;
-  static constexpr int32_t kMost = 16;  // limit of variants: powers of two up to 8192, all threads, and the mixture
+  // the maximum of variants: powers of two up to 8192, all threads, and the mixture
+  static constexpr int32_t kMost = 16;
 
-  // Variants use the same number of threads for all calls, except the last, which uses the best number for each.
+  // A variant uses the same number of threads for all calls. Only the last variant uses the best number for each call.
   struct Variant {
     int32_t threads;
     int32_t runs;    // in the current measurement
@@ -70,7 +71,7 @@ class ThreadTuner {
   const int32_t most_threads_;
   Variant variants_[kMost];
   int32_t uniform_ = 0;   // number of uniform variants
-  int32_t current_ = -1;  // -1: the first run, which is ignored because caches are cold and pages unmapped
+  int32_t current_ = -1;  // -1 in the first run, which is ignored because caches are cold and pages unmapped
   int32_t threads_;
   int32_t passed_ = 0, trust_ = 0;
   bool is_mixed_ = false;  // in the current measurement

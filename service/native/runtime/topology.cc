@@ -13,10 +13,10 @@ namespace octet {
 
 namespace {
 
-constexpr size_t kFileBytes = 1 << 14;   // maximum of a kernel file that is read
+constexpr size_t kFileBytes = 1 << 14;   // the maximum of bytes that are read from a file of the kernel
 constexpr int32_t kMostCapacity = 1024;  // of a processor (Linux, Documentation/scheduler/sched-capacity.rst)
 
-// The contents of a file, whose name is formatted; empty if it cannot be read.
+// The contents of a file whose name is given as a format. Empty if the file cannot be read.
 class Text {
  public:
   __attribute__((format(printf, 2, 3))) explicit Text(const char* format, ...) {
@@ -57,7 +57,7 @@ Mask parse_list_of(int32_t processor, const char* what) {
   return parse_list(Text("/sys/devices/system/cpu/cpu%d/%s", processor, what).begin());
 }
 
-// Returns the capacity of a processor in the kernel's scheduler, or the maximum if it is not reported.
+// Returns the capacity of a processor in the kernel's scheduler, or the maximum if the kernel does not report it.
 int32_t capacity_of(int32_t processor) {
   long reported = strtol(Text("/sys/devices/system/cpu/cpu%d/cpu_capacity", processor).begin(), nullptr, 10);
   return reported > 0 && reported < kMostCapacity ? static_cast<int32_t>(reported) : kMostCapacity;
@@ -75,8 +75,8 @@ Core core_of(int32_t processor, const Mask& allowed) {
   return core;
 }
 
-// Returns the minimum capacity of the cores to use. It maximizes the number of cores with at least this capacity, times
-// this capacity, since the slowest core determines the speed.
+// Returns the minimum capacity of the cores to use. The result maximizes the number of cores with at least this
+// capacity, times this capacity, because the slowest core determines the speed.
 int32_t least_capacity(const Core* cores, int32_t count) {
   int32_t how_many[kMostCapacity + 1] = {};
   for (int32_t each = 0; each < count; ++each) ++how_many[cores[each].capacity];
@@ -90,7 +90,7 @@ int32_t least_capacity(const Core* cores, int32_t count) {
   return least;
 }
 
-// Returns the CPU quota in processors, or 0 if there is none.
+// Returns the CPU quota in processors, or 0 if none is set.
 double quota_of(const char* root, const char* group) {
   double quota = 0, period = 0;
   if (sscanf(Text("%s%s/cpu.max", root, group).begin(), "%lf %lf", &quota, &period) != 2) {
@@ -100,8 +100,8 @@ double quota_of(const char* root, const char* group) {
   return quota > 0 && period > 0 ? quota / period : 0;
 }
 
-// Returns the lowest quota of a group and its ancestors, which limit it as well. In a container, the group's path may
-// be that of the host, while only the root is visible here.
+// Returns the lowest quota of a group and of its ancestors, which limit the group too. In a container, the group's path
+// may be that of the host, although only the root is visible.
 double least_quota(const char* root, char* group) {
   double least = 0;
   for (;;) {

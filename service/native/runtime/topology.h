@@ -7,10 +7,11 @@
 
 namespace octet {
 
-// Finds the cores to compute on: among those that this thread may use, the fastest ones, as many as maximize their
-// joint speed. n cores count as n times the slowest among them, since a layer waits for its last thread. If the kernel
-// does not report speeds (cpu_capacity), all cores are used. Hardware threads of one core are combined; if the kernel
-// does not report them, each processor counts as a core. If it does not report caches, all cores count as sharing one.
+// Finds the cores to compute on: the fastest ones among those that this thread may use, as many as maximize their joint
+// speed. n cores count as n times the slowest of them, because a layer waits for its last thread. If the kernel does
+// not report speeds (cpu_capacity), all cores are used. The hardware threads of one core are combined; if the kernel
+// does not report them, each processor counts as a core. If the kernel does not report caches, all cores count as
+// sharing one.
 //
 //   cores: an array for up to `most` cores.
 //

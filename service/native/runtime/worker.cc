@@ -32,10 +32,10 @@ namespace {
 
 constexpr size_t kStackBytes = 1 << 20;
 // How long an idle worker spins. The layers of a model are a few microseconds apart. Waking a thread takes the caller 3
-// to 5 us, and the thread starts 10 to 50 us later. Meanwhile other threads cannot use the core.
+// to 5 us, and the thread starts 10 to 50 us later. While a worker spins, other threads cannot use the core.
 constexpr int64_t kRestNs = 40'000;
-constexpr int64_t kPatienceNs = 15'000;  // typical difference between threads that finish together
-constexpr int64_t kGlanceNs = 10'000;    // time to observe whether a thread makes progress
+constexpr int64_t kPatienceNs = 15'000;  // the usual difference between threads that finish together
+constexpr int64_t kGlanceNs = 10'000;    // the time in which it is observed whether a thread makes progress
 constexpr int64_t kLongestNs = 2'000'000;
 
 std::atomic<int64_t> least_wake_ns{5'000};
@@ -61,7 +61,7 @@ Worker* Worker::start() {
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, kStackBytes);
   sigset_t before;
-  block_signals(&before);  // signals are for the program's threads, which expect them
+  block_signals(&before);  // signals are delivered to the program's threads, which expect them
   int refused = pthread_create(&worker->handle_, &attributes, main, worker);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
@@ -86,7 +86,7 @@ void Worker::serve() {
     if (state == kQuit) return;
     if (state == kPosted) {
       Region* region = region_.load(std::memory_order_relaxed);
-      // Fetched while this core acquires the cache line of `state_`.
+      // Prefetched while this core acquires the cache line of `state_`.
       region->prefetch(thread_.load(std::memory_order_relaxed));
       if (!state_.compare_exchange_strong(state, kBusy, std::memory_order_acquire)) continue;
       region_.load(std::memory_order_relaxed)->work(thread_.load(std::memory_order_relaxed));
@@ -97,7 +97,7 @@ void Worker::serve() {
   }
 }
 
-// Waits until there may be something to do.
+// Waits until work may have arrived.
 void Worker::rest() {
   auto is_wanted = [this] {
     uint32_t state = state_.load(std::memory_order_relaxed);
@@ -114,7 +114,8 @@ void Worker::finish() {
   uint32_t state = kBusy;
   if (state_.compare_exchange_strong(state, kIdle, std::memory_order_release, std::memory_order_relaxed)) return;
   state_.store(kAsleep, std::memory_order_release);
-  futex_wake(state_);  // wakes the caller; only this thread also sleeps on that word, and it is awake
+  // wakes the caller; the only other thread that sleeps on this word is the current one, which is awake
+  futex_wake(state_);
 }
 
 void Worker::post(Region* region, int32_t thread) {
@@ -139,9 +140,9 @@ void Worker::join() {
   if (!spin([this] { return !is_busy(); }, kPatienceNs)) await();
 }
 
-// Waits for a worker that should have finished. If the kernel has descheduled it in the middle of a task in favor of
-// another process, it would continue only after that process's time slice of several milliseconds. The worker is then
-// moved to this core, where it continues at once.
+// Waits for a worker that should already have finished. The kernel may have descheduled it in the middle of a task in
+// favor of another process. Then it would continue only after that process's time slice of several milliseconds. So the
+// worker is moved to this core, where it continues at once.
 void Worker::await() {
   int64_t until = now_ns() + kLongestNs;
   bool is_running = true;
@@ -169,7 +170,7 @@ void Worker::sleep_until_done() {
 
 void Worker::pin(const Mask& mask) {
   if (mask == mask_) return;
-  mask_ = mask;  // set even if a sandbox forbids the call, which would then fail again anyway
+  mask_ = mask;  // set even if a sandbox forbids the call, because the next call would fail too
   set_affinity(handle_, mask);
 }
 

@@ -14,25 +14,25 @@ namespace octet {
 
 class Worker {
  public:
-  // Starts its thread. Returns null if the system has no more threads for this process.
+  // Starts the thread. Returns null if the system has no more threads for this process.
   static Worker* start();
 
-  // The following functions are for the thread that leases it.
+  // Only the thread that leases the worker may call the following functions.
 
-  // Offers it a part of a region. If it sleeps, it does not begin before `wake`.
+  // Offers a part of a region to the worker. If it sleeps, it does not begin before `wake`.
   void post(Region* region, int32_t thread);
   void wake();
 
-  // Returns the time to wake a worker in nanoseconds: the shortest measured so far, or a typical value.
+  // Returns the time in nanoseconds to wake a worker: the shortest measured so far, or a typical value.
   static int64_t wake_ns();
 
-  // Returns when it will not access the region any more: it has either finished, or not begun and never will.
+  // Returns when the worker will not access the region any more, because it has finished or will never begin.
   void join();
 
-  // Restricts it to these processors, if the system permits that.
+  // Restricts the worker to these processors, if the system permits it.
   void pin(const Mask& mask);
 
-  // Ends its thread and deletes it.
+  // Ends the thread and deletes the worker.
   void stop();
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kAlignmentBytes = 64;
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;
-constexpr int kKept = 4;                                // number of blocks that a thread retains
+constexpr int kKept = 4;                                // the number of blocks that a thread keeps
 constexpr uint64_t kMostKeptBytes = uint64_t{1} << 24;  // total size of these blocks
 
 // Precedes the memory of each block.
@@ -19,7 +19,7 @@ struct alignas(kAlignmentBytes) Header {
   uint64_t bytes;
 };
 
-// Freed blocks of this thread: a stack, since the last one is most likely to be in the cache.
+// The freed blocks of this thread. It is a stack, because the last block is most likely to be in the cache.
 struct Kept {
   Header* blocks[kKept];
   int count;
@@ -48,7 +48,7 @@ void drop_all(void*) {
 
 void make_key() { pthread_key_create(&at_exit, drop_all); }
 
-// Returns null if no block has that size or is less than twice as large.
+// Returns a block of at least this size that is less than twice as large, or null.
 Header* take(uint64_t bytes) {
   for (int index = kept.count - 1; index >= 0; --index) {
     Header* block = kept.blocks[index];

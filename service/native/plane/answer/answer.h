@@ -14,12 +14,12 @@ struct Identity {
   std::string model, version;
 };
 
-// The parts of a response. Outputs are views of what the model wrote, or own their bytes.
+// The parts of a response. An output refers to the memory that the model wrote, or owns its bytes.
 struct Answer {
   std::string document;  // JSON, or the beginning of a protobuf message
   bool has_binary = false;
   std::vector<Output> outputs;                    // sent after the document
-  std::vector<std::string> heads;                 // gRPC only: the field header before each output
+  std::vector<std::string> heads;                 // gRPC only: the field header that is sent before each output
   std::vector<std::pair<size_t, Output>> shared;  // outputs to be written to shared memory, by index in the request
 
   size_t bytes() const;

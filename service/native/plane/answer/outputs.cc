@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kLongestNumber = 32;
 
-// Calls `visit` with a typed pointer to the elements and their count.
+// Calls `visit` with a typed pointer to the elements and with their number.
 template <typename Visit>
 auto by_type(Datatype datatype, std::string_view bytes, Visit visit) {
   auto as = [&](auto element) {
@@ -47,7 +47,7 @@ void append(Number number, std::string& text) {
   text.append(digits, std::to_chars(digits, digits + kLongestNumber, number).ptr);
 }
 
-// Appends a number as the equivalent double, always with a point or exponent, as Python does.
+// Appends a number as the equal double. Like Python, always writes a decimal point or an exponent.
 void append_real(float number, std::string& text) {
   if (!std::isfinite(number)) {
     throw Problem(ErrorType::kUnsupported, "an output contains NaN or infinity, which JSON cannot express",
@@ -71,8 +71,8 @@ std::string real_values(const Output& stored, const Quantization& quantization) 
   return reals;
 }
 
-// Returns the indices of the `wanted` greatest elements in descending order. Of equal elements, the lower index comes
-// first.
+// Returns the indices of the `wanted` largest elements in descending order. Of two equal elements, the one with the
+// lower index comes first.
 template <typename Element>
 std::vector<size_t> greatest(const Element* elements, size_t count, size_t wanted) {
   std::vector<size_t> indices(count);

@@ -1,5 +1,5 @@
-// The outputs of a response in the form that the request selected: as stored, dequantized to float32, or as the
-// greatest elements with their labels.
+// The outputs of a response in the form that the request selected: as stored, dequantized to float32, or as the largest
+// elements with their labels.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ struct Output {
   void write_json(std::string& text) const;
 };
 
-// Throws Problem if a classification is requested and an element is NaN.
+// Throws Problem if a classification is requested and an element is NaN, which cannot be ordered.
 Output output_of(const Signature& signature, const WantedOutput& wanted, const Stored& stored);
 
 }  // namespace octet::plane

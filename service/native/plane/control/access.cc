@@ -98,7 +98,7 @@ void Access::set_keys(bool is_key_required, std::vector<Key> keys) {
     auto old = keys_.find(id);
     Metered metered;
     if (old != keys_.end()) metered = old->second;
-    metered.admitted = metered.unreported;  // what was reported is part of the control plane's `used`
+    metered.admitted = metered.unreported;  // the control plane includes reported requests in `used`
     metered.key = std::move(key);
     known.emplace(std::move(id), std::move(metered));
   }
@@ -152,9 +152,9 @@ Access::Metered& Access::find(std::string_view authorization) {
   return found->second;
 }
 
-// Charges one request to a key and to its tenant. Nothing is counted for a request that is refused. The key's token
-// bucket fills at this replica's share of the key's rate and holds at most the tokens of one second. The entry TENANT +
-// kTenantEnd counts the requests of all keys of a tenant against the tenant's daily limit.
+// Charges one request to a key and to its tenant. A refused request is not counted. The key's token bucket fills at
+// this replica's part of the key's rate, and holds at most the tokens of one second. The entry TENANT + kTenantEnd
+// counts the requests of all keys of a tenant for the tenant's daily limit.
 void Access::charge(Metered& metered, double now_s) {
   const Key& key = metered.key;
   auto common = key.tenant.empty() ? keys_.end() : keys_.find(key.tenant + kTenantEnd);

@@ -1,9 +1,9 @@
 // Access control of the data plane: API keys with scopes, rates and daily quotas, and protection against requests from
 // other web sites. It applies the same rules as service/api/access.
 //
-// The control plane sends the keys and the usage counts of other processes. The data plane stores only the SHA-256 of
-// each key. Rates and quotas are enforced per process: each of `sharers` replicas grants its share of the rate, and a
-// daily quota can be exceeded by what the replicas admit between two reports.
+// The control plane sends the keys, and how often other processes used them. The data plane stores only the SHA-256 of
+// each key. Rates and quotas are enforced by each process: each of `sharers` replicas grants its part of the rate. A
+// daily quota can be exceeded by the requests that the replicas admit between two reports.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,21 @@ namespace octet::plane {
 // Headers of requests between the API and workers: the secret key that identifies the cluster's API, and a request
 // number that the worker repeats in its response.
 inline constexpr char kClusterKey[] = "octet-cluster-key", kHopId[] = "octet-hop-id";
-// The tenant that sent the request; honored only together with the cluster's key.
+// The name of the tenant that sent the request. The header is ignored if the request does not have the cluster's key.
 inline constexpr char kTenantHeader[] = "octet-tenant";
 
 struct Key {
   std::string id;
   std::string sha256;  // SHA-256 of the whole key, in hexadecimal
   std::set<std::string, std::less<>> scopes;
-  double per_s = 0;      // requests per second; 0: no limit
+  double per_s = 0;      // requests per second; 0 means no limit
   int64_t sharers = 1;   // number of replicas that share the rate
-  int64_t per_day = 0;   // requests per day of all replicas together; 0: no limit
-  int64_t day = 0;       // the day, counted from the epoch, that `used` belongs to
+  int64_t per_day = 0;   // requests per day of all replicas together; 0 means no limit
+  int64_t day = 0;       // the day that `used` belongs to, counted from the epoch
   int64_t used = 0;      // requests that other processes admitted on that day
   bool is_valid = true;  // false once the key is revoked or has expired
-  std::string tenant;    // the tenant whose models it may use; empty: an operator's key, valid for all models
+  // the tenant whose models the key may use; empty for an operator's key, which is valid for all models
+  std::string tenant;
 };
 
 struct Caller {
@@ -51,10 +52,11 @@ struct Origin {
 class Access {
  public:
   void set_keys(bool is_key_required, std::vector<Key> keys);
-  // `host`: the name that the server listens on. `is_particular`: it only accepts requests for this machine's own
+  // `host`: the name that the server listens on. `is_particular`: true to accept only requests for this machine's own
   // names.
   void set_sites(std::string host, bool is_particular);
-  // Sets the SHA-256, in hexadecimal, of the key that identifies the cluster's API. Empty: no key is accepted.
+  // Sets the SHA-256, in hexadecimal, of the key that identifies the cluster's API. If it is empty, no such key is
+  // accepted.
   void set_cluster(std::string sha256) { cluster_sha256_ = std::move(sha256); }
 
   // Returns true if `key` is the cluster's key. The API has already admitted the requests that carry it.
@@ -66,7 +68,7 @@ class Access {
   Caller admit(std::string_view authorization, const Origin& origin, std::initializer_list<std::string_view> scopes,
                double now_s);
 
-  // Returns the number of requests of each limited key since the last call.
+  // Returns for each limited key the number of its requests since the last call.
   std::map<std::string, int64_t> take_used();
 
  private:
@@ -81,7 +83,7 @@ class Access {
   static void check_day(Metered& metered, const std::string& whose);
   void check_site(const Origin& origin) const;
 
-  // Until the control plane has sent the keys (`has_keys_`), every request is refused as "restarting", never as
+  // Until the control plane has sent the keys (`has_keys_`), every request is refused as "restarting" rather than as
   // unauthorized.
   bool has_keys_ = false, is_key_required_ = true;
   bool is_particular_ = true;

@@ -14,7 +14,7 @@
 
 namespace octet::plane {
 
-// Size in bytes of JSON, or of a message without raw tensors, from which parsing takes longer than handing it to
+// From this size in bytes (of JSON, or of a message without raw tensors), parsing takes longer than handing it to
 // another thread and back.
 inline constexpr size_t kMinBackgroundBytes = 64 << 10;
 
@@ -27,10 +27,10 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  // Runs `work`, which must not throw, on a worker thread. The next call of `finish` after that runs `done`.
+  // Runs `work`, which must not throw, on a worker thread. A later call of `finish` runs `done`.
   void post(Work work, Work done);
   int descriptor() const { return done_.descriptor(); }
-  void finish();  // runs the callbacks of finished work; to be called by the event loop
+  void finish();  // runs the callbacks of finished work; called by the event loop
 
  private:
   struct Item {

@@ -26,8 +26,9 @@ uint64_t hash_of(std::string_view text) {
   return mix_bits(hash);
 }
 
-// Returns a comparison for rendezvous hashing (Thaler, Ravishankar: IEEE/ACM Transactions on Networking 6(1), 1998):
-// true if the first worker comes before the second. When a worker leaves, only its own sequences move to other workers.
+// Returns a comparison for rendezvous hashing (Thaler, Ravishankar: IEEE/ACM Transactions on Networking 6(1), 1998). It
+// returns true if the first worker comes before the second. When a worker leaves, only the sequences of this worker
+// move to other workers.
 auto rendezvous(std::string_view model, std::string_view sequence) {
   uint64_t its = hash_of(std::string(model).append("\n").append(sequence));
   return [its](const WorkerRef& one, const WorkerRef& other) {
@@ -45,7 +46,7 @@ WorkerRef least_busy(const std::vector<WorkerRef>& workers, double now_s) {
     std::pair<bool, double> its{each->avoided_until_s > now_s, static_cast<double>(each->under_way) / each->capacity};
     if (best != nullptr && its > least) continue;
     equals = best != nullptr && its == least ? equals + 1 : 1;
-    // Reservoir sampling: each of the equals so far is equally likely.
+    // Reservoir sampling: each of the equal workers found so far is chosen with the same probability.
     if (equals > 1 && chance() * equals >= 1) continue;
     best = &each;
     least = its;
@@ -81,7 +82,7 @@ void remove_unordered(std::vector<WorkerRef>& workers, const WorkerRef& worker) 
 Cluster::Change Cluster::apply(ClusterOrder order) {
   is_on_ = true;
   key_ = std::move(order.key);
-  // Workers that this order drops; their requests under way still count if they return.
+  // The workers that this order removes. Their requests in progress are still counted when they end.
   std::map<std::string, WorkerRef, std::less<>> before;
   if (order.resets) {
     before.swap(workers_);
@@ -96,7 +97,8 @@ Cluster::Change Cluster::apply(ClusterOrder order) {
       remove(worker);
     } else if (auto again = before.extract(update.id)) {
       worker = std::move(again.mapped());
-      worker->distrusted.clear();  // a control plane that resets does not count on earlier handshakes
+      // a control plane that sends the whole table ignores the results of earlier handshakes
+      worker->distrusted.clear();
     } else {
       worker = std::make_shared<Worker>();
     }
@@ -212,8 +214,8 @@ std::vector<WorkerRef> Cluster::more(const std::vector<WorkerRef>& full, std::st
       }
     }
   }
-  // Adds at most as many workers as already have the model. Otherwise a sudden demand would load it everywhere before
-  // the first of them is ready.
+  // Adds at most as many workers as already have the model. Otherwise a sudden increase of requests would load it on
+  // every worker before the first of them is ready.
   size_t count = std::min(full.size(), others.size());
   std::partial_sort(others.begin(), others.begin() + static_cast<ptrdiff_t>(count), others.end(),
                     rendezvous(model, ""));

@@ -18,11 +18,12 @@ namespace octet::plane {
 
 struct Worker {
   std::string id, pool;
-  std::string key;                  // by which the worker authenticates this process; empty: the cluster's key
-  std::string server_name;          // name in the worker's certificate; empty: the connection is plain text
-  std::string distrusted;           // why the last TLS handshake did not trust it; empty: it did
+  // the key that this process sends to the worker; if empty, the cluster's key is sent
+  std::string key;
+  std::string server_name;          // the name in the worker's certificate; empty if the connection is plain text
+  std::string distrusted;           // the reason if the last TLS handshake rejected the worker; empty if it did not
   double capacity = 1;              // concurrent calls
-  bool is_ready = false;            // false while it drains, or once no order contains it
+  bool is_ready = false;            // false while the worker drains, or when no order contains it any more
   uint64_t hash = 0;                // hash of its id
   std::vector<std::string> loaded;  // addresses (names_in) of the models it has loaded
   int64_t under_way = 0;            // requests from this process that are in progress
@@ -40,11 +41,11 @@ struct WorkerUpdate {
 };
 struct ModelUpdate {
   std::string address;
-  std::vector<std::string> pools;  // pools that can serve it
-  std::string reason;              // why no pool can
+  std::vector<std::string> pools;  // the pools that can serve the model
+  std::string reason;              // the reason if no pool can
 };
 struct ClusterOrder {
-  bool resets = false;  // everything that is not in this order is removed
+  bool resets = false;  // true to remove all rows that are not in this order
   std::string key;
   std::vector<WorkerUpdate> workers;
   std::vector<std::string> gone;  // ids of removed workers
@@ -68,19 +69,19 @@ class Cluster {
     std::vector<WorkerRef> updated, gone;
   };
   Change apply(ClusterOrder order);
-  // Returns true once an order has arrived. From then on, predictions are forwarded.
+  // Returns true once an order has set the workers. From then on, predictions are forwarded.
   bool is_on() const { return is_on_; }
-  // Returns the key by which `worker` authenticates this process.
+  // Returns the key that this process sends to `worker`.
   const std::string& key_for(const Worker& worker) const { return worker.key.empty() ? key_ : worker.key; }
 
-  WorkerRef find(const std::string& id) const;  // null if no order contains it any more
+  WorkerRef find(const std::string& id) const;  // returns null if no order contains the worker any more
   // Returns true if the workers for a model are resolved: an order contains the model, or a ready worker has it loaded.
   bool is_resolved(std::string_view address) const;
-  // Chooses a worker among those that are ready and not in `tried`: one that has the model loaded, or otherwise one of
-  // a pool that can serve it. It takes the worker with the lowest load for its capacity, at random among equals, and
-  // prefers workers without recent connection failures. If all workers that have the model are full, it may choose
-  // another worker of the same pools, which then loads the model. Requests of one `sequence` always go to the same
-  // worker while the set of workers is unchanged. Throws Problem if none qualifies.
+  // Chooses a worker that is ready and not in `tried`. It must have the model loaded; if no such worker exists, it must
+  // belong to a pool that can serve the model. Chooses the worker with the lowest load relative to its capacity, at
+  // random among equal ones, and prefers workers without recent connection failures. If all workers that have the model
+  // are full, it may choose another worker of the same pools, which then loads the model. Requests of one `sequence` go
+  // to the same worker as long as the set of workers is unchanged. Throws Problem if no worker qualifies.
   WorkerRef choose(std::string_view address, const std::optional<std::string>& sequence, const Tried& tried,
                    double now_s) const;
 
@@ -93,7 +94,7 @@ class Cluster {
     std::vector<WorkerRef> loaded;
     std::vector<std::string> pools;
     std::string reason;
-    bool is_listed = false;  // an order lists it, rather than only a worker that has it loaded
+    bool is_listed = false;  // true if an order contains it; false if it is known only from a worker that has it loaded
   };
 
   void put(WorkerRef worker, WorkerUpdate update);
@@ -102,8 +103,8 @@ class Cluster {
   void put(ModelUpdate update);
   void forget(const std::string& address);
   std::vector<WorkerRef> candidates(const Name& name, const Tried& tried) const;
-  // Returns additional workers for a model whose workers are all full: at most as many as `full`, chosen by a hash of
-  // the model, and only those that have capacity left.
+  // Returns additional workers for a model whose workers are all full. Returns at most as many as `full`, chosen by a
+  // hash of the model, and only workers that have capacity left.
   std::vector<WorkerRef> more(const std::vector<WorkerRef>& full, std::string_view model, const Tried& tried,
                               double now_s) const;
 

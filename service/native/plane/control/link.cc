@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kHeadBytes = 2 * sizeof(uint32_t);
 constexpr size_t kLongestFrame = size_t{256} << 20;
-constexpr size_t kMostUnsent = size_t{256} << 20;  // a peer that lets more pile up has ended or hangs
+constexpr size_t kMostUnsent = size_t{256} << 20;  // if more bytes than this are unsent, the peer has ended or hangs
 constexpr size_t kMostAtOnce = 256 << 10;
 
 uint32_t word(const char* from) {
@@ -29,7 +29,7 @@ std::string head_of(size_t json, size_t bytes) {
   return {reinterpret_cast<const char*>(lengths.data()), kHeadBytes};
 }
 
-// Sends a part of `text`. The descriptor `passed`, if not negative, travels with its first byte.
+// Sends a part of `text`. If the descriptor `passed` is not negative, it is sent with the first byte.
 ssize_t send_some(int descriptor, std::string_view text, int passed) {
   iovec piece{const_cast<char*>(text.data()), text.size()};
   msghdr message{};
@@ -68,7 +68,7 @@ void Link::close() {
   received_ = {};
 }
 
-// Receives bytes, and the descriptors that come with them.
+// Receives bytes, and the descriptors that were sent with them.
 ssize_t Link::receive_some(char* to, size_t bytes) {
   constexpr size_t kMostAtATime = 16;
   iovec piece{to, bytes};

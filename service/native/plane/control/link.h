@@ -1,8 +1,7 @@
 // The data plane's end of the socket between it and the control plane. docs/adr/0042 describes the messages.
 //
-// A frame consists of the length of a JSON object and the length of the bytes that follow it, each a little-endian
-// uint32, then the JSON, then the bytes. It may carry a file descriptor. A frame has at most 256 MiB; a longer one
-// closes the link.
+// A frame consists of the length of a JSON object and the length of the bytes that follow it (each a little-endian
+// uint32), the JSON, and the bytes. It may carry a file descriptor. A frame of more than 256 MiB closes the link.
 #pragma once
 
 #include <sys/types.h>
@@ -18,12 +17,12 @@ namespace octet::plane {
 
 inline constexpr int kProtocolVersion = 2;
 
-// Must be used on one thread. Frames that are sent while the link is closed are lost: a control plane that connects
-// receives the complete state anew (see Orders::send_hello).
+// Must be used on one thread. Frames that are sent while the link is closed are lost. A control plane that connects
+// gets the complete state again (see Orders::send_hello).
 class Link {
  public:
   struct Frame {
-    std::string_view json, bytes;  // valid during the handler's call only
+    std::string_view json, bytes;  // valid only during the call of the handler
   };
   using Handler = std::function<void(const Frame&)>;
 
@@ -44,8 +43,8 @@ class Link {
   // after sending, or at once if the link is closed.
   void send(std::string json, std::string bytes = {}, int passed = -1);
   bool flush();  // returns false if the connection has failed
-  // Returns the descriptor that came with the current frame, to be called if the frame announces one. The caller must
-  // close it. Returns -1 if none arrived because this process has too many open descriptors.
+  // Returns the descriptor that came with the current frame. Call it if the frame announces one. The caller must close
+  // the descriptor. Returns -1 if none arrived because this process has too many open descriptors.
   int take_passed();
   bool wants_write() const { return !unsent_.empty(); }
 

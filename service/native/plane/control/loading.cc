@@ -21,17 +21,17 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kSlots = 16'384, kDigestTextBytes = 71;  // sha256: and 64 hexadecimal digits
+constexpr size_t kSlots = 16'384, kDigestTextBytes = 71;  // the text sha256: and 64 hexadecimal digits
 constexpr size_t kDigestsAt = kSlots, kRecordsAt = kDigestsAt + kSlots * kDigestTextBytes;
 constexpr size_t kTableBytes = kRecordsAt + kSlots * sizeof(CallRecord);
 static_assert(kRecordsAt % alignof(CallRecord) == 0);
 
-constexpr double kUsualCalls = 20;  // a call that takes this many times the measured time counts as hung
+constexpr double kUsualCalls = 20;  // a call that takes more than this many times the measured time counts as hung
 constexpr double kFirstCall = 60;   // the first call, which is measured, may take this many times the limit
 
 // Serializes the calls of all models that have crashed the server before.
 std::mutex alone;
-std::mutex placing;  // guards the slots: several threads load models at once
+std::mutex placing;  // guards the slots, because several threads load models at the same time
 
 void check(octet_status status, const std::string& artifact) {
   if (status == OCTET_OK) return;
@@ -59,12 +59,12 @@ Runner create_runner(const LoadOrder& order, const Part& part, std::shared_ptr<o
   return Runner(std::move(model), std::move(held), order.is_suspect ? &alone : nullptr, slot.record);
 }
 
-// The call records of one instance, by batch size, and how long a call of each may take.
+// The call records of one instance by batch size, and the time limit of each.
 class CallLimits {
  public:
   CallLimits(const LoadOrder& order, const octet_model* model)
       : least_s_(order.call_limit_s > 0 ? order.call_limit_s : kNever) {
-    // A call that was measured on several cores may have to run on one.
+    // The time was measured on several cores, but the call may have to run on one.
     if (octet_is_for_card(model) == 0)
       cores_ = order.threads > 0 ? order.threads : octet_team_cores(octet_team_default());
   }
@@ -113,7 +113,7 @@ Running Running::create_private() {
   return running;
 }
 
-// Returns the processor time of a thread in seconds. The clock id is computed as pthread_getcpuclockid does.
+// Returns the processor time of a thread in seconds. The clock's id is computed as in pthread_getcpuclockid.
 double Running::cpu_s_of(int32_t thread) {
   constexpr uint32_t kThreadsSchedule = 6;
   timespec time{};
@@ -149,8 +149,8 @@ std::string Running::find_hung_call(double elapsed_s) {
   return found;
 }
 
-// Slots are never freed, because each belongs to one loaded instance. A server crashes, and its successor begins a new
-// table, long before all of them are used.
+// Slots are never freed, because each belongs to one instance. They are sufficient: long before all of them are used,
+// the server restarts with a new table.
 Running::Slot Running::assign_slot(const std::string& artifact, const std::string& model) {
   std::lock_guard lock(placing);
   if (memory_ == nullptr || artifact.size() != kDigestTextBytes) return {};

@@ -13,30 +13,30 @@
 
 namespace octet::plane {
 
-// A table of the calls that are running now, in memory shared with the supervising process. service/core/cluster/running.py
-// reads it and has the same layout. The table outlives this process.
+// A table of the running calls, in memory shared with the supervisor. service/core/cluster/running.py reads it and has
+// the same layout. The table outlives this process.
 //
-// Slots are assigned from any thread. `find_hung_call` must be called from one thread.
+// Slots may be assigned from any thread. `find_hung_call` must be called from one thread.
 class Running {
  public:
   Running() = default;
   Running(Running&& other) noexcept : memory_(other.memory_), used_(other.used_.load()) {}
   // Maps the table from a descriptor. Throws std::system_error.
   explicit Running(int descriptor);
-  // Creates a private table, which no other process reads. Throws std::system_error.
+  // Creates a private table that no other process can read. Throws std::system_error.
   static Running create_private();
 
   struct Slot {
-    volatile uint8_t* mark = nullptr;  // 1 while a call of the instance runs; null: not recorded
-    CallRecord* record = nullptr;      // record of the instance's calls; null: not recorded
+    volatile uint8_t* mark = nullptr;  // 1 while a call of the instance runs; null if calls are not recorded
+    CallRecord* record = nullptr;      // the record of the instance's calls; null if calls are not recorded
   };
-  // Assigns a slot to a new instance. `model` is its name and version, for messages. Throws Problem if all slots are
+  // Assigns a slot to a new instance. `model` is its name and version for messages. Throws Problem if all slots are
   // used.
   Slot assign_slot(const std::string& artifact, const std::string& model);
 
-  // For a process without a supervisor: returns the name and version of a model whose call has exceeded its time limit,
-  // or an empty string. `elapsed_s` is the time since the last check. It works as service/workers/watching.py, except
-  // that it cannot read the states of threads: if a thread got no processor time, a tenth of the elapsed time counts.
+  // For a process without a supervisor. Returns the name and version of a model whose call has exceeded its time limit,
+  // or an empty string. `elapsed_s` is the time since the last check. It works like service/workers/watching.py, but
+  // cannot read the states of threads: if a thread got no processor time, a tenth of the elapsed time counts.
   std::string find_hung_call(double elapsed_s);
 
  private:
@@ -68,15 +68,16 @@ struct LoadOrder {
   int32_t threads = 0;
   Rules rules;
   double timeout_s = kNever;
-  double call_limit_s = 0;  // a call that takes longer than this may count as hung; 0: no limit
+  double call_limit_s = 0;  // a call that takes longer than this may count as hung; 0 means no limit
   size_t most_sequences = 128;
   double sequence_idle_s = 60;
-  // It has crashed the server before, so its calls never run in parallel with those of other suspects.
+  // The artifact has crashed the server before, so its calls never run at the same time as those of other such
+  // artifacts.
   bool is_suspect = false;
   Signature signature;
 };
 
-// Loads a model. Throws Problem. Blocks during the warm-up calls, so it must run on a background thread.
+// Loads a model. Throws Problem. Must run on a background thread, because it blocks during the warm-up calls.
 ModelRef load(const LoadOrder& order, Running& running, std::shared_ptr<Pool> pool);
 
 }  // namespace octet::plane

@@ -32,14 +32,14 @@ constexpr long kCreateRuleset = 444, kAddRule = 445, kRestrictSelf = 446, kClose
 constexpr uint64_t kWriteFile = 1 << 1, kReadFile = 1 << 2, kReadDir = 1 << 3, kReading = kReadFile | kReadDir;
 constexpr uint64_t kCommandDevice = 1 << 15;
 constexpr uint32_t kVersion = 1, kPathBeneath = 1;
-// Pairs of a Landlock ABI version and all file access rights that it can restrict. Only versions that added a right are
-// listed.
+// Pairs of a Landlock ABI version and the file access rights that it can restrict. Contains only versions that added a
+// right.
 constexpr std::array<std::pair<int, uint64_t>, 4> kRights = {
     {{1, (1 << 13) - 1}, {2, (1 << 14) - 1}, {3, (1 << 15) - 1}, {5, (1 << 16) - 1}}};
-constexpr uint64_t kTcp = 3, kScopes = 3;  // bind and connect; abstract sockets, and signals to other processes
+constexpr uint64_t kTcp = 3, kScopes = 3;  // bind and connect; abstract sockets and signals to other processes
 constexpr int kTcpSince = 4, kScopesSince = 6;
 
-// Paths that the dynamic loader, the runtime's detection of cores, and reads of /proc require.
+// The paths that the dynamic loader, the runtime's detection of cores, and reads of /proc require.
 constexpr std::array kSystem = {"/lib",
                                 "/lib64",
                                 "/usr/lib",
@@ -94,7 +94,8 @@ void allow_cards(int ruleset, const std::string& driver, uint64_t handled) {
   if (devices == nullptr) return;
   for (const dirent* each = ::readdir(devices); each != nullptr; each = ::readdir(devices)) {
     if (std::strncmp(each->d_name, kCards, sizeof kCards - 1) != 0) continue;
-    uint64_t rights = each->d_type == DT_DIR ? kUse | kReadDir : kUse;  // the MIG capability devices are in a folder
+    // the MIG capability devices are in a folder, so it must be readable
+    uint64_t rights = each->d_type == DT_DIR ? kUse | kReadDir : kUse;
     allow(ruleset, std::string(kDevices) + "/" + each->d_name, rights & handled);
   }
   ::closedir(devices);
@@ -119,7 +120,8 @@ bool restrict_files(const std::vector<std::string>& readable, const std::vector<
     if (!allow(ruleset, path)) fail(path);
   }
   for (const std::string& path : writable) {
-    if (!allow(ruleset, path, kReadFile | kWriteFile)) fail(path);  // existing files only: no right to create or remove
+    // only existing files: gives no right to create or remove files
+    if (!allow(ruleset, path, kReadFile | kWriteFile)) fail(path);
   }
   if (!driver.empty()) allow_cards(ruleset, driver, handled.files);
   if (::syscall(kRestrictSelf, ruleset, 0) < 0) fail("landlock_restrict_self");
@@ -132,14 +134,14 @@ bool restrict_files(const std::vector<std::string>& readable, const std::vector<
 void write_to(const char* path, const std::string& text) {
   int descriptor = ::open(path, O_WRONLY | O_CLOEXEC);
   if (descriptor < 0) return;
-  // On failure other users' ids stay unmapped, which is harmless.
+  // If this fails, other users' ids stay unmapped, which does no harm.
   [[maybe_unused]] ssize_t written = ::write(descriptor, text.data(), text.size());
   ::close(descriptor);
 }
 
-// Moves the process into a user namespace of its own, if the system permits it. Capabilities in that namespace are void
-// outside. A network namespace without interfaces follows, and an IPC namespace. Existing sockets keep the network in
-// which they were created. Files keep their owners, because this user is mapped to itself.
+// Moves the process into its own user namespace, if the system permits it. Capabilities in that namespace have no
+// effect outside of it. Then moves it into a network namespace without interfaces and into an IPC namespace. Existing
+// sockets keep the network in which they were created. Files keep their owners, because this user is mapped to itself.
 void leave_namespaces() {
   std::string user = std::to_string(::geteuid()), group = std::to_string(::getegid());
   if (::unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC) < 0) return;
@@ -168,11 +170,11 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 
-// The system calls that are allowed with any arguments. It is an allow list because every kernel version adds calls,
-// which a deny list would let through.
+// The system calls that are allowed with any arguments. This is an allow list, because new kernel versions add calls
+// that a deny list would permit.
 constexpr long kAllowed[] = {
-    // Memory, threads and time. sched_setaffinity cannot be restricted to this process's own threads, because a filter
-    // cannot tell thread ids apart: the process can set the affinity of any process of the same user.
+    // Memory, threads and time. A filter cannot tell thread ids apart, so sched_setaffinity cannot be restricted to
+    // this process's threads: the process can set the affinity of any process of the same user.
     __NR_brk,
     __NR_mmap,
     __NR_munmap,
@@ -244,7 +246,7 @@ constexpr long kAllowed[] = {
     __NR_faccessat,
 };
 
-// Additional calls that NVIDIA's driver makes after its start, according to its public sources and to an observed run
+// Calls that NVIDIA's driver makes in addition after its start, according to its public sources and to an observed run
 // (version 580.159).
 constexpr long kOfCards[] = {
     __NR_dup,
@@ -279,26 +281,26 @@ constexpr uint32_t kCommandType = 0x4600, kCommandTypeMask = 0xff00, kPlainComma
 constexpr std::array<uint32_t, 2> kCommandsOfUnifiedMemory = {0x30000001, 0x30000002};
 
 constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
-// glibc first calls clone3, whose flags are in memory and thus invisible to a filter. After ENOSYS it falls back to
-// clone.
+// glibc first calls clone3, whose flags are in memory, where a filter cannot read them. If clone3 returns ENOSYS, glibc
+// calls clone.
 constexpr uint32_t kUnknown = SECCOMP_RET_ERRNO | ENOSYS;
 
 constexpr uint32_t kThread = CLONE_THREAD | CLONE_VM | CLONE_SIGHAND;
 constexpr uint32_t kOfThreads = kThread | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID |
                                 CLONE_CHILD_CLEARTID | CLONE_DETACHED | CLONE_CHILD_SETTID;
-// The C library only sets names of threads and of mappings with prctl. Other options could regain rights that were
+// The C library uses prctl only to set names of threads and of mappings. Other options could regain rights that were
 // given up here.
 constexpr uint32_t kSetVma = 0x53564d41;
-// F_SETOWN and its relatives are excluded: they make the kernel send signals to another process.
+// F_SETOWN and similar commands are excluded, because they make the kernel send signals to another process.
 constexpr std::array<uint32_t, 6> kDescriptorCommands = {F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC};
-constexpr uint32_t kConnects = MSG_FASTOPEN;  // MSG_FASTOPEN connects, even a listening socket that was shut down
+constexpr uint32_t kConnects = MSG_FASTOPEN;  // MSG_FASTOPEN connects a socket, even a listening one that was shut down
 
 using Program = std::vector<sock_filter>;
 
 sock_filter statement(int code, uint32_t value) { return {static_cast<uint16_t>(code), 0, 0, value}; }
 sock_filter give(uint32_t result) { return statement(BPF_RET | BPF_K, result); }
 sock_filter word(size_t offset) { return statement(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)); }
-// The half of an argument that the kernel reads for an int (little-endian), and the other half.
+// The half of an argument that the kernel uses for an int (little-endian), and the other half.
 sock_filter low(int argument) { return word(offsetof(seccomp_data, args) + 8 * argument); }
 sock_filter high(int argument) { return word(offsetof(seccomp_data, args) + 8 * argument + 4); }
 
@@ -313,7 +315,7 @@ Program if_equal(uint32_t value, const Program& then) {
   return Program{{BPF_JMP | BPF_JEQ | BPF_K, 0, skipped, value}} + then;
 }
 
-// As `if_equal`, for the bits of the word `what` that are set in `mask`.
+// Like `if_equal`, but compares only the bits of the word `what` that are set in `mask`.
 Program if_masked(sock_filter what, uint32_t mask, uint32_t value, const Program& then) {
   return Program{what, statement(BPF_ALU | BPF_AND | BPF_K, mask)} + if_equal(value, then);
 }
@@ -331,8 +333,8 @@ Program only_without(int argument, uint32_t flags) {
 
 constexpr uint32_t kAccessMode = 3;  // the kernel's mask; musl's O_ACCMODE has more bits
 
-// Refuses opening with truncation for reading, and access mode 3. Landlock checks no right to truncate before version
-// 3, and none at all for access mode 3.
+// Refuses to open a file with truncation for reading, and refuses access mode 3. Before version 3, Landlock checks no
+// right to truncate. In access mode 3, it checks no right at all.
 Program only_untruncated(int argument) {
   return if_masked(low(argument), kAccessMode, kAccessMode, {give(kRefuse)}) +
          if_masked(low(argument), kAccessMode | O_TRUNC, O_RDONLY | O_TRUNC, {give(kRefuse)}) +
@@ -346,8 +348,8 @@ std::vector<sock_filter> filter_of(pid_t process, bool writes_files, bool uses_c
   const Program allow{give(SECCOMP_RET_ALLOW)}, refuse{give(kRefuse)};
   const Program nowhere = if_masked(low(4), ~0u, 0, if_masked(high(4), ~0u, 0, allow) + refuse) + refuse;
   const Program stream = if_masked(low(1), ~(SOCK_NONBLOCK | SOCK_CLOEXEC), SOCK_STREAM, allow) + refuse;
-  // The calls for sending responses come first: the kernel runs the filter for these only, since it caches which calls
-  // are always allowed.
+  // The calls for sending responses come first. The kernel runs the filter only for these conditional calls, because it
+  // caches which calls are always allowed.
   const std::pair<long, Program> conditions[] = {
       {__NR_sendmsg, only_without(2, kConnects)},
       {__NR_sendto, if_masked(low(3), kConnects, kConnects, refuse) + nowhere},
@@ -394,7 +396,7 @@ std::string restrict_process(const std::vector<std::string>& readable, const std
   leave_namespaces();
   drop_capabilities();
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) fail("no_new_privs");
-  // Threads that the driver may already start are bound by seccomp, but not by Landlock.
+  // Threads that the driver starts here are restricted by seccomp, but not by Landlock.
   if (!driver.empty()) start_driver();
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);  // prevents other processes of the user from attaching with ptrace
   std::string missing;

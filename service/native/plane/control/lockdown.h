@@ -1,7 +1,8 @@
 // Permanently gives up rights of the process before it runs the code of an artifact: Landlock for files, namespaces,
 // capabilities, and a seccomp filter for system calls. docs/adr/0042 explains the choice.
 //
-// A kernel without one of these mechanisms is tolerated; the caller learns which are missing.
+// If the kernel lacks one of these mechanisms, the process continues without it. The caller gets the names of the
+// missing ones.
 #pragma once
 
 #include <linux/filter.h>
@@ -14,22 +15,22 @@
 
 namespace octet::plane {
 
-// Locks the process in. Afterwards no thread can read files except those beneath `readable` and the system files that
-// the loader and the runtime need, or write files except existing ones beneath `writable`, which it may also read. No
-// thread can start programs or processes, or create sockets other than connected pairs. Must be called while the
-// process has one thread. Returns the names of the mechanisms that this kernel does not support; empty if it supports
-// all. Throws std::system_error.
+// Restricts the process. Afterwards no thread can read files except those beneath `readable` and the system files that
+// the loader and the runtime need. No thread can write files, except existing ones beneath `writable`, which it can
+// also read. No thread can start programs or processes, or create sockets other than connected pairs. Must be called
+// while the process has one thread. Returns the names of the mechanisms that this kernel does not support. Throws
+// std::system_error.
 //
-// `driver`: the folder of NVIDIA's driver, empty if there is none. Its devices, and the system files that it reads,
-// stay accessible. `start_driver` is called before the files are restricted, so it can load and open anything.
+// `driver`: the folder of NVIDIA's driver, or empty if none is installed. Its devices, and the system files that it
+// reads, stay accessible. `start_driver` is called before the files are restricted, so it can load and open any file.
 std::string restrict_process(const std::vector<std::string>& readable, const std::vector<std::string>& writable = {},
                              const std::string& driver = {}, const std::function<void()>& start_driver = {});
 
-// Returns the seccomp program for `process`, its own id. Calls that are allowed only for the process itself, or only in
-// part, are filtered by their arguments.
+// Returns the seccomp program for the process with the id `process`, which is this one. Calls that are allowed only for
+// the process itself, or only in part, are filtered by their arguments.
 std::vector<sock_filter> filter_of(pid_t process, bool writes_files, bool uses_cards);
 
-// Closes all descriptors except 0, 1, 2 and these, including those that were inherited by mistake.
+// Closes all descriptors except 0, 1, 2 and the given ones, including those that were inherited by mistake.
 void keep_only(const std::set<int>& descriptors);
 
 }  // namespace octet::plane

@@ -1,5 +1,5 @@
 // A loaded model, and the route that maps a name and version to it. Models are shared: a request keeps its model alive
-// until its response is sent, even after the model is unloaded.
+// until its response is sent, even if the model is unloaded before.
 #pragma once
 
 #include <cstdint>
@@ -33,16 +33,16 @@ struct Model {
   std::string target;
   Signature signature;
   std::shared_ptr<ModelQueue> queue;
-  std::string parameters_json;  // labels and preprocessing of its metadata, as JSON; empty if there are none
+  std::string parameters_json;  // the labels and preprocessing in its metadata, as JSON; empty if it has none
   Rules rules;
   int64_t instances = 1, threads = 0;
-  double timeout_s = std::numeric_limits<double>::infinity();  // for requests that set no timeout
-  std::unique_ptr<Sequences> sequences;                        // null unless the model keeps state
+  double timeout_s = std::numeric_limits<double>::infinity();  // the timeout of requests that set none
+  std::unique_ptr<Sequences> sequences;                        // null if the model keeps no state
   std::vector<Tensor> first_state;                             // the state before the first request of a sequence
   std::shared_ptr<ModelCounts> counts = std::make_shared<ModelCounts>();  // for the event loop's thread
-  bool is_leaving = false;                                                // no more requests will come
+  bool is_leaving = false;                                                // true if no more requests will come
 
-  // Adds what its queue has done since the last call to `counts`.
+  // Adds the queue's events since the last call to `counts`.
   void gather();
   // Returns the queue level for a request's priority; 0 means the middle level. Throws Problem if
   // the level does not exist.

@@ -16,11 +16,12 @@ namespace octet::plane {
 
 namespace {
 
-constexpr double kCountsKeptS = 300;    // after a model is unloaded; by then scrapers have read its last counts
-constexpr size_t kMostCountsKept = 64;  // of models that are not loaded
+// how long the counts of an unloaded model are kept; by then scrapers have read its last counts
+constexpr double kCountsKeptS = 300;
+constexpr size_t kMostCountsKept = 64;  // the maximum of unloaded models whose counts are kept
 
-// Writes the memory that this process uses on each GPU, once a model was loaded to one. The counts are the runtime's
-// own: a request to the driver could block the event loop.
+// Writes the memory that this process uses on each GPU, if a model was ever loaded to one. The numbers are counted by
+// the runtime, because a request to the driver could block the event loop.
 void write_cards(JsonWriter& json) {
   json.member("cards").begin('[');
   octet_card card;

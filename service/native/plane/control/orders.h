@@ -28,13 +28,14 @@ class Orders {
   void execute(const Link::Frame& frame);
   // Sends the complete state to a control plane that has just connected.
   void send_hello();
-  // Adds what the queues have done until now to the counts.
+  // Adds the events of the queues up to now to the counts.
   void gather();
-  // Sends the counts since the last report. `gather` is the number of the request that this responds to, or 0.
+  // Sends the counts since the last report. `gather` is the number of the request for the report, or 0 if none
+  // requested it.
   void report(int64_t gather);
   // Returns true while a model is being loaded.
   bool is_loading() const { return !loading_.empty(); }
-  // Returns why a model or certificate could not be loaded; empty if everything was.
+  // Returns the reason if a model or certificate could not be loaded, or an empty string.
   const std::string& failure() const { return failure_; }
 
  private:
@@ -57,10 +58,11 @@ class Orders {
   Plane& plane_;
   Running& running_;
   std::map<int64_t, ModelRef> models_;  // by key
-  std::vector<ModelRef> leaving_;       // unloaded, but their last requests are still running
+  std::vector<ModelRef> leaving_;       // models that are unloaded, but whose last requests are still running
   std::set<int64_t> loading_;
   std::string failure_;
-  std::map<Version, double> retired_;  // unloaded versions whose counts are retained, and when they were unloaded
+  // the unloaded versions whose counts are kept, and the time at which each was unloaded
+  std::map<Version, double> retired_;
 };
 
 }  // namespace octet::plane

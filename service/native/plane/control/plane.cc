@@ -19,14 +19,13 @@ namespace octet::plane {
 
 namespace {
 
-constexpr double kTickS = 0.025;  // alarms are rounded up to multiples of this, so that requests share wakeups
+constexpr double kTickS = 0.025;  // alarms are rounded up to multiples of this, so that several requests share a wakeup
 constexpr int kDescriptorBits = 32;
-constexpr int64_t kMostExchanges = (int64_t{1} << 31) - 1;  // then numbering restarts at 1
+constexpr int64_t kMostExchanges = (int64_t{1} << 31) - 1;  // after this number, numbering restarts at 1
 constexpr size_t kLongestId = 128;
 
-// Reserves memory for a picture until it is decoded. A picture larger than any connection may hold is charged the
-// connection's whole limit, so that it reaches the control plane, which refuses it with a better message than "queue
-// full".
+// Reserves memory for a picture until it is decoded. A picture that is larger than the limit of a connection is charged
+// the whole limit. So it reaches the control plane, which refuses it with a better message than "queue full".
 std::vector<Reservation> reserve_picture(PeerBudgets& budgets, PeerBudget& budget, std::string_view file,
                                          std::optional<uint64_t> pixels) {
   auto bounded = [&](Resource what, uint64_t amount) {
@@ -135,13 +134,13 @@ std::vector<int64_t> Plane::decode(int64_t exchange, const Prediction& predictio
     std::optional<uint64_t> pixels;
     std::vector<Reservation> reservations;
   };
-  std::vector<Picture> pictures;  // either all are admitted, or none is sent
+  std::vector<Picture> pictures;  // if one picture is not admitted, none is sent
   for (const auto& [index, file] : prediction.pictures()) {
     std::optional<uint64_t> pixels = pixels_of(file);
     pictures.push_back({index, std::string(file), pixels, reserve_picture(*budgets, budget, file, pixels)});
   }
   int64_t key = prediction.model().key;
-  std::vector<std::pair<size_t, size_t>> inputs;  // copied, since the response to one may destroy `prediction`
+  std::vector<std::pair<size_t, size_t>> inputs;  // copied, because the response to a question may destroy `prediction`
   for (const Picture& each : pictures) inputs.emplace_back(each.index, prediction.request().inputs[each.index].index);
   std::vector<int64_t> questions;
   for (size_t at = 0; at < pictures.size(); ++at) {

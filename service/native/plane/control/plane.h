@@ -1,5 +1,5 @@
 // The state that all connections of the data plane share: limits, routes, loaded models, the link to the control plane,
-// and the questions sent over it. Everything here belongs to the event loop's thread unless stated otherwise.
+// and the questions sent over it. Must be used on the event loop's thread unless stated otherwise.
 //
 // Terms: an exchange is one HTTP request or gRPC call, identified by a number; a question is a request of the data
 // plane to the control plane, identified by another number.
@@ -36,14 +36,15 @@ namespace octet::plane {
 inline constexpr size_t kMessageHeadBytes = 64 << 10;  // size limit of a gRPC message without its tensors
 
 struct Limits {
-  // For reading a request's head, counted from its first byte, or from the accept of the connection.
+  // The time limit for reading a request's head, from its first byte or from the accept of the connection.
   double head_timeout_s = 10;
   double keep_alive_s = 75;  // idle time between two requests
-  // Within this time, `min_body_bytes` of a body must arrive, and the client must read some of a response.
+  // Within this time, `min_body_bytes` of a body must arrive, and the client must read some bytes of a response.
   double stall_timeout_s = 60;
   double idle_timeout_s = 1800;  // for a gRPC connection without calls
   size_t min_body_bytes = 1;
-  double release_after_s = 0.1;  // if the body has not arrived by then, the request's queue slot is released to others
+  // if the body has not arrived by then, other requests can take the request's queue slot
+  double release_after_s = 0.1;
   size_t max_head_bytes = 64 << 10;
   size_t max_body_bytes = size_t{64} << 20;
 
@@ -53,20 +54,20 @@ struct Limits {
   }
 };
 
-// The times at which exchanges have to be checked. Entries are never removed: an exchange that has ended by then is not
-// found and thus skipped.
+// The times at which exchanges have to be checked. Entries are never removed: the entry of an exchange that has ended
+// is skipped.
 class Alarms {
  public:
   void set(double when_s, int64_t exchange);
   double next_s() const { return heap_.empty() ? kNever : heap_.front().first; }
-  int64_t due(double now_s);  // removes and returns an exchange whose time has come, or returns 0
+  int64_t due(double now_s);  // removes and returns an exchange whose time has come, or returns 0 if none has
 
  private:
   std::vector<std::pair<double, int64_t>> heap_;
 };
 
-// The resources of a gRPC call. They are held until no thread works on the call and its response has been sent, which
-// may be after its client has stopped waiting.
+// The resources of a gRPC call. They are held until no thread works on the call and its response has been sent. The
+// client may have stopped waiting before that.
 struct CallReservations {
   Reservation slot;
   Reservation messages, answers;  // in bytes
@@ -82,7 +83,7 @@ struct AbandonedCall {
 struct QuestionResponse {
   const Problem* problem = nullptr;  // set if the question failed
   std::string_view json, bytes;
-  int* passed = nullptr;  // a received descriptor; whoever takes ownership sets it to -1
+  int* passed = nullptr;  // a received descriptor; the code that takes ownership of it sets it to -1
 };
 using QuestionHandler = std::function<void(const QuestionResponse&)>;
 
@@ -100,22 +101,25 @@ class Plane {
   std::shared_ptr<Mailbox> mailbox = std::make_shared<Mailbox>();
   std::shared_ptr<Pool> pool = std::make_shared<Pool>(size_t{64} << 20);
   Background background{2};
-  Background loader{2};  // loads and unloads models, which takes long
+  Background loader{2};  // loads and unloads models, which takes a long time
   Background handshakes{1};
   Alarms alarms;
   SharedMemory shared_memory;
   std::shared_ptr<PeerBudgets> budgets = PeerBudgets::of(PeerLimits{});
-  std::string scratch = std::string(64 << 10, '\0');  // buffer for received bytes that have no destination yet
+  std::string scratch = std::string(64 << 10, '\0');  // a buffer for received bytes whose destination is not known yet
   std::string not_ready = "the server is starting";   // why new requests are refused; empty while they are accepted
   std::string release;
-  std::unique_ptr<Certificate> certificate;  // certificate for encrypted connections; null: connections are plain text
-  std::unique_ptr<Authority> authority;      // verifies the certificates of workers; null: none is trusted
-  bool speaks_grpc = false;                  // gRPC over HTTP/2 is accepted on the HTTP port too
+  // the certificate for encrypted connections; null if connections are plain text
+  std::unique_ptr<Certificate> certificate;
+  std::unique_ptr<Authority> authority;  // verifies the certificates of workers; if null, no certificate is trusted
+  bool speaks_grpc = false;              // true if gRPC over HTTP/2 is accepted on the HTTP port too
   bool is_stopping = false;
-  double idle_until_s = kNever;  // while the server stops: the time until which idle connections stay open
-  bool is_alone = false;         // no control plane will connect: models that are not loaded are reported as not found
-  std::function<void()> gather = [] {};  // adds what the queues have done until now to the counts
-  double traced = -1;  // fraction of requests to trace, if a request does not decide itself; negative: none
+  double idle_until_s = kNever;  // while the server stops: idle connections stay open until this time
+  // true if no control plane will connect, so that models that are not loaded are reported as not found
+  bool is_alone = false;
+  std::function<void()> gather = [] {};  // adds the events of the queues up to now to the counts
+  // the fraction of requests to trace, among those that do not decide this themselves; negative to trace none
+  double traced = -1;
   std::map<int64_t, AbandonedCall> abandoned;  // by job key
   int64_t hops = 0;                            // number of requests sent to workers so far
 
@@ -125,29 +129,30 @@ class Plane {
 
   const Route* find(std::string_view model, std::string_view version) const;
   // Sends a question to the control plane on behalf of an exchange. `members` writes additional members of the
-  // question's JSON. `handler` receives the response if the exchange's connection still exists, or in any case if
-  // `exchange` is 0. If the control plane is not connected, or disconnects before it responds, `handler` receives a
-  // Problem. `reservations` are released when the question is answered.
+  // question's JSON. `handler` receives the response if the exchange's connection still exists; if `exchange` is 0, it
+  // always receives the response. If the control plane is not connected, or disconnects before it responds, `handler`
+  // receives a Problem. `reservations` are released when the question is answered.
   //
   // Returns the question's number, or 0 if it was not sent.
   int64_t send_question(int64_t exchange, std::string_view type, const std::function<void(class JsonWriter&)>& members,
                         std::string bytes, QuestionHandler handler, std::vector<Reservation> reservations = {});
-  // Asks the control plane to load a model that is unknown here. `found` receives the route, or null and the reason.
+  // Asks the control plane to load a model that this process does not know. `found` receives the route, or null and the
+  // reason.
   using Found = std::function<void(const Route* route, const Problem* problem)>;
   void resolve(int64_t exchange, const std::string& model, const std::string& version, Found found);
-  // As `resolve`, for models on workers: `then` receives null if a worker may serve the model, or else the reason why
-  // none can.
+  // Like `resolve`, for models on workers. `then` receives null if a worker may serve the model, otherwise the reason
+  // why none can.
   void resolve_for_workers(int64_t exchange, const std::string& model, const std::string& version,
                            std::function<void(const Problem* problem)> then);
   // Sends the pictures of a request to the control plane, which decodes them. Returns the number of each question.
-  // `handler` is called with the response to each and the index of its input. `client` is the address that sent them;
-  // the control plane uses it for fair scheduling. Throws Problem if `budget`, which belongs to the client's
-  // connection, has not enough left for them.
+  // `handler` is called with each response and the index of its input. `client` is the address that sent the pictures,
+  // which the control plane uses for fair scheduling. Throws Problem if the pictures exceed `budget`, the budget of the
+  // client's connection.
   std::vector<int64_t> decode(int64_t exchange, const class Prediction& prediction, const std::string& client,
                               PeerBudget& budget,
                               const std::function<void(size_t index, const QuestionResponse& response)>& handler);
-  // Withdraws these questions: their clients have left or were refused. What they hold is released when the control
-  // plane has responded, since a picture may be in the middle of its decoding.
+  // Withdraws these questions, because their clients have left or were refused. Their reservations are released when
+  // the control plane has responded, because a picture may be in the middle of its decoding.
   void withdraw(const std::vector<int64_t>& questions);
   void on_response(int64_t question, const QuestionResponse& response);
   void fail_questions();
@@ -180,7 +185,7 @@ class Plane {
 };
 
 std::string random_id();  // 32 random hexadecimal digits that cannot be predicted
-// A client's id of its request, if it can break neither a header nor a line of the log; or else another.
+// Returns a client's own request id if it is safe in a header and in a line of the log, otherwise a new id.
 std::string request_id_of(std::string_view given);
 std::string server_timing(const Stages& stages, double total_s);  // value of the header `Server-Timing`
 

@@ -103,7 +103,7 @@ void Prediction::find_shared(const SharedMemory& memory, std::string_view client
     memory.admit(client, tenant);
     const TensorSpec& spec = model_->signature.outputs[wanted.index];
     SharedPiece piece = memory.piece(*wanted.shared, spec.name);
-    // Otherwise the size is only known once the output is computed.
+    // For other outputs, the size is known only once the output is computed.
     if (wanted.is_stored() && model_->signature.buckets.empty()) {
       piece.check_capacity(elements_of(spec.shape) * static_cast<size_t>(request_.samples) *
                            facts(spec.datatype).bytes);

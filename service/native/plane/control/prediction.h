@@ -1,4 +1,4 @@
-// One inference request of either protocol, from its admission to its response: it holds the slot in the model's queue,
+// One inference request of either protocol, from its admission to its response. It holds the slot in the model's queue,
 // receives the inputs, submits the job, and builds the response.
 #pragma once
 
@@ -30,8 +30,8 @@ struct ReceiveSpace {
   size_t bytes;
 };
 
-// A slot in a model's queue for one request, and the registration that the model has a request. Both are released when
-// this object is destroyed.
+// A slot in a model's queue for one request, and the entry by which the model counts the request. Both are released
+// when this object is destroyed.
 class QueueSlot {
  public:
   QueueSlot() = default;
@@ -41,9 +41,9 @@ class QueueSlot {
 
   bool admit(ModelRef model);
   void release();
-  bool acquire();  // returns true also if the slot was not released
+  bool acquire();  // takes a slot; returns true also if it already has one
   void leave();
-  void mark_submitted() { has_slot_ = false; }  // from now on the queue frees the slot, when the job's turn comes
+  void mark_submitted() { has_slot_ = false; }  // from now on the queue frees the slot, when it starts the job
 
  private:
   ModelRef model_;
@@ -86,7 +86,7 @@ class Prediction {
 
   // Submits the job to the model's queue, at once or when its turn in a sequence comes. Throws Problem.
   void submit(std::shared_ptr<Mailbox> mailbox, Pool& pool);
-  // Returns true if the job was canceled before it reached the mailbox, and so will never be in it.
+  // Cancels the job. Returns true if it will never be in the mailbox.
   bool withdraw();
   double deadline_s() const { return deadline_s_; }
   void limit(double deadline_s) { deadline_s_ = std::min(deadline_s_, deadline_s); }
@@ -95,7 +95,7 @@ class Prediction {
   Answer answer(Pool& pool);
   // Writes the outputs that go to shared memory, if the client still waits. Throws Problem.
   void share(const Answer& answer) const;
-  // Counts the request, which was answered, was refused, or lost its client.
+  // Counts the request when it was answered or refused, or when its client left.
   void count(std::string_view code, bool is_success, double now_s);
   Problem queue_full() const;
 
@@ -103,8 +103,8 @@ class Prediction {
   struct Input {
     Tensor tensor;
     std::string file;                   // set for a picture
-    size_t bytes = 0;                   // to be received after the head
-    std::optional<SharedPiece> shared;  // shared memory that contains its elements
+    size_t bytes = 0;                   // bytes that are received after the head
+    std::optional<SharedPiece> shared;  // the shared memory that contains its elements
   };
 
   void enqueue(std::shared_ptr<Mailbox> mailbox, Pool& pool);
@@ -116,15 +116,15 @@ class Prediction {
   Request request_;
   int64_t level_ = 1;
   double deadline_s_ = std::numeric_limits<double>::infinity();
-  std::vector<Input> inputs_;      // in the order of the request
+  std::vector<Input> inputs_;      // the inputs in the order of the request
   size_t input_ = 0, filled_ = 0;  // the input that is being received, and its bytes so far
-  std::vector<Tensor> in_order_;   // in the order of the model's signature
+  std::vector<Tensor> in_order_;   // the inputs in the order of the model's signature
   std::optional<Fit> fit_;
   std::unique_ptr<Sequences::Turn> turn_;
-  bool is_waiting_ = false;  // for its turn in the sequence
+  bool is_waiting_ = false;  // true while it waits for its turn in the sequence
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
   std::vector<Tensor> outputs_;
-  std::map<size_t, SharedPiece> shared_outputs_;  // by index in the request
+  std::map<size_t, SharedPiece> shared_outputs_;  // by the index of the output in the request
 };
 
 }  // namespace octet::plane

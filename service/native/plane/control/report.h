@@ -1,6 +1,6 @@
 // Counts of requests, calls and refusals, both as Prometheus histograms and in the form of the protocol's statistics
-// extension. For the event loop's thread. `write_changes` sends differences: the control plane adds them up, so that
-// its totals survive a restart of the data plane.
+// extension. For the event loop's thread. `write_changes` sends differences, which the control plane adds up, so that
+// its totals are not lost when the data plane restarts.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace octet::plane {
 
-// Upper bounds of the buckets, equal to those in service/api/ops/metrics.py. The last bucket contains everything above.
+// Upper bounds of the buckets, equal to those in service/api/ops/metrics.py. The last bucket counts all larger values.
 inline constexpr std::array kLatencyBounds_s = {50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3,
                                                 50e-3, 100e-3, 250e-3, 500e-3, 1.0,  2.5,    5.0,  10.0};
 inline constexpr std::array kBatchBounds = {1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0};
@@ -69,19 +69,19 @@ struct Duration {
 
 enum class Protocol : uint8_t { kRest, kGrpc };
 
-// When each stage of a request was reached, by CLOCK_MONOTONIC; 0 if it was not.
+// The time at which a request reached each stage, by CLOCK_MONOTONIC; 0 if it did not reach the stage.
 struct Times {
-  double began_s = 0;     // its head had arrived
-  double arrived_s = 0;   // its last byte had arrived; equals `began_s` if it never did
-  double prepared_s = 0;  // its inputs were ready
-  double ran_s = 0;       // its outputs were ready
-  double ended_s = 0;     // its response was written, or it was refused
+  double began_s = 0;     // the time at which its head had arrived
+  double arrived_s = 0;   // the time at which its last byte had arrived; equals `began_s` if it never arrived
+  double prepared_s = 0;  // the time at which its inputs were ready
+  double ran_s = 0;       // the time at which its outputs were ready
+  double ended_s = 0;     // the time at which its response was written or it was refused
 };
 
 // The counts of one loaded model.
 class ModelCounts {
  public:
-  // Counts a request that was answered, was refused, or lost its client.
+  // Counts a request that was answered or refused, or whose client left.
   void answered(Protocol protocol, std::string_view code, bool is_success, const Times& times, const Stages& stages);
   void waited(double seconds) { queue_.observe(seconds); }
   void computed(int64_t requests, int64_t samples, double run_s);

@@ -17,7 +17,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kMostRegions = 256;  // in this process; each needs a descriptor
+constexpr size_t kMostRegions = 256;  // the maximum of regions in this process, because each needs a descriptor
 constexpr size_t kLongestRegionName = 256, kLongestKey = 255;
 constexpr char kFolder[] = "/dev/shm/";
 constexpr uint64_t kMostOffset = std::numeric_limits<int64_t>::max();
@@ -91,7 +91,7 @@ void SharedPiece::write(std::string_view elements) const {
   uint64_t begin = region_->offset + range_.offset;
   struct stat status{};
   if (::fstat(region_->descriptor, &status) < 0) fail("cannot be written");
-  // A write would extend the file.
+  // Without this check, a write would extend the file.
   if (static_cast<uint64_t>(status.st_size) < begin + elements.size()) fail("has become shorter");
   for (size_t at = 0; at < elements.size();) {
     ssize_t count =

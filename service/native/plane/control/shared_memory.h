@@ -1,8 +1,8 @@
 // Memory that clients on this machine share with the server: Triton's extension `system_shared_memory`.
 //
 // The memory is not mapped. If a client truncated the file while the server read its mapping, the server would end with
-// SIGBUS; if it wrote during the read, it could change elements that were already validated. Tensors are therefore
-// copied once, with pread and pwrite, which report a file that has become too short.
+// SIGBUS. If a client wrote during the read, it could change elements that were already validated. Tensors are
+// therefore copied once, with pread and pwrite, which report a file that has become too short.
 #pragma once
 
 #include <atomic>
@@ -60,7 +60,7 @@ class SharedMemory {
 
   void turn_on(bool is_on) { is_on_ = is_on; }
   bool is_on() const { return is_on_; }
-  // Throws if shared memory is disabled, or if the client is a tenant or is not on this machine.
+  // Throws if shared memory is disabled, if the client is not on this machine, or if it is a tenant.
   void admit(std::string_view client, std::string_view tenant) const;
 
   void add(const std::string& name, const std::string& key, uint64_t offset, uint64_t bytes);

@@ -1,4 +1,4 @@
-// Memory with shared ownership, which passes between queues without being copied.
+// Memory with shared ownership, which several queues can hold without copying it.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace octet::h2 {
 
-/// `size` bytes at `data`. They are valid as long as a copy of `owner` exists.
+/// `size` bytes at `data`, which are valid as long as a copy of `owner` exists.
 struct Buffer {
   uint8_t* data = nullptr;
   size_t size = 0;

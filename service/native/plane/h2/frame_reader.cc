@@ -51,8 +51,8 @@ bool FrameReader::read_piece(Input& input) {
   return handler_.on_piece(header_, input.take(size), size, left_ == 0);
 }
 
-// Returns `bytes` contiguous bytes, or null until they have arrived. They are not copied if the input contains all of
-// them.
+// Returns `bytes` contiguous bytes, or null until that many have arrived. Copies them only if they are spread over
+// several inputs.
 const uint8_t* FrameReader::collect(Input& input, size_t bytes) {
   if (partial_.empty() && input.size >= bytes) return input.take(bytes);
   const size_t more = std::min(bytes - partial_.size(), input.size);

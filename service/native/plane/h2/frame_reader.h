@@ -13,8 +13,8 @@ class FrameReader {
  public:
   class Handler {
    public:
-    /// A frame begins. Returning false stops the reader permanently. Frames that are accepted here may be buffered
-    /// whole, unless `in_pieces` is true for their type.
+    /// A frame begins. Returning false stops the reader permanently. A frame that is accepted here may be buffered
+    /// whole, unless `in_pieces` is true for its type.
     virtual bool on_frame_header(const FrameHeader& header) = 0;
     /// A frame has arrived completely.
     virtual bool on_frame(const FrameHeader& header, const uint8_t* payload) = 0;
@@ -31,7 +31,7 @@ class FrameReader {
   /// Returns false once the handler has stopped the reader.
   bool read(const uint8_t* data, size_t size);
 
-  /// DATA is forwarded at once, without buffering. The text of GOAWAY and unknown frames are discarded.
+  /// DATA is passed on at once, without buffering. The text of GOAWAY and unknown frames are discarded.
   static bool in_pieces(FrameType type) {
     return type == FrameType::kData || type == FrameType::kGoaway || type > FrameType::kContinuation;
   }
@@ -51,8 +51,8 @@ class FrameReader {
   Handler& handler_;
   FrameHeader header_;
   bool in_frame_ = false;
-  size_t left_ = 0;      // rest of the payload, for frames read in pieces
-  std::string partial_;  // the part of a header or whole frame that has arrived
+  size_t left_ = 0;      // the number of bytes of the payload that have not arrived, for frames that are read in pieces
+  std::string partial_;  // the received part of a header or of a whole frame
 };
 
 }  // namespace octet::h2

@@ -39,7 +39,7 @@ void GrpcSession::refuse(StreamId stream, std::string_view http_status) {
   session_.end(stream, HeaderBlock().add(":status", http_status));
 }
 
-// Every call of the handler may end the gRPC call, so it is looked up again each time.
+// Each call of the handler may end the gRPC call, so the call is looked up again each time.
 void GrpcSession::on_data(StreamId stream, const uint8_t* bytes, size_t size) {
   if (Call* const call = find(stream)) {
     call->owed += size;
@@ -86,7 +86,8 @@ void GrpcSession::begin_message(CallId id, Call& call) {
   handler_.on_message(id, Buffer{}, call.prefix[0] == 1);
 }
 
-// Copies content into the message: the only copy between the socket's buffer and its consumer.
+// Copies content into the message. This is the only copy between the socket's buffer and the code that uses the
+// message.
 void GrpcSession::take_message(CallId id, Call& call, const uint8_t*& bytes, size_t& size) {
   if (call.message.is_full() && !(handler_.reserve(id, call.message.wanted()) && call.message.grow())) {
     return break_off(id, GrpcStatus::kResourceExhausted, "out of memory for the message");
@@ -137,7 +138,7 @@ bool GrpcSession::send_message(CallId id, Buffer message, bool is_compressed) {
   return session_.send_data(id, std::move(message));
 }
 
-// Sends trailers, or a Trailers-Only response if nothing has been sent.
+// Sends trailers, or a Trailers-Only response if no response was begun.
 bool GrpcSession::finish(CallId id, GrpcStatus status, std::string_view message, const HeaderBlock& metadata) {
   const Call* const call = find(id);
   if (call == nullptr) return false;

@@ -17,9 +17,11 @@ namespace octet::h2 {
 using CallId = StreamId;
 
 struct GrpcLimits {
-  size_t max_message_bytes = 64 << 20;  // a longer message ends its call with RESOURCE_EXHAUSTED before it is read
-  size_t max_unsent_bytes = 1 << 20;    // while more response bytes are unread, the call receives no further requests
-  bool takes_compressed = false;        // if false, a compressed message ends its call with UNIMPLEMENTED
+  // a call with a longer message ends with RESOURCE_EXHAUSTED before the message is read
+  size_t max_message_bytes = 64 << 20;
+  // while more response bytes than this are unsent, the call gets no further requests
+  size_t max_unsent_bytes = 1 << 20;
+  bool takes_compressed = false;  // if false, a compressed message ends its call with UNIMPLEMENTED
 };
 
 /// Its views are valid during the handler's call only.
@@ -37,12 +39,12 @@ class GrpcHandler {
   /// A message needs `bytes` more memory, in proportion to the bytes that have arrived. Returning false ends the call
   /// with RESOURCE_EXHAUSTED.
   virtual bool reserve(CallId, size_t) { return true; }
-  /// `is_compressed`: with the coding that the metadata `grpc-encoding` names.
+  /// `is_compressed`: true if it is compressed with the coding in the metadata `grpc-encoding`.
   virtual void on_message(CallId call, Buffer message, bool is_compressed) = 0;
   /// The peer will send no more messages.
   virtual void on_half_close(CallId call) = 0;
-  /// The call ended before `finish`: canceled by the peer, lost with the connection, broken off because of an error of
-  /// the peer, or past its deadline. No further function is called for it.
+  /// The call ended before `finish`: the peer canceled it, its connection was lost, it was ended because of an error of
+  /// the peer, or its deadline has passed. No further function is called for it.
   virtual void on_cancel(CallId call) = 0;
   /// All messages have been handed to the connection, so a stream of responses may continue.
   virtual void on_drained(CallId) {}
@@ -53,7 +55,7 @@ class GrpcHandler {
   ~GrpcHandler() = default;
 };
 
-/// Must be used on one thread, as `Session`, which documents the first seven functions.
+/// Must be used on one thread, like `Session`, which documents the first seven functions.
 class GrpcSession final : private Session::Handler {
  public:
   GrpcSession(const Limits& limits, const GrpcLimits& grpc_limits, Budget& budget, GrpcHandler& handler);
@@ -68,32 +70,32 @@ class GrpcSession final : private Session::Handler {
   void refused() { session_.refused(); }
   bool is_within_head() const { return session_.is_within_head(); }
   size_t open_calls() const { return calls_.size(); }
-  /// May exceed the number of open calls, since responses of finished ones may still wait for the peer.
+  /// May exceed the number of open calls, because responses of finished calls may still wait for the peer.
   size_t open_streams() const { return session_.open_streams(); }
 
-  // The following functions return false, and discard what was submitted, if the call has ended. `send_metadata` adds
+  // The following functions return false, and discard their arguments, if the call has ended. `send_metadata` adds
   // initial metadata to the headers that every response has. It may be called once, before the first message.
   bool send_metadata(CallId call, const HeaderBlock& metadata);
   /// Sends a message of less than 4 GiB. A compressed one must use the coding in the initial metadata.
   bool send_message(CallId call, Buffer message, bool is_compressed = false);
   bool finish(CallId call, GrpcStatus status, std::string_view message = {}, const HeaderBlock& metadata = {});
 
-  /// Stops giving back the stream's flow control window until `resume`, for a service that is slower than a stream of
+  /// Stops enlarging the stream's flow control window until `resume`, for a service that is slower than a stream of
   /// requests. Data that the window still permits continues to arrive.
   void pause(CallId call);
   void resume(CallId call);
   /// Returns the bytes of messages that wait for the peer.
   size_t unsent_bytes(CallId call) const { return session_.pending_bytes(call); }
 
-  /// Returns true if the peer has to send something soon: its first message, or the rest of one. False while the call
+  /// Returns true if the peer must send its first message, or the rest of a message, soon. Returns false while the call
   /// is paused.
   bool is_awaited(CallId call) const;
   /// Returns the bytes of messages received so far.
   uint64_t received_bytes(CallId call) const;
-  /// Ends a call because of what its peer did or failed to do: calls `on_cancel` and sends a status to the peer.
+  /// Ends a call because of an error of its peer: calls `on_cancel` and sends a status to the peer.
   void break_off(CallId call, GrpcStatus status, std::string_view why);
 
-  /// Returns when `expire` is due, if any call has a deadline.
+  /// Returns the time at which `expire` must be called, if any call has a deadline.
   std::optional<Clock::time_point> next_deadline() const;
   /// Ends the calls whose deadline has passed: calls `on_cancel` and sends DEADLINE_EXCEEDED.
   void expire(Clock::time_point now);
@@ -107,7 +109,7 @@ class GrpcSession final : private Session::Handler {
     bool had_message = false;
     bool ended = false;     // no more messages will come
     uint64_t received = 0;  // bytes
-    size_t owed = 0;        // bytes that were read but whose window has not been given back
+    size_t owed = 0;        // bytes that were read but have not been added to the window again
     uint8_t prefix[kMessagePrefixBytes] = {};
     size_t prefix_bytes = 0;  // bytes of `prefix` that have arrived
     IncomingMessage message;

@@ -1,4 +1,4 @@
-// The parts of the gRPC wire format that are header text or a few bytes:
+// The parts of the gRPC wire format that are header text or a few bytes long:
 // https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
 #pragma once
 
@@ -39,7 +39,7 @@ inline constexpr size_t kMessagePrefixBytes = 5;  // a flag for compression, and
 /// Returns true for application/grpc with or without a format (+proto) or parameters.
 bool is_grpc(std::string_view content_type);
 
-/// Parses `grpc-timeout`: at most 8 digits and a unit. Returns nothing if it is invalid. Values above one year are
+/// Parses `grpc-timeout`: at most 8 digits and a unit. Returns no value if it is invalid. Values above one year are
 /// reduced to a year.
 std::optional<Clock::duration> read_timeout(std::string_view text);
 

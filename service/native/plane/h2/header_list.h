@@ -14,8 +14,8 @@ struct Field {
   std::string_view value;
 };
 
-/// A list of fields. Their text is in one block of memory, which is reused after `clear`. The list accepts at most
-/// `max_bytes`, counted as in RFC 9113 section 6.5.2; further fields are dropped, and `overflowed` becomes true.
+/// A list of fields. Their text is in one block of memory, which is reused after `clear`. If the fields exceed
+/// `max_bytes`, counted as in RFC 9113 section 6.5.2, further fields are dropped, and `overflowed` becomes true.
 class HeaderList {
  public:
   explicit HeaderList(size_t max_bytes) : max_bytes_(max_bytes) {}

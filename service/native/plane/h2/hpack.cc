@@ -95,7 +95,7 @@ void append_string(std::string& out, std::string_view text) {
 
 void DynamicTable::add(std::string_view name, std::string_view value) {
   const size_t bytes = name.size() + value.size() + kEntryOverhead;
-  // Copied before evicting, since `name` may belong to an entry.
+  // Copied before entries are evicted, because `name` may belong to one of them.
   Entry entry{std::string(name).append(value), name.size()};
   evict_to(bytes > max_bytes_ ? 0 : max_bytes_ - bytes);
   if (bytes > max_bytes_) return;  // section 4.4: this is not an error, but the table becomes empty
@@ -129,7 +129,7 @@ class HpackDecoder::Input {
   bool empty() const { return data_ == end_; }
   uint8_t peek() const { return *data_; }
 
-  // Section 5.1. Integers of more than 28 bits are rejected; no block needs them.
+  // Section 5.1. Integers of more than 28 bits are rejected, because no block needs them.
   bool integer(int prefix_bits, size_t& value) {
     if (empty()) return false;
     const size_t most = (size_t{1} << prefix_bits) - 1;
@@ -169,7 +169,7 @@ class HpackDecoder::Input {
 
 bool HpackDecoder::decode(const uint8_t* block, size_t size, HeaderList& fields) {
   Input input(block, size);
-  // Section 4.2: changes of the table size come first, and there are at most two (the smallest size and the last).
+  // Section 4.2: changes of the table size come first. At most two are permitted: the smallest size and the last.
   for (int changes = 0; changes < 2 && !input.empty() && (input.peek() & 0xe0) == 0x20; ++changes) {
     size_t bytes = 0;
     if (!input.integer(5, bytes) || bytes > kHeaderTableBytes) return false;

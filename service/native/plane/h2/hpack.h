@@ -15,7 +15,7 @@ namespace octet::h2 {
 /// The value of SETTINGS_HEADER_TABLE_SIZE: the default, which applies before any setting is received.
 inline constexpr size_t kHeaderTableBytes = 4096;
 
-/// Section 2.3.2: the newest entry comes first, and the oldest are evicted for new ones.
+/// Section 2.3.2: the newest entry comes first. The oldest entries are evicted to make room for new ones.
 class DynamicTable {
  public:
   void add(std::string_view name, std::string_view value);
@@ -38,8 +38,8 @@ class DynamicTable {
 
 class HpackDecoder {
  public:
-  /// Appends the fields of one complete header block to `fields`. Returns false for a COMPRESSION_ERROR; the connection
-  /// must then be closed, since its table no longer matches the peer's.
+  /// Appends the fields of one complete header block to `fields`. Returns false for a COMPRESSION_ERROR. The connection
+  /// must then be closed, because its table no longer matches the peer's.
   bool decode(const uint8_t* block, size_t size, HeaderList& fields);
 
  private:
@@ -56,7 +56,8 @@ class HpackDecoder {
 /// An encoded header block under construction.
 class HeaderBlock {
  public:
-  /// `name` must be in lower case. Neither may contain what RFC 9113 section 8.2.1 forbids.
+  /// `name` must be in lower case. Neither `name` nor `value` may contain the characters that RFC 9113 section 8.2.1
+  /// forbids.
   HeaderBlock& add(std::string_view name, std::string_view value);
   const std::string& bytes() const { return bytes_; }
   bool empty() const { return bytes_.empty(); }

@@ -23,7 +23,7 @@ constexpr std::array<uint8_t, kSymbols> kLengths = {
     22, 22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26, 30,
 };
 
-// Decoding tables by length. `limit` is the first code that is too large for this length, shifted to the top of 32
+// Decoding tables by length. `limit` is the first code that is too large for this length, shifted to the highest of 32
 // bits.
 struct Code {
   std::array<uint64_t, kLongest + 1> limit{};
@@ -64,7 +64,7 @@ bool huffman_decode(const uint8_t* data, size_t size, std::string& out) {
       bits = bits << 8 | *data++;
       count += 8;
     }
-    // The next 32 bits. After the end, they are filled with ones, as the padding is; no short code consists of ones.
+    // The next 32 bits. After the end, they are filled with ones, like the padding. No short code consists of ones.
     const uint64_t window =
         (count >= 32 ? bits >> (count - 32) : (bits << (32 - count)) | (0xffffffffu >> count)) & 0xffffffffu;
     int length = 5;

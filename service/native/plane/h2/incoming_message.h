@@ -1,5 +1,5 @@
-// A message that is being received. Its memory grows with the bytes that arrived, not with the announced length, so an
-// announcement alone cannot make the server allocate.
+// A message that is being received. Its memory grows with the bytes that have arrived, not with the announced length,
+// so that an announcement alone cannot make the server allocate memory.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +24,11 @@ class IncomingMessage {
   bool is_whole() const { return came_ == size_; }
   bool is_full() const { return came_ == capacity_; }
 
-  /// Returns how much memory to add once it is full. The capacity doubles, so that long messages are rarely moved, and
-  /// realloc can often move pages instead of copying. Messages of usual sizes are never moved.
+  /// Returns how many bytes to add when the memory is full. The capacity doubles, so that long messages are rarely
+  /// moved. realloc can often move pages instead of copying. Messages of usual sizes are never moved.
   size_t wanted() const { return std::min(size_, std::max(kFirstBytes, 2 * capacity_)) - capacity_; }
 
-  /// Adds `wanted` bytes of memory. Returns false if there is none.
+  /// Adds `wanted` bytes of memory. Returns false if the memory is not available.
   bool grow() {
     const size_t capacity = capacity_ + wanted();
     void* const larger = std::realloc(memory_.get(), capacity);

@@ -14,7 +14,7 @@
 
 namespace octet::h2 {
 
-/// Small payloads are copied together; large ones are referenced. A write may consume any part.
+/// Small payloads are copied together. Large ones are not copied. A write may consume any number of bytes.
 class OutputQueue {
  public:
   void append_frame(FrameType type, uint8_t flags, StreamId stream, std::string_view payload);
@@ -23,12 +23,12 @@ class OutputQueue {
   void append(std::string_view bytes);
   void append(Buffer payload);
 
-  /// Marks the end of a reply to a frame of the peer, so that `unsent_replies` can count it.
+  /// Marks the end of a reply to a frame of the peer, so that `unsent_replies` counts it.
   void mark_reply() { replies_.push_back(appended_); }
   size_t unsent_replies() const { return replies_.size(); }
 
-  /// Sets the first of `count` slices to the next bytes and returns how many were set. They are valid until the queue
-  /// is changed.
+  /// Sets the first of `count` slices to the next bytes to write, and returns how many slices were set. They are valid
+  /// until the queue is changed.
   size_t gather(iovec* slices, size_t count) const;
   /// Removes the first `bytes`, which have been written.
   void consume(size_t bytes);
@@ -51,7 +51,7 @@ class OutputQueue {
 
   std::deque<Segment> segments_;
   size_t front_offset_ = 0;               // written bytes of the first segment
-  uint64_t appended_ = 0, consumed_ = 0;  // bytes since the beginning
+  uint64_t appended_ = 0, consumed_ = 0;  // bytes since the beginning of the connection
   std::deque<uint64_t> replies_;          // positions at which the unsent replies end
 };
 

@@ -91,7 +91,7 @@ bool Session::on_piece(const FrameHeader& header, const uint8_t* bytes, size_t s
 }
 
 bool Session::receive_settings(const FrameHeader& header, const uint8_t* payload) {
-  // We permit what we announce from the beginning, so the acknowledgement changes nothing.
+  // The announced limits already apply from the beginning, so the acknowledgement changes nothing.
   if (header.has(flag::kAck)) return count_nuisance();
   for (const uint8_t* entry = payload; entry != payload + header.length; entry += 6) {
     if (!apply_setting(static_cast<Setting>(read_u16(entry)), read_u32(entry + 2))) return false;
@@ -117,7 +117,7 @@ bool Session::apply_setting(Setting setting, uint32_t value) {
       peer_max_frame_ = value;
       return true;
     default:
-      return true;  // section 6.5.2: the others do not concern a server or are not used
+      return true;  // section 6.5.2: the other settings do not concern a server or are not used
   }
 }
 
@@ -151,7 +151,7 @@ bool Session::receive_window_update(const FrameHeader& header, const uint8_t* pa
 bool Session::receive_stream_window(StreamId id, uint32_t increment) {
   if (is_idle(id)) return fail(ErrorCode::kProtocolError, "WINDOW_UPDATE of an idle stream");
   Stream* const stream = find(id);
-  if (stream == nullptr) return true;  // section 5.1: it may have been in flight when the stream ended
+  if (stream == nullptr) return true;  // section 5.1: the frame may have been in flight when the stream ended
   if (increment == 0) return stream_error(id, ErrorCode::kProtocolError);
   stream->send_window += increment;
   if (stream->send_window > kMaxWindow) return stream_error(id, ErrorCode::kFlowControlError);

@@ -7,7 +7,7 @@
 namespace octet::h2 {
 namespace {
 
-// The response to a request whose headers are too large, before the handler sees it (RFC 6585 section 5).
+// The response to a request whose headers are too large. The handler does not see the request (RFC 6585 section 5).
 const HeaderBlock& too_large() {
   static const HeaderBlock block = HeaderBlock().add(":status", "431");
   return block;
@@ -69,7 +69,7 @@ bool Session::receive_block(const uint8_t* block, size_t size) {
 
 bool Session::open_stream(StreamId id, bool ended) {
   last_stream_ = id;
-  if (id > last_served_) {  // section 6.8: the peer has been told, and will retry elsewhere
+  if (id > last_served_) {  // section 6.8: a GOAWAY has told the peer, which will retry on another connection
     closed_streams_.add(id, ClosedStreams::How::kResetByUs);
     return count_nuisance();
   }
@@ -149,12 +149,12 @@ bool Session::end_remote(StreamId id) {
   return true;
 }
 
-// Handles a frame of a stream that is not open (section 5.1).
+// Handles a frame for a stream that is not open (section 5.1).
 bool Session::late_frame(StreamId id) {
   if (is_idle(id)) return fail(ErrorCode::kProtocolError, "DATA of an idle stream");
   switch (closed_streams_.find(id)) {
     case ClosedStreams::How::kResetByUs:
-      return true;  // it was sent before the peer received the reset
+      return true;  // the peer sent the frame before it received the reset
     case ClosedStreams::How::kEnded:
       return fail(ErrorCode::kStreamClosed, "a frame after END_STREAM");
     default:

@@ -20,7 +20,8 @@ bool is_token(unsigned char c) {
 // Section 8.2.1; upper case is malformed.
 bool valid_name(std::string_view name) { return !name.empty() && std::all_of(name.begin(), name.end(), is_token); }
 
-// Compares without regard to case, as the grammar's literals do (RFC 5234 section 2.3). `lower` must be in lower case.
+// Compares without regard to case, like the literals of the grammar (RFC 5234 section 2.3). `lower` must be in lower
+// case.
 bool is_but_for_case(std::string_view text, std::string_view lower) {
   const auto same = [](char c, char l) { return c == l || (c >= 'A' && c <= 'Z' && c + ('a' - 'A') == l); };
   return std::equal(text.begin(), text.end(), lower.begin(), lower.end(), same);

@@ -7,11 +7,11 @@
 namespace octet::h2 {
 namespace {
 
-// The amount of output that is prepared at a time: enough for one or two writes, but little enough that the reply to a
+// The amount of output that is prepared at a time. It is enough for one or two writes, but so small that the reply to a
 // PING, or another stream, does not wait for a large response.
 constexpr size_t kOutputBytes = 256 << 10;
 constexpr size_t kDribbleBytes = 1024;
-// Largest DATA frame, unless the peer's limit is lower; then another stream has its turn.
+// The largest DATA frame, if the peer's limit is not lower. After each frame it is another stream's turn.
 constexpr size_t kDataFrameBytes = 64 << 10;
 
 }  // namespace
@@ -89,7 +89,7 @@ void Session::send_frame_of(StreamId id, Stream& stream) {
   size_t left = std::min({stream.pending_bytes, most, static_cast<size_t>(window)});
   stream.ended_by_data = left == stream.pending_bytes && stream.local_ended && stream.final_block.empty();
   output_.append_header(FrameType::kData, stream.ended_by_data ? flag::kEndStream : 0, id, left);
-  // The peer opens its window by tiny amounts.
+  // True if the peer enlarges its window by tiny amounts.
   const bool dribbles = left < kDribbleBytes && left < stream.pending_bytes;
   if (!dribbles) earned_ = std::min(earned_ + kEarnedByFrame, kMostEarned);
   stream.pending_bytes -= left;
@@ -122,7 +122,7 @@ void Session::send_block(StreamId id, const std::string& block, bool end) {
   } while (!left.empty());
 }
 
-// All content is queued. A peer that has not ended its side is asked to stop (section 8.1).
+// All content is queued. If the peer has not ended its side, it is asked to stop (section 8.1).
 void Session::finish_stream(StreamId id, const Stream& stream) {
   if (!stream.final_block.empty()) {
     send_block(id, stream.final_block, true);
@@ -145,8 +145,8 @@ void Session::make_ready(StreamId id, Stream& stream) {
   senders_.push_back(id);
 }
 
-// Windows are given back once half of them is used: rarely enough to cost nothing, and early enough that the sender
-// never stalls.
+// Enlarges the window again when half of it has been used. So updates are rare enough to cost almost nothing, and early
+// enough that the sender never stalls.
 void Session::credit_connection(size_t bytes) {
   receive_credit_ += bytes;
   if (receive_credit_ < limits_.connection_window_bytes / 2) return;

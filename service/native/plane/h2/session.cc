@@ -69,7 +69,7 @@ bool Session::receive_ping(const FrameHeader& header, const uint8_t* payload) {
   return true;
 }
 
-// Section 5.4.1. Returns false, like every function that finds that the connection has failed.
+// Section 5.4.1. Always returns false, like every function that finds that the connection has failed.
 bool Session::fail(ErrorCode code, std::string_view why) {
   goaway(last_stream_, code, why);
   lose_streams(code);

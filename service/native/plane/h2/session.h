@@ -1,5 +1,5 @@
-// The server's side of one HTTP/2 connection (RFC 9113), without a socket: it takes bytes in, calls a handler, and
-// yields bytes to write.
+// The server's side of one HTTP/2 connection (RFC 9113), without a socket. It takes the received bytes, calls a
+// handler, and produces the bytes to write.
 #pragma once
 
 #include <sys/uio.h>
@@ -22,8 +22,9 @@
 
 namespace octet::h2 {
 
-/// Free nuisances for each DATA frame sent. A receiver legitimately responds to DATA with WINDOW_UPDATE frames,
-/// measures the bandwidth with PING, and may cancel some of many answered calls. These do not count against the budget.
+/// For each DATA frame sent, this many frames of the peer are not counted by the budget. A receiver legitimately
+/// responds to DATA with WINDOW_UPDATE frames, measures the bandwidth with PING, and may cancel some of many answered
+/// calls.
 inline constexpr uint32_t kEarnedByFrame = 10, kMostEarned = 10000;
 
 /// Must be used on one thread. The handler may call any function except `receive` from within its own functions. A peer
@@ -36,7 +37,7 @@ class Session final : private FrameReader::Handler {
    public:
     /// A stream begins. `request` is valid during the call only.
     virtual void on_request(StreamId stream, const Request& request) = 0;
-    /// Some content of the stream. The peer may send as much again after `consumed`.
+    /// Some content of the stream has arrived. The peer may send as much again after `consumed`.
     virtual void on_data(StreamId stream, const uint8_t* bytes, size_t size) = 0;
     /// The peer has sent everything. Trailers were validated and discarded.
     virtual void on_end(StreamId stream) = 0;
@@ -69,23 +70,23 @@ class Session final : private FrameReader::Handler {
   void consume(size_t bytes) { output_.consume(bytes); }
   bool wants_write() const { return !output_.empty() || !senders_.empty(); }
 
-  // The following functions return false, and discard what is submitted, if the stream no longer exists: the peer may
+  // The following functions return false, and discard their arguments, if the stream no longer exists. The peer may
   // disconnect at any time.
   bool send_headers(StreamId stream, const HeaderBlock& block);
   bool send_data(StreamId stream, Buffer content);
-  /// Ends the stream after the data sent so far, with a header block (trailers, or the only headers) or, if `block` is
-  /// empty, without.
+  /// Ends the stream after the data that were sent before. If `block` is not empty, it is sent last (as trailers, or as
+  /// the only headers).
   bool end(StreamId stream, const HeaderBlock& block);
   /// Resets the stream. The handler is not called for it any more.
   bool reset(StreamId stream, ErrorCode code);
 
   /// The handler has processed `bytes` of a stream's content.
   void consumed(StreamId stream, size_t bytes);
-  /// Returns the bytes that were submitted and have not left the stream's queue.
+  /// Returns the number of bytes that were submitted and are still in the stream's queue.
   size_t pending_bytes(StreamId stream) const;
 
-  /// Refuses new streams (RFC 9113 section 6.8). Open streams continue, and streams that the peer opens before it
-  /// learns of this are served too. `closed` becomes true when all have ended.
+  /// Refuses new streams (RFC 9113 section 6.8). Open streams continue. Streams that the peer opens before it learns of
+  /// this are served too. `closed` becomes true when all have ended.
   void drain();
   /// Counts a stream that the handler has refused. Too many of them end the connection.
   void refused() { count_nuisance(); }
@@ -94,7 +95,7 @@ class Session final : private FrameReader::Handler {
   /// Returns true if the connection is finished: write what `gather` still returns, then close the socket.
   bool closed() const { return failed_ || (drained_ && streams_.empty()); }
   size_t open_streams() const { return streams_.size(); }
-  /// Returns true while the peer must complete something soon: the connection preface, or a header block.
+  /// Returns true while the peer must soon complete the connection preface or a header block.
   bool is_within_head() const { return !settings_seen_ || block_stream_ != 0; }
 
  private:
@@ -135,7 +136,7 @@ class Session final : private FrameReader::Handler {
   bool stream_error(StreamId id, ErrorCode code);
   void close_stream(StreamId id, ClosedStreams::How how);
   Stream* find(StreamId id);
-  // True for ids that the client has not opened. Its streams have odd ids (section 5.1.1).
+  // Returns true for ids of streams that the client has not opened. Its streams have odd ids (section 5.1.1).
   bool is_idle(StreamId id) const { return id > last_stream_ || id % 2 == 0; }
   void goaway(StreamId last, ErrorCode code, std::string_view why);
 
@@ -156,7 +157,7 @@ class Session final : private FrameReader::Handler {
   HpackDecoder decoder_;
   HeaderList fields_;
   Budget& budget_;
-  uint32_t earned_ = 0;  // nuisances that are free, because of data sent to the peer
+  uint32_t earned_ = 0;  // the number of frames that the budget does not count, because of data sent to the peer
   Clock::time_point now_;
 
   std::unordered_map<StreamId, Stream> streams_;
@@ -165,16 +166,17 @@ class Session final : private FrameReader::Handler {
   size_t preface_seen_ = 0;   // bytes
   bool settings_seen_ = false;
   bool failed_ = false;
-  bool draining_ = false, drained_ = false;  // a GOAWAY was sent; a second one was sent, which names the last stream
-  StreamId last_served_ = kMaxStreamId;      // as announced by GOAWAY
+  // true if a GOAWAY was sent; true if a second one, which names the last stream, was sent
+  bool draining_ = false, drained_ = false;
+  StreamId last_served_ = kMaxStreamId;  // the last stream that is served, as announced by GOAWAY
 
-  int64_t receive_window_;  // of the connection; see `Stream`
+  int64_t receive_window_;  // the window of the connection; see `Stream`
   size_t receive_credit_ = 0;
   int64_t send_window_ = kDefaultWindow;
   uint32_t peer_stream_window_ = kDefaultWindow;
   uint32_t peer_max_frame_ = kSmallestMaxFrame;
-  bool shrink_peer_table_ = false;  // the next block must signal that our encoder uses no table
-  std::deque<StreamId> senders_;    // streams that have something to send and may send it, in turn
+  bool shrink_peer_table_ = false;  // true if the next block must signal that the encoder uses no table
+  std::deque<StreamId> senders_;    // streams that have data to send and may send it, in the order of their turns
   std::deque<StreamId> starved_;    // streams that wait for the connection's window
 
   // The header block that is being received. While `block_stream_` is set, no other frame may arrive (section 4.3).
@@ -184,9 +186,9 @@ class Session final : private FrameReader::Handler {
   uint32_t block_continuations_ = 0;
 
   // The DATA frame that is being received.
-  StreamId data_stream_ = 0;  // 0: its content is discarded
+  StreamId data_stream_ = 0;  // 0 if its content is discarded
   bool data_padding_known_ = false;
-  size_t data_content_ = 0;  // bytes before the padding that have not arrived
+  size_t data_content_ = 0;  // content bytes, before the padding, that have not arrived
 };
 
 }  // namespace octet::h2

@@ -1,4 +1,4 @@
-// The state of one stream, and of those that ended recently.
+// The state of one stream, and of the streams that ended recently.
 #pragma once
 
 #include <array>
@@ -17,19 +17,20 @@ namespace octet::h2 {
 struct Stream {
   int64_t send_window = 0;     // bytes; SETTINGS may make it negative (section 6.9.2)
   int64_t receive_window = 0;  // bytes that the peer may still send
-  size_t receive_credit = 0;   // consumed bytes that no WINDOW_UPDATE has given back
+  size_t receive_credit = 0;   // consumed bytes that no WINDOW_UPDATE has added to the window again
   std::optional<uint64_t> content_length;
   uint64_t received = 0;       // bytes of content
   bool remote_ended = false;   // END_STREAM was received
   bool local_ended = false;    // nothing more may be added to `pending`
   bool ended_by_data = false;  // END_STREAM was sent with DATA
-  bool in_line = false;        // is in the session's queue of senders, or of streams that wait for its window
+  // true if it is in the session's queue of senders, or in that of streams that wait for the connection's window
+  bool in_line = false;
   std::deque<Buffer> pending;  // content to send
   size_t pending_bytes = 0;
-  std::string final_block;  // header block that ends the stream; empty: the last DATA frame does
+  std::string final_block;  // the header block that ends the stream; if empty, the last DATA frame ends it
 };
 
-/// How the streams that closed last came to their end, which determines how a late frame is treated.
+/// How the streams that were closed last have ended, which determines how a late frame is treated.
 class ClosedStreams {
  public:
   enum class How : uint8_t { kUnknown, kEnded, kResetByPeer, kResetByUs };

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kHealthCallsOfConnection = 8;
 constexpr size_t kProbeConnections = 64;
-constexpr size_t kAddresses = 1024;  // number of addresses from which unused ones are removed
+constexpr size_t kAddresses = 1024;  // unused addresses are removed when there are this many addresses
 
 size_t index_of(Resource what) { return static_cast<size_t>(what); }
 
@@ -68,9 +68,9 @@ void PeerBudget::give_back(Resource what, size_t amount) {
   for (auto* each : {&held_, &address_->held, &all_->held_}) (*each)[index_of(what)] -= amount;
 }
 
-// Returns how much more may be held. Let s be the share, h what a part holds, and f what is free above it. A part may
-// hold at most s / (1 - s) of the amount that it leaves to others, so it may hold n more if h + n <= s / (1 - s) (f -
-// n).
+// Returns how much more may be held. Let s be the share, h the amount that a part holds, and f the free amount above
+// it. A part may hold at most s / (1 - s) of the amount that it leaves to others, so it may hold n more if h + n <= s /
+// (1 - s) (f - n).
 double PeerBudget::available(Resource what) const {
   auto amount = [&](const std::array<size_t, kResources>& of) { return static_cast<double>(of[index_of(what)]); };
   if (what == Resource::kHealthCalls) return static_cast<double>(kHealthCallsOfConnection) - amount(held_);
@@ -157,7 +157,7 @@ std::shared_ptr<PeerBudget::Address> PeerBudgets::find_or_add(const PeerAddress&
   return found;
 }
 
-// Removes addresses that hold nothing and whose rates are fully available, since a new entry would be equal.
+// Removes addresses that hold nothing and whose rates are unused, because a new entry would be equal to theirs.
 void PeerBudgets::forget_some() {
   auto now = h2::Clock::now();
   for (auto each = addresses_.begin(); each != addresses_.end();) {

@@ -1,4 +1,4 @@
-// Limits on what clients may hold and do before anything else is known of them. The limits apply to all clients
+// Limits on what clients may hold and do before the server knows more about them. The limits apply to all clients
 // together, to each address, and to each connection. docs/adr/0039-peer-budgets.md gives the reasons.
 #pragma once
 
@@ -17,19 +17,19 @@
 
 namespace octet {
 
-// Resources that are held for a time.
+// Resources that a client can hold.
 enum class Resource : uint8_t {
   kConnections,
-  kCalls,         // calls in progress, whether or not their clients still wait
-  kHealthCalls,   // health checks, of which each connection may have a few regardless of other limits
-  kMessageBytes,  // bytes that have arrived, or wait to be read by the client
+  kCalls,         // calls in progress, even if their clients no longer wait
+  kHealthCalls,   // health checks; each connection may have a few of them even if other limits are reached
+  kMessageBytes,  // bytes that have arrived, or that wait to be read by the client
   kProbes,        // connections beyond `kConnections`, which may only send health checks
   kPictures,      // pictures that wait to be decoded or are being decoded
-  kPictureBytes,  // size of their files
-  kPixels,        // pixels that these files decode to
+  kPictureBytes,  // the size of their files
+  kPixels,        // the number of pixels in these pictures
 };
 inline constexpr size_t kResources = 8;
-inline constexpr double kProbeS = 2;  // duration of such a connection, since there are few
+inline constexpr double kProbeS = 2;  // how long such a connection may last, because their number is small
 
 struct PeerLimits {
   size_t max_connections = 10000;
@@ -37,16 +37,19 @@ struct PeerLimits {
   size_t max_message_bytes = size_t{1} << 30;
   size_t max_pictures = 256;
   size_t max_picture_bytes = size_t{256} << 20;
-  size_t max_pixels = size_t{256} << 20;  // eight of the largest pictures: `MAX_PIXELS` of service/core/models/picture.py
-  // Maximum share of what others leave free, for an address and, within it, for a connection.
+  // the pixels of eight pictures of the largest size: `MAX_PIXELS` of service/core/models/picture.py
+  size_t max_pixels = size_t{256} << 20;
+  // An address may hold at most this fraction of what others leave free. Within the address, the same applies to each
+  // connection.
   double share = 0.75;
   Rate resets = {1000, 100};       // per address
   Rate nuisances = {10000, 1000};  // per address
-  // Factor for the rates of all addresses together; beyond it, the addresses with the most uses are refused.
+  // The rates of all addresses together are limited to this multiple of the rates of one address. Beyond it, the
+  // addresses with the most uses are refused.
   double process_rates = 10;
 };
 
-// An IPv4 address, or the /64 prefix of an IPv6 address, which is what one client typically has. Zero for other
+// An IPv4 address, or the /64 prefix of an IPv6 address, which is typically assigned to one client. Zero for other
 // sockets.
 using PeerAddress = std::array<uint8_t, 16>;
 PeerAddress address_of(const sockaddr_storage& socket);
@@ -56,9 +59,9 @@ class Reservation;
 class PeerBudgets;
 
 // The budget of one connection. May be used from any thread. An address may hold at most `share` of what other
-// addresses leave free, and a connection at most `share` of what its address may still hold. A single client thus gets
-// that share, and each newcomer a part of the rest (dynamic thresholds, Choudhury and Hahne, IEEE/ACM Transactions on
-// Networking 6(2), 1998).
+// addresses leave free, and a connection at most `share` of what its address may still hold. So a single client gets at
+// most this fraction, and each newcomer a part of the rest (dynamic thresholds, Choudhury and Hahne, IEEE/ACM
+// Transactions on Networking 6(2), 1998).
 class PeerBudget final : public h2::Budget, public std::enable_shared_from_this<PeerBudget> {
  public:
   // Returns an empty reservation if less than the amount is available.
@@ -104,11 +107,11 @@ class Reservation {
   bool grow(size_t amount);
   // Adds an amount, even if less is available.
   void charge(size_t amount);
-  // Releases what exceeds `amount`.
+  // Releases the part of the reservation that exceeds `amount`.
   void keep(size_t amount);
   // Moves the amount to a new reservation. This one becomes empty, but may grow again.
   Reservation split() { return {budget_, what_, std::exchange(amount_, 0)}; }
-  void release();  // releases the whole amount; this one may grow again
+  void release();  // releases the whole amount; this reservation may grow again
 
  private:
   friend class PeerBudget;
@@ -125,11 +128,11 @@ class Reservation {
 class PeerBudgets final : public std::enable_shared_from_this<PeerBudgets> {
  public:
   static std::shared_ptr<PeerBudgets> of(const PeerLimits& limits);
-  // Changes the limits. The rates of known addresses remain.
+  // Changes the limits. The rates of known addresses are kept.
   void limit(const PeerLimits& limits);
 
-  // Registers a connection and returns its budget: for probes only if there are too many connections, and empty if
-  // there are too many of these as well.
+  // Registers a connection and returns its budget. If too many connections exist, the budget permits only health
+  // checks. If too many of these exist as well, it is empty.
   Reservation connect(const PeerAddress& address);
   // Registers a connection that was admitted before, even if there are too many connections.
   Reservation readmit(const PeerAddress& address);
@@ -152,7 +155,7 @@ class PeerBudgets final : public std::enable_shared_from_this<PeerBudgets> {
   std::array<size_t, kResources> held_{};
   SharedRate resets_, nuisances_;
   std::map<PeerAddress, std::shared_ptr<PeerBudget::Address>> addresses_;
-  size_t forgets_at_;  // number of addresses at which `forget_some` runs next
+  size_t forgets_at_;  // the number of addresses at which `forget_some` is called next
 };
 
 }  // namespace octet

@@ -1,4 +1,4 @@
-// A rate limit that many users ("parts") share, in addition to a limit of their own.
+// A rate limit that many users ("parts") share. Each part has its own limit as well.
 #pragma once
 
 #include <chrono>
@@ -8,10 +8,10 @@
 
 namespace octet {
 
-// If the parts together exceed the shared rate, the heaviest users are refused, and never one that uses it little. A
-// part's recent use decays with time. A part counts as a heavy user from half of the average that is weighted by use:
-// of a hundred uses by one part and one use by another, nearly all belong to a part with a hundred. So spreading uses
-// over many parts, however evenly, does not help.
+// If the parts together exceed the shared rate, the parts with the heaviest use are refused, and never one with little
+// use. A part's recent use decays with time. A part is a heavy user if its use is at least half of the use-weighted
+// average. In this average, each part is weighted by its use: if one part has a hundred uses and another has one, the
+// average is almost a hundred. So spreading uses over many parts, however evenly, does not help a client.
 class SharedRate {
  public:
   using Clock = TokenBucket::Clock;
@@ -20,7 +20,7 @@ class SharedRate {
   class Part {
    public:
     explicit Part(Rate rate) : bucket_(rate) {}
-    // Returns true if it is in the same state as a new part.
+    // Returns true if the state of this part is that of a new one.
     bool is_unused(Clock::time_point now) { return bucket_.is_full(now) && lately_ < 1; }
 
    private:

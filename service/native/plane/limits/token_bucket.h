@@ -11,14 +11,14 @@ struct Rate {
   double per_second;
 };
 
-// Limits how often something may be done: `burst` times at once, and `per_second` in the long run.
+// Limits how often an action may be done: `burst` times at once, and `per_second` times a second in the long run.
 class TokenBucket {
  public:
   using Clock = std::chrono::steady_clock;
 
   explicit TokenBucket(Rate rate) : rate_(rate), tokens_(rate.burst) {}
 
-  // Takes a token. Returns false if there is none.
+  // Takes a token. Returns false if the bucket is empty.
   bool take(Clock::time_point now) {
     refill(now);
     if (tokens_ < 1) return false;

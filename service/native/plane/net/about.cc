@@ -17,7 +17,7 @@ constexpr std::array kExtensions = {"binary_tensor_data", "classification", "mod
 
 int64_t microseconds(double seconds) { return std::isfinite(seconds) ? std::llround(1e6 * seconds) : 0; }
 
-// Returns a tensor's shape for metadata: -1 for the number of samples of a batched model.
+// Returns a tensor's shape for metadata, with -1 for the number of samples of a batched model.
 Shape metadata_shape(const TensorSpec& spec, const Signature& signature) {
   Shape shape = spec.shape;
   if (signature.is_batched && !shape.empty()) shape[0] = -1;

@@ -16,10 +16,10 @@
 
 namespace octet::plane {
 
-// Its memory, and the amount charged to the client, grow with the bytes that have arrived.
+// The memory, and the amount that is charged to the client, grow with the bytes that have arrived.
 class Body {
  public:
-  // Sets the length. Without it, content may only be added with `append`.
+  // Sets the length of the body. Without a length, content may only be added with `append`.
   void announce(uint64_t bytes) { known_.begin(bytes); }
 
   // Returns where to write the next bytes; 0 bytes if the length is unknown, or if all have arrived. Throws Problem if
@@ -41,7 +41,7 @@ class Body {
     pieces_.append(piece);
   }
 
-  // Returns what has arrived of a body without a length.
+  // Returns the received part of a body without a length.
   std::string_view pieces() const { return pieces_; }
   // Returns the whole body. May be called once.
   h2::Buffer take() { return pieces_.empty() ? known_.take() : h2::Buffer::adopt(std::exchange(pieces_, {})); }

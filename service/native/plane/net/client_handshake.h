@@ -15,7 +15,7 @@ class ClientHandshake final : public TlsHandshake {
   using Done = std::function<std::unique_ptr<Peer>(std::unique_ptr<Transport> transport)>;
   using Failed = std::function<void(const std::string& why)>;
 
-  // Exactly one of the two callbacks is called, once, unless the process ends.
+  // Calls one of the two callbacks, once, unless the process ends.
   ClientHandshake(Plane& plane, int descriptor, std::unique_ptr<TlsTransport> transport, Done done, Failed failed);
 
   void begin() override { handshake(); }

@@ -19,7 +19,7 @@ void compress_in_background(Plane& plane, int64_t exchange, std::weak_ptr<bool> 
     try {
       work->bytes = compress_bytes(work->bytes, work->coding);
       work->is_compressed = true;
-      // Without zlib or memory the response is sent uncompressed, which every client accepts.
+      // Without zlib or memory, the response is sent uncompressed, which every client accepts.
     } catch (const std::exception&) {
     }
   };

@@ -1,4 +1,4 @@
-// Compresses responses on a background thread, since it takes too long for the event loop.
+// Compresses responses on a background thread, because this would block the event loop for too long.
 #pragma once
 
 #include <cstddef>

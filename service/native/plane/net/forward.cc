@@ -11,7 +11,7 @@ namespace octet::plane {
 
 namespace {
 
-// Returns true for headers that concern a single connection, and for those that are set anew.
+// Returns true for headers that concern a single connection, and for those that this process sets itself.
 bool is_left_out(std::string_view name) {
   constexpr std::array kNames = {"connection",     "keep-alive",      "proxy-connection",  "upgrade",
                                  "expect",         "x-forwarded-for", "x-forwarded-proto", "x-request-id",
@@ -114,7 +114,8 @@ bool Forward::handle_response(std::string_view bytes) {
   return connection_.unsent_bytes() <= kMostUnsent;
 }
 
-// Consumes a "100 Continue": the control plane has read the head and requests the body (RFC 9110, section 10.1.1).
+// Skips a "100 Continue", which means that the control plane has read the head and requests the body (RFC 9110, section
+// 10.1.1).
 void Forward::pass_over_continue() {
   constexpr std::string_view kBeginning = "HTTP/1.1 100 ";
   size_t end = response_.find("\r\n\r\n");
@@ -124,7 +125,7 @@ void Forward::pass_over_continue() {
   connection_.want_body();
 }
 
-// Parses and relays the head once it is complete. Returns false if it is not, or is invalid.
+// Parses the head of the response and relays it, if it is complete. Returns false if it is incomplete or invalid.
 bool Forward::read_response_head() {
   constexpr int kNoContent = 204, kNotModified = 304;
   ResponseHead its;

@@ -1,4 +1,5 @@
-// Forwards requests that the control plane handles, and its responses, as they arrive and without buffering them.
+// Forwards to the control plane the requests that it handles, and relays its responses as they arrive, without
+// buffering.
 #pragma once
 
 #include <cstdint>
@@ -37,13 +38,14 @@ class Forward final : public HttpExchange, public UpstreamListener {
   bool read_response_head();
   void follow(std::string_view body);
 
-  // Does not own; valid as long as this object.
+  // Does not own its object; valid as long as this object exists.
   const std::shared_ptr<UpstreamListener> self_{this, [](UpstreamListener*) {}};
   int64_t upstream_ = 0;  // connection that the request is sent to
   std::string response_;  // received part of the response's head
-  bool is_asked_;         // the control plane, or the client's missing Expect header, requests the body
+  bool is_asked_;         // true if the control plane requests the body, or the client did not send the header Expect
   bool has_head_ = false, is_broken_ = false, is_handling_response_ = false;
-  bool is_unframed_ = false;      // the chunks are relayed without their framing, because the client uses HTTP/1.0
+  // true if the chunks are relayed without their framing, because the client uses HTTP/1.0
+  bool is_unframed_ = false;
   std::optional<uint64_t> left_;  // remaining bytes of the response's body
   std::optional<ChunkedBody> chunks_;
 };

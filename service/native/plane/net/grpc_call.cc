@@ -71,8 +71,8 @@ GrpcCall::GrpcCall(GrpcConnection& connection, h2::CallId call, int64_t id, cons
   is_reflection_ = is_reflection(path_);
   std::string_view rpc = rpc_of(path_, kService);
   is_streaming_ = is_reflection_ || rpc == "ModelStreamInfer";
-  // Clients of gRPC announce in `grpc-accept-encoding` that they can decompress, without their user's decision.
-  // Responses are therefore compressed only if the request also has HTTP's `accept-encoding`.
+  // gRPC clients announce in `grpc-accept-encoding` that they can decompress, even if their user has not asked for it.
+  // So responses are compressed only if the request also has HTTP's `accept-encoding`.
   std::string wanted, accepted;
   keep("accept-encoding", wanted);
   keep("grpc-accept-encoding", accepted);
@@ -138,8 +138,8 @@ void GrpcCall::admit_caller() {
   }
 }
 
-// Processes the waiting messages of a stream, each after the previous one was answered. Responding calls this function
-// again; the flag prevents recursion, so thousands of messages that are answered at once do not exhaust the stack.
+// Processes the waiting messages of a stream, each after the previous one was answered. A response calls this function
+// again. The flag prevents recursion, so that thousands of messages that are answered at once do not exhaust the stack.
 void GrpcCall::next() {
   if (std::exchange(is_advancing_, true)) return;
   while (!is_over_ && !is_busy_ && !messages_.empty() && !connection_.is_clogged(call_)) {
@@ -164,7 +164,7 @@ void GrpcCall::begin() {
   *message_ = std::move(messages_.front().message);
   message_reservation_ = std::move(messages_.front().reservation);
   messages_.pop_front();
-  // If the window were given back while messages wait, ever more of them could accumulate.
+  // If the window were enlarged while messages wait, more and more of them could accumulate.
   if (messages_.empty() && !plane_.is_stopping) connection_.resume(call_);
   std::string_view rpc = rpc_of(path_, kService);
   if (rpc == "ModelInfer" || rpc == "ModelStreamInfer") return predict(*message_);
@@ -173,7 +173,7 @@ void GrpcCall::begin() {
   next();
 }
 
-// Calls `then` with the route of a model, once it is resolved, or `otherwise` with the reason why there is none.
+// Calls `then` with the route of a model when it is resolved, or `otherwise` with the reason why it cannot be.
 void GrpcCall::resolve(const std::string& model, const std::string& version, std::function<void(const Route&)> then,
                        std::function<void(const Problem&)> otherwise) {
   if (const Route* route = plane_.find(model, version)) return then(*route);
@@ -233,7 +233,7 @@ void GrpcCall::decode_pictures() {
       id_, *prediction_, connection_.client(), *reservations.slot.budget(),
       [this, is_here, weak_prediction = std::weak_ptr(prediction_)](size_t index, const QuestionResponse& response) {
         if (is_here.expired() || is_over_ || !is_busy_) return;
-        // It belongs to an earlier message of the stream.
+        // The event belongs to an earlier message of the stream.
         if (weak_prediction.expired() || weak_prediction.lock() != prediction_) return;
         guard([&] {
           if (response.problem) throw *response.problem;
@@ -325,7 +325,7 @@ void GrpcCall::refuse(const Problem& problem) {
 
 void GrpcCall::send(h2::Buffer message, bool is_compressed) {
   largest_answer_ = std::max(largest_answer_, message.size);
-  // A message sent in part still occupies its whole memory.
+  // A message that is sent in part still occupies its whole memory.
   reservations.answers.keep(connection_.unsent_bytes(call_) + largest_answer_);
   reservations.answers.charge(message.size);
   if (!wanted_coding_.empty()) connection_.send_metadata(call_, h2::HeaderBlock().add("grpc-encoding", wanted_coding_));

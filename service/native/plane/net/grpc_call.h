@@ -1,5 +1,5 @@
-// One gRPC call: of inference.GRPCInferenceService, grpc.health.v1.Health, or a service that the control plane
-// implements.
+// One gRPC call, which is of inference.GRPCInferenceService, of grpc.health.v1.Health, or of a service that the control
+// plane implements.
 #pragma once
 
 #include <cstdint>
@@ -48,11 +48,11 @@ class GrpcCall final : public ProxyListener {
   void on_cancel();
   void on_ran();
   void on_alarm(double now_s);
-  // Ends calls that could last as long as the client wants: a watch of the server's health, and a stream between two
+  // Ends calls that could last as long as the client wants: a watch of the server's health, or a stream between two
   // messages.
   void stop();
   void refuse(const Problem& problem);  // ends the call unless it has ended
-  void on_drained() { next(); }         // the client has read what was sent
+  void on_drained() { next(); }         // the client has read all that was sent
   bool has_waiting() const { return !messages_.empty(); }
   int64_t id() const { return id_; }
   CallReservations reservations;
@@ -62,7 +62,7 @@ class GrpcCall final : public ProxyListener {
   struct BackgroundWork;
 
   void guard(const std::function<void()>& act);
-  void send_not_serving();  // reports to a health watch that the server ends
+  void send_not_serving();  // tells the client of a health watch that the server is ending
   void admit_caller();
   void begin();
   void respond_locally();
@@ -81,7 +81,7 @@ class GrpcCall final : public ProxyListener {
   void forward(const std::string& model, const std::string& version, std::optional<std::string> sequence);
   void on_answer(const ResponseHead& head, uint64_t bytes) override;
   void on_piece(std::string_view piece) override;
-  bool takes_more() const override { return true; }  // a response is sent as a whole
+  bool takes_more() const override { return true; }  // a response is sent in one piece
   void on_answered() override;
   void on_failed(const Problem& problem) override;
   void send_model_response(h2::Buffer message);
@@ -122,7 +122,7 @@ class GrpcCall final : public ProxyListener {
   Reservation answer_reservation_;
   size_t largest_answer_ = 0;       // bytes of the largest response sent
   size_t pictures_ = 0;             // number of pictures that are being decoded
-  std::vector<int64_t> questions_;  // the questions to the control plane about them
+  std::vector<int64_t> questions_;  // the questions to the control plane about these pictures
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 

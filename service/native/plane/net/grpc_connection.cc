@@ -12,9 +12,9 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kMostReads = 16;        // then other connections have their turn
+constexpr size_t kMostReads = 16;        // after this many reads, it is the turn of other connections
 constexpr size_t kMostSlices = 64;       // per write
-constexpr size_t kMostUnread = 1 << 20;  // bytes of responses per call
+constexpr size_t kMostUnread = 1 << 20;  // the maximum of unsent response bytes per call
 
 h2::Limits http_limits(const PeerBudgets& budgets) {
   h2::Limits limits;
@@ -24,7 +24,7 @@ h2::Limits http_limits(const PeerBudgets& budgets) {
 
 MinimumRate minimum_rate(const Limits& limits) { return {limits.stall_timeout_s, limits.min_body_bytes}; }
 
-// Health checks have their own limit, so that they are answered under any load.
+// Health checks have their own limit, so that they are answered at any load.
 bool is_health(std::string_view path) { return path.starts_with("/grpc.health.v1.Health/"); }
 
 h2::GrpcLimits call_limits(const Limits& limits) {
@@ -60,7 +60,7 @@ void GrpcConnection::begin() {
 
 void GrpcConnection::on_event(uint32_t) {
   if (is_over_) return;
-  may_read_ = true;  // also for an error or a closed connection
+  may_read_ = true;  // also set for an error or a closed connection
   flush();
   read();
 }

@@ -48,7 +48,7 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   void pause(h2::CallId call) { session_.pause(call); }
   void resume(h2::CallId call) { session_.resume(call); }
   size_t unsent_bytes(h2::CallId call) const { return session_.unsent_bytes(call); }
-  // Returns true if the client must read responses before the call produces more.
+  // Returns true if the client must read responses before the call may produce more.
   bool is_clogged(h2::CallId call) const;
 
  private:
@@ -75,15 +75,17 @@ class GrpcConnection final : public Peer, private h2::GrpcHandler {
   h2::GrpcSession session_;
   std::unordered_map<h2::CallId, std::unique_ptr<GrpcCall>> calls_;
   std::unordered_map<int64_t, h2::CallId> streams_;  // stream of each call, by exchange
-  std::vector<std::unique_ptr<GrpcCall>> finished_;  // ended calls, deleted later because they may be the callers
-  std::vector<h2::CallId> drained_;                  // calls that may process their next message
+  // ended calls, which are deleted later because one of them may be the caller
+  std::vector<std::unique_ptr<GrpcCall>> finished_;
+  std::vector<h2::CallId> drained_;                           // calls that may process their next message
   std::unordered_map<h2::CallId, CallReservations> sending_;  // finished calls whose responses are not sent completely
   double read_s_;                                             // when the peer last sent something
-  double head_s_;                                             // when the peer was last not within a head
-  const double due_s_;                                        // the connection is closed at this time
-  Progress taken_;                                            // progress of writing
+  // the last time at which the peer was not in the middle of a head
+  double head_s_;
+  const double due_s_;  // the connection is closed at this time
+  Progress taken_;      // progress of writing
   uint64_t written_bytes_ = 0;
-  std::string received_;  // bytes from before `begin`
+  std::string received_;  // bytes that were received before `begin`
   bool may_read_ = true;  // epoll reported data that has not been read (edge-triggered)
   bool wants_turn_ = false;
   bool wants_flush_ = false;  // a call has queued output since the last flush

@@ -30,7 +30,7 @@ struct Stream {
 
 constexpr char kVersion[] = "1.2.11";  // zlib compares only the first digit
 constexpr int kOk = 0, kStreamEnd = 1, kBufferError = -5, kFinish = 4, kNoFlush = 0, kDeflated = 8, kMemoryLevel = 8;
-constexpr int kFast = 1;  // higher levels hardly make tensors smaller
+constexpr int kFast = 1;  // higher levels make tensors hardly smaller
 constexpr int kWindowBits = 15, kGzipBits = 16 + kWindowBits;
 constexpr size_t kPiece = 256 << 10;
 constexpr unsigned char kGzipMagic = 0x1f;  // the first byte of a gzip member
@@ -83,7 +83,7 @@ int bits_of(std::string_view coding) { return coding == "deflate" ? kWindowBits 
 void load_zlib() {
   try {
     zlib();
-  } catch (const Problem&) {  // reported when it is needed
+  } catch (const Problem&) {  // the error is reported when the library is needed
   }
 }
 
@@ -158,7 +158,8 @@ std::string decompress(std::string_view bytes, std::string_view coding, size_t m
   int status = kOk;
   bool is_too_long = false;
   while (status == kOk && !is_too_long) {
-    if (used == out.size()) out.resize(used + kPiece);  // not for every member, as there may be millions of empty ones
+    // memory is not reserved for every member, because a body may contain millions of empty ones
+    if (used == out.size()) out.resize(used + kPiece);
     stream.next_out = reinterpret_cast<unsigned char*>(out.data() + used);
     stream.avail_out = static_cast<unsigned>(out.size() - used);
     status = its.inflate(&stream, kNoFlush);

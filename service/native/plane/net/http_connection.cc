@@ -16,12 +16,12 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kMostAtOnce = 1 << 20;   // then other connections have their turn
+constexpr size_t kMostAtOnce = 1 << 20;   // after this many bytes, it is the turn of other connections
 constexpr size_t kBeginningBytes = 4096;  // enough for a head; the rest is read directly to its destination
-constexpr size_t kWorthFreeing = 64;      // capacity from which an idle string is freed
-// Maximum of an unwanted body that is read and discarded; beyond it the connection ends.
+constexpr size_t kWorthFreeing = 64;      // an idle string is freed if its capacity is at least this
+// The maximum of bytes of an unwanted body that are read and discarded. If the body is longer, the connection ends.
 constexpr size_t kMostDiscarded = 1 << 20;
-constexpr double kLingerS = 2;  // time for a client to read the last response
+constexpr double kLingerS = 2;  // the time in which a client can read the last response
 constexpr std::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 constexpr char kContinue[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -101,7 +101,7 @@ HttpConnection::~HttpConnection() { exchange_.reset(); }
 
 void HttpConnection::on_event(uint32_t events) {
   if (is_over_) return;
-  may_read_ = true;  // also for an error or a closed connection
+  may_read_ = true;  // also set for an error or a closed connection
   if (events & (EPOLLHUP | EPOLLERR)) has_left_ = true;
   if (events & EPOLLRDHUP) is_half_closed_ = true;
   if (!outbox_.is_empty() && (events & (EPOLLOUT | EPOLLIN | EPOLLHUP | EPOLLERR))) send({});
@@ -141,16 +141,16 @@ void HttpConnection::read() {
       return;
     }
   }
-  // A response in progress is written to its end: a client that sends no more may still read.
+  // A response in progress is written to its end, because a client that has stopped sending may still read.
   if (is_over_ || has_responded()) return;
   if (has_left_) return on_lost();
   if (is_half_closed_ && input_ == Input::kNothing) wait_for_half_closed();
 }
 
 // A client that closed only its sending side and one that closed the whole connection look the same. So the server
-// sends a "100 Continue", which HTTP/1.1 clients ignore (RFC 9110, section 15.2): the machine of a client that has left
-// responds with a reset, and the request is canceled. A client that still reads gets its response if it takes no longer
-// than the stall timeout.
+// sends a "100 Continue", which HTTP/1.1 clients ignore (RFC 9110, section 15.2). If the client has left, its machine
+// responds with a reset, and the request is canceled. A client that still reads gets its response, if this takes no
+// longer than the stall timeout.
 void HttpConnection::wait_for_half_closed() {
   if (std::exchange(is_waited_for_, true)) return;
   due_s_ = now_s() + plane_.limits.stall_timeout_s;
@@ -212,7 +212,7 @@ void HttpConnection::read_head() {
   if (state == HeadState::kBad) return refuse_head(bad);
   head_text_ = in_.substr(0, head.bytes);
   in_.erase(0, head.bytes);
-  // Parsed again, so that the views refer to the text that is kept.
+  // The head is parsed again, so that the views refer to the text that is kept.
   plane::read_head(head_text_, plane_.limits.max_head_bytes, head_, bad);
   begin_exchange();
 }
@@ -244,8 +244,8 @@ void HttpConnection::begin_exchange() {
   if (!is_over_ && !chunks_ && body_left_ == 0) end_body();
 }
 
-// Sends "100 Continue" to a client that waits for it, once the body is wanted: not while the request may still be
-// refused without reading it.
+// Sends "100 Continue" to a client that waits for it before it sends the body. This is done only when the body is
+// needed, not while the request may still be refused without reading it.
 void HttpConnection::ask_for_body() {
   if (!must_ask_ || input_ != Input::kBody || has_responded() || !is_reading()) return;
   must_ask_ = false;
@@ -351,11 +351,11 @@ void HttpConnection::has_written() {
   output_ = Output::kWritten;
   if (is_last_ && input_ == Input::kBody) return linger();
   if (input_ == Input::kNothing) return next();
-  wants_turn_ = may_read_ || !in_.empty();  // the rest of a body that arrived while it was not wanted
+  wants_turn_ = may_read_ || !in_.empty();  // the rest of a body, which arrived before it was wanted
 }
 
-// Waits before closing: if unread input arrived on a closed socket, TCP would reset the connection and the client could
-// lose the response.
+// Waits before closing. If unread input arrived on a closed socket, TCP would reset the connection, and the client
+// could lose the response.
 void HttpConnection::linger() {
   finished_ = std::move(exchange_);
   in_.clear();
@@ -365,7 +365,7 @@ void HttpConnection::linger() {
   transport_->finish();
 }
 
-// Prepares for the next request, which may have arrived already.
+// Prepares for the next request, which may already have arrived.
 void HttpConnection::next() {
   finished_ = std::move(exchange_);
   if (is_last_) return end();
@@ -374,7 +374,7 @@ void HttpConnection::next() {
   is_fresh_ = false;
   due_s_ = std::min(now_s() + plane_.limits.keep_alive_s, plane_.idle_until_s);
   if (has_left_ && in_.empty()) return end();
-  // Not handled recursively: a client that sends a thousand requests at once has one turn.
+  // The next request is not handled recursively: a client that sends a thousand requests at once gets one turn.
   wants_turn_ = !in_.empty() || may_read_;
 }
 
@@ -411,7 +411,8 @@ void HttpConnection::check_timeouts(double now_s) {
     return end(!is_parting && (is_fresh_ || !in_.empty()) ? plain_response(408, "the head of the request took too long")
                                                           : "");
   }
-  bool is_waiting = input_ == Input::kBody && !is_reading();  // this process is the one that does not read
+  // true if the client waits for this process, not the other way round
+  bool is_waiting = input_ == Input::kBody && !is_reading();
   if (input_ == Input::kBody && (is_waiting || window_bytes_ >= plane_.limits.min_body_bytes)) {
     window_bytes_ = 0;
     due_s_ = now_s + plane_.limits.stall_timeout_s;
@@ -428,8 +429,8 @@ void HttpConnection::give_up(const Problem& problem) {
   exchange_->give_up(problem);
 }
 
-// A client in a keep-alive loop may have sent its next request already. It gets a response, which announces that the
-// connection will close.
+// A client that keeps its connection open may already have sent its next request. This request still gets a response,
+// which announces that the connection will be closed.
 void HttpConnection::stop(bool at_once) {
   if (at_once) {
     if (exchange_ && !has_responded()) exchange_->on_gone();

@@ -1,7 +1,8 @@
 // A client's HTTP/1.1 connection.
 //
-// Requests are answered in order. A request that arrives early is not read until its turn. An HttpExchange produces
-// each response: by a prediction, from local state, or by forwarding to the control plane or a worker.
+// Requests are answered in order. A request that arrives early is not read until its turn. For each request, an
+// HttpExchange produces the response: by a prediction, from local state, or by forwarding the request to the control
+// plane or a worker.
 #pragma once
 
 #include <cstddef>
@@ -24,22 +25,22 @@ namespace octet::plane {
 
 class HttpConnection;
 
-// A request, from its head to its response. It responds once, with the connection's `respond` or `relay`, from within
-// these functions or later.
+// The handling of a request, from its head to its response. The exchange responds once, with the connection's `respond`
+// or `relay`, either within these functions or later.
 class HttpExchange {
  public:
   explicit HttpExchange(HttpConnection& connection) : connection_(connection) {}
   virtual ~HttpExchange() = default;
 
-  virtual void begin() = 0;  // its head has arrived
-  // Returns memory for the next bytes of the body, if it is of known length and contiguous. If the space is empty, the
-  // body goes to `on_body`.
+  virtual void begin() = 0;  // the head of the request has arrived
+  // Returns memory for the next bytes of the body, if the length of the body is known and it is stored contiguously. If
+  // the space is empty, the bytes go to `on_body`.
   virtual ReceiveSpace receive_space() { return {nullptr, 0}; }
   virtual void on_received(size_t) {}
   virtual void on_body(std::string_view) = 0;
   virtual void on_body_end() = 0;
-  virtual bool wants_body() const { return true; }  // false: the body is read later
-  // The client has read what was relayed and may be sent more.
+  virtual bool wants_body() const { return true; }  // false if the body must be read later
+  // The client has read the relayed bytes, so more can be sent.
   virtual void on_drained() {}
   virtual void on_alarm(double) {}
   virtual void on_ran() {}
@@ -57,7 +58,7 @@ class HttpExchange {
 struct HttpResponse {
   int status = 200;
   std::string headers;                 // lines, each with its line end, in addition to those of every response
-  std::vector<std::string_view> body;  // pieces, which must be valid during the call only
+  std::vector<std::string_view> body;  // the pieces of the body, which must be valid during the call only
 };
 
 class HttpConnection final : public Peer {
@@ -93,19 +94,20 @@ class HttpConnection final : public Peer {
   std::string local_client() const { return is_of_cluster_ ? std::string() : client_; }
   bool is_encrypted() const { return transport_->is_encrypted(); }
   bool is_for_probes() const { return connection_slot_.is_for_probes(); }
-  bool is_of_cluster() const { return is_of_cluster_; }  // the request came from the cluster's API and carries its key
+  // true if the request has the cluster's key, which means that the cluster's API sent it
+  bool is_of_cluster() const { return is_of_cluster_; }
   void respond(const HttpResponse& response);
   // `headers`: additional lines, each with its line end
   void respond(const Problem& problem, std::string_view headers = {});
   // Returns the head of a response with a body of `bytes` bytes.
   std::string head_of(const HttpResponse& response, uint64_t bytes);
-  // Sends raw bytes of a response, including its head; `finish_relay` must be called after the last. `keeps_alive` is
-  // true if the client can recognize the end of the response without the connection being closed.
+  // Sends raw bytes of a response, including its head. `finish_relay` must be called after the last of them.
+  // `keeps_alive` is true if the client can find the end of the response without the connection being closed.
   void relay(const std::vector<std::string_view>& pieces);
   void finish_relay(bool keeps_alive);
   size_t unsent_bytes() const { return outbox_.bytes(); }
   bool has_responded() const { return output_ != Output::kNone; }
-  // Returns a reservation for the memory of the current request, which the request grows as needed.
+  // Returns an empty reservation for the memory of the current request, which grows as needed.
   Reservation reserve_bytes() { return connection_slot_.budget()->reserve(Resource::kMessageBytes, 0); }
   PeerBudget& budget() { return *connection_slot_.budget(); }
   void want_body() { wants_turn_ = true; }  // the result of `wants_body` has changed
@@ -146,16 +148,16 @@ class HttpConnection final : public Peer {
   Input input_ = Input::kHead;
   Output output_ = Output::kNone;
   bool may_read_ = true;         // epoll reported data that has not been read (edge-triggered)
-  bool has_left_ = false;        // the client has closed the connection, and all that it sent was read
-  bool is_half_closed_ = false;  // the client sends no more, but may read
+  bool has_left_ = false;        // true if the client has closed the connection and all its bytes were read
+  bool is_half_closed_ = false;  // true if the client sends no more, but may still read
   bool is_waited_for_ = false;   // `wait_for_half_closed` was called for this request
   bool must_ask_ = false;        // the client waits for "100 Continue" before it sends the body
-  bool is_fresh_ = true;         // no request has been answered
-  bool is_last_ = false;         // the connection ends after the current request
+  bool is_fresh_ = true;         // true until the first request is answered
+  bool is_last_ = false;         // true if the connection ends after the current request
   bool wants_turn_ = false;
   bool is_over_ = false;
-  bool is_relayed_ = false;  // the response is sent in pieces
-  std::string in_;           // bytes that were read but not processed
+  bool is_relayed_ = false;  // true if the response is sent in pieces
+  std::string in_;           // bytes that were read but not yet processed
   std::string head_text_;    // head of the current request; `head_` refers to it
   RequestHead head_;
   std::string request_id_;
@@ -169,7 +171,7 @@ class HttpConnection final : public Peer {
   int64_t id_ = 0;
   std::unique_ptr<HttpExchange> exchange_;
   std::unique_ptr<HttpExchange> finished_;  // the last exchange, deleted later because it may be the caller
-  std::unique_ptr<Peer> successor_;         // takes over the connection for HTTP/2
+  std::unique_ptr<Peer> successor_;         // the connection object that replaces this one for HTTP/2
 };
 
 // Creates the exchange for the request whose head has arrived. Never null.

@@ -62,7 +62,7 @@ void InfoExchange::json(std::string_view document) {
 
 void InfoExchange::begin() {
   guard([this] {
-    // Probes and load balancers have no key, and learn only one bit.
+    // Probes and load balancers have no key. They learn only whether the server is live or ready.
     if (what_ != What::kLive && what_ != What::kReady) {
       tenant_ = admit_caller(connection_, {"predict", "read"}, false).tenant;
     }
@@ -81,7 +81,7 @@ void InfoExchange::answer() {
   }
   auto [model, version] = parse_address(qualify_name(tenant_, model_), version_);
   if (plane.find(model, version) != nullptr) return about_model(model, version);
-  std::weak_ptr<bool> is_here = is_here_;  // otherwise a later connection with the same number could get the response
+  std::weak_ptr<bool> is_here = is_here_;  // without it, a later connection with the same number could get the response
   auto found = [this, is_here, model = model, version = version](const Route* route, const Problem* problem) {
     if (is_here.expired()) return;
     guard([&] {

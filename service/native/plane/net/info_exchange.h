@@ -1,4 +1,4 @@
-// Responses from local state about the server and its models: health, metadata, configuration, statistics.
+// Responses from local state about the server and its models: health, metadata, configuration and statistics.
 #pragma once
 
 #include <memory>
@@ -30,8 +30,8 @@ class InfoExchange final : public HttpExchange {
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 
-// Returns the statistics of loaded versions. `model` and `version` select them; empty: any. `tenant` limits them to its
-// models.
+// Returns the statistics of loaded versions. `model` and `version` select them; an empty string selects all. `tenant`
+// limits the result to the models of this tenant.
 std::string statistics_json(const Plane& plane, const std::string& tenant, std::string_view model,
                             std::string_view version);
 std::string statistics_message(const Plane& plane, const std::string& tenant, std::string_view model,

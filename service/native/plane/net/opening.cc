@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kHttp2 = "h2";
 // Lists for ALPN, in the format of Certificate::connection. HTTP/1.1 comes first, because clients that offer both
-// (curl, browsers) want more than gRPC, and only gRPC is served over HTTP/2. gRPC clients offer only h2.
+// (curl, browsers) need more than gRPC, but only gRPC is served over HTTP/2. gRPC clients offer only h2.
 constexpr std::string_view kOfHttp = "\x08http/1.1", kOfHttpWithGrpc = "\x08http/1.1\x02h2", kOfGrpc = "\x02h2";
 constexpr std::string_view kTlsNotice =
     "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 45\r\nconnection: "
@@ -75,7 +75,8 @@ void PendingConnection::open_protocol() {
 
 void PendingConnection::send_tls_notice() const {
   ::send(descriptor_, kTlsNotice.data(), kTlsNotice.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-  std::array<char, 16 << 10> rest;  // closing the socket with unread input could destroy the response
+  // closing the socket with unread input could prevent the client from reading the response
+  std::array<char, 16 << 10> rest;
   while (::recv(descriptor_, rest.data(), rest.size(), MSG_DONTWAIT) == static_cast<ssize_t>(rest.size())) {
   }
 }

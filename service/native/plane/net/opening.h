@@ -1,4 +1,4 @@
-// Creates the right connection object for an accepted socket: with or without TLS, HTTP/1.1 or HTTP/2.
+// Creates the connection object for an accepted socket: with or without TLS, for HTTP/1.1 or HTTP/2.
 #pragma once
 
 #include <memory>

@@ -28,7 +28,7 @@ bool Outbox::flush(Transport& transport) {
     iovec rest{unsent_.data() + sent_, bytes()};
     ssize_t count = transport.send(&rest, 1);
     if (count == Transport::kOver) return false;
-    if (count == 0) return true;  // until the socket accepts more
+    if (count == 0) return true;  // the socket accepts no more bytes now
     sent_ += static_cast<size_t>(count);
   }
   unsent_ = {};

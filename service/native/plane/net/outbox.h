@@ -12,8 +12,9 @@ namespace octet::plane {
 
 class Outbox {
  public:
-  // Writes the pieces after those that wait, in a single system call if possible: two writes would be two packets and
-  // two wakeups of their reader. What the socket does not accept is stored. Returns false if the connection has ended.
+  // Writes the pieces after those that wait, in a single system call if possible, because two writes would cause two
+  // packets and wake up their reader twice. Stores the bytes that the socket does not accept. Returns false if the
+  // connection has ended.
   bool send(Transport& transport, const std::vector<std::string_view>& pieces);
   bool flush(Transport& transport);
   size_t bytes() const { return unsent_.size() - sent_; }

@@ -176,7 +176,7 @@ void Predict::on_body(std::string_view piece) {
   });
 }
 
-// Returns true if binary tensors follow the JSON, or are the body, and can be received directly into the inputs.
+// Returns true if binary tensors follow the JSON, or are the whole body, and can be received directly into the inputs.
 bool Predict::has_separate_tensors() const {
   const auto& length = connection_.head().content_length;
   if (!coding_.empty() || !length || is_message_) return false;
@@ -207,7 +207,7 @@ void Predict::on_body_end() {
   if (has_failed_) return;
   if (!std::exchange(has_body_ended_, true) && !is_parsed_) body_ = incoming_.take();
   if (is_message_ && form_ == nullptr) return guard([this] { read_message(); });
-  if (prediction_ == nullptr) return;  // the model is not resolved yet; `look_up` continues
+  if (prediction_ == nullptr) return;  // the model is not resolved yet; `look_up` will continue
   guard([this] {
     prediction_->times.arrived_s = now_s();
     prediction_->acquire_slot();
@@ -217,7 +217,7 @@ void Predict::on_body_end() {
   });
 }
 
-// The message names its model.
+// The model's name is in the message.
 void Predict::read_message() {
   form_ = std::make_shared<InferForm>(read_infer(view(body_)));
   model_ = form_->model;
@@ -367,11 +367,11 @@ void Predict::trace(std::string_view code) {
                       connection_.is_encrypted() ? "https" : "http", code, prediction_.get()});
 }
 
-// A computation that has begun is not interrupted, but its result is discarded.
+// A computation that has begun is not interrupted. Its result is discarded.
 void Predict::on_gone() {
   if (std::exchange(has_failed_, true) || prediction_ == nullptr) return;
   plane_.withdraw(questions_);
-  // nginx's status for a client that closed the request
+  // the status that nginx logs if the client closed the connection
   const std::string_view kLeft = is_message_ ? "CANCELLED" : "499";
   plane_.refusals.canceled();
   prediction_->count(kLeft, false, now_s());

@@ -1,4 +1,4 @@
-// `POST /v2/models/{model}[/versions/{version}]/infer`, served by this process.
+// `POST /v2/models/{model}[/versions/{version}]/infer`, if this process computes the response.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace octet::plane {
 class Predict final : public HttpExchange {
  public:
   Predict(HttpConnection& connection, std::string model, std::string version);
-  // For requests of the cluster's API, whose body and response are gRPC messages.
+  // For requests of the cluster's API. Their bodies and responses are gRPC messages.
   explicit Predict(HttpConnection& connection);
   ~Predict() override;
 
@@ -61,7 +61,7 @@ class Predict final : public HttpExchange {
   BodyFacts facts_;
   std::string coding_, wanted_coding_;
   std::string traceparent_, tracestate_;
-  std::shared_ptr<InferForm> form_;  // set for a message
+  std::shared_ptr<InferForm> form_;  // set if the body is a gRPC message
   CallReservations reservations_;    // memory of the request
   Reservation inflated_reservation_;
   double timeout_s_ = kNever;
@@ -70,7 +70,7 @@ class Predict final : public HttpExchange {
   h2::Buffer body_;                         // the complete `incoming_`
   bool has_model_ = false, is_parsed_ = false, has_failed_ = false, has_body_ended_ = false;
   size_t pictures_ = 0;             // number of pictures that are being decoded
-  std::vector<int64_t> questions_;  // the questions to the control plane about them
+  std::vector<int64_t> questions_;  // the questions to the control plane about these pictures
   std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 

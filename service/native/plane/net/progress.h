@@ -6,7 +6,7 @@
 namespace octet {
 
 struct MinimumRate {
-  double period_s = 60;  // within this time, `bytes` bytes are required
+  double period_s = 60;  // in each period of this length, `bytes` bytes are required
   uint64_t bytes = 1;
 };
 
@@ -14,7 +14,7 @@ class Progress {
  public:
   explicit Progress(double now_s, const MinimumRate& rate) : due_s_(now_s + rate.period_s) {}
 
-  // To be called regularly. `total_bytes` counts from the beginning. Returns false if the peer was too slow.
+  // Must be called regularly. `total_bytes` counts from the beginning. Returns false if the peer was too slow.
   bool is_kept(bool is_awaited, uint64_t total_bytes, double now_s, const MinimumRate& rate) {
     if (is_awaited && now_s < due_s_) return true;
     if (is_awaited && total_bytes - seen_bytes_ < rate.bytes) return false;

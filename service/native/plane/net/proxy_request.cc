@@ -9,13 +9,14 @@ namespace octet::plane {
 
 namespace {
 
-constexpr double kConnectS = 3;  // time limit for the control plane to provide a connection
-constexpr double kAvoidedS = 1;  // how long a worker is avoided after a failed connection, if there are others
-// Time limit for a response to begin if the request has no deadline, in stall timeouts.
+constexpr double kConnectS = 3;  // how long the control plane may take to provide a connection
+constexpr double kAvoidedS = 1;  // for this time after a failed connection, other workers are preferred to this one
+// How long a response may take to begin if the request has no deadline, in stall timeouts.
 constexpr double kAnswerStalls = 10;
 constexpr int kNotThere = 404, kNotNow = 503, kLeastFinal = 200;  // HTTP status codes
 
-// Returns true if a worker does not have the model or accepts no more requests; another may.
+// Returns true if a worker does not have the model or accepts no more requests. Another worker may then serve the
+// request.
 bool is_refusal(const ResponseHead& head) {
   std::string_view code = head.find("octet-code");
   return (head.status == kNotThere && code == "not_found") ||
@@ -133,7 +134,7 @@ bool ProxyRequest::on_connection(int64_t upstream) {
   return true;
 }
 
-// Nothing was sent, so any other worker may be tried.
+// No bytes were sent, so any other worker may be tried.
 void ProxyRequest::on_no_connection() {
   if (!std::exchange(is_waiting_, false)) return;
   worker_->avoided_until_s = now_s() + kAvoidedS;
@@ -182,7 +183,7 @@ void ProxyRequest::read_head() {
   keeps_alive_ = head.keeps_alive;
   left_ = request_.line.starts_with("HEAD ") ? 0 : *head.content_length;
   counts().hop.observe(std::max(0.0, now_s() - sent_s_ - total_s(head.find("server-timing"))));
-  std::string text = std::exchange(text_, {});  // the head's views refer to it
+  std::string text = std::exchange(text_, {});  // the views of the head refer to this text
   listener_.on_answer(head, *head.content_length);
   follow(std::string_view(text).substr(head.bytes));
 }
@@ -193,7 +194,8 @@ void ProxyRequest::follow(std::string_view bytes) {
   if (!piece.empty()) listener_.on_piece(piece);
   if (left_ > 0 || is_over_) return;
   is_over_ = true;
-  bool has_more = bytes.size() > piece.size();  // unexpected bytes: the connection cannot be reused
+  // true if more bytes than expected arrived, so that the connection cannot be reused
+  bool has_more = bytes.size() > piece.size();
   with_upstream(plane_, std::exchange(upstream_, 0), [&](Upstream& its) {
     keeps_alive_ && !has_more && its.unsent_bytes() == 0 ? its.release() : its.end();
   });
@@ -231,12 +233,12 @@ void ProxyRequest::on_response_end() {
   fail(Problem(ErrorType::kRestarting, "the connection to the worker was lost while it responded", "try again later"));
 }
 
-// Handles a connection that was lost before its response began. The computation may have been done, so a request of a
-// sequence is not repeated.
+// Handles a connection that was lost before its response began. The worker may have done the computation, so a request
+// of a sequence is not repeated.
 void ProxyRequest::handle_loss() {
   ++counts().failed;
   worker_->avoided_until_s = now_s() + kAvoidedS;
-  bool is_stale = is_reused_ && text_.empty();  // probably the worker closed an idle connection
+  bool is_stale = is_reused_ && text_.empty();  // the worker has probably closed an idle connection
   bool has_others = has_other_worker();
   if (request_.sequence || was_retried_ || (!has_others && !is_stale)) {
     end_upstream();

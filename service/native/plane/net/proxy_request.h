@@ -1,8 +1,8 @@
-// Forwards one inference request to a worker and its response back to the client, with retries on other workers:
+// Forwards one inference request to a worker, and its response to the client. Tries other workers if this fails:
 // docs/adr/0050.
 //
-// A request is sent a second time at most once, and only while no byte of a response has reached the client. A request
-// of a sequence is never sent twice.
+// A request is repeated at most once, and only if no byte of a response has reached the client. A request of a sequence
+// is never repeated.
 #pragma once
 
 #include <cstdint>
@@ -21,25 +21,25 @@ namespace octet::plane {
 
 // The request to forward.
 struct ForwardedRequest {
-  std::string model, version, tenant;  // tenant whose model names the request uses
-  std::string line;                    // METHOD and TARGET of HTTP
+  std::string model, version, tenant;  // `tenant`: the tenant in whose names the request refers to models
+  std::string line;                    // METHOD and TARGET of the HTTP request
   std::string headers;                 // header lines, each with its line end
   h2::Buffer body;
-  std::optional<std::string> sequence;  // the sequence whose state a worker holds
+  std::optional<std::string> sequence;  // the sequence of the request; a worker holds its state
   double deadline_s = kNever;           // the computation must begin by then
   std::string request_id;
 };
 
-// The recipient of a response. Its functions are called while the client's connection is being served.
+// Receives a response. Its functions are called while the event loop handles the client's connection.
 class ProxyListener {
  public:
   virtual ~ProxyListener() = default;
 
-  virtual void on_answer(const ResponseHead& head, uint64_t bytes) = 0;  // `bytes`: length of the body that follows
+  virtual void on_answer(const ResponseHead& head, uint64_t bytes) = 0;  // `bytes`: the length of the body that follows
   virtual void on_piece(std::string_view piece) = 0;
-  virtual bool takes_more() const = 0;  // if false, the listener calls `resume` later
+  virtual bool takes_more() const = 0;  // if it returns false, the listener calls `resume` later
   virtual void on_answered() = 0;       // the response is complete
-  // There will be no response, or no more of one.
+  // No response will come, or no more of it.
   virtual void on_failed(const Problem& problem) = 0;
 };
 
@@ -47,14 +47,14 @@ class ProxyRequest final : public UpstreamListener,
                            public Upstreams::Waiter,
                            public std::enable_shared_from_this<ProxyRequest> {
  public:
-  // `exchange`: the number by which the sender's connection is found.
+  // `exchange`: the number by which the client's connection is found.
   ProxyRequest(Plane& plane, ProxyListener& listener, int64_t exchange, ForwardedRequest request);
   ~ProxyRequest() override;
 
   void begin();
   void resume();
-  void abandon();               // after this, the sender is not called any more
-  void on_alarm(double now_s);  // handles an alarm that it set for its exchange
+  void abandon();               // after this, the listener is not called any more
+  void on_alarm(double now_s);  // handles an alarm that this object set for its exchange
 
   bool on_response(std::string_view bytes) override;
   void on_response_end() override;
@@ -84,9 +84,9 @@ class ProxyRequest final : public UpstreamListener,
   WorkerRef worker_;  // the worker that the request was assigned to
   Cluster::Tried tried_;
   int64_t upstream_ = 0;
-  std::string hop_id_;       // must be repeated by the response
+  std::string hop_id_;       // an id that the response must repeat
   bool is_waiting_ = false;  // for a connection
-  bool is_reused_ = false;   // the connection served a request before
+  bool is_reused_ = false;   // true if the connection has served another request before
   bool was_retried_ = false, is_over_ = false;
   std::string text_;  // received part of the response's head
   bool has_head_ = false, keeps_alive_ = false;

@@ -21,7 +21,7 @@ namespace octet::plane {
 namespace {
 
 constexpr double kLookEveryS = 0.25;
-constexpr double kPauseS = 0.1;    // pause after running out of descriptors or memory for connections
+constexpr double kPauseS = 0.1;    // how long to wait if descriptors or memory for new connections are used up
 constexpr int kMostAccepted = 64;  // per event
 constexpr uint32_t kEdges = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
 constexpr int kGenerationShift = 32;
@@ -123,13 +123,13 @@ void Reactor::with(int descriptor, const std::function<void(Peer&)>& act) {
   touched_.push_back(descriptor);
   try {
     if (!peer.is_over()) act(peer);
-  } catch (const std::exception&) {  // out of memory or similar: only this connection ends
+  } catch (const std::exception&) {  // if memory runs out, for example, only this connection ends
     peer.stop(true);
   }
   if (--depth_ == 0) settle();
 }
 
-// Runs when all calls have returned: deletes ended connections and replaces those with a successor.
+// Called when all nested calls have returned. Deletes ended connections, and replaces those that have a successor.
 void Reactor::settle() {
   while (!touched_.empty()) {
     int descriptor = touched_.back();
@@ -138,12 +138,12 @@ void Reactor::settle() {
     if (slot.peer == nullptr) continue;
     if (std::unique_ptr<Peer> next = slot.peer->successor()) {
       slot.peer = std::move(next);
-      ++depth_;  // this loop also handles what it touches, including itself
+      ++depth_;  // this loop also handles the connections that it touches, including the current one
       with(descriptor, [](Peer& peer) { peer.begin(); });
       --depth_;
       continue;
     }
-    ++depth_;  // this loop also handles what it touches
+    ++depth_;  // this loop also handles the connections that it touches
     slot.peer->on_settled();
     --depth_;
     bool is_over = slot.peer->is_over(), is_idle = is_over || slot.peer->is_idle();
@@ -152,7 +152,7 @@ void Reactor::settle() {
     if (is_over) {
       std::unique_ptr<Peer> gone = std::move(slot.peer);
       --connections_;
-      ++depth_;  // this loop also handles what its destructor touches
+      ++depth_;  // this loop also handles the connections that the destructor touches
       gone.reset();
       --depth_;
     } else if (slot.peer->wants_turn()) {
@@ -181,7 +181,7 @@ void Reactor::accept_some(int descriptor, Listener& listener) {
       return;
     } else if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) {
       return;
-    }  // any other error: the client left before it was accepted
+    }  // for any other error, the client has left before it was accepted
   }
 }
 
@@ -214,7 +214,7 @@ void Reactor::run() {
   stop_all(true);
 }
 
-// Runs what is due after the events were handled.
+// Runs the timers that are due, after the events were handled.
 void Reactor::check(double now_s) {
   if (next_s_() <= now_s) alarm_(now_s);
   for (int descriptor : std::exchange(unread_, {})) {

@@ -20,12 +20,13 @@ class Peer {
  public:
   virtual ~Peer() = default;
 
-  virtual void begin() = 0;                       // called once the descriptor is watched
-  virtual void on_event(uint32_t events) = 0;     // epoll reported events
-  virtual void take_turn() = 0;                   // called after `wants_turn`, when others have had their turn
-  virtual void check_timeouts(double now_s) = 0;  // ends what is too slow
-  virtual void stop(bool at_once) = 0;            // the current requests are the last; `at_once`: end now
-  // Responds to the current requests with this problem, since they will not be computed.
+  virtual void begin() = 0;                    // called once the descriptor is watched
+  virtual void on_event(uint32_t events) = 0;  // epoll reported events
+  // called after `wants_turn`, when other connections have had their turn
+  virtual void take_turn() = 0;
+  virtual void check_timeouts(double now_s) = 0;  // ends requests that are too slow
+  virtual void stop(bool at_once) = 0;            // the current requests are the last; `at_once` ends them now
+  // Responds to the current requests with this problem, because they will not be computed.
   virtual void give_up(const Problem&) {}
   virtual void on_settled() {}               // all nested calls have returned
   virtual void on_job(int64_t) {}            // a job of one of its exchanges is done
@@ -33,15 +34,15 @@ class Peer {
 
   virtual bool is_over() const = 0;     // to be destroyed
   virtual bool is_idle() const = 0;     // no request is in progress
-  virtual bool wants_turn() const = 0;  // more work remains than is done per turn
-  // Returns the object that takes over the descriptor; called after each act. Null: there is none.
+  virtual bool wants_turn() const = 0;  // true if more work is left than may be done in one turn
+  // Returns the object that takes over the descriptor, or null. Called after each event.
   virtual std::unique_ptr<Peer> successor() { return nullptr; }
 };
 
 // Must be used on one thread, except for `wake` and `stop`.
 class Reactor {
  public:
-  // Creates the connection object for a client. `connection_slot` is its registration in the budgets.
+  // Creates the connection object for a client. `connection_slot` is the client's entry in the budgets.
   using Make =
       std::function<std::unique_ptr<Peer>(int descriptor, const std::string& client, Reservation connection_slot)>;
 
@@ -50,13 +51,13 @@ class Reactor {
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;
 
-  // Accepts connections of a listening, non-blocking socket, which stays the caller's.
+  // Accepts connections of a listening, non-blocking socket. The caller still owns the socket.
   void listen(int listener, Make make);
   void take_in(int descriptor, std::unique_ptr<Peer> peer);
-  // Calls `act` with the connection of a descriptor, if there is one. Calls may be nested; ended connections are
-  // deleted when all of them have returned. A connection whose `act` throws is ended.
+  // Calls `act` with the connection of a descriptor, if the connection exists. Calls may be nested. Ended connections
+  // are deleted when all of them have returned. If `act` throws, the connection is ended.
   void with(int descriptor, const std::function<void(Peer&)>& act);
-  // Calls `act` while `descriptor` is readable, and also on writability if `is_for_writing`.
+  // Calls `act` while `descriptor` is readable and, if `is_for_writing`, while it is writable.
   void watch(int descriptor, std::function<void(uint32_t)> act, bool is_for_writing = false);
   void unwatch(int descriptor);
   // Calls `act` about every `seconds` seconds, between events.
@@ -77,12 +78,12 @@ class Reactor {
  private:
   struct Listener {
     Make make;
-    double again_s = kNever;  // time to listen again after running out of descriptors
+    double again_s = kNever;  // the time to listen again after descriptors were used up
     bool is_watched = false;
   };
   struct Slot {
     std::unique_ptr<Peer> peer;
-    uint32_t generation = 0;  // distinguishes events of an earlier connection with the same descriptor
+    uint32_t generation = 0;  // distinguishes this connection from an earlier one with the same descriptor
     bool was_idle = true;
   };
   struct Timer {

@@ -13,17 +13,17 @@
 
 namespace octet::plane {
 
-// Identifies and admits the caller. Throws Problem, and counts it, if the caller lacks permission. A request of the
-// cluster's API was admitted there; its header names the tenant.
+// Identifies and admits the caller. If the caller lacks permission, throws Problem and counts the refusal. A request of
+// the cluster's API was already admitted by the API, and its header contains the tenant.
 Caller admit_caller(HttpConnection& connection, std::initializer_list<std::string_view> scopes, bool may_change);
 
-// As `admit_caller`, but responds with the problem and returns nothing if the caller lacks permission.
+// Like `admit_caller`, but if the caller lacks permission, responds with the problem and returns nothing.
 std::optional<Caller> admit_or_refuse(HttpConnection& connection, std::initializer_list<std::string_view> scopes,
                                       bool may_change);
 
 // Parses the value of a header; `what` describes it for the error message. Throws Problem.
 uint64_t number_of(std::string_view name, std::string_view what, std::string_view value);
-// Parses `Octet-Timeout-Ms` and returns seconds. Throws Problem.
+// Parses `Octet-Timeout-Ms`, and returns the timeout in seconds. Throws Problem.
 double timeout_of(std::string_view value);
 std::string lower(std::string_view text);  // also strips surrounding white space
 

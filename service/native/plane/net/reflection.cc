@@ -136,7 +136,7 @@ std::string reflection_response(std::string_view request) {
   MessageReader reader(request);
   for (Field field; reader.next(field);) {
     if (field.type != WireType::kBytes) continue;
-    if (!is_utf8(field.bytes)) refuse_message();  // it is sent back
+    if (!is_utf8(field.bytes)) refuse_message();  // the text is part of the response, so it must be valid UTF-8
     if (field.number == kHost) host = field.bytes;
     if (field.number >= kByFilename && field.number <= kListServices) request_field = field;
   }

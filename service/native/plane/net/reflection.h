@@ -6,7 +6,7 @@
 
 namespace octet::plane {
 
-// True for grpc.reflection.v1 and v1alpha, which have the same messages.
+// Returns true for grpc.reflection.v1 and v1alpha, which have the same messages.
 bool is_reflection(std::string_view path);
 
 // Returns the ServerReflectionResponse to a ServerReflectionRequest. Throws Problem if it is malformed.

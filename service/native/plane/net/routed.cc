@@ -15,8 +15,8 @@ namespace octet::plane {
 
 namespace {
 
-// Headers that are forwarded to a worker, besides those that ProxyRequest adds, and headers of its response that are
-// returned to the client.
+// Headers that are forwarded to a worker in addition to those that ProxyRequest adds, and headers of its response that
+// are returned to the client.
 constexpr std::array kPassedOn = {
     "accept",         "accept-encoding", "content-encoding", "content-type", "inference-header-content-length",
     "octet-affinity", "traceparent",     "tracestate"};
@@ -71,7 +71,7 @@ void Routed::look_up() {
     if (is_here.expired() || has_failed_) return;
     guard([&] {
       if (problem != nullptr) throw *problem;
-      // Fails early, so that the body need not be received.
+      // This fails early if no worker can serve the model, so that the body need not be received.
       plane_.cluster.choose(address_of(model_, version_), std::nullopt, {}, now_s());
       is_resolved_ = true;
       has_body_ended_ ? on_body_end() : connection_.want_body();
@@ -95,14 +95,15 @@ void Routed::on_body(std::string_view piece) {
 void Routed::on_body_end() {
   if (has_failed_) return;
   has_body_ended_ = true;
-  if (!is_resolved_) return;  // the model is not resolved yet; `look_up` continues
+  if (!is_resolved_) return;  // the model is not resolved yet; `look_up` will continue
   guard([this] {
     body_ = incoming_.take();
     find_sequence();
   });
 }
 
-// Extracts the sequence. A compressed body is decompressed on another thread for this, but forwarded as it arrived.
+// Extracts the sequence. A compressed body is decompressed for this on another thread, but it is forwarded as it
+// arrived.
 void Routed::find_sequence() {
   const RequestHead& head = connection_.head();
   BodyFacts facts;

@@ -1,4 +1,4 @@
-// HTTP requests that workers serve: predictions, and requests about models. docs/adr/0050.
+// HTTP requests that workers serve: predictions, and requests about models. See docs/adr/0050.
 #pragma once
 
 #include <cstdint>

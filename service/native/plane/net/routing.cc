@@ -73,7 +73,7 @@ std::unique_ptr<HttpExchange> about_regions(HttpConnection& connection, const st
   return std::make_unique<SharedRegions>(connection, *what, has_name ? segments[3] : "");
 }
 
-// Requests of the cluster's API, which are gRPC messages.
+// Requests of the cluster's API. Their bodies are gRPC messages.
 std::unique_ptr<HttpExchange> of_cluster(HttpConnection& connection) {
   const RequestHead& head = connection.head();
   std::string_view rpc = rpc_of(head.path(), kService);
@@ -82,7 +82,7 @@ std::unique_ptr<HttpExchange> of_cluster(HttpConnection& connection) {
   return is_about_model(rpc) ? std::make_unique<MessageQuestion>(connection, rpc) : nullptr;
 }
 
-// The response to a known path with a method that it does not support.
+// The response to a request for a known path with a method that it does not support.
 class NotAllowed final : public HttpExchange {
  public:
   NotAllowed(HttpConnection& connection, std::string_view allowed) : HttpExchange(connection), allowed_(allowed) {}
@@ -99,7 +99,7 @@ class NotAllowed final : public HttpExchange {
   const std::string allowed_;
 };
 
-// The response while there are too many connections for anything but a health check.
+// The response if too many connections are open for anything but a health check.
 class TooManyConnections final : public HttpExchange {
  public:
   using HttpExchange::HttpExchange;

@@ -14,7 +14,8 @@ void TlsHandshake::handshake() {
     return;
   }
   struct Step {
-    std::unique_ptr<TlsTransport> transport;  // keeps the socket open while the thread uses it
+    // keeps the socket open while the thread uses it
+    std::unique_ptr<TlsTransport> transport;
     TlsTransport::Handshake state = TlsTransport::Handshake::kNotYet;
   };
   auto step = std::make_shared<Step>(Step{std::move(transport_)});

@@ -30,7 +30,7 @@ class TlsHandshake : public Peer {
 
   void handshake();
 
-  // The handshake has ended; `state` is never kNotYet. Creates the successor, if there is one.
+  // Called when the handshake has ended; `state` is never kNotYet. Creates the successor, if one is needed.
   virtual void on_handshake(TlsTransport::Handshake state) = 0;
   virtual void on_timeout() { is_over_ = true; }
 
@@ -44,7 +44,7 @@ class TlsHandshake : public Peer {
 
   const int64_t id_;
   const double due_s_;
-  bool has_more_ = false;  // an event arrived while the thread used it
+  bool has_more_ = false;  // true if an event arrived while the thread used it
   const std::shared_ptr<bool> is_here_ = std::make_shared<bool>(true);
 };
 

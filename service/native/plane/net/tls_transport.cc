@@ -13,8 +13,8 @@ namespace {
 constexpr long kVerified = 0;              // X509_V_OK
 constexpr size_t kRecordBytes = 16 << 10;  // maximum payload of a record (RFC 8446, section 5.1)
 
-// Splits pieces into records. Small pieces are copied together, because each record costs as much as 200 bytes and a
-// system call; large ones are not copied.
+// Splits pieces into records. Small pieces are copied into one record, because each record costs as much as 200 bytes
+// and a system call. Large pieces are not copied.
 class Records {
  public:
   Records(const iovec* pieces, size_t count) : pieces_(pieces), end_(pieces + count) {}
@@ -50,7 +50,7 @@ class Records {
 
   const iovec* pieces_;
   const iovec* const end_;
-  size_t offset_ = 0;  // in the first piece
+  size_t offset_ = 0;  // offset in the first piece
   std::array<char, kRecordBytes> copied_;
 };
 
@@ -80,7 +80,8 @@ std::string_view TlsTransport::protocol() const {
   return {reinterpret_cast<const char*>(name), bytes};
 }
 
-// Interprets a failed call of OpenSSL: returns kNothingNow if it would block, and kOver if the connection has ended.
+// Interprets a failed call of OpenSSL. Returns kNothingNow if the call would block, and kOver if the connection has
+// ended.
 ssize_t TlsTransport::failed(int result) {
   int error = openssl().get_error(ssl_.get(), result);
   if (error == OpenSsl::kErrorWantRead || error == OpenSsl::kErrorWantWrite) return kNothingNow;
@@ -88,8 +89,8 @@ ssize_t TlsTransport::failed(int result) {
   return kOver;
 }
 
-// Reads all available data, like a socket, rather than one record. Otherwise a peer that sends one byte per record
-// would cause its request's head to be parsed for each byte.
+// Reads all available data, like a socket, rather than one record. Otherwise, if a peer sends one byte per record, the
+// head of its request would be parsed for each byte.
 ssize_t TlsTransport::receive(char* data, size_t bytes) {
   const OpenSsl& its = openssl();
   size_t received = 0;
@@ -115,7 +116,7 @@ ssize_t TlsTransport::send(const iovec* pieces, size_t count) {
   for (std::string_view record = records.next(); !record.empty(); record = records.next()) {
     its.clear_error();
     size_t written = 0;
-    // If the socket accepts nothing, OpenSSL keeps the record that it built and expects a call with the same bytes,
+    // If the socket accepts no bytes, OpenSSL keeps the record that it built. The next call must pass the same bytes,
     // possibly followed by more.
     int result = its.write(ssl_.get(), record.data(), record.size(), &written);
     if (result != 1) {
@@ -131,7 +132,7 @@ ssize_t TlsTransport::send(const iovec* pieces, size_t count) {
 void TlsTransport::finish() {
   if (is_open_) {
     openssl().clear_error();
-    openssl().shutdown(ssl_.get());  // sends close_notify, without waiting for the peer's
+    openssl().shutdown(ssl_.get());  // sends close_notify, without waiting for the peer to do the same
   }
   ::shutdown(descriptor_, SHUT_WR);
 }

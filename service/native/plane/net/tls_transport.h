@@ -20,11 +20,11 @@ class TlsTransport final : public Transport {
       : Transport(descriptor), ssl_(authority.connection(descriptor, name)) {}
 
   enum class Handshake { kDone, kNotYet, kFailed, kIsPlain };  // kIsPlain: the peer sent an unencrypted HTTP request
-  // Continues the handshake as far as possible without blocking. Until it is done, nothing can be received or sent.
+  // Continues the handshake as far as possible without blocking. Until it is done, no data can be received or sent.
   Handshake handshake();
   // Returns why the handshake failed.
   const std::string& failure() const { return failure_; }
-  // Returns the protocol that ALPN selected; empty if the peer did not use ALPN.
+  // Returns the protocol that ALPN selected, or an empty string if the peer did not use ALPN.
   std::string_view protocol() const;
 
   ssize_t receive(char* data, size_t bytes) override;

@@ -1,4 +1,4 @@
-// Reports requests to be traced. The control plane creates the spans.
+// Reports traced requests to the control plane, which creates the spans.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace octet::plane {
 
-// Returns true if a request with this `traceparent` (https://www.w3.org/TR/trace-context) is traced: as its flag
-// demands, or at random if it has none.
+// Returns true if a request with this `traceparent` (https://www.w3.org/TR/trace-context) is traced. The flag of
+// `traceparent` decides this; without one, requests are chosen at random.
 bool is_traced(const Plane& plane, std::string_view traceparent);
 
 struct Traced {

@@ -1,4 +1,4 @@
-// The bytes of a connection, encrypted or not.
+// Sends and receives the bytes of a connection, encrypted or not.
 #pragma once
 
 #include <sys/types.h>
@@ -20,10 +20,10 @@ class Transport {
 
   // Returns the number of bytes received, or kNothingNow, or kOver if the connection has ended or failed.
   virtual ssize_t receive(char* data, size_t bytes) = 0;
-  // Returns how many bytes were accepted, which is fewer than given if the peer is slow, or kOver. The next call must
-  // begin with the bytes that were not accepted.
+  // Returns the number of bytes that were accepted, or kOver. The number is smaller than requested if the peer is slow.
+  // The next call must begin with the bytes that were not accepted.
   virtual ssize_t send(const iovec* pieces, size_t count) = 0;
-  // Announces that nothing will follow.
+  // Tells the peer that no more bytes will follow.
   virtual void finish() = 0;
   virtual bool is_encrypted() const = 0;
 

@@ -10,9 +10,9 @@ namespace octet::plane {
 namespace {
 
 constexpr size_t kTurns = 8;  // reads per turn
-// Less than a worker's keep-alive time, so that a request never meets a closing connection.
+// Less than a worker's keep-alive time, so that no request is sent on a connection that the worker is closing.
 constexpr double kIdleS = 30;
-constexpr double kAfterS = 0.5;  // delay after the last client connections whose requests use workers
+constexpr double kAfterS = 0.5;  // the delay after the end of the last client connections whose requests use workers
 
 }  // namespace
 
@@ -34,7 +34,7 @@ bool Upstream::send(const std::vector<std::string_view>& pieces) {
     return true;
   }
   bool was_some_taken = !was_empty || !outbox_.is_empty();
-  outbox_ = {};  // the peer accepts no more, but may have responded
+  outbox_ = {};  // the peer accepts no more bytes, but may have responded
   return was_some_taken;
 }
 
@@ -62,7 +62,8 @@ void Upstream::on_event(uint32_t events) {
   read();
 }
 
-// Calls `act` with the recipient of the exchange. Returns false if there is none any more, or if `act` does.
+// Calls `act` with the listener of the exchange. Returns false if the listener no longer exists, or if `act` returns
+// false.
 bool Upstream::notify_listener(const std::function<bool(UpstreamListener&)>& act) {
   bool goes_on = false;
   bool was_there = false;
@@ -89,7 +90,8 @@ void Upstream::read() {
       break;
     }
     bool is_end = count == Transport::kOver;
-    if (is_end || is_free()) is_over_ = true;  // unsolicited bytes belong to no request
+    // unexpected bytes belong to no request, so the connection cannot be used any more
+    if (is_end || is_free()) is_over_ = true;
     if (is_free()) return;
     due_s_ = now_s() + rest_s_;
     bool goes_on = notify_listener([&](UpstreamListener& listener) {
@@ -98,7 +100,7 @@ void Upstream::read() {
       return false;
     });
     if (!goes_on && !is_free()) {
-      due_s_ = kNever;  // waits for the client, whose connection has its own time limit
+      due_s_ = kNever;  // the wait is for the client, whose connection has its own time limit
       return;
     }
   }

@@ -15,10 +15,12 @@
 
 namespace octet::plane {
 
-inline constexpr size_t kMostUnsent = 256 << 10;  // then the sender waits for the receiver
+// if more bytes than this are unsent, the sender waits for the receiver
+inline constexpr size_t kMostUnsent = 256 << 10;
 inline constexpr size_t kLongestAnswerHead = 64 << 10;
 
-// The recipient of a response from upstream. Its functions are called while its client's connection is being served.
+// Receives a response from the control plane or a worker. Its functions are called while the event loop handles the
+// client's connection.
 class UpstreamListener {
  public:
   virtual ~UpstreamListener() = default;
@@ -26,7 +28,7 @@ class UpstreamListener {
   // Receives a part of the response. Returning false stops reading until `Upstream::resume`.
   virtual bool on_response(std::string_view bytes) = 0;
   virtual void on_response_end() = 0;  // the connection has ended
-  virtual void on_taken() {}           // more of the request can be sent
+  virtual void on_taken() {}           // more bytes of the request can be sent
   virtual void on_leaving() {}         // the control plane reports that the worker is gone
 };
 
@@ -41,28 +43,28 @@ class Upstream final : public Peer {
   void check_timeouts(double now_s) override;
   void stop(bool at_once) override;
   bool is_over() const override { return is_over_; }
-  bool is_idle() const override { return true; }  // the client's connection shows whether a request is in progress
+  bool is_idle() const override { return true; }  // the client's connection knows whether a request is in progress
   bool wants_turn() const override { return wants_turn_; }
 
   int64_t id() const { return id_; }
   bool is_free() const { return exchange_ == 0; }
   bool was_used() const { return was_used_; }
-  // Assigns the connection to the recipient of an exchange. The connection ends if the first byte of the response does
-  // not arrive by `due_s`, or if a later one takes longer than `rest_s`.
+  // Assigns the connection to the listener of an exchange. The connection ends if the first byte of the response does
+  // not arrive by `due_s`, or if a later byte takes longer than `rest_s`.
   void serve(int64_t exchange, std::weak_ptr<UpstreamListener> listener, double due_s = kNever, double rest_s = kNever);
   // Returns false if the connection has ended and none of the pieces was sent.
   bool send(const std::vector<std::string_view>& pieces);
   size_t unsent_bytes() const { return outbox_.bytes(); }
-  void resume();  // the client has read what was relayed
+  void resume();  // the client has read the relayed bytes
   void end() { is_over_ = true; }
-  // The request and its response are complete. The connection can be reused once it is certain that nothing more
-  // arrives.
+  // The request and its response are complete. The connection can be reused once it is certain that no more bytes
+  // arrive.
   void release();
 
   // The control plane reports that the worker is gone.
   void leave();
 
-  // Callbacks: the connection became free; it ends because it was idle for long; it is destroyed.
+  // Callbacks: the connection became free; it ends because it was idle for too long; it is destroyed.
   std::function<void()> on_free = [] {}, on_rested = [] {}, on_gone = [] {};
 
  private:
@@ -79,7 +81,7 @@ class Upstream final : public Peer {
   bool may_read_ = true, wants_turn_ = false, is_over_ = false, was_used_ = false, is_announced_ = false;
 };
 
-// Calls `act` unless the connection has ended; its descriptor may belong to another by then.
+// Calls `act` unless the connection has ended, in which case its descriptor may belong to another one.
 void with_upstream(Plane& plane, int64_t id, const std::function<void(Upstream&)>& act);
 
 }  // namespace octet::plane

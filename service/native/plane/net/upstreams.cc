@@ -13,7 +13,8 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kInAdvance = 2;  // connections to open to each worker before the first request needs one
+// the number of connections that are opened to each worker before the first request needs one
+constexpr size_t kInAdvance = 2;
 
 }  // namespace
 
@@ -81,7 +82,7 @@ void Upstreams::on_opened(const std::string& worker, int descriptor) {
   plane_.take_in(descriptor, std::make_unique<ClientHandshake>(plane_, descriptor, std::move(transport), done, failed));
 }
 
-// The worker is reachable but cannot prove its identity.
+// The worker can be reached, but cannot prove its identity.
 void Upstreams::report_distrust(const std::string& worker, const std::string& why) {
   report_trust(worker, why);
   on_refused(worker);
@@ -141,7 +142,8 @@ void Upstreams::handle_free(const std::string& worker, int64_t upstream) {
   if (!is_taken) line->second.free.push_back(upstream);
 }
 
-// Replaces the last idle connections: the control plane, which opens them, may be unavailable when they are needed.
+// Replaces the last idle connections. The control plane, which opens connections, may be unavailable when they are
+// needed.
 void Upstreams::handle_rested(const std::string& worker) {
   auto line = lines_.find(worker);
   if (!plane_.is_stopping && line != lines_.end() && line->second.all.size() <= kInAdvance) request_connection(worker);

@@ -1,5 +1,5 @@
-// The pool of connections to workers. The control plane opens them and passes their descriptors, since this process has
-// no right to connect.
+// The pool of connections to workers. The control plane opens them and passes their descriptors, because this process
+// has no right to connect.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +22,11 @@ class Upstreams {
  public:
   static constexpr int64_t kLater = 0, kNone = -1;
 
-  // Waits for a connection. Its functions are called while its client's connection is being served.
+  // Waits for a connection to a worker. Its functions are called while the event loop handles the client's connection.
   class Waiter {
    public:
     virtual ~Waiter() = default;
-    virtual bool on_connection(int64_t upstream) = 0;  // returns false if it is not wanted any more
+    virtual bool on_connection(int64_t upstream) = 0;  // returns false if the connection is not needed any more
     virtual void on_no_connection() = 0;
   };
 
@@ -34,8 +34,8 @@ class Upstreams {
 
   // Applies an order: opens connections to new workers, and notifies the connections to removed ones.
   void changed(const Cluster::Change& change);
-  // Returns the id of a free connection. kLater: the waiter will be called when there is one, or if that fails. kNone:
-  // there is none and will be none.
+  // Returns the id of a free connection. kLater means that the waiter will be called when one is free or this has
+  // failed. kNone means that none will be free.
   int64_t get(const Worker& worker, int64_t exchange, std::weak_ptr<Waiter> waiter);
 
  private:
@@ -45,7 +45,7 @@ class Upstreams {
   };
   struct Line {
     std::set<int64_t> all;
-    std::vector<int64_t> free;    // a stack: the last one was used last
+    std::vector<int64_t> free;    // a stack: the connection that was used last is at the end
     std::deque<Waiting> waiting;  // for requested connections
   };
 
@@ -54,7 +54,8 @@ class Upstreams {
   std::unique_ptr<Peer> take(const std::string& worker, int descriptor, std::unique_ptr<Transport> transport);
   void on_refused(const std::string& worker);
   void report_distrust(const std::string& worker, const std::string& why);
-  void report_trust(const std::string& worker, const std::string& distrusted);  // empty: the worker is trusted
+  // `distrusted` is empty if the worker is trusted
+  void report_trust(const std::string& worker, const std::string& distrusted);
   void handle_free(const std::string& worker, int64_t upstream);
   void handle_rested(const std::string& worker);
   void handle_gone(const std::string& worker, int64_t upstream);

@@ -13,6 +13,7 @@ inline double now_s() {  // CLOCK_MONOTONIC in seconds
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-inline constexpr double kNever = std::numeric_limits<double>::infinity();  // a time on the clock of `now_s()`
+// a time on the clock of `now_s()` that never comes
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 }  // namespace octet

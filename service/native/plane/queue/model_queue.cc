@@ -13,9 +13,11 @@ namespace octet::plane {
 namespace {
 
 constexpr double kConcurrencyWindowS = 0.1;  // requests within this time of each other count as concurrent
-// Weight of the past in the moving average of the time per request: the last five calls count for two thirds.
+// The weight of the past in the moving average of the time per request. With it, the last five calls count for two
+// thirds.
 constexpr double kMemory = 0.8;
-constexpr int64_t kOldestEvery = 8;  // every so many calls, the oldest request goes first regardless of its level
+// each time after this number of calls, the oldest request goes first regardless of its level
+constexpr int64_t kOldestEvery = 8;
 constexpr double kFewestSlots = 8;
 constexpr double kSoonS = 1e-3;
 constexpr size_t kMostLogged = 1 << 20;
@@ -33,7 +35,7 @@ struct ModelQueue::Instance {
   std::deque<Task> tasks;
   std::condition_variable wakeup;
   bool is_woken = false;
-  bool is_running = false;  // is in a call
+  bool is_running = false;  // true during a call
 };
 
 ModelQueue::ModelQueue(Rules rules, std::vector<Variants> instances)
@@ -48,8 +50,8 @@ ModelQueue::ModelQueue(Rules rules, std::vector<Variants> instances)
 std::shared_ptr<ModelQueue> ModelQueue::start(const std::string& name, Rules rules, std::vector<Variants> instances) {
   std::shared_ptr<ModelQueue> queue(new ModelQueue(rules, std::move(instances)));
   for (size_t index = 0; index < queue->instances_.size(); ++index) {
-    // The threads share ownership of the queue, not the other way round, so a caller that drops the queue need not join
-    // them.
+    // The threads share ownership of the queue, and the queue does not own the threads. So a caller that releases the
+    // queue need not join them.
     std::string title = (name + "-" + std::to_string(index)).substr(0, 15);
     std::thread thread([queue, instance = queue->instances_[index].get(), title] {
       pthread_setname_np(pthread_self(), title.c_str());
@@ -76,7 +78,7 @@ bool ModelQueue::admit() {
       note_concurrency(now);
     }
   }
-  put(hopeless);  // their submitters are notified whether or not this request was admitted
+  put(hopeless);  // their submitters are notified even if this request was not admitted
   return is_admitted;
 }
 
@@ -113,11 +115,11 @@ void ModelQueue::submit(const JobRef& job) {
   Instance* instance = nullptr;
   if (!idle_.empty()) {
     instance = idle_.back();
-    idle_.pop_back();  // otherwise the next request would wake the same instance again instead of another
+    idle_.pop_back();  // otherwise the next request would wake the same instance again instead of another one
     instance->is_woken = true;
   }
   lock.unlock();
-  // After unlocking: on the same core, a woken thread would block on the lock.
+  // This is done after unlocking: on the same core, a woken thread would block on the lock.
   if (instance != nullptr) instance->wakeup.notify_one();
   put(hopeless);
 }
@@ -201,17 +203,17 @@ void ModelQueue::wake(Instance& instance) {
   instance.wakeup.notify_one();
 }
 
-// The number of queue slots: as many requests as can be served within max_wait_s. Slow models get at least
-// kFewestPlaces.
+// The number of queue slots: as many requests as can be served within max_wait_s. Slow models have at least
+// kFewestPlaces slots.
 int64_t ModelQueue::slots() const {
   // Infinite before the first call.
   double in_time = rules_.max_wait_s * static_cast<double>(instances_.size()) / request_s_;
   return static_cast<int64_t>(std::min(static_cast<double>(rules_.queue_size), std::max(kFewestSlots, in_time)));
 }
 
-// For a tiny model, refusing a request takes more time of its core than answering it. Admission therefore blocks until
-// half of the slots are free; waking up for each free slot would cost too much. It does not block again until another
-// call has begun.
+// For a tiny model, refusing a request takes more time of a core than answering it. Admission therefore blocks until
+// half of the slots are free, because waking up for each free slot would cost too much. It does not block again until
+// another call has begun.
 bool ModelQueue::await_slots(std::unique_lock<std::mutex>& lock) {
   int64_t most = slots();
   double all_s = static_cast<double>(most) * request_s_ / static_cast<double>(instances_.size());
@@ -256,15 +258,15 @@ int64_t ModelQueue::most() const {
   return rules_.max_batch ? std::min(rules_.max_batch, planned_sizes) : planned_sizes;
 }
 
-// Returns how long the next call is delayed for requests that may join it. It waits for no more requests than were
-// admitted concurrently of late, so a client that sends one request at a time is never delayed.
+// Returns how long the next call is delayed for requests that may join it. It waits for at most as many requests as
+// were recently admitted concurrently. So a client that sends one request at a time is never delayed.
 double ModelQueue::due_in_s(double now) const {
   if (line_.size() == 0) return kNever;
   if (rules_.max_delay_s <= 0 || is_closing_ || line_.samples() >= std::min(most(), concurrency_)) return 0;
   return (*line_.oldest())->stages.submitted_s + rules_.max_delay_s - now;
 }
 
-// Removes the jobs of the next call from the queue, and those before them that are too late.
+// Removes the jobs of the next call from the queue. Also removes earlier jobs whose deadline can no longer be met.
 ModelQueue::Taken ModelQueue::take(double now) {
   ++begun_;
   is_stuck_ = false;
@@ -297,7 +299,7 @@ void ModelQueue::work(Instance& instance) {
     for (const Task& task : tasks) {
       try {
         task();
-      } catch (...) {  // a task reports its errors itself
+      } catch (...) {  // the task reports its errors itself
       }
     }
     tasks.clear();
@@ -305,9 +307,9 @@ void ModelQueue::work(Instance& instance) {
     for (const JobRef& job : taken.late) job->outcome = Outcome::kLate;
     put(taken.late);
     if (!taken.chosen.empty()) run(instance, taken.chosen, taken_s);
-    taken = {};  // otherwise the tensors would live until the next call
+    taken = {};  // otherwise the tensors would be kept until the next call
   }
-  instance.variants = {};  // without the lock, because freeing takes long
+  instance.variants = {};  // done without the lock, because freeing memory takes a long time
   std::lock_guard lock(mutex_);
   if (--threads_ == 0) ended_.notify_all();
 }
@@ -360,7 +362,7 @@ void ModelQueue::run(Instance& instance, const std::vector<JobRef>& jobs, double
   double run_s = 0;
   try {
     instance.variants.answer(jobs, sizes, run_s);
-  } catch (const std::bad_alloc&) {  // any error belongs to these requests; the thread must survive to serve others
+  } catch (const std::bad_alloc&) {  // any error belongs to these requests; the thread must continue to serve others
     fault = kNoMemory;
   } catch (const std::exception& raised) {
     fault = raised.what();

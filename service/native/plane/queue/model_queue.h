@@ -1,8 +1,8 @@
 // The queue of one loaded model, and the threads of its instances.
 //
-// A request takes a slot before its body has arrived. Requests wait in order of level and arrival, and a thread that
-// has finished a call takes the next requests itself. docs/adr/0021-queue.md gives the reasons for this design, and
-// 0027 those for native code.
+// A request takes a slot before its body has arrived. Requests wait in the order of their levels and arrival. A thread
+// that has finished a call takes the next requests itself. docs/adr/0021-queue.md gives the reasons for this design,
+// and 0027 those for native code.
 //
 // All public functions may be called from any thread.
 #pragma once
@@ -26,16 +26,17 @@
 namespace octet::plane {
 
 struct Rules {
-  int64_t queue_size = 64;     // requests that may wait while every instance is busy
-  int64_t levels = 3;          // number of priority levels
-  int64_t max_batch = 0;       // maximum samples in a call of several requests; 0: the largest size built
+  int64_t queue_size = 64;  // requests that may wait while every instance is busy
+  int64_t levels = 3;       // number of priority levels
+  // the maximum of samples in a call of several requests; 0 means the largest size that was built
+  int64_t max_batch = 0;
   double max_delay_s = 0;      // how long a call waits for requests that may join it
-  double max_wait_s = kNever;  // longest expected wait of an admitted request, estimated from the last calls
+  double max_wait_s = kNever;  // the longest expected wait of an admitted request, estimated from the last calls
 };
 
 // The waits and calls since the last call of `drain`.
 struct Calls {
-  std::vector<double> waits_s;  // of every request that was taken or withdrawn
+  std::vector<double> waits_s;  // the waits of all requests that were taken or withdrawn
   struct Call {
     int64_t requests, samples;
     double run_s;
@@ -50,26 +51,26 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
   // `instances` contains the variants of each instance.
   static std::shared_ptr<ModelQueue> start(const std::string& name, Rules rules, std::vector<Variants> instances);
 
-  // Register the begin and end of a request; the queue does not end in between. `admit` returns false if the queue is
-  // closing, or if requests that can still meet their deadlines occupy all slots. Otherwise the request has a slot
-  // until it is submitted, releases the slot or leaves. `admit` may block for a millisecond at most, if all waiting
-  // requests will be answered sooner than they could be refused.
+  // `admit` registers the begin of a request, and `leave` its end. The queue does not end between them. `admit` returns
+  // false if the queue is closing, or if requests that can still meet their deadlines occupy all slots. Otherwise the
+  // request has a slot until it is submitted, releases the slot or leaves. `admit` may block for a millisecond at most,
+  // if all waiting requests will be answered in less time than refusing them takes.
   bool admit();
   void leave(bool has_slot);
-  // Gives a request's slot to others, or takes one again (false: none is free).
+  // Gives a request's slot to others, or takes a slot again (returns false if none is free).
   void release_slot();
   bool acquire_slot();
 
-  // Queues the job and puts it into its mailbox once. Its slot is freed when its turn comes.
+  // Queues the job, and puts it into its mailbox once. The job's slot is freed when its turn comes.
   void submit(const JobRef& job);
-  // Returns true if the job was still waiting: its slot is freed, and it will never be in the mailbox.
+  // Returns true if the job was still waiting. Its slot is then freed, and it will never be in the mailbox.
   bool withdraw(const JobRef& job);
 
   // Runs `task` on an instance's thread. Exceptions that it throws are discarded.
   void post(int64_t instance, Task task);
   // Sets the plan: `calls[n]` contains the sizes of the calls that compute n samples.
   void plan(std::vector<std::vector<int64_t>> calls);
-  // Ends the threads once all queued jobs have run and, unless `at_once`, all admitted requests have ended.
+  // Ends the threads when all queued jobs have run and, unless `at_once`, all admitted requests have ended.
   void close(bool at_once = false);
   void join();
 
@@ -77,9 +78,9 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
   int64_t waiting() const;  // occupied slots
   int64_t queued() const;   // waiting jobs
   int64_t admitted() const;
-  bool has_to_wait() const;  // true if a request admitted now, or the last one, finds every instance busy
-  double used_s() const;     // when a request was last admitted, by CLOCK_MONOTONIC
-  // Returns the estimated time until all requests that wait now are served.
+  bool has_to_wait() const;  // true if a request that is admitted now, or the last one, finds every instance busy
+  double used_s() const;     // the time when a request was last admitted, by CLOCK_MONOTONIC
+  // Returns the estimated time until all requests that are waiting now are served.
   double retry_after_s() const;
 
  private:
@@ -113,22 +114,22 @@ class ModelQueue : public std::enable_shared_from_this<ModelQueue> {
   mutable std::mutex mutex_;
   std::condition_variable ended_, has_slots_;
   std::vector<std::unique_ptr<Instance>> instances_;
-  std::vector<Instance*> idle_;  // a stack: the instance that worked last is the next, because its caches are warm
+  std::vector<Instance*> idle_;  // a stack: the instance that worked last is used first, because its caches are warm
   WaitingLine<JobRef> line_;
   std::vector<std::vector<int64_t>> calls_;
   int64_t threads_ = 0;  // threads that have not ended
-  int64_t free_ = 0;     // instances that are idle, or were woken and have not begun a call
+  int64_t free_ = 0;     // instances that are idle, or that were woken and have not begun a call
   int64_t waiting_ = 0;  // slots of requests whose call has not begun
   int64_t admitted_ = 0;
   int64_t tickets_ = 0;
   int64_t begun_ = 0;        // calls so far
-  int64_t concurrency_ = 1;  // the most requests that were admitted concurrently of late
+  int64_t concurrency_ = 1;  // the maximum of requests that were recently admitted at the same time
   double concurrency_until_s_ = 0;
   double request_s_ = 0;  // moving average of a call's time per request
   double used_s_ = 0;
   bool is_closing_ = false;
-  bool is_awaited_ = false;  // a thread in `admit` waits until half of the slots are free
-  bool is_stuck_ = false;    // that wait was in vain, and no call has begun since
+  bool is_awaited_ = false;  // true if a thread in `admit` waits until half of the slots are free
+  bool is_stuck_ = false;    // true if that wait timed out, and no call has begun since
   Calls log_;
 };
 

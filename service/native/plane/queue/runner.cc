@@ -16,8 +16,8 @@ namespace octet::plane {
 
 namespace {
 
-constexpr int kWarmUps = 4;  // the first call has page faults; the shortest of the others counts
-// Batching must save a tenth of the time, because batched requests wait for the last of them.
+constexpr int kWarmUps = 4;  // the first call has page faults, so the shortest of the others counts
+// Batching must save at least a tenth of the time, because each request waits for the whole batch.
 constexpr double kWorth = 0.9;
 
 std::atomic<bool> gpu_is_lost{false}, gpu_is_used{false};
@@ -26,7 +26,7 @@ void check(octet_status status) {
   if (status != OCTET_OK) throw std::runtime_error(octet_error());
 }
 
-// Plain stores are enough: an instance runs one call at a time.
+// Plain stores are sufficient, because an instance runs one call at a time.
 void note_call(CallRecord& record) {
   static thread_local const auto kThread = static_cast<int32_t>(::syscall(SYS_gettid));
   record.thread.store(kThread, std::memory_order_relaxed);
@@ -152,13 +152,13 @@ const std::vector<Tensor>& Variants::fill_buffers(const std::vector<JobRef>& job
   for (size_t index = buffers.size(); index < jobs[0]->inputs.size(); ++index) {
     const Tensor& sample = jobs[0]->inputs[index];
     buffers.push_back(pool_->tensor(with_rows(sample, size), sample.row_bytes() * size));
-    std::memset(buffers[index].data(), 0, buffers[index].bytes());  // unused rows must be defined
+    std::memset(buffers[index].data(), 0, buffers[index].bytes());  // unused rows must have defined values
   }
   for (size_t index = 0; index < buffers.size(); ++index) fill(buffers[index], jobs, index, begin);
   return buffers;
 }
 
-// The inverse of `fill`: `output` contains the rows of output `index` of all jobs from row `begin` on.
+// The inverse of `fill`. `output` contains rows of output `index` of all jobs, from row `begin` on.
 void Variants::spread(const Tensor& output, const std::vector<JobRef>& jobs, size_t index, int64_t begin) {
   int64_t first = 0, end = begin + output.rows();
   for (const JobRef& job : jobs) {

@@ -1,4 +1,4 @@
-// One instance of a loaded model, as calls from tensors to tensors, in all the batch sizes that were built.
+// One instance of a loaded model, in all the batch sizes that were built. Its calls take tensors and return tensors.
 #pragma once
 
 #include <atomic>
@@ -20,11 +20,11 @@ bool is_gpu_lost();
 // Returns true if a model for a GPU was ever loaded.
 bool is_gpu_used();
 
-// The record of one instance's calls in shared memory, which the supervising process reads. service/core/cluster/running.py has
+// The record of one instance's calls in shared memory, which the supervisor reads. service/core/cluster/running.py has
 // the same layout. While the instance's mark is set, call number `calls` runs on `thread`.
 struct CallRecord {
   std::atomic<uint64_t> calls{0};  // calls begun so far
-  std::atomic<double> limit_s{0};  // a call that takes longer counts as hung
+  std::atomic<double> limit_s{0};  // a call that takes longer than this counts as hung
   std::atomic<int32_t> thread{0};  // the kernel's thread id
   char model[236] = {};            // name and version, in UTF-8, up to the first NUL
 };
@@ -34,8 +34,8 @@ static_assert(sizeof(CallRecord) == 256 && std::atomic<double>::is_always_lock_f
 // std::runtime_error.
 class Runner {
  public:
-  // `alone`: a mutex shared by all runners whose calls must not run in parallel; null: no restriction. `record`: where
-  // each call is recorded before it begins; null: not recorded.
+  // `alone`: a mutex that is shared by all runners whose calls must not run at the same time, or null. `record`: the
+  // record in which each call is noted before it begins, or null.
   Runner(std::shared_ptr<octet_model> model, std::shared_ptr<octet_instance> instance, std::mutex* alone = nullptr,
          CallRecord* record = nullptr);
 
@@ -62,7 +62,7 @@ class Runner {
 // One instance of a model in all its batch sizes, which run in turn on one thread.
 class Variants {
  public:
-  // By samples per call. A size of 1 may have several runners: the shape buckets.
+  // Runners by samples per call. Several runners may have size 1: the shape buckets.
   using Runners = std::map<int64_t, std::vector<Runner>>;
 
   Variants() = default;

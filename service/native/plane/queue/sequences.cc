@@ -23,7 +23,7 @@ std::string format_id(const decltype(Step::id)& id) {
 }  // namespace
 
 struct Sequences::Turn::Live {
-  std::vector<Tensor> state;  // empty: the state before the first call
+  std::vector<Tensor> state;  // if empty, the state is that before the first call
   bool is_busy = false, is_over = false;
   double used_s = 0;
   std::deque<std::pair<Step, Begin>> waiting;

@@ -1,4 +1,4 @@
-// The sequences of requests to a model that keeps state: which are active, and whose call comes next.
+// The sequences of requests to a model that keeps state: which of them are active, and whose call is next.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,7 @@ class Sequences {
     const std::vector<Tensor>& state() const;
     bool is_first() const;  // no call of the sequence has been answered
     // Reports that the call succeeded and produced this state. If it is not called, the request has failed: the state
-    // stays as it was, and a sequence that the request has started is removed.
+    // is not changed, and a sequence that the request has started is removed.
     void advance(std::vector<Tensor> state);
     ~Turn();
 
@@ -38,7 +38,7 @@ class Sequences {
     Step step_;
     bool has_advanced_ = false;
   };
-  // Called when a request's turn has come, with null if its sequence has ended by then.
+  // Called when a request's turn has come. The argument is null if its sequence has ended before.
   using Begin = std::function<void(std::unique_ptr<Turn>)>;
 
   // At most `most` sequences are active. A sequence ends after `idle_s` without a request.
@@ -46,7 +46,7 @@ class Sequences {
   ~Sequences();
 
   // Calls `begin` when all earlier requests of the sequence are answered, which may be at once. Throws Problem if the
-  // sequence is not active, or too many are.
+  // sequence is not active, or if too many are active.
   void enter(const Step& step, double now_s, Begin begin);
   [[noreturn]] static void refuse_unknown(const Step& step, double idle_s);
   double idle_s() const { return idle_s_; }

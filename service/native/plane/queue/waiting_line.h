@@ -22,10 +22,10 @@ struct Pace {
   }
 };
 
-// A queue with strict priority levels; level 1 is first. Within a level, requests are served in order of arrival. This
-// changes when a request arrives whose turn would come after its deadline: from then until the level is empty, the
-// newest request is served first. The newest can still be in time, whereas serving in order would make more and more of
-// the others late.
+// A queue with strict priority levels, of which level 1 is first. Within a level, requests are served in the order of
+// arrival. This changes when a request arrives whose turn would come after its deadline. From then until the level is
+// empty, the newest request is served first: the newest can still meet its deadline, whereas the order of arrival would
+// make more and more of the others late.
 //
 // `Item` is a pointer to an object with `level`, `deadline_s`, `ticket` (the order of arrival) and `samples`.
 template <typename Item>
@@ -49,7 +49,7 @@ class WaitingLine {
   // Removes an item, which must be in the queue.
   void erase(const Item& item) {
     Level& level = level_of(item);
-    // Search from the end that is served first.
+    // Searches from the end that is served first.
     auto found = level.is_newest_first ? std::find(level.items.rbegin(), level.items.rend(), item).base() - 1
                                        : std::find(level.items.begin(), level.items.end(), item);
     samples_ -= item->samples;
@@ -86,7 +86,7 @@ class WaitingLine {
     return found;
   }
 
-  // Calls `visit` with each item in the order of service until it returns false.
+  // Calls `visit` with each item in the order of service, until it returns false.
   template <typename Visit>
   void in_order(bool begins_with_oldest, Visit visit) const {
     const Item* first = begins_with_oldest ? oldest() : nullptr;

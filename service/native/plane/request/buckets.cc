@@ -11,8 +11,8 @@ namespace octet::plane {
 
 namespace {
 
-// Returns the smallest of the bucket's dimensions that are dynamic in the signature. In a bucket that pads, they are
-// all equal.
+// Returns the smallest of the bucket's dimensions that are dynamic in the signature. If the bucket pads inputs, they
+// are all equal.
 int64_t length_of(const Signature& signature, const Bucket& bucket) {
   int64_t least = std::numeric_limits<int64_t>::max();
   for (size_t index = 0; index < signature.inputs.size(); ++index) {
@@ -24,7 +24,7 @@ int64_t length_of(const Signature& signature, const Bucket& bucket) {
   return least;
 }
 
-// Returns the common size of all dynamic dimensions, or nothing if they differ.
+// Returns the common size of all dynamic dimensions, or no value if they differ.
 std::optional<int64_t> only_length(const Signature& signature, const std::vector<Shape>& shapes) {
   std::optional<int64_t> length;
   for (size_t index = 0; index < shapes.size(); ++index) {

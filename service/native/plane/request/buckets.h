@@ -1,5 +1,5 @@
-// Selects the shape bucket of a model that serves a request, as service/core/models/buckets.py does. Shorter inputs are padded
-// with zeros, and the outputs are cut to their length.
+// Selects the shape bucket of a model that serves a request, as service/core/models/buckets.py does. Shorter inputs are
+// padded with zeros, and the outputs are cut to their length.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace octet::plane {
 
 struct Fit {
   size_t bucket;
-  std::optional<int64_t> length;  // length of the request; set if inputs are padded and outputs are cut
+  std::optional<int64_t> length;  // the length of the request; set if inputs are padded and outputs are cut
 };
 
 // Describes the sizes of an input for error messages.

@@ -38,7 +38,7 @@ Member member_of(Datatype datatype) {
   }
 }
 
-// Writes elements one after the other while there is room, and counts all of them.
+// Writes consecutive elements while room is left, and counts all of them.
 class Sink {
  public:
   Sink(const TensorSpec& spec, const Shape& shape, void* memory)

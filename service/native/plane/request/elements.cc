@@ -21,7 +21,7 @@ std::string counted(size_t count, const Shape& shape) {
          std::to_string(elements_of(shape));
 }
 
-// Throws for `value`, JSON that is not an integer in the range of `spec`.
+// Throws an error for `value`, JSON that is not an integer in the range of `spec`.
 [[noreturn]] void refuse_integer(std::string_view value, const TensorSpec& spec) {
   bool is_number = value[0] == '-' || (value[0] >= '0' && value[0] <= '9');
   bool is_whole = is_number && value.find_first_of(".eE") == value.npos;

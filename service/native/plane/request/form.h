@@ -12,7 +12,7 @@
 
 namespace octet::plane {
 
-struct Other {  // value of a parameter with an unsupported type
+struct Other {  // the value of a parameter whose type is not supported
   std::string json;
 };
 using Value = std::variant<bool, int64_t, std::string, Other>;
@@ -32,24 +32,24 @@ class Parameters {
 
 std::string brief_value(const Value& value);
 
-// The alternatives for the source of an input's elements.
+// The possible sources of an input's elements.
 struct FollowingBytes {  // raw bytes after the JSON or in `raw_input_contents`, in the order of the inputs
   size_t count;
 };
 struct JsonElements {
-  std::string_view text;  // an array is not parsed yet
+  std::string_view text;  // the text of an array, which is not parsed yet
   size_t first_byte;      // offset in the request
 };
 struct Contents {  // a serialized InferTensorContents
   std::string_view message;
 };
-struct SharedRange {  // a range of memory shared by the client
+struct SharedRange {  // a range of the memory that the client shares
   std::string region;
   uint64_t offset, bytes;
 };
 using Elements = std::variant<FollowingBytes, JsonElements, Contents, SharedRange>;
 
-// Returns the location in shared memory that the parameters of an input or output name, if they do. Throws Problem.
+// Returns the location in shared memory that is given in the parameters of an input or output, if any. Throws Problem.
 std::optional<SharedRange> shared_range(const Parameters& parameters, const std::string& tensor);
 
 struct SentInput {
@@ -63,12 +63,12 @@ struct RequestedOutput {
   Parameters parameters;
 };
 
-// Its views refer to the text or message that it was read from.
+// The views in it refer to the text or message that it was read from.
 struct Form {
   std::optional<std::string> id;
   Parameters parameters;
   std::vector<SentInput> inputs;
-  std::vector<RequestedOutput> outputs;  // empty: all outputs of the model
+  std::vector<RequestedOutput> outputs;  // the requested outputs; empty for all outputs of the model
 
   size_t following_bytes() const;
 };

@@ -8,7 +8,8 @@ namespace octet::plane {
 
 namespace {
 
-constexpr uint64_t kJsonBaseBytes = 64 << 10, kJsonElementBytes = 48;  // allowance for names and shapes, and per number
+// the bytes that are permitted for names and shapes, and for each number
+constexpr uint64_t kJsonBaseBytes = 64 << 10, kJsonElementBytes = 48;
 constexpr std::string_view kJpeg = "\xff\xd8\xff", kPng = "\x89PNG\r\n\x1a\n";
 
 void check_json_bytes(uint64_t bytes, const Signature& signature) {

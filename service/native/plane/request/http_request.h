@@ -12,13 +12,13 @@
 
 namespace octet::plane {
 
-inline constexpr size_t kMagicBytes = 8;  // bytes of a body by which pictures are recognized
+inline constexpr size_t kMagicBytes = 8;  // the first bytes of a body, which identify pictures
 
 struct BodyFacts {
-  // The header `Inference-Header-Content-Length`; if missing, the whole body is JSON.
+  // The value of `Inference-Header-Content-Length`. If the header is missing, the whole body is JSON.
   std::optional<uint64_t> json_bytes;
   std::string media_type;     // in lower case, without parameters
-  bool wants_binary = false;  // the response to a raw body is to be binary
+  bool wants_binary = false;  // true if the response to a raw body must be binary
 
   // Returns true if the body is the model's only input and contains neither JSON nor lengths.
   bool is_raw() const { return json_bytes == uint64_t{0} || media_type.starts_with("image/"); }

@@ -11,7 +11,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kMostFields = 10'000;  // fields of a message; a model has few tensors
+constexpr size_t kMostFields = 10'000;  // the maximum of fields of a message; models have few tensors
 
 std::string text_of(const Field& field) {
   if (!is_utf8(field.bytes)) refuse_message();

@@ -9,8 +9,8 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 40;  // size of a tensor, limited so that sums cannot overflow
-constexpr size_t kMostEntries = 1024;           // number of inputs, outputs or dimensions; models have few
+constexpr size_t kMostBytes = size_t{1} << 40;  // the maximum size of a tensor, so that sums cannot overflow
+constexpr size_t kMostEntries = 1024;           // the maximum of inputs, outputs or dimensions; models have few
 
 Value parameter(JsonReader& json) {
   int64_t number;
@@ -40,7 +40,7 @@ Parameters parameters(JsonReader& json, const std::string& whose) {
   return found;
 }
 
-// Returns false if the value is not an array of integers; it is then skipped.
+// Returns false, and skips the value, if it is not an array of integers.
 bool shape(JsonReader& json, std::vector<int64_t>& sizes) {
   if (json.peek() != '[') return false;
   bool is_whole = true;

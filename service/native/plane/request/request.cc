@@ -11,7 +11,8 @@ namespace octet::plane {
 
 namespace {
 
-constexpr size_t kLongestSequenceId = 128;  // limits the memory for ids that clients choose
+// the maximum length of ids, which clients choose, so that they use little memory
+constexpr size_t kLongestSequenceId = 128;
 
 size_t bytes_of(const TensorSpec& spec, const Shape& shape) { return elements_of(shape) * facts(spec.datatype).bytes; }
 
@@ -31,8 +32,8 @@ Shape expected_shape(const TensorSpec& spec, int64_t samples) {
   return shape;
 }
 
-// For a model with buckets: returns true if the static dimensions match and the dynamic ones are positive. Whether the
-// shapes of all inputs together match a bucket, or may be padded to one, is checked later for the whole request.
+// For a model with buckets. Returns true if the static dimensions match and the dynamic ones are positive. Whether the
+// shapes of all inputs together match a bucket, or can be padded to one, is checked later for the whole request.
 bool suits_bucket(const TensorSpec& spec, const Shape& shape) {
   if (shape.size() != spec.shape.size()) return false;
   for (size_t axis = 0; axis < shape.size(); ++axis) {

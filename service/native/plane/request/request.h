@@ -1,5 +1,5 @@
-// An inference request that fits its model: where the elements of each input come from, and which outputs are wanted in
-// which form.
+// An inference request that matches its model: where the elements of each input come from, and which outputs are
+// returned in which form.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@
 namespace octet::plane {
 
 struct WantedOutput {
-  size_t index;  // in the model's signature
+  size_t index;  // the index in the model's signature
   bool is_binary;
-  int64_t classes = 0;   // number of greatest elements to return as text; 0: return all elements
+  int64_t classes = 0;   // the number of largest elements to return as text; 0 returns all elements
   bool is_real = false;  // dequantized
   std::optional<SharedRange> shared = std::nullopt;  // destination in shared memory, instead of the response
 
@@ -38,12 +38,12 @@ struct Terms {
 };
 
 struct GivenInput {
-  size_t index;  // in the model's signature
+  size_t index;  // the index in the model's signature
   Shape shape;
   bool is_picture;  // to be decoded
   bool is_bare;     // the picture is the whole body, without a length before it
   Elements elements;
-  size_t bytes;  // size of the tensor
+  size_t bytes;  // the size of the tensor in bytes
 };
 
 struct Request {
@@ -54,13 +54,13 @@ struct Request {
   int64_t samples = 1;
 };
 
-// Compares the form with the signature. Throws Problem, which names the input or output that does not fit.
+// Compares the form with the signature. Throws Problem, which names the input or output that does not match.
 Request fit_request(Form form, const Signature& signature);
 
 // A body of `bytes` bytes that is the model's only input.
 struct RawBody {
   size_t bytes;
-  bool is_said_picture;  // according to its Content-Type
+  bool is_said_picture;  // true if its Content-Type says that it is a picture
   bool is_said_tensor;
   bool looks_like_picture;
   bool wants_binary;

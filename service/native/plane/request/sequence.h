@@ -1,4 +1,4 @@
-// Extracts the sequence of a request, which routing needs before the model is chosen.
+// Extracts the sequence of a request. The router needs it before it chooses a worker.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace octet::plane {
 
 // Returns the value of `sequence_id`. A number and a string of the same digits are different sequences. Throws Problem.
 std::optional<std::string> sequence_of(const Parameters& parameters);
-// As above, from the JSON of a request. It is parsed only if it may contain a sequence. Throws Problem.
+// Like `sequence_of`, from the JSON of a request. The JSON is parsed only if it may contain a sequence. Throws Problem.
 std::optional<std::string> sequence_in(std::string_view json);
 
 }  // namespace octet::plane

@@ -22,10 +22,10 @@ struct Quantization {  // real = scale * (stored - zero_point)
 struct TensorSpec {
   std::string name;
   Datatype datatype = Datatype::kUint8;
-  Shape shape;  // kDynamic for dimensions that vary between requests
+  Shape shape;  // the sizes; kDynamic for dimensions that differ between requests
   std::optional<Quantization> quantization;
 
-  bool is_image() const;  // true if it accepts a picture
+  bool is_image() const;  // true if the tensor can contain a picture
 };
 
 // One set of shapes for which a model with dynamic dimensions is built.
@@ -37,15 +37,15 @@ struct Bucket {
 // The constraints on all requests to one loaded model.
 struct Signature {
   std::vector<TensorSpec> inputs, outputs;
-  std::vector<Bucket> buckets;  // ascending; empty if no dimension is dynamic
-  int64_t batches = 1;          // maximum number of samples in a request
-  bool is_batched = false;      // built for several batch sizes
+  std::vector<Bucket> buckets;  // the buckets in ascending order; empty if no dimension is dynamic
+  int64_t batches = 1;          // the maximum number of samples in a request
+  bool is_batched = false;      // true if the model is built for several batch sizes
   bool keeps_state = false;
   std::vector<std::string> labels;  // names of an output's classes
 };
 
 size_t elements_of(const Shape& shape);
 std::string format_shape(const Shape& shape);             // formats a shape: [1, 224, 224, 3]
-std::string takes(const std::vector<TensorSpec>& specs);  // a hint that lists what to send
+std::string takes(const std::vector<TensorSpec>& specs);  // returns a hint that lists the inputs to send
 
 }  // namespace octet::plane

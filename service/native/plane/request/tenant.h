@@ -1,4 +1,4 @@
-// The internal names of tenants' models: TENANT~NAME. A tenant only sees NAME.
+// The internal names of tenants' models: TENANT~NAME. A tenant sees only NAME.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace octet::plane {
 
-inline constexpr char kTenantEnd = '~';  // separator; no model name that a client may send contains it
+inline constexpr char kTenantEnd = '~';  // separator; no name that a client may send contains it
 
 // Returns the internal name of a tenant's model. Throws Problem if `model` is not a valid name.
 inline std::string qualify_name(const std::string& tenant, std::string_view model) {

@@ -33,7 +33,7 @@ class Tensor {
   std::shared_ptr<char> memory_;
 };
 
-// Recycles memory, because each 4 KB page of a new allocation costs a page fault. May be used from any thread. Tensors
+// Reuses memory, because each 4 KB page of a new allocation costs a page fault. May be used from any thread. Tensors
 // keep the pool alive.
 class Pool : public std::enable_shared_from_this<Pool> {
  public:
@@ -50,9 +50,9 @@ class Pool : public std::enable_shared_from_this<Pool> {
   void give_back(char* memory, size_t capacity);
   void clear();
 
-  const size_t most_bytes_;  // maximum of free memory that is retained
+  const size_t most_bytes_;  // the maximum of free memory that is kept
   std::mutex mutex_;
-  // By size; the piece freed last is reused first, as it may still be cached.
+  // Free pieces by size. The piece that was freed last is reused first, because it may still be cached.
   std::map<size_t, std::vector<char*>> free_;
   size_t free_bytes_ = 0;
 };

@@ -36,7 +36,7 @@ class ByteLanes {
     return bits(holds(lanes_[0]), holds(lanes_[1]), holds(lanes_[2]), holds(lanes_[3]));
   }
 
-  // Packs lanes whose bytes are all ones or zero into a mask.
+  // Converts lanes, whose bytes are all ones or all zeros, to a mask.
   template <typename Found>
   static uint64_t bits(Found first, Found second, Found third, Found fourth) {
 #if defined(__SSE2__)

@@ -30,7 +30,7 @@ struct RequestHead {
   bool expects_continue = false;
 
   std::string_view path() const { return target.substr(0, target.find('?')); }
-  // Returns the value of the first field of this name, which must be given in lower case; empty if there is none.
+  // Returns the value of the first field with this name, which must be in lower case, or an empty string.
   std::string_view find(std::string_view lower_name) const;
   bool has(std::string_view lower_name) const;
 };
@@ -49,7 +49,7 @@ struct ResponseHead {
   std::string_view find(std::string_view lower_name) const;
 };
 
-// Why a head was rejected. The connection ends after a response with this status.
+// The reason why a head was rejected. The connection ends after a response with this status.
 struct BadHead {
   int status;
   const char* what;
@@ -99,9 +99,9 @@ class ChunkedBody {
 bool same_but_case(std::string_view one, std::string_view other);
 bool is_token(std::string_view text);  // RFC 9110 section 5.6.2
 std::string_view strip(std::string_view text);
-// Returns true if a comma-separated list of tokens contains this one, which must be in lower case.
+// Returns true if a comma-separated list of tokens contains this token, which must be in lower case.
 bool lists(std::string_view value, std::string_view lower_token);
-// Decodes percent-encoding. Returns nothing if it is malformed.
+// Decodes percent-encoding. Returns no value if it is malformed.
 std::optional<std::string> decode_percent(std::string_view text);
 
 }  // namespace octet::plane

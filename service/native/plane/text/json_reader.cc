@@ -11,22 +11,23 @@ namespace octet::plane {
 
 namespace {
 
-constexpr int kExactPowers = 22;           // powers of ten that a double represents exactly
-constexpr int kExactDigits = 15;           // decimal digits that a double represents exactly
-constexpr int kWordDigits = 19;            // decimal digits that fit in 64 bits
-constexpr int64_t kMostExponent = 100000;  // beyond it a number is 0 or infinite, however many digits it has
+constexpr int kExactPowers = 22;  // the powers of ten up to this exponent are exact as doubles
+constexpr int kExactDigits = 15;  // numbers with up to this many decimal digits are exact as doubles
+constexpr int kWordDigits = 19;   // numbers with up to this many decimal digits fit in 64 bits
+// a number with a larger exponent is 0 or infinite, even if it has many digits
+constexpr int64_t kMostExponent = 100000;
 
 constexpr double kPowers[kExactPowers + 1] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                               1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-constexpr size_t kBlock = 16;     // bytes whose brackets are counted in one step
-constexpr size_t kNumbers = 128;  // bytes that are skipped in one step if they contain numbers only
+constexpr size_t kBlock = 16;     // in one step, the brackets of this many bytes are counted
+constexpr size_t kNumbers = 128;  // in one step, this many bytes are skipped if they contain only numbers
 
 // Returns true if the bytes contain no bracket, brace or quote.
 bool is_inside_array(const char* bytes, size_t count) {
   uint8_t others = 0;
   for (size_t index = 0; index < count; ++index) {
-    char upper = static_cast<char>(bytes[index] & ~0x20);  // a brace differs from a bracket in this bit only
+    char upper = static_cast<char>(bytes[index] & ~0x20);  // only this bit distinguishes a brace from a bracket
     others |= (upper == '[') | (upper == ']') | (bytes[index] == '"');
   }
   return others == 0;
@@ -166,7 +167,7 @@ std::string_view JsonReader::unchecked_array() {
   skip_space();
   if (at_ == end_ || *at_ != '[') return value();
   size_t depth = 1;
-  const char* looked_at = at_;  // no brackets in the bytes from at_ up to here were left uncounted
+  const char* looked_at = at_;  // all brackets between at_ and this position are counted
   for (const char* at = at_ + 1; at < end_;) {
     if (at >= looked_at && static_cast<size_t>(end_ - at) >= kNumbers) {
       looked_at = at + kNumbers;
@@ -289,17 +290,17 @@ Decimal decimal_of(std::string_view text) {
 
 }  // namespace
 
-// Exact if both the digits and the power of ten are exact as doubles: one operation rounds once (Clinger 1990).
-// Otherwise it uses strtod.
+// The result is exact if both the digits and the power of ten are exact as doubles, because one operation rounds once
+// (Clinger 1990). Otherwise, strtod is used.
 double real_of(std::string_view text) {
   Decimal number = decimal_of(text);
   if (number.holds(kExactDigits)) return number.real();
   return std::strtod(std::string(text).c_str(), nullptr);
 }
 
-// Python writes a float32 with up to 17 digits. For these, the two operations round once each and yield a double within
-// 2^-52 of the number. If all values in this neighborhood round to the same float32, that is the result; otherwise the
-// exact method is used.
+// Python writes a float32 with up to 17 digits. For these, two operations round once each, so the resulting double is
+// within 2^-52 of the number. If all values at this distance round to the same float32, it is the result. Otherwise,
+// the exact method is used.
 float single_of(std::string_view text) {
   Decimal number = decimal_of(text);
   if (number.holds(kWordDigits)) {

@@ -50,7 +50,7 @@ class JsonReader {
     return is_digit(*at_) ? '0' : *at_;
   }
 
-  // Calls `member(name)` for each member; it must read the value.
+  // Calls `member(name)` for each member. The function must read the value.
   template <typename Member>
   void object(Member member) {
     enter('{');
@@ -61,7 +61,7 @@ class JsonReader {
     }
   }
 
-  // Calls `element()` for each element; it must read it.
+  // Calls `element()` for each element. The function must read it.
   template <typename Element>
   void array(Element element) {
     enter('[');
@@ -73,16 +73,16 @@ class JsonReader {
   // Reads the next value and returns true if it is a number without fraction and exponent that fits in int64. Otherwise
   // returns false and does not advance.
   bool integer(int64_t& number);
-  // Within an array: reads up to `most` consecutive elements that are short integers of this type, have at most one
-  // space before them, and are directly followed by a comma. Returns their count. In most tensors, these are all
-  // elements except the last.
+  // Within an array, reads up to `most` consecutive elements. It accepts only short integers of this type that have at
+  // most one space before them and are directly followed by a comma. Returns their number. In most tensors, these are
+  // all elements except the last.
   template <typename Number>
   size_t integers(Number* to, size_t most);
-  double number();           // infinite if the value exceeds the range of double
+  double number();           // returns infinity if the value exceeds the range of double
   float single();            // the same for float32
   std::string_view value();  // reads any value and returns its text
-  // Reads an array without validating its contents, and returns its text; whoever parses the text validates it. Other
-  // values are read as by `value`.
+  // Reads an array without validating its contents, and returns its text. The code that parses the text must validate
+  // it. Other values are read as by `value`.
   std::string_view unchecked_array();
   void finish();  // throws if anything but white space follows
   size_t offset() const { return first_byte_ + static_cast<size_t>(at_ - begin_); }  // offset of the next byte
@@ -156,8 +156,8 @@ size_t JsonReader::integers(Number* to, size_t most) {
   }
 }
 
-// Tests all bytes of a word at once, without a branch on the number of digits. The next number depends only on where
-// this one ends.
+// Tests all bytes of a word at once, without a branch on the number of digits. So only the start of the next number
+// depends on the length of this one.
 template <typename Number>
 size_t JsonReader::one_by_one(Number* to, size_t most, bool is_behind_comma) {
   using Word = std::conditional_t<sizeof(Number) == 1, uint32_t, uint64_t>;
@@ -174,7 +174,7 @@ size_t JsonReader::one_by_one(Number* to, size_t most, bool is_behind_comma) {
     Word word;
     std::memcpy(&word, digits, kBytes);
     word ^= '0' * kEach;
-    // Its lowest set bit belongs to the first byte that is not a digit.
+    // The lowest set bit belongs to the first byte that is not a digit.
     Word others = ((word + 0x76 * kEach) | word) & 0x80 * kEach;
     int length = std::countr_zero(others) / 8;
     if (length == 0 || length == kBytes || digits[length] != ',' || (*digits == '0' && length > 1)) break;
@@ -191,7 +191,7 @@ size_t JsonReader::one_by_one(Number* to, size_t most, bool is_behind_comma) {
 // Converts the text of a JSON number to the nearest double.
 double real_of(std::string_view text);
 
-// Converts the text to that double, rounded to float32.
+// Converts the text to the nearest double, and rounds this to float32.
 float single_of(std::string_view text);
 
 }  // namespace octet::plane

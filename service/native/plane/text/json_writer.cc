@@ -88,7 +88,7 @@ JsonWriter& JsonWriter::integer(int64_t number) {
   return raw({digits, static_cast<size_t>(std::to_chars(digits, digits + kMostDigits, number).ptr - digits)});
 }
 
-// Writes 1.0 rather than 1, as Python does, so that it is read as a floating-point number again.
+// Writes 1.0 rather than 1, like Python, so that readers get a floating-point number again.
 JsonWriter& JsonWriter::number(double number) {
   char digits[kMostDigits];
   std::string_view text(digits, static_cast<size_t>(std::to_chars(digits, digits + kMostDigits, number).ptr - digits));

@@ -8,7 +8,7 @@
 
 namespace octet::plane {
 
-// Inserts commas itself. The caller must call its functions in an order that yields valid JSON.
+// Inserts the commas. The caller must call its functions in an order that gives valid JSON.
 class JsonWriter {
  public:
   JsonWriter& begin(char bracket);  // { or [

@@ -1,5 +1,5 @@
-// Parses one-byte elements of a JSON array in blocks: the positions of all commas in 64 bytes are found at once, so
-// that numbers do not depend on each other.
+// Parses one-byte elements of a JSON array in blocks. The positions of all commas in 64 bytes are found at once, so
+// that the computations of different numbers are independent.
 #pragma once
 
 #include <bit>
@@ -48,7 +48,7 @@ class NumberBlock {
     uint64_t commas = commas_;
     for (size_t done = 0, all = count(); done < all; done += kGroup) {
       Words words;
-      for (size_t each = 0; each < kGroup; ++each) {  // repeats the last one at the end
+      for (size_t each = 0; each < kGroup; ++each) {  // repeats the last number at the end
         uint32_t word;
         std::memcpy(&word, text_ + std::countr_zero(commas) - sizeof word, sizeof word);
         words[each] = word;
@@ -76,7 +76,7 @@ class NumberBlock {
   static void read(const Words& words, int32_t* to) {
     Bytes texts = (Bytes)words, digits = texts ^ '0';
     Words are_digits = (Words)((digits >= 0) & (digits <= 9));
-    Words follow = are_digits >> 8 | 0xffff0000;  // bytes that are followed only by digits
+    Words follow = are_digits >> 8 | 0xffff0000;  // bytes after which only digits follow
     follow &= follow >> 8 | 0xff000000;
     digits &= (Bytes)(are_digits & follow);
     Pairs pairs = (Pairs)digits;

@@ -1,4 +1,4 @@
-// The same as `NumberBlock`, sixteen numbers at a time, for processors that can permute bytes (AVX-512 VBMI). There it
+// The same as `NumberBlock`, but for sixteen numbers at a time, on processors that can permute bytes (AVX-512 VBMI). It
 // takes a third of the time.
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace octet::plane {
 
-// True if the processor and the kernel support everything used here (Intel's manual, volume 1, section 15.2). Tests set
-// it to false.
+// True if the processor and the kernel support all instructions that are used here (Intel's manual, volume 1, section
+// 15.2). Tests set it to false.
 inline bool has_avx512_vbmi = [] {
   constexpr uint32_t kOsSavesState = 1u << 27, kVectorState = 0xe6;
   constexpr uint32_t kInB = 1u << 3 | 1u << 8 | 1u << 16 | 1u << 30 | 1u << 31;  // BMI1, BMI2, AVX512F, BW, VL
@@ -27,8 +27,8 @@ inline bool has_avx512_vbmi = [] {
   return (b & kInB) == kInB && (c & kInC) == kInC;
 }();
 
-// Reads numbers, starting at the comma before the first and ending where `NumberBlock` would also stop. Moves `comma`
-// to the comma after the last number. Returns their count; writes at most `most`.
+// Reads numbers from the comma before the first one up to the position at which `NumberBlock` would also stop. Moves
+// `comma` to the comma after the last number. Returns the count of numbers, which is at most `most`.
 template <typename Number>
 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi,avx512vbmi2,bmi,bmi2,lzcnt,popcnt"))) size_t
 read_blocks(const char*& comma, const char* end, Number* to, size_t most) {
@@ -71,7 +71,7 @@ read_blocks(const char*& comma, const char* end, Number* to, size_t most) {
           _mm512_permutexvar_epi8(_mm512_add_epi8(by_four, _mm512_set1_epi8(static_cast<char>(done))), positions);
       __m512i its = _mm512_permutexvar_epi8(_mm512_sub_epi8(ending, before), values);
       uint64_t are_digits = _mm512_cmplt_epu8_mask(its, _mm512_set1_epi8(10));
-      uint64_t follow = are_digits >> 1 | kLasts;  // bytes that are followed only by digits
+      uint64_t follow = are_digits >> 1 | kLasts;  // bytes after which only digits follow
       follow &= follow >> 1 | kLasts | kLasts >> 1;
       __m512i pairs = _mm512_maddubs_epi16(_mm512_maskz_mov_epi8(are_digits & follow, its), weights);
       __m512i numbers = _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));

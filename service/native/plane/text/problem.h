@@ -28,7 +28,7 @@ struct Problem : std::exception {
       : type(its_type), detail(std::move(its_detail)), hint(std::move(its_hint)), tensor(std::move(its_tensor)) {}
 
   ErrorType type;
-  // Set for an error type that this process does not define; `type` is then only an approximation.
+  // if empty, the title of the type is used
   std::shared_ptr<const ForeignFacts> foreign;
   std::string detail;  // empty: the title of its type
   std::string hint, tensor;
@@ -38,7 +38,7 @@ struct Problem : std::exception {
   const char* what() const noexcept override { return detail.c_str(); }
   std::string_view message() const;
 
-  // Returns the problem document of RFC 9457.
+  // returns at least 1, because 0 would invite clients to retry at once
   std::string document(std::string_view path, std::string_view request_id) const;
   int64_t whole_retry_after_s() const;  // at least 1: 0 would invite clients to retry at once
   std::string sentence() const;         // text for gRPC

@@ -30,7 +30,7 @@ class MessageReader {
   std::string_view rest_;
 };
 
-// Calls `take` with the bits of each number of a packed field, or of the only one of an unpacked field.
+// Calls `take` with the bits of each number of a packed field, or of the one number of an unpacked field.
 template <typename Take>
 void each_varint(const Field& field, Take take);
 uint64_t take_varint(std::string_view& bytes);

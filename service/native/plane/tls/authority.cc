@@ -23,7 +23,7 @@ Authority::Authority(std::string_view certificates) : context_(make_context(open
   const OpenSsl& its = openssl();
   its.context_set_verify(context_.get(), kVerifyPeer, nullptr);
   read_certificates(certificates, [&](X509* each) {
-    // Takes a reference of its own.
+    // The store takes its own reference.
     bool is_used = its.store_add_cert(its.context_get_cert_store(context_.get()), each) == 1;
     its.x509_free(each);
     if (!is_used) refuse_pem("the certificate of an authority cannot be used: " + its.what());

@@ -1,4 +1,4 @@
-// The certificate authorities that this process, as a client, uses to verify servers.
+// The certificate authorities with which this process, as a client, verifies servers.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ class Authority {
   // Reads PEM certificates. Throws std::runtime_error.
   explicit Authority(std::string_view certificates);
 
-  // Returns a client connection on a socket, which stays the caller's. The server must have a certificate for `name`, a
-  // DNS name or an IP address. Throws std::bad_alloc.
+  // Returns a client connection on a socket. The caller still owns the socket. The server must have a certificate for
+  // `name`, a DNS name or an IP address. Throws std::bad_alloc.
   SslConnection connection(int descriptor, const std::string& name) const;
 
  private:

@@ -12,7 +12,7 @@ constexpr int kAddChainCertificate = 89;
 constexpr int kProtocols = 0;  // index for application data
 constexpr int kChosen = 0, kFatal = 2;
 
-// Selects the first of our protocols that the client offers as well.
+// Selects the first of this server's protocols that the client offers too.
 int choose_protocol(Ssl* ssl, const unsigned char** out, unsigned char* out_bytes, const unsigned char* in,
                     unsigned in_bytes, void*) {
   std::string_view ours = *static_cast<const std::string_view*>(openssl().get_ex_data(ssl, kProtocols));
@@ -44,7 +44,7 @@ void Certificate::use_chain(std::string_view pem) {
   read_certificates(pem, [&](X509* each) {
     bool is_used = std::exchange(is_first, false)
                        ? its.context_use_certificate(context_.get(), each) == 1
-                       // Takes a reference of its own.
+                       // The function takes its own reference.
                        : its.context_ctrl(context_.get(), kAddChainCertificate, 1, each) == 1;
     its.x509_free(each);
     if (!is_used) refuse_pem("a certificate cannot be used: " + its.what());

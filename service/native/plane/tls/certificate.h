@@ -13,9 +13,9 @@ class Certificate {
   // std::runtime_error.
   Certificate(std::string_view chain, std::string_view key);
 
-  // Returns a server connection on a socket, which stays the caller's. `protocols` is a list for ALPN: each name is
-  // preceded by its length, the preferred one first. The view itself must outlive the connection. The connection keeps
-  // this certificate after it is replaced. Throws std::bad_alloc.
+  // Returns a server connection on a socket. The caller still owns the socket. `protocols` is a list for ALPN,
+  // preferred name first, with the length before each name. The view itself must outlive the connection. The connection
+  // keeps this certificate even if it is replaced. Throws std::bad_alloc.
   SslConnection connection(int descriptor, const std::string_view& protocols) const;
 
  private:

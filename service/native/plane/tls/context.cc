@@ -11,7 +11,7 @@ namespace {
 constexpr int kSetMode = 33, kSetReadAhead = 41, kSetCacheMode = 44, kSetMinimum = 123;
 constexpr long kTls12 = 0x0303;
 constexpr long kPartialWrite = 1, kMovingBuffer = 2, kReleaseBuffers = 16;
-// A peer that disconnects without a close_notify cannot truncate a message unnoticed, since every message ends with a
+// If a peer disconnects without a close_notify, a truncated message is still noticed, because every message ends with a
 // length, a final chunk or a frame.
 constexpr uint64_t kIgnoreUnexpectedEof = 1 << 7, kNoCompression = 1 << 17, kServerPreference = 1 << 22,
                    kNoRenegotiation = 1 << 30;

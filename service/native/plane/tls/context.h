@@ -28,10 +28,10 @@ using PemText = std::unique_ptr<Bio, FreeBio>;
 [[noreturn]] void refuse_pem(const std::string& what);  // throws std::runtime_error
 
 PemText pem_text(std::string_view pem);
-// A password callback that always fails; otherwise OpenSSL would prompt at the terminal.
+// A password callback that always fails. Without it, OpenSSL would prompt at the terminal.
 int no_password(char*, int, int, void*);
-// Calls `use` with each certificate, which takes ownership of it. Throws std::runtime_error if there is none, or if the
-// PEM is invalid.
+// Calls `use` with each certificate, of which `use` takes ownership. Throws std::runtime_error if the PEM is invalid or
+// contains no certificate.
 void read_certificates(std::string_view pem, const std::function<void(X509*)>& use);
 
 // `method` is for servers or for clients.

@@ -9,7 +9,7 @@ namespace octet::plane {
 namespace {
 
 constexpr char kLibrary[] = "libssl.so.3";
-// Do not read configuration files; do not clean up at exit, since threads run until the end.
+// Configuration files are not read. Nothing is cleaned up at exit, because threads run until the end.
 constexpr uint64_t kNoConfiguration = 0x80, kNoAtExit = 0x80000;
 
 struct Loaded {
@@ -68,7 +68,7 @@ struct Loaded {
   }
 
  private:
-  // Also finds symbols of libcrypto, on which libssl depends.
+  // Also finds the symbols of libcrypto, because libssl depends on it.
   template <typename Function>
   void find(const char* name, Function& function) {
     function = reinterpret_cast<Function>(::dlsym(library_, name));

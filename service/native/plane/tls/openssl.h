@@ -17,7 +17,7 @@ struct X509;
 struct X509Store;   // X509_STORE
 struct PrivateKey;  // EVP_PKEY
 
-// The members are named after the functions in OpenSSL's manual. The constants are those of ssl.h, which are part of
+// The members have the names of the functions in OpenSSL's manual. The constants are those of ssl.h, and are part of
 // its binary interface.
 struct OpenSsl {
   static constexpr int kErrorWantRead = 2, kErrorWantWrite = 3, kErrorZeroReturn = 6;
@@ -82,7 +82,7 @@ struct OpenSsl {
 
 // Throws std::runtime_error if OpenSSL is not installed.
 const OpenSsl& openssl();
-// Loads the library while the process may open files. If it is missing, `openssl` reports that later.
+// Loads the library while the process may still open files. If it is missing, `openssl` reports this later.
 void load_openssl();
 
 }  // namespace octet::plane

@@ -14,7 +14,7 @@ constexpr uint16_t kMachine = 190;  // EM_CUDA
 
 bool is_within(uint64_t at, uint64_t size, size_t bytes) { return at <= bytes && size <= bytes - at; }
 
-// Returns true if a table of `count` entries is inside the file, its entry size matches `Entry`, and `check` accepts
+// Returns true if a table of `count` entries is inside the file, its entry size is that of `Entry`, and `check` accepts
 // each entry.
 template <class Entry, class Check>
 bool is_whole(const uint8_t* data, size_t bytes, uint64_t at, size_t count, size_t entry_bytes, Check check) {

@@ -1,4 +1,4 @@
-// Validation of a kernel's code for a GPU: an ELF file embedded as data of a library.
+// Validates the code of a kernel for a GPU: an ELF file that is embedded as data in a library.
 #pragma once
 
 #include <stddef.h>
@@ -7,8 +7,8 @@
 
 namespace octet::cuda {
 
-// Checks that everything the file's headers point to is within its `bytes` bytes. This is necessary because the driver
-// receives an address without a size. Returns OCTET_CORRUPT with the name of the `symbol` otherwise.
+// Checks that all offsets in the file's headers are within its `bytes` bytes, because the driver receives an address
+// without a size. Otherwise returns OCTET_CORRUPT with the name of the `symbol`.
 octet_status check_cubin(const void* data, size_t bytes, const char* symbol);
 
 }  // namespace octet::cuda

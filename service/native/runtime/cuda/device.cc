@@ -9,7 +9,7 @@ namespace octet::cuda {
 
 namespace {
 
-// Errors of which CUDA's documentation states "This leaves the process in an inconsistent state and any further CUDA
+// Errors after which CUDA's documentation states "This leaves the process in an inconsistent state and any further CUDA
 // work will return the same error", and errors that report that the GPU is gone.
 constexpr Result kSticky[] = {
     46,   // DEVICE_UNAVAILABLE

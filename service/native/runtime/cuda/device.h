@@ -1,5 +1,5 @@
-// The GPUs that are visible to this process, as limited by CUDA_VISIBLE_DEVICES and MIG, and their memory. A GPU that
-// has failed is lost to the process: every later call for it fails.
+// The GPUs that are visible to this process, as limited by CUDA_VISIBLE_DEVICES and MIG, and their memory. After a GPU
+// has failed, every later call for it fails in this process.
 #pragma once
 
 #include <stddef.h>
@@ -39,12 +39,12 @@ class Device {
   int64_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
   void use(int64_t bytes) { used_bytes_.fetch_add(bytes, std::memory_order_relaxed); }
 
-  // Returns true if the GPU has failed: all of its memory contents are gone, and every further call fails.
+  // Returns true if the GPU has failed. Its memory contents are then lost, and every further call fails.
   bool is_lost() const { return is_lost_.load(std::memory_order_acquire); }
   octet_status fail_lost() const;
 
-  // Convert the result of an operation `what` to a status. The GPU is lost if the driver documents the error as sticky,
-  // or, for `check_run`, if any error other than a lack of memory occurs.
+  // Converts the result of the operation `what` to a status. Marks the GPU as lost if the driver documents the error as
+  // sticky. `check_run` marks it as lost after any error other than a lack of memory.
   octet_status check(Result result, const char* what);
   octet_status check_run(Result result, const char* what);
 
@@ -64,7 +64,7 @@ class Device {
 
 // Starts the driver on the first call. Returns OCTET_UNSUPPORTED if there is no GPU.
 octet_status find_devices(int& count);
-Device& device(int index);  // `index` must be below that count
+Device& device(int index);  // `index` must be less than the count
 
 // Makes `device` the current device of this thread during its lifetime.
 class Current {
@@ -88,7 +88,8 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // Allocates memory for `what`. Returns OCTET_NO_MEMORY with the amount that is free. `device` must be current.
+  // Allocates memory for `what`. If it fails, returns OCTET_NO_MEMORY with the amount of free memory. `device` must be
+  // current.
   octet_status allocate(Device& device, size_t bytes, const char* what);
   Address begin() const { return begin_; }
 
@@ -98,7 +99,7 @@ class DeviceMemory {
   size_t bytes_ = 0;
 };
 
-// Page-locked host memory, with which GPUs exchange data while the CPU does something else.
+// Page-locked host memory, so that data can be copied to and from GPUs while the CPU does other work.
 class PinnedMemory {
  public:
   PinnedMemory() = default;

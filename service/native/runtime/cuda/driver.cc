@@ -26,7 +26,7 @@ struct Named {
 };
 
 bool load() {
-  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);  // never closed, because it has threads
+  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);  // never closed, because the library has threads
   if (library == nullptr) {
     snprintf(why, sizeof why, "NVIDIA's driver is not installed: %s", dlerror());
     return false;

@@ -1,5 +1,5 @@
 // The functions of NVIDIA's driver API that are used here: https://docs.nvidia.com/cuda/cuda-driver-api. The driver is
-// loaded when the first artifact for a GPU is. Nothing is linked, and no header of a CUDA toolkit is needed.
+// loaded with the first artifact for a GPU. No library of CUDA is linked, and no header of a CUDA toolkit is needed.
 #pragma once
 
 #include <stddef.h>
@@ -32,7 +32,8 @@ inline void* const kLaunchBufferSize = reinterpret_cast<void*>(2);  // NOLINT(pe
 // Shared memory that every kernel may use without a request for more.
 inline constexpr uint32_t kSharedBytesOfAll = 48 << 10;
 
-// Member, exported name, and arguments. The header of a CUDA toolkit maps names without suffix to those with _v2.
+// The member, the exported name, and the arguments. The header of a CUDA toolkit maps names without suffix to those
+// with _v2.
 #define OCTET_CUDA_FUNCTIONS(FUNCTION)                                                                               \
   FUNCTION(init, "cuInit", (unsigned))                                                                               \
   FUNCTION(driver_version, "cuDriverGetVersion", (int*))                                                             \
@@ -83,8 +84,8 @@ struct Driver {
   int version;  // CUDA version of the driver: 12040 is 12.4
 };
 
-// Loads and starts the driver, once per process. Children that are forked later cannot use it. Returns
-// OCTET_UNSUPPORTED with the reason: it is not installed, it is too old, or it shows no GPU to this process.
+// Loads and starts the driver, once per process. Processes that are forked later cannot use it. Returns
+// OCTET_UNSUPPORTED with the reason if the driver is not installed, is too old, or shows no GPU to this process.
 octet_status start_driver();
 
 // Must only be called after `start_driver` has succeeded.

@@ -9,7 +9,7 @@ namespace octet::cuda {
 
 namespace {
 
-constexpr size_t kApart = 256;  // alignment of separate allocations: CUDA C++ Programming Guide, 5.3.2
+constexpr size_t kApart = 256;  // the alignment of separate allocations: CUDA C++ Programming Guide, 5.3.2
 
 bool round_up(size_t& bytes) { return !__builtin_add_overflow(bytes, -bytes % kApart, &bytes); }
 
@@ -57,8 +57,8 @@ octet_status Instance::allocate() {
   octet_status status = allocate_memory();
   if (status == OCTET_OK && !resolve()) status = OCTET_NO_MEMORY;
   if (status == OCTET_OK) status = device_.check(cuda.stream_create(&stream_, kStreamNonBlocking), "a stream");
-  // A waiting thread sleeps rather than spins: there may be more threads than cores, and the cores have other models to
-  // compute.
+  // A waiting thread sleeps rather than spins, because the cores have other models to compute and may be fewer than the
+  // threads.
   constexpr unsigned kFlags = kEventBlockingSync | kEventDisableTiming;
   if (status == OCTET_OK) status = device_.check(cuda.event_create(&done_, kFlags), "an event");
   if (status == OCTET_OK) status = begin_sequence();
@@ -147,7 +147,7 @@ octet_status Instance::begin_sequence() {
 octet_status Instance::run(double* seconds) {
   Current current(device_);
   if (current.status() != OCTET_OK) return current.status();
-  // One event before the first call, and one after each.
+  // One event is recorded before the first call, and one after each call.
   octet_status status = seconds == nullptr ? prepare(run_type_) : make_events(model_.config.plan.calls().size() + 1);
   if (status != OCTET_OK) return status;
   gather(kInputs, bound_[kInputs]);
@@ -169,7 +169,7 @@ octet_status Instance::run(double* seconds) {
   return OCTET_OK;
 }
 
-// Runs the calls repeatedly, always with the states from before the first run.
+// Repeats the calls with the states from before the first run.
 octet_status Instance::run_resident(int32_t runs, double* seconds) {
   Current current(device_);
   if (current.status() != OCTET_OK) return current.status();
@@ -191,7 +191,7 @@ octet_status Instance::run_resident(int32_t runs, double* seconds) {
   return OCTET_OK;
 }
 
-// Launches once before the first event, because the first launch of a graph uploads it.
+// Launches the graph once before the first event, because the first launch of a graph uploads it.
 octet_status Instance::time_graph(GraphExec graph, int32_t runs) {
   const Driver& cuda = driver();
   octet_status status = upload(kInputs);
@@ -279,7 +279,7 @@ octet_status Instance::enqueue_calls(const Address* addresses, Event* events) {
     const Call& call = plan.calls()[index];
     const Launch& launch = plan.launches()[index];
     size_t end = index + 1 < plan.calls().size() ? plan.calls()[index + 1].first : plan.end_of_calls();
-    // The addresses are in the order of the kernel's parameters. Because their total size is passed, the driver does
+    // The addresses are in the order of the kernel's parameters. Their total size is passed, so that the driver does
     // not read beyond them if a kernel has more parameters.
     size_t bytes = (end - call.first) * sizeof(Address);
     void* operands[] = {kLaunchBuffer, const_cast<Address*>(addresses + call.first), kLaunchBufferSize, &bytes,

@@ -14,11 +14,11 @@ struct octet_model;
 
 namespace octet::cuda {
 
-// Offsets of the tensors of a role, which are stored one after the other in the same way on the GPU and on the host.
-// Each is at a multiple of 256 bytes.
+// The offsets of the tensors of a role (such as the inputs). They are stored one after the other, with the same offsets
+// on the GPU and on the host. Each offset is a multiple of 256 bytes.
 class TensorOffsets {
  public:
-  bool add(int64_t bytes);  // returns false if memory runs out, or if they are too large
+  bool add(int64_t bytes);  // returns false if memory runs out, or if the tensors are too large
   size_t bytes() const { return bytes_; }
   size_t operator[](size_t index) const { return at_[index]; }
 
@@ -29,25 +29,25 @@ class TensorOffsets {
 
 class Instance {
  public:
-  // Creates an instance on the suitable GPU with the least memory in use by this process, or on the next one if that
-  // has no memory left.
+  // Creates an instance on the suitable GPU on which this process uses the least memory. If that GPU has no memory
+  // left, tries the next one.
   static octet_status make(octet_model& model, Instance*& made);
   Instance(octet_model& model, LoadedModel& loaded) : model_(model), loaded_(loaded), device_(loaded.device()) {}
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 
-  // Host pointers, which the caller has checked.
+  // Sets pointers to host memory, which the caller has checked.
   void bind(void* const* inputs, void* const* outputs);
   void bind_states(void* const* before, void* const* after);
-  octet_status begin_sequence();  // from here on, the instance keeps the states
+  octet_status begin_sequence();  // from now on, the instance keeps the states
   bool is_lost() const { return device_.is_lost(); }
-  octet_status run(double* seconds);  // `seconds` receives the duration of each call, if not null
+  octet_status run(double* seconds);  // if `seconds` is not null, it receives the duration of each call
   octet_status run_resident(int32_t runs, double* seconds);
 
  private:
-  // The type of a run by the states that it uses. kFirst and kSecond use the pair of buffers on the GPU, and read the
-  // first or the second one, respectively. kCallers uses memory of the caller.
+  // The type of a run, by the states that it uses. kFirst and kSecond use the pair of buffers on the GPU: kFirst reads
+  // the first buffer, and kSecond the second. kCallers uses memory of the caller.
   enum RunType { kFirst, kSecond, kCallers, kRunTypes };
   enum Tensors { kInputs, kOutputs, kBefore, kAfter, kTensors };
 
@@ -77,14 +77,15 @@ class Instance {
   Device& device_;
   Stream stream_ = nullptr;
   Event done_ = nullptr;
-  List<Event> events_;  // events around timed calls; empty until times are requested
+  List<Event> events_;  // the events around timed calls; empty until times are requested
   GraphExec graphs_[kRunTypes] = {};
   DeviceMemory memory_;  // the arena, followed by the tensors at `on_gpu_`
   PinnedMemory staging_;
   TensorOffsets offsets_[kTensors];
   Address on_gpu_[kTensors] = {};  // the buffers of the states before and after a run are exchanged after each run
   size_t staged_[kTensors] = {};
-  List<Address> addresses_;  // addresses of all operands in the plan's order, and a second copy with exchanged states
+  // the addresses of all operands in the plan's order, and a second copy with exchanged states
+  List<Address> addresses_;
   List<void*> bound_[kTensors];
   RunType run_type_ = kFirst;
 };

@@ -58,7 +58,8 @@ octet_status Model::find_kernels(const octet_model& model, const List<DataSymbol
   const List<Call>& calls = model.config.plan.calls();
   for (size_t index = 0; index < calls.size(); ++index) {
     const char* symbol = calls[index].symbol;
-    char name[kMostSymbolBytes + 16];  // with code for several capabilities, the name includes the capability
+    // if a kernel has code for several capabilities, the name includes the capability
+    char name[kMostSymbolBytes + 16];
     if (count_ == 1)
       snprintf(name, sizeof name, "%s", symbol);
     else
@@ -160,7 +161,7 @@ octet_status LoadedModel::load(const octet_model& model, const List<DataSymbol>&
   return device_.check(driver().upload(constants_.begin(), model.constants, bytes), "a copy of the constants");
 }
 
-// The context can run out of memory for code, too.
+// The context may run out of memory for code too.
 octet_status LoadedModel::load_kernel(const DataSymbol& code, Kernel& kernel) {
   const Driver& cuda = driver();
   Result result = cuda.module_load(&kernel.module, code.data, 0, nullptr, nullptr);
@@ -186,7 +187,7 @@ octet_status LoadedModel::check_launch(const Plan& plan, size_t call) {
   const char* symbol = plan.calls()[call].symbol;
   Kernel& kernel = loaded_[(*of_call_)[call]];
   int most_threads = 0, static_bytes = 0;
-  // This also loads the function.
+  // This call also loads the function.
   Result result = cuda.function_get(&most_threads, kMostThreadsOfFunction, kernel.function);
   if (result == kSuccess) result = cuda.function_get(&static_bytes, kStaticSharedBytes, kernel.function);
   if (result != kSuccess) return device_.check(result, symbol);

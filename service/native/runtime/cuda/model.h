@@ -16,7 +16,7 @@ struct octet_model;
 
 namespace octet::cuda {
 
-// The state of a model on one GPU. Shared by the instances there.
+// The state of a model on one GPU. The model's instances on this GPU share it.
 class LoadedModel {
  public:
   explicit LoadedModel(Device& device) : device_(device) {}
@@ -24,7 +24,7 @@ class LoadedModel {
   LoadedModel(const LoadedModel&) = delete;
   LoadedModel& operator=(const LoadedModel&) = delete;
 
-  // `kernels` contains the code of each kernel; `of_call` maps each call to its kernel. The device must be current.
+  // `kernels` contains the code of each kernel. `of_call` maps each call to its kernel. The device must be current.
   octet_status load(const octet_model& model, const List<DataSymbol>& kernels, const List<uint32_t>& of_call);
 
   Device& device() const { return device_; }
@@ -35,7 +35,7 @@ class LoadedModel {
   struct Kernel {
     Module module;
     Function function;
-    uint32_t shared_bytes;  // dynamic shared memory, the maximum of its launches
+    uint32_t shared_bytes;  // the dynamic shared memory: the maximum of its launches
   };
 
   octet_status load_kernel(const DataSymbol& code, Kernel& kernel);
@@ -54,27 +54,28 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  // Finds the kernels of the plan's calls in the library, and GPUs that can run them. Loads nothing onto a GPU yet.
+  // Finds the kernels of the plan's calls in the library, and the GPUs that can run them. Does not load them onto a
+  // GPU.
   octet_status find(const octet_model& model);
 
-  // Returns the GPU at index `rank` (0, 1, ...) among those that can run the model, sorted by how much this process
-  // has allocated there, least first. Returns null if there are no more.
+  // Returns the GPU at index `rank` (0, 1, ...) among those that can run the model. They are sorted by the memory that
+  // this process has allocated on them, least first. Returns null if `rank` is too large.
   Device* candidate(int rank) const;
 
   // Returns the model's state on `device`, loading it on first use. `device` must be current.
   octet_status on(Device& device, const octet_model& model, LoadedModel*& found);
 
-  bool is_lost() const;  // a GPU on which it is loaded has failed
+  bool is_lost() const;  // true if a GPU on which the model is loaded has failed
 
  private:
-  struct Code {  // for one compute capability
+  struct Code {  // the code for one compute capability
     int capability = 0;
     List<DataSymbol> kernels;
     List<uint32_t> of_call;
   };
 
   octet_status find_kernels(const octet_model& model, const List<DataSymbol>& defined, Code& code);
-  // The code for the highest capability that the device supports, or null.
+  // Returns the code for the highest capability that the device supports, or null.
   const Code* code_for(const Device& device) const;
   octet_status fail_without_gpu() const;
 
