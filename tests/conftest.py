@@ -1,13 +1,13 @@
-"""What every test of the project shares."""
+"""Fixtures and settings for all tests."""
 
 import os
 
 from hypothesis import settings
 
-# The same examples on every run, so that a change is judged by what it changed; `make test-all` draws new ones. Without
-# a deadline: an example takes as long as the machine's other work lets it.
+# All runs use the same examples, so that a new failure is caused by a change of the code. `make test-all` draws new
+# examples. Examples have no deadline, because they take longer on a busy machine.
 settings.register_profile("same", derandomize=True, database=None, deadline=None)
 settings.register_profile("fresh", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
-os.environ.setdefault("OCTET_BUILD_NICE", "0")  # tests wait for their builds, and other tests run beside them
+os.environ.setdefault("OCTET_BUILD_NICE", "0")  # other tests run at the same time, and tests wait for their builds

@@ -1,4 +1,4 @@
-"""A release of the chart on the cluster in OCTET_TEST_CLUSTER, with models for the x86 pools and one for the ARM
+"""Fixtures: a release of the chart on the cluster in OCTET_TEST_CLUSTER, with models for the x86 pools and for the ARM
 pool.
 """
 

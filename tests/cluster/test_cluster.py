@@ -1,4 +1,4 @@
-"""Clients of the API's Service use a cluster without faults."""
+"""Tests clients of the API's Service on a cluster without faults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PICTURE = ROOT / "examples" / "digits" / "7.png"
 def test_predictions_over_http_and_grpc(cluster: Cluster, service: str, model: str) -> None:
     with load(cluster, service, model):
         time.sleep(3)
-    # And once more, after the first clients have left without waiting for their last responses.
+    # Runs the clients again, after the first ones have left without waiting for their last responses.
     with load(cluster, service, model) as seen:
         time.sleep(3)
     print(service, model, seen.phases)

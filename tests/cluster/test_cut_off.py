@@ -1,4 +1,4 @@
-"""Requests to the API's Service while a worker has no network, a full disk, or no database connection."""
+"""Tests requests to the API's Service while a worker has no network, a full disk, or no database connection."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 POSTGRESQL_PORT = 5432
 HEARTBEAT_S = 2.0
-LOOK_S = 1.0  # the time until the API notices that a worker is silent, on a busy machine
+LOOK_S = 1.0  # the time after which the API knows that a worker is silent, on a busy machine
 FILL = ["dd", "if=/dev/zero", "of=/data/filled", "bs=1M", "count=1100"]  # more than cacheVolume of values.yaml
-# Takes every free connection of PostgreSQL, prints their number, and keeps them until it is ended.
+# A program that takes every free connection of PostgreSQL, prints their number, and keeps them until it is ended.
 TAKE_ALL = """
 import sys, time, psycopg
 held = []
@@ -40,7 +40,7 @@ RULES = {
 
 @contextmanager
 def dropped(cluster: Cluster, pod: str, fault: str) -> Iterator[None]:
-    """Drops all packets from and to a pod, without an error to the sender."""
+    """Drops all packets from and to a pod. The sender gets no error."""
     for rule in RULES[fault]:
         cluster.beside_container(pod, "iptables", "--insert", *rule, "--jump=DROP")
     try:
@@ -72,10 +72,11 @@ def test_a_worker_without_network_loses_no_request_and_comes_back(cluster: Clust
 
 
 def test_a_worker_with_a_full_disk_is_replaced(cluster: Cluster) -> None:
-    """Kubernetes evicts the pod, whatever has filled the volume."""
+    """Kubernetes evicts the pod, even if another program has filled the volume."""
     [pod] = cluster.pods("octet/pool=avx2")
     with watched(cluster, "filling the node cache") as seen:
-        cluster.kubectl("exec", pod, "--", *FILL, check=False)  # may be ended with the pod
+        # Kubernetes may end the command together with the pod, so its exit status is not checked
+        cluster.kubectl("exec", pod, "--", *FILL, check=False)
         eventually(lambda: pod not in cluster.pods("octet/pool=avx2"), WORK_TIMEOUT_S)
         cluster.rolled("deployment/octet-avx2")
     cluster.kubectl("delete", "pod", pod, "--ignore-not-found")
@@ -91,7 +92,7 @@ def test_nothing_is_lost_while_the_database_has_no_free_connection(cluster: Clus
         try:
             assert greedy.stdout is not None
             assert "too many clients" in greedy.stdout.readline()
-            cluster.kill(pod)  # it needs new connections
+            cluster.kill(pod)  # the restarted worker needs new connections
             time.sleep(AWAY_S)
         finally:
             greedy.kill()

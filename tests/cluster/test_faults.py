@@ -1,4 +1,4 @@
-"""Requests to the API's Service while parts of a cluster are replaced, killed and cut off."""
+"""Tests requests to the API's Service while parts of a cluster are replaced, killed and cut off."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_nothing_is_lost_while_a_deployment_is_rolled(cluster: Cluster, name: st
 
 
 def test_nothing_is_lost_by_an_upgrade_and_its_rollback(cluster: Cluster) -> None:
-    """Old and new processes run side by side, and in the end the old ones use the tables of the new version."""
+    """Old and new processes run at the same time for a while. The old ones then use tables of the new version."""
     if not cluster.has_image("octet.test/octet-cluster:2"):
         pytest.skip("NOT TESTED: the nodes have no images of a later version (tests/cluster/README.md)")
     with watched(cluster, "upgrading") as seen:
@@ -42,7 +42,7 @@ def test_nothing_is_lost_by_an_upgrade_and_its_rollback(cluster: Cluster) -> Non
 
 
 def push_again(cluster: Cluster) -> None:
-    """Pushes a build that does not exist yet: its batch size depends on the time."""
+    """Pushes a model so that a new build is needed: the batch size depends on the time."""
     batch = 2 + time.time_ns() % 30
     cluster.octet("push", EXAMPLES / "digits_int8.tflite", "--name", "moved", "--batch", str(batch))
     builds = [cluster.octet("builds", each["id"]) for each in cluster.octet("builds", "--model", "moved")]
@@ -60,7 +60,9 @@ def test_nothing_is_lost_while_a_node_is_drained(cluster: Cluster) -> None:
 
 
 def test_a_drain_leaves_the_last_worker_of_a_pool(cluster: Cluster) -> None:
-    """The pool has no other node, and the database, whose pod is evicted, has none either: the drain waits."""
+    """The pool has no other node, so the drain waits. This is also the case for the database, whose pod is to be
+    evicted.
+    """
     with watched(cluster, "draining n1") as seen, uncordoned(cluster, "n1"):
         assert "Cannot evict pod" in drain(cluster, "n1", AWAY_S, ends=False)
         assert cluster.pods("octet/pool=vnni")
@@ -100,7 +102,8 @@ def test_a_killed_api_loses_only_its_requests_in_flight(cluster: Cluster) -> Non
         cluster.until_again(pod, restarts)
     counts = seen.counts()
     assert counts.keys() <= {"right", "lost", "not accepted"}
-    assert counts.get("lost", 0) <= 2 * 6  # one request of each client, and one more that was in the listener's queue
+    # one request of each client, and one more of each that was in the listener's queue
+    assert counts.get("lost", 0) <= 2 * 6
 
 
 def test_a_build_of_a_killed_worker_is_finished_by_the_next(cluster: Cluster) -> None:

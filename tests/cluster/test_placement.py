@@ -1,4 +1,6 @@
-"""The nodes on which Kubernetes places the pools of examples/pools.yaml. They are simulated, for lack of GPUs."""
+"""Tests on which nodes Kubernetes places the pools of examples/pools.yaml. The nodes are simulated, because no GPUs are
+available.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ handler: nvidia
 
 @contextmanager
 def pretended(cluster: Cluster, file: Path) -> Iterator[None]:
-    """Adds nodes without machines, whose pods are ready at once."""
+    """Adds simulated nodes. Their pods are ready at once."""
     file.write_text(json.dumps(NODES))
     run = cluster.folder / "run"
     program = map(str, (run / "in", sys.executable, cluster.folder / "fakenodes.py", run, file, 3 * WORK_TIMEOUT_S))
@@ -60,7 +62,7 @@ def pretended(cluster: Cluster, file: Path) -> Iterator[None]:
 
 @pytest.fixture
 def pools(cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
-    """The namespace that contains the example's pools, and nothing else of a release."""
+    """A namespace that contains only the pools of the example, and no other part of a release."""
     shown = [f"--show-only=templates/{name}.yaml" for name in ("pools", "secrets")]
     values = f"--values={chart.EXAMPLES / 'pools.yaml'}"
     done = chart.run("template", "octet", chart.CHART, values, "--kube-version=1.20.2", *shown)
@@ -102,7 +104,7 @@ def test_pools_are_placed_by_node_features_and_each_gpu_is_used_once(pools: Clus
         "sm80": ["pretended-sm80"],
     }
     eventually(lambda: places(pools) == own, WORK_TIMEOUT_S)
-    # Two pods of four cores leave no room on their node for a third during a rollout; a GPU pool ends one first.
+    # A node has no room for a third pod of four cores during a rollout, so a GPU pool ends one of its pods first.
     pools.kubectl("rollout", "restart", "deployment/octet-sm80")
     pools.rolled("deployment/octet-sm80")
     assert places(pools)["sm80"] == ["pretended-sm80"]

@@ -1,4 +1,4 @@
-"""Follows docs/how-to/kubernetes.md: the bundled database is dumped, emptied and restored."""
+"""Tests docs/how-to/kubernetes.md: dumps, empties and restores the bundled database as described there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chart without a bucket: all its pods share a volume of one node."""
+"""Tests the chart without a bucket: all its pods share a volume of one node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tried(cluster: Cluster) -> Iterator[Cluster]:
     """A second release, in its own namespace."""
     found = replace(cluster, namespace="tried")
     _remove(cluster)
-    # A hostPath volume stays owned by root, whatever the pod's fsGroup.
+    # A hostPath volume is owned by root, even if the pod sets fsGroup.
     cluster.on_node("n2", "install", "--directory", "--owner=10001", "--group=10001", PLACE)
     cluster.kubectl("create", "namespace", "tried")
     try:

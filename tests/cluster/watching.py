@@ -1,4 +1,4 @@
-"""Clients whose requests are counted and timed while something happens to the cluster."""
+"""Clients whose requests are counted and timed during a fault of the cluster."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from tests.support.kubernetes import API, Cluster, Load, load
 
 STEADY_S = 10.0
-# between the requests of a client whose latencies are measured, so that they do not overload the machine
+# the pause between two requests of a client whose latencies are measured, so that the clients do not overload the
+# machine
 PAUSE_S = 0.05
-AWAY_S = 45.0  # longer than requests to a store or a database are retried
+AWAY_S = 45.0  # longer than the time for which failed requests to a store or a database are repeated
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The commands against a server: interactive output, and output for scripts."""
+"""Tests of the commands against a server: interactive output, and output for scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make demo`, as a newcomer runs it: without a compiler, a linker or any other program in PATH."""
+"""Tests `make demo` as a new user runs it: without a compiler, a linker or any other program in PATH."""
 
 from __future__ import annotations
 

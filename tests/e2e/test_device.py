@@ -23,13 +23,13 @@ TARGETS = {
     "aarch64": "cortex-a53",
     "aarch64+dotprod": "neoverse-n1",
     "aarch64+i8mm": "max",
-}  # the least capable CPU that has it
+}  # the least capable CPU with this feature
 _EXAMPLES = ROOT / "examples"
 _PAGE = "docs/how-to/device.md"
 _LINES = [command.text for command in commands_of((ROOT / _PAGE).read_text(), _PAGE)]
-_PYTHON = "3.11"  # of the root file system
+_PYTHON = "3.11"  # the Python version in the root file system
 
-# The request to the server over HTTP and the one to the model in Python use the same picture.
+# The request to the server over HTTP and the call of the model in Python use the same picture.
 _ASK = """
 import json, sys, time, urllib.request, numpy
 from PIL import Image

@@ -1,7 +1,7 @@
-"""Runs every command of the README and of the documentation as printed, unless a reason not to is stated.
+"""Runs every command of the README and of the documentation as printed, except commands for which a reason is stated.
 
-The commands of a page run in order in one folder, which is also the home directory, with their own server. Comments in
-a page contain what it needs first (`tests/support/documented.py`).
+The commands of a page run in order in one folder, which is also the home directory, with a server for this page. A
+comment in the page says what must exist before (`tests/support/documented.py`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.documented import ROOT, Command, commands_of, inline_commands
 from tests.support.serving import environment
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
-# By program: the reason why it cannot run in a test.
+# The programs that cannot run in a test, with the reason.
 NOT_RUN = {
     "source": "the commands run in the environment of the tests",
     "docker": "needs a container engine; test_deploy.py checks the files, test_compose.py runs their commands",
@@ -91,7 +91,7 @@ class Reader:
         for word, value in self.words.items():
             text = text.replace(word, value)
         if re.search(r"\boctet serve\b", text):
-            self._server.close()  # the page's own server replaces the one before it
+            self._server.close()  # a page may start several servers; only the last one runs
             self._server.enter_context(self._serving(text))
             return
         printed = self._run(command, text)
@@ -101,7 +101,7 @@ class Reader:
     def _run(self, command: Command, text: str) -> str:
         # An error response makes its command fail.
         text = re.sub(r"\bcurl\b(?! -f)", "curl --silent --show-error --fail-with-body", text)
-        # CI runs the targets of the Makefile; here they only have to exist.
+        # CI runs the targets of the Makefile. Here they must only exist.
         text = re.sub(r"^make\b", f"make --dry-run --directory {shlex.quote(str(ROOT))}", text)
         done = subprocess.run(
             ["bash", "-c", f"set -euo pipefail\n{text}"],
@@ -145,7 +145,9 @@ class Reader:
 
 
 def answers(url: str) -> bool:
-    """Returns true if something responds at `url`. The certificate of a page is not signed by a known authority."""
+    """Returns true if a server responds at `url`. The certificate of a page's server is not signed by a known
+    authority.
+    """
     try:
         return httpx.get(url, verify=False, trust_env=False).is_success
     except httpx.TransportError:

@@ -1,4 +1,4 @@
-"""Compiles, verifies and serves one model of each format, and compares a response with the framework's own.
+"""Tests one model of each format: compiles, verifies and serves it, and compares a response with the framework's own.
 
 `make check` runs this file: within a minute it shows whether the tree is sound.
 """
@@ -41,7 +41,7 @@ def push(served: Served, name: str, content: bytes, **query: Any) -> None:
 
 
 def predict(served: Served, name: str, value: Array) -> Array:
-    """The first output for `value`, flat."""
+    """Returns the first output for `value`, as a flat array."""
     spec = served.client.get(f"/v2/models/{name}").json()["inputs"][0]
     response = served.client.post(f"/v2/models/{name}/infer", json=as_json(value, spec["name"]))
     assert response.status_code == 200, response.text

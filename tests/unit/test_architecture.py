@@ -50,7 +50,7 @@ def test_what_only_starts_others_loads_no_tvm(module: str) -> None:
 
 
 def test_the_command_line_is_quick_to_start() -> None:
-    """A command loads only what it needs: `octet models`, for example, does not load a web framework."""
+    """A command loads only the modules that it needs: `octet models`, for example, does not load a web framework."""
     loaded, _ = _after_importing("service.cli.app")
     assert not {"fastapi", "uvicorn", "sqlalchemy", "service.api", "service.db"} & loaded
 

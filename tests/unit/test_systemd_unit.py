@@ -63,7 +63,7 @@ def test_it_writes_where_its_data_lies(unit: configparser.ConfigParser) -> None:
 
 
 def test_the_sandbox_is_left_what_it_needs(unit: configparser.ConfigParser) -> None:
-    """The options would forbid landlock(7) and unshare(2), and memory that becomes executable, for compiled code."""
+    """These options would forbid landlock(7), unshare(2), and making memory executable, which compiled code needs."""
     assert not {"SystemCallFilter", "RestrictNamespaces", "MemoryDenyWriteExecute"} & unit["Service"].keys()
 
 

@@ -1,4 +1,4 @@
-"""Certificates that are renewed while the server runs, correctly and incorrectly."""
+"""Tests of certificates that are renewed while the server runs, correctly and incorrectly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Scene:
     log: Path
 
     def served_certificates(self) -> set[str]:
-        """Returns the certificates that clients get now, in PEM: over HTTPS, and over gRPC."""
+        """Returns the certificates that clients now get over HTTPS and over gRPC, in PEM format."""
         return {_served_certificate(urlsplit(url).netloc, kind) for url, kind in self.addresses()}
 
     def addresses(self) -> list[tuple[str, str]]:
@@ -41,7 +41,7 @@ class Scene:
         cert, private = make_certificate(folder)
         for new, old in ((cert, self.cert), (private, self.private))[: 2 if with_key else 1]:
             shutil.copyfile(new, folder / "new")
-            (folder / "new").replace(old)  # as renewal programs do
+            (folder / "new").replace(old)  # renewal programs replace files in this way
         return _normalize(cert.read_text())
 
     def is_served(self, cert: str) -> bool:

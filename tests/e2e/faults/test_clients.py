@@ -1,4 +1,6 @@
-"""Clients that are slow, half closed, numerous, or send garbage; and a server that is stopped during their requests."""
+"""Tests of clients that are slow, half closed, numerous, or send invalid bytes, and of a server that is stopped during
+requests.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ def test_a_head_that_is_too_large_is_refused_while_it_arrives(served: Served) ->
             for _ in range(1000):
                 connection.sendall(b"X-More: " + b"x" * 1000 + b"\r\n")
         except OSError:
-            pass  # the server stopped reading
+            pass  # the server stopped reading, so sending failed
         assert b"431 Request Header Fields Too Large" in answer(connection)
 
 
@@ -110,7 +112,8 @@ def test_a_slow_body_is_accepted(served: Served) -> None:
         for _ in range(100):
             connection.sendall(b"x" * 1000)
             time.sleep(TIMEOUT_S / 60)
-        assert b" 400 " in connection.recv(1 << 16)  # it was read completely: it does not hash to its name
+        # the server read the whole body: its error is that the digest does not match
+        assert b" 400 " in connection.recv(1 << 16)
 
 
 def test_a_half_closed_connection_counts_as_closed_and_leaves_nothing(served: Served) -> None:
@@ -174,7 +177,7 @@ def test_ten_thousand_idle_connections(tmp_path: Path) -> None:
         try:
             for _ in range(count):
                 connections.append(connect(served))
-            # They were all accepted, not only queued: each has a descriptor in the server.
+            # All were accepted, not only queued: the server has a descriptor for each.
             eventually(lambda: descriptors(process) > count)
             each_bytes = (rss_bytes(process) - before) / count
             print(f"{each_bytes:.0f} bytes for each idle connection")
@@ -221,7 +224,8 @@ class TestStopping:
             eventually(lambda: is_uploading(tmp_path))
             served.process.send_signal(signal.SIGTERM)
             eventually(lambda: is_stopping(served))
-            # A connection accepted just before the server closed the port is cut off; then the supervisor responds.
+            # A connection that was accepted just before the server closed the port is cut off. After that, the
+            # supervisor responds.
             eventually(lambda: get(served, "/api/v1/models") is not None)
             refused = get(served, "/api/v1/models")
             assert refused is not None
@@ -231,7 +235,7 @@ class TestStopping:
             assert live is not None
             assert live.json() == {"live": True}
             slow.sendall(b"x" * 50_000)
-            assert b" 400 " in slow.recv(1 << 16)  # it was read to its end
+            assert b" 400 " in slow.recv(1 << 16)  # the server read the request to its end
             assert served.process.wait(GIVE_UP_S) == 0
 
     def test_a_client_that_was_refused_before_its_body_does_not_delay_the_stop(self, tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""A model whose native code crashes: other models continue, and it is quarantined eventually."""
+"""Tests of a model whose native code crashes: other models continue to serve, and the model is quarantined in the
+end.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ class Scene:
         self.artifact: Digest = poison(self.data_dir, "poison")
 
     def predict(self, model: str) -> httpx.Response:
-        """Sends a prediction on a new connection, so that another request's end is not mistaken for its own."""
+        """Sends a prediction on a new connection, so that a cut connection belongs to this request."""
         return httpx.post(
             f"{self.served.url}/v2/models/{model}/infer",
             content=PICTURE,
@@ -120,7 +122,7 @@ def test_commands_show_the_quarantine_and_end_it(scene: Scene) -> None:
     assert "poison version 1" in octet(scene, "quarantine", scene.artifact, "--forgive")
     assert "No artifact is in quarantine" in octet(scene, "quarantine")
     assert "quarantine" not in octet(scene, "models")
-    scene.crash()  # it was tried again
+    scene.crash()  # the artifact was tried again
 
 
 def test_an_explicit_load_tries_it_again(scene: Scene) -> None:

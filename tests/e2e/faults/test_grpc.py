@@ -1,4 +1,4 @@
-"""A server that is stopped while gRPC clients send requests."""
+"""Tests of a server that is stopped while gRPC clients send requests."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
             await channel.channel_ready()
             served.process.send_signal(signal.SIGTERM)
             assert await open_stream.code() is grpc.StatusCode.UNAVAILABLE
-            assert served.process.poll() is None  # the other client still has its time
+            assert served.process.poll() is None  # the other client still has time to finish its request
             served.process.send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(served.process.wait, GIVE_UP_S) == 128 + signal.SIGTERM
             assert await code_of(infer(channel)(pb.ModelInferRequest())) is grpc.StatusCode.UNAVAILABLE

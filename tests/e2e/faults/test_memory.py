@@ -1,4 +1,6 @@
-"""If memory is too small for one model or one request, that one is refused, and the others are not affected."""
+"""Tests of too little memory for one model or one request: only that one is refused, and the others are not
+affected.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,8 @@ class Scene:
 
     @contextmanager
     def little_memory(self) -> Iterator[Load]:
-        """Limits the serving process to slightly more address space than it has; clients use the good model
-        meanwhile.
+        """Limits the address space of the serving process to slightly more than it uses. During this, clients send
+        requests to the good model.
         """
         process = self.served.data_plane()
         taken_bytes = int(Path(f"/proc/{process}/statm").read_text().split()[0]) * resource.getpagesize()
@@ -75,7 +77,7 @@ def test_only_the_model_without_memory_is_refused(scene: Scene) -> None:
         refused = scene.predict("huge")
         assert (refused.status_code, refused.json()["code"]) == (503, "memory_full"), refused.text
         assert "huge" in refused.json()["detail"]
-        assert int(refused.headers["retry-after"]) > 1  # it is not retried at once
+        assert int(refused.headers["retry-after"]) > 1  # the server does not try to load it again at once
     assert set(load.statuses) == {200}
     assert any(scene.huge in line and "memory" in line for line in scene.log.read_text().splitlines())
 

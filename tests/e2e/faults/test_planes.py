@@ -1,4 +1,6 @@
-"""If the control plane or the data plane is killed, the other one continues and restores its state."""
+"""Tests that if the control plane or the data plane is killed, the other one continues, and the new process restores
+its state.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ class Scene:
         return {line for line in maps if "/blobs/sha256/" in line}
 
     def files(self) -> set[str]:
-        """Returns the files in `loaded`."""
+        """Returns the names of the files in `loaded`."""
         return {line.split()[-1] for line in self.loaded()}
 
     def kill_control_plane(self) -> None:
@@ -102,7 +104,7 @@ def test_predictions_continue_while_the_control_plane_is_killed(scene: Scene) ->
     plane, loaded = scene.served.data_plane(), scene.loaded()
     with scene.load() as load:
         scene.kill_control_plane()
-        time.sleep(1)  # time for the new control plane to look at the loaded models
+        time.sleep(1)  # gives the new control plane time to find the loaded models
     assert set(load.statuses) == {200}
     assert scene.served.data_plane() == plane
     assert scene.loaded() == loaded  # nothing was reloaded

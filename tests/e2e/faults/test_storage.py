@@ -1,4 +1,4 @@
-"""The disk, the files and the clock fail: stored data is not lost, and the server recovers."""
+"""Tests in which the disk, the files and the clock fail: stored data are not lost, and the server recovers."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_log_on_a_full_disk_loses_only_lines(tmp_path: Path) -> None:
         with path.open("a") as log, built(tmp_path, log, log_format="json") as served:
             ballast = fill(tmp_path / "logs")
             server = served.data_plane()
-            for _ in range(30):  # each of them logs a line, together more than a buffer
+            for _ in range(30):  # each prediction logs a line; all lines together are longer than a buffer
                 served.client.post("/v2/repository/models/digits/unload")
                 served.client.post("/v2/repository/models/digits/load")
             assert served.label(4) == 4
@@ -128,7 +128,7 @@ def test_a_log_on_a_full_disk_loses_only_lines(tmp_path: Path) -> None:
             eventually(lambda: path.stat().st_size > written)
             assert served.label(6, "late") == 6
             assert served.stop() == 0
-        # A line may be truncated where the space ended; the lines after that are complete.
+        # A line may be truncated at the position where the disk was full. The lines after it are complete.
         after = path.read_bytes()[written:].decode(errors="replace").splitlines()
         whole = [json.loads(line) for line in after if line.startswith("{")]
         assert any("late" in line["message"] and line["level"] == "info" for line in whole), after
@@ -150,7 +150,7 @@ def test_an_audit_log_on_a_full_disk_loses_only_lines(tmp_path: Path) -> None:
         ]
         assert told
         assert all('"action": "load"' in line for line in told)
-        assert written.count("load") + len(told) == 50  # each line is in one of them
+        assert written.count("load") + len(told) == 50  # each line is in one of the two files
         assert served.stop() == 0
 
 
@@ -186,7 +186,7 @@ def test_a_damaged_blob_is_rebuilt_at_its_next_load(served: tuple[Served, Path],
     library = next(layer for layer in layout.manifest(artifact).layers if layer.media_type == LIBRARY_MEDIA_TYPE)
     path = data_dir / "store" / "blobs" / library.digest.replace(":", "/")
     whole = path.read_bytes()
-    path.unlink()  # another file with the same name: the mapped one is not affected by damage of the disk
+    path.unlink()  # creates another file with the same name, because damage on the disk does not affect the mapped file
     half = len(whole) // 2
     path.write_bytes(whole[:half] + (b"?" * (len(whole) - half) if damage == "overwritten" else b""))
     assert server.label(3) == 3  # from memory
@@ -220,7 +220,7 @@ def test_a_database_deleted_while_the_server_runs_is_restored(served: tuple[Serv
     for file in data_dir.glob("octet.sqlite3*"):
         file.unlink()
     eventually(lambda: (data_dir / "octet.sqlite3").exists() and predicts(server))
-    # The compile worker may create it before the server has noticed.
+    # The compile worker may create the file before the server has noticed that it is missing.
     eventually(lambda: "digits" in model_names(server))
     again = server.push()
     assert (again["state"], again["artifact"]) == ("succeeded", artifact)
@@ -261,11 +261,12 @@ def test_a_clock_jump_loses_no_build_and_no_lease(tmp_path: Path, jump_s: int) -
                 served.reaches(build["id"], "import")
                 worker = served.compile_worker()
                 clock.write_text(f"{jump_s}")
-                os.kill(worker, signal.SIGKILL)  # its lease ends a day from now, or ended long ago
+                os.kill(worker, signal.SIGKILL)  # the lease of the worker ends a day from now, or ended long ago
                 ended = served.ended(build["id"])
                 assert (ended["state"], ended["attempt"]) == ("succeeded", 2), ended
                 finished_at = datetime.fromisoformat(ended["finished_at"])
-                assert abs((finished_at - datetime.now(UTC)).total_seconds() - jump_s) < 60  # the clock did jump
+                # the clock of the worker did jump
+                assert abs((finished_at - datetime.now(UTC)).total_seconds() - jump_s) < 60
                 assert served.label(3) == 3
                 assert served.ended(served.push(UINT8, "later")["id"])["state"] == "succeeded"
                 assert served.stop() == 0

@@ -1,4 +1,4 @@
-"""One data plane per tenant: a model of one tenant cannot affect another tenant."""
+"""Tests of one data plane per tenant: a model of one tenant cannot affect another tenant."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.waiting import WORK_TIMEOUT_S, eventually
 
 RAW = {"Inference-Header-Content-Length": "0"}
 TENANTS = ("", "acme", "beta")
-_REST_S = 32.0  # after so long, the connections to tenants' data planes were closed and replaced
+_REST_S = 32.0  # after this time, the connections to tenants' data planes have been closed and replaced
 
 
 class Scene:

@@ -1,4 +1,4 @@
-"""The page during an outage of the server, by keyboard, and with enough contrast."""
+"""Tests of the page: without a server, with the keyboard only, and its contrast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models are deleted on the page; a model that shares another's build is shown with it."""
+"""Tests of deleting models on the page. If a model shares another's build, the page says so."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def page(browser: Browser, digits: Served) -> Iterator[Page]:
-    with visit(browser, digits.url, may_fail=True) as page:  # it may request what is being deleted
+    with visit(browser, digits.url, may_fail=True) as page:  # the page may request the model that is being deleted
         yield page
 
 

@@ -1,4 +1,4 @@
-"""A user opens the page of a new server, pushes a model, and shows it a picture."""
+"""Tests the first steps of a user on the page of a new server: pushing a model, and showing it a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a server that requires an API key."""
+"""Tests of the page of a server that requires an API key."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def make_key(folder: Path, *scopes: str) -> str:
 
 @pytest.fixture(scope="module")
 def key(digits: Served, folder: Path) -> str:
-    """An API key. From its creation on, the server requires one."""
+    """An API key. After it is created, the server requires keys."""
     return make_key(folder, "push", "predict", "metrics")
 
 
@@ -107,6 +107,6 @@ def test_a_read_key_shows_everything(guarded: Page, folder: Path) -> None:
 
 
 def test_the_reference_is_shown_without_the_internet(browser: Browser, digits: Served) -> None:
-    with visit(browser, digits.url, may_fail=True) as page:  # the page itself requires a key now
+    with visit(browser, digits.url, may_fail=True) as page:  # the page's requests need a key now
         page.goto(f"{digits.url}/docs")
         expect(page.locator("#reference")).to_contain_text("/v2/models/{model}/infer")

@@ -1,4 +1,4 @@
-"""The table of pools that the page shows for a model."""
+"""Tests of the table of pools that the page shows for a model."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def page(browser: Browser, digits: Served) -> Iterator[Page]:
 
 
 def answer(page: Page, rows: list[dict[str, Any]]) -> None:
-    """Replaces the server's response from the next load of the page on; requests to measure are refused."""
+    """Replaces the server's response from the next load of the page on. Requests to measure are refused."""
 
     def respond(route: Route) -> None:
         if route.request.method == "POST":
@@ -111,7 +111,7 @@ def test_an_empty_table_has_an_explanation(page: Page) -> None:
 
 
 def test_loading_and_errors_are_shown(page: Page) -> None:
-    expect(page.locator("#pools tbody tr")).to_have_count(1)  # no request of this load is still in progress
+    expect(page.locator("#pools tbody tr")).to_have_count(1)  # now no request of this load is in progress any more
     asked: list[Route] = []
 
     def respond(route: Route) -> None:

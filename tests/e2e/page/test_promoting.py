@@ -1,4 +1,4 @@
-"""Versions are promoted on the page, and the promotion is reverted."""
+"""Tests of promoting versions on the page, and of reverting a promotion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A user drops a float model and pictures, sees the cost of quantization, chooses mixed precision, and promotes it."""
+"""Tests the steps of a user who drops a float model and pictures on the page, reads the cost of quantization, chooses
+mixed precision, and promotes the result.
+"""
 
 from __future__ import annotations
 

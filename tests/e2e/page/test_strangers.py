@@ -1,4 +1,4 @@
-"""Untrusted text is shown as it is, and never becomes part of the page's markup."""
+"""Tests that untrusted text is shown as it is, and never becomes part of the page's markup."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def test_labels(browser: Browser, digits: Served, tmp_path: Path) -> None:
 
 
 def test_injected_markup_would_run_no_script(browser: Browser, served: Served) -> None:
-    with browser.new_context() as profile:  # a separate context: the browser logs to the console what it refused
+    # a separate context, because the browser logs to the console what it refused
+    with browser.new_context() as profile:
         page = profile.new_page()
         page.goto(served.url)
         with pytest.raises(Error, match="TrustedHTML"):

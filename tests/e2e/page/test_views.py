@@ -1,4 +1,4 @@
-"""The page of a server with models, artifacts and requests."""
+"""Tests of the page of a server with models, artifacts and requests."""
 
 from __future__ import annotations
 
@@ -43,12 +43,14 @@ def test_quantiles_are_computed_like_in_prometheus(page: Page) -> None:
     everything, one, others, restarted, nothing = page.evaluate(program, generate_latest(registry).decode())
     assert everything == [1, 1.5, 2, 4]  # one observation is at most 1, three are at most 2, four at most 4
     assert (one, others) == (2, 4)
-    assert restarted == 1  # fewer than before: the server has restarted, so all of them count
+    assert restarted == 1  # the count is less than before, so the server has restarted, and all observations are new
     assert nothing is None
 
 
 def test_unchanged_elements_are_kept_when_others_change(page: Page) -> None:
-    """A button that is replaced while it is pressed gets no click, and each poll changes the shown ages."""
+    """A button that is replaced while it is pressed gets no click. The page updates the ages that it shows at each
+    poll.
+    """
     program = """async () => {
       const { h, show } = await import("/page/dom.js");
       const place = document.createElement("div");

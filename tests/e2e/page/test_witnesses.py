@@ -1,4 +1,4 @@
-"""The checks of a model that the page shows: green only if another runtime computed every value."""
+"""Tests of the checks of a model that the page shows: green only if another runtime computed every value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Checks the promises of `peer_budget.h`, one per line. Calls abort() if one does not hold.
+// Checks the statements in `peer_budget.h`, one per line. Calls abort() if one is false.
 #include "limits/peer_budget.cc"
 
 #include <cstdio>
@@ -165,7 +165,7 @@ void who_resets_little_pays_for_nobody_else() {
   REQUIRE(allowed < 10'000 + 60 * 1'000 + 40 * 20);
 }
 
-// A series of newcomers is not refused either.
+// A series of new addresses is not refused either.
 void the_worst_of_unequal_ones_is_refused() {
   PeerLimits limits;
   limits.process_rates = 1;  // the process's rate equals that of one address

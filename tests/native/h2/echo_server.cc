@@ -168,8 +168,8 @@ class Connection final : public GrpcHandler {
     size_t left = 0, size = 0;  // number and size of the messages to send
   };
 
-  // Reads until the client closes: closing a socket with unread input resets the connection and discards output that
-  // has not been sent.
+  // Reads until the client closes its end. Closing a socket with unread input resets the connection and discards unsent
+  // output.
   void linger() {
     lingering_ = true;
     shutdown(socket_, SHUT_WR);
@@ -202,7 +202,7 @@ class Connection final : public GrpcHandler {
   Buckets budget_;
   GrpcSession session_;
   int socket_;
-  bool lingering_ = false;    // everything was written; further input is discarded,
+  bool lingering_ = false;    // true when everything is written; further input is then discarded,
   ssize_t unread_ = 1 << 20;  // up to this many bytes
 };
 

@@ -70,7 +70,7 @@ class Reader final : public FrameReader::Handler {
   bool in_block_ = false, ended_ = false;
 };
 
-// A service that does random things at random times, and tracks which calls exist.
+// A service that does random things at random times, and records which calls exist.
 class Service final : public GrpcHandler {
  public:
   Service(Dice& dice, octet::PeerBudget& budget) : dice_(dice), budget_(budget) {}

@@ -1,4 +1,4 @@
-"""Metrics of the requests that a data plane reports as forwarded."""
+"""Tests of the metrics of requests that a data plane reports as forwarded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_forwards_are_counted_by_pool_and_model() -> None:
     assert found["octet_forwards_total", "old", "digits", "retried"] == 2
     assert ("octet_forwards_total", "old", "digits", "failed") not in found
     assert found["octet_hop_duration_seconds_count", "old", "digits", None] == 3
-    assert b'"w1"' not in metrics.text()  # no label for workers, whose ids change with each start
+    assert b'"w1"' not in metrics.text()  # no label contains the id of a worker, because it changes with each start
 
 
 def test_unused_counts_are_dropped() -> None:

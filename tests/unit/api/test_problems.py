@@ -1,4 +1,4 @@
-"""Every error, of every endpoint, is a problem document."""
+"""Tests that every error of every endpoint is a problem document."""
 
 from __future__ import annotations
 

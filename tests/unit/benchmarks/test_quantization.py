@@ -1,4 +1,4 @@
-"""Tests of the measurement of quantization's cost: statistics, generated pictures of known content, and the page."""
+"""Tests of measuring the cost of quantization: statistics, generated pictures of known content, and the page."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ def test_lines_are_what_hangs_together() -> None:
     mask = np.zeros((40, 60), bool)
     mask[5:11, 10:40], mask[20:26, 10:25], mask[20:26, 30:45], mask[35, 5] = True, True, True, True
     found = text.boxes(mask)
-    assert sorted(found[:, 0].tolist()) == [10 - 3.75, 10 - 90 * 1.5 / 42, 30 - 90 * 1.5 / 42]  # not the single pixel
-    near = np.array([[7.0, 2.0, 44.0, 15.0], [8.0, 17.0, 60.0, 29.0]])  # the second is found in two parts
+    # the single pixel is not found
+    assert sorted(found[:, 0].tolist()) == [10 - 3.75, 10 - 90 * 1.5 / 42, 30 - 90 * 1.5 / 42]
+    near = np.array([[7.0, 2.0, 44.0, 15.0], [8.0, 17.0, 60.0, 29.0]])  # the second box is found in two parts
     assert text.matched(found, near) == 1
     assert text.matched(near[[0, 0]], near) == 1, "each is found once"
 

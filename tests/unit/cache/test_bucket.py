@@ -1,4 +1,4 @@
-"""Tests of the contract of buckets that the store tests do not cover: in memory, and with each provider's server."""
+"""Tests of buckets that the store tests do not contain: in memory, and with each provider's server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(bucket: TestedBucket, name: str) -> bytes:
 def test_an_object_is_created_once(bucket: TestedBucket) -> None:
     """Otherwise a process that has lost the lock would overwrite the index of a store.
 
-    The calls are sequential, because Swift confirms several concurrent ones.
+    The calls are sequential, because Swift accepts several concurrent ones.
     """
     assert [bucket.create("index/1", b"%d" % number) for number in range(3)] == [True, False, False]
     assert read(bucket, "index/1") == b"0"

@@ -1,4 +1,6 @@
-"""Tests of the contract of all blob stores. `store` is each in turn: in a folder, in memory, in buckets."""
+"""Tests of the contract of all blob stores. `store` is a store in a folder, in memory, and in buckets, one after the
+other.
+"""
 
 from __future__ import annotations
 

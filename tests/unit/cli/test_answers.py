@@ -1,4 +1,4 @@
-"""Formatting a model's outputs for people."""
+"""Tests of formatting a model's outputs for people."""
 
 import io
 import json

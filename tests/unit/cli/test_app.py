@@ -1,4 +1,4 @@
-"""Rules for every command: exit statuses, only JSON on stdout with --json, and errors with a remedy."""
+"""Tests of rules for every command: exit statuses, only JSON on stdout with --json, and errors with a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetching a server's artifact: which one is chosen, and that only expected files are unpacked."""
+"""Tests of fetching a server's artifact: which one is chosen, and that only expected files are unpacked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`octet builds` on a server's builds."""
+"""Tests of `octet builds` on a server's builds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How the client handles what a normal test server does not send: errors, other servers, lost connections."""
+"""Tests of the client with responses that a normal test server does not send: errors, other servers, lost
+connections.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def test_events_resume_after_the_last_one_received() -> None:
         match len(asked_after):
             case 1:  # the connection is lost
                 return httpx.Response(200, stream=_BrokenOff([_event(1), _event(2)]))
-            case 2:  # the server stops, and ends the response regularly
+            case 2:  # the server stops, and ends the response in the regular way
                 return httpx.Response(200, content=_event(3))
         return httpx.Response(200, content=_event(4, state="succeeded"))
 

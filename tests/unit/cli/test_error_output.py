@@ -1,4 +1,4 @@
-"""How commands show errors, and the report files that they write for internal errors."""
+"""Tests of how commands show errors, and of the report files that they write for internal errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server-sent events parser, against the format's own rules."""
+"""Tests of the parser of server-sent events, with the rules of the format."""
 
 from service.cli.events import Event, parse_events
 

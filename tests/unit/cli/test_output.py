@@ -1,4 +1,4 @@
-"""Names from untrusted sources cannot control the terminal, in any kind of output."""
+"""Tests that names from untrusted sources cannot control the terminal in any kind of output."""
 
 from __future__ import annotations
 

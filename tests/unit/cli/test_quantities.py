@@ -1,4 +1,4 @@
-"""Three digits and a unit."""
+"""Tests of formatting quantities with three digits and a unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failed pulls, and the files that they leave: with no registry running, and with an empty registry."""
+"""Tests of failed pulls and the files that they leave: with no registry running, and with an empty registry."""
 
 from __future__ import annotations
 
@@ -66,6 +66,6 @@ def test_an_interrupted_pull_keeps_the_received_part_and_names_it(tmp_path: Path
 def test_a_damaged_part_of_an_earlier_pull_is_fetched_again(tmp_path: Path, nobody: str) -> None:
     OciLayout(tmp_path / "digits.partial")
     (tmp_path / "digits.partial" / "index.json").write_text("{")
-    with pytest.raises(RegistryFailed):  # not of the index
+    with pytest.raises(RegistryFailed):  # the registry cannot be reached; the damaged index is not the error
         pull_to(parse_reference(nobody), tmp_path / "digits", Settings())
     assert list(tmp_path.iterdir()) == []

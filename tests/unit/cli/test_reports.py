@@ -1,4 +1,4 @@
-"""How `octet compile`, `octet push` and `octet builds` show an artifact's reports."""
+"""Tests of how `octet compile`, `octet push` and `octet builds` show an artifact's reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of stages without a terminal that shows it live."""
+"""Tests of the list of stages without a terminal that shows it live."""
 
 import io
 

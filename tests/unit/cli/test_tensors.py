@@ -1,4 +1,4 @@
-"""The binary tensor extension, from the client's side."""
+"""Tests of the binary tensor extension, from the client's side."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Uploads of a model that consists of two files."""
+"""Tests of uploading a model that consists of two files."""
 
 from __future__ import annotations
 

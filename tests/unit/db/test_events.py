@@ -91,7 +91,7 @@ def test_the_reason_of_a_failure_is_in_the_history(builds: BuildStore, claim: Cl
 
 
 def test_a_log_line_may_contain_any_text(builds: BuildStore, claim: Claim) -> None:
-    line = "naïve \x00 \x1b[31m 😀 \ud800"  # a hostile model may have a tensor of this name
+    line = "naïve \x00 \x1b[31m 😀 \ud800"  # an untrusted model may have a tensor of this name
     builds.log(claim, line)
     assert builds.events(claim.build.id)[-1].kind == "log"
     builds.finish(claim, error=BuildCrashed(line, tensor=line))

@@ -161,7 +161,7 @@ def test_a_clock_set_back_does_not_extend_a_lease(builds: BuildStore, clock: Man
     build, _ = builds.submit(inputs(), "a", 1)
     claim_as(builds, "first")
     clock.jump(-86_400)
-    assert builds.claim("second", LEASE_S) is None  # the first worker may be alive
+    assert builds.claim("second", LEASE_S) is None  # the first worker may still be running
     clock.advance(LEASE_S / 2)
     assert builds.claim("second", LEASE_S) is None
     clock.advance(LEASE_S / 2 + 1)

@@ -1,4 +1,6 @@
-"""Includes between the folders of the native code point one way, as imports of Python do (import-linter)."""
+"""Tests that includes between the folders of the native code go in one direction, like imports in Python
+(import-linter).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ _INCLUDE = re.compile(r'^#include "(?:plane/)?([^"/]+)/', re.MULTILINE)
 
 
 def included(folder: Path) -> set[str]:
-    """The first parts of the paths that the sources of a folder include, other than the folder itself."""
+    """Returns the first parts of the paths that the sources of a folder include, other than the folder itself."""
     sources = [path for suffix in ("*.cc", "*.h") for path in folder.rglob(suffix)]
     return {name for path in sources for name in _INCLUDE.findall(path.read_text())} - {folder.name}
 

@@ -14,7 +14,7 @@ _SANITIZED = ("g++", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize
 
 
 def _fuzz(program: Path, connections: int) -> str:
-    """Returns the program's message about the connection that broke it; empty if none did."""
+    """Returns the program's message about the connection that failed, or an empty string if none did."""
     run = subprocess.run([program, "0", str(connections)], capture_output=True, text=True)
     return run.stderr or f"status {run.returncode}" * (run.returncode != 0)
 

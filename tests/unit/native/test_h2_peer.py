@@ -293,7 +293,7 @@ def fails(meaning: Meaning, what: str, code: int | None = None) -> bool:
 
 
 def reason(it: Difference) -> str:
-    """Returns why they may differ; empty if they may not. Sections are those of RFC 9113."""
+    """Returns why the two may differ, or an empty string if they may not. Sections are those of RFC 9113."""
     plane_ends, h2_ends = fails(it.own, "connection-error"), fails(it.other, "connection-error")
     increment = int.from_bytes(it.sent[9:13]) if it.kind == WINDOW_UPDATE else 1
     if any(each[3] == GOAWAY for each in it.before) and h2_ends:

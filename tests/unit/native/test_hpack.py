@@ -140,7 +140,7 @@ def test_a_name_outlives_the_entry_that_it_is_taken_from(program: Path) -> None:
 
 
 def test_a_list_beyond_its_limit_is_decoded_but_discarded(program: Path) -> None:
-    """Few bytes expand to many: they refer to an entry of the table again and again."""
+    """A few bytes can expand to many, because they refer to an entry of the table again and again."""
     entry, bomb = literal("a", "b" * 4000, _KEPT), integer(62, 7, 0x80) * 1000
     _, first, second, third = _ask(program, "new 9000", *(f"decode {block.hex()}" for block in (entry, bomb, b"\x82")))
     assert first == ["a\t" + "b" * 4000]

@@ -122,7 +122,7 @@ def block_of(chance: random.Random) -> bytes:
 
 
 def reason(block: bytes, own: Fields | None, other: Fields | None) -> str:
-    """Returns why two decoders may differ about a block; empty if they may not."""
+    """Returns why the two decoders may differ about a block, or an empty string if they may not."""
     if own is not None or other is None:
         return ""
     if _LONG_INTEGER.search(block):

@@ -1,4 +1,6 @@
-"""Constants that Python and C++ both define are equal. `scripts.native_tables` generates the larger tables."""
+"""Tests that constants that Python and C++ both define are equal. `scripts.native_tables` generates the larger
+tables.
+"""
 
 from __future__ import annotations
 
@@ -74,5 +76,5 @@ def test_a_constant_is_equal_in_both_languages(file: str, name: str, value: obje
 
 def test_the_files_of_the_driver_are_equal_in_both_languages() -> None:
     read = set(_value_of("plane/control/lockdown.cc", "kOfDriver"))
-    # The sandbox of children permits the two others without a GPU, too.
+    # The sandbox of child processes permits the two other paths without a GPU too.
     assert read - {"/proc/self", "/proc/meminfo"} == set(cards._FACTS)

@@ -1,4 +1,4 @@
-"""Credentials in docker's configuration, and challenges of registries."""
+"""Tests of credentials in docker's configuration, and of challenges of registries."""
 
 from __future__ import annotations
 

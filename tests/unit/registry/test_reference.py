@@ -1,4 +1,4 @@
-"""The syntax of references to content of a registry."""
+"""Tests of the syntax in which references name content of a registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls with NumPy arrays: which arrays are accepted, who owns the outputs, and that nothing leaks."""
+"""Tests of calls with NumPy arrays: which arrays are accepted, who owns the outputs, and that no memory leaks."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def load(library: Path, tmp_path: Path) -> Callable[..., Model]:
 
 
 def unaligned(values: Any, dtype: Any = np.int32) -> Array:
-    """Returns `[1, LENGTH]`, 16 bytes after an aligned address, as NumPy's memory may be."""
+    """Returns an array `[1, LENGTH]` that begins 16 bytes after an aligned address, as NumPy's memory may."""
     memory = aligned_empty((1, LENGTH + 4), dtype)
     array = memory.reshape(-1)[4:].reshape(1, LENGTH)
     array[...] = values
@@ -78,7 +78,7 @@ def read_only(values: Any) -> Array:
 
 
 def where_it_read(model: Model, array: Array) -> int:
-    """Returns the address that compiled code received."""
+    """Returns the address that compiled code received for the array."""
     return int(model(array).view(np.int64)[0, 0])
 
 
@@ -173,7 +173,8 @@ def test_a_call_keeps_no_reference_to_its_inputs(load: Callable[..., Model]) -> 
             with suppress(OctetError):
                 model(arrays[given])
     changes = [sys.getrefcount(each) - count for each, count in zip(held, before, strict=True)]
-    assert max(map(abs, changes)) < _ROUNDS  # other threads of the test process refer to some of them now and then
+    # other threads of the test process refer to some of the objects now and then
+    assert max(map(abs, changes)) < _ROUNDS
 
 
 @pytest.mark.parametrize("array", [tensor(3), unaligned(3)], ids=["aligned", "unaligned"])
@@ -222,7 +223,7 @@ def test_calls_of_a_sequence_advance_its_state(load: Callable[..., Model]) -> No
 
 
 def test_one_model_serves_one_call_at_a_time(load: Callable[..., Model]) -> None:
-    """Another thread runs Python meanwhile."""
+    """During the call, another thread runs Python."""
     buffers = [("input", 0), ("input", 1), ("output", 0)]
     model = load(config_of(buffers, [("wait", [0, 1, 2])], inputs=2))
     go = tensor(0)

@@ -1,4 +1,6 @@
-"""Pictures as model inputs: the value that each type of pixel becomes, and that no file can harm the process."""
+"""Tests of pictures as model inputs: the value that each type of pixel becomes, and that no file can harm the
+process.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +126,7 @@ def test_cmyk_becomes_rgb() -> None:
 def test_a_picture_is_turned_upright() -> None:
     picture = noise(size=(6, 8))
     exif = picture.getexif()
-    exif[0x0112] = 6  # the camera was turned to the right: rotate by 270 degrees to see it upright
+    exif[0x0112] = 6  # the camera was turned to the right, so the picture must be rotated by 270 degrees
     expected = picture.transpose(Image.Transpose.ROTATE_270)
     np.testing.assert_array_equal(image.decode(encode(picture, exif=exif), COLOR)[0], np.asarray(expected))
 

@@ -1,4 +1,4 @@
-"""The modules that running a model imports: on a Raspberry Pi, importing takes ten times as long as on this machine."""
+"""Tests of the modules that running a model imports. On a Raspberry Pi, importing takes ten times as long as here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The distribution covers all calls, and its parts agree with each other."""
+"""Tests that the latency distribution covers all calls, and that its parts agree with each other."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_every_call_is_in_the_histogram() -> None:
     assert sum(calls) == document["calls"] == 1000
     assert len(edges) == len(calls) + 1
     assert (edges[0], edges[-1]) == (document["min_s"], document["p99_s"])
-    assert calls[-1] >= 10  # all calls that took longer
+    assert calls[-1] >= 10  # the last bucket counts all longer calls
 
 
 def test_percentiles_are_in_order() -> None:

@@ -1,4 +1,6 @@
-"""A model with parallel loops: its outputs are the same with any number of threads, and while another model runs."""
+"""Tests of a model with parallel loops: its outputs are the same with any number of threads, and while another model
+runs.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,7 @@ def with_threads(model: runtime.Model, threads: Threads) -> runtime.Model:
 
 @pytest.mark.skipif("x86_64" not in platform.machine(), reason="no kernels for this machine")
 def test_its_loop_is_parallel(model: runtime.Model, folder: Path, questions: Sequence[Sequence[Array]]) -> None:
-    """Otherwise the tests below would check nothing. Counts the library's calls of the runtime."""
+    """If the loop were not parallel, the tests below would check nothing. Counts the library's calls of the runtime."""
     layout = OciLayout.open(folder / "store")
     layers = {layer.media_type: layer.digest for layer in layout.manifest(parse_digest(model.digest)).layers}
     library = ctypes.CDLL(str(layout.blobs.path(layers[LIBRARY_MEDIA_TYPE])))  # the library that the model has mapped

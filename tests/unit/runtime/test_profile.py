@@ -1,4 +1,6 @@
-"""A profile of a compiled sample: every call once, in order; replayed, the calls compute the model."""
+"""Tests of the profile of a compiled sample: it contains every call once, in order, and replaying the calls computes
+the model.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Teams and leases of cores in Python. Their behaviour is tested in tests/unit/native/runtime."""
+"""Tests of teams and leases of cores in Python. Their behaviour is tested in tests/unit/native/runtime."""
 
 from __future__ import annotations
 

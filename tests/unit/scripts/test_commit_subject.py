@@ -1,4 +1,4 @@
-"""Subjects of commits have the form that CONTRIBUTING.md states."""
+"""Tests that subjects of commits have the form that CONTRIBUTING.md states."""
 
 from __future__ import annotations
 

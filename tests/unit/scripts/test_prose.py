@@ -1,4 +1,4 @@
-"""Sentences and names that the style guide excludes are found, in changed lines alone."""
+"""Tests that sentences and names that the style guide excludes are found, but only in changed lines."""
 
 from __future__ import annotations
 

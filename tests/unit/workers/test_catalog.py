@@ -1,4 +1,4 @@
-"""A lost database is rebuilt from the store's index."""
+"""Tests that a lost database is rebuilt from the store's index."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Service:
         return version
 
     def build(self, version: ModelVersion, numerics: str = "litert-reference") -> Build:
-        """Requests a build, and runs it if it does not exist."""
+        """Requests a build, and runs it if it has not been built before."""
         inputs = BuildInputs(version.source, TARGET, numerics, {"compiler": "1"})
         build, created = self.builds.submit(inputs, version.name, version.number)
         self.clock.advance(1)
@@ -121,7 +121,7 @@ SAID = ModelMetadata(("cat", "dog"), (0.5,), (0.25,))
 
 
 def test_the_metadata_of_a_version_is_restored(service: Service) -> None:
-    for name in ("a", "b"):  # one file with one metadata text for two versions
+    for name in ("a", "b"):  # two versions have the same file and the same metadata
         version = service.push(name)
         record_version(service.layout, service.models, version)
         record_metadata(service.layout, service.models, service.models.describe(name, 1, SAID))
@@ -292,7 +292,7 @@ def test_entries_that_a_killed_process_did_not_record_are_recorded(service: Serv
 
 
 class TestDeletion:
-    """The deletion of a model from the tables and the index."""
+    """Tests of deleting a model from the tables and the index."""
 
     def delete(self, service: Service, name: str, number: int | None = None, *, force: bool = False) -> Deleted:
         return delete_model(service.layout, service.models, service.aliases, name, number, force=force)
@@ -352,7 +352,7 @@ class TestDeletion:
             patched.setattr(index, "replace_file", kill)
             with pytest.raises(Killed):
                 self.delete(service, "mobilenet", force=True)
-        with pytest.raises(NotFound):  # the tables no longer had it
+        with pytest.raises(NotFound):  # the model was not in the tables any more
             service.models.get("mobilenet")
         assert service.synchronize() == Restored(versions=1, builds=1, aliases=1)
         assert [each.artifact for each in service.builds.serving("mobilenet", 1, [TARGET])] == [build.artifact]

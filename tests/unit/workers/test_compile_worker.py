@@ -1,4 +1,4 @@
-"""One worker: how it claims, ends and releases builds."""
+"""Tests of one worker: how it claims, ends and releases builds."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_an_idle_worker_reports_it_once(tmp_path: Path) -> None:
     thread.start()
     try:
         eventually(lambda: said[0] == 1)
-        time.sleep(0.5)  # long enough to look for work twice
+        time.sleep(0.5)  # long enough to look for builds twice
         assert said[0] == 1
         workshop.ask()
         eventually(lambda: said[0] == 2)

@@ -1,4 +1,4 @@
-"""Which artifacts are blamed for crashes."""
+"""Tests of which artifacts are blamed for crashes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_an_unreadable_or_unwritable_record_is_not_fatal(crashes: Crashes, tmp_p
 
 @pytest.fixture
 def machines(database: Database, tmp_path: Path, clock: ManualClock) -> list[Crashes]:
-    """The machines of a cluster; `noted` returns what the supervisor of each records."""
+    """The crash records of the machines of a cluster. `noted` returns what the supervisor of each machine records."""
     return [
         Crashes(CrashTable(database), 3, WINDOW_S, clock, local=CrashFile(tmp_path / name / "crashes.json"))
         for name in ("one", "two")

@@ -1,4 +1,6 @@
-"""A garbage collection of the whole service keeps everything that a model, a build or the index refers to."""
+"""Tests that a garbage collection of the whole service keeps every blob that a model, a build or the index refers
+to.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,7 @@ def test_a_deleted_model_is_garbage_with_all_its_artifacts(plane: ControlPlane) 
     plane.succeed()
     delete_model(services.layout, services.models, services.aliases, "digits", force=False)
     collect(plane)
-    assert len(services.layout.index()) > 1  # recent blobs may be referred to soon
+    assert len(services.layout.index()) > 1  # the others are recent, so they may be referred to soon
     make_all_older(plane)
     collect(plane)
     assert (services.layout.index(), list(services.layout.blobs.iterate())) == ([], [])
@@ -154,7 +156,7 @@ def test_old_orphans_can_be_referred_to_while_garbage_is_collected(plane: Contro
     with collecting_without_end(plane):
         for number in range(20):
             body = MODEL + bytes([number])
-            # If the collector was faster, the push reports that: send the file itself.
+            # If the collector has deleted the blob before, the push reports this, and the file is sent instead.
             source = services.layout.blobs.put_bytes(body)
             age_blob(services.layout.root, source, 2 * MIN_AGE_S)
             response = plane.push(b"", source=source)
@@ -174,7 +176,7 @@ def test_builds_that_reuse_old_orphans_are_complete_while_garbage_is_collected(p
             plane.push(body, name=f"model-{number}")
             layout = plane.services.layout
             for part in (b"{}", b"constants", b"a library of " + digest_of(body).encode()):
-                age_blob(root, layout.blobs.put_bytes(part), 2 * MIN_AGE_S)  # as stored by an earlier attempt
+                age_blob(root, layout.blobs.put_bytes(part), 2 * MIN_AGE_S)  # a blob that an earlier attempt stored
             artifacts.append(plane.succeed())
     assert len(set(artifacts)) == 10
     assert all(is_whole(plane, artifact) for artifact in artifacts)
@@ -201,7 +203,7 @@ def collecting_without_end(plane: ControlPlane) -> Iterator[None]:
 
 
 class TestCollector:
-    """When it collects, by its own clock."""
+    """Tests of when the collector collects, with its own clock."""
 
     @pytest.fixture
     def workshop(self, tmp_path: Path) -> CompileSetup:

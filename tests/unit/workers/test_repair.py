@@ -1,4 +1,4 @@
-"""A damaged database is rebuilt from the store, and a damaged index of the store from the database."""
+"""Tests that a damaged database is rebuilt from the store, and a damaged index of the store from the database."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_damage_while_the_database_is_in_use_is_detected(settings: Settings) -> 
     with database.read():
         pass
     damage_header(settings.database_file)
-    database.close()  # so that no connection has its pages cached
+    database.close()  # closes all connections, so that none has pages of the file cached
     with pytest.raises((DatabaseDamaged, DatabaseLost)):
         ModelStore(database).all_versions()
     database.close()

@@ -1,4 +1,6 @@
-"""A child process that is restarted, and ends with its parent. Supervisors fork, so each runs in its own process."""
+"""Tests of a child process that is restarted, and that ends with its parent. Supervisors fork, so each runs in its own
+process.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +131,7 @@ class Supervised:
         return said
 
     def pauses_s(self) -> list[float]:
-        """Returns the pauses before each new child, according to its log. Ends the process."""
+        """Returns the pauses before each new child, according to the log of the supervisor, which is then ended."""
         self.process.kill()
         assert self.process.stderr is not None
         return [float(pause) for pause in re.findall(r"starting another in (\S+) s", self.process.stderr.read())]
@@ -197,7 +199,8 @@ def test_a_child_killed_for_lack_of_memory_is_recognized(tmp_path: Path) -> None
         supervised.ready()
         assert supervised.says()["end"] == "signal 9: Killed for want of memory"
         supervised.ready()
-        assert supervised.says()["end"] == "signal 9: Killed"  # the kernel's count has not changed
+        # the kernel has not counted another process that it killed for memory
+        assert supervised.says()["end"] == "signal 9: Killed"
 
 
 def test_a_child_that_stops_sending_beats_is_killed(tmp_path: Path) -> None:
@@ -289,7 +292,7 @@ def test_ctrl_c_in_the_terminal_does_not_reach_the_child() -> None:
 
 
 def test_the_child_stays_in_the_session_of_its_parent() -> None:
-    """If Linux groups processes by session, niceness counts only within a session."""
+    """If Linux groups processes by session, niceness has an effect only within a session."""
     with supervising("obedient") as supervised:
         assert os.getsid(supervised.ready()) == os.getsid(0)
 

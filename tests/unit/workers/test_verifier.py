@@ -1,4 +1,4 @@
-"""The result of a verification, depending on what the artifact and its process do."""
+"""Tests of the result of a verification, depending on the behavior of the artifact and of its process."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_the_lease_is_renewed_during_a_long_verification(tmp_path: Path, monkeyp
             poll()
             return renewed[0] > 0
 
-        eventually(is_renewed)  # before the lease ends, even if heartbeats are rare
+        eventually(is_renewed)  # the lease is renewed before it ends, even if heartbeats are rare
         assert not bench.verifications.any_to_claim("p", [TARGET])
         return RESULT
 

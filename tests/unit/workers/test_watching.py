@@ -1,4 +1,6 @@
-"""Hangs and what only looks like one: with a table of calls that a test writes, and threads of real processes."""
+"""Tests of detecting hangs, and situations that only look like one. Tests write the table of calls, and use threads of
+real processes.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ CALLER, OTHER = 1, 2
 def progress(
     thread: Thread, *, before_s: float = 0.0, counts_stops: bool = False, other: Thread | None = None
 ) -> float:
-    """Returns the progress in half a second of a thread beside another, neither of which had the processor before."""
+    """Returns the progress in half a second of a thread. Neither it nor the `other` thread of its process got the
+    processor before.
+    """
     before = {CALLER: Thread("R", before_s), OTHER: Thread("R", 0.0)}
     after = {CALLER: thread, OTHER: other or Thread("S", 0.0)}
     return progress_s(0.5, CALLER, before, after, counts_stops=counts_stops)
@@ -90,7 +94,7 @@ class TestThreads:
 
     def test_time_counts_while_the_process_only_waits(self, idle: int) -> None:
         clock = StallClock(1.0, counts_stops=True)
-        for _ in range(4):  # all elapsed time counts, however short
+        for _ in range(4):  # all elapsed time counts, even if each part is short
             clock.add(0.5, idle, idle)
         eventually(lambda: threads_of(idle)[idle].state == "S")
         before_s = clock.total_s

@@ -1,4 +1,4 @@
-"""Which requests are admitted, and when a key is required at all."""
+"""Tests which requests are admitted, and when a key is required."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_the_quota_of_a_day_survives_restarts(make: Make, clock: ManualClock) ->
     with pytest.raises(QuotaExceeded) as caught:
         again.admit(bearer(text), Scope.PREDICT)
     assert caught.value.retry_after_s == 3600
-    with pytest.raises(Forbidden):  # a permanent error is reported before a temporary one
+    with pytest.raises(Forbidden):  # if both errors apply, the permanent one is reported rather than the temporary one
         again.admit(bearer(text), Scope.PUSH)
     clock.advance(3600)
     assert again.admit(bearer(text), Scope.PREDICT) == key.id
@@ -191,7 +191,7 @@ def test_servers_that_share_a_folder_share_the_quota_of_a_day(make: Make, clock:
 
     use(one, 2)
     use(other, 1)
-    for access in (one, other, one, other, other):  # saving repeatedly counts nothing twice
+    for access in (one, other, one, other, other):  # saving several times counts no request twice
         access.save()
     use(one, 2)
     one.save()

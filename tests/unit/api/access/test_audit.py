@@ -1,4 +1,4 @@
-"""The audit log in a file."""
+"""Tests of the audit log in a file."""
 
 from __future__ import annotations
 

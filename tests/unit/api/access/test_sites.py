@@ -1,4 +1,4 @@
-"""Browsers' headers on requests that pages of other sites send."""
+"""Tests with the headers that browsers send on requests from pages of other sites."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check(method: str = "POST", settings: Any = None, **said: str) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        {},  # curl, and every SDK
+        {},  # curl and all SDKs send none of these headers
         {"sec_fetch_site": "same-origin", "origin": HERE},
         {"sec_fetch_site": "none"},
         {"origin": HERE},
@@ -33,7 +33,7 @@ def check(method: str = "POST", settings: Any = None, **said: str) -> None:
         {
             "origin": "https://octet.example",
             "sec_fetch_site": "same-origin",
-        },  # a proxy that replaces the Host header by its own
+        },  # a proxy that replaces the Host header by its own name
     ],
 )
 def test_requests_that_are_not_from_another_site_are_allowed(said: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Keys, their use, and the audit log behave the same in files and in tables of every database engine."""
+"""Tests that keys, their usage, and the audit log behave the same in files and in tables of every database engine."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_replicas_share_the_quota_of_a_day(cluster: Cluster) -> None:
     assert use(other, text, 5) == 1
     meet(one, other)
     assert use(one, text, 1) == 0
-    assert use(cluster.replica(), text, 1) == 0  # a replica that starts later refuses it, too
+    assert use(cluster.replica(), text, 1) == 0  # a replica that starts later refuses the request too
     cluster.clock.advance(24 * 3600)
     assert use(one, text, 7) == 6
 
@@ -135,7 +135,7 @@ def test_a_rate_is_divided_by_the_replicas_that_use_the_key(cluster: Cluster) ->
     for access in replicas:
         access.refresh()
     cluster.clock.advance(1)
-    assert use(replicas[0], text, 100) == 60  # as long as it is alone, it grants the whole rate
+    assert use(replicas[0], text, 100) == 60  # while this replica is alone, it grants the whole rate
     meet(*replicas)
     assert [use(access, text, 1) for access in replicas[1:]] == [1, 1]
     meet(*replicas)

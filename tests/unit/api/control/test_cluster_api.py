@@ -1,4 +1,4 @@
-"""The control plane of a cluster's API, which loads no models itself."""
+"""Tests of the control plane of a cluster's API, which loads no models itself."""
 
 from __future__ import annotations
 

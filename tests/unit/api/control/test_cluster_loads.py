@@ -1,4 +1,6 @@
-"""Loads and unloads by hand through the API of a cluster, whose workers are stand-ins; and such a worker itself."""
+"""Tests of explicit loads and unloads through the API of a cluster whose workers are stand-ins, and on such a worker
+itself.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lists of targets and of workers."""
+"""Tests of listing targets and workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels and preprocessing of a version, set over the API."""
+"""Tests of setting a version's labels and preprocessing over the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`octet serve --models` while files are added, changed and removed. Nothing is compiled."""
+"""Tests of `octet serve --models` while files are added, changed and removed. Nothing is compiled."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_an_entry_that_cannot_be_read_is_reported_and_the_others_are_served(plan
     (folder / "loop.tflite").symlink_to("loop.tflite")
     Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.tflite")).write_bytes(MODEL)
     files = ModelFiles(plane.services, [folder])
-    assert not follow(files)  # a file may still be being written, so it is reported after a second scan
+    assert not follow(files)  # a file may be incomplete at the first scan, so it is reported after the second
     assert follow(files)
     assert served(plane) == {"good": [1]}
     assert broken(plane) == {

@@ -1,4 +1,4 @@
-"""One scan of folders with entries that cannot be read."""
+"""Tests of one scan of folders with entries that cannot be read."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def artifact(path: Path) -> Path:
 
 
 def broken(folder: Path) -> dict[str, str]:
-    """Returns the entries that cannot be served. Asserts that the good file is found."""
+    """Returns the entries that cannot be served, after checking that the good file is found."""
     result = scan([folder])
     assert folder / "good.tflite" in result.files
     assert (result.folders, result.unread) == ({folder}, {})

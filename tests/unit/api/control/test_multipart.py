@@ -1,4 +1,4 @@
-"""Extracting the file of a form, however its bytes are split into chunks."""
+"""Tests of extracting the file of a form whose bytes are split into chunks at any position."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document, from which the API reference is generated."""
+"""Tests of the OpenAPI document, from which the API reference is generated."""
 
 from __future__ import annotations
 

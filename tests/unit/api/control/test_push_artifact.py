@@ -1,4 +1,4 @@
-"""Pushing archives of artifacts: the checks before an artifact is verified."""
+"""Tests of pushing archives of artifacts: the checks before an artifact is verified."""
 
 from __future__ import annotations
 

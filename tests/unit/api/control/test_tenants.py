@@ -1,4 +1,4 @@
-"""Tenants: a key can neither read nor change anything of another tenant."""
+"""Tests of tenants: a key can neither read nor change anything of another tenant."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class House:
     acme: Tenant
     beta: Tenant
     frugal: Tenant
-    artifact: str  # of beta's model `private`
+    artifact: str  # the artifact of beta's model `private`
     build: str
     quantization: str  # beta's
     calibration: str
@@ -89,7 +89,7 @@ def cancel(tenant: Tenant, answer: httpx.Response) -> None:
 
 
 def quantized(plane: ControlPlane, tenant: Tenant, folder: Path) -> httpx.Response:
-    """Completes the tenant's quantization, as a worker would. Returns the response with the new version's build."""
+    """Completes the tenant's quantization as a worker would. Returns the response with the new version's build."""
     claim, services = plane.claim(), plane.services
     asked = quantization_of(claim.inputs.options)
     assert asked is not None
@@ -140,7 +140,7 @@ THEIRS = st.sampled_from(["private", "beta~private", "beta~digits", "acme~digits
 def requests(
     build: str, artifact: str, name: str, source: str, quantization: str, calibration: str
 ) -> list[tuple[str, str, dict[str, Any]]]:
-    """Returns every request that names something of another tenant, by its short or its full name."""
+    """Returns requests of every type that refer to objects of another tenant, by their short or full names."""
     model, whole = f"/api/v1/models/{name}", {"force": "true"}
     return [
         ("GET", model, {}),
@@ -204,7 +204,7 @@ def test_every_operation_is_forbidden_or_limited_to_the_tenant(house: House) -> 
         path = template.format_map({"model": "private", "region": "private", **values})
         for method in methods.keys() & {"get", "head"}:
             if path.startswith("/v2"):
-                continue  # served by the data plane
+                continue  # the data plane answers this path
             answer = house.acme.ask(method.upper(), path)
             for marker in ("private", house.build, house.artifact, SOURCE, house.beta.id, "beta"):
                 said = answer.text.replace(path, "")  # an error message repeats the path that was requested

@@ -1,4 +1,6 @@
-"""Which picture is decoded next, and how many at the same time. Pictures decode until the test releases them."""
+"""Tests of which picture is decoded next, and how many are decoded at the same time. Decoding ends only when the test
+releases it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class Pictures:
     async def send(self, name: str, client: str, pixels: int | None) -> None:
         self._released[name], self._began[name] = threading.Event(), asyncio.Event()
         self.tasks[name] = asyncio.create_task(self._queue.run(client, pixels, self._decode(name)))
-        await asyncio.sleep(0)  # afterwards the picture is in the queue
+        await asyncio.sleep(0)  # after this, the picture is in the queue
 
     def _decode(self, name: str) -> Callable[[Callable[[], bool]], bytes]:
         def decode(is_withdrawn: Callable[[], bool]) -> bytes:

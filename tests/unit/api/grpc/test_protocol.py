@@ -1,4 +1,4 @@
-"""Octet's messages have the same names, numbers and types as those of an unmodified client."""
+"""Tests that Octet's messages have the same names, numbers and types as those of an unmodified client."""
 
 from __future__ import annotations
 

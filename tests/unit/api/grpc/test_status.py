@@ -1,4 +1,4 @@
-"""The status of each error over gRPC."""
+"""Tests of the gRPC status of each error."""
 
 from __future__ import annotations
 

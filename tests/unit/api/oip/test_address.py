@@ -1,4 +1,4 @@
-"""The version that a request names: a number or an alias, in the URL or after the model's name."""
+"""Tests of the version that a request names: a number or an alias, in the URL or after the model's name."""
 
 from __future__ import annotations
 

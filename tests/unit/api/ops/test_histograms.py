@@ -1,4 +1,4 @@
-"""Octet's histograms equal those of the Prometheus library, bucket for bucket."""
+"""Tests that Octet's histograms equal those of the Prometheus library, bucket for bucket."""
 
 from __future__ import annotations
 

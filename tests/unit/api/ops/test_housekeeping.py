@@ -1,4 +1,4 @@
-"""The control plane's periodic tasks."""
+"""Tests of the control plane's periodic tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of builds and of the cache. Those of predictions are in `integration/data_plane/test_metrics.py`."""
+"""Tests of metrics about builds and the cache. Those of predictions are in `integration/data_plane/test_metrics.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How `octet serve` handles signals. Its other behaviour is in the integration tests."""
+"""Tests of how `octet serve` handles signals. Its other behaviour is in the integration tests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Idle:
 
 
 class Reached:
-    """A data plane that is reachable at once."""
+    """A data plane that is reachable immediately."""
 
     async def reached(self) -> None:
         pass
@@ -48,7 +48,7 @@ class Reached:
 
 
 class Run:
-    """Runs a server until it ends. Returns what happened, in order."""
+    """Runs a server until it ends. Returns the events in order."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch

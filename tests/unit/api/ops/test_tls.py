@@ -1,4 +1,4 @@
-"""TLS certificates, and the standby's responses over TLS, with a certificate created by `openssl`."""
+"""Tests of TLS certificates, and of the standby's responses over TLS, with a certificate created by `openssl`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces, as a collector receives them."""
+"""Tests of traces as a collector receives them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def tables() -> Tables:
 
 @contextmanager
 def tracing(ratio: float | None = 1.0) -> Iterator[tuple[Collected, Tracing]]:
-    """Everything traced in the block has been collected when the block ends."""
+    """When the block ends, everything that was traced in it has been collected."""
     with collector() as collected:
         tracing = Tracing(collected.endpoint, ratio)
         try:
@@ -57,7 +57,9 @@ def tracing(ratio: float | None = 1.0) -> Iterator[tuple[Collected, Tracing]]:
 
 
 def check_tree(collected: Collected, root: Span) -> None:
-    """Asserts that the stages are in the root, one after the other, and `run` in `batch`."""
+    """Asserts that the spans of the stages are within the root span, one after the other, and that `run` is within
+    `batch`.
+    """
     assert {span.name for span in collected.spans} == {root.name, *STAGES}
     stages = {name: collected.one(name) for name in STAGES}
     assert {span.trace_id for span in collected.spans} == {root.trace_id}
@@ -129,7 +131,7 @@ async def test_a_refusal_has_its_code_and_no_stages(tables: Tables) -> None:
     assert [each.get("rpc.grpc.status_code") for each in found] == [None, None, 3]
     assert all(
         span.status.code == SpanStatus.STATUS_CODE_UNSET for span in collected.spans
-    )  # a client's error is not a failed span
+    )  # the span of a client's error has not failed
 
 
 async def test_sampling_follows_the_client_or_else_the_ratio(tables: Tables) -> None:
@@ -165,7 +167,8 @@ def test_a_batch_is_linked_to_its_other_requests() -> None:
     batches = {span.parent_span_id: span for span in collected.named("batch")}
     links = {name: [link.span_id for link in batches[root.span_id].links] for name, root in roots.items()}
     assert links == {"a": [roots["b"].span_id], "b": [roots["a"].span_id], "c": [], "d": []}
-    assert attributes(batches[roots["a"].span_id])["octet.batch.requests"] == 3  # one of the three is not traced
+    # one of the three requests is not traced
+    assert attributes(batches[roots["a"].span_id])["octet.batch.requests"] == 3
 
 
 async def test_traces_are_sent_while_the_server_runs(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +187,8 @@ async def test_a_missing_collector_delays_neither_responses_nor_the_end(
     async with connect(tables, tracing=traces) as client:
         assert (await client.post("/v2/models/digits/infer", json=REQUEST)).status_code == 200
     traces.close()
-    assert "octet-traces" in [thread.name for thread in threading.enumerate()]  # it keeps trying for ten seconds
+    # the thread tries to send for ten seconds
+    assert "octet-traces" in [thread.name for thread in threading.enumerate()]
 
 
 @pytest.mark.parametrize(

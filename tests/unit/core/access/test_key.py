@@ -1,4 +1,4 @@
-"""API keys have a fixed format, and are stored as digests."""
+"""Tests that API keys have a fixed format, and are stored as digests."""
 
 from __future__ import annotations
 

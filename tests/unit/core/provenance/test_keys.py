@@ -1,4 +1,4 @@
-"""Tests of keys: which are accepted, and that nothing beside a signature changes whose signature it is."""
+"""Tests of which keys are accepted, and that the data beside a signature do not change whose signature it is."""
 
 from __future__ import annotations
 

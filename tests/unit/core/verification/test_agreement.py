@@ -89,7 +89,7 @@ def test_a_deviation_is_read_as_it_was_written() -> None:
     ("report", "expected"),
     [
         ({"verified": True, "outcome": "equal"}, True),
-        ({"verified": True, "outcome": "different"}, True),  # an earlier release, which ignored the outcome
+        ({"verified": True, "outcome": "different"}, True),  # written by an earlier release, which ignored the outcome
         ({"verified": False, "outcome": "different"}, False),
         ({"verified": False, "outcome": "different", "accepted": True}, True),
         ({"verified": False, "outcome": "not_checked"}, False),

@@ -104,7 +104,9 @@ def test_fewer_samples_are_the_first_of_more() -> None:
 
 
 def test_inputs_do_not_change_between_releases() -> None:
-    """If it fails, existing artifacts would not verify any more: give `Report.VECTORS` a new version, update `HASH`."""
+    """If this fails, existing artifacts cannot be verified any more: give `Report.VECTORS` a new version, and update
+    `HASH`.
+    """
     found = b"".join(value.tobytes() for value in inputs_of("INT8", 1, 6, 6, 3, samples=24, zero_point=-1))
     assert hashlib.sha256(found).hexdigest() == HASH
 

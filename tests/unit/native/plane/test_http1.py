@@ -149,7 +149,7 @@ def request_of(chance: random.Random) -> bytes:
 
 
 def reason(request: bytes, plane: Read, h11_read: Read) -> str:
-    """Returns why two parsers may differ in this way; empty if they may not."""
+    """Returns why the two parsers may differ in this way, or an empty string if they may not."""
     match plane.state, h11_read.state:
         case "refused", "refused":
             return "refused"

@@ -91,13 +91,13 @@ def test_calls_of_another_architecture_kill(calls: Filter) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "expected"),
     [
-        # Signals and limits only of the process itself.
+        # Signals and limits are permitted only for the process itself.
         ("tgkill", (_OWN,), ALLOW),
         ("tgkill", (_OWN + 1,), EPERM),
         ("prlimit64", (0,), ALLOW),
         ("prlimit64", (_OWN,), ALLOW),
         ("prlimit64", (_OWN + 1,), EPERM),
-        # Threads, and no other use of clone.
+        # clone is permitted only for creating threads.
         ("clone", (THREAD,), ALLOW),
         ("clone", (CLONE_THREAD,), EPERM),
         ("clone", (17,), EPERM),
@@ -105,7 +105,7 @@ def test_calls_of_another_architecture_kill(calls: Filter) -> None:
         ("clone", (THREAD | CLONE_NEWNET,), EPERM),
         ("clone", (THREAD | CLONE_PARENT,), EPERM),
         ("clone3", (), ENOSYS),
-        # Nothing that was given up can be regained.
+        # Rights that were given up cannot be regained.
         ("prctl", (PR_SET_NAME,), ALLOW),
         ("prctl", (PR_SET_PDEATHSIG,), EPERM),
         ("prctl", (PR_SET_DUMPABLE, 1), EPERM),

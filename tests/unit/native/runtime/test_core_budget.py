@@ -133,7 +133,7 @@ def test_small_calls_that_add_up_to_more_than_their_share_wait(budget: Make) -> 
         beside += 1
         cores.pass_time(0.01)
         light.release()
-    assert beside == 10  # as much as the call that runs at the same time
+    assert beside == 10  # as much as for the call that runs at the same time
     heavy.release()
     light.granted().release()
 
@@ -158,8 +158,8 @@ def test_the_first_call_of_a_flow_does_not_count_as_small(budget: Make) -> None:
 
 
 def served(cores: Budget, calls: list[tuple[str, float]], running: Call) -> list[str]:
-    """Returns the flows of `calls` in the order in which they are served. They run one after the other, each for its
-    duration.
+    """Returns the flows of `calls` in the order in which they are served. The calls run one after the other, each for
+    its duration.
     """
     waiting = [(flow, seconds, cores.call(flow)) for flow, seconds in calls]
     running.release()
@@ -180,7 +180,7 @@ def test_flows_with_less_usage_are_served_first(budget: Make) -> None:
     cores.costs("heavy", 0.1)
     calls = [("heavy", 0.1)] * 3 + [("middle", 0.05)] * 4
     order = served(cores, calls, cores.call("heavy").granted())
-    # Equal times, not equal numbers of calls.
+    # The flows get equal times, not equal numbers of calls.
     assert order == ["middle", "middle", "heavy", "middle", "middle", "heavy", "heavy"]
 
 

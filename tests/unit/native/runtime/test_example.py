@@ -48,7 +48,9 @@ def test_errors_are_printed(predict: Path, tmp_path: Path) -> None:
 
 
 def test_it_takes_two_megabytes(tmp_path: Path) -> None:
-    """Includes the C library and the dynamic loader, which use one. The model does not use libm, like most models."""
+    """This includes the C library and the dynamic loader, which use one megabyte. The model does not use libm, like
+    most models.
+    """
     without_libm = FUNCTIONS.partition("double erf")[0]
     (tmp_path / "code").mkdir()
     code = compiled(without_libm, folder=tmp_path / "code")

@@ -94,7 +94,7 @@ def test_the_error_of_a_task_is_that_of_the_region(threads: RuntimeThreads, core
     with threads.team(SHARED, budget=cores) as team, team.lease():
         assert threads.launch("compute", loop, tasks) == 7
         assert max(loop.computed) == 1
-        assert threads.launch("compute", Loop.of(8)) == 0  # the next region is independent
+        assert threads.launch("compute", Loop.of(8)) == 0  # the next region is not affected by the earlier one
 
 
 def test_workers_that_have_nothing_to_do_sleep(threads: RuntimeThreads) -> None:

@@ -36,7 +36,7 @@ class Caller:
         self._team, self._pool, self._held = team, ThreadPoolExecutor(1), ExitStack()
 
     def acquire(self, cores: int) -> int:
-        """Returns how many cores it got."""
+        """Returns how many cores the caller got."""
 
         def acquire() -> int:
             free = self._team.free
@@ -66,7 +66,7 @@ def test_no_call_is_overtaken(threads: RuntimeThreads, cores: int, calls: list[i
         callers = [threading.Thread(target=call, args=(position,)) for position in range(len(calls))]
         for waiting, caller in enumerate(callers, 1):
             caller.start()
-            wait_for(team, waiting)  # includes calls that need only the one core that is free
+            wait_for(team, waiting)  # also counts calls that need only the one core that is free
         assert served == []
         holder.release()
         for caller in callers:
@@ -139,7 +139,7 @@ def test_never_more_threads_compute_than_there_are_cores(threads: RuntimeThreads
 
         watcher = threading.Thread(target=watch)
         watcher.start()
-        with team.lease(3):  # alone, since concurrent calls would get one core each
+        with team.lease(3):  # runs alone, because concurrent calls would get one core each
             threads.launch("compute", Loop.of(40, pause_us=1000))
         with ThreadPoolExecutor(6) as pool:
             list(pool.map(call, [1, 2, 3, 1, 2, 3]))
@@ -202,7 +202,7 @@ def test_threads_of_a_call_have_cores_of_their_own(
 def test_a_worker_makes_way_for_the_calling_thread(
     threads: RuntimeThreads, elsewhere: Callable[[Callable[[], Any]], Any]
 ) -> None:
-    """Both between two calls and between two regions of one call."""
+    """The worker moves between two calls, and between two regions of one call."""
 
     def worker_masks() -> list[set[int]]:
         masks = []

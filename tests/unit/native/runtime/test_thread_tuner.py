@@ -132,7 +132,7 @@ def test_tasks_are_long_compared_with_claiming_them(tuner: Callable[[int, int], 
 def test_runs_with_fewer_cores_are_ignored(tuner: Callable[[int, int], Tuner]) -> None:
     made = tuner(1, 2)
     for _ in range(MOST_RUNS):
-        made.run([1e-3], 1)  # others use the second core
+        made.run([1e-3], 1)  # another call uses the second core
     assert not made.is_done
     assert made.settle(scaling(1e-3, 1e-6))[0][0] == 2
 

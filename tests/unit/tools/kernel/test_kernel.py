@@ -1,4 +1,6 @@
-"""`python -m tools.kernel` builds each operator that it offers, and finds it equal to the oracle."""
+"""Tests that `python -m tools.kernel` builds each operator that it offers, and that the operator agrees with the
+oracle.
+"""
 
 from __future__ import annotations
 

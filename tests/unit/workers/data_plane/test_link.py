@@ -1,4 +1,4 @@
-"""Frames and descriptors over a Unix socket."""
+"""Tests of frames and descriptors over a Unix socket."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_the_loss_is_reported_once(ends: Ends, how: str) -> None:
         ends.theirs.send(b"\2\0\0\0\0\0\0\0no" if how == "says what is no frame" else b"\xff" * 8)
     await eventually_async(lambda: ends.losses > 0)
     assert not ends.link.is_open
-    ends.link.send({"type": "a"})  # the other end is gone
+    ends.link.send({"type": "a"})  # the other end is closed
     ends.link.close()
     assert ends.losses == 1
 

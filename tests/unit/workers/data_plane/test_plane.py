@@ -1,4 +1,6 @@
-"""The orders that the control plane sends to data planes that come and go, and how it handles their messages."""
+"""Tests of the orders that the control plane sends to data planes that start and end, and of how it handles their
+messages.
+"""
 
 from __future__ import annotations
 
@@ -193,8 +195,8 @@ async def test_a_lost_data_plane_ends_all_waits(plane: DataPlane, end: PlaneEnd)
         await waiting[0]
     await asyncio.gather(*waiting[1:])
     assert plane.leftovers() == set()
-    await plane.gather()  # without a data plane
-    await plane.unload(key)  # the model is gone
+    await plane.gather()  # no data plane is connected
+    await plane.unload(key)  # the model is no longer loaded
 
 
 async def test_a_load_waits_for_a_data_plane_that_is_starting(plane: DataPlane, end: PlaneEnd) -> None:

@@ -34,7 +34,7 @@ def serving(plane: FakePlane) -> Serving:
 async def registry_of(
     plane: FakePlane, tables: Tables, refresh_s: float = 0.01, **options: Any
 ) -> AsyncIterator[Registry]:
-    """Returns a registry that has `plane` load the models in `tables`."""
+    """Returns a registry that makes `plane` load the models in `tables`."""
     given = {"aliases": tables, "targets": (TARGET, LESSER_TARGET), "refresh_s": refresh_s, **options}
     registry = Registry(tables, tables, tables, plane, **given)
     plane.report = registry.apply_report

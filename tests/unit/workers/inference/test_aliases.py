@@ -1,4 +1,4 @@
-"""The version that an alias refers to, and the canary that shares its requests."""
+"""Tests of the version that an alias refers to, and of the canary that gets a part of its requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.waiting import eventually_async
 from tests.unit.workers.inference.conftest import Serving, blank
 
 pytestmark = pytest.mark.anyio
-ONCE = 1e6  # seconds until the tables are read again
+ONCE = 1e6  # the tables are read again only after this many seconds, which means never in a test
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def answer(registry: Registry, plane: FakePlane, reference: Reference = No
 
 
 async def canary(registry: Registry, plane: FakePlane) -> tuple[int, int]:
-    """Returns the canary version, 0 if there is none, and its share of the requests."""
+    """Returns the canary version and its percentage of the requests; the version is 0 without a canary."""
     route = await answerer(registry, plane, "m")
     return int(plane.models[route["canary"]]["version"]) if route["canary"] else 0, route["percent"]
 

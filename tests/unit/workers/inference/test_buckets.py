@@ -1,4 +1,4 @@
-"""A model that was built for several shapes is loaded as one model with one artifact per shape."""
+"""Tests that a model that was built for several shapes is loaded as one model with one artifact per shape."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.workers.inference.conftest import Serving
 
 pytestmark = pytest.mark.anyio
 SIZES = (4, 8, 16)
-ONCE = 1e6  # seconds until the tables are read again
+ONCE = 1e6  # the tables are read again only after this many seconds, which means never in a test
 
 
 def model(length: int) -> Blank:

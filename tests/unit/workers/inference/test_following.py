@@ -1,4 +1,6 @@
-"""Without changes no table is read; names are resolved again if their model has changed or an attempt has failed."""
+"""Tests that no table is read without changes, and that a name is resolved again if its model has changed or an attempt
+has failed.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ async def test_forgiving_an_artifact_resolves_every_name_again(plane: FakePlane,
 
 
 async def test_a_version_promoted_while_another_loads_is_served_soon(plane: FakePlane, serving: Serving) -> None:
-    """The change arrives while the name is not served, or while its refresh is in progress."""
+    """The version is promoted while the name is not served, or while the name is being resolved again."""
     tables, changes = Tables(), ManualChanges()
     tables.model("other", blank)
     tables.model("m", blank)

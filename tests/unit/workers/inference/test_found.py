@@ -1,4 +1,6 @@
-"""A data plane is replaced by another; or the control plane restarts, and finds the models of its predecessor."""
+"""Tests in which a data plane is replaced by another, or the control plane restarts and finds the models of the earlier
+one.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from tests.support.waiting import eventually_async
 from tests.unit.workers.inference.conftest import Serving, blank
 
 pytestmark = pytest.mark.anyio
-ONCE = 1e6  # seconds until the tables are read again
+ONCE = 1e6  # the tables are read again only after this many seconds, which means never in a test
 
 
 def tables_of(*models: str) -> Tables:
@@ -47,7 +49,7 @@ async def test_a_lost_model_that_is_held_is_not_mistaken_for_its_successor(plane
             plane.end()
             await registry.found([], {})
             (loaded,) = plane.models
-            lost.key = loaded  # another data plane assigns keys anew, and the same order has the same key
+            lost.key = loaded  # another data plane assigns new keys, but the same order has the same key
         await eventually_async(lambda: lost not in registry.in_memory())
         assert list(plane.models) == [loaded]
 

@@ -1,4 +1,4 @@
-"""A new worker first loads the models that the other workers of its pool have in memory."""
+"""Tests that a new worker first loads the models that the other workers of its pool have in memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def models(*names: str, weight: Weight | None = None) -> Tables:
 
 
 async def taken_over(registry: Registry, names: Sequence[Name], within_s: float = PATIENCE_S) -> list[str]:
-    """Returns the models that are in memory afterwards."""
+    """Returns the models that are in memory after the handover."""
     await take_over(lambda: names, registry, within_s)
     return sorted(served.identity.model for served in registry.in_memory())
 
@@ -61,7 +61,7 @@ async def test_a_model_that_cannot_be_loaded_does_not_affect_the_others(
 
 
 async def test_it_stops_when_memory_is_full(serving: Serving, plane: FakePlane) -> None:
-    """The models that most workers have stay loaded; the rest would evict one after the other."""
+    """The models that most workers have stay loaded. Loading the others would evict them one after the other."""
     tables = models(*"abcdef")
     async with serving(tables, refresh_s=1e6, memory_bytes=100) as registry:
         await taken_over(registry, [(name, None) for name in "abcdef"])

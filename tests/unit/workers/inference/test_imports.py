@@ -1,4 +1,4 @@
-"""The modules that the serving half must not import."""
+"""Tests of the modules that the serving half must not import."""
 
 from __future__ import annotations
 

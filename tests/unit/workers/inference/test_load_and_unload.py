@@ -1,4 +1,4 @@
-"""Explicit loads and unloads of models, and the index with the state of each model."""
+"""Tests of explicit loads and unloads of models, and of the index with the state of each model."""
 
 from __future__ import annotations
 

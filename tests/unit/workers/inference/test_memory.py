@@ -1,4 +1,6 @@
-"""Models with a memory budget: loaded on request, unloaded if others need the memory, but never while held."""
+"""Tests of a memory budget: models are loaded on request, and unloaded if others need the memory, but never while they
+are held.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ class Tenants(Tables):
 
 
 async def ask(registry: Registry, plane: FakePlane, *models: str) -> list[int]:
-    """Returns the keys of the models that serve the requests, one after the other."""
+    """Returns the keys of the models that serve requests for these names, in their order."""
     return [(await answerer(registry, plane, model))["main"] for model in models]
 
 
@@ -212,7 +214,7 @@ async def test_waiting_after_a_canary_has_the_full_time_limit(
 
 
 class Slow(Tenants):
-    """Reading the tables blocks until `free` is set, once `asked` for the model `slow`."""
+    """Tables whose reading blocks until `free` is set. `asked` is set when the model `slow` is looked up."""
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -228,7 +230,7 @@ class Slow(Tenants):
 
 
 async def replaced_while_looked_for(registry: Registry, tables: Slow) -> asyncio.Task[None]:
-    """Returns a refresh of `a`, during which `b` has evicted `a`."""
+    """Returns a refresh of `a`, during which the loading of `b` has evicted `a`."""
     await registry.resolve("a")
     tables.slow = "a"
     looking = asyncio.create_task(registry.refresh("a"))
@@ -308,7 +310,7 @@ async def test_models_on_gpus_evict_only_each_other(plane: FakePlane, serving: S
 
 
 async def test_the_cached_metadata_of_a_model_is_dropped_with_it(plane: FakePlane, serving: Serving) -> None:
-    """Otherwise each push would leave an entry behind."""
+    """Otherwise each push would leave an entry in the cache."""
     tables = Tables()
     async with serving(tables) as registry:
         for _ in range(5):

@@ -1,4 +1,6 @@
-"""The artifact that serves a model: found, loaded once, replaced without a gap, never served if it is bad."""
+"""Tests of the artifact that serves a model: it is found, loaded once, replaced without a gap, and never served if it
+is bad.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ async def test_a_newer_build_takes_over_when_it_is_loaded_and_the_older_is_unloa
             plane.may_load.clear()
             newer = tables.built("m", version, blank)
             await asyncio.sleep(0.05)
-            assert not is_switched(plane, newer)  # the old build serves meanwhile
+            assert not is_switched(plane, newer)  # until then, the old build serves the model
             assert plane.routed("m") is not None
             plane.may_load.set()
             await eventually_async(partial(is_switched, plane, newer))

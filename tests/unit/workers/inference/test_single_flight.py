@@ -1,4 +1,4 @@
-"""One computation serves all callers that request the same key at the same time."""
+"""Tests that one computation serves all callers that request the same key at the same time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ async def test_concurrent_callers_share_the_result() -> None:
 
 
 async def test_a_caller_after_the_end_starts_a_new_computation() -> None:
-    """Otherwise a caller that repeats until the result changes would loop forever, and nothing else would run."""
+    """Otherwise a caller that repeats its request until the result changes would loop for ever, and no other task would
+    run.
+    """
     single_flight: SingleFlight[str, int] = SingleFlight()
     over, started = asyncio.Event(), 0
 

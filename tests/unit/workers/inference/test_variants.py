@@ -1,4 +1,4 @@
-"""A model that was built for several batch sizes is loaded as one model with several artifacts."""
+"""Tests that a model that was built for several batch sizes is loaded as one model with several artifacts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_a_lost_variant_does_not_affect_the_model(plane: FakePlane, servin
     async with serving(tables) as registry:
         await registry.resolve("m")
         assert sizes(plane) == [1]
-        assert broken not in tables.builds  # a push builds it again
+        assert broken not in tables.builds  # the next push builds it again
 
 
 async def test_a_variant_that_the_data_plane_cannot_load_does_not_affect_the_model(
@@ -76,14 +76,14 @@ async def test_a_variant_that_the_data_plane_cannot_load_does_not_affect_the_mod
         await registry.resolve("m")
         assert sizes(plane) == [1]
         await registry.refresh("m")
-        assert len(plane.loads) == 1  # it is not retried
+        assert len(plane.loads) == 1  # the artifact that failed is not tried again
 
 
 @pytest.mark.parametrize(("days", "wins"), [(1, "tuned"), (-1, "plain")])
 async def test_a_tuned_build_is_served_until_a_newer_one_is_made(
     plane: FakePlane, serving: Serving, days: int, wins: str
 ) -> None:
-    """This holds however often the untuned build is requested again, which makes it the most recently requested."""
+    """This also holds if the untuned build is requested again, so that it is the one that was requested last."""
     tables = Tables()
     tuned = replace(tables.model("m", blank), options=with_tuning({}, 60.0))
     tables.builds[0] = replace(tuned, created_at=tuned.created_at + timedelta(days=days))

@@ -1,4 +1,4 @@
-"""Requests of an API to a worker, other than predictions, over TLS."""
+"""Tests of an API's requests to a worker, other than predictions, over TLS."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = "workers.example"
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Responds with the body and the key that it received."""
+    """Responds with the body and the key of the request."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"])) + self.headers[KEY_HEADER].encode()

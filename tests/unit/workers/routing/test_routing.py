@@ -44,7 +44,7 @@ class Cluster:
         self.asked = 0
         self.built: dict[tuple[str, Reference], set[str]] = {}
         self.is_there = True
-        self.may_answer = threading.Event()  # while it is cleared, lookups do not return
+        self.may_answer = threading.Event()  # while it is cleared, calls that look up a model do not return
         self.may_answer.set()
         self.security = Security("secret")
         self.authorities: bytes | None = None
@@ -92,17 +92,17 @@ class Cluster:
         return [(*name, list(each["pools"])) for name, each in self.told.models.items()]
 
     async def sees(self, *workers: Worker) -> None:
-        """Waits until the routing has seen exactly these workers."""
+        """Waits until the routing has sent exactly these workers to the data plane."""
         self.workers = {each.id: each for each in workers}
         await self.until(lambda: self.told.workers.keys() == self.workers.keys())
 
     async def sees_but(self, refused: str, *others: Worker) -> None:
-        """Waits until the routing has seen exactly these workers; the refused one is not counted."""
+        """Waits until the routing has sent exactly these workers to the data plane, apart from the refused one."""
         self.workers |= {each.id: each for each in others}
         await self.until(lambda: self.told.workers.keys() == self.workers.keys() - {refused})
 
     async def until_quiet(self, changes: ManualChanges) -> None:
-        """Waits until nothing is being resolved any more, although changes are still requested."""
+        """Waits until no name is being resolved any more, while changes are still requested."""
         asked = -1
         while asked != self.asked:
             asked, looks = self.asked, changes.asked
@@ -157,7 +157,7 @@ async def test_the_data_plane_gets_only_changes() -> None:
         cluster.workers["w2"] = replace(W2, loaded=(*W2.loaded, ("cats", "")))
         await cluster.until(lambda: len(cluster.told.workers["w2"]["loaded"]) == 2)
         del cluster.workers["w1"]
-        await cluster.until(lambda: not cluster.models)  # no running worker can serve it
+        await cluster.until(lambda: not cluster.models)  # no running worker can serve the model
         changes = [each for each in cluster.orders[said:] if each["workers"] or each["gone"]]
         assert [each["resets"] for each in changes] == [False, False]
         assert [[row["id"] for row in each["workers"]] for each in changes] == [["w2"], []]

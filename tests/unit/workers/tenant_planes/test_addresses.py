@@ -1,4 +1,4 @@
-"""The addresses of tenants' data planes, and the settings that exclude them."""
+"""Tests of the addresses of tenants' data planes, and of the settings that cannot be combined with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The data planes of two tenants and the public one: which orders each receives, and what one tenant can affect."""
+"""Tests of the data planes of two tenants and the public one: which orders each receives, and what one tenant can
+affect.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ Members = dict[str, Any]
 
 @dataclass(frozen=True)
 class FewAddresses(Addresses):
-    """Addresses at which a test listens."""
+    """The addresses at which a test listens."""
 
     ends: Mapping[str, PlaneEnd] = field(default_factory=lambda: {"acme": PlaneEnd(), "beta": PlaneEnd()})
 
@@ -94,7 +96,7 @@ class Scene:
         return {"type": "load", "model": model, "version": "1", "target": "t", "parts": [part]}
 
     async def loaded(self, model: str) -> int:
-        """Loads the model in a data plane that starts then."""
+        """Loads the model in a data plane that starts during the load."""
         end = self.addresses.end(model.partition("~")[0])
         loading = asyncio.create_task(self.planes.load(self.order(model)))
         await end.accept()
@@ -113,9 +115,7 @@ class Scene:
         self.planes.order(orders.routes(named))
 
     async def table_with(self, *answering: str) -> WorkerTable:
-        """Returns the table that the public data plane receives as soon as exactly these tenants' data planes are
-        connected.
-        """
+        """Returns the table in the public data plane when exactly these tenants' data planes are connected."""
         while True:
             self.shown.apply(await self.next_order(self.front, "workers"))
             if {each["pool"] for each in self.shown.workers.values() if each["loaded"]} == set(answering):
@@ -175,7 +175,7 @@ async def test_a_data_plane_that_ends_does_not_affect_the_others(scene: Scene) -
     await scene.addresses.end("acme").accept()
     await eventually_async(lambda: bool(scene.listener.finds))
     (found,) = scene.listener.finds
-    assert beta in found.models  # otherwise it would be taken for lost
+    assert beta in found.models  # otherwise it would be considered lost
     assert acme not in found.models
 
 
@@ -284,17 +284,18 @@ async def test_only_the_public_data_plane_gets_keys_and_certificates(scene: Scen
     scene.planes.order(orders.keys(True, cluster_key="c"))
     scene.planes.order(*orders.certificate(b"chain", b"key"))
     end = scene.addresses.end("acme")
-    assert (await scene.next_order(end, "configure"))["not_ready"] == ""  # the public data plane checks this
+    # the tenants' data planes accept all requests, because the public data plane checks them
+    assert (await scene.next_order(end, "configure"))["not_ready"] == ""
     assert (await scene.next_order(scene.front, "configure"))["not_ready"] == "not yet"
     await scene.next_order(scene.front, "keys")
     while (await scene.front.read_frame())[0]["type"] != "certificate":
         pass
     end.send({"type": "question", "question": 1, "kind": "call"})
-    assert (await end.read_frame())[0]["type"] == "answer"  # nothing was sent in between
+    assert (await end.read_frame())[0]["type"] == "answer"  # no other frame was sent in between
 
 
 async def test_an_order_has_the_same_key_for_the_next_control_plane(scene: Scene, tmp_path: Path) -> None:
-    """By this key, the next control plane finds the loaded models."""
+    """The next control plane identifies the loaded models by this key."""
     files = TenantFiles(lambda tenant: tmp_path / tenant)
     with files.link_files("acme", scene.order("acme~digits")) as one:
         pass

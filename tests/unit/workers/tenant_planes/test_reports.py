@@ -1,4 +1,4 @@
-"""The reports of a tenant's data plane may be forged."""
+"""Tests with forged reports of a tenant's data plane."""
 
 from __future__ import annotations
 

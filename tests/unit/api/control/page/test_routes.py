@@ -1,4 +1,4 @@
-"""The responses with the page's files."""
+"""Tests of the responses with the page's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promotion, rollback and aliases in the control plane."""
+"""Tests of promotion, rollback and aliases in the control plane."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from service.core.models.alias import aliases_in
 from tests.support.control_plane import HOST_TARGET, MODEL, ControlPlane, control_plane, problem
 
-ELSEWHERE = "aarch64"  # artifacts for this target are not loaded here
+ELSEWHERE = "aarch64"  # artifacts for this target cannot be loaded here
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_version_that_is_not_built_is_not_promoted(plane: ControlPlane) -> Non
 
 def test_a_version_that_cannot_be_loaded_here_is_not_promoted(plane: ControlPlane) -> None:
     plane.push(target=HOST_TARGET)
-    plane.succeed()  # with an artifact that cannot run
+    plane.succeed()  # the build has an artifact that cannot run here
     document = problem(promote(plane, 1), 503, "not_ready")
     assert "cannot be loaded here" in document["detail"]
     assert plane.services.aliases.list() == []

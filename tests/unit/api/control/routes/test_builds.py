@@ -15,7 +15,7 @@ from service.core.builds.build import BuildEvent, Stage
 from service.core.errors import UnsupportedOperator
 from tests.support.control_plane import ControlPlane, problem
 
-WAIT_S = 60  # the longest wait: a test that takes this long has missed the event it waits for
+WAIT_S = 60  # the longest wait: a test that takes this long has missed the event that it waits for
 WAIT = {"Prefer": f"wait={WAIT_S}"}
 
 

@@ -1,4 +1,4 @@
-"""One request to every pool. The workers are stand-ins with fixed answers."""
+"""Tests of sending one request to every pool. The workers are stand-ins with fixed answers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_each_pool_gets_one_request_with_the_clusters_key(api: ControlPlane) -> 
 def test_differences_are_located(api: ControlPlane) -> None:
     same = np.arange(3, dtype=np.int8)
     one, other = np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32)
-    other[0, 1], other[1, 2] = -0.0, 1.0  # -0.0 equals 0.0, but has other bytes
+    other[0, 1], other[1, 2] = -0.0, 1.0  # -0.0 equals 0.0, but its bytes differ
     (first, of_first), (second, of_second) = binary(same, one), binary(same, other)
     with worker(api, "a", first, headers=of_first), worker(api, "b", second, headers=of_second):
         said = compare(api)

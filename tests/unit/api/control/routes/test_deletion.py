@@ -1,4 +1,4 @@
-"""Deleting models over the API."""
+"""Tests of deleting models over the API."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_push_of_a_deleted_version_requests_no_build(plane: ControlPlane, monk
 
 
 class TestState:
-    """The state of a version in the lists of models and versions."""
+    """Tests of the state of a version in the lists of models and versions."""
 
     def state(self, plane: ControlPlane, name: str = "digits") -> tuple[str, str | None]:
         listed = {model["name"]: model for model in plane.client.get("/api/v1/models").json()["models"]}
@@ -162,7 +162,7 @@ class TestState:
 
     def test_a_version_that_cannot_be_loaded_has_a_reason(self, plane: ControlPlane) -> None:
         plane.push()
-        plane.succeed()  # with an artifact that cannot run
+        plane.succeed()  # the build has an artifact that cannot run here
         plane.client.post("/v2/repository/models/digits/load")
         state, reason = self.state(plane)
         assert state == "failed"
@@ -170,7 +170,7 @@ class TestState:
 
 
 class TestSecondName:
-    """The same file under another name, which shares the build of the first."""
+    """Tests with the same file under another name, which shares the build of the first."""
 
     def test_a_second_name_has_the_build_and_artifact_of_the_first(self, plane: ControlPlane) -> None:
         plane.push()

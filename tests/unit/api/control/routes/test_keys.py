@@ -1,4 +1,4 @@
-"""Keys in the application: each operation needs its scope, changes are audited, and no secret is revealed."""
+"""Tests of keys in the application: each operation needs its scope, changes are audited, and no secret is revealed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OPEN = {"/v2/health/live", "/v2/health/ready"}
 
 @pytest.fixture
 def locked(tmp_path: Path) -> Iterator[ControlPlane]:
-    """An application that requires keys; its client sends one that allows everything."""
+    """An application that requires keys. Its client sends a key with all scopes."""
     with control_plane(tmp_path, admin_key=ADMIN_KEY) as plane:
         plane.client.headers["Authorization"] = f"Bearer {ADMIN_KEY}"
         yield plane
@@ -56,7 +56,7 @@ def ask(plane: ControlPlane, method: str, path: str, headers: dict[str, str] | N
 def test_an_operation_needs_a_key(locked: ControlPlane) -> None:
     for method, path in OPERATIONS:
         if path in OPEN and path.startswith("/v2"):
-            continue  # the data plane answers it
+            continue  # the data plane answers this path
         answer = ask(locked, method, path)
         assert answer.status_code == (200 if path in OPEN else 401), (method, path)
         assert answer.headers.get("www-authenticate") == (None if path in OPEN else "Bearer")

@@ -1,4 +1,4 @@
-"""The matrix of a model's builds on the pools."""
+"""Tests of the matrix of a model's builds on the pools."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_figures_come_from_the_reports(plane: ControlPlane) -> None:
     attach(plane, plane.succeed())
     row = only(plane)
     assert (row["machine"], row["threads"], row["p50_s"]) == ("a CPU of the tests", 1, 0.25)
-    assert row["peak_percent"] == pytest.approx(50.0)  # 100 multiplications in 0.2 s, with a peak of 1000/s
+    assert row["peak_percent"] == pytest.approx(50.0)  # 100 multiplications in 0.2 s are half of the peak of 1000/s
     assert row["cost_per_million"] is None  # the host has no price
 
 
@@ -221,7 +221,7 @@ WORKERS_FIGURES = {
 
 
 def end(plane: ControlPlane, pool: str, *, passed: bool = True) -> None:
-    """Ends the verification that waits for a worker of the pool."""
+    """Completes the verification that waits for a worker of the pool."""
     claim = plane.services.verifications.claim("w", pool, 30, [HOST_TARGET])
     assert claim is not None
     result = {"summary": f"checked by {pool}", "pool": pool, **(WORKERS_FIGURES if passed else {})}

@@ -1,4 +1,4 @@
-"""Quantizations, with a stand-in for the compile worker."""
+"""Tests of quantizations, with a stand-in for the compile worker."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
 
 
 def succeed(plane: ControlPlane, tmp_path: Path, made: bytes = QUANTIZED) -> Digest:
-    """Completes the oldest quantization, as a worker would."""
+    """Completes the oldest quantization as a worker would."""
     claim = plane.claim()
     asked = quantization_of(claim.inputs.options)
     assert asked is not None
@@ -262,7 +262,7 @@ def test_other_builds_are_not_quantizations(plane: ControlPlane) -> None:
 
 
 def test_each_tenants_model_has_its_own_quantization(plane: ControlPlane, tmp_path: Path) -> None:
-    """If tenants shared one, they would see each other's builds."""
+    """If tenants shared a quantization, they would see each other's builds."""
 
     def newest(model: str) -> dict[str, Any]:
         found: dict[str, Any] = plane.client.get("/api/v1/builds", params={"model": model}).json()["builds"][0]

@@ -1,4 +1,4 @@
-"""`/api/v1/quarantine`, and the crash records of artifacts that no longer exist."""
+"""Tests of `/api/v1/quarantine`, and of the crash records of artifacts that no longer exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ABSENT = digest_of(b"absent")
 
 @pytest.fixture
 def artifact(plane: ControlPlane) -> Digest:
-    """A built model's artifact, in quarantine."""
+    """The artifact of a built model, which is in quarantine."""
     plane.push()
     artifact = plane.succeed()
     for _ in range(plane.services.settings.max_crashes):

@@ -97,7 +97,7 @@ def test_a_closed_loop_carries_what_the_server_can(run: Run, tmp_path: Path, pol
 
 @pytest.mark.parametrize("polls", [True, False])
 def test_what_waits_in_an_open_loop_is_charged_to_the_server(run: Run, tmp_path: Path, polls: bool) -> None:
-    """Sends twice as many requests as the server can handle: the n-th request waits for n / 2 service times."""
+    """Sends twice as many requests as the server can handle. The n-th request waits for n / 2 service times."""
     with serving(OneAtATime(b"right"), tmp_path) as at:
         outcome = run(Load(**at, phases=[Phase(2 / SERVICE_S, 0.4)], polls=polls))  # type: ignore[arg-type]
     assert len(outcome.good) == 40
@@ -109,14 +109,14 @@ def test_what_waits_in_an_open_loop_is_charged_to_the_server(run: Run, tmp_path:
 def test_what_the_generator_is_late_with_is_not_sent_but_counted(run: Run, tmp_path: Path) -> None:
     with serving(OneAtATime(b"right"), tmp_path) as at:
         pass  # the server has ended: connections are refused, and no request waits for another
-    asked = 200_000  # all are due at once: more than a client can send within `latest_s`
+    asked = 200_000  # all are due at once, which is more than a client can send within `latest_s`
     outcome = run(Load(**at, phases=[Phase(1e9, asked / 1e9)], latest_s=0.2))  # type: ignore[arg-type]
     assert outcome.unsent > 0
     assert len(outcome.answers) + outcome.unsent == asked
 
 
 def test_what_was_sent_late_is_waited_for(run: Run, tmp_path: Path) -> None:
-    """A generator that is late with its schedule sends the last requests late, and still waits for their responses."""
+    """A generator that is late sends the last requests after their time, and still waits for their responses."""
     with serving(OneAtATime(b"right"), tmp_path) as at:
         outcome = run(Load(**at, phases=[Phase(1e6, 1e-4)], patience_s=GIVE_UP_S))  # type: ignore[arg-type]
     assert outcome.statuses == {"200": 100}

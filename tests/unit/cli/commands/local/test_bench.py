@@ -1,4 +1,4 @@
-"""The options and the output of `octet bench`."""
+"""Tests of the options and the output of `octet bench`."""
 
 from __future__ import annotations
 

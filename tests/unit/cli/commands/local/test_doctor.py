@@ -1,4 +1,4 @@
-"""The findings of `octet doctor` in a data folder."""
+"""Tests of the findings of `octet doctor` in a data folder."""
 
 from __future__ import annotations
 

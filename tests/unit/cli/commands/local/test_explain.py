@@ -1,4 +1,4 @@
-"""The output of `octet explain`."""
+"""Tests of the output of `octet explain`."""
 
 from __future__ import annotations
 

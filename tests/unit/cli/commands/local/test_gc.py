@@ -1,4 +1,4 @@
-"""`octet gc` on a data folder."""
+"""Tests of `octet gc` on a data folder."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ FIXTURES = SAMPLE.parents[1] / "tests" / "fixtures"
 
 
 def test_a_model_that_is_not_compiled_is_outlined() -> None:
-    """Shapes that the file leaves open."""
+    """The outline shows the shapes that the file leaves open."""
     outline = json.loads(run("inspect", str(FIXTURES / "lengths" / "bert.static.onnx"), "--json"))
     assert outline["error"]["code"] == "unsupported"
     assert outline["quantized"]

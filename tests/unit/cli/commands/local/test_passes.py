@@ -1,4 +1,4 @@
-"""`octet explain --passes` writes the text of the model after each pass."""
+"""Tests that `octet explain --passes` writes the text of the model after each pass."""
 
 from __future__ import annotations
 

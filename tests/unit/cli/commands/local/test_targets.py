@@ -1,4 +1,4 @@
-"""The output of `octet targets` for this machine and for others."""
+"""Tests of the output of `octet targets` for this machine and for others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from service.core.target import TARGETS, Host, detect_host, parse_target
 
 @pytest.fixture(autouse=True)
 def complete(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes both parts of the sandbox available, whatever this kernel has."""
+    """Makes both parts of the sandbox available, even if the kernel of this machine lacks them."""
     monkeypatch.setattr(sandbox, "check", lambda: [Finding("landlock", True, ""), Finding("seccomp", True, "")])
 
 

@@ -1,4 +1,4 @@
-"""The output of `octet compare` for a server's response."""
+"""Tests of the output of `octet compare` for a server's response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`octet keys` and `octet audit` on the data folder, and the key that the client sends to a server."""
+"""Tests of `octet keys` and `octet audit` on the data folder, and of the key that the client sends to a server."""
 
 from __future__ import annotations
 

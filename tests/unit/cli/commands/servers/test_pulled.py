@@ -1,4 +1,4 @@
-"""Pulled folders that no process serves are deleted."""
+"""Tests that pulled folders are deleted if no process serves them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OLD, NEW, OTHER = ("0" * 64, "1" * 64, "2" * 64)
 
 
 def pull(root: Path, reference: str, digest: str, size_bytes: int = 100, used_s: int = 0) -> Path:
-    """Creates a folder like `served_folder`, for a process that has ended since."""
+    """Creates a folder like `served_folder` for a process that has ended."""
     folder = root / reference / digest
     (folder / "blobs").mkdir(parents=True)
     (folder / "blobs" / "one").write_bytes(bytes(size_bytes))
