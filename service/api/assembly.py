@@ -46,7 +46,7 @@ def assemble(
 
     Args:
         plane: the data plane, which runs predictions.
-        certificate: of the public ports; None if they use plain text.
+        certificate: the certificate of the public ports; None if they use plain text.
         on_lost: see `Database`.
 
     Raises:

@@ -13,7 +13,7 @@ from typing import Any
 from service.core.digest import Digest, canonical_json, parse_digest
 from service.core.errors import InvalidInput
 
-LAYOUT_VERSION = "1.0.0"  # of the OCI image layout
+LAYOUT_VERSION = "1.0.0"  # the version of the OCI image layout
 
 MANIFEST_MEDIA_TYPE = "application/vnd.oci.image.manifest.v1+json"
 INDEX_MEDIA_TYPE = "application/vnd.oci.image.index.v1+json"

@@ -28,7 +28,7 @@ class Reference:
     """A parsed reference.
 
     Attributes:
-        host: with a port, if there is one.
+        host: the name of the registry's host, with the port if one is given.
         tag: None if only a digest is given.
         digest: the digest that the content must have; None if any is accepted.
     """

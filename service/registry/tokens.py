@@ -16,7 +16,7 @@ import httpx
 from service.core.errors import InvalidInput, Unauthorized
 from service.registry.credentials import Credentials
 
-MOST_BYTES = 64 << 10  # of the token server's response
+MOST_BYTES = 64 << 10  # the longest response of the token server
 _PARAMETER = re.compile(r'\s*,?\s*([a-zA-Z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{1,32768}")
 

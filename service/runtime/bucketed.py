@@ -23,7 +23,7 @@ class BucketedModel:
     def __init__(self, models: Sequence[Model]) -> None:
         """
         Args:
-            models: in any order.
+            models: the models of all buckets, in any order.
 
         Raises:
             ValueError: they are not buckets of one model.

@@ -96,4 +96,6 @@ def _check_annotations(provenance: Provenance, annotations: Mapping[str, str]) -
 def documents_about(layout: OciLayout, artifact: Digest) -> Iterator[bytes]:
     for content in layout.contents(artifact, Report.PROVENANCE)[:_MOST_DOCUMENTS]:
         with suppress(NotFound, CorruptBlob), layout.blobs.path(content).open("rb") as file:
-            yield file.read(MOST_BYTES + 1)  # one byte more is too many, as the parser will find
+            yield file.read(
+                MOST_BYTES + 1
+            )  # if the document is longer than the limit, the parser gets one byte too many and refuses it

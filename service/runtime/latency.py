@@ -15,7 +15,7 @@ from service.core.models.arrays import Array
 from service.core.verification.vectors import sample_inputs
 from service.runtime.model import Model
 
-_WARM_UP = 0.1  # of the measuring time
+_WARM_UP = 0.1  # this fraction of the measuring time is spent on warm-up calls
 _FEWEST_CALLS = 10
 _BINS = 24
 PERCENTILES = (50, 90, 99)
@@ -27,7 +27,7 @@ class Latency:
 
     Attributes:
         batch: samples that a call answers.
-        elapsed_s: from the first call to the end of the last.
+        elapsed_s: the time from the first call to the end of the last.
         taken_s: `[calls] float64`, the time of each call.
     """
 

@@ -25,7 +25,7 @@ def load(
 
     Args:
         threads: the maximum number of threads per call; 0: one for each core that this process may use.
-        trust: whose artifacts may be loaded; `Trust.of` returns the one of the settings.
+        trust: the keys whose artifacts may be loaded. `Trust.of` returns those in the settings.
 
     Raises:
         Untrusted: none of the trusted keys signed it.

@@ -26,7 +26,7 @@ class SharedTensors:
     """The mapped tensors.
 
     Attributes:
-        descriptor: of the memory; the creator sends it to the other process.
+        descriptor: the descriptor of the memory, which the creator sends to the other process.
         inputs, outputs: in the signature's order; 64-byte aligned, C-ordered, writeable by both.
     """
 

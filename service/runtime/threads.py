@@ -45,7 +45,7 @@ class Threads:
         """
         Args:
             count: 0 for as many as compute at the same time, which is also the maximum.
-            team: by default that of all cores that this process may use.
+            team: the team whose cores are used. The default has all cores that this process may use.
         """
         self.team = team or NativeTeam.of_this_process()
         self.count = min(count or self.team.cores, self.team.cores)

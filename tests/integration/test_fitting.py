@@ -114,7 +114,9 @@ def test_bias_correction_leaves_no_mean_error(session: CalibrationSession, data:
         assert (errors[fit] <= halves[fit]).all()
 
 
-@pytest.mark.parametrize(("groups", "share"), [(1, 0.6), (3, 0.8)])  # of 27 weights in a sum, and of 9
+@pytest.mark.parametrize(
+    ("groups", "share"), [(1, 0.6), (3, 0.8)]
+)  # each sum has 27 weights with one group, and 9 with three
 def test_adaptive_rounding_reduces_the_error_of_every_channel(
     session: CalibrationSession, data: Data, groups: int, share: float
 ) -> None:

@@ -15,7 +15,7 @@ from tests.support.waiting import WORK_TIMEOUT_S
 PROGRAM = "docker-registry"
 SERVICE, ISSUER = "octet-test", "octet-issuer"
 USER, PASSWORD = "tester", "secret"
-_HASH = "$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a"  # of PASSWORD
+_HASH = "$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a"  # the hash of PASSWORD
 _CONFIGURATION = """
 version: 0.1
 log: {{level: error}}

@@ -48,7 +48,7 @@ int32_t twice(void* const* operands) {
 
 int32_t nothing(void* const* operands) { (void)operands; return 0; }
 
-double erf(double);  // of libm, which nothing may have loaded
+double erf(double);  // a function of libm, which the process may not have loaded
 
 int32_t error_function(void* const* operands) {
   for (int i = 0; i < N; ++i) ((int32_t*)operands[1])[i] = (int32_t)erf(((const int32_t*)operands[0])[i]);

@@ -138,7 +138,7 @@ class Meters:
         self._store, self._clock = store, clock
         # not the host name, because an earlier process of this host may have counted requests today
         self._replica = uuid.uuid4().hex
-        self._meters: dict[str, Meter | None] = {}  # by the id of a key, or of a tenant's counter
+        self._meters: dict[str, Meter | None] = {}  # the meters by the id of a key or of a tenant's counter
         today = clock.now().date()
         self._known = today, store.totals(today)  # the reported counts of the day, for meters that are created later
         self._tenants = self._common(quotas, "requests_per_day", "", "the tenant {0}'s {{}} requests")

@@ -41,7 +41,7 @@ def scopes_of(method: str, path: str) -> Sequence[Scope]:
     """Returns the scopes of which a key needs at least one; empty if no key is required.
 
     Args:
-        method: in upper case.
+        method: the HTTP method in upper case.
     """
     if path in _PATHS:
         return _PATHS[path]

@@ -28,7 +28,7 @@ async def at_work(services: Services) -> AsyncIterator[asyncio.Event]:
     welcome = asyncio.Event()
     reaching = asyncio.create_task(services.plane.run())
     saving = asyncio.create_task(_save_usage(services))
-    # The server accepts requests while models are loaded.
+    # The server already accepts requests while models are being loaded.
     models = asyncio.create_task(_load_first(services, welcome))
     following = asyncio.create_task(_follow_files(services))
     refreshing = asyncio.create_task(_refresh_keys(services))

@@ -191,7 +191,7 @@ class _Supervisor:
         finally:
             stopping.cancel()
             living.cancel()
-            for child in self._children:  # one of them ended and must not be restarted
+            for child in self._children:  # if one ended and must not be restarted, the others still run
                 child.kill()
             self._tenants.kill()
             self._standby.end()

@@ -14,8 +14,8 @@ from service.core.errors import MalformedModel
 
 _MOST_RECORDS = 1 << 16
 _LONGEST_NAME = 1 << 10
-_LARGEST_DEFLATED_BYTES = 1 << 25  # of one record; compressed records are code and JSON
-_MOST_DEFLATED_BYTES = 1 << 27  # of all records together
+_LARGEST_DEFLATED_BYTES = 1 << 25  # the limit for one record; compressed records contain code and JSON
+_MOST_DEFLATED_BYTES = 1 << 27  # the limit for all records together
 _ENCRYPTED = 1
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 

@@ -38,7 +38,7 @@ def bilinear(real: Real, axes: tuple[int, int], positions: Sequence[FloatArray])
     core/providers/cpu/tensor/upsample.h). A weight is the product of a row's and a column's weight.
 
     Args:
-        axes: of rows and columns, which are adjacent.
+        axes: the axes of rows and columns, which are adjacent.
         positions: the position in the operand of each row and column of the result. Positions outside of the operand
             are clamped to its edge.
     """

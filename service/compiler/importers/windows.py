@@ -26,7 +26,7 @@ class Windows:
     """The positions of windows.
 
     Attributes:
-        axes: of rows and columns.
+        axes: the axes of rows and columns.
         padding: top, left, bottom, right. No window is entirely inside the padding.
     """
 

@@ -1,4 +1,6 @@
-"""Requests and results of `octet run`, `octet bench` and `octet explain` (`children.running_roles`)."""
+"""Messages to and from the child processes of `octet run`, `octet bench` and `octet explain`
+(`children.running_roles`).
+"""
 
 from __future__ import annotations
 

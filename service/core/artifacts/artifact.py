@@ -83,7 +83,7 @@ class Report(StrEnum):
     """
 
     NUMERICS = "application/vnd.octet.numerics.v1+json"  # see `core.verification.witnesses`
-    COVERAGE = "application/vnd.octet.coverage.v1+json"  # which multiply-accumulates run in integers, and which not
+    COVERAGE = "application/vnd.octet.coverage.v1+json"  # states which multiply-accumulates run in integers
     VECTORS = "application/vnd.octet.vectors.v3+npz"  # expected outputs on generated inputs, for `runtime.verify`
     PROBES = "application/vnd.octet.probes.v1+npz"  # inputs that the oracle chose, and expected outputs; may be missing
     PROFILE = "application/vnd.octet.profile.v1+json"  # the time of each call, and the machine that measured it

@@ -12,7 +12,9 @@ from typing import Any
 
 from service.core.errors import CorruptBlob, Unsupported
 
-ABI_VERSION = 1  # of a library: the calling convention of its functions, and what they need from the runtime
+ABI_VERSION = (
+    1  # the version of the interface between a library and the runtime: calling convention and required functions
+)
 PLAN_VERSION = 1
 CONFIG_MEDIA_TYPE = "application/vnd.octet.config.v2+json"
 _CONFIG_OF_0_1 = "application/vnd.octet.config.v1+json"

@@ -28,7 +28,9 @@ MOST_GENERATED = 0.1  # above this share of the time, `Explanation.warning` name
 _MOST_NAMED = 4
 
 _OF_EVERY_LAYER = ("layer", "operators", "kernel", "kind", "symbol", "macs")
-_NO_OPERATOR = re.compile(r"^(octet_plain_)?(fused_)?|(_[0-9a-f]{16}|\d+)$")  # of generated functions' names
+_NO_OPERATOR = re.compile(
+    r"^(octet_plain_)?(fused_)?|(_[0-9a-f]{16}|\d+)$"
+)  # the parts of a generated function's name that do not name an operator
 
 
 @dataclass(frozen=True)

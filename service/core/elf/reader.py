@@ -14,7 +14,9 @@ _IDENTITY = b"\x7fELF\x02\x01\x01\x00" + bytes(8)  # 64 bits, little-endian, ver
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
-_FLAGS = {243: 0b101}  # by machine: RISC-V with compressed instructions, and the ABI with doubles in registers
+_FLAGS = {
+    243: 0b101
+}  # the flags by machine: RISC-V with compressed instructions, and the ABI with doubles in registers
 _SYMBOL = struct.Struct("<IBBHQQ")
 SYMBOL_BYTES = _SYMBOL.size
 

@@ -13,7 +13,7 @@ from typing import Any
 from service.core.errors import InvalidInput
 
 MAX_LABELS = 100_000
-MAX_LABELS_CHARACTERS = 2 << 20  # of all labels together
+MAX_LABELS_CHARACTERS = 2 << 20  # the limit for all labels together
 
 
 class Resize(StrEnum):

@@ -8,7 +8,7 @@ from __future__ import annotations
 JPEG_MAGIC = b"\xff\xd8\xff"
 PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 MAGIC_BYTES = len(PNG_MAGIC)  # `is_picture` looks at no more than these first bytes
-MAX_PIXELS = 32 << 20  # of one picture; decoding takes at most four bytes per pixel
+MAX_PIXELS = 32 << 20  # the largest picture; decoding takes at most four bytes per pixel
 
 
 def is_picture(data: bytes) -> bool:

@@ -34,7 +34,7 @@ class Group {
   //   loops, which divide their work by it.
   int launch(Task task, void* cdata, int32_t num_task, int32_t threads);
 
-  Group* next = nullptr;  // in a list of the team
+  Group* next = nullptr;  // the next group in the team's list
 
  private:
   Group(const Array<Core>& cores, int32_t most_threads);

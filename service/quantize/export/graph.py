@@ -25,7 +25,7 @@ from service.quantize.file.document import Node
 
 # For each axis of the tensor: the number of that axis in the module's value.
 Order = tuple[int, ...]
-CHANNELS_FIRST: Order = (0, 3, 1, 2)  # of [N, H, W, C]
+CHANNELS_FIRST: Order = (0, 3, 1, 2)  # the order of the axes of [N, H, W, C]
 
 
 class Graph:
@@ -33,7 +33,7 @@ class Graph:
 
     Attributes:
         nodes: sorted, so that each comes after those whose outputs it reads.
-        constants: by name.
+        constants: the constants by name.
     """
 
     def __init__(self, inputs: Mapping[relax.Var, str], outputs: Mapping[relax.Var, str]) -> None:

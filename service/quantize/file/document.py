@@ -65,7 +65,7 @@ class Document:
     Attributes:
         opset: the version of the operator set of ONNX's own domain.
         nodes: sorted, so that each comes after those whose outputs it reads.
-        constants: by name. Constants whose elements could not be read are not included.
+        constants: the constants by name. Constants whose elements could not be read are not included.
         inputs, outputs: the names of the model's inputs and outputs.
         floats: the names of the float32 inputs.
     """

@@ -14,7 +14,7 @@ from service.quantize.calibration.building import Built
 from service.quantize.calibration.observing import CalibrationSession
 from service.quantize.search.sensitivity import Point, Sensitivity
 
-_SECONDS = 0.5  # how long each mixture is run, in seconds; the mixture with all layers in int8 is run as long
+_SECONDS = 0.5  # how long a mixture is run in one measurement, and how long the base is run with it
 
 
 class Stopwatch:

@@ -119,7 +119,7 @@ def test_a_log_on_a_full_disk_loses_only_lines(tmp_path: Path) -> None:
                 served.client.post("/v2/repository/models/digits/unload")
                 served.client.post("/v2/repository/models/digits/load")
             assert served.label(4) == 4
-            os.kill(server, signal.SIGKILL)  # which the supervisor logs, too
+            os.kill(server, signal.SIGKILL)  # the supervisor logs this too
             eventually(lambda: predicts(served, 5))
             assert served.ended(served.push(UINT8, "late")["id"])["state"] == "succeeded"
             written = path.stat().st_size

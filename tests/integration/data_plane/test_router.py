@@ -254,7 +254,7 @@ def test_a_killed_worker_loses_no_request(routed: Cluster) -> None:
     doomed.kill()
     at_the_kill = outcomes["right"]
     eventually(lambda: outcomes["right"] > at_the_kill + 200)
-    routed.workers.remove(doomed)  # as if its heartbeat had reported this
+    routed.workers.remove(doomed)  # simulates the report of its missing heartbeat
     routed.tell()
     eventually(lambda: outcomes["right"] > at_the_kill + 300)
     is_over.set()

@@ -229,7 +229,9 @@ def _is_open(connection: socket.socket) -> bool:
 
 
 def test_responses_to_a_slow_reader_are_not_mixed_up(served: Served) -> None:
-    """Another part of the server answers the last request of each client than the earlier ones."""
+    """The last request of each client is a prediction, so the data plane answers it. The control plane answers the
+    earlier ones.
+    """
     url = urlsplit(served.url)
     body, headers = as_binary(
         {"image": np.zeros((1, 16, 16, 1), np.int8)}, {"parameters": {"binary_data_output": True}}

@@ -76,7 +76,8 @@ class Service final : public GrpcHandler {
   Service(Dice& dice, octet::PeerBudget& budget) : dice_(dice), budget_(budget) {}
   GrpcSession* session = nullptr;
   std::set<CallId> calls;
-  std::map<CallId, octet::Reservation> slots, messages;  // of calls, including those whose responses are being sent
+  std::map<CallId, octet::Reservation> slots,
+      messages;  // reservations of calls, including calls whose responses are being sent
 
   void on_call(CallId id, const CallHead& head) override {
     require(calls.insert(id).second, "a call begins once");

@@ -17,7 +17,7 @@ namespace {
 
 using namespace octet::plane;
 
-using Workers = std::map<std::string, WorkerRef>;  // of all orders, by id
+using Workers = std::map<std::string, WorkerRef>;  // the workers of all orders, by id
 
 WorkerRef find(const Workers& workers, const std::string& id) {
   auto found = workers.find(id);

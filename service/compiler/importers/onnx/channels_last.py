@@ -32,7 +32,7 @@ def channels_last(operators: Iterable[Operator], computed: Iterable[str]) -> fro
     """Returns the names of tensors between two convolutions.
 
     Args:
-        operators: in an order in which they can be computed.
+        operators: the operators in an order in which they can be computed.
         computed: names of the model's inputs. All other tensors that no operator computes are constants.
     """
     ordered = list(operators)

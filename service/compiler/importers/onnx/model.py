@@ -28,7 +28,7 @@ class Tensor:
         data: the elements of a constant that operators can use, read-only. bfloat16 is converted to float32.
         oddity: the reason why no operator can use the constant, such as "is kept in another file"; None if operators
             can.
-        was_zero: for scales after `zero_scales`: true for each scale that was 0 in the file.
+        was_zero: true for each scale that was 0 in the file, if `zero_scales` has replaced it.
     """
 
     name: str

@@ -22,7 +22,7 @@ class OnnxGraph(Graph):
 
     Attributes:
         model: the model as it was read.
-        constants: by name. Rules may add constants.
+        constants: the constants by name. Rules may add constants.
         rounded: name of real weights -> the stored values, scale and zero point that replace them.
     """
 

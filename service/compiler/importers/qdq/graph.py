@@ -43,7 +43,7 @@ class Graph:
     """The graph in its current state.
 
     Attributes:
-        operators: in an order in which they can be computed.
+        operators: the operators in an order in which they can be computed.
         ends: names of the model's outputs.
         producers, readers: by the tensor's name.
     """

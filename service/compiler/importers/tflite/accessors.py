@@ -7,7 +7,7 @@ from typing import Any
 from flatbuffers import number_types
 
 _SHOWN = 200
-_FIRST_FIELD, _ENTRY_BYTES = 4, 2  # of a vtable
+_FIRST_FIELD, _ENTRY_BYTES = 4, 2  # the offset of a vtable's first field, and the size of its entries
 
 
 def ints(table: Any, vector: str) -> tuple[int, ...]:

@@ -166,7 +166,7 @@ def _convolution(channel_axis: int) -> Callable[[Node], bool]:
 
 
 def _convolution_kernel(node: Node) -> str:
-    """As `Prepare` in tflite/kernels/conv.cc: LiteRT has no optimized kernel for grouped convolutions."""
+    """Corresponds to `Prepare` in tflite/kernels/conv.cc: LiteRT has no optimized kernel for grouped convolutions."""
     return GEMM if node.input(0).shape[3] == node.input(1).shape[3] else REFERENCE
 
 

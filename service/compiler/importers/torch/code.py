@@ -8,7 +8,7 @@ from typing import NoReturn
 from service.compiler.importers.archive import Archive
 from service.core.errors import MalformedModel
 
-_LARGEST_BYTES = 1 << 20  # of one file
+_LARGEST_BYTES = 1 << 20  # the size of one file
 _DEEPEST = 200
 
 

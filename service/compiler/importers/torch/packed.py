@@ -28,7 +28,7 @@ class Packed:
     """Weights `[O, I / groups, KH, KW]` or `[O, I]` with their quantization, and a float32 bias.
 
     Attributes:
-        stride, padding, dilation: of rows and columns. A linear layer does not use them.
+        stride, padding, dilation: each for rows and columns. A linear layer does not use them.
     """
 
     weight: Tensor

@@ -11,8 +11,8 @@ from service.compiler.importers.torch.tensors import Tensor
 from service.compiler.importers.torch.values import Unknown, Value
 from service.core.errors import MalformedModel, Unsupported
 
-_LONGEST = 1 << 16  # of a list
-_LARGEST = 1 << 63  # of an integer
+_LONGEST = 1 << 16  # the most elements of a list
+_LARGEST = 1 << 63  # the limit for the magnitude of an integer
 LITERALS: Mapping[str, Any] = {"inf": math.inf, "nan": math.nan}
 _SIMPLE = (bool, int, float, str, type(None))
 

@@ -29,7 +29,7 @@ class Mode:
     """A numerics mode.
 
     Attributes:
-        name: as in `core.builds.numerics`.
+        name: the name in `core.builds.numerics`.
         reference: the runtime and kernels whose results the mode reproduces.
         formulas: QNN operator name -> its arithmetic. Suffixes distinguish cases that differ: `conv2d+requantize`
             converts accumulators to storage, `…:int16` reads or writes 16-bit values, and a key such as `…:gemm`

@@ -68,7 +68,7 @@ enum class Setting : uint16_t {
 };
 
 struct FrameHeader {
-  uint32_t length = 0;  // of the payload, in bytes
+  uint32_t length = 0;  // length of the payload in bytes
   FrameType type = FrameType::kData;
   uint8_t flags = 0;
   StreamId stream = 0;

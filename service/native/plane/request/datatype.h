@@ -12,7 +12,7 @@ using octet::Datatype;
 using octet::DatatypeFacts;
 
 inline const DatatypeFacts& facts(Datatype datatype) {
-  static constexpr DatatypeFacts kBytes = {"BYTES", 0, false, 0, 0};  // of variable size
+  static constexpr DatatypeFacts kBytes = {"BYTES", 0, false, 0, 0};  // elements have a variable size
   auto index = static_cast<size_t>(datatype);
   return index < std::size(kDatatypes) ? kDatatypes[index] : kBytes;
 }

@@ -19,7 +19,7 @@ void check_elements(const TensorSpec& spec, const void* memory, size_t bytes);
 // Returns the only element of a BYTES tensor, which consists of the element's length as a little-endian uint32 and its
 // bytes. Throws Problem if there is not exactly one.
 std::string_view only_element(std::string_view tensor, const TensorSpec& spec);
-// As `only_element`, for an InferTensorContents message.
+// Like `only_element`, for an InferTensorContents message.
 std::string_view only_content(std::string_view message, const TensorSpec& spec);
 
 }  // namespace octet::plane

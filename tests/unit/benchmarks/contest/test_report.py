@@ -96,7 +96,7 @@ def test_a_network_of_the_zoo_says_what_its_time_goes_to() -> None:
     cells = row(text, heading, "BERT, ort-static")
     assert cells[4:] == ["3.00", "", "", "**1.50 ×**", "50%", "0%", "12%", "38%", "exp 25%, sum 12%"]  # noqa: RUF001
     assert "Faster by 1.50 in the geometric mean, 1.50 at least." in text
-    assert "BERT" not in text.partition(f"### {heading}")[0]  # only in the table of the zoo
+    assert "BERT" not in text.partition(f"### {heading}")[0]  # BERT is only in the table of the zoo
 
 
 @pytest.mark.parametrize("error", ["", "unsupported: no such operator\nand a trace"])

@@ -67,7 +67,7 @@ def _read(line: str) -> Read:
         return Read(state, rest)
     method, target, body, *flat = (bytes.fromhex(part[1:]) for part in rest.split(" "))
     fields: list[bytes] = []
-    for name, value in zip(flat[::2], flat[1::2], strict=True):  # as h11 reports them
+    for name, value in zip(flat[::2], flat[1::2], strict=True):  # h11 reports names in this form
         is_length = name.lower() == b"content-length"
         if is_length and any(each.lower() == name.lower() for each in fields[::2]):
             continue

@@ -22,7 +22,7 @@ _DECLARATION = re.compile(r"^([\w*]+(?: [\w*]+)*?)[ ](Py\w+)\(([^;]*)\);$", re.M
 _STRUCT = re.compile(r"^struct (\w+) \{\n(.*?)^\};", re.MULTILINE | re.DOTALL)
 _MEMBER = re.compile(r"^  [^;]*?(\w+)(?:\)\([^;]*\))?;$", re.MULTILINE)
 _CONSTANT = re.compile(r"^constexpr \w+ (\w+) =", re.MULTILINE)
-_RENAMED = {"ob_refcnt", "ob_type"}  # of PyObject, of which only the size matters
+_RENAMED = {"ob_refcnt", "ob_type"}  # members of PyObject; only their sizes are important
 
 
 def test_it_exports_one_function() -> None:

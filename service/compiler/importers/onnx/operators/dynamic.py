@@ -42,7 +42,7 @@ def quantized_dynamically(node: Node, x: relax.Expr, dtype: str) -> tuple[relax.
     if dtype != "float32":
         node.unsupported(f"quantizes {dtype}; only float32 can be compiled")
     shape, emit = shape_of(x), node.emit
-    axes = list(range(1 if len(shape) > 1 and shape[0] == 1 else 0, len(shape)))  # of one sample
+    axes = list(range(1 if len(shape) > 1 and shape[0] == 1 else 0, len(shape)))  # the axes of one sample
     zero, one = (relax.const(np.array(value, np.float32)) for value in (0, 1))
     low = emit(relax.op.minimum(emit(relax.op.min(x, axis=axes, keepdims=True), "smallest"), zero), "low")
     high = emit(relax.op.maximum(emit(relax.op.max(x, axis=axes, keepdims=True), "largest"), zero), "high")

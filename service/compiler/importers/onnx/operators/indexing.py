@@ -18,7 +18,7 @@ from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
 from service.core.models.arrays import Array
 
-_LARGEST_DEPTH = 1 << 20  # of one-hot rows
+_LARGEST_DEPTH = 1 << 20  # the longest one-hot row
 
 
 def gather_elements(node: Node) -> Value:

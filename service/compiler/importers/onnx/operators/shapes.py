@@ -18,7 +18,7 @@ from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.onnx.operators.real import reduced_axes
 from service.core.models.arrays import Array
 
-_LONGEST = 1 << 16  # of a Range
+_LONGEST = 1 << 16  # the most elements of a Range
 _MOST_AXES = 8
 _CASTS = ("int64", "int32", "int8", "uint8", "float32", "float64", "bool")
 

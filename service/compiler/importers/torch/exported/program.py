@@ -25,8 +25,8 @@ class Call(Operator):
     """An operator with the arguments of its schema: `Operand`s, lists of them, and plain values.
 
     Attributes:
-        arguments: by position.
-        named: by name.
+        arguments: the positional arguments.
+        named: the keyword arguments, by name.
         types: index -> type, for inputs that are stored values.
         quantized: for a conversion, the type that it converts to or from. For a fused operator, the type of its output,
             or None if the output is real.
@@ -52,7 +52,7 @@ class Program:
     """The content of the archive.
 
     Attributes:
-        calls: in an order in which they can be computed.
+        calls: the calls in an order in which they can be computed.
         constants: parameters, buffers and constants, by the names that calls use.
         shapes: the shapes of tensors, if known; None for an open dimension.
         outputs: names of tensors.

@@ -15,7 +15,7 @@ from service.compiler.importers.torch.tensors import Tensor
 from service.core.errors import Unsupported
 
 _MOST_CALLS = 50_000
-_MOST_OPERANDS = 1 << 16  # of one call
+_MOST_OPERANDS = 1 << 16  # the operands of one call
 _SCHEMA = 8
 _NEWER = "load and save it again with PyTorch 2.8 or later: torch.export.save(torch.export.load(file), file)"
 _KEYWORD = 2  # `ArgumentKind`

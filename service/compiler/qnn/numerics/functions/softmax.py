@@ -1,4 +1,6 @@
-"""Softmax over the last axis. An 8-bit input has 256 possible differences from its row's maximum: exp is a table."""
+"""Softmax over the last axis. An 8-bit input has 256 possible differences from its row's maximum, so exp is read from a
+table.
+"""
 
 from __future__ import annotations
 

@@ -127,8 +127,8 @@ class HalvesUp:
 
 
 class ChannelVectors(HalvesUp):
-    """As `HalvesUp`, but channels after the last whole vector of 8 channels round away from zero: DEPTHWISE_CONV_2D and
-    TRANSPOSE_CONV of int8. Measured on LiteRT 2.3.0.
+    """Like `HalvesUp`, but channels after the last whole vector of 8 channels round away from zero: DEPTHWISE_CONV_2D
+    and TRANSPOSE_CONV of int8. Measured on LiteRT 2.3.0.
     """
 
     summary = f"{HalvesUp.summary}; the last channels % 8 away from zero"
@@ -139,7 +139,7 @@ class ChannelVectors(HalvesUp):
 
 
 class ElementVectors(HalvesUp):
-    """As `HalvesUp`, but elements of the tensor after its last whole vector of 16 elements round away from zero:
+    """Like `HalvesUp`, but elements of the tensor after its last whole vector of 16 elements round away from zero:
     TRANSPOSE_CONV of uint8, and QUANTIZE from int8 to uint8 and back. Measured on LiteRT 2.3.0.
     """
 
@@ -147,7 +147,7 @@ class ElementVectors(HalvesUp):
     LANES = 16
 
     def in_scalar_code(self, operation: Operation, index: Sequence[Any], shape: Sequence[int]) -> Any:
-        count = operation.integer("elements")  # of one sample; a batch contains several
+        count = operation.integer("elements")  # the elements of one sample; a batch contains several samples
         position: Any = 0
         for i, extent in zip(index, shape, strict=True):
             position = position * extent + i

@@ -22,7 +22,7 @@ from service.compiler.qnn.operation import Operation
 from service.core.errors import UnsupportedOperator
 from service.core.models.arrays import Array
 
-_SMALLEST_RATIO, _LARGEST_RATIO = 2.0**-14, 2.0**8  # of an operand's scale to the sum's
+_SMALLEST_RATIO, _LARGEST_RATIO = 2.0**-14, 2.0**8  # the limits for the ratio of an operand's scale to that of the sum
 
 
 class IntegerBias:

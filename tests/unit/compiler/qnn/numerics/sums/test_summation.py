@@ -107,7 +107,7 @@ def test_every_sample_of_a_batch_has_the_sum_that_it_has_alone(shape: tuple[int,
 
 @pytest.mark.parametrize("axes", [(0, 3, 1, 2), (0, 2, 1, 3)])
 def test_sums_move_before_transposes_that_keep_rows(axes: tuple[int, ...]) -> None:
-    """A sum in lanes moves before a transpose only if its rows stay contiguous."""
+    """A sum of the order LANES is moved before a transpose only if the elements of each row stay contiguous."""
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         reals = emit(ops.dequantize(emit(relax.op.permute_dims(inputs[0], list(axes))), IN))
