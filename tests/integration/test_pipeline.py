@@ -241,7 +241,7 @@ def test_clones_share_constants_and_agree(tmp_path: Path) -> None:
     x = np.random.default_rng(0).integers(-128, 128, model.signature.inputs[0].shape).astype(np.int8)
     first = model(x)
     np.testing.assert_array_equal(model.clone()(x), first)
-    np.testing.assert_array_equal(model(x[:, ::-1][:, ::-1]), first)  # not contiguous, not aligned
+    np.testing.assert_array_equal(model(x[:, ::-1][:, ::-1]), first)  # this array is neither contiguous nor aligned
 
 
 def test_inputs_are_checked(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ class _Tuning:
         while len(rounds) < _MOST_ROUNDS and (len(rounds) == 1 or time.monotonic() < until_s):
             rounds.append(self._round(len(rounds), known))
             if rounds[-1].tiles == rounds[-2].tiles:
-                rounds.pop()  # there are no more candidates for any layer
+                rounds.pop()  # no layer has more candidates
                 break
             self._report_fraction(0.6 * len(rounds) / _MOST_ROUNDS)
         times = self._times(rounds)

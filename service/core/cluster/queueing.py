@@ -9,8 +9,8 @@ from service.core.system.cores import affordable_threads
 from service.core.target import Device
 
 # The defaults if the setting `instances` is 0:
-_MOST_INSTANCES = 8  # on the CPU, where each instance has a thread for every core
-_CARD_INSTANCES = 2  # on a GPU
+_MOST_INSTANCES = 8  # the limit on the CPU, where each instance has a thread for every core
+_CARD_INSTANCES = 2  # the instances on a GPU
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def _own_address() -> str:
         if not ip_address(address).is_loopback:
             return address
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unconnected:
-        unconnected.connect((_ELSEWHERE, 9))  # for UDP this sends nothing
+        unconnected.connect((_ELSEWHERE, 9))  # connecting a UDP socket sends no packet
         return str(unconnected.getsockname()[0])
     return "127.0.0.1"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))  # on Linux; on Windows's subsystem for Linux
+_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))  # the device on Linux; the device on Windows Subsystem for Linux
 _FOLDERS = (
     *("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/lib64", "/lib/x86_64-linux-gnu"),
     *("/usr/local/nvidia/lib64", "/usr/local/cuda/compat", "/usr/lib/wsl/lib", "/run/opengl-driver/lib"),

@@ -19,7 +19,7 @@ inline constexpr char kOlderConfigMediaType[] = "application/vnd.octet.config.v1
 inline constexpr char kWhatToDo[] =
     "compile the model again with this release, or run the artifact with the release that compiled it";
 
-octet_status fail_older();  // for artifacts built by a release without plans
+octet_status fail_older();  // returns the error for artifacts that were built by a release without plans
 
 class Json;
 

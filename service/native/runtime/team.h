@@ -36,7 +36,7 @@ struct octet_team {
 
   octet::CoreBudget& budget() { return budget_; }
 
-  octet_team* next = nullptr;  // in the list of all teams
+  octet_team* next = nullptr;  // the next team in the list of all teams
 
   // In the child, only the calling thread exists.
   void before_fork();

@@ -54,7 +54,7 @@ class ThreadTuner {
   // A variant uses the same number of threads for all calls. Only the last variant uses the best number for each call.
   struct Variant {
     int32_t threads;
-    int32_t runs;    // in the current measurement
+    int32_t runs;    // the number of runs in the current measurement
     double spent_s;  // time of these runs
     double least_s;  // fastest whole run of all measurements
   };
@@ -74,7 +74,7 @@ class ThreadTuner {
   int32_t current_ = -1;  // -1 in the first run, which is ignored because caches are cold and pages unmapped
   int32_t threads_;
   int32_t passed_ = 0, trust_ = 0;
-  bool is_mixed_ = false;  // in the current measurement
+  bool is_mixed_ = false;  // true if the current measurement includes the mixture
   bool is_done_;
   Array<double> least_s_;      // [uniform variants, calls]
   Array<int32_t> best_;        // [calls]: threads in the mixture

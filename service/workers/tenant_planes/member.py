@@ -20,7 +20,7 @@ from service.workers.tenant_planes.addresses import display_name
 from service.workers.tenant_planes.reports import Model, cards_in, rejected_in, uses_in
 
 _logger = logging.getLogger(__name__)
-_MOST_QUESTIONS = 64  # at a time
+_MOST_QUESTIONS = 64  # questions that may be open at the same time
 _PAGE_BYTES = 4096
 _NOT_THERE = {
     "code": "not_found",

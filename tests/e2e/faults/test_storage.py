@@ -189,7 +189,7 @@ def test_a_damaged_blob_is_rebuilt_at_its_next_load(served: tuple[Served, Path],
     path.unlink()  # creates another file with the same name, because damage on the disk does not affect the mapped file
     half = len(whole) // 2
     path.write_bytes(whole[:half] + (b"?" * (len(whole) - half) if damage == "overwritten" else b""))
-    assert server.label(3) == 3  # from memory
+    assert server.label(3) == 3  # the loaded model still answers
     server.client.post("/v2/repository/models/digits/unload")
     server.client.post("/v2/repository/models/digits/load")
     eventually(lambda: predicts(server))

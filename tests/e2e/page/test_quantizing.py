@@ -25,7 +25,7 @@ from tests.support.waiting import WORK_TIMEOUT_S
 
 pytestmark = pytest.mark.slow
 
-_PATIENCE_MS = 3000 * WORK_TIMEOUT_S  # for three builds, one after another
+_PATIENCE_MS = 3000 * WORK_TIMEOUT_S  # the time for three successive builds
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ def test_over_http(served: PlaneProcess, accepted: str, coding: str | None) -> N
         "outputs": [{"name": "out0"}],
     }
     with httpx.Client(base_url=served.url) as client:
-        for _ in range(2):  # on one connection
+        for _ in range(2):  # both requests use one connection
             answer = client.post("/v2/models/wide/infer", json=body, headers={"accept-encoding": accepted})
             assert answer.headers.get("content-encoding") == coding
             assert answer.json()["outputs"][0]["data"] == [6] * WIDE

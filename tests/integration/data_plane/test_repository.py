@@ -72,7 +72,7 @@ async def test_a_load_retries_what_failed(tables: Tables) -> None:
     async with connect(tables) as client:
         assert (await client.post("/v2/repository/models/late/load")).status_code == 503
         failing.clear()
-        assert (await client.get("/v2/models/late/ready")).status_code == 503  # for some time
+        assert (await client.get("/v2/models/late/ready")).status_code == 503  # the model is not ready for some time
         assert (await client.post("/v2/repository/models/late/load", json={"parameters": {}})).status_code == 200
 
 

@@ -114,7 +114,7 @@ def test_new_connections_get_a_renewed_certificate(plane: ControlledPlane, files
         plane.say(*orders.certificate(*(each.read_bytes() for each in renewed)))
         assert plane.hear("certificate")["problem"] == ""
         assert presented(plane, files, renewed) == [False, True]
-        assert before.get(url).status_code == 200  # on its existing connection
+        assert before.get(url).status_code == 200  # this client uses its existing connection
 
 
 def test_an_invalid_certificate_leaves_the_earlier_one_in_use(

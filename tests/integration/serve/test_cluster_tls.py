@@ -93,7 +93,7 @@ def test_only_authenticated_workers_get_requests(members: Members) -> None:
 
 def test_explicit_loads_use_tls_too(members: Members) -> None:
     answer = members.api.client.post("/v2/repository/models/digits/load", json={})
-    assert answer.status_code == 503  # there are only workers that are not authenticated
+    assert answer.status_code == 503  # no worker is authenticated
     assert "certificate" in answer.text
     assert "of 3 workers" in answer.text
     assert "pool good" not in answer.text

@@ -109,7 +109,7 @@ def test_a_key_is_required_over_https(scene: Scene, served: Served) -> None:
 
 def test_the_health_command_uses_the_same_settings(scene: Scene, served: Served, tmp_path: Path) -> None:
     settings = {"HOST": "0.0.0.0", "PORT": served.url.rpartition(":")[2]}
-    # the certificate is for another name; it may be used although it is not trusted
+    # this certificate is for another name, so clients do not trust it; the command accepts it
     other, private = make_certificate(tmp_path)
     encrypted = {**settings, "TLS_CERT": str(other), "TLS_KEY": str(private)}
     for flags in ((), ("--ready",)):

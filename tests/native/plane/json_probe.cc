@@ -38,7 +38,8 @@ void print_hex(const std::string& bytes) {
 
 template <typename Number>
 void print_integers(Datatype datatype, const Shape& shape, const std::string& array) {
-  std::string request = "{\"data\":" + array + ", \"after\": \"]\"}";  // something must follow the array
+  std::string request =
+      "{\"data\":" + array + ", \"after\": \"]\"}";  // another member follows the array, as in a request
   JsonElements elements{};
   JsonReader json(request);
   json.object([&](std::string_view member) {

@@ -71,7 +71,7 @@ def _meaning(said: str) -> Meaning:
     for what, stream, about in zip(words[::3], words[1::3], words[2::3], strict=True):
         meaning.append((what, int(stream), about.encode() if about.startswith("=") else int(about)))
     lost = {stream for what, stream, _ in meaning if what == "stream-error"}
-    if any(what == "connection-error" for what, *_ in meaning):  # it implies that all streams are gone
+    if any(what == "connection-error" for what, *_ in meaning):  # an error of the connection ends all streams
         return [it for it in meaning if it[0] != "reset"]
     return [it for it in meaning if it[0] != "reset" or it[1] not in lost]
 

@@ -143,7 +143,8 @@ class _Resources:
             if name in self._last:
                 yield State(name[1], tensor, self._last[name], first)
             else:
-                self._tensors[tensor] = replace(self._tensors[tensor], data=first, storage=-1 - tensor)  # in no buffer
+                # -1 - tensor is not the number of a buffer of the file
+                self._tensors[tensor] = replace(self._tensors[tensor], data=first, storage=-1 - tensor)
 
 
 def _assigned(graph: Subgraph, number: int) -> Mapping[Name, Array]:

@@ -18,7 +18,7 @@ from service.core.errors import Unsupported, UnsupportedOperator
 
 At = Callable[[str, str], None]
 
-_LONGEST_ARGUMENT = 40  # in a message
+_LONGEST_ARGUMENT = 40  # the longest argument in a message
 _COMPILED = "Octet compiles: " + ", ".join(
     sorted(name for name in {*RULES, *REAL_RULES} if not name.startswith("octet::"))
 )

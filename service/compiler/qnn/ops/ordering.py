@@ -7,7 +7,7 @@ from tvm import relax
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.ops.call import Rule, call_of, tensor_type
 
-_MOST_COMPARISONS = 1 << 32  # for each row; bounds the running time
+_MOST_COMPARISONS = 1 << 32  # comparisons for each row, limited to bound the running time
 
 
 def top_places(keys: relax.Expr, *, count: int) -> relax.Call:

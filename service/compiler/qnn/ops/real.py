@@ -54,7 +54,7 @@ LANES = "lanes"  # 16 partial sums along the last axis, term i added to sum i % 
 # four partial sums: term i is added to sum i % 4; terms after the last whole strip are added at the end, one by one
 STRIPS = "strips"
 PARTIAL_SUMS = 16
-FOLDS = (8, 1, 2, 4)  # in turn: partial sums i and i ^ 8 are added, then i and i ^ 1, and so on
+FOLDS = (8, 1, 2, 4)  # the steps of a fold: partial sums i and i ^ 8 are added, then i and i ^ 1, and so on
 
 
 def real_sum(x: relax.Expr, *, axes: Sequence[int], order: str, rows: int = 1) -> relax.Call:

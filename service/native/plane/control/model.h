@@ -39,7 +39,7 @@ struct Model {
   double timeout_s = std::numeric_limits<double>::infinity();  // the timeout of requests that set none
   std::unique_ptr<Sequences> sequences;                        // null if the model keeps no state
   std::vector<Tensor> first_state;                             // the state before the first request of a sequence
-  std::shared_ptr<ModelCounts> counts = std::make_shared<ModelCounts>();  // for the event loop's thread
+  std::shared_ptr<ModelCounts> counts = std::make_shared<ModelCounts>();  // must be used on the event loop's thread
   bool is_leaving = false;                                                // true if no more requests will come
 
   // Adds the queue's events since the last call to `counts`.

@@ -41,7 +41,7 @@ struct Limits {
   double keep_alive_s = 75;  // idle time between two requests
   // Within this time, `min_body_bytes` of a body must arrive, and the client must read some bytes of a response.
   double stall_timeout_s = 60;
-  double idle_timeout_s = 1800;  // for a gRPC connection without calls
+  double idle_timeout_s = 1800;  // how long a gRPC connection without calls stays open
   size_t min_body_bytes = 1;
   // if the body has not arrived by then, other requests can take the request's queue slot
   double release_after_s = 0.1;

@@ -1,4 +1,4 @@
-// Session: checks the order and size of frames, and handles the frames of the connection.
+// The part of Session that checks the order and size of frames, and handles the frames of the connection.
 #include <utility>
 
 #include "h2/session.h"

@@ -1,4 +1,4 @@
-// Session: handles HEADERS with their CONTINUATIONs, and DATA.
+// The part of Session that handles HEADERS with their CONTINUATIONs, and DATA.
 #include <algorithm>
 #include <utility>
 

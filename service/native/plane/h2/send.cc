@@ -1,4 +1,4 @@
-// Session: queues what is submitted, and schedules it for writing.
+// The part of Session that queues submitted data, and decides the order in which they are written.
 #include <algorithm>
 #include <utility>
 

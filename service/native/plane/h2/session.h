@@ -103,7 +103,8 @@ class Session final : private FrameReader::Handler {
   bool on_frame(const FrameHeader& header, const uint8_t* payload) override;
   bool on_piece(const FrameHeader& header, const uint8_t* bytes, size_t size, bool last) override;
 
-  // receive_frames.cc: frames of the connection. All functions return false if the connection has failed.
+  // The functions of receive_frames.cc handle the frames of the connection. All functions return false if the
+  // connection has failed.
   bool check_order(const FrameHeader& header);
   bool check_length(const FrameHeader& header);
   bool receive_settings(const FrameHeader& header, const uint8_t* payload);
@@ -118,7 +119,7 @@ class Session final : private FrameReader::Handler {
   bool count_reset();
   bool reply(FrameType type, uint8_t flags, StreamId stream, std::string_view payload);
 
-  // receive_streams.cc: HEADERS with CONTINUATION, and DATA.
+  // The functions of receive_streams.cc handle HEADERS with CONTINUATION, and DATA.
   bool begin_block(const FrameHeader& header);
   bool receive_headers(const FrameHeader& header, const uint8_t* payload);
   bool receive_continuation(const FrameHeader& header, const uint8_t* payload);
@@ -140,7 +141,7 @@ class Session final : private FrameReader::Handler {
   bool is_idle(StreamId id) const { return id > last_stream_ || id % 2 == 0; }
   void goaway(StreamId last, ErrorCode code, std::string_view why);
 
-  // send.cc
+  // The functions of send.cc:
   void fill_output();
   void send_some(StreamId id, Stream& stream);
   void send_frame_of(StreamId id, Stream& stream);

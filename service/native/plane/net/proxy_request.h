@@ -85,7 +85,7 @@ class ProxyRequest final : public UpstreamListener,
   Cluster::Tried tried_;
   int64_t upstream_ = 0;
   std::string hop_id_;       // an id that the response must repeat
-  bool is_waiting_ = false;  // for a connection
+  bool is_waiting_ = false;  // true while it waits for a connection
   bool is_reused_ = false;   // true if the connection has served another request before
   bool was_retried_ = false, is_over_ = false;
   std::string text_;  // received part of the response's head

@@ -32,7 +32,7 @@ class Peer {
   virtual void on_job(int64_t) {}            // a job of one of its exchanges is done
   virtual void on_alarm(int64_t, double) {}  // an alarm of one of its exchanges is due
 
-  virtual bool is_over() const = 0;     // to be destroyed
+  virtual bool is_over() const = 0;     // true if the connection must be destroyed
   virtual bool is_idle() const = 0;     // no request is in progress
   virtual bool wants_turn() const = 0;  // true if more work is left than may be done in one turn
   // Returns the object that takes over the descriptor, or null. Called after each event.

@@ -46,7 +46,7 @@ class Upstreams {
   struct Line {
     std::set<int64_t> all;
     std::vector<int64_t> free;    // a stack: the connection that was used last is at the end
-    std::deque<Waiting> waiting;  // for requested connections
+    std::deque<Waiting> waiting;  // requests that wait for new connections
   };
 
   void request_connection(const std::string& worker);

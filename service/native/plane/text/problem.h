@@ -45,7 +45,7 @@ struct Problem : std::exception {
 };
 
 // Format a value of a request for an error message, shortened if it is long.
-std::string brief(std::string_view text);       // in quotes
+std::string brief(std::string_view text);       // the result is in quotes
 std::string brief_json(std::string_view json);  // without quotes, as it was sent
 
 }  // namespace octet::plane

@@ -124,8 +124,8 @@ def test_a_value_computed_from_constants_is_permuted_instead_of_the_image() -> N
 
 
 def test_a_channel_shuffle_stays_in_channels_last() -> None:
-    """A reshape, a transpose and a reshape of the channels become one permutation of the channels. Two more remain, one
-    at each end of the model.
+    """A reshape, a transpose and a reshape of the channels become one permutation of the channels. Two other
+    permutations remain, one at each end of the model.
     """
 
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:

@@ -100,7 +100,7 @@ def test_generated_code_is_listed_by_operator_the_longest_first() -> None:
         ("octet_conv_a", 4.0),
         ("octet_plain_fused_add_sum2", 2.0),
         ("octet_plain_exp7", 2.0),
-        ("octet_plain_exp_0123456789abcdef", 1.0),  # on a GPU
+        ("octet_plain_exp_0123456789abcdef", 1.0),  # the name of a kernel for a GPU
     ]
     explanation = build_explanation(coverage([layer("a", "conv")]), profile(*calls))
     assert list(explanation.generated().items()) == [("exp", 0.4), ("add_sum", 0.2)]

@@ -73,7 +73,7 @@ def test_a_tensor_has_to_be_aligned(code: Path, constants: Path) -> None:
         instance.bind([address(tensor())], [address(got) + 4])
     with pytest.raises(InvalidTensor, match=r"input 0 \(in0\) is NULL"):
         instance.bind([0], [address(got)])
-    instance.run()  # with the pointers bound before
+    instance.run()  # uses the pointers that were bound before
     assert got[0, 0] == 2 * (1 + LENGTH)
 
 

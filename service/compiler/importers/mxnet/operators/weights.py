@@ -11,7 +11,7 @@ from service.compiler.importers.mxnet.node import Node
 from service.compiler.importers.mxnet.scales import QUANTIZED_RANGES
 from service.core.models.arrays import Array
 
-_LARGEST_BIAS = np.float32((1 << 31) - 1) / 2  # in magnitude, because oneDNN mishandles INT_MAX
+_LARGEST_BIAS = np.float32((1 << 31) - 1) / 2  # the largest magnitude of a bias; oneDNN mishandles INT_MAX
 
 
 @dataclass(frozen=True, eq=False)

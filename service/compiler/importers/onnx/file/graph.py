@@ -1,6 +1,6 @@
 """Checks that a model's operators and tensors form a graph that can be computed in order.
 
-Every model that ONNX Runtime loads is accepted. If two outputs have the same name, they are one tensor that is sent
+Every model that ONNX Runtime loads is accepted. If two outputs have the same name, they are one tensor that is returned
 twice. An output may also be an input or a constant.
 """
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from service.compiler.importers.tflite.file.schema import BYTE, Ref, Refs, Schema, Table, Text, Union, Vector
 
-NORMALIZATION_OPTIONS = 1  # in the union ProcessUnitOptions
-IMAGE_PROPERTIES = 2  # in the union ContentProperties
-TENSOR_AXIS_LABELS = 2  # in AssociatedFileType
+NORMALIZATION_OPTIONS = 1  # a member of the union ProcessUnitOptions
+IMAGE_PROPERTIES = 2  # a member of the union ContentProperties
+TENSOR_AXIS_LABELS = 2  # a value of AssociatedFileType
 
 TABLES: Mapping[str, Table] = {
     "ModelMetadata": {"subgraph_metadata": (3, Refs("SubGraphMetadata"))},

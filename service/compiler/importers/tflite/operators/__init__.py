@@ -36,7 +36,7 @@ from service.compiler.importers.tflite.operators import (
 
 STORAGES = frozenset({"int8", "uint8"})
 WIDE = STORAGES | {"int16"}  # 16x8 quantization: 16-bit activations, 8-bit weights
-_INT8 = frozenset({"int8"})  # for operators without a uint8 kernel in LiteRT
+_INT8 = frozenset({"int8"})  # the types of operators for which LiteRT has no uint8 kernel
 # The types of operators that only copy elements or do not compute with real values.
 ANY = STORAGES | {"int16", "int32", "int64", "float32", "bool"}
 _INTEGERS = frozenset({"int32", "int64"})

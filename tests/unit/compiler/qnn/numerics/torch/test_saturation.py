@@ -24,7 +24,7 @@ def module_of(name: str) -> tvm.IRModule:
     ("name", "mode", "layers"),
     [
         ("depthwise", FBGEMM, 1),  # the other depthwise layer of the model is dilated
-        ("depthwise", TORCH_X86, 1),  # with 120 groups
+        ("depthwise", TORCH_X86, 1),  # a convolution with 120 groups
         ("squeezed", FBGEMM, 1),  # 5 by 5
         ("squeezed", TORCH_X86, 0),  # oneDNN computes its 16 groups
         ("depthwise", ONEDNN, 0),
