@@ -70,7 +70,8 @@ def _descriptors() -> str:
         files.append(_described(Path(folder), str(older.relative_to(folder))))
     literals = ",\n".join(_literal(file) for file in files)
     return (
-        "// Written by `make messages`: what clients are told of the services, each a serialized FileDescriptorProto.\n"
+        "// Written by `make messages`: the descriptions of the services for clients, each a serialized "
+        "FileDescriptorProto.\n"
         "#pragma once\n\n"
         "#include <string_view>\n\n"
         "namespace octet::plane {\n\n"

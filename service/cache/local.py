@@ -236,7 +236,7 @@ class LocalBlobStore:
             self._uploads.mkdir(exist_ok=True)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         upload = self._uploads / os.urandom(16).hex()
-        path.rename(upload)  # before hashing, so that no other process can change the file meanwhile
+        path.rename(upload)  # renamed before it is hashed, so that no other process can change the file
         try:
             if not os.path.samestat(upload.lstat(), os.fstat(descriptor)):
                 raise _not_regular(path)

@@ -107,7 +107,9 @@ def decode(
         pixels = _pixels(opened, source, height, width, "L" if channels == 1 else "RGB", metadata.resize)
     except (OctetError, DecodingStopped):
         raise
-    except Exception as exc:  # Pillow's parsers raise whatever the damage leads them to, from struct.error to KeyError
+    except (
+        Exception
+    ) as exc:  # Pillow's parsers raise many types of exceptions for damaged files, such as struct.error and KeyError
         raise InvalidInput(f"the picture for input {spec.name!r} is damaged: {exc}", tensor=spec.name) from exc
     picture = pixels.reshape(1, height, width, channels)
     order = 0, *(axes.index(axis) + 1 for axis in (1, 2, 3))

@@ -388,5 +388,5 @@ def _kills_for_memory() -> int:
 
 
 def _write_message(pipe: int, what: object) -> None:
-    with suppress(BrokenPipeError):  # the parent is gone, and the signal about that is on its way
+    with suppress(BrokenPipeError):  # the parent has died; this process is about to get SIGTERM because of that
         os.write(pipe, json.dumps(what).encode() + b"\n")

@@ -21,9 +21,8 @@ from tests.support.shared_data import TFLITE_MODELS, require_shared_data
 from tests.support.tflite_catalog import MODELS
 
 SAMPLES = sorted(EXAMPLES.glob("*.tflite"))
-LARGE_BYTES = (
-    200_000  # larger models are left out, because compiling them and running LiteRT's reference kernels takes minutes
-)
+# larger models are slow tests, because compiling them and running LiteRT's reference kernels takes minutes
+LARGE_BYTES = 200_000
 RUNNABLE = [target.name for target in TARGETS if not target.missing_on(detect_host())]
 COMPILED = [
     pytest.param(path, target, marks=pytest.mark.slow)

@@ -183,7 +183,7 @@ class Meters:
         usages = {id: usage for id, meter in meters.items() if (usage := meter.usage).day == today}
         news = {
             id: local for id, usage in usages.items() if (local := usage.local) > usage.reported
-        }  # may grow meanwhile
+        }  # the event loop may increase these counts during the save
         for id in news:
             meters[id].reported_s = now_s
         sharing = {id for id, meter in meters.items() if meter.has_quota or now_s - meter.reported_s <= SHARING_S}

@@ -43,7 +43,7 @@ def keeping(*descriptors: int) -> Fork:
             except BaseException:
                 traceback.print_exc()
                 sys.stderr.flush()
-            finally:  # whatever happens, the child must not run the parent's code
+            finally:  # in any case, the child must not run the parent's code
                 os._exit(1)
         return pid
 

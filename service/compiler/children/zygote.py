@@ -62,7 +62,7 @@ def _fork(request: Mapping[str, Any], descriptors: Sequence[int], channel: socke
             try:
                 ends = ChildDescriptors(*descriptors)
                 child.become(request["role"], ends, Path(request["directory"]), request["env"])
-            finally:  # whatever happens, the child must not run the zygote's code
+            finally:  # in any case, the child must not run the zygote's code
                 os._exit(1)
         os._exit(0)
     os.waitpid(middle, 0)

@@ -76,10 +76,8 @@ def _limit(limits: Limits) -> None:
         (resource.RLIMIT_FSIZE, limits.file_bytes, limits.file_bytes),
         (resource.RLIMIT_NOFILE, limits.open_files, limits.open_files),
         (resource.RLIMIT_CORE, 0, 0),
-        (
-            resource.RLIMIT_MEMLOCK,
-            *(2 * (UNLIMITED_BYTES,) if limits.cards else (0, 0)),
-        ),  # GPU copies need locked memory
+        # copies to and from GPUs need locked memory
+        (resource.RLIMIT_MEMLOCK, *(2 * (UNLIMITED_BYTES,) if limits.cards else (0, 0))),
         (resource.RLIMIT_MSGQUEUE, 0, 0),
         # RLIMIT_NPROC is not used, because it counts all tasks of the user on the machine, including those in other
         # containers. The filter denies fork, and the parent limits the number of threads.

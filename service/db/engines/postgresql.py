@@ -167,7 +167,8 @@ def _parameters(url: str, timeout_s: float) -> dict[str, Any]:
     options = {
         "statement_timeout": timeout_ms,
         "lock_timeout": timeout_ms,
-        "idle_in_transaction_session_timeout": 2 * timeout_ms,  # or a machine that is gone keeps its rows locked
+        "idle_in_transaction_session_timeout": 2
+        * timeout_ms,  # otherwise a machine that has disappeared would keep its rows locked
         "tcp_keepalives_idle": 5,
         "tcp_keepalives_interval": 5,
         "tcp_keepalives_count": 3,

@@ -337,7 +337,9 @@ class DataPlane:
     def _finish_decoding(self, question: int, link: Link | None, task: asyncio.Task[None]) -> None:
         if self._pictures.get(question) is task:  # the next data plane counts its questions from 1 again
             del self._pictures[question]
-        if task.cancelled() and link is not None:  # any response releases what the data plane holds for the picture
+        if (
+            task.cancelled() and link is not None
+        ):  # the data plane releases the picture's memory when it gets any response
             link.send({"type": "answer", "question": question, **_WITHDRAWN})
 
     def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -361,7 +363,7 @@ def _settle(done: asyncio.Future[None] | None, error: Exception | None = None) -
         done.set_result(None)
     else:
         done.set_exception(error)
-        done.exception()  # marks it as retrieved, because the waiter may be gone
+        done.exception()  # marks the exception as retrieved, because the waiting task may have been canceled
 
 
 def _failure(message: Members) -> OctetError:

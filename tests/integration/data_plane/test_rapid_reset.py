@@ -16,7 +16,7 @@ from tests.support.plane_process import ControlledPlane
 ATTACKERS = [f"127.0.2.{number}" for number in range(1, 41)]
 BYSTANDER = "127.0.3.1"
 ENHANCE_YOUR_CALM = 11
-AT_ONCE = 100  # number of streams; an address may reset a thousand, so none is refused because of its own resets
+AT_ONCE = 100  # number of streams; an address may reset a thousand, so no address is refused because of its own resets
 TURNS = 9
 
 

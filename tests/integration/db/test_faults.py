@@ -91,9 +91,8 @@ def test_a_kill_of_the_server_during_claims_loses_and_repeats_no_build(postgres_
 
         ids = []
         for number in range(120):
-            ids.append(
-                builds.submit(inputs(source=str(number)), "a", 1)[0].id
-            )  # this also succeeds while the database restarts
+            # this also succeeds while the database restarts
+            ids.append(builds.submit(inputs(source=str(number)), "a", 1)[0].id)
             if number in (20, 60, 100):
                 restarts.append(restarting.submit(restart))
         eventually(lambda: builds.statistics().outcomes.get(("x86-64-v3", "succeeded")) == len(ids), WORK_TIMEOUT_S)

@@ -18,7 +18,7 @@ namespace {
 struct Loop {
   int iterations;
   std::vector<int>* times;  // how often each was computed; not atomic, so that sanitizers report races
-  std::vector<int> before;  // what the previous region wrote
+  std::vector<int> before;  // the values that the previous region wrote
   int error_at = -1;
 };
 

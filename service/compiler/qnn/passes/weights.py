@@ -101,9 +101,8 @@ def _weights(stored: Array, kind: QuantizedType, transposed: bool) -> _Weights |
     elif kind.axis is not None:
         grid = (columns, 1) if transposed else (1, columns)
     bits = _BITS[kind.storage]
-    bias = (
-        0 if kind.storage.startswith("u") else 1 << (bits - 1)
-    )  # the number that is added to the values to make them unsigned
+    # the number that is added to the values to make them unsigned
+    bias = 0 if kind.storage.startswith("u") else 1 << (bits - 1)
     scales = np.array(kind.scales, np.float32).reshape(grid)
     points = (np.array(kind.zero_points, np.int16).reshape(grid) + bias).astype(np.uint8)
     unsigned = (stored.astype(np.int16) + bias).astype(np.uint8)

@@ -1,4 +1,4 @@
-// Written by `make messages`: what clients are told of the services, each a serialized FileDescriptorProto.
+// Written by `make messages`: the descriptions of the services for clients, each a serialized FileDescriptorProto.
 #pragma once
 
 #include <string_view>

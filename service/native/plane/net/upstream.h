@@ -29,7 +29,7 @@ class UpstreamListener {
   virtual bool on_response(std::string_view bytes) = 0;
   virtual void on_response_end() = 0;  // the connection has ended
   virtual void on_taken() {}           // more bytes of the request can be sent
-  virtual void on_leaving() {}         // the control plane reports that the worker is gone
+  virtual void on_leaving() {}         // called when the control plane has removed the worker
 };
 
 class Upstream final : public Peer {
@@ -61,7 +61,7 @@ class Upstream final : public Peer {
   // arrive.
   void release();
 
-  // The control plane reports that the worker is gone.
+  // Must be called when the control plane has removed the worker.
   void leave();
 
   // Callbacks: the connection became free; it ends because it was idle for too long; it is destroyed.

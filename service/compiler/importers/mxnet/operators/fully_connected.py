@@ -75,7 +75,7 @@ def subgraph_fully_connected(node: Node) -> list[Value]:
     dtype = "uint8" if activation else "int8"
     out_steps = steps_per_unit(dtype, *calibrated)
     out_type = type_of(dtype, out_steps)
-    if activation:  # an eltwise post-operation has a scale of its own
+    if activation:  # oneDNN's post-operation for activations has its own scale
         multipliers = (np.float32(1) / layer.data_steps / layer.quantized.steps).astype(np.float32) * out_steps
     else:
         multipliers = (out_steps / layer.data_steps / layer.quantized.steps).astype(np.float32)

@@ -29,7 +29,7 @@ def _linear_dynamic(node: Node, X: Any, W_prepack: Any, reduce_range: Any = Fals
     )
     if shape[0] == 1:
         return node.value(_scaled(node, x, layer, reduced=reduced), None)
-    sample = node.emit(relax.op.reshape(x, (1, *shape)), "sample")  # the sample has one range, whatever its shape is
+    sample = node.emit(relax.op.reshape(x, (1, *shape)), "sample")  # the whole sample has one range
     return node.value(
         relax.op.reshape(node.emit(_scaled(node, sample, layer, reduced=reduced)), (*shape[:-1], units)), None
     )

@@ -28,9 +28,8 @@ def logistic(x: Array) -> Array:
 
 def tanh(x: Array, integer_bits: int) -> Array:
     """Returns tanh(x) in Q0.15, of numbers with `integer_bits` (PortableApplyTanh in the same file)."""
-    negative = _exp_on_negative_values(
-        -np.abs(x), integer_bits + 1
-    )  # exp(-2 |x|), because one more integer bit doubles the number that the same bits represent
+    # exp(-2 |x|), because one more integer bit doubles the number that the same bits represent
+    negative = _exp_on_negative_values(-np.abs(x), integer_bits + 1)
     magnitude = _over_one_plus(negative, ONE_Q2)
     return np.where(x == 0, 0, np.where(x < 0, _wrapped(-magnitude), magnitude))
 
