@@ -26,7 +26,7 @@ class Stall:
 
     def __init__(self, pid: int, limit_s: float | None) -> None:
         self._pid, self._limit_s = pid, limit_s
-        self._cpu_s: float | None = None  # the value at its last increase
+        self._cpu_s: float | None = None  # the processor time when it last increased
         self._since_s = self._looked_s = 0.0
 
     def has_lasted(self, now_s: float) -> bool:

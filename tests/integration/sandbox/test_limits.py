@@ -93,7 +93,9 @@ def test_a_stalled_child_is_killed_long_before_its_time_limit(scratch: Path, rol
 
 
 def test_a_child_that_computes_or_waits_for_a_processor_is_not_stalled(scratch: Path) -> None:
-    """It shares a processor with three others. So it waits most of the time, and reaches the other limit first."""
+    """The child shares a processor with three other processes. It waits most of the time, so it reaches the limit on
+    elapsed time first.
+    """
     last = max(os.sched_getaffinity(0))
     busy = [subprocess.Popen(["taskset", "-c", str(last), sys.executable, "-c", "while True: pass"]) for _ in range(3)]
     try:

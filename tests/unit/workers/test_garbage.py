@@ -203,7 +203,7 @@ def collecting_without_end(plane: ControlPlane) -> Iterator[None]:
 
 
 class TestCollector:
-    """Tests of when the collector collects, with its own clock."""
+    """Tests of the times at which the collector runs, with a clock of the test."""
 
     @pytest.fixture
     def workshop(self, tmp_path: Path) -> CompileSetup:
