@@ -39,9 +39,9 @@ from tests.support import litert
 from tests.support.litert import MODES
 from tests.support.onnx_builder import OnnxBuilder
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[4] / "examples"
 INT8, UINT8 = EXAMPLES / "digits_int8.tflite", EXAMPLES / "digits_uint8.tflite"
-BERT = Path(__file__).parents[1] / "fixtures" / "onnx" / "bert.qdq.onnx"
+BERT = Path(__file__).parents[3] / "fixtures" / "onnx" / "bert.qdq.onnx"
 
 
 class Recorder:

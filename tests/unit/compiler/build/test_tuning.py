@@ -28,7 +28,7 @@ from service.core.provenance import Provenance
 from service.core.settings import Settings
 from service.core.target import detect_host, parse_target
 
-INT8 = Path(__file__).parents[2] / "examples" / "digits_int8.tflite"
+INT8 = Path(__file__).parents[4] / "examples" / "digits_int8.tflite"
 pytestmark = pytest.mark.skipif(detect_host().best is None, reason="no target of ours runs here")
 
 

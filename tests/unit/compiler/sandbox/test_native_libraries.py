@@ -13,7 +13,7 @@ from service.core.target import Target, detect_host, parse_target
 from tests.support import litert_roles, tvm_roles
 
 LIMITS = Limits(wall_s=120, cpu_s=120, memory_bytes=4 << 30, file_bytes=64 << 20)
-DIGITS = Path(__file__).parents[3] / "examples" / "digits_int8.tflite"
+DIGITS = Path(__file__).parents[4] / "examples" / "digits_int8.tflite"
 
 
 def run(module: Any, role: str, request: dict[str, Any], access: Access, **env: str) -> dict[str, Any]:

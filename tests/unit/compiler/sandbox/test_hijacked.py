@@ -22,7 +22,7 @@ from service.core.target import detect_host
 from tests.support import hijacked
 from tests.support.assembly import assemble, constructor, function, pointer
 
-MODEL = Path(__file__).parents[3] / "examples" / "digits_int8.tflite"
+MODEL = Path(__file__).parents[4] / "examples" / "digits_int8.tflite"
 TARGET = detect_host().target
 with_kernels = pytest.mark.skipif(TARGET.architecture != "x86_64", reason="only x86-64 has kernels of its own")
 

@@ -15,8 +15,8 @@ import pytest
 from service.compiler.sandbox import check, process, run, zygotes
 from service.core.builds.build import BuildCanceled
 from service.core.errors import BuildCrashed
-from tests.integration.sandbox import test_escape, test_limits
 from tests.support.sandbox import attempt
+from tests.unit.compiler.sandbox import test_lockdown, test_watch
 
 pytestmark = pytest.mark.skipif(
     not all(finding.available for finding in check()), reason="this kernel cannot sandbox anything"
@@ -43,23 +43,23 @@ def forked(monkeypatch: pytest.MonkeyPatch, own_zygotes: zygotes.ZygoteSuperviso
 
 
 def test_it_inherits_nothing(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    test_escape.test_a_child_inherits_nothing(scratch, monkeypatch)
+    test_lockdown.test_a_child_inherits_nothing(scratch, monkeypatch)
 
 
 def test_it_has_no_files_of_its_parent_or_of_the_zygote(scratch: Path, tmp_path: Path) -> None:
-    test_escape.test_a_child_has_no_files_of_its_parent(scratch, tmp_path)
+    test_lockdown.test_a_child_has_no_files_of_its_parent(scratch, tmp_path)
 
 
 def test_it_cannot_harm_other_processes(scratch: Path) -> None:
-    test_escape.test_no_other_process_can_be_harmed(scratch)
+    test_lockdown.test_no_other_process_can_be_harmed(scratch)
 
 
 def test_it_lowers_its_priority_in_the_session_of_its_parent(scratch: Path) -> None:
-    test_limits.test_a_child_lowers_its_priority_and_stays_on_its_processors(scratch)
+    test_watch.test_a_child_lowers_its_priority_and_stays_on_its_processors(scratch)
 
 
 def test_it_may_start_threads(scratch: Path) -> None:
-    test_escape.test_a_child_may_start_threads(scratch)
+    test_lockdown.test_a_child_may_start_threads(scratch)
 
 
 def test_it_is_a_direct_child_and_ends_when_it_is_canceled(scratch: Path) -> None:
