@@ -159,8 +159,8 @@ def test_fitted_weights_are_those_that_the_switches_measure(session: Calibration
 def test_raising_layers_to_16x8_adds_no_noise(
     session: CalibrationSession, data: Data, seed: int, options: Options
 ) -> None:
-    """Each layer is raised alone, so that no other layer's noise can cancel its own. Then all of them are raised in the
-    file.
+    """Each layer is measured in 16x8 alone, so that no other layer's noise can cancel its own. Then all of them are in
+    16x8.
     """
     calibration = Calibration(residual_network(seed), session, data, options)
     ranked = calibration.sensitivity(options)

@@ -40,7 +40,7 @@ class _Picture:
 
 def svg(curve: Sequence[Point]) -> str:
     """Draws the fraction of right answers against the latency, if that was measured, or else against the number of
-    raised layers. The tooltip of each dot contains the noise of the output.
+    layers that are not in int8. The tooltip of each dot contains the noise of the output.
     """
     picture, (width, height) = _draw(curve), _SIZE
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif">']

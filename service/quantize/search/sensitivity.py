@@ -93,8 +93,8 @@ class Sensitivity:
         return {"layers_db": layers, "wide_layers_db": wide, "curve": [point.to_json() for point in curve]}
 
     def curve(self, labels: Sequence[int | None] = (), raise_to: Raised = Raised.WIDE) -> list[Point]:
-        """Measures the remaining loss when 0, 1, 2, 4 … all of the noisiest layers are raised to float. If `raise_to`
-        is 16x8, also measures it when they are raised to 16x8.
+        """Measures the remaining loss when 0, 1, 2, 4 … all of the noisiest layers are in float instead of int8. If
+        `raise_to` is 16x8, also measures it when they are in 16x8.
         """
         counts = [0, *(1 << index for index in range(len(self.names).bit_length())), len(self.names)]
         steps = sorted({min(count, len(self.names)) for count in counts})
@@ -102,7 +102,7 @@ class Sensitivity:
         return self._points([(count, floats) for count in steps for floats in dict.fromkeys((*others, count))], labels)
 
     def mixture(self, count: int, floats: int, labels: Sequence[int | None] = ()) -> Point:
-        """Measures the mixture in which `count` of the noisiest layers are raised, and `floats` of these run in
+        """Measures the mixture in which `count` of the noisiest layers are not in int8, and `floats` of these are in
         float.
         """
         (point,) = self._points([(count, floats)], labels)

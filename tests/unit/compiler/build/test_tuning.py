@@ -1,5 +1,5 @@
-"""Tuning with its real child processes. The promoted artifact is verified and has won the race, whatever times were
-measured.
+"""Tuning with its real child processes. The promoted artifact is verified and was faster than the plain one in the
+comparison, even if the measured times vary.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def tune(folder: Path, progress: Recorder, options: dict[str, Any]) -> tuple[Oci
 def test_the_faster_artifact_is_promoted(
     times_as_fast: float, promoted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The times are replaced: the second tile of each layer is the fastest, and the race has the given result."""
+    """The times are replaced: the second tile of each layer is the fastest, and the comparison with the plain artifact
+    has the given result.
+    """
     measure = _Tuning._measure
 
     def measured(self: _Tuning, role: Role[Any, Any], models: Any, seconds: float) -> Any:

@@ -64,7 +64,7 @@ function named(point) {
 
 /**
  * Draws a line through the mixtures with float layers only, a line through those with 16x8 layers only, and dots for the
- * others; over their latency if it was measured, else over the number of raised layers.
+ * others. The horizontal axis is the latency if it was measured, else the number of layers that are not in int8.
  */
 function plot(curve) {
   const count = (point) => point.latency_ms ?? point.kept.length + wideOf(point).length + narrowOf(point).length;

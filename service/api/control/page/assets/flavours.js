@@ -18,7 +18,7 @@ export function asked(form) {
   return query;
 }
 
-/** Returns the query for a quantization like an earlier one, with the same inputs but other layers raised. */
+/** Returns the query for a quantization like an earlier one, with the same inputs but other types of layers. */
 export function askedAgain({ version, target, options }, { kept, wide, bfloat16 }) {
   const { metadata, sensitivity, budget, raise_to, latency_budget: bound, keep, wide: before, bfloat16: named, ...same } = options.quantize;
   const query = new URLSearchParams({ version, target });

@@ -123,7 +123,7 @@ export class Quantizing {
     return { body, headers: BODY };
   }
 
-  /** Quantizes again, with other layers raised. */
+  /** Quantizes again, with another choice of types for the layers. */
   async #choose(build, mixture) {
     try {
       const chosen = await this.#ask(build.model, askedAgain(build, mixture), {});

@@ -25,7 +25,7 @@ from service.compiler.qnn.ops.dynamic import CONV2D, DEPTHWISE
 from service.core.models.arrays import Array
 
 _STEPS = 255.0
-_FAR = 1024.0  # greater than the difference of any stored value and zero point
+_FAR = 1024.0  # a number that is greater than the difference of any stored value and zero point
 _LARGEST = float(np.finfo(np.float32).max)
 _LANES = 4  # width of LiteRT's vectors
 
