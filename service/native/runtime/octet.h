@@ -6,8 +6,8 @@
  *     octet_bind(instance, inputs, outputs);
  *     octet_run(instance);
  *
- * Memory. Tensors are little-endian, in C order, at addresses that are multiples of OCTET_ALIGNMENT bytes. Memory
- * that is passed to a function stays the caller's. Pointers that a function returns belong to the model, unless
+ * Memory. Tensors are little-endian, in C order, at addresses that are multiples of OCTET_ALIGNMENT bytes. The caller
+ * still owns memory that it passes to a function. Pointers that a function returns belong to the model, unless
  * documented otherwise, and are valid until it is unloaded.
  *
  * Threads. Any function may be called from any thread. A model is immutable and may be shared by any number of
@@ -65,7 +65,7 @@ OCTET_API octet_status octet_load_memory(const void* config, size_t config_bytes
                                          size_t library_bytes, const void* constants, size_t constants_bytes,
                                          octet_model** model);
 
-/* Unloads the model, at once or with the last of its instances. Does nothing for NULL. */
+/* Unloads the model at once or, if it has instances, when the last of them is freed. Does nothing for NULL. */
 OCTET_API void octet_unload(octet_model* model);
 
 typedef enum { OCTET_INPUT = 0, OCTET_OUTPUT = 1, OCTET_STATE = 2 } octet_role;
@@ -94,8 +94,9 @@ OCTET_API const char* octet_call_symbol(const octet_model* model, int32_t call);
 
 /* --- Instances -------------------------------------------------------------------------------------------------- */
 
-/* `team`: the team on whose cores it computes, which must outlive it; NULL: the process's.
- * `threads`: maximum number of threads that share a run; 0: as many as the team has cores. */
+/* Creates an instance.
+ *   team: the team whose cores the instance uses, which must outlive it. NULL means the team of the process.
+ *   threads: the maximum number of threads that share a run. 0 means as many as the team has cores. */
 OCTET_API octet_status octet_instance_new(octet_model* model, octet_team* team, int32_t threads,
                                           octet_instance** instance);
 
@@ -103,15 +104,15 @@ OCTET_API octet_status octet_instance_new(octet_model* model, octet_team* team, 
 OCTET_API octet_instance* octet_instance_share(octet_instance* instance);
 OCTET_API void octet_instance_free(octet_instance* instance); /* does nothing for NULL */
 
-/* Sets where the next runs read and write: one aligned pointer per tensor, in the order of `octet_describe`. The
- * memory must stay valid until other pointers are bound or the instance is freed. An output must not overlap an
+/* Sets the memory that the next runs read and write: one aligned pointer per tensor, in the order of `octet_describe`.
+ * The memory must stay valid until other pointers are bound or the instance is freed. An output must not overlap an
  * input or another output. The arrays of pointers are copied. This takes nanoseconds, so it may be called before
  * every run. */
 OCTET_API octet_status octet_bind(octet_instance* instance, void* const* inputs, void* const* outputs);
 
-/* For a model with state. By default the instance keeps the state between calls. After this call, the caller keeps
- * it: a run reads `before` and writes `after`, which must not overlap. If both are NULL, the instance keeps it
- * again, starting with a new sequence. */
+/* For a model with state. By default, the instance keeps the state between runs. After this call, the caller keeps
+ * the state: a run reads `before` and writes `after`, which must not overlap. If both are NULL, the instance keeps the
+ * state again, and starts a new sequence. */
 OCTET_API octet_status octet_bind_states(octet_instance* instance, void* const* before, void* const* after);
 
 /* Begins a new sequence: resets the state that the instance keeps to its initial value. */
@@ -120,11 +121,11 @@ OCTET_API octet_status octet_reset(octet_instance* instance);
 /* Writes the initial value of state `index` to `memory`, which must have the `bytes` that `octet_describe` reports. */
 OCTET_API octet_status octet_initial_state(const octet_model* model, int32_t index, void* memory);
 
-/* Waits for cores of the team, and computes the outputs. If it fails, state that the instance keeps is unchanged,
- * unless it was on a GPU that is lost. */
+/* Waits for cores of the team, and computes the outputs. If this fails, the state that the instance keeps is not
+ * changed, unless it was on a GPU that is lost. */
 OCTET_API octet_status octet_run(octet_instance* instance);
 
-/* As `octet_run`, and stores the duration of each call in `seconds[call]`. */
+/* Does the same as `octet_run`, and stores the duration of each call in `seconds[call]`. */
 OCTET_API octet_status octet_run_timed(octet_instance* instance, double* seconds);
 
 /* For models for GPUs: runs the model `runs` times in a row with one copy of the inputs and always the same states, and
@@ -133,7 +134,7 @@ OCTET_API octet_status octet_run_timed(octet_instance* instance, double* seconds
 OCTET_API octet_status octet_run_resident(octet_instance* instance, int32_t runs, double* seconds);
 
 /* Keeps `byte` at 1 while compiled code of this instance runs, and at 0 otherwise, for a supervising process. It
- * stays 1 if a GPU fails meanwhile. NULL: nothing is recorded. */
+ * stays 1 if a GPU fails during the run. NULL means that nothing is recorded. */
 OCTET_API void octet_mark(octet_instance* instance, volatile uint8_t* byte);
 
 /* --- NVIDIA GPUs ------------------------------------------------------------------------------------------------- */
@@ -151,16 +152,16 @@ typedef struct {
   int64_t used_bytes;   /* allocated by models and instances of this process */
 } octet_card;
 
-/* Returns the number of GPUs and the driver's CUDA version (12040 is 12.4). OCTET_UNSUPPORTED if there are none; the
- * message gives the reason. */
+/* Sets the number of GPUs and the driver's CUDA version (12040 is 12.4). Returns OCTET_UNSUPPORTED if no GPU can be
+ * used; the message gives the reason. */
 OCTET_API octet_status octet_cards(int32_t* count, int32_t* driver_version);
 OCTET_API octet_status octet_card_describe(int32_t index, octet_card* card);
 
-/* Returns the free memory of a GPU, taking all processes into account. Creates a context there, which takes a
+/* Sets the free memory of a GPU, which all processes together have left. Creates a context on the GPU, which takes a
  * second. */
 OCTET_API octet_status octet_card_free_bytes(int32_t index, int64_t* free_bytes);
 
-OCTET_API int32_t octet_is_for_card(const octet_model* model); /* 1: yes */
+OCTET_API int32_t octet_is_for_card(const octet_model* model); /* returns 1 if the model is for GPUs */
 
 /* Returns 1 if a GPU on which this model is loaded has failed (invalid address in a kernel, uncorrectable error,
  * unplugged). Every further call on that GPU fails; only another process can use it again. */
@@ -181,23 +182,24 @@ OCTET_API octet_status octet_call(octet_team* team, int32_t threads, octet_funct
 OCTET_API octet_team* octet_team_default(void);
 
 /* Creates a team.
- *   processors: [count], their numbers in the kernel.
+ *   processors: [count], the kernel's number of each processor.
  *   cores: [count], the physical core of each processor.
  *   caches: [count], the last-level cache of each processor.
- *   budget: cores that compute at a time; 0: all.
+ *   budget: the number of cores that may compute at the same time; 0 means all.
  *   window_s: calls that follow each other within this many seconds count as concurrent, and share the cores.
  * Returns NULL on failure; `octet_error` gives the reason. */
 OCTET_API octet_team* octet_team_new(const int32_t* processors, const int32_t* cores, const int32_t* caches,
                                      int32_t count, int32_t budget, double window_s);
-OCTET_API void octet_team_free(octet_team* team); /* must not be in use */
+OCTET_API void octet_team_free(octet_team* team); /* the team must not be in use */
 
-/* Holds cores for several calls of this thread, which then do not wait. `threads` as for `octet_instance_new`. */
+/* Acquires cores for several calls of this thread, which then do not wait, until `octet_team_leave`. `threads` has the
+ * same meaning as for `octet_instance_new`. */
 OCTET_API void octet_team_enter(octet_team* team, int32_t threads);
 OCTET_API void octet_team_leave(octet_team* team);
 
 OCTET_API int32_t octet_team_cores(octet_team* team);
-OCTET_API int32_t octet_team_free_cores(octet_team* team); /* currently */
-OCTET_API int32_t octet_team_waiting(octet_team* team);    /* calls */
+OCTET_API int32_t octet_team_free_cores(octet_team* team); /* the cores that are free now */
+OCTET_API int32_t octet_team_waiting(octet_team* team);    /* the number of calls that wait for cores */
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-"""Models are deleted from a server while it serves them, and from a server that is killed meanwhile."""
+"""Models are deleted from a server while it serves them, and from a server that is killed during the deletion."""
 
 from __future__ import annotations
 
