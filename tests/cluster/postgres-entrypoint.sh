@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the official image's entry point does with these variables.
+# Does the same with these variables as the entry point of the official image.
 set -eu
 export PATH=/usr/lib/postgresql/15/bin:$PATH
 if [ ! -s "$PGDATA/PG_VERSION" ]; then

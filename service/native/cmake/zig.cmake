@@ -12,7 +12,8 @@ set(zig_target -target ${OCTET_ARCHITECTURE}-linux-gnu.${OCTET_GLIBC})
 set(CMAKE_C_COMPILER ${ZIG} cc ${zig_target})
 set(CMAKE_CXX_COMPILER ${ZIG} c++ ${zig_target})
 
-# CMake would find out the following by linking programs, for which zig compiles the whole C++ library: a minute of one core.
+# CMake would determine the following by linking programs. For these, zig would compile the whole C++ library, which takes a
+# minute on one core.
 foreach(language C CXX)
   set(CMAKE_${language}_COMPILER_ID_RUN TRUE)
   set(CMAKE_${language}_COMPILER_ID Clang)

@@ -1,4 +1,4 @@
-/* Tasks as a compiler generates them: their share of a loop follows from how many tasks they are told there are. */
+/* Tasks in the form in which a compiler generates them: each computes its part of a loop from the number of tasks. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdint.h>
@@ -14,11 +14,11 @@ typedef int (*task)(int id, struct env* env, void* data);
 
 struct loop {
   int32_t iterations;
-  int32_t* times;   /* [iterations]: how often each was computed */
-  int32_t* threads; /* [iterations]: by which thread, as the kernel numbers them */
+  int32_t* times;   /* [iterations]: how often each iteration was computed */
+  int32_t* threads; /* [iterations]: the kernel's id of the thread that computed it */
   int32_t* errors;  /* [iterations] */
-  int32_t num_task; /* what the tasks were told */
-  int32_t pause_us; /* of each iteration */
+  int32_t num_task; /* the number of tasks that was passed to the tasks */
+  int32_t pause_us; /* the pause in each iteration */
   int (*launch)(task, void*, int);
   struct loop* nested;
 };
@@ -43,13 +43,13 @@ int nest(int id, struct env* env, void* data) {
 }
 
 struct nap {
-  int32_t caller;   /* the number of its thread */
-  int32_t is_begun; /* by another one */
+  int32_t caller;   /* the id of the caller's thread */
+  int32_t is_begun; /* 1 when another thread has begun a task */
   int32_t naps_ms;
-  cpu_set_t before, after; /* where that one may run */
+  cpu_set_t before, after; /* the processors on which that thread may run */
 };
 
-/* A worker's task stands still, as if the kernel had taken it off its core; the caller's waits until it has begun. */
+/* A worker's task sleeps, as if the kernel had interrupted it. The caller's task waits until the worker's has begun. */
 int nap(int id, struct env* env, void* data) {
   struct nap* nap = data;
   if (gettid() != nap->caller) {
