@@ -75,12 +75,12 @@ def main() -> int:
 
 
 class Run:
-    def __init__(self, asked: argparse.Namespace) -> None:
-        self.asked, self.found = asked, list[records.Record]()
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.asked, self.found = arguments, list[records.Record]()
         self.about = json.loads((_ARTIFACTS / ABOUT_FILE).read_text())
-        self._end_s = time.monotonic() + 60 * asked.minutes
-        asked.results.mkdir(parents=True, exist_ok=True)
-        self._lines = asked.results / "results.jsonl"
+        self._end_s = time.monotonic() + 60 * arguments.minutes
+        arguments.results.mkdir(parents=True, exist_ok=True)
+        self._lines = arguments.results / "results.jsonl"
         self._lines.write_text("")
 
     def card(self) -> None:
@@ -106,32 +106,32 @@ class Run:
         for layer in self.about["layers"]:
             arguments = ["layer", str(_ARTIFACTS / layer["folder"]), layer["artifact"], layer["answers"]]
             named = {"part": "layer", "name": layer["name"]}
-            kept: Any = lambda told, named=named: named | told  # noqa: E731
+            kept: Any = lambda line, named=named: named | line  # noqa: E731
             self._part(layer["name"], "turn", [*arguments, str(self.asked.seconds)], _LAYER_S, kept)
 
     def peaks(self) -> None:
         for peak in self.about["peaks"]:
             arguments = ["peak", str(_ARTIFACTS / peak["name"]), peak["artifact"], str(peak["macs"])]
             named = {"part": "peak", "instruction": peak["instruction"]}
-            self._part(peak["name"], "turn", arguments, _PEAK_S, lambda told, named=named: named | told)
+            self._part(peak["name"], "turn", arguments, _PEAK_S, lambda line, named=named: named | line)
 
     def models(self) -> None:
         """Measures models. Figures of a model with wrong results are kept, and marked."""
         for model in self.about["models"]:
             arguments = ["model", str(_ARTIFACTS / model["folder"]), model["artifact"], model["answers"]]
-            told: dict[str, Any] = {"part": "model", "name": model["name"]}
+            record: dict[str, Any] = {"part": "model", "name": model["name"]}
             right: list[bool] = []
 
-            def sort(line: dict[str, Any], told: dict[str, Any] = told, right: list[bool] = right) -> None:
+            def sort(line: dict[str, Any], record: dict[str, Any] = record, right: list[bool] = right) -> None:
                 if "right" in line:
                     right.append(line["right"])
-                told.update(line)
+                record.update(line)
 
             self._part(model["name"], "turn", [*arguments, str(self.asked.seconds)], _MODEL_S, sort)
             if right:
                 self._keep({"part": "right", "name": model["name"], "right": all(right)})
-            if "card_s" in told:
-                self._keep(told)
+            if "card_s" in record:
+                self._keep(record)
 
     def sanitizer(self) -> None:
         """Runs the model with the least work under NVIDIA's compute-sanitizer, if that is installed."""
@@ -148,11 +148,11 @@ class Run:
         for name, command in looked_at.items():
             for tool_name in _TOOLS:
                 looking = [tool, "--tool", tool_name, "--error-exitcode", "9", *command]
-                status, _, said = self._run(looking, _TOOL_S)
+                status, _, message = self._run(looking, _TOOL_S)
                 if status in (0, 9):
                     self._keep({"part": "sanitizer", "tool": tool_name, "name": name, "found": status == 9})
                 if status != 0:
-                    self._fail(f"compute-sanitizer {tool_name} of {name}", said)
+                    self._fail(f"compute-sanitizer {tool_name} of {name}", message)
 
     def _launches(self) -> Path | None:
         """Returns the folder of the recorded launches of the kernels' tests, if the package contains it."""
@@ -171,9 +171,9 @@ class Run:
             ]
             named = {"part": "serving", "model": model["model"]}
 
-            def count_wrong(told: dict[str, Any], named: dict[str, Any] = named) -> records.Record:
-                right = told.pop("right")
-                return named | told | {"wrong": told["wrong"] + (0 if right else 1)}
+            def count_wrong(line: dict[str, Any], named: dict[str, Any] = named) -> records.Record:
+                right = line.pop("right")
+                return named | line | {"wrong": line["wrong"] + (0 if right else 1)}
 
             arguments += map(str, self.asked.clients)
             limit_s = 60 + 8 * len(self.asked.clients) * (1 + self.asked.seconds)
@@ -188,7 +188,7 @@ class Run:
                 named = {"part": "peer", "network": network, "dtype": dtype}
                 arguments = [network, dtype, *map(str, batches)]
                 self._part(
-                    f"PyTorch {network} {dtype}", "pytorch", arguments, _PEER_S, lambda told, named=named: named | told
+                    f"PyTorch {network} {dtype}", "pytorch", arguments, _PEER_S, lambda line, named=named: named | line
                 )
 
     def write(self) -> str:
@@ -201,13 +201,13 @@ class Run:
     def _part(self, name: str, module: str, arguments: list[str], limit_s: float, kept: Any) -> None:
         """Runs a process, and stores the result of `kept` for each line that it prints, also if it fails afterwards."""
         print(f"{name} …", file=sys.stderr, flush=True)
-        status, lines, said = self._run([sys.executable, "-m", f"benchmarks.gpu.{module}", *arguments], limit_s)
+        status, lines, message = self._run([sys.executable, "-m", f"benchmarks.gpu.{module}", *arguments], limit_s)
         for line in lines:
             record = kept(line)
             if record is not None:
                 self._keep(record)
         if status != 0:
-            self._fail(name, said)
+            self._fail(name, message)
         self.write()
 
     def _run(self, command: list[str], limit_s: float) -> tuple[int, list[dict[str, Any]], str]:
@@ -217,8 +217,8 @@ class Run:
         left_s = min(limit_s, self._end_s - time.monotonic())
         if left_s <= 0:
             return replay.LATE, [], f"left out: the {self.asked.minutes:g} minutes were over"
-        with tempfile.TemporaryFile("w+") as told, tempfile.TemporaryFile("w+") as said:
-            process = subprocess.Popen(command, cwd=CHECKOUT, stdout=told, stderr=said, start_new_session=True)
+        with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
+            process = subprocess.Popen(command, cwd=CHECKOUT, stdout=stdout, stderr=stderr, start_new_session=True)
             try:
                 status: int | None = process.wait(left_s)
             except subprocess.TimeoutExpired:
@@ -227,12 +227,12 @@ class Run:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-            told.seek(0)
-            said.seek(0)
+            stdout.seek(0)
+            stderr.seek(0)
             lines = [
-                json.loads(line) for line in told.read().splitlines() if line.startswith("{") and line.endswith("}")
+                json.loads(line) for line in stdout.read().splitlines() if line.startswith("{") and line.endswith("}")
             ]
-            words = said.read().strip()
+            words = stderr.read().strip()
         sys.stderr.write(words[-2000:] + "\n" if words else "")
         last = " / ".join(words.splitlines()[-_LAST_LINES:]) or "it said nothing"
         return (replay.LATE, lines, f"took longer than {left_s:.0f} s") if status is None else (status, lines, last)
@@ -244,8 +244,8 @@ class Run:
         with self._lines.open("a") as file:
             file.write(line + "\n")
 
-    def _fail(self, name: str, said: str) -> None:
-        self._keep({"part": "failure", "of": name, "said": said})
+    def _fail(self, name: str, message: str) -> None:
+        self._keep({"part": "failure", "of": name, "said": message})
 
 
 if __name__ == "__main__":

@@ -30,11 +30,11 @@ def main() -> None:
     for number in numbers:
         _tell(begun=number)
         try:
-            said = _compared(layout, folder / OPERANDS, launches[number])
+            difference = _compared(layout, folder / OPERANDS, launches[number])
         except OctetError as error:
             _tell(number=number, said=f"{type(error).__name__}: {error}")
             sys.exit(1)  # the GPU may be lost to this process
-        _tell(number=number, said=said)
+        _tell(number=number, said=difference)
 
 
 def _compared(layout: OciLayout, operands: Path, launch: dict[str, Any]) -> str:

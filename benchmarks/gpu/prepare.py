@@ -54,27 +54,27 @@ def main() -> None:
     )
     parser.add_argument("--recorded", type=Path, help="folder that caches the launches of the kernels' tests")
     parser.add_argument("--kernel-tests", nargs="+", default=[launches.TESTS], help="files or folders of tests")
-    asked = parser.parse_args()
-    if asked.folder.exists():
-        parser.error(f"{asked.folder} exists already")
-    target, artifacts_folder = parse_target(asked.target), asked.folder / "artifacts"
+    arguments = parser.parse_args()
+    if arguments.folder.exists():
+        parser.error(f"{arguments.folder} exists already")
+    target, artifacts_folder = parse_target(arguments.target), arguments.folder / "artifacts"
     capabilities = codegen_target(target).cards
     if len(capabilities) != 1:
         parser.error(f"{target} names several kinds of GPUs, but a package measures one")
     artifacts_folder.mkdir(parents=True)
-    batches = sorted({1, *asked.batches})  # serving begins with 1
-    models = [row for model in asked.models for row in _prepared(model, batches, target, artifacts_folder)]
+    batches = sorted({1, *arguments.batches})  # serving begins with 1
+    models = [row for model in arguments.models for row in _prepared(model, batches, target, artifacts_folder)]
     card = CARDS[capabilities[0]]
-    sizes = asked.peak or (peak.BLOCKS * card.multiprocessors, peak.REPETITIONS)
+    sizes = arguments.peak or (peak.BLOCKS * card.multiprocessors, peak.REPETITIONS)
     peaks = [_peak(unit, card, target, artifacts_folder, *sizes) for unit in Unit if unit.macs(card)]
-    alone = layers.put(card, target, asked.layer_batch, artifacts_folder / layers.FOLDER)
-    kernels = _kernels(card, target, artifacts_folder, asked.recorded, asked.kernel_tests)
+    alone = layers.put(card, target, arguments.layer_batch, artifacts_folder / layers.FOLDER)
+    kernels = _kernels(card, target, artifacts_folder, arguments.recorded, arguments.kernel_tests)
     about = {"target": target.name, "models": models, "peaks": peaks, "layers": alone, "kernels": kernels}
     (artifacts_folder / ABOUT_FILE).write_text(json.dumps(about, indent=1))
-    package.add_program(asked.folder)
-    if not asked.no_wheels:
-        package.add_wheels(asked.folder)
-    packed = package.pack(asked.folder)
+    package.add_program(arguments.folder)
+    if not arguments.no_wheels:
+        package.add_wheels(arguments.folder)
+    packed = package.pack(arguments.folder)
     print(f"{packed}: {packed.stat().st_size / 1e6:.1f} MB")
 
 

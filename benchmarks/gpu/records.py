@@ -67,8 +67,8 @@ def _heading(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any], da
         for each in found["sanitizer"]
     )
     torch = {f"; PyTorch {each['torch']}" for each in found["peer"]}
-    said = f"On {card}, {day}, {about['target']}; measured peaks: {peaks or 'none'}{''.join(torch)}."
-    return f"{said} compute-sanitizer: {looked}." if looked else f"{said} compute-sanitizer looked at nothing."
+    facts = f"On {card}, {day}, {about['target']}; measured peaks: {peaks or 'none'}{''.join(torch)}."
+    return f"{facts} compute-sanitizer: {looked}." if looked else f"{facts} compute-sanitizer looked at nothing."
 
 
 def _peaks(found: Mapping[str, Sequence[Record]]) -> dict[str, float]:
@@ -120,9 +120,9 @@ def _models(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any]) -> 
     columns += [*(f"PyTorch {name}, ms" for name in DTYPES.values()), "bf16 / ours"]
     rows = []
     for model in about["models"]:
-        row, said = measured.get(model["name"]), right.get(model["name"])
+        row, is_right = measured.get(model["name"]), right.get(model["name"])
         peer = [peers.get((model["network"], model["batch"], dtype)) for dtype in DTYPES]
-        cells = [model["model"], str(model["batch"]), "-" if said is None else "yes" if said else "**NO**"]
+        cells = [model["model"], str(model["batch"]), "-" if is_right is None else "yes" if is_right else "**NO**"]
         if row is None:
             cells += ["-"] * 4
         else:

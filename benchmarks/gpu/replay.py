@@ -36,23 +36,23 @@ def sample(folder: Path) -> list[int]:
 
 def replayed(folder: Path, run: Process, limit_s: float) -> Iterator[Record]:
     """Yields a record for each launch whose output is wrong or missing, and one with the totals."""
-    launches, said = _launches(folder), dict[int, str]()
+    launches, outcomes = _launches(folder), dict[int, str]()
     end_s = time.monotonic() + limit_s
-    while (left := [each for each in range(len(launches)) if each not in said]) and time.monotonic() < end_s:
-        status, told, words = run(command(folder, left[:_TOGETHER]), _LIMIT_S)
-        said |= {each["number"]: each["said"] for each in told if "number" in each}
-        begun = [each["begun"] for each in told if "begun" in each]
+    while (left := [each for each in range(len(launches)) if each not in outcomes]) and time.monotonic() < end_s:
+        status, lines, words = run(command(folder, left[:_TOGETHER]), _LIMIT_S)
+        outcomes |= {each["number"]: each["said"] for each in lines if "number" in each}
+        begun = [each["begun"] for each in lines if "begun" in each]
         if not begun:
             yield {"part": "failure", "of": "the kernels' launches", "said": words}
             break
         # A launch that was under way when the time was over may only have been slow: it is tried again, first.
-        if begun[-1] not in said and (status != LATE or begun[-1] == left[0]):
-            said[begun[-1]] = f"its process ended with it: {words}"
-    wrong = {number: words for number, words in said.items() if words}
+        if begun[-1] not in outcomes and (status != LATE or begun[-1] == left[0]):
+            outcomes[begun[-1]] = f"its process ended with it: {words}"
+    wrong = {number: words for number, words in outcomes.items() if words}
     for number, words in sorted(wrong.items()):
         test, kernel = launches[number]["test"], launches[number]["kernel"]
         yield {"part": "kernel", "test": test, "kernel": kernel, "said": words}
-    counts = {"equal": len(said) - len(wrong), "different": len(wrong), "of": len(launches)}
+    counts = {"equal": len(outcomes) - len(wrong), "different": len(wrong), "of": len(launches)}
     yield {"part": "kernels", **counts}
 
 

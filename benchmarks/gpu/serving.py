@@ -50,9 +50,9 @@ def main() -> None:
             if protocol == "gRPC" and find_spec("grpc") is None:
                 print("gRPC: not measured, this Python has no grpcio", file=sys.stderr)
                 continue
-            asked, answer, outputs = ask_first()
+            message, answer, outputs = ask_first()
             right = digest_of_bytes(outputs) == answers
-            request.write_bytes(asked)
+            request.write_bytes(message)
             expected.write_bytes(answer)
             for clients in map(int, counts):
                 port = ports["http" if protocol == "REST" else "grpc"]
@@ -121,19 +121,19 @@ def _loaded(protocol: str, load: Load, clients: int, seconds: float) -> dict[str
 def _read_outcome(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout
     line = process.stdout.readline()
-    told = json.loads(line) if line else {"error": "the clients' process ended"}
-    if "error" in told:
-        raise SystemExit(str(told["error"]))
-    return dict(told)
+    outcome = json.loads(line) if line else {"error": "the clients' process ended"}
+    if "error" in outcome:
+        raise SystemExit(str(outcome["error"]))
+    return dict(outcome)
 
 
-def _summed(told: Sequence[dict[str, Any]], clients: int) -> dict[str, Any]:
+def _summed(outcomes: Sequence[dict[str, Any]], clients: int) -> dict[str, Any]:
     """Adds up rates; latencies are over all responses together."""
-    answers = [answer for each in told for answer in each["answers"]]
+    answers = [answer for each in outcomes for answer in each["answers"]]
     good = sorted(1e3 * latency_s for _, latency_s, status, right in answers if status == 200 and right)
     wrong = sum(status == 200 and not right for _, _, status, right in answers)
-    counts = [sum(status == 200 and right for _, _, status, right in each["answers"]) for each in told]
-    per_s = sum(count / each["elapsed_s"] for count, each in zip(counts, told, strict=True) if each["elapsed_s"])
+    counts = [sum(status == 200 and right for _, _, status, right in each["answers"]) for each in outcomes]
+    per_s = sum(count / each["elapsed_s"] for count, each in zip(counts, outcomes, strict=True) if each["elapsed_s"])
     if not good:
         raise SystemExit(
             f"{clients} clients got no right answer in time: {len(answers)} answers, {wrong} of them wrong"

@@ -81,8 +81,8 @@ def _peaks(folder: Path) -> dict[str, list[int]]:
         own = subprocess.run(command, check=True, capture_output=True, text=True, cwd=CHECKOUT).stdout.split()[1:]
         peaks = {"Octet, histograms and fitted weights": [*map(int, own)]}
         for method in ("MinMax", "Entropy"):
-            said = [peer("calibrate", folder / "float.onnx", file, method, count) for count in _COUNTS]
-            peaks[f"ONNX Runtime, {method}"] = [int(each.split()[-2]) for each in said]
+            outputs = [peer("calibrate", folder / "float.onnx", file, method, count) for count in _COUNTS]
+            peaks[f"ONNX Runtime, {method}"] = [int(each.split()[-2]) for each in outputs]
     return peaks
 
 

@@ -75,7 +75,7 @@ def _measured(record: Record, network: Network, model: bytes, folder: Path) -> R
         (folder / "float.tflite").write_bytes(network.source)
     np.save(folder / "inputs.npy", network.inputs)
     np.save(folder / "calibration.npy", network.calibration)
-    rows, said = _ours(network, prepared, folder)
+    rows, summary = _ours(network, prepared, folder)
     rows += [_peer_row(folder, *each) for each in THEIRS]
     made = [Row("float", prepared.name), *(row for row in rows if not row.failed)]
     decided, noise = _decided(network.decision, folder, [folder / row.file for row in made])
@@ -90,7 +90,7 @@ def _measured(record: Record, network: Network, model: bytes, folder: Path) -> R
         for row, own, sums in zip(made, decided, noise, strict=True)
     ]
     failed = [row for row in rows if row.failed]
-    return replace(record, rows=(*judged, *failed), scored=network.scored, agreed=network.agreed, said=said)
+    return replace(record, rows=(*judged, *failed), scored=network.scored, agreed=network.agreed, said=summary)
 
 
 def _ours(network: Network, prepared: Path, folder: Path) -> tuple[list[Row], str]:
@@ -104,15 +104,19 @@ def _ours(network: Network, prepared: Path, folder: Path) -> tuple[list[Row], st
     seen = Options("kl", fit=Fit(rounding=network.options))  # all statistics that any row needs
     calibration = Calibration(model, session, data, seen)
     shared_s = time.monotonic() - started_s
-    asked = {**{method: Options(method) for method in METHODS}, **_PLAIN, **(_OPTIONS if network.options else {})}
+    options_by_name = {
+        **{method: Options(method) for method in METHODS},
+        **_PLAIN,
+        **(_OPTIONS if network.options else {}),
+    }
     made: dict[str, Quantized] = {}
     rows: list[Row] = []
-    for said, options in asked.items():
+    for text, options in options_by_name.items():
         started_s = time.monotonic()
         own = Calibration(model, session, data, options) if options.rounds or options.equalize else calibration
-        made[said] = own.quantize(options)
+        made[text] = own.quantize(options)
         seconds = time.monotonic() - started_s + (shared_s if own is calibration else 0)
-        rows.append(_save_row(folder, f"Octet, {said}", made[said], seconds))
+        rows.append(_save_row(folder, f"Octet, {text}", made[text], seconds))
     first = made["minmax"]
     if network.labels:
         started_s = time.monotonic()
@@ -122,10 +126,10 @@ def _ours(network: Network, prepared: Path, folder: Path) -> tuple[list[Row], st
         mixed = calibration.quantize(Options().raising(enough.kept, enough.wide))
         name = f"Octet, minmax, budget 0.1 %: {len(enough.kept)} layers in float, {len(enough.wide)} of 16x8"
         rows.append(_save_row(folder, name, mixed, time.monotonic() - started_s + shared_s))
-    said = _compared(calibration.measure(first).answers, folder, rows[0])
+    text = _compared(calibration.measure(first).answers, folder, rows[0])
     real = ", ".join(f"{number} {kind}" for kind, _, number in first.real) or "nothing"
     shutil.rmtree(scratch)
-    return rows, f"{said} Float: {real}."
+    return rows, f"{text} Float: {real}."
 
 
 def _save_row(folder: Path, name: str, made: Quantized, seconds: float) -> Row:
@@ -149,14 +153,14 @@ def _peer_row(folder: Path, name: str, tool: str, argument: str, ending: str) ->
     if not source.exists():
         return Row(name, file, failed="there is no float TFLite file of it")
     try:
-        told = peer(tool, source, folder / "calibration.npy", folder / file, argument)
+        output = peer(tool, source, folder / "calibration.npy", folder / file, argument)
         peer("answers", folder / "calibration.npy", folder / "answers.npy", folder / file)
     except subprocess.TimeoutExpired:
         return Row(name, file, failed=f"takes more than {_LIMIT_S} s")
     except subprocess.CalledProcessError as error:
         lines = [line for line in str(error.stderr).splitlines() if line.strip()] or ["no message"]
         return Row(name, file, failed=f"fails: {lines[-1][:160].replace('|', '/')}")
-    return Row(name, file, float(told.split()[-1]))
+    return Row(name, file, float(output.split()[-1]))
 
 
 def _decided(decision: str, folder: Path, models: Sequence[Path]) -> tuple[list[Array], Array]:

@@ -86,10 +86,10 @@ def _digits(count: int) -> Network:
     return replace(made_of, options=True)
 
 
-def _hosted(name: str, said: str) -> Network:
+def _hosted(name: str, origin: str) -> Network:
     images, labels = labelled()
     what = (
-        f"The weights of a hosted TFLite file times their scales: they have been rounded to 8 bits before, {said}, "
+        f"The weights of a hosted TFLite file times their scales: they have been rounded to 8 bits before, {origin}, "
         f"which favours every tool alike. 100 photographs, one of every tenth class of ImageNet; {_CALIBRATING} of "
         "them calibrate."
     )
@@ -104,7 +104,7 @@ def _random(count: int) -> Network:
     return Network(what, model, normalized, normalized[:_CALIBRATING], "class", _same)
 
 
-def _recognizer(package: str, file: str, said: str) -> Callable[[int], Network]:
+def _recognizer(package: str, file: str, origin: str) -> Callable[[int], Network]:
     def build(count: int) -> Network:
         model = packaged(default_home(), package, file).read_bytes()
         characters, (images, written) = text.alphabet(model), text.lines(count, 0)
@@ -116,8 +116,8 @@ def _recognizer(package: str, file: str, said: str) -> Callable[[int], Network]:
             return Counted(sizes - wrong, sizes)
 
         return Network(
-            f"{said}, of {_version(package)}. {count} lines of words from the Apache license in Debian's fonts DejaVu "
-            "and Liberation, of many sizes and colors, rotated and with noise (seed 0): "
+            f"{origin}, of {_version(package)}. {count} lines of words from the Apache license in Debian's fonts "
+            "DejaVu and Liberation, of many sizes and colors, rotated and with noise (seed 0): "
             f"{sizes.sum():,} characters, of which the correct ones are counted (1 minus the edit distance's share). "
             f"{_CALIBRATING} other lines (seed 1) calibrate.",
             model,
@@ -150,7 +150,7 @@ def _turns(count: int) -> Network:
     )
 
 
-def _detector(package: str, file: str, said: str) -> Callable[[int], Network]:
+def _detector(package: str, file: str, origin: str) -> Callable[[int], Network]:
     def build(count: int) -> Network:
         images, lines = text.pages(count // 4, 4)
 
@@ -162,7 +162,7 @@ def _detector(package: str, file: str, said: str) -> Callable[[int], Network]:
             return Counted(np.array(both), np.array(sizes))
 
         return Network(
-            f"{said}, of {_version(package)}. {len(images)} pages of three lines as above (seed 4). A line is found "
+            f"{origin}, of {_version(package)}. {len(images)} pages of three lines as above (seed 4). A line is found "
             "if the box around connected pixels of text, grown as in PaddleOCR, overlaps the line's by half (IoU); the "
             "harmonic mean of precision and recall is counted. "
             f"{_CALIBRATING} other pages (seed 5) calibrate.",
@@ -202,14 +202,14 @@ def _faces(count: int) -> Network:
     )
 
 
-def _landmarks(file: str, said: str, pictures: Callable[[int, int], Array], width: float) -> Callable[[int], Network]:
+def _landmarks(file: str, origin: str, pictures: Callable[[int, int], Array], width: float) -> Callable[[int], Network]:
     def build(count: int) -> Network:
         def agree(found: Array, real: Array) -> Counted:
             return each((np.abs(found - real) < _NEAR * width).mean(axis=1))
 
         images = pictures(count, 8)
         return Network(
-            f"{said}, of {_version('mediapipe')} (seed 8); {_CALIBRATING} others (seed 9) calibrate. Without "
+            f"{origin}, of {_version('mediapipe')} (seed 8); {_CALIBRATING} others (seed 9) calibrate. Without "
             f"labels, a coordinate agrees if it is within {_NEAR:.0%} of the picture's width of float's.",
             _mediapipe(file),
             images,
@@ -245,15 +245,15 @@ _EACH = 30
 
 def _magika(count: int) -> Network:
     folder = packaged(default_home(), "magika", "magika/models/standard_v3_3/model.onnx").parent
-    told = json.loads((folder / "config.min.json").read_text())
-    names, rng = told["target_labels_space"], np.random.default_rng(10)
+    config = json.loads((folder / "config.min.json").read_text())
+    names, rng = config["target_labels_space"], np.random.default_rng(10)
     listed = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, check=True, capture_output=True, text=True)
     found: list[tuple[Array, int]] = []
     for ending, label in _LABELS.items():
         files = [CHECKOUT / name for name in listed.stdout.splitlines() if name.endswith(ending)]
-        files = [file for file in files if file.stat().st_size > told["beg_size"]]
+        files = [file for file in files if file.stat().st_size > config["beg_size"]]
         for position in rng.permutation(len(files))[:_EACH]:
-            found.append((_ends(files[position].read_bytes(), told), names.index(label)))
+            found.append((_ends(files[position].read_bytes(), config), names.index(label)))
     order = rng.permutation(len(found))
     inputs, labels = (
         np.stack([found[position][0] for position in order]),
@@ -271,11 +271,11 @@ def _magika(count: int) -> Network:
     )
 
 
-def _ends(content: bytes, told: Mapping[str, int]) -> Array:
+def _ends(content: bytes, config: Mapping[str, int]) -> Array:
     """Returns the first and the last bytes, without surrounding white space, as in Magika."""
-    half, block = told["beg_size"], told["block_size"]
+    half, block = config["beg_size"], config["block_size"]
     first, last = content[:block].lstrip()[:half], content[-block:].rstrip()[-half:]
-    padded = np.full(2 * half, told["padding_token"], np.int32)
+    padded = np.full(2 * half, config["padding_token"], np.int32)
     padded[: len(first)] = np.frombuffer(first, np.uint8)
     padded[2 * half - len(last) :] = np.frombuffer(last, np.uint8)
     return padded

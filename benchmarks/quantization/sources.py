@@ -152,9 +152,9 @@ def digits(weights: Mapping[str, Array]) -> bytes:
 
 def labelled() -> tuple[Array, Array]:
     """Returns the 100 photographs, `[100, 224, 224, 3]` from -1 to 1, and the class of each among 1001."""
-    told = np.load(SHARED / "expected" / "mobilenet_v2_1.0_224_quant.npz")
+    expected = np.load(SHARED / "expected" / "mobilenet_v2_1.0_224_quant.npz")
     files = sorted((SHARED / "images").glob("*.JPEG"))
-    classes = dict(zip(map(str, told["image"]), told["label_index"].tolist(), strict=True))
+    classes = dict(zip(map(str, expected["image"]), expected["label_index"].tolist(), strict=True))
     mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
     order = np.random.default_rng(0).choice(len(files), len(files), replace=False)  # the order of `photographs`
     pixels = (photographs(SHARED / "images", len(files), SIZE) * std + mean) * 2 - 1

@@ -105,9 +105,9 @@ def main(model: str, output: str, data: str, windows: int) -> None:
     of_one_row(model, output)
     rng = np.random.default_rng(15)
     others = rows(output, recording(_SENTENCES[2:], _VOICES[1::2], 4 * _CALIBRATING, 14))
-    asked = rows(output, recording(_SENTENCES[:2], _VOICES[::2], windows, 13))
+    test_rows = rows(output, recording(_SENTENCES[:2], _VOICES[::2], windows, 13))
     Path(data).parent.mkdir(parents=True, exist_ok=True)
-    np.savez(data, windows=asked, calibration=others[rng.permutation(len(others))[:_CALIBRATING]])
+    np.savez(data, windows=test_rows, calibration=others[rng.permutation(len(others))[:_CALIBRATING]])
 
 
 if __name__ == "__main__":

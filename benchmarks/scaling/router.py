@@ -65,8 +65,8 @@ def worker(sources: list[str]) -> Iterator[Ports]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         assert process.stdout
-        said = json.loads(process.stdout.readline())
-        yield Ports(*(int(said[kind].rsplit(":", 1)[1]) for kind in ("url", "grpc")))
+        addresses = json.loads(process.stdout.readline())
+        yield Ports(*(int(addresses[kind].rsplit(":", 1)[1]) for kind in ("url", "grpc")))
     finally:
         process.kill()
         process.wait()
@@ -83,8 +83,8 @@ def router(worker_port: int, names: list[str]) -> Iterator[Ports]:
         for listener in (control, *public):
             listener.listen()
             listener.setblocking(False)
-        told = orders.Worker("w", "p", 8, "ready", [(name, "") for name in names])
-        first = [orders.configure(Settings()), orders.keys(is_required=False), orders.workers(_KEY, [told], ())]
+        member = orders.Worker("w", "p", 8, "ready", [(name, "") for name in names])
+        first = [orders.configure(Settings()), orders.keys(is_required=False), orders.workers(_KEY, [member], ())]
         memory = os.memfd_create("orders")
         stack.callback(os.close, memory)
         os.write(memory, b"".join(map(frame, first)))
@@ -224,9 +224,9 @@ def metadata(name: str, port: int) -> dict[str, Any]:
         try:
             about = http.client.HTTPConnection("127.0.0.1", port)
             about.request("GET", f"/v2/models/{name}", headers={"octet-cluster-key": _KEY})
-            said: dict[str, Any] = json.loads(about.getresponse().read())
-            said["inputs"]
-            return said
+            document: dict[str, Any] = json.loads(about.getresponse().read())
+            document["inputs"]
+            return document
         except (OSError, KeyError, http.client.HTTPException):
             if time.monotonic() > until_s:
                 raise

@@ -94,27 +94,27 @@ class Simulation:
     # Requests.
 
     def _tick(self) -> None:
-        asked = self._random.poisson(self.models.rates * self._shape.tick_s)
+        requests = self._random.poisson(self.models.rates * self._shape.tick_s)
         models, workers = self.holdings.pairs()
         holders = np.bincount(models, minlength=self._shape.models)
-        missing = np.flatnonzero((asked > 0) & (holders == 0))
+        missing = np.flatnonzero((requests > 0) & (holders == 0))
         for model in missing.tolist():
             self._ask_for(model)
-        work = asked * self.models.call_s
+        work = requests * self.models.call_s
         share = self._shares(work, models, workers)
         taken_s = np.bincount(workers, work[models] * share, self._shape.workers)
         self._load = taken_s / (self._shape.tick_s * self._shape.cores)
         if (
             self.holdings.used_bytes.max() > _NEARLY_FULL * self._shape.memory_bytes
         ):  # otherwise times of use are not needed
-            used = (asked > 0)[models]
+            used = (requests > 0)[models]
             self.holdings.use(models[used], workers[used], self._now_s)
         if self._counts:
-            self.tally.requests += int(asked.sum())
-            self.tally.missed += int(asked[missing].sum())
-            self.tally.full += int((asked[models] * share * (self._load[workers] > 1.0)).sum())
+            self.tally.requests += int(requests.sum())
+            self.tally.missed += int(requests[missing].sum())
+            self.tally.full += int((requests[models] * share * (self._load[workers] > 1.0)).sum())
             self.tally.busiest = max(self.tally.busiest, float(self._load.max()))
-        elif not self.tally.settled_s and asked[missing].sum() < 0.001 * asked.sum():
+        elif not self.tally.settled_s and requests[missing].sum() < 0.001 * requests.sum():
             self.tally.settled_s = self._now_s
         self._at(self._now_s + self._shape.tick_s, self._tick)
 

@@ -55,8 +55,8 @@ def encode_request(
         sizes = {"binary_data_size": len(payload)}
         described.append({"name": name, "datatype": datatype, "shape": shape, "parameters": sizes})
         payloads.append(payload)
-    asked = {"binary_data_output": True, **(parameters or {})}
-    header = json.dumps({"inputs": described, "parameters": asked}).encode()
+    members = {"binary_data_output": True, **(parameters or {})}
+    header = json.dumps({"inputs": described, "parameters": members}).encode()
     return b"".join([header, *payloads]), len(header)
 
 

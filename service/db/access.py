@@ -57,9 +57,9 @@ class KeyTable:
     @repeated
     def revoke(self, id: str, at: datetime) -> Key:
         with self._database.write() as connection:
-            its = api_keys.c.id == id
-            connection.execute(sa.update(api_keys).where(its, api_keys.c.revoked_at.is_(None)).values(revoked_at=at))
-            row = connection.execute(sa.select(api_keys).where(its)).one_or_none()
+            is_key = api_keys.c.id == id
+            connection.execute(sa.update(api_keys).where(is_key, api_keys.c.revoked_at.is_(None)).values(revoked_at=at))
+            row = connection.execute(sa.select(api_keys).where(is_key)).one_or_none()
             if row is None:
                 raise NotFound(f"there is no key {id!r}", hint="octet keys list shows them")
             notify(connection)

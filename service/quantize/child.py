@@ -89,7 +89,7 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
 def _preprocessing_of(model: bytes) -> ModelMetadata:
     """Returns how the model preprocesses pictures. Options take precedence."""
     try:
-        return parse(read_model(model).said)
+        return parse(read_model(model).metadata_text)
     except InvalidInput:  # importing the model will report the reason
         return NOTHING
 

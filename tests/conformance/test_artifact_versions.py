@@ -148,9 +148,9 @@ def test_another_release_is_refused_with_its_versions_and_what_to_do(what: str, 
     folder = changed(unpacked(KEPT[-1], tmp_path), tmp_path / "changed", media_type, change)
     with pytest.raises(Unsupported) as refused:
         READERS[reader](folder)
-    said = f"{refused.value.message} {refused.value.hint}"
-    assert words in said
-    assert "compile the model again with this release" in said
+    text = f"{refused.value.message} {refused.value.hint}"
+    assert words in text
+    assert "compile the model again with this release" in text
 
 
 def test_something_is_kept() -> None:

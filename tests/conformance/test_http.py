@@ -43,10 +43,10 @@ def _json() -> bytes:
 
 def _slow_call() -> bytes:
     """Returns a request on stream 1. The model takes a second to compute it."""
-    asked = ModelInferRequest(model_name="sleeping", raw_input_contents=[(1000).to_bytes(4, "little") * LENGTH])
-    asked.inputs.add(**_ENTRY)
+    request = ModelInferRequest(model_name="sleeping", raw_input_contents=[(1000).to_bytes(4, "little") * LENGTH])
+    request.inputs.add(**_ENTRY)
     head = block(Service("/inference.GRPCInferenceService/ModelInfer", b"", b"").head())
-    return frame(HEADERS, END_HEADERS, 1, head) + frame(DATA, END_STREAM, 1, message(asked.SerializeToString()))
+    return frame(HEADERS, END_HEADERS, 1, head) + frame(DATA, END_STREAM, 1, message(request.SerializeToString()))
 
 
 HTTP1 = http1_cases.cases("/v2/models/sleeping/infer", _json())

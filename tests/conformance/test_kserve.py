@@ -34,9 +34,9 @@ def test_what_the_sdk_sees() -> None:
             check=False,
         )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
+    results = json.loads(done.stdout.splitlines()[-1])
     for protocol in ("rest", "grpc"):
-        assert told[protocol] == {
+        assert results[protocol] == {
             "live": True,
             "ready": True,
             "model_ready": True,

@@ -117,7 +117,7 @@ def test_compiled_it_answers_what_the_oracle_does(kind: str, tmp_path: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"steps": 257}, "has 257 steps; at most 256 can be compiled"),
         ({"clip": 1.0}, "the attribute clip"),
@@ -125,6 +125,6 @@ def test_compiled_it_answers_what_the_oracle_does(kind: str, tmp_path: Any) -> N
         ({"direction": "sideways"}, "has the unknown direction sideways"),
     ],
 )
-def test_what_is_not_compiled_is_said(given: dict[str, Any], said: str) -> None:
-    with pytest.raises((Unsupported, MalformedModel), match=said):
+def test_what_is_not_compiled_is_said(given: dict[str, Any], message: str) -> None:
+    with pytest.raises((Unsupported, MalformedModel), match=message):
         import_model(layer("LSTM", **given)[0])

@@ -126,9 +126,9 @@ def test_python_and_http_give_the_same_output(compiled: tuple[Board, str]) -> No
     board, cpu = compiled
     (board.folder / "ask.py").write_text(_ASK)
     port = 18433
-    said = board.does(f"octet worker serve model.octet --port {port} --no-grpc & python3 ask.py {port}; kill $!", cpu)
-    assert "no Landlock and no seccomp" in said
-    [answers] = re.findall(r"{\"python\": (\[.*\]), \"http\": (\[.*\])}", said)
+    output = board.does(f"octet worker serve model.octet --port {port} --no-grpc & python3 ask.py {port}; kill $!", cpu)
+    assert "no Landlock and no seccomp" in output
+    [answers] = re.findall(r"{\"python\": (\[.*\]), \"http\": (\[.*\])}", output)
     assert answers[0] == answers[1]
 
 

@@ -91,13 +91,13 @@ def test_a_folder_without_an_artifact_is_an_error(command: str, tmp_path: Path) 
 
 
 def test_a_servers_model_is_measured_when_built_and_on_request(server: str, folder: Path) -> None:
-    asked = ("explain", "digits", "--seconds", 0, "--server", server)
-    built = octet_json(*asked)
+    command = ("explain", "digits", "--seconds", 0, "--server", server)
+    built = octet_json(*command)
     assert (built["macs"], built["profile"]["threads"]) == (246_000, 1)
-    assert octet_json(*asked) == built
+    assert octet_json(*command) == built
     attached = octet_json("explain", folder, "--artifact", built["artifact"], "--seconds", 0, "--attach")
-    assert octet_json(*asked) == attached != built
-    assert octet_json(*asked, "--threads", len(CORES))["profile"]["threads"] == len(CORES)
+    assert octet_json(*command) == attached != built
+    assert octet_json(*command, "--threads", len(CORES))["profile"]["threads"] == len(CORES)
 
 
 def test_a_servers_model_is_benchmarked_on_this_machine(server: str) -> None:

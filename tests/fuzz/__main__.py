@@ -24,19 +24,20 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--corpus", type=Path, help="reused by later runs; by default a temporary folder")
     parser.add_argument("--findings", type=Path, default=Path("fuzz-findings"), help="where they are written")
-    asked = parser.parse_args()
-    findings = asked.findings / asked.format
+    arguments = parser.parse_args()
+    findings = arguments.findings / arguments.format
     findings.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        corpus = asked.corpus or Path(folder)
+        corpus = arguments.corpus or Path(folder)
         corpus.mkdir(parents=True, exist_ok=True)
-        for seed in SEEDS[asked.format]():
+        for seed in SEEDS[arguments.format]():
             (corpus / hashlib.sha256(seed).hexdigest()[:20]).write_bytes(seed)
         status = subprocess.run(
-            [sys.executable, "-m", "tests.fuzz.hunt", asked.format, corpus, findings, str(asked.seconds)], check=False
+            [sys.executable, "-m", "tests.fuzz.hunt", arguments.format, corpus, findings, str(arguments.seconds)],
+            check=False,
         ).returncode
     found = sorted(findings.iterdir())
-    print(f"{asked.format}: {len(found)} findings in {findings}" + "".join(f"\n  {path.name}" for path in found))
+    print(f"{arguments.format}: {len(found)} findings in {findings}" + "".join(f"\n  {path.name}" for path in found))
     return 1 if found or status else 0
 
 

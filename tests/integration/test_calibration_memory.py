@@ -29,6 +29,6 @@ def test_ten_thousand_inputs_need_the_memory_of_a_thousand(tmp_path: Path) -> No
     file.flush()
     files = [str(tmp_path / name) for name in ("model.onnx", "x.npy", "scratch")]
     command = [sys.executable, "-m", "benchmarks.quantization.peak", *files, "32", str(FEW), str(MANY)]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, cwd=CHECKOUT).stdout.split()
-    _, few, many = map(int, said)
+    peaks = subprocess.run(command, check=True, capture_output=True, text=True, cwd=CHECKOUT).stdout.split()
+    _, few, many = map(int, peaks)
     assert many - few < MOST_BYTES, (few, many)

@@ -211,9 +211,9 @@ def test_a_failed_part_does_not_affect_the_others(unpacked: Path, python: Path, 
     assert run.returncode == 1
     assert [each["name"] for each in of(found, "model")] == ["keywords-b2"]
     assert {each["instruction"] for each in of(found, "peak")} == {"mma", "dp4a"}
-    said = {each["of"]: each["said"] for each in of(found, "failure")}
-    assert "CorruptBlob" in said["keywords-b1"]
-    assert said["compute-sanitizer"] == "it is not installed, so nothing was checked"
+    failures = {each["of"]: each["said"] for each in of(found, "failure")}
+    assert "CorruptBlob" in failures["keywords-b1"]
+    assert failures["compute-sanitizer"] == "it is not installed, so nothing was checked"
     assert "| keywords | 1 | - | - |" in page
     assert "- keywords-b1: " in page
 
@@ -223,8 +223,8 @@ def test_a_missing_pytorch_is_reported(unpacked: Path, python: Path, driver: Pat
     about.write_text(about.read_text().replace('"network": ""', '"network": "resnet50"'))
     run, found, _ = measured(unpacked, python, driver, "--no-serving")
     assert run.returncode == 0, run.stderr
-    said = {each["of"]: each["said"] for each in of(found, "failure")}
-    assert "No module named 'torch'" in said["PyTorch resnet50 bfloat16"]
+    failures = {each["of"]: each["said"] for each in of(found, "failure")}
+    assert "No module named 'torch'" in failures["PyTorch resnet50 bfloat16"]
 
 
 def test_it_ends_within_the_time_limit(unpacked: Path, python: Path, driver: Path) -> None:

@@ -80,10 +80,10 @@ def test_a_pushed_artifact_reaches_nothing_during_its_verification(hostile: Trap
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("told", [(), ("--unsandboxed",)])
-def test_a_crash_is_an_error_with_its_signal(tmp_path: Path, command: str, told: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("arguments", [(), ("--unsandboxed",)])
+def test_a_crash_is_an_error_with_its_signal(tmp_path: Path, command: str, arguments: tuple[str, ...]) -> None:
     with trap(tmp_path, crash="*(volatile int*)0 = 0;") as crashing:
-        error = json.loads(octet(crashing, command, *told, "--json", status=1).stdout)["error"]
+        error = json.loads(octet(crashing, command, *arguments, "--json", status=1).stdout)["error"]
     assert error["code"] == "build_crashed"
     assert error["message"].startswith(f"the {command} process died of {signal.SIGSEGV.name}")
     assert "Traceback" not in error["message"]
@@ -107,9 +107,9 @@ def test_root_is_informed_that_access_to_other_users_files_is_dropped(hostile: T
     assert "as the owner of the file" in error["hint"]
 
 
-def answers(hostile: Trap, *told: str) -> list[int]:
+def answers(hostile: Trap, *arguments: str) -> list[int]:
     """Returns the result of each attempt, as the kernel reported it."""
-    document = json.loads(octet(hostile, "run", *told, "--json").stdout)
+    document = json.loads(octet(hostile, "run", *arguments, "--json").stdout)
     values: list[int] = document["outputs"][0]["data"]
     return values
 

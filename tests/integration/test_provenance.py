@@ -244,11 +244,11 @@ def test_commands_load_only_trusted_artifacts(signed: Signed, command: str) -> N
 
 
 def test_verify_shows_who_built_it(signed: Signed) -> None:
-    said = octet("verify", signed.root, trusted=signed.public).stdout
-    assert BUILDER in said
-    assert digest_of_file(MODEL) in said
-    assert "by octet.pub, key " in said
-    assert f"{signed.digest}: verified" in said
+    output = octet("verify", signed.root, trusted=signed.public).stdout
+    assert BUILDER in output
+    assert digest_of_file(MODEL) in output
+    assert "by octet.pub, key " in output
+    assert f"{signed.digest}: verified" in output
     document = json.loads(octet("verify", signed.root, "--no-run", "--json", trusted=signed.public).stdout)
     assert document["provenance"]["signed_by"]["name"] == "octet.pub"
     assert "not checked" in octet("verify", signed.root, "--no-run").stdout

@@ -62,47 +62,49 @@ def test_a_network_is_quantized_and_measured(model: Path, tmp_path: Path) -> Non
     right = answers(residual_network(), images).reshape(40, -1).argmax(axis=1)
     labels = tmp_path / "labels.csv"
     labels.write_text("\n".join(map(str, right)))
-    status, told = run_quantize(model, "--data", tmp_path / "x.npz", "--labels", labels, "--method", "mse")
-    assert status == 0, told
-    assert told["output"] == str(tmp_path / "network.int8.onnx")
-    assert told["inputs"] == 40
-    assert told["accuracy"]["float"]["share"] == 1
-    assert told["accuracy"]["quantized"] == told["same_class"]
-    assert told["float"] == [
+    status, report = run_quantize(model, "--data", tmp_path / "x.npz", "--labels", labels, "--method", "mse")
+    assert status == 0, report
+    assert report["output"] == str(tmp_path / "network.int8.onnx")
+    assert report["inputs"] == 40
+    assert report["accuracy"]["float"]["share"] == 1
+    assert report["accuracy"]["quantized"] == report["same_class"]
+    assert report["float"] == [
         {"op_type": "Softmax", "reason": "quantizing this operator is not supported", "operators": 1}
     ]
-    assert min(told["tensors_db"].values()) > 20
+    assert min(report["tensors_db"].values()) > 20
     # The outputs that the command measured are those of the written file.
     quantized = answers((tmp_path / "network.int8.onnx").read_bytes(), images)
     same = (quantized.reshape(40, -1).argmax(axis=1) == right).sum()
-    assert told["same_class"]["right"] == same
+    assert report["same_class"]["right"] == same
     real = answers(residual_network(), images).astype(np.float64)
     decibels = 10 * np.log10((real**2).sum() / ((real - quantized) ** 2).sum())
-    assert told["outputs_db"]["scores"] == pytest.approx(decibels, abs=0.05)  # Octet's float kernels round differently
+    assert report["outputs_db"]["scores"] == pytest.approx(
+        decibels, abs=0.05
+    )  # Octet's float kernels round differently
 
 
 def test_one_constant_image_is_enough_for_a_file(model: Path, tmp_path: Path) -> None:
     """The ranges come from one grey image. Tensors that are zero for it get the scale 1."""
     np.savez(tmp_path / "x.npz", image=np.zeros(INPUT, np.float32))
-    status, told = run_quantize(model, "--data", tmp_path / "x.npz", "--method", "kl", "-o", tmp_path / "q.onnx")
-    assert status == 0, told
-    assert told["inputs"] == 1
+    status, report = run_quantize(model, "--data", tmp_path / "x.npz", "--method", "kl", "-o", tmp_path / "q.onnx")
+    assert status == 0, report
+    assert report["inputs"] == 1
     assert np.isfinite(answers((tmp_path / "q.onnx").read_bytes(), pictures(1))).all()
 
 
 def test_a_quantized_model_is_rejected(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=np.zeros(INPUT, np.float32))
     assert run_quantize(model, "--data", tmp_path / "x.npz", "-o", tmp_path / "q.onnx")[0] == 0
-    status, told = run_quantize(tmp_path / "q.onnx", "--data", tmp_path / "x.npz")
+    status, report = run_quantize(tmp_path / "q.onnx", "--data", tmp_path / "x.npz")
     assert status == 1
-    assert told["error"]["message"] == "this model is quantized already"
+    assert report["error"]["message"] == "this model is quantized already"
 
 
 def test_a_set_that_does_not_fit_is_rejected(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=np.zeros((1, 3, 8, 8), np.float32))
-    status, told = run_quantize(model, "--data", tmp_path / "x.npz")
+    status, report = run_quantize(model, "--data", tmp_path / "x.npz")
     assert status == 1
-    assert "the model takes [1, 3, 16, 16]" in told["error"]["message"]
+    assert "the model takes [1, 3, 16, 16]" in report["error"]["message"]
 
 
 def test_layers_are_left_in_float_until_a_budget_is_met(model: Path, tmp_path: Path) -> None:
@@ -117,21 +119,21 @@ def test_layers_are_left_in_float_until_a_budget_is_met(model: Path, tmp_path: P
     assert first["output_db"] == pytest.approx(plain["outputs_db"]["scores"], abs=1e-3)
     assert first["share"] == plain["same_class"]["share"] < 1
     assert (last["share"], last["output_db"]) == (1, None)
-    status, told = run_quantize(*arguments, "--budget", "0%", "--curve", tmp_path / "curve.json")
-    assert status == 0, told
-    said = json.loads((tmp_path / "curve.json").read_text())
-    assert said == told["sensitivity"]["curve"]
-    assert told["same_class"]["share"] == 1
+    status, report = run_quantize(*arguments, "--budget", "0%", "--curve", tmp_path / "curve.json")
+    assert status == 0, report
+    curve = json.loads((tmp_path / "curve.json").read_text())
+    assert curve == report["sensitivity"]["curve"]
+    assert report["same_class"]["share"] == 1
     # The smallest mixture that was tried.
-    enough = [point for point in said if point["share"] == 1]
+    enough = [point for point in curve if point["share"] == 1]
     raised = min(len(point["kept"]) + len(point["wide"]) for point in enough)
     chosen = min(
         (point for point in enough if len(point["kept"]) + len(point["wide"]) == raised),
         key=lambda point: len(point["kept"]),
     )
-    assert told["outputs_db"]["scores"] == pytest.approx(chosen["output_db"], abs=1e-3)
+    assert report["outputs_db"]["scores"] == pytest.approx(chosen["output_db"], abs=1e-3)
     assert 0 < raised < len(costs["layers_db"])
-    reasons = [each["operators"] for each in told["float"] if each["reason"] == "it was kept in float"]
+    reasons = [each["operators"] for each in report["float"] if each["reason"] == "it was kept in float"]
     assert sum(reasons) == raised
 
 
@@ -139,8 +141,8 @@ def test_layers_are_left_in_float_until_a_budget_is_met(model: Path, tmp_path: P
 def test_a_16_bit_layer_costs_what_the_search_measured(model: Path, tmp_path: Path) -> None:
     """All layers are in 16x8: once by the switches, and once in the written file."""
     np.savez(tmp_path / "x.npz", image=pictures(8))
-    _, told = run_quantize(model, "--data", tmp_path / "x.npz", "--sensitivity", "-o", tmp_path / "q.onnx")
-    all_wide = [point for point in told["sensitivity"]["curve"] if len(point["wide"]) == 7]
+    _, report = run_quantize(model, "--data", tmp_path / "x.npz", "--sensitivity", "-o", tmp_path / "q.onnx")
+    all_wide = [point for point in report["sensitivity"]["curve"] if len(point["wide"]) == 7]
     with tempfile.TemporaryDirectory() as scratch:
         session = CalibrationSession(Path(scratch), Children(load_settings({"build_nice": 0}), Silent(), {}))
         options = Options(wide=all_wide[0]["wide"])
@@ -148,7 +150,7 @@ def test_a_16_bit_layer_costs_what_the_search_measured(model: Path, tmp_path: Pa
         quantized = calibration.quantize(options)
         measured = calibration.measure(quantized).to_json()
     assert measured["outputs_db"]["scores"] == pytest.approx(all_wide[0]["output_db"], abs=1e-3)
-    assert measured["outputs_db"]["scores"] > told["outputs_db"]["scores"] + 3
+    assert measured["outputs_db"]["scores"] > report["outputs_db"]["scores"] + 3
     int8 = {constant.dtype for constant in Document(quantized.file).constants.values() if constant.ndim > 1}
     assert int8 == {np.dtype(np.int8)}, "all weights have 8 bits"
 
@@ -158,66 +160,66 @@ def test_a_16_bit_layer_costs_what_the_search_measured(model: Path, tmp_path: Pa
 )
 def test_the_curve_is_drawn(model: Path, tmp_path: Path, name: str, magic: bytes) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(2))
-    status, told = run_quantize(model, "--data", tmp_path / "x.npz", "--curve", tmp_path / name)
-    assert status == 0, told
+    status, report = run_quantize(model, "--data", tmp_path / "x.npz", "--curve", tmp_path / name)
+    assert status == 0, report
     drawn = (tmp_path / name).read_bytes()
     assert drawn.startswith(magic)
     if name.endswith("svg"):
-        curve = told["sensitivity"]["curve"]
+        curve = report["sensitivity"]["curve"]
         assert {bool(point["wide"]) for point in curve} == {True, False}
         assert drawn.count(b"<circle") == len(curve) + 2, "two more for float and 16x8 in the legend"
 
 
 def test_a_curve_in_an_unknown_format_is_rejected(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(1))
-    status, told = run_quantize(model, "--data", tmp_path / "x.npz", "--curve", tmp_path / "curve.pdf")
+    status, report = run_quantize(model, "--data", tmp_path / "x.npz", "--curve", tmp_path / "curve.pdf")
     assert status == 1
-    assert "does not end in one of .json, .svg, .png" in told["error"]["message"]
+    assert "does not end in one of .json, .svg, .png" in report["error"]["message"]
 
 
 def test_a_budget_must_be_a_fraction(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(1))
     for text in ("much", "-1%", "100%"):
-        status, told = run_quantize(model, "--data", tmp_path / "x.npz", f"--budget={text}")
+        status, report = run_quantize(model, "--data", tmp_path / "x.npz", f"--budget={text}")
         assert status == 1
-        assert "is not a share" in told["error"]["message"]
+        assert "is not a share" in report["error"]["message"]
 
 
 def test_some_of_the_raised_layers_use_bfloat16(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(24))
     arguments = (model, "--data", tmp_path / "x.npz", *COARSE, "-o", tmp_path / "q.onnx")
-    status, told = run_quantize(
+    status, report = run_quantize(
         *arguments, "--budget", "0%", "--raise-to", "bfloat16", "--curve", tmp_path / "curve.svg"
     )
-    assert status == 0, told
-    assert told["same_class"]["share"] == 1
-    assert told["wide"] == []
-    assert told["bfloat16"]
-    chosen = next(each for each in told["sensitivity"]["curve"] if each["bfloat16"] == told["bfloat16"])
-    assert chosen["kept"] == told["kept"]
-    assert told["outputs_db"]["scores"] == pytest.approx(chosen["output_db"], abs=1e-3), "as the search measured it"
+    assert status == 0, report
+    assert report["same_class"]["share"] == 1
+    assert report["wide"] == []
+    assert report["bfloat16"]
+    chosen = next(each for each in report["sensitivity"]["curve"] if each["bfloat16"] == report["bfloat16"])
+    assert chosen["kept"] == report["kept"]
+    assert report["outputs_db"]["scores"] == pytest.approx(chosen["output_db"], abs=1e-3), "as the search measured it"
     casts = [node for node in Document((tmp_path / "q.onnx").read_bytes()).nodes if node.op_type == "Cast"]
-    assert len(casts) >= 3 * len(told["bfloat16"]), "two casts of the input and one of the weights of each"
+    assert len(casts) >= 3 * len(report["bfloat16"]), "two casts of the input and one of the weights of each"
     assert "in bfloat16" in (tmp_path / "curve.svg").read_text()
 
 
 @pytest.mark.parametrize("others", [(), ("--budget", "0%", "--latency-budget", "5ms")])
 def test_bfloat16_requires_a_budget_of_answers(model: Path, tmp_path: Path, others: tuple[str, ...]) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(4))
-    status, told = run_quantize(model, "--data", tmp_path / "x.npz", "--raise-to", "bfloat16", *others)
+    status, report = run_quantize(model, "--data", tmp_path / "x.npz", "--raise-to", "bfloat16", *others)
     assert status == 1
-    assert "raise_to bfloat16 needs a budget" in told["error"]["message"]
+    assert "raise_to bfloat16 needs a budget" in report["error"]["message"]
 
 
 @pytest.mark.slow
 def test_a_latency_bound_takes_precedence_over_a_budget(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(24))
     arguments = (model, "--data", tmp_path / "x.npz", *COARSE, "-o", tmp_path / "q.onnx")
-    status, told = run_quantize(*arguments, "--budget", "0%", "--latency-budget", "1us")
-    assert status == 0, told
-    costs = told["sensitivity"]
+    status, report = run_quantize(*arguments, "--budget", "0%", "--latency-budget", "1us")
+    assert status == 0, report
+    costs = report["sensitivity"]
     assert costs["latency_budget"] == {"asked": "1us", "limit_ms": 0.001, "met": False, "budget_met": False}
-    assert (told["kept"], told["wide"]) == ([], [])
+    assert (report["kept"], report["wide"]) == ([], [])
     assert min(point["latency_ms"] for point in costs["curve"]) > 0.001
 
 
@@ -226,24 +228,26 @@ def test_as_many_layers_stay_in_float_as_a_latency_bound_allows(model: Path, tmp
     """This bound allows all layers in float."""
     np.savez(tmp_path / "x.npz", image=pictures(4))
     arguments = (model, "--data", tmp_path / "x.npz", "-o", tmp_path / "q.onnx")
-    status, told = run_quantize(*arguments, "--latency-budget", "10000x", "--curve", tmp_path / "curve.svg")
-    assert status == 0, told
-    assert told["sensitivity"]["latency_budget"]["met"]
-    assert len(told["kept"]) == len(told["sensitivity"]["layers_db"])
-    assert (told["quantized"], told["outputs_db"]["scores"]) == (0, None)
+    status, report = run_quantize(*arguments, "--latency-budget", "10000x", "--curve", tmp_path / "curve.svg")
+    assert status == 0, report
+    assert report["sensitivity"]["latency_budget"]["met"]
+    assert len(report["kept"]) == len(report["sensitivity"]["layers_db"])
+    assert (report["quantized"], report["outputs_db"]["scores"]) == (0, None)
     assert "ms for a call" in (tmp_path / "curve.svg").read_text()
 
 
 @pytest.mark.parametrize("flavour", [["--dynamic"], ["--weights", "8"], ["--weights", "4", "--block", "16"]])
 def test_only_products_are_quantized_without_inputs(tmp_path: Path, flavour: list[str]) -> None:
     (tmp_path / "dense.onnx").write_bytes(dense_network())
-    status, told = run_quantize(tmp_path / "dense.onnx", *flavour)
-    assert status == 0, told
-    assert len(told["layers"]) == 3
-    assert told["output"] == str(tmp_path / f"dense.int{4 if '4' in flavour else 8}.onnx"), "by the bits of its weights"
-    file = Path(told["output"]).read_bytes()
+    status, report = run_quantize(tmp_path / "dense.onnx", *flavour)
+    assert status == 0, report
+    assert len(report["layers"]) == 3
+    assert report["output"] == str(tmp_path / f"dense.int{4 if '4' in flavour else 8}.onnx"), (
+        "by the bits of its weights"
+    )
+    file = Path(report["output"]).read_bytes()
     size = len(dense_network())
-    assert told["bytes"] == {"source": size, "float": size, "quantized": len(file)}
+    assert report["bytes"] == {"source": size, "float": size, "quantized": len(file)}
     x = np.random.default_rng(0).normal(0, 1, (1, 6, 40)).astype(np.float32)  # `answers` adds the batch dimension
     real, ours = answers(dense_network(), x), answers(file, x)
     assert ((real - ours) ** 2).sum() < 0.03 * (real**2).sum()
@@ -252,9 +256,9 @@ def test_only_products_are_quantized_without_inputs(tmp_path: Path, flavour: lis
 def test_contradictory_options_are_rejected(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(1))
     for arguments in ([], ["--dynamic", "--weights", "8"], ["--dynamic", "--data", tmp_path / "x.npz"]):
-        status, told = run_quantize(model, *arguments)
+        status, report = run_quantize(model, *arguments)
         assert status == 1
-        assert told["error"]["code"] == "invalid_input"
+        assert report["error"]["code"] == "invalid_input"
 
 
 def test_a_bfloat16_layer_computes_the_same_as_onnx_runtime(model: Path, tmp_path: Path) -> None:
@@ -266,9 +270,9 @@ def test_a_bfloat16_layer_computes_the_same_as_onnx_runtime(model: Path, tmp_pat
     layer = [node for node in document.nodes if node.op_type == "Conv" and node.attributes.get("group", 1) == 1][1]
     name, images = layer.outputs[0], pictures(8)
     np.savez(tmp_path / "x.npz", image=images)
-    status, told = run_quantize(model, "--data", tmp_path / "x.npz", "--bfloat16", name, "-o", tmp_path / "q.onnx")
-    assert status == 0, told
-    assert told["bfloat16"] == [name]
+    status, report = run_quantize(model, "--data", tmp_path / "x.npz", "--bfloat16", name, "-o", tmp_path / "q.onnx")
+    assert status == 0, report
+    assert report["bfloat16"] == [name]
     file = (tmp_path / "q.onnx").read_bytes()
     stored = [tensor for tensor in read_model(file).constants.values() if tensor.dtype == "bfloat16"]
     assert [tensor.shape for tensor in stored] == [document.constants[layer.inputs[1]].shape]
@@ -280,12 +284,12 @@ def test_a_bfloat16_layer_computes_the_same_as_onnx_runtime(model: Path, tmp_pat
     assert [str(product.attr("operand_dtype")) for product in products] == ["bfloat16"]
     expected = np.stack([Reference(file, optimized=True)([image[None]])[0] for image in images])
     np.testing.assert_allclose(answers(file, images), expected, rtol=0, atol=1e-2)
-    assert told["outputs_db"]["scores"] > 20
+    assert report["outputs_db"]["scores"] > 20
 
 
 def test_bfloat16_for_a_layer_without_products_is_rejected(model: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", image=pictures(4))
     softmax = next(node for node in Document(residual_network()).nodes if node.op_type == "Softmax")
-    status, told = run_quantize(model, "--data", tmp_path / "x.npz", "--bfloat16", softmax.outputs[0])
+    status, report = run_quantize(model, "--data", tmp_path / "x.npz", "--bfloat16", softmax.outputs[0])
     assert status != 0
-    assert "produced by Softmax, which cannot run in bfloat16" in json.dumps(told)
+    assert "produced by Softmax, which cannot run in bfloat16" in json.dumps(report)

@@ -77,10 +77,10 @@ def test_a_pytorch_model_is_quantized(tmp_path: Path, name: str) -> None:
         shape = arrays["x"].shape
     images = np.random.default_rng(0).normal(0, 1, (16, *shape[1:])).astype(np.float32)
     np.save(tmp_path / "x.npy", images)
-    status, told = run_quantize(TORCH / name, "--data", tmp_path / "x.npy", "-o", tmp_path / "q.onnx")
-    assert status == 0, told
-    assert {each["op_type"] for each in told["float"]} == {"LayerNormalization", "ReduceMean", "Softmax"}
-    assert min(told["outputs_db"].values()) > 20
+    status, report = run_quantize(TORCH / name, "--data", tmp_path / "x.npy", "-o", tmp_path / "q.onnx")
+    assert status == 0, report
+    assert {each["op_type"] for each in report["float"]} == {"LayerNormalization", "ReduceMean", "Softmax"}
+    assert min(report["outputs_db"].values()) > 20
     same_answers(tmp_path / "q.onnx", images[:4])
 
 
@@ -96,25 +96,25 @@ def test_labels_and_preprocessing_come_from_the_file(tmp_path: Path) -> None:
     for number, picture in enumerate(np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype=np.uint8)):
         Image.fromarray(picture).save(folder / f"{number}.png")
     asked_for = ["--mean", 100 / 255, "--std", 50 / 255, "--layout", "nhwc"]
-    status, said = run_quantize(tmp_path / "said.tflite", "--data", folder)
-    assert status == 0, said
+    status, report = run_quantize(tmp_path / "said.tflite", "--data", folder)
+    assert status == 0, report
     _, plainly = run_quantize(tmp_path / "plain.tflite", "--data", folder, *asked_for)
-    assert said["tensors_db"] == plainly["tensors_db"]
+    assert report["tensors_db"] == plainly["tensors_db"]
     found = import_model((tmp_path / "said.int8.onnx").read_bytes()).metadata
     assert (found.labels, found.std) == (tuple(labels), (50 / 255,))
 
 
 def test_only_weights_are_quantized(tmp_path: Path) -> None:
     (tmp_path / "b.tflite").write_bytes(tflite_residual_network())
-    status, told = run_quantize(tmp_path / "b.tflite", "--weights", 8)
-    assert status == 0, told
-    assert len(told["layers"]) == 1
+    status, report = run_quantize(tmp_path / "b.tflite", "--weights", 8)
+    assert status == 0, report
+    assert len(report["layers"]) == 1
 
 
 def test_a_quantized_tflite_model_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "q.tflite").write_bytes(next(iter(MODELS.values()))())
     np.save(tmp_path / "x.npy", np.zeros((1, 4), np.float32))
-    status, told = run_quantize(tmp_path / "q.tflite", "--data", tmp_path / "x.npy")
+    status, report = run_quantize(tmp_path / "q.tflite", "--data", tmp_path / "x.npy")
     assert status == 1
-    assert told["error"]["message"] == "this model is quantized already"
-    assert "octet push" in told["error"]["hint"]
+    assert report["error"]["message"] == "this model is quantized already"
+    assert "octet push" in report["error"]["hint"]

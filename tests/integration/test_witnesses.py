@@ -47,8 +47,8 @@ def test_without_litert_the_report_does_not_mention_it(tmp_path: Path) -> None:
 def test_without_litert_the_command_reports_it(tmp_path: Path) -> None:
     process = octet_without(("ai_edge_litert",), tmp_path, "compile", DIGITS, "-o", tmp_path / "out")
     assert process.returncode == 0, process.stderr
-    told = "against Octet's own canonical form only: all 2,780 values from 278 inputs are equal"
-    assert f"checked     {told}" in process.stdout
+    line = "against Octet's own canonical form only: all 2,780 values from 278 inputs are equal"
+    assert f"checked     {line}" in process.stdout
     assert "LiteRT is not installed here" in process.stdout
     assert "against LiteRT" not in process.stdout
 

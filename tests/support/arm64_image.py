@@ -60,8 +60,8 @@ def fill(root: Path, wheel: Path) -> None:
     (octet / "bin" / "octet").chmod(0o755)
     (root / "data").mkdir()
     for file, line in (("passwd", "octet:x:10001:10001::/data:/bin/sh"), ("group", "octet:x:10001:")):
-        with (root / "etc" / file).open("a") as told:
-            told.write(line + "\n")
+        with (root / "etc" / file).open("a") as file_object:
+            file_object.write(line + "\n")
 
 
 def main(cluster: Path, wheel: Path) -> None:

@@ -101,11 +101,11 @@ def run(
     assert qemu is not None  # `root` has checked it
     rule = rule_of("octet-aarch64", qemu, "POCF")
     inner = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": "/root", "LANG": "C.UTF-8", "QEMU_CPU": cpu}
-    told = [f"{name}={value}" for name, value in {**inner, **(environment or {})}.items()]
+    variables = [f"{name}={value}" for name, value in {**inner, **(environment or {})}.items()]
     return subprocess.run(
         [
             *("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child"),
-            *("sh", "-c", _ENTER, "enter", str(found), qemu, rule, directory, *told, *command),
+            *("sh", "-c", _ENTER, "enter", str(found), qemu, rule, directory, *variables, *command),
         ],
         check=check,
         capture_output=capture,

@@ -66,8 +66,8 @@ class Machine:
 
 
 def _version(emulator: str) -> int:
-    said = subprocess.run([emulator, "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"version (\d+)", said)
+    output = subprocess.run([emulator, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"version (\d+)", output)
     assert found is not None
     return int(found[1])
 

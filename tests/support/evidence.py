@@ -85,13 +85,13 @@ class Noted:
         }
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> Noted:
+    def from_json(members: Mapping[str, Any]) -> Noted:
         noted = Noted()
-        for operator, framework, numerics, *numbers in said["operators"]:
+        for operator, framework, numerics, *numbers in members["operators"]:
             noted.operators[operator, framework, numerics] = _comparisons(*numbers)
-        for weights, activations, framework, target, *numbers in said["schemes"]:
+        for weights, activations, framework, target, *numbers in members["schemes"]:
             noted.schemes[weights, activations, framework, target] = _comparisons(*numbers)
-        for model, framework, numerics, row in said["accuracies"]:
+        for model, framework, numerics, row in members["accuracies"]:
             noted.accuracies[model, framework, numerics] = tuple(row)
         return noted
 
@@ -144,7 +144,7 @@ class Ledger:
     @staticmethod
     def from_json(text: str) -> Ledger:
         ledger = Ledger()
-        ledger.tests.update({test: Noted.from_json(said) for test, said in json.loads(text).items()})
+        ledger.tests.update({test: Noted.from_json(members) for test, members in json.loads(text).items()})
         return ledger
 
 

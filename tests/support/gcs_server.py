@@ -119,8 +119,8 @@ def _signed(method: str, host: str, path: str, query: str, body: bytes, headers:
     own = {"host": host, "x-amz-content-sha256": digest, "x-amz-date": now.strftime("%Y%m%dT%H%M%SZ")}
     every = dict(sorted({**headers, **own}.items()))
     names, scope = ";".join(every), f"{day}/us-east-1/s3/aws4_request"
-    said = "".join(f"{name}:{value.strip()}\n" for name, value in every.items())
-    request = f"{method}\n{path}\n{query}\n{said}\n{names}\n{digest}"
+    headers_text = "".join(f"{name}:{value.strip()}\n" for name, value in every.items())
+    request = f"{method}\n{path}\n{query}\n{headers_text}\n{names}\n{digest}"
     text = f"AWS4-HMAC-SHA256\n{own['x-amz-date']}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
     credentials = s3_server.environment(0)
     key = f"AWS4{credentials['AWS_SECRET_ACCESS_KEY']}".encode()

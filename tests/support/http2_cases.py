@@ -84,8 +84,8 @@ class Case(NamedTuple):
 
 def cases(service: Service, unanswered: bytes) -> list[Case]:
     """Returns the cases for a server of `service`. `unanswered` is a complete call on stream 1 that takes long."""
-    its = _Cases(service, unanswered)
-    return [*its.of_connection(), *its.of_stream(), *its.malformed(), *its.acceptable(), *its.compressed()]
+    found = _Cases(service, unanswered)
+    return [*found.of_connection(), *found.of_stream(), *found.malformed(), *found.acceptable(), *found.compressed()]
 
 
 def prefaces() -> list[Case]:

@@ -29,30 +29,32 @@ def columns_of(response: Any) -> Any:
 
 async def rest(url: str) -> dict[str, Any]:
     client = InferenceRESTClient(RESTConfig(protocol="v2", verbose=False))
-    told: dict[str, Any] = {
+    results: dict[str, Any] = {
         "live": await client.is_server_live(url),
         "ready": await client.is_server_ready(url),
         "model_ready": await client.is_model_ready(url, "digits"),
         "unbuilt_ready": await client.is_model_ready(url, "unbuilt"),
     }
     for binary in (False, True):
-        told[f"infer, binary {binary}"] = columns_of(await client.infer(url, request_of(binary), model_name="digits"))
+        results[f"infer, binary {binary}"] = columns_of(
+            await client.infer(url, request_of(binary), model_name="digits")
+        )
     await client.close()
-    return told
+    return results
 
 
 async def grpc(address: str) -> dict[str, Any]:
     client = InferenceGRPCClient(address)
-    told: dict[str, Any] = {
+    results: dict[str, Any] = {
         "live": await client.is_server_live(),
         "ready": await client.is_server_ready(),
         "model_ready": await client.is_model_ready("digits"),
         "unbuilt_ready": await client.is_model_ready("unbuilt"),
     }
     for binary in (False, True):
-        told[f"infer, binary {binary}"] = columns_of(await client.infer(request_of(binary)))
+        results[f"infer, binary {binary}"] = columns_of(await client.infer(request_of(binary)))
     await client.close()
-    return told
+    return results
 
 
 async def main() -> None:

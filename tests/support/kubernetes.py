@@ -214,9 +214,9 @@ def load(cluster: Cluster, service: str, model: str, pause_s: float = 0.0) -> It
             yield load
         finally:
             process.stdin.close()
-            said = process.stdout.readline()
+            line = process.stdout.readline()
             assert process.wait(WORK_TIMEOUT_S) == 0
-        load.phases = json.loads(said)
+        load.phases = json.loads(line)
 
 
 @contextmanager

@@ -149,16 +149,16 @@ def bare_plane(
         peers: limits for clients, which replace those in the settings.
         settings: settings of the deployment, by name.
     """
-    asked = [
+    requests = [
         {"id": key.split("_")[1], "sha256": sha256(key.encode()).hexdigest(), "scopes": [scope]}
         for scope, key in (keys or {}).items()
     ]
-    known = {"type": "keys", "is_asked": True, "keys": asked} if asked else orders.keys(is_required=False)
+    known = {"type": "keys", "is_asked": True, "keys": requests} if requests else orders.keys(is_required=False)
     limits = orders.configure(Settings(data_dir=folder, host=host, **settings)) | ({"peers": peers} if peers else {})
-    said = [limits, known, *loads]
+    messages = [limits, known, *loads]
     names = [orders.Named(each["model"], "", each["key"], ["1"]) for each in loads]
     memory = os.memfd_create("orders")
-    os.write(memory, b"".join(map(frame, [*said, orders.routes(names)])))
+    os.write(memory, b"".join(map(frame, [*messages, orders.routes(names)])))
     os.lseek(memory, 0, os.SEEK_SET)
     listeners = [socket.create_server((host, 0), backlog=1024) for _ in range(2)]
     for listener in listeners:

@@ -45,11 +45,11 @@ def plane(models: Sequence[str], **settings: str) -> Iterator[PlaneProcess]:
     assert process.stdout is not None
     try:
         with process.stdout as stdout:
-            said = json.loads(stdout.readline())
+            addresses = json.loads(stdout.readline())
         trusted = settings.get("OCTET_TLS_CERT")
         verify = ssl.create_default_context(cafile=trusted) if trusted else False
-        httpx.get(f"{said['url']}/v2/health/live", timeout=_PATIENCE_S, verify=verify).raise_for_status()
-        yield PlaneProcess(said["url"], said["grpc"], process.pid)
+        httpx.get(f"{addresses['url']}/v2/health/live", timeout=_PATIENCE_S, verify=verify).raise_for_status()
+        yield PlaneProcess(addresses["url"], addresses["grpc"], process.pid)
         process.terminate()
         assert process.wait(_PATIENCE_S) == 0
     finally:

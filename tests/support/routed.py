@@ -34,7 +34,7 @@ _numbers = itertools.count(1)
 Order = tuple[dict[str, Any], bytes]
 
 
-def _start(control: socket.socket | None, said: Sequence[Mapping[str, Any] | Order], binary: Path) -> Started:
+def _start(control: socket.socket | None, messages: Sequence[Mapping[str, Any] | Order], binary: Path) -> Started:
     with ExitStack() as stack:
         listeners = {
             name: stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=512)) for name in ("http", "grpc")
@@ -45,7 +45,7 @@ def _start(control: socket.socket | None, said: Sequence[Mapping[str, Any] | Ord
             listener.setblocking(False)
         first = os.memfd_create("orders")
         stack.callback(os.close, first)
-        os.write(first, b"".join(frame(*each) if isinstance(each, tuple) else frame(each) for each in said))
+        os.write(first, b"".join(frame(*each) if isinstance(each, tuple) else frame(each) for each in messages))
         os.lseek(first, 0, os.SEEK_SET)
         descriptors = {name: listener.fileno() for name, listener in listeners.items()}
         descriptors |= {"orders": first, "gates": gates.descriptor()}
@@ -128,7 +128,7 @@ class Cluster:
 
     def tell(self) -> None:
         """Sends the changes of workers and models to the router. Waits until it has received them."""
-        told = [
+        rows = [
             orders.Worker(
                 each.id,
                 each.pool,
@@ -140,7 +140,7 @@ class Cluster:
             for each in self.workers
         ]
         self._table.set_key(KEY)
-        self._table.set_workers(told)
+        self._table.set_workers(rows)
         self._table.set_models(self.models)
         self.say(self._table.changes())
         self.gather()
@@ -166,9 +166,9 @@ class Cluster:
         self.gather()
         found: dict[str, dict[str, int]] = {}
         for each in [each for report in list(self.reports) for each in report["forwards"]]:
-            its = found.setdefault(each["worker"], {"forwarded": 0, "retried": 0, "failed": 0})
-            for name in its:
-                its[name] += each[name]
+            counts = found.setdefault(each["worker"], {"forwarded": 0, "retried": 0, "failed": 0})
+            for name in counts:
+                counts[name] += each[name]
         return found
 
     def listen(self, link: socket.socket) -> None:
@@ -209,17 +209,17 @@ class Cluster:
     ) -> WorkerProcess:
         """Starts another worker with `models` loaded. If `certificate` is given, it uses TLS."""
         settings = Settings(data_dir=Path("/nonexistent"), auth="on")
-        said: list[Mapping[str, Any] | Order] = [orders.configure(settings), orders.keys(True, (), KEY)]
+        messages: list[Mapping[str, Any] | Order] = [orders.configure(settings), orders.keys(True, (), KEY)]
         if certificate is not None:
-            said.append(orders.certificate(certificate.cert.read_bytes(), certificate.key.read_bytes()))
+            messages.append(orders.certificate(certificate.cert.read_bytes(), certificate.key.read_bytes()))
         named = []
         for key, (name, runner) in enumerate(models.items(), 1):
             part = runner.part(1, digest_of(name.encode()))
             order = loads.load_parts(name, "1", "x86-64-v3", [part], runner.signature, Scheduling(queue_size=64))
-            said.append({**order, "key": key})
+            messages.append({**order, "key": key})
             named += [orders.Named(name, version, key, ["1"]) for version in ("", "1")]
-        said.append(orders.routes(named))
-        started = _start(None, said, program.PATH)
+        messages.append(orders.routes(named))
+        started = _start(None, messages, program.PATH)
         loaded = [(name, version) for name in models for version in ("", "1")]
         made = WorkerProcess(f"w{next(_numbers)}", started, loaded, **members)
         self.workers.append(made)
@@ -235,8 +235,8 @@ def cluster(folder: Path, binary: Path = program.PATH, **settings: Any) -> Itera
         control.bind(str(path))
         control.listen()
         configured = orders.configure(Settings(data_dir=Path("/nonexistent")))
-        said = [{**configured, **settings}, orders.keys(is_required=False), orders.workers(KEY, (), ())]
-        made = Cluster(_start(control, said, binary))
+        messages = [{**configured, **settings}, orders.keys(is_required=False), orders.workers(KEY, (), ())]
+        made = Cluster(_start(control, messages, binary))
         link = stack.enter_context(socket.socket(socket.AF_UNIX))
         link.connect(str(path))
         made._link = link

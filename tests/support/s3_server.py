@@ -207,8 +207,8 @@ def _make_bucket(port: int) -> None:
         "x-amz-date": now.strftime("%Y%m%dT%H%M%SZ"),
     }
     names, scope = ";".join(headers), f"{day}/us-east-1/s3/aws4_request"
-    said = "".join(f"{name}:{value}\n" for name, value in headers.items())
-    request = f"PUT\n/{BUCKET}\n\n{said}\n{names}\n{empty}"
+    headers_text = "".join(f"{name}:{value}\n" for name, value in headers.items())
+    request = f"PUT\n/{BUCKET}\n\n{headers_text}\n{names}\n{empty}"
     text = f"AWS4-HMAC-SHA256\n{headers['x-amz-date']}\n{scope}\n{hashlib.sha256(request.encode()).hexdigest()}"
     key = f"AWS4{_SECRET}".encode()
     for part in (*scope.split("/"), text):

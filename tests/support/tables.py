@@ -57,7 +57,7 @@ class Tables:
         self.builds: list[Build] = []  # newest first
         self.aliases: dict[tuple[str, str], Alias] = {}
         self.weights: dict[Digest, Weight] = {}
-        self.said: dict[tuple[str, int], ModelMetadata] = {}
+        self.metadata_by_version: dict[tuple[str, int], ModelMetadata] = {}
         self.files_say: dict[Digest, ModelMetadata] = {}
         self.queries = 0
         self.loads: list[Digest] = []
@@ -147,7 +147,7 @@ class Tables:
         ]
 
     def metadata(self, name: str, number: int) -> ModelMetadata:
-        return self.said.get((name, number), NOTHING)
+        return self.metadata_by_version.get((name, number), NOTHING)
 
     def file_metadata(self, artifact: Digest) -> ModelMetadata:
         return self.files_say.get(artifact, NOTHING)

@@ -56,10 +56,10 @@ def _shared_variables(text: str) -> tuple[str, int]:
             inside = _ALIGNED.sub(r"__attribute__((aligned(\1))) ", declaration)  # alignas may not follow `static`
             made = f"static {inside}; ::octet_emulated::shared_variable(&{name}, sizeof {name});"
             return _keep_lines(match[0], made)
-        for asked in _ALIGNED.findall(declared["type"]):
-            if not asked.isdecimal():
-                raise UnknownDeviceCode(f"the alignment {asked} of dynamic shared memory is not a literal")
-            alignments.append(int(asked))
+        for request in _ALIGNED.findall(declared["type"]):
+            if not request.isdecimal():
+                raise UnknownDeviceCode(f"the alignment {request} of dynamic shared memory is not a literal")
+            alignments.append(int(request))
         element = _ALIGNED.sub("", declared["type"]).strip()
         pointer = f"{element}* const {name} = ({element}*)(::octet_emulated::dynamic_shared + octet_shared_alignment);"
         return _keep_lines(match[0], pointer)

@@ -45,13 +45,13 @@ class Flood:
             )
             for index in range(count)
         ]
-        said = [process.communicate() for process in processes]
-        for process, (_, error) in zip(processes, said, strict=True):
+        outputs = [process.communicate() for process in processes]
+        for process, (_, error) in zip(processes, outputs, strict=True):
             if process.returncode:
                 raise RuntimeError(f"the flood ended with {process.returncode}: {error.strip()}")
         rows = np.concatenate([np.fromfile(path).reshape(-1, 4) for path in self._rows[:count]]).tolist()
         answers = [Answer(due_s, latency_s, int(status), bool(right)) for due_s, latency_s, status, right in rows]
-        elapsed_s, unsent = zip(*(output.split() for output, _ in said), strict=True)
+        elapsed_s, unsent = zip(*(output.split() for output, _ in outputs), strict=True)
         return Outcome(answers, max(map(float, elapsed_s)), sum(map(int, unsent)))
 
     def _command(self, load: Load, index: int, count: int, start_s: float) -> Sequence[object]:

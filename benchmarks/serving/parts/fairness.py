@@ -25,12 +25,12 @@ def measure(bench: Bench, light: Served, heavy: Served, cores: Sequence[int], se
         seconds: duration of each of the four phases.
     """
     with serving(bench.data_dir, cores, bench.scratch / "fairness.log", "--no-compile") as server:
-        asked = [hosts.host_of(server, it.name, bench.images[it.name], bench.scratch) for it in (light, heavy)]
+        pair = [hosts.host_of(server, it.name, bench.images[it.name], bench.scratch) for it in (light, heavy)]
         other = OtherLoad([server.pid])
         flood = Flood([ANYWHERE], bench.scratch)
-        rate = replace(asked[0].load(Phase(_RATE, seconds)), polls=False)
-        call_ms = percentile(flood.run(_closed(bench, asked[1], 1, seconds)).latencies_ms(), 99)
-        crowd = _closed(bench, asked[1], CLOSED_CONNECTIONS, seconds)
+        rate = replace(pair[0].load(Phase(_RATE, seconds)), polls=False)
+        call_ms = percentile(flood.run(_closed(bench, pair[1], 1, seconds)).latencies_ms(), 99)
+        crowd = _closed(bench, pair[1], CLOSED_CONNECTIONS, seconds)
         heavy_alone, alone = flood.run(crowd), flood.run(rate)
         with ThreadPoolExecutor(1) as pool:
             # The clients of the heavy model begin first and end last.

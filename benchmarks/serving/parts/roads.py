@@ -194,8 +194,8 @@ class _Load:
         options += [] if self._way.is_grpc else ["--h1"]
         return [CLIENT, *options, f"--data={self._body}", f"--log-file={self._log}", self._url]
 
-    def _check(self, said: str, rows: Sequence[Sequence[str]]) -> None:
+    def _check(self, output: str, rows: Sequence[Sequence[str]]) -> None:
         statuses = Counter(row[1] for row in rows)
-        (done,), (data,) = _DONE.findall(said), _DATA_BYTES.findall(said)
+        (done,), (data,) = _DONE.findall(output), _DATA_BYTES.findall(output)
         if set(statuses) != {str(_OK)} or int(data) < int(done) * self._least_bytes:
-            raise RuntimeError(f"{self._way.title}: {dict(statuses)}, {said}")
+            raise RuntimeError(f"{self._way.title}: {dict(statuses)}, {output}")

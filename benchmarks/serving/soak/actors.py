@@ -108,7 +108,7 @@ def _error_message(response: httpx.Response) -> str:
         return response.text[:300]
 
 
-def hold(said: Any, right: Any, what: str) -> None:
+def hold(actual: Any, right: Any, what: str) -> None:
     """Raises `Unexpected` if the result is not the expected one."""
-    if said != right:
-        raise Unexpected(f"{what}: {str(said)[:200]}, not {str(right)[:200]}")
+    if actual != right:
+        raise Unexpected(f"{what}: {str(actual)[:200]}, not {str(right)[:200]}")

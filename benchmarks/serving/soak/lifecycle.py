@@ -128,10 +128,10 @@ class Versions:
         (alias,) = self.client.get(f"/api/v1/models/{LIVE}/aliases").json()["aliases"]
         return int(alias["version"])
 
-    def _switch(self, action: str, asked: dict[str, int], leads_to: int) -> None:
-        response = self.client.post(f"/api/v1/models/{LIVE}/{action}", json=asked)
+    def _switch(self, action: str, body: dict[str, int], leads_to: int) -> None:
+        response = self.client.post(f"/api/v1/models/{LIVE}/{action}", json=body)
         checked(response, 200)
-        hold(response.json()["version"], leads_to, f"{action} of {asked}")
+        hold(response.json()["version"], leads_to, f"{action} of {body}")
 
 
 def ended(client: httpx.Client, build: dict[str, Any]) -> dict[str, Any]:

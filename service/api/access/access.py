@@ -213,7 +213,11 @@ def _common(settings: Settings, clock: Clock) -> Keys:
 
     The keys are revoked and have no secret, so that no request can use them.
     """
-    quotas = {name: its.requests_per_day for name, its in settings.tenants.items() if its.requests_per_day is not None}
+    quotas = {
+        name: tenant_settings.requests_per_day
+        for name, tenant_settings in settings.tenants.items()
+        if tenant_settings.requests_per_day is not None
+    }
     found = {}
     for tenant, per_day in quotas.items():
         id, now = tenant + SEPARATOR, clock.now()

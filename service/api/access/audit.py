@@ -96,8 +96,8 @@ class AuditFile:
                 if tenant is None:
                     lines = deque(file, count)
                     return [entry for entry in map(_parsed, reversed(lines)) if entry is not None]
-                its = (entry for entry in map(_parsed, file) if entry and entry.get("tenant", "") == tenant)
-                return list(reversed(deque(its, count)))
+                entries = (entry for entry in map(_parsed, file) if entry and entry.get("tenant", "") == tenant)
+                return list(reversed(deque(entries, count)))
         except FileNotFoundError:
             return []
 

@@ -197,9 +197,9 @@ class Meters:
         for id, use in found.items():
             meters[id].sharers = max(1, use.replicas)
             if id in usages:
-                its = usages[id]
-                its.reported = max(its.reported, news.get(id, 0))
-                its.remote = use.total - its.reported
+                entry = usages[id]
+                entry.reported = max(entry.reported, news.get(id, 0))
+                entry.remote = use.total - entry.reported
         day, before = self._known
         self._known = today, {**(before if day == today else {}), **{id: use.total for id, use in found.items()}}
 
@@ -216,8 +216,8 @@ class Meters:
     def _common(self, quotas: Mapping[str, Quota], quota: str, suffix: str, what: str) -> dict[str, Meter]:
         """Returns a meter for each tenant that has the quota `quota`. The id of a meter cannot be that of a key."""
         found = {}
-        for tenant, its in quotas.items():
-            if (most := getattr(its, quota)) is not None:
+        for tenant, own_limits in quotas.items():
+            if (most := getattr(own_limits, quota)) is not None:
                 id = tenant + SEPARATOR + suffix
                 limits = Limits(requests_per_day=most)
                 found[tenant] = self._meters[id] = Meter(

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from service.api.access.told import send_keys
+from service.api.access.key_orders import send_keys
 from service.api.data_plane.questions import Questions
 from service.api.data_plane.reports import Reports
 from service.api.oip.address import parse_address

@@ -67,8 +67,10 @@ class ModelCollector(Collector):
         admitted: dict[str, int] = defaultdict(int)
         artifacts = GaugeMetricFamily("octet_artifact_info", "The artifacts loaded here; always 1.", labels=_ARTIFACT)
         for served in self._registry.in_memory():
-            its = served.identity
-            artifacts.add_metric((its.model, str(its.version), its.target, its.artifact, its.numerics), 1)
+            identity = served.identity
+            artifacts.add_metric(
+                (identity.model, str(identity.version), identity.target, identity.artifact, identity.numerics), 1
+            )
             queued[served.identity.model] += served.queued
             admitted[served.identity.model] += served.admitted
         yield artifacts

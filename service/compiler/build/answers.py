@@ -131,13 +131,13 @@ class _ExpectedOutputs:
 
     def answers(self, oracle: Future[tuple[Expected, dict[str, Any]]], reference: Future[list[Expected]]) -> Answers:
         """Waits for both children. If the reference did not run, logs the reason."""
-        (own, reached), asked = self._steps.awaited(oracle), self._steps.awaited(reference)
-        for each in asked[:1]:
+        (own, reached), expected = self._steps.awaited(oracle), self._steps.awaited(reference)
+        for each in expected[:1]:
             if each.reason:
                 self._steps.progress.log(f"{each.witness.title} {each.reason}")
-        no_witness = "" if asked else f"no runtime defines {self._steps.request.numerics}"
+        no_witness = "" if expected else f"no runtime defines {self._steps.request.numerics}"
         kinds = input_kinds(self._samples, self._samples + self._probes)
-        return Answers(kinds, [own, *asked[:1]], asked[1:], no_witness, reached)
+        return Answers(kinds, [own, *expected[:1]], expected[1:], no_witness, reached)
 
     def _reason_to_skip(self, reference: Reference) -> str:
         if reference.version is None:

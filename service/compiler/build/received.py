@@ -57,8 +57,8 @@ def publish_received(
     """
     found = received(request.source)
     accepts = accepts_differences(request.options)
-    asked = with_acceptance(found.options, accepts)  # differences may also be accepted when an artifact is received
-    if (found.target, found.numerics, asked) != (request.target, request.numerics, dict(request.options)):
+    options = with_acceptance(found.options, accepts)  # differences may also be accepted when an artifact is received
+    if (found.target, found.numerics, options) != (request.target, request.numerics, dict(request.options)):
         raise InvalidInput(f"artifact {found.digest} is for {found.target}, {found.numerics}", stage=Stage.FETCH)
     trust, origin = Trust.of(settings), _origin(found)
     evidence = trust.judge(filter(None, [origin]), found.digest, found.manifest.annotations)
@@ -163,14 +163,14 @@ def _config(data: bytes, request: CompileRequest) -> ArtifactConfig:
 def _reports(found: Received, config: ArtifactConfig, progress: Progress) -> dict[Report, bytes]:
     """Returns those reports of the original build that can be read."""
     checks: dict[Report, Callable[[dict[str, Any]], dict[str, Any]]] = {
-        Report.COVERAGE: lambda said: build_explanation(said).to_json() and said,
-        Report.FACTS: lambda said: {**Facts.from_json(said).to_json(), "signature": config.signature.to_json()},
+        Report.COVERAGE: lambda document: build_explanation(document).to_json() and document,
+        Report.FACTS: lambda document: {**Facts.from_json(document).to_json(), "signature": config.signature.to_json()},
     }
     reports: dict[Report, bytes] = {}
     for kind, check in checks.items():
         try:
-            said = json.loads(found.archive.read(_content(found, kind).digest))
-            reports[kind] = canonical_json(check(said))
+            document = json.loads(found.archive.read(_content(found, kind).digest))
+            reports[kind] = canonical_json(check(document))
         except (OctetError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             progress.log(f"the artifact came without a {kind.name.lower()} report that can be read: {error}")
     return reports

@@ -282,13 +282,15 @@ class Steps:
             reason = f"this host lacks {', '.join(sorted(missing))}"
             self.progress.log(f"not verified: {reason}; run `octet verify` on the target")
             return {**about, **witnesses.not_checked(reason)}
-        said = self._compared(config, library, answers, built.deviations)
+        compared = self._compared(config, library, answers, built.deviations)
         split = len(answers.witnesses)
         accepts = accepts_differences(self.request.options)
-        report = witnesses.report(said[:split], said[split:], answers.kinds, answers.no_witness, accepts=accepts)
+        report = witnesses.report(
+            compared[:split], compared[split:], answers.kinds, answers.no_witness, accepts=accepts
+        )
         if not report["exact"]:
             raise VerificationFailed(
-                f"the compiled model does not compute what {config.numerics} defines: {said[0].text}",
+                f"the compiled model does not compute what {config.numerics} defines: {compared[0].text}",
                 stage=Stage.VERIFY,
                 hint="this is a bug in the compiler; please report it, with the model",
             )

@@ -175,6 +175,6 @@ def _inputs(path: str, specs: Sequence[TensorSpec]) -> Iterator[list[Array]]:
             yield tensors
 
 
-def _model(said: Mapping[str, Any], threads: int) -> runtime.Model:
-    config = ArtifactConfig.from_json(said["config"])
-    return runtime.load_files(config, Path(said["library"]), Path(said["constants"]), threads=threads)
+def _model(request: Mapping[str, Any], threads: int) -> runtime.Model:
+    config = ArtifactConfig.from_json(request["config"])
+    return runtime.load_files(config, Path(request["library"]), Path(request["constants"]), threads=threads)

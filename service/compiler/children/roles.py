@@ -219,8 +219,8 @@ def build_role(request: BuildRequest, report: Report) -> BuildResult:
     context = Context(mode, target, library_for(name, mode, choices), request.batch)
     reporting = _report_stages(report)
     imported = _load_module(request.module)
-    asked = {"target": name.name, "numerics": mode.name}
-    incident.about(asked, imported, lambda module: _run_passes(module, request))
+    facts = {"target": name.name, "numerics": mode.name}
+    incident.about(facts, imported, lambda module: _run_passes(module, request))
     lowered = PIPELINE.run(imported, context, before=reporting)
     model, selection = context.model, context.selection
     assert model is not None

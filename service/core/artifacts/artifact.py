@@ -61,7 +61,7 @@ def models_in(annotations: Mapping[str, str]) -> list[tuple[str, int, datetime]]
         if annotation.startswith(_MODEL_ANNOTATION):
             name, _, version = annotation.removeprefix(_MODEL_ANNOTATION).rpartition(":")
             found.append((name, int(version), datetime.fromisoformat(value)))
-    return sorted(found, key=lambda asked: asked[2])
+    return sorted(found, key=lambda entry: entry[2])
 
 
 def only_artifact(listed: Iterable[tuple[Digest, str | None]]) -> Digest:

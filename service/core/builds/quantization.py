@@ -159,10 +159,10 @@ class QuantizationOptions:
             )
         others = [] if has_inputs else [each.name for each in fields(self) if each.name not in _OF_ALL_WAYS]
         others += [] if self.weights is not None else ["block"]
-        asked = [name for name in others if getattr(self, name) != getattr(QuantizationOptions, name)]
-        if asked:
+        names = [name for name in others if getattr(self, name) != getattr(QuantizationOptions, name)]
+        if names:
             raise InvalidInput(
-                f"{', '.join(asked)} cannot be combined with the chosen way to quantize", hint="leave it out"
+                f"{', '.join(names)} cannot be combined with the chosen way to quantize", hint="leave it out"
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -229,8 +229,8 @@ def check_blocks(bits: int, block: int) -> None:
 
 def quantization_of(options: Mapping[str, Any]) -> QuantizationOptions | None:
     """Returns the quantization in a build's options; None for a build that compiles."""
-    asked = options.get(QUANTIZE)
-    return None if asked is None else QuantizationOptions.from_json(asked)
+    members = options.get(QUANTIZE)
+    return None if members is None else QuantizationOptions.from_json(members)
 
 
 def is_quantization(options: Mapping[str, Any]) -> bool:

@@ -58,17 +58,17 @@ def affordable_threads() -> int:
     return cores if quota is None else max(1, min(cores, int(quota)))
 
 
-def build_cores(asked: int, cores: Sequence[Core] | None = None) -> tuple[Core, ...]:
+def build_cores(requested: int, cores: Sequence[Core] | None = None) -> tuple[Core, ...]:
     """Returns the cores that builds use: the last ones, so that the first are left to predictions.
 
     Args:
-        asked: the number of cores; 0 for half of them, or for all if builds would get less than two.
+        requested: the number of cores; 0 for half of them, or for all if builds would get less than two.
         cores: the cores to choose from; by default those that this thread may use, the slow ones last.
     """
     if cores is None:
         fast = computing_cores()
         cores = (*fast, *(core for core in usable_cores() if core not in fast))
-    count = asked or (len(cores) // 2 if len(cores) >= _ENOUGH else len(cores))
+    count = requested or (len(cores) // 2 if len(cores) >= _ENOUGH else len(cores))
     return tuple(cores[-count:])
 
 

@@ -272,8 +272,8 @@ class BuildStore(BuildQueue):
         """
         with self._database.read() as connection:
             rows = connection.execute(sa.select(builds.c.options).where(is_unfinished)).scalars().all()
-        asked = filter(None, map(quantization_of, rows))
-        return [each.data for each in asked if each.data is not None]
+        quantizations = filter(None, map(quantization_of, rows))
+        return [each.data for each in quantizations if each.data is not None]
 
     @repeated
     def requests_of(self, ids: Collection[str]) -> dict[str, Requests]:

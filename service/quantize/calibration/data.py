@@ -256,9 +256,9 @@ def _read_header(file: IO[bytes], path: Path, spec: TensorSpec) -> tuple[int, np
     own = tuple(spec.shape)
     of_each = own[1:] if own[:1] == (1,) else own  # `count` replaces an axis of samples; a state may not have that axis
     if by_column or not shape or tuple(shape[1:]) not in (of_each, own):
-        said = f"{list(shape)}{' in column-major order' if by_column else ''}"
+        described = f"{list(shape)}{' in column-major order' if by_column else ''}"
         raise InvalidTensor(
-            f"{path}: {spec.name!r} is {said}; the model takes {list(own)}",
+            f"{path}: {spec.name!r} is {described}; the model takes {list(own)}",
             tensor=spec.name,
             hint=f"write an array of [{', '.join(map(str, ('count', *of_each)))}]",
         )

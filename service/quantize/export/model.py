@@ -107,8 +107,8 @@ def _file(graph: Graph, signature: ModelSignature, outputs: Sequence[Sequence[in
     parts += [protobuf.message(12, _end(spec, shape)) for spec, shape in zip(signature.outputs, outputs, strict=True)]
     opset = protobuf.message(8, protobuf.text(1, "") + protobuf.number(2, _OPSET))
     versions = protobuf.number(1, _IR_VERSION) + protobuf.text(2, "octet")
-    said = protobuf.message(14, protobuf.text(1, KEY) + protobuf.text(2, metadata.to_text())) if metadata else b""
-    return versions + protobuf.message(7, b"".join(parts)) + opset + said
+    properties = protobuf.message(14, protobuf.text(1, KEY) + protobuf.text(2, metadata.to_text())) if metadata else b""
+    return versions + protobuf.message(7, b"".join(parts)) + opset + properties
 
 
 def _end(spec: TensorSpec, shape: Sequence[int]) -> bytes:

@@ -127,8 +127,8 @@ def _resize_writer(x: relax.Var, axes: tuple[int, int], *, corners: str, **attri
     def write(graph: Graph, var: relax.Var) -> None:
         order = _order(axes)
         sizes = graph.integers([shape_of(var)[axis] for axis in order])
-        said = {"coordinate_transformation_mode": corners, **attributes}
-        graph.put(var, "Resize", [graph.tensor(x, order), "", "", sizes], order, **said)
+        settings = {"coordinate_transformation_mode": corners, **attributes}
+        graph.put(var, "Resize", [graph.tensor(x, order), "", "", sizes], order, **settings)
 
     return write
 

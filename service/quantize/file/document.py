@@ -147,8 +147,8 @@ class Document:
         """Declares that the file uses operators of `domain`, version 1, unless it already does."""
         declared = (field for field in self._model if field.number == _OPERATOR_SET)
         if domain not in (_name(field, 1) for field in declared):
-            said = protobuf.text(1, domain) + protobuf.number(2, 1)
-            self._model.append(Field(_OPERATOR_SET, Wire.BYTES, memoryview(said)))
+            content = protobuf.text(1, domain) + protobuf.number(2, 1)
+            self._model.append(Field(_OPERATOR_SET, Wire.BYTES, memoryview(content)))
         return domain
 
     def readers(self) -> dict[str, list[Node]]:

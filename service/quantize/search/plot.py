@@ -49,8 +49,8 @@ def svg(curve: Sequence[Point]) -> str:
         f'<line x1="{a:.1f}" y1="{b:.1f}" x2="{c:.1f}" y2="{d:.1f}" stroke="#999"/>' for a, b, c, d in picture.lines
     ]
     parts += [
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="12" text-anchor="middle">{escape(said)}</text>'
-        for x, y, said in picture.texts
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="12" text-anchor="middle">{escape(label)}</text>'
+        for x, y, label in picture.texts
     ]
     parts += [
         f'<circle cx="{dot.x:.1f}" cy="{dot.y:.1f}" r="{_RADIUS}" fill="{_COLORS[dot.kind]}">'
@@ -66,8 +66,8 @@ def png(curve: Sequence[Point]) -> bytes:
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(12)
     for line in picture.lines:
         draw.line(line, fill="#999999")
-    for x, y, said in picture.texts:
-        draw.text((x, y), said, fill="black", font=font, anchor="mb")
+    for x, y, label in picture.texts:
+        draw.text((x, y), label, fill="black", font=font, anchor="mb")
     for dot in picture.dots:
         ends = (dot.x - _RADIUS, dot.y - _RADIUS, dot.x + _RADIUS, dot.y + _RADIUS)
         draw.ellipse(ends, fill=_COLORS[dot.kind])
@@ -105,8 +105,8 @@ def _draw(curve: Sequence[Point]) -> _Picture:
         )
         noise = "no noise" if math.isinf(point.noise) else f"{point.noise:.1f} dB"
         others = f"{len(point.bfloat16)} in bfloat16" if point.bfloat16 else f"{len(point.wide)} of 16x8"
-        said = f"{len(point.kept)} in float, {others}: {point.share:.2%}, {noise}"
-        dots.append(_Dot(*place(cost, point.share), kind, f"{said}, {cost:.3g} ms" if is_timed else said))
+        label = f"{len(point.kept)} in float, {others}: {point.share:.2%}, {noise}"
+        dots.append(_Dot(*place(cost, point.share), kind, f"{label}, {cost:.3g} ms" if is_timed else label))
     bottom, right = height - _MARGIN, width - _MARGIN
     lines = [(_MARGIN, bottom, right, bottom), (_MARGIN, _MARGIN, _MARGIN, bottom)]
     texts: list[tuple[float, float, str]] = [

@@ -145,12 +145,12 @@ def test_an_audit_log_on_a_full_disk_loses_only_lines(tmp_path: Path) -> None:
         assert served.client.post("/v2/repository/models/digits/unload").status_code == 200
         written = [each["action"] for each in served.client.get("/api/v1/audit?limit=99").json()["entries"]]
         assert (written[0], written[-1]) == ("unload", "push")
-        told = [
+        lines = [
             line for line in (tmp_path / "log").read_text().splitlines() if "the audit log cannot be written" in line
         ]
-        assert told
-        assert all('"action": "load"' in line for line in told)
-        assert written.count("load") + len(told) == 50  # each line is in one of the two files
+        assert lines
+        assert all('"action": "load"' in line for line in lines)
+        assert written.count("load") + len(lines) == 50  # each line is in one of the two files
         assert served.stop() == 0
 
 

@@ -112,11 +112,11 @@ def test_an_empty_table_has_an_explanation(page: Page) -> None:
 
 def test_loading_and_errors_are_shown(page: Page) -> None:
     expect(page.locator("#pools tbody tr")).to_have_count(1)  # now no request of this load is in progress any more
-    asked: list[Route] = []
+    routes: list[Route] = []
 
     def respond(route: Route) -> None:
-        asked.append(route)
-        if len(asked) > 1:
+        routes.append(route)
+        if len(routes) > 1:
             route.fulfill(json=_matrix(CLUSTER))
 
     page.route(_ASKED, respond)
@@ -124,7 +124,7 @@ def test_loading_and_errors_are_shown(page: Page) -> None:
     pools = page.locator("#pools")
     expect(pools).to_have_text("Loading…")
     expect(pools).to_have_attribute("aria-busy", "true")
-    asked[0].fulfill(status=503, json={"detail": "the database is away", "hint": "wait"})
+    routes[0].fulfill(status=503, json={"detail": "the database is away", "hint": "wait"})
     expect(page.locator("#pools-problem")).to_contain_text("the database is away")
     expect(pools.locator("tbody tr")).to_have_count(5)  # the next response
     expect(page.locator("#pools-problem")).to_be_empty()

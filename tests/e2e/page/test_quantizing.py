@@ -81,10 +81,10 @@ _SUCCEEDED: dict[str, Any] = {
 def showing(browser: Browser, served: Served, build: dict[str, Any], report: dict[str, Any]) -> Iterator[_Shown]:
     """Shows the cost of a build's quantization, with `report` as the server's response."""
     result = {"build": build, "version": 2, "file": "/api/v1/models/net/quantizations/q1/file", "report": report}
-    asked: list[str] = []
+    requests: list[str] = []
 
     def quantized(route: Route) -> None:
-        asked.append(route.request.url)
+        requests.append(route.request.url)
         route.fulfill(json={**build, "id": "q2", "state": "queued"})
 
     with visit(browser, served.url, may_fail=True) as page:  # the model does not exist
@@ -92,7 +92,7 @@ def showing(browser: Browser, served: Served, build: dict[str, Any], report: dic
         page.route("**/quantizations/q1", lambda route: route.fulfill(json=result))
         page.route("**/quantizations?*", quantized)
         page.get_by_role("button", name="Show the result").click()
-        yield _Shown(page.locator("#quantization"), asked)
+        yield _Shown(page.locator("#quantization"), requests)
 
 
 @dataclass(frozen=True)
@@ -178,10 +178,10 @@ def test_a_mixture_with_bfloat16_can_be_chosen(browser: Browser, served: Served)
 
 
 def test_every_option_of_the_command_is_in_the_form(browser: Browser, served: Served, files: Path) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def quantized(route: Route) -> None:
-        asked.append(route.request.url)
+        requests.append(route.request.url)
         route.fulfill(status=400, json={"title": "", "status": 400, "detail": "enough", "code": "invalid_input"})
 
     with visit(browser, served.url, may_fail=True) as page:
@@ -220,7 +220,7 @@ def test_every_option_of_the_command_is_in_the_form(browser: Browser, served: Se
         form.get_by_label("Number of weights that share").select_option("64")
         with page.expect_response("**/quantizations?*"):
             send.click()
-    static, dynamic, weights = ({**parse_qs(urlsplit(url).query)} for url in asked)
+    static, dynamic, weights = ({**parse_qs(urlsplit(url).query)} for url in requests)
     assert static == {
         "version": ["1"],
         "method": ["mse"],

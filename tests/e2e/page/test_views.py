@@ -30,9 +30,9 @@ def page(browser: Browser, digits: Served) -> Iterator[Page]:
 
 def test_quantiles_are_computed_like_in_prometheus(page: Page) -> None:
     registry = CollectorRegistry()
-    told = Histogram("took", "", ("model",), buckets=(1, 2, 4), registry=registry)
+    histogram = Histogram("took", "", ("model",), buckets=(1, 2, 4), registry=registry)
     for model, value in (('a"\n\\', 0.5), ('a"\n\\', 1.5), ("b", 1.6), ("b", 3.0)):
-        told.labels(model).observe(value)
+        histogram.labels(model).observe(value)
     program = """async (text) => {
       const { histogram, parse, quantile, since } = await import("/page/metrics.js");
       const samples = parse(text);

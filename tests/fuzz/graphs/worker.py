@@ -41,10 +41,10 @@ def main(format_: str, numerics: str, findings: Path, first: int, end: int) -> N
             if verdict.is_finding:
                 graph, verdict = _minimized(graph, verdict.outcome, judge)
                 _write(findings / f"{format_}-{numerics}-{seed}", graph, verdict)
-            said = {"seed": seed, "outcome": verdict.outcome, "finding": verdict.is_finding, "text": verdict.text}
+            result = {"seed": seed, "outcome": verdict.outcome, "finding": verdict.is_finding, "text": verdict.text}
             if verdict.is_finding:
-                said["text"] = f"{'+'.join(graph.operator_types)}: {verdict.text}"
-            print(json.dumps(said), flush=True)
+                result["text"] = f"{'+'.join(graph.operator_types)}: {verdict.text}"
+            print(json.dumps(result), flush=True)
     finally:
         judge.close()
 

@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from service.api.access.told import apply_key_change
+from service.api.access.key_orders import apply_key_change
 from service.api.app import control_plane
 from service.core.access.key import Limits, Scope
 from tests.support.data_plane import DataPlane, as_json, client_of, sample_tables

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.support.data_plane import as_json
-from tests.support.held import GatedPlane
+from tests.support.gated_plane import GatedPlane
 from tests.support.waiting import GIVE_UP_S
 
 pytestmark = pytest.mark.anyio

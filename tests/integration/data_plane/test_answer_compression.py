@@ -32,8 +32,8 @@ async def test_a_response_has_the_coding_that_the_client_prefers() -> None:
     }
     async with connect(sample_tables()) as client:
         for accepted, coding in preferred.items():
-            asked = {**headers, "Accept-Encoding": accepted}
-            async with client.stream("POST", "/v2/models/large/infer", content=body, headers=asked) as response:
+            headers_sent = {**headers, "Accept-Encoding": accepted}
+            async with client.stream("POST", "/v2/models/large/infer", content=body, headers=headers_sent) as response:
                 assert response.headers.get("content-encoding") == coding, accepted
 
 

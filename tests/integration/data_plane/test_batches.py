@@ -80,8 +80,8 @@ def test_the_metadata_leaves_the_number_of_samples_open(served: PlaneProcess) ->
         message = client.get_model_metadata("batched")
     for specs in (described["inputs"], described["outputs"]):
         assert [each["shape"] for each in specs] == [[-1, LENGTH]]
-    for its in (message.inputs, message.outputs):
-        assert [list(each.shape) for each in its] == [[-1, LENGTH]]
+    for tensors in (message.inputs, message.outputs):
+        assert [list(each.shape) for each in tensors] == [[-1, LENGTH]]
 
 
 @pytest.mark.parametrize("samples", [0, 5])

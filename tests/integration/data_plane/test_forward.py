@@ -84,14 +84,14 @@ def test_a_client_of_http_1_1_gets_them_in_chunks(tmp_path: Path) -> None:
 
 
 def test_an_http_1_0_client_is_informed_that_its_connection_stays_open(tmp_path: Path) -> None:
-    asked = b"GET /v2/health/live HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+    request = b"GET /v2/health/live HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
     configured = {"type": "configure", "host": "127.0.0.1", "is_particular": False, "not_ready": ""}
     with (
         ControlledPlane(tmp_path, frame(configured) + frame(orders.keys(is_required=False))) as plane,
         socket.create_connection(plane.http, GIVE_UP_S) as client,
     ):
         for _ in range(2):
-            client.sendall(asked)
+            client.sendall(request)
             assert b"\r\nconnection: keep-alive\r\n" in client.recv(1 << 16)
-        client.sendall(asked.replace(b"keep-alive", b"x"))
+        client.sendall(request.replace(b"keep-alive", b"x"))
         assert b"\r\nconnection: close\r\n" in client.recv(1 << 16)

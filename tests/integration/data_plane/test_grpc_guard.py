@@ -15,7 +15,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from scripts.certificates import make_certificate
-from service.api.access.told import apply_key_change
+from service.api.access.key_orders import apply_key_change
 from service.api.grpc import inference_pb2 as pb
 from service.core.access.key import Limits, Scope
 from tests.support.data_plane import DataPlane, channel, sample_tables

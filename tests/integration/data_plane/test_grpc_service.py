@@ -17,8 +17,8 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from service.api.grpc import inference_pb2 as pb
 from tests.support.data_plane import DataPlane, channel, sample_tables
+from tests.support.gated_plane import GatedPlane
 from tests.support.grpc_calls import NAME, infer, stream
-from tests.support.held import GatedPlane
 from tests.support.runners import failing
 from tests.support.tables import Tables
 from tests.support.waiting import GIVE_UP_S

@@ -33,7 +33,7 @@ def tables() -> Tables:
     tables = Tables()
     tables.model("image", lambda: identity("FP32", 1, 2, 2, 3))
     tables.model("classes", lambda: identity("INT8", 1, 4))
-    tables.said = {(name, 1): METADATA for name in ("image", "classes")}
+    tables.metadata_by_version = {(name, 1): METADATA for name in ("image", "classes")}
     return tables
 
 
@@ -79,7 +79,7 @@ async def test_classes_have_their_labels(tables: Tables) -> None:
     request["outputs"] = [{"name": "y", "parameters": {"classification": 2}}]
     async with connect(tables) as client:
         answer = await client.post("/v2/models/classes/infer", json=request)
-        tables.said["classes", 1] = ModelMetadata(("too", "few"))
+        tables.metadata_by_version["classes", 1] = ModelMetadata(("too", "few"))
         assert data(answer) == ["9:2:two", "4:3:three"]
         with fail_after(20):  # metadata that is set during a load soon takes effect
             while data(await client.post("/v2/models/classes/infer", json=request)) != ["9:2", "4:3"]:
@@ -101,7 +101,7 @@ async def test_metadata_in_the_file_applies_unless_it_was_overridden(tables: Tab
     build = tables.model("other", lambda: identity("INT8", 1, 4))
     assert build.artifact is not None
     tables.files_say[build.artifact] = ModelMetadata(("a", "b", "c", "d"), (0.1,))
-    tables.said["other", 1] = ModelMetadata(("w", "x", "y", "z"))
+    tables.metadata_by_version["other", 1] = ModelMetadata(("w", "x", "y", "z"))
     async with connect(tables) as client:
         described = (await client.get("/v2/models/other")).json()["parameters"]
     assert described == {"labels": ["w", "x", "y", "z"], "mean": [0.1]}

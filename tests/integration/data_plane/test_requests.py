@@ -142,9 +142,9 @@ def test_a_full_queue_responds_with_retry_after(served: PlaneProcess, client: ht
 
 
 def tensor(first: int = 0) -> Any:
-    its = triton.InferInput("in0", [1, LENGTH], "INT32")
-    its.set_data_from_numpy(np.full((1, LENGTH), first, np.int32))
-    return its
+    tensor_input = triton.InferInput("in0", [1, LENGTH], "INT32")
+    tensor_input.set_data_from_numpy(np.full((1, LENGTH), first, np.int32))
+    return tensor_input
 
 
 @pytest.mark.parametrize(
@@ -374,14 +374,14 @@ def test_unknown_outputs_are_rejected(client: httpx.Client, outputs: Any, detail
 def test_classification_over_grpc_and_json_agree(served: PlaneProcess, client: httpx.Client) -> None:
     values = [0, 9, 3, 9, -7, *range(LENGTH - 5)]
     entry = {"name": "in0", "datatype": "INT32", "shape": [1, LENGTH], "data": values}
-    asked = [{"name": "out0", "parameters": {"classification": 3}}]
-    (output,) = client.post(f"{MODEL}/infer", json={"inputs": [entry], "outputs": asked}).json()["outputs"]
+    outputs = [{"name": "out0", "parameters": {"classification": 3}}]
+    (output,) = client.post(f"{MODEL}/infer", json={"inputs": [entry], "outputs": outputs}).json()["outputs"]
     assert output == {"name": "out0", "datatype": "BYTES", "shape": [3], "data": ["20:15", "18:1", "18:3"]}
-    its = triton.InferInput("in0", [1, LENGTH], "INT32")
-    its.set_data_from_numpy(np.array([values], np.int32))
+    tensor_input = triton.InferInput("in0", [1, LENGTH], "INT32")
+    tensor_input.set_data_from_numpy(np.array([values], np.int32))
     with triton.InferenceServerClient(served.grpc) as other:
         wanted = triton.InferRequestedOutput("out0", class_count=3)
-        answer = other.infer("sleeping", [its], outputs=[wanted])
+        answer = other.infer("sleeping", [tensor_input], outputs=[wanted])
     assert [each.decode() for each in answer.as_numpy("out0")] == output["data"]
 
 

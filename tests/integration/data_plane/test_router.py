@@ -164,8 +164,8 @@ def test_an_unknown_name_is_resolved_once(routed: Cluster) -> None:
 
     def resolve(model: str, version: str) -> None:
         worker.loaded.append((model, version))
-        told = [orders.Worker(worker.id, "p", 1, "ready", tuple(worker.loaded))]
-        routed.say(orders.workers(KEY, told, ()))
+        members = [orders.Worker(worker.id, "p", 1, "ready", tuple(worker.loaded))]
+        routed.say(orders.workers(KEY, members, ()))
 
     routed.resolve = resolve
     for _ in range(3):

@@ -140,8 +140,8 @@ def test_the_router_never_falls_back_to_plain_text(routed: Cluster) -> None:
         thread = threading.Thread(target=listen, daemon=True)
         thread.start()
         routed.places["plain"] = listener.getsockname()[1]
-        told = orders.Worker("plain", "p", 1, "ready", (("echo", ""),), server_name=NAME)
-        routed.say(orders.workers("a secret of the cluster", [told], ()))
+        members = orders.Worker("plain", "p", 1, "ready", (("echo", ""),), server_name=NAME)
+        routed.say(orders.workers("a secret of the cluster", [members], ()))
         routed.gather()
         answer = infer(routed)
         assert (answer.status_code, heard[0][:1]) == (503, b"\x16")  # a TLS record that starts a handshake
@@ -159,11 +159,11 @@ def test_a_worker_that_does_not_complete_the_handshake_is_abandoned(routed: Clus
         routed.places["silent"] = silent.getsockname()[1]
         routed.worker({"echo": echo()}, authority.server(NAME), server_name=NAME)
         (good,) = routed.workers
-        told = [
+        members = [
             orders.Worker("silent", "p", 100, "ready", (("echo", ""),), server_name=NAME),
             orders.Worker(good.id, "p", 1, "ready", tuple(good.loaded), server_name=NAME),
         ]
-        routed.say(orders.workers(KEY, told, ()))
+        routed.say(orders.workers(KEY, members, ()))
         routed.gather()
         answer = infer(routed)
         assert answer.status_code == 200, answer.text

@@ -51,16 +51,16 @@ def test_a_client_that_is_always_one_response_late_occupies_no_more_than_that(se
     head = [(":method", "POST"), (":scheme", "http"), (":path", REFLECTION), (":authority", "test")]
     with Peer(int(served.grpc.rpartition(":")[2])) as peer:
         peer.headers(1, [*head, ("content-type", "application/grpc"), ("te", "trailers")])
-        asked = 50  # their responses are longer than the window
-        peer.send(frame(DATA, 0, 1, question * asked))
+        count = 50  # their responses are longer than the window
+        peer.send(frame(DATA, 0, 1, question * count))
         first = peer.expect(DATA, 1).payload
         answer, received = len(message(b"")) + int.from_bytes(first[1:5]), len(first)
-        assert asked * answer > 200_000
+        assert count * answer > 200_000
         while received < 2 * TOTAL:
             piece = len(peer.expect(DATA, 1).payload)
             received += piece
-            more = received // answer + 50 - asked
-            asked += more
+            more = received // answer + 50 - count
+            count += more
             window = piece.to_bytes(4)
             again = frame(DATA, 0, 1, question * more)
             peer.send(again + frame(WINDOW_UPDATE, 0, 0, window) + frame(WINDOW_UPDATE, 0, 1, window))

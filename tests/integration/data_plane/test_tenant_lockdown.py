@@ -28,8 +28,8 @@ FIRST = frame(orders.configure(Settings())) + frame(orders.keys(is_required=Fals
 def test_code_of_one_tenant_reads_no_files_of_another(tmp_path: Path, readable: str, is_kept_out: bool) -> None:
     """The code tries to read a secret next to the store, which represents another tenant's artifact in it."""
     files = TenantFiles(lambda tenant: tmp_path / "planes" / tenant)
-    with trap(tmp_path) as its:
-        artifact = StoredArtifact.read(OciLayout.open(its.folder), its.digest, ANYBODY)
+    with trap(tmp_path) as trapped:
+        artifact = StoredArtifact.read(OciLayout.open(trapped.folder), trapped.digest, ANYBODY)
         order, _ = loads.load("acme~trap", "1", [(1, artifact)], Scheduling(instances=1, threads=1))
         (tmp_path / "planes/acme").mkdir(parents=True)
         with ControlledPlane(tmp_path / readable, FIRST) as plane:
@@ -38,9 +38,9 @@ def test_code_of_one_tenant_reads_no_files_of_another(tmp_path: Path, readable: 
                 assert plane.hear("loaded")["key"] == 1
             plane.say(orders.routes([orders.Named("acme~trap", "", 1, ["1"])]))
             url = f"http://{plane.http[0]}:{plane.http[1]}/v2/models/acme~trap/infer"
-            asked = {"inputs": [{"name": "in0", "shape": [1, LENGTH], "datatype": "INT32", "data": [0] * LENGTH}]}
-            answer = httpx.post(url, json=asked, timeout=GIVE_UP_S, trust_env=False)
+            request = {"inputs": [{"name": "in0", "shape": [1, LENGTH], "datatype": "INT32", "data": [0] * LENGTH}]}
+            answer = httpx.post(url, json=request, timeout=GIVE_UP_S, trust_env=False)
             assert answer.status_code == 200, answer.text
-        said = dict(zip(ATTEMPTS, answer.json()["outputs"][0]["data"], strict=False))
-    assert (said["read a secret"] == -errno.EACCES) == is_kept_out
-    assert is_kept_out or said["read a secret"] >= 0
+        results = dict(zip(ATTEMPTS, answer.json()["outputs"][0]["data"], strict=False))
+    assert (results["read a secret"] == -errno.EACCES) == is_kept_out
+    assert is_kept_out or results["read a secret"] >= 0

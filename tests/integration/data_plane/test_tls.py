@@ -240,8 +240,8 @@ def test_renegotiation_is_refused(served: PlaneProcess) -> None:
     where = served.url.removeprefix("https://")
     command = ["openssl", "s_client", "-connect", where, "-tls1_2"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as client:
-        said = client.communicate(b"R\n", timeout=GIVE_UP_S)[0]
-    assert b"no renegotiation" in said
+        output = client.communicate(b"R\n", timeout=GIVE_UP_S)[0]
+    assert b"no renegotiation" in output
 
 
 def test_the_process_is_sandboxed(served: PlaneProcess) -> None:

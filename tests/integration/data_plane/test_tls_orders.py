@@ -84,9 +84,9 @@ def plane(tmp_path: Path, files: Files, program: Path | None) -> Iterator[Contro
     rules = {"queue_size": 16, "levels": 1, "max_batch": 1, "max_delay_s": 0, "max_wait_s": 60, "timeout_s": 60}
     signature = {**config["signature"], "buckets": [], "batches": 1, "is_batched": False, "keeps_state": False}
     limits = {"type": "configure", "host": "127.0.0.1", "is_particular": False, "not_ready": ""}
-    said = (limits, orders.keys(is_required=False), load | rules | {"signature": signature})
+    messages = (limits, orders.keys(is_required=False), load | rules | {"signature": signature})
     named = orders.routes([orders.Named("twice", version, 1, ["1"]) for version in ("", "1")])
-    first = certified(files) + b"".join(frame(each) for each in (*said, named))
+    first = certified(files) + b"".join(frame(each) for each in (*messages, named))
     with ControlledPlane(tmp_path, first, program) as process:
         assert process.hear("hello")["models"] == [1]
         yield process

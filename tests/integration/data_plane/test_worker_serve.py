@@ -65,8 +65,8 @@ def test_triton_over_http_gets_the_output_of_the_reference(
     for image, wanted in zip(IMAGES, expected(FILE), strict=True):
         tensor = triton_http.InferInput("image", [1, 16, 16, 1], "UINT8")
         tensor.set_data_from_numpy(image, binary_data=binary)
-        asked = [triton_http.InferRequestedOutput("probabilities", binary_data=binary)]
-        answer = http.infer("digits", [tensor], outputs=asked, request_id="mine")
+        outputs = [triton_http.InferRequestedOutput("probabilities", binary_data=binary)]
+        answer = http.infer("digits", [tensor], outputs=outputs, request_id="mine")
         assert answer.as_numpy("probabilities").tolist() == [wanted.tolist()]
         assert answer.get_response()["id"] == "mine"
 

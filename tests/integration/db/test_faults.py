@@ -236,11 +236,11 @@ def test_a_server_without_a_free_connection_is_retried(near: Database, postgres_
     first, second = Database(url), Database(url, timeout_s=GIVE_UP_S)
     assert ModelStore(first).list()[0] == []
     with ThreadPoolExecutor(1) as thread:
-        asked = thread.submit(ModelStore(second).list)
+        listing = thread.submit(ModelStore(second).list)
         time.sleep(0.2)
-        assert not asked.done()
+        assert not listing.done()
         first.close()
-        assert asked.result(GIVE_UP_S)[0] == []
+        assert listing.result(GIVE_UP_S)[0] == []
     second.close()
     with near.write() as connection:
         connection.exec_driver_sql(f"DROP OWNED BY {role}; DROP ROLE {role}")

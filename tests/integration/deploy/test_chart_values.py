@@ -105,11 +105,11 @@ def test_a_value_without_a_comment_is_an_error() -> None:
 def test_the_documented_defaults_are_the_defaults() -> None:
     text = (CHART / "values.yaml").read_text()
     default: Any = yaml.safe_load(text)
-    for path, said, _ in written.values(text):
+    for path, documented, _ in written.values(text):
         value = default
         for key in path.split("."):
             value = value[key]
-        assert said is None or said == value, path
+        assert documented is None or documented == value, path
 
 
 def test_all_examples_are_rendered() -> None:

@@ -76,11 +76,11 @@ def test_its_labels_describe_it(images: Images, image: str, target: str) -> None
 
 
 def test_it_runs_unprivileged_with_one_volume(images: Images, image: str, target: str) -> None:
-    found, said = images.configuration(image), stages()[target]
+    found, stage = images.configuration(image), stages()[target]
     assert found["User"] == "10001:10001"
-    assert tuple(found["Entrypoint"]) == said.entrypoint
-    assert tuple(found["Volumes"]) == said.volumes
-    assert tuple(port.partition("/")[0] for port in found.get("ExposedPorts") or {}) == said.ports
+    assert tuple(found["Entrypoint"]) == stage.entrypoint
+    assert tuple(found["Volumes"]) == stage.volumes
+    assert tuple(port.partition("/")[0] for port in found.get("ExposedPorts") or {}) == stage.ports
     with images.root(image) as root:
         writable = [path for path in (root / "opt").rglob("*") if path.lstat().st_uid or path.lstat().st_mode & 0o022]
         assert [path for path in writable if not path.is_symlink()] == []
@@ -158,5 +158,5 @@ def test_builds_are_compared_with_the_runtime_of_their_format(
             printed, _ = process.communicate(timeout=WORK_TIMEOUT_S)
             assert process.returncode == 0
     report: dict[str, Any] = json.loads(printed)["reports"]["numerics"]
-    (asked,) = [each for each in report["witnesses"] if each["name"] == witness]
-    assert asked["ran"], asked
+    (compared,) = [each for each in report["witnesses"] if each["name"] == witness]
+    assert compared["ran"], compared

@@ -41,8 +41,8 @@ def environment(model: Model) -> dict[str, str]:
 
 def test_a_folder_is_pushed_and_pulled(model: Model, host: str, tmp_path: Path) -> None:
     reference = f"oci://{host}/commands/digits:v1"
-    said = octet(model, "push", "--to", reference, model.root)
-    assert said == {"reference": reference, "digest": model.digest}
+    report = octet(model, "push", "--to", reference, model.root)
+    assert report == {"reference": reference, "digest": model.digest}
     pulled = octet(model, "pull", reference, tmp_path / "pulled")
     assert pulled["artifacts"] == [model.digest]
     assert octet(model, "run", tmp_path / "pulled", PICTURE)["top"][0]["class"] == 3
@@ -77,8 +77,8 @@ def test_a_server_serves_from_a_registry(model: Model, host: str, tmp_path: Path
         served = ready(url)
         found = json.loads(httpx.get(f"{url}/api/v1/artifacts/{served}/provenance", timeout=WORK_TIMEOUT_S).text)
         assert (served, found["payloadType"]) == (model.digest, "application/vnd.in-toto+json")
-        said = octet(model, "verify", served, "--server", url)
-        assert (said["verified"], said["provenance"]["signed_by"]["name"]) == (True, "octet.pub")
+        report = octet(model, "verify", served, "--server", url)
+        assert (report["verified"], report["provenance"]["signed_by"]["name"]) == (True, "octet.pub")
         # The server pushes to the registry as well.
         elsewhere = f"oci://{host}/commands/served:v2"
         assert octet(model, "push", "--to", elsewhere, "digits", "--server", url)["digest"] == served

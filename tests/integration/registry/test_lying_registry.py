@@ -64,14 +64,14 @@ class Request(BaseHTTPRequestHandler):
 @contextmanager
 def answering(answer: Answer) -> Iterator[tuple[str, list[tuple[str, dict[str, str]]]]]:
     """Yields the host and port of a server, and the list of the requests that it has received."""
-    asked: list[tuple[str, dict[str, str]]] = []
-    handler = type("Handler", (Request,), {"answer": staticmethod(answer), "asked": asked})
+    requests: list[tuple[str, dict[str, str]]] = []
+    handler = type("Handler", (Request,), {"answer": staticmethod(answer), "asked": requests})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield f"127.0.0.1:{server.server_port}", asked
+        yield f"127.0.0.1:{server.server_port}", requests
     finally:
         server.shutdown()
         thread.join()
@@ -111,10 +111,10 @@ def test_wrong_bytes_of_the_right_size_are_not_stored(layout: OciLayout) -> None
 
 @pytest.mark.parametrize("length", [len(BLOB) + 1, -1], ids=["declared", "undeclared"])
 def test_more_bytes_than_in_the_manifest_are_rejected(layout: OciLayout, length: int) -> None:
-    with answering(lambda request: request.say(200, BLOB + b"!", length)) as (host, asked):
+    with answering(lambda request: request.say(200, BLOB + b"!", length)) as (host, requests):
         with pytest.raises(InvalidInput, match="sends more bytes than blob"):
             fetched(host, layout)
-        assert len(asked) == 1
+        assert len(requests) == 1
 
 
 def test_missing_bytes_are_requested_again_a_few_times(layout: OciLayout) -> None:
@@ -126,10 +126,10 @@ def test_missing_bytes_are_requested_again_a_few_times(layout: OciLayout) -> Non
         else:
             request.say(200, short)
 
-    with answering(answer) as (host, asked):
+    with answering(answer) as (host, requests):
         with pytest.raises(RegistryFailed, match="was cut off"):
             fetched(host, layout)
-        assert [headers.get("range") for _, headers in asked] == [None, *4 * ["bytes=1000-"]]
+        assert [headers.get("range") for _, headers in requests] == [None, *4 * ["bytes=1000-"]]
 
 
 def test_an_endless_blob_is_cut_off(layout: OciLayout) -> None:
@@ -156,11 +156,11 @@ def test_an_interrupted_blob_is_resumed(layout: OciLayout, knows_ranges: bool) -
         else:
             request.say(200, part, whole)
 
-    with answering(answer) as (host, asked):
+    with answering(answer) as (host, requests):
         assert fetched(host, layout) == BLOB
-        assert len(asked) > 1
-        assert asked[0][1].get("range") is None
-        assert all(headers["range"].startswith("bytes=") for _, headers in asked[1:])
+        assert len(requests) > 1
+        assert requests[0][1].get("range") is None
+        assert all(headers["range"].startswith("bytes=") for _, headers in requests[1:])
         if knows_ranges:
             assert sum(sent) == len(BLOB), "no byte was sent twice"
 
@@ -189,10 +189,10 @@ def test_a_redirect_to_another_server_gets_no_password(
             else:
                 request.say(401, www_authenticate='Basic realm="x"')
 
-        with answering(answer) as (host, asked):
+        with answering(answer) as (host, requests):
             user = {"registry_username": "tester", "registry_password": "secret"}
             assert fetched(host, layout, **user) == BLOB
-            assert asked[-1][1]["authorization"].startswith("Basic ")
+            assert requests[-1][1]["authorization"].startswith("Basic ")
         ((path, headers),) = asked_there
         assert path == "/somewhere?signature=1"
         assert "authorization" not in headers
@@ -220,10 +220,10 @@ def test_a_redirect_to_plain_http_on_another_machine_is_not_followed(layout: Oci
 
 
 def test_a_redirect_loop_ends(layout: OciLayout) -> None:
-    with answering(lambda request: request.say(307, location=request.path)) as (host, asked):
+    with answering(lambda request: request.say(307, location=request.path)) as (host, requests):
         with pytest.raises(RegistryFailed, match="redirects more than"):
             fetched(host, layout, registry_http=PlainHttp.ALWAYS)
-        assert len(asked) == 5
+        assert len(requests) == 5
 
 
 @pytest.mark.parametrize("length", [LARGEST_MANIFEST_BYTES + 1, -1], ids=["declared", "undeclared"])
@@ -255,7 +255,7 @@ def test_an_endless_list_of_referrers_is_cut_off() -> None:
 
 
 def test_a_missing_blob_is_not_requested_again(layout: OciLayout) -> None:
-    with answering(lambda request: request.say(404)) as (host, asked):
+    with answering(lambda request: request.say(404)) as (host, requests):
         with pytest.raises(NotFound):
             fetched(host, layout)
-        assert len(asked) == 1
+        assert len(requests) == 1

@@ -86,8 +86,8 @@ def test_an_artifact_that_the_server_compiled_is_pulled_too(served: Served, tmp_
 def test_pulled_artifacts_include_their_labels(served: Served, empty: Served, tmp_path: Path) -> None:
     labels = tmp_path / "labels.txt"
     labels.write_text("".join(f"the {digit}\n" for digit in range(10)))
-    said = "--labels", labels, "--mean", "0.5", "--std", "0.5"
-    octet("push", EXAMPLES / "digits_uint8.tflite", "--name", "named", *said, "--server", served.url)
+    options = "--labels", labels, "--mean", "0.5", "--std", "0.5"
+    octet("push", EXAMPLES / "digits_uint8.tflite", "--name", "named", *options, "--server", served.url)
     octet("pull", "named", tmp_path / "named.octet", "--server", served.url)
     assert octet("run", tmp_path / "named.octet", PICTURE)["top"][0]["label"] == "the 7"
     octet("push", tmp_path / "named.octet", "--name", "named", "--server", empty.url)

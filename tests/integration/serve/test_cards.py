@@ -55,7 +55,7 @@ def test_a_failed_gpu_is_used_again_by_the_next_process(models: Path, tmp_path: 
         assert set(statuses) <= {0, 200, 500, 503}
         assert set(statuses) != {200}
         eventually(lambda: is_ready(served), WORK_TIMEOUT_S)
-    said = (tmp_path / "log").read_text()
-    assert "a GPU failed" in said
-    assert "crashed" in said
-    assert "before it is put in quarantine" in said
+    log_text = (tmp_path / "log").read_text()
+    assert "a GPU failed" in log_text
+    assert "crashed" in log_text
+    assert "before it is put in quarantine" in log_text

@@ -125,8 +125,8 @@ def test_explicit_loads_and_unloads_reach_the_workers_of_both_pools(members: Mem
     def have(action: str) -> dict[str, Any]:
         answer = members.api.client.post(f"/v2/repository/models/digits/{action}", json={})
         assert answer.status_code == 200, answer.text
-        said: dict[str, Any] = answer.json()
-        return said
+        document: dict[str, Any] = answer.json()
+        return document
 
     assert have("load") == {"name": "digits", "load": True}
     eventually(lambda: holders() == 2)
@@ -143,8 +143,8 @@ def test_a_model_pushed_for_all_targets_is_served_by_every_pool(members: Members
     def octet(*arguments: str) -> dict[str, Any]:
         result = CliRunner().invoke(app, [*arguments, "--server", members.api.url, "--json"])
         assert result.exit_code == 0, result.output
-        said: dict[str, Any] = json.loads(result.stdout)
-        return said
+        document: dict[str, Any] = json.loads(result.stdout)
+        return document
 
     pushed = octet("push", str(EXAMPLES / UINT8), "--name", "everywhere", "--target", "all")
     assert [each["build"]["target"] for each in (pushed, *pushed["others"])] == [HERE, RUNS_HERE]

@@ -78,18 +78,20 @@ def test_a_stopped_process_is_killed_and_replaced(served: Served, log: Path, whi
     if which == "compile_worker":
         served.push()
     find = getattr(served, which)
-    before, said = find(), log.read_text()
+    before, log_text = find(), log.read_text()
     os.kill(before, signal.SIGSTOP)
     eventually(lambda: not Path(f"/proc/{before}").exists(), WORK_TIMEOUT_S)
     eventually(lambda: answers(served, "good"), WORK_TIMEOUT_S)
     eventually(lambda: served.client.get("/api/v1/models").is_success, WORK_TIMEOUT_S)
     if which != "compile_worker":  # the compile worker ends when there is nothing to build
         assert find() != before
-    said = log.read_text().removeprefix(said)
+    log_text = log.read_text().removeprefix(log_text)
     name = which.replace("_", " ")
-    assert re.search(rf"the {name}( of the operator)? hangs and is being killed: it sent no heartbeat for 2\.", said)
-    assert "stopped by a signal" in said
-    assert "quarantine" not in said
+    assert re.search(
+        rf"the {name}( of the operator)? hangs and is being killed: it sent no heartbeat for 2\.", log_text
+    )
+    assert "stopped by a signal" in log_text
+    assert "quarantine" not in log_text
 
 
 def test_hung_calls_are_ended_and_counted_until_the_model_is_quarantined(served: Served, log: Path) -> None:
@@ -111,7 +113,7 @@ def test_hung_calls_are_ended_and_counted_until_the_model_is_quarantined(served:
     eventually(is_quarantined)
     assert "a call of bad 1 did not end in " in refusals[-1]["detail"]
     assert answers(served, "good")
-    said = log.read_text()
-    assert "hangs and is being killed: a call of bad 1 did not end in " in said
-    assert "crash 1 of 3 before it is put in quarantine" in said
-    assert "it is in quarantine now" in said
+    log_text = log.read_text()
+    assert "hangs and is being killed: a call of bad 1 did not end in " in log_text
+    assert "crash 1 of 3 before it is put in quarantine" in log_text
+    assert "it is in quarantine now" in log_text

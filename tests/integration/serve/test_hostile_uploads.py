@@ -38,16 +38,16 @@ REFUSALS = {"malformed_model", "unsupported", "unsupported_format"}
 def refusal(served: Served, data: bytes) -> dict[str, Any]:
     """Pushes `data`, and returns the error of the request or of its build. Checks that nothing else has happened."""
     response = served.client.put("/api/v1/models", params={"name": "hostile"}, content=data)
-    told: dict[str, Any] = response.json()
+    error: dict[str, Any] = response.json()
     if response.status_code == 202:
-        build = served.ended(told["id"])
+        build = served.ended(error["id"])
         assert build["state"] == "failed", build
-        told = build["error"]
-        assert told["stage"] == "import", told
+        error = build["error"]
+        assert error["stage"] == "import", error
     else:
-        assert 400 <= response.status_code < 500, told
-    assert told["code"] in REFUSALS, told
-    return told
+        assert 400 <= response.status_code < 500, error
+    assert error["code"] in REFUSALS, error
+    return error
 
 
 class System:
@@ -110,12 +110,12 @@ def test_a_path_outside_of_the_archive_is_not_followed(served: Served, folder: P
 
 @pytest.mark.parametrize("kind", WHOLE)
 def test_a_truncated_file_is_reported_as_damaged(served: Served, kind: str) -> None:
-    told = refusal(served, WHOLE[kind][: len(WHOLE[kind]) // 2])
+    error = refusal(served, WHOLE[kind][: len(WHOLE[kind]) // 2])
     if kind in ARCHIVES:
-        assert told["code"] == "unsupported_format"
-        assert "whose end is damaged" in told["detail"]
+        assert error["code"] == "unsupported_format"
+        assert "whose end is damaged" in error["detail"]
     else:
-        assert told["code"] == "malformed_model"
+        assert error["code"] == "malformed_model"
 
 
 def large_script() -> bytes:
@@ -172,9 +172,9 @@ LARGER: dict[str, tuple[Callable[[], bytes], str, str | None]] = {
 @pytest.mark.parametrize("kind", LARGER)
 def test_a_false_size_of_two_billion_is_rejected(served: Served, kind: str) -> None:
     make, message, tensor = LARGER[kind]
-    told = refusal(served, make())
-    assert message in told["message"]
-    assert told.get("tensor") == tensor
+    error = refusal(served, make())
+    assert message in error["message"]
+    assert error.get("tensor") == tensor
 
 
 def test_the_server_is_unaffected(served: Served) -> None:

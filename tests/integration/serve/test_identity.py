@@ -58,8 +58,8 @@ class Scene:
             yield served
 
     def new_key(self, served: Served, *scopes: str, **limits: int) -> str:
-        asked = {"name": "a", "scopes": scopes or ["predict"], **limits}
-        key: str = served.client.post("/api/v1/keys", json=asked).json()["key"]
+        request = {"name": "a", "scopes": scopes or ["predict"], **limits}
+        key: str = served.client.post("/api/v1/keys", json=request).json()["key"]
         self.keys.append(key)
         return key
 

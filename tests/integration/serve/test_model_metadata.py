@@ -31,8 +31,8 @@ def labelled(folder: Path, name: str = "labelled", mean: float = 127.5) -> Path:
     return path
 
 
-def push(served: Served, path: Path, *said: object) -> str:
-    program = [sys.executable, "-m", "service.cli", "push", str(path), *map(str, said), "--server", served.url]
+def push(served: Served, path: Path, *options: object) -> str:
+    program = [sys.executable, "-m", "service.cli", "push", str(path), *map(str, options), "--server", served.url]
     pushed = subprocess.run(program, env=environment(), capture_output=True, text=True, timeout=WORK_TIMEOUT_S)
     assert pushed.returncode == 0, pushed.stderr
     return pushed.stderr
@@ -46,8 +46,8 @@ def described(served: Served, name: str) -> dict[str, Any]:
 def answer(served: Served, name: str, entry: dict[str, Any], output: dict[str, Any], data: bytes) -> Sequence[Any]:
     about = described(served, name)
     size = {"name": about["inputs"][0]["name"], "parameters": {"binary_data_size": len(data)}}
-    asked = {"inputs": [entry | size], "outputs": [{"name": about["outputs"][0]["name"], "parameters": output}]}
-    body, headers = packed(asked, data)
+    request = {"inputs": [entry | size], "outputs": [{"name": about["outputs"][0]["name"], "parameters": output}]}
+    body, headers = packed(request, data)
     outputs = served.client.post(f"/v2/models/{name}/infer", content=body, headers=headers).json()["outputs"]
     data_: Sequence[Any] = outputs[0]["data"]
     return data_

@@ -51,9 +51,9 @@ def test_there_is_no_inference_worker(served: Served) -> None:
 
 def test_a_push_for_this_host_is_refused_with_what_it_lacks(served: Served) -> None:
     response = served.client.put("/api/v1/models?name=here", content=model("digits_int8.tflite"))
-    told = problem(response, 422, "unknown_target")
-    assert LACKS in told["detail"]
-    assert "name the target" in told["hint"]
+    error = problem(response, 422, "unknown_target")
+    assert LACKS in error["detail"]
+    assert "name the target" in error["hint"]
     problem(served.client.get("/api/v1/models/here"), 404, "not_found")
 
 

@@ -38,8 +38,8 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def quantized(served: Served, content: bytes, **query: Any) -> dict[str, Any]:
     """Quantizes the float version or another one, and returns the finished build."""
-    asked = {"version": 1, **query}
-    response = served.client.post("/api/v1/models/net/quantizations", params=asked, content=content)
+    params = {"version": 1, **query}
+    response = served.client.post("/api/v1/models/net/quantizations", params=params, content=content)
     assert response.status_code == 202, response.text
     return served.ended(response.json()["id"])
 
@@ -74,10 +74,10 @@ def test_a_float_model_becomes_a_served_quantized_version(net: Served) -> None:
     assert stages == ["fetch", "calibrate", "rank", "measure", "publish"]
     log = net.client.get(build["links"]["log"]).text
     assert log.count("builds a model to measure with") == 3
-    said = net.client.get(build["links"]["quantization"]).json()
-    report = said["report"]
-    assert (said["version"], report["inputs"], report["accuracy"]["float"]["inputs"]) == (2, 5, 5)
-    assert report["bytes"]["quantized"] == len(net.client.get(said["file"]).content)
+    quantization = net.client.get(build["links"]["quantization"]).json()
+    report = quantization["report"]
+    assert (quantization["version"], report["inputs"], report["accuracy"]["float"]["inputs"]) == (2, 5, 5)
+    assert report["bytes"]["quantized"] == len(net.client.get(quantization["file"]).content)
     floats = [len(point["kept"]) for point in report["sensitivity"]["curve"] if not point["wide"]]
     assert floats == [0, 1, 2, 4, 7]
 
@@ -93,8 +93,8 @@ def test_a_float_model_becomes_a_served_quantized_version(net: Served) -> None:
 
 def test_a_float_tflite_model_becomes_a_version_that_replaces_it(net: Served) -> None:
     """It has the same input: its name, shape, layout, and preprocessing of pictures."""
-    said = metadata_buffer([Described(IMAGE, [127.5], [127.5])], [Described()])
-    model = with_metadata(tflite_residual_network(), said)
+    metadata = metadata_buffer([Described(IMAGE, [127.5], [127.5])], [Described()])
+    model = with_metadata(tflite_residual_network(), metadata)
     pushed = net.ended(net.client.put("/api/v1/models", params={"name": "lite"}, content=model).json()["id"])
     assert pushed["state"] == "succeeded", pushed
     facts = net.client.get("/api/v1/models/lite/versions/1").json()["facts"]
@@ -145,7 +145,7 @@ _WRONG = {
 
 @pytest.mark.parametrize("what", _WRONG)
 def test_an_invalid_set_is_rejected_with_a_reason(net: Served, what: str) -> None:
-    content, said, tensor = _WRONG[what]
+    content, message, tensor = _WRONG[what]
     build = quantized(net, content)
     assert build["state"] == "failed"
     error = build["error"]
@@ -153,7 +153,7 @@ def test_an_invalid_set_is_rejected_with_a_reason(net: Served, what: str) -> Non
         ("invalid_input", "calibrate", tensor),
         ("invalid_tensor", "calibrate", tensor),
     ], error
-    assert said in error["message"]
+    assert message in error["message"]
     assert "/scratch" not in error["message"], "no path of the server"
     assert "/blobs" not in error["message"]
 
@@ -176,18 +176,18 @@ def test_a_quantized_model_cannot_be_quantized_again(net: Served) -> None:
 
 @pytest.mark.parametrize("query", [{"dynamic": True}, {"weights": 4, "block": 16}])
 def test_only_products_are_quantized_without_a_set(net: Served, query: dict[str, Any]) -> None:
-    asked = {"name": f"dense-{next(iter(query))}"}
-    pushed = net.client.put("/api/v1/models", params=asked, content=dense_network()).json()
+    params = {"name": f"dense-{next(iter(query))}"}
+    pushed = net.client.put("/api/v1/models", params=params, content=dense_network()).json()
     response = net.client.post(f"/api/v1/models/{pushed['model']}/quantizations", params=query)
     assert response.status_code == 202, response.text
     build = net.ended(response.json()["id"])
     assert build["state"] == "succeeded", build["error"]
     stages = [event.data["stage"] for event in net.events(build["id"]) if event.kind == "stage"]
     assert stages == ["fetch", "import", "publish"]
-    said = net.client.get(build["links"]["quantization"]).json()
-    report = said["report"]
-    assert (said["version"], len(report["layers"]), report["weights"]) == (2, 3, query.get("weights"))
-    assert report["bytes"]["quantized"] == len(net.client.get(said["file"]).content)
+    quantization = net.client.get(build["links"]["quantization"]).json()
+    report = quantization["report"]
+    assert (quantization["version"], len(report["layers"]), report["weights"]) == (2, 3, query.get("weights"))
+    assert report["bytes"]["quantized"] == len(net.client.get(quantization["file"]).content)
 
     def is_ready() -> bool:
         version = net.client.get(f"/api/v1/models/{pushed['model']}/versions/2").json()
@@ -234,35 +234,35 @@ def test_a_server_quantizes_for_the_command(net: Served, tmp_path: Path) -> None
         "0.5",
         "--json",
     ]
-    asked = ["quantize", str(tmp_path / "net.onnx"), *inputs, "-o"]
+    command = ["quantize", str(tmp_path / "net.onnx"), *inputs, "-o"]
     remote = [str(tmp_path / "remote.onnx"), "--on-server", "--push", "theirs", "--server", net.url]
-    result = CliRunner().invoke(app, [*asked, *remote])
-    told = json.loads(result.stdout.splitlines()[-1])
-    assert result.exit_code == 0, told
-    assert told["version"] == 2
-    assert told["build"]["state"] == "succeeded"
-    assert told["reports"]["numerics"]["verified"]
-    assert told["accuracy"]["float"]["inputs"] == 1
+    result = CliRunner().invoke(app, [*command, *remote])
+    document = json.loads(result.stdout.splitlines()[-1])
+    assert result.exit_code == 0, document
+    assert document["version"] == 2
+    assert document["build"]["state"] == "succeeded"
+    assert document["reports"]["numerics"]["verified"]
+    assert document["accuracy"]["float"]["inputs"] == 1
     pushed = [str(tmp_path / "local.onnx"), "--push", "ours", "--server", net.url]
-    result = CliRunner().invoke(app, [*asked, *pushed])
+    result = CliRunner().invoke(app, [*command, *pushed])
     here = json.loads(result.stdout.splitlines()[-1])
     assert result.exit_code == 0, here
     assert here["pushed"]["build"]["state"] == "succeeded"
     assert (tmp_path / "local.onnx").read_bytes() == (tmp_path / "remote.onnx").read_bytes()
-    assert told["accuracy"] == here["accuracy"]
+    assert document["accuracy"] == here["accuracy"]
     version = net.client.get("/api/v1/models/theirs/versions/2").json()
     assert version["metadata"] == {"labels": [], "mean": [0.5], "std": [0.5], "resize": None, "layout": None}
 
 
 def test_a_server_quantizes_only_products_for_the_command(net: Served, tmp_path: Path) -> None:
     (tmp_path / "dense.onnx").write_bytes(dense_network(seed=5))
-    asked = ["quantize", str(tmp_path / "dense.onnx"), "--dynamic", "--json", "-o"]
+    command = ["quantize", str(tmp_path / "dense.onnx"), "--dynamic", "--json", "-o"]
     remote = [str(tmp_path / "remote.onnx"), "--on-server", "--push", "products", "--server", net.url]
-    result = CliRunner().invoke(app, [*asked, *remote])
-    told = json.loads(result.stdout.splitlines()[-1])
-    assert result.exit_code == 0, told
-    assert told["version"] == 2
-    assert told["reports"]["numerics"]["verified"]
-    result = CliRunner().invoke(app, [*asked, str(tmp_path / "local.onnx")])
+    result = CliRunner().invoke(app, [*command, *remote])
+    document = json.loads(result.stdout.splitlines()[-1])
+    assert result.exit_code == 0, document
+    assert document["version"] == 2
+    assert document["reports"]["numerics"]["verified"]
+    result = CliRunner().invoke(app, [*command, str(tmp_path / "local.onnx")])
     assert result.exit_code == 0, result.stdout
     assert (tmp_path / "local.onnx").read_bytes() == (tmp_path / "remote.onnx").read_bytes()

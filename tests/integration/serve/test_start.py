@@ -38,10 +38,10 @@ def starting(folder: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def ends_well(process: subprocess.Popen[str]) -> bool:
-    said, stderr = process.communicate(timeout=WORK_TIMEOUT_S)
+    output, stderr = process.communicate(timeout=WORK_TIMEOUT_S)
     assert "Traceback" not in stderr, stderr
-    quicker = bool(said) and "url" in json.loads(said.splitlines()[0])  # it was running before the signal arrived
-    return process.returncode == 0 and (not said or quicker)
+    quicker = bool(output) and "url" in json.loads(output.splitlines()[0])  # it was running before the signal arrived
+    return process.returncode == 0 and (not output or quicker)
 
 
 # How far the start has progressed when the signal arrives: from the first line of the log to the last line before

@@ -104,9 +104,9 @@ def test_loaded_models_answer_during_an_outage_of_the_database(
             eventually(lambda: served.client.get("/api/v1/models").status_code == 200, WORK_TIMEOUT_S)
             assert served.ended(served.push(name="other")["id"])["state"] == "succeeded"
             assert served.stop() == 0
-    said = log.read_text()
-    assert "the database responds again, after" in said
-    assert "Traceback" not in said
+    log_text = log.read_text()
+    assert "the database responds again, after" in log_text
+    assert "Traceback" not in log_text
 
 
 def _until_given_back(served: Served, id: str) -> Iterator[Any]:

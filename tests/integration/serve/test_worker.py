@@ -45,11 +45,11 @@ def test_builds_are_nicer_than_predictions_and_share_their_session(tmp_path: Pat
 def test_with_json_the_only_output_is_its_id(tmp_path: Path) -> None:
     with working(tmp_path, "--json") as process:
         assert process.stdout is not None
-        said = json.loads(process.stdout.readline())
-        assert (said["pid"], said["data_dir"]) == (process.pid, str(tmp_path))
+        document = json.loads(process.stdout.readline())
+        assert (document["pid"], document["data_dir"]) == (process.pid, str(tmp_path))
         database = Database(Settings(data_dir=tmp_path).url_of_database)
         workers = WorkerStore(database)
-        eventually(lambda: [each.id for each in workers.list(60)] == [said["worker"]])
+        eventually(lambda: [each.id for each in workers.list(60)] == [document["worker"]])
         assert workers.list(60)[0].kind is WorkerKind.COMPILE
         database.close()
         process.terminate()
@@ -72,9 +72,9 @@ def test_with_json_an_error_is_json_too(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "oci-layout").write_text('{"imageLayoutVersion": "9"}')
     with working(tmp_path, "--json") as process:
-        said, _ = process.communicate(timeout=WORK_TIMEOUT_S)
+        document, _ = process.communicate(timeout=WORK_TIMEOUT_S)
     assert process.returncode == 1
-    assert json.loads(said)["error"]["code"] == "invalid_input"
+    assert json.loads(document)["error"]["code"] == "invalid_input"
 
 
 @pytest.mark.slow

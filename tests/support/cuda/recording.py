@@ -67,7 +67,7 @@ def recorded(folder: Path) -> list[Recorded]:
     return sorted((_read(folder, each) for each in found), key=lambda each: (each.test, each.symbol))
 
 
-def _read(folder: Path, told: dict[str, object]) -> Recorded:
+def _read(folder: Path, members: dict[str, object]) -> Recorded:
     def paths(names: object) -> tuple[Path, ...]:
         assert isinstance(names, list)
         return tuple(folder / name for name in names)
@@ -77,13 +77,15 @@ def _read(folder: Path, told: dict[str, object]) -> Recorded:
         x, y, z = values
         return x, y, z
 
-    test, symbol, shared_bytes, capability = (told[name] for name in ("test", "symbol", "shared_bytes", "capability"))
+    test, symbol, shared_bytes, capability = (
+        members[name] for name in ("test", "symbol", "shared_bytes", "capability")
+    )
     assert isinstance(test, str) and isinstance(symbol, str)  # noqa: PT018
     assert isinstance(shared_bytes, int) and isinstance(capability, int)  # noqa: PT018
-    before, after = paths(told["before"]), paths(told["after"])
+    before, after = paths(members["before"]), paths(members["after"])
     own = folder / f"{symbol}.cu"
     return Recorded(
-        test, symbol, own, capability, sizes(told["grid"]), sizes(told["block"]), shared_bytes, before, after
+        test, symbol, own, capability, sizes(members["grid"]), sizes(members["block"]), shared_bytes, before, after
     )
 
 

@@ -139,14 +139,14 @@ class _BrokenOff(httpx.SyncByteStream):
 
 
 def test_a_file_that_the_server_has_is_not_sent_again(tmp_path: Path) -> None:
-    file, asked = tmp_path / "m.tflite", []
+    file, requests = tmp_path / "m.tflite", []
     file.write_bytes(b"model")
 
     def handler(request: httpx.Request) -> httpx.Response:
-        asked.append((request.method, request.url.path, request.url.params.get("source"), request.read()))
+        requests.append((request.method, request.url.path, request.url.params.get("source"), request.read()))
         return httpx.Response(200, json={})
 
     with _client(handler) as client:
         client.push(file, "m", "host", None, lambda sent_bytes: pytest.fail("it was sent"))
     digest = digest_of(b"model")
-    assert asked == [("HEAD", f"/api/v1/blobs/{digest}", None, b""), ("PUT", "/api/v1/models", digest, b"")]
+    assert requests == [("HEAD", f"/api/v1/blobs/{digest}", None, b""), ("PUT", "/api/v1/models", digest, b"")]

@@ -35,6 +35,6 @@ def test_no_time_is_shown_if_none_was_measured() -> None:
 
 def test_functions_of_a_gpu_that_may_differ_in_the_last_bit_are_named() -> None:
     inexact = {"octet_plain_mish_0": ["log", "exp"], "octet_plain_erf_1": ["exp"]}
-    said = str(summary({"coverage": {**COVERAGE, "kernels": {**COVERAGE["kernels"], "inexact": inexact}}}))
-    assert "inexact     a GPU's exp, log may differ" in said
+    text = str(summary({"coverage": {**COVERAGE, "kernels": {**COVERAGE["kernels"], "inexact": inexact}}}))
+    assert "inexact     a GPU's exp, log may differ" in text
     assert "inexact" not in str(summary({"coverage": COVERAGE}))

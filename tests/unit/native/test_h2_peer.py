@@ -61,12 +61,12 @@ def interpret_with_plane(program: Path, connections: Sequence[Sequence[bytes]]) 
         sent += struct.pack("<I", len(pieces))
         for piece in pieces:
             sent += struct.pack("<I", len(piece)) + piece
-    said = subprocess.run([program], input=bytes(sent), capture_output=True, check=True).stdout.decode()
-    return [[_meaning(piece) for piece in line.split("|")[:-1]] for line in said.splitlines()]
+    output = subprocess.run([program], input=bytes(sent), capture_output=True, check=True).stdout.decode()
+    return [[_meaning(piece) for piece in line.split("|")[:-1]] for line in output.splitlines()]
 
 
-def _meaning(said: str) -> Meaning:
-    words = said.split()
+def _meaning(output: str) -> Meaning:
+    words = output.split()
     meaning: Meaning = []
     for what, stream, about in zip(words[::3], words[1::3], words[2::3], strict=True):
         meaning.append((what, int(stream), about.encode() if about.startswith("=") else int(about)))

@@ -44,8 +44,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def decode_with_plane(program: Path, connections: Sequence[Sequence[bytes]]) -> list[Decoded]:
     lines = [line for blocks in connections for line in ("new 1000000", *(f"fields {each.hex()}" for each in blocks))]
-    said = subprocess.run([program], input="\n".join(lines) + "\n", capture_output=True, text=True, check=True)
-    answers = _split_answers(said.stdout)
+    output = subprocess.run([program], input="\n".join(lines) + "\n", capture_output=True, text=True, check=True)
+    answers = _split_answers(output.stdout)
     decoded = []
     for blocks in connections:
         next(answers)
@@ -53,9 +53,9 @@ def decode_with_plane(program: Path, connections: Sequence[Sequence[bytes]]) -> 
     return decoded
 
 
-def _split_answers(said: str) -> Iterator[list[str]]:
+def _split_answers(output: str) -> Iterator[list[str]]:
     """Yields the lines of each response; an empty line ends it."""
-    lines = iter(said.splitlines())
+    lines = iter(output.splitlines())
     while (line := next(lines, None)) is not None:
         yield [line, *takewhile(bool, lines)] if line else []
 

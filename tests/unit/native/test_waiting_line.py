@@ -23,8 +23,8 @@ def run(program: Path) -> Run:
     """Runs orders with `waiting_line_probe.cc` and returns what they print."""
 
     def run(*orders: str) -> list[list[int]]:
-        told = subprocess.run([program], input="\n".join(orders), capture_output=True, text=True, check=True)
-        return [[int(number) for number in line.split()] for line in told.stdout.splitlines()]
+        output = subprocess.run([program], input="\n".join(orders), capture_output=True, text=True, check=True)
+        return [[int(number) for number in line.split()] for line in output.stdout.splitlines()]
 
     return run
 

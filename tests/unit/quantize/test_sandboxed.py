@@ -23,13 +23,13 @@ from service.quantize.sandboxed import Request
 
 class Told:
     def __init__(self) -> None:
-        self.said: list[object] = []
+        self.reports: list[object] = []
 
     def stage(self, stage: Stage, fraction: float = 0.0) -> None:
-        self.said.append((stage, fraction))
+        self.reports.append((stage, fraction))
 
     def log(self, line: str) -> None:
-        self.said.append(line)
+        self.reports.append(line)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_progress_is_passed_on(session: sandboxed._Session) -> None:
     session.handle_message({"stage": "rank", "fraction": 0.5})
     session.handle_message({"log": "extremes: 32 inputs"})
     session.poll()
-    assert session._progress.said == [(Stage.RANK, 0.5), "extremes: 32 inputs", (Stage.RANK, 0.5)]  # type: ignore[attr-defined]
+    assert session._progress.reports == [(Stage.RANK, 0.5), "extremes: 32 inputs", (Stage.RANK, 0.5)]  # type: ignore[attr-defined]
 
 
 def test_options_survive_json() -> None:

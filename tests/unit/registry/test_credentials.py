@@ -99,27 +99,27 @@ CHALLENGE = Challenge("bearer", {"realm": "https://auth.example/token?a=b", "ser
 
 
 def test_a_token_is_requested_with_the_password() -> None:
-    asked: list[httpx.Request] = []
+    requests: list[httpx.Request] = []
 
     def ask(request: httpx.Request) -> bytes:
-        asked.append(request)
+        requests.append(request)
         return b'{"token": "abc.def"}'
 
     assert authorization(CHALLENGE, Credentials("me", "pw"), "repository:a:pull", ask) == "Bearer abc.def"
-    (request,) = asked
+    (request,) = requests
     assert dict(request.url.params) == {"a": "b", "service": "r.example", "scope": "repository:a:pull"}
     assert request.headers["authorization"] == "Basic " + base64.b64encode(b"me:pw").decode()
 
 
 def test_an_identity_token_is_exchanged_for_a_token() -> None:
-    asked: list[httpx.Request] = []
+    requests: list[httpx.Request] = []
 
     def ask(request: httpx.Request) -> bytes:
-        asked.append(request)
+        requests.append(request)
         return b'{"access_token": "t"}'
 
     assert authorization(CHALLENGE, Credentials("", "", "idt"), "s", ask) == "Bearer t"
-    assert (asked[0].method, b"refresh_token=idt" in asked[0].content) == ("POST", True)
+    assert (requests[0].method, b"refresh_token=idt" in requests[0].content) == ("POST", True)
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b"{}", b'{"token": 1}', b'{"token": "a\\r\\nb: c"}', b'{"token": ""}'])

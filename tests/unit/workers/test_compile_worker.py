@@ -60,20 +60,20 @@ def test_without_builds_there_is_nothing_to_do(workshop: CompileSetup) -> None:
 
 
 def test_a_build_succeeds(workshop: CompileSetup) -> None:
-    asked = workshop.ask()
+    submitted = workshop.ask()
     assert workshop.work()
-    build = workshop.builds.get(asked.id)
+    build = workshop.builds.get(submitted.id)
     assert build.state is BuildState.SUCCEEDED
     assert build.artifact is not None
     assert workshop.layout.manifest(build.artifact)
-    stages = [event.data["stage"] for event in workshop.builds.events(asked.id) if event.kind == "stage"]
+    stages = [event.data["stage"] for event in workshop.builds.events(submitted.id) if event.kind == "stage"]
     assert stages == ["fetch", "codegen"]
 
 
 def test_the_compiler_gets_the_requested_inputs(workshop: CompileSetup) -> None:
-    asked = workshop.ask(b"my model")
+    build = workshop.ask(b"my model")
     workshop.work()
-    assert log(workshop, asked.id) == [f"b'my model' for {TARGET}"]
+    assert log(workshop, build.id) == [f"b'my model' for {TARGET}"]
 
 
 def test_builds_are_done_in_the_order_of_their_requests(workshop: CompileSetup) -> None:
@@ -84,31 +84,31 @@ def test_builds_are_done_in_the_order_of_their_requests(workshop: CompileSetup) 
 
 
 def test_an_idle_worker_reports_it_once(tmp_path: Path) -> None:
-    workshop, said = CompileSetup(tmp_path, compiler_idle_s=0.01), [0]
+    workshop, counts = CompileSetup(tmp_path, compiler_idle_s=0.01), [0]
 
     def idle() -> None:
-        said[0] += 1
+        counts[0] += 1
 
     worker = CompileWorker(workshop.builds, workshop.layout, workshop.settings, "worker", compile=succeed, on_idle=idle)
     thread = threading.Thread(target=worker.run, args=(workshop.stop,))
     thread.start()
     try:
-        eventually(lambda: said[0] == 1)
+        eventually(lambda: counts[0] == 1)
         time.sleep(0.5)  # long enough to look for builds twice
-        assert said[0] == 1
+        assert counts[0] == 1
         workshop.ask()
-        eventually(lambda: said[0] == 2)
+        eventually(lambda: counts[0] == 2)
     finally:
         workshop.stop.set()
         thread.join()
 
 
 def test_the_index_contains_which_models_requested_the_artifact(workshop: CompileSetup) -> None:
-    asked = workshop.ask()
+    build = workshop.ask()
     workshop.work()
-    artifact = workshop.builds.get(asked.id).artifact
+    artifact = workshop.builds.get(build.id).artifact
     annotations = next(entry.annotations for entry in workshop.layout.index() if entry.digest == artifact)
-    assert asked.key in annotations.values()
+    assert build.key in annotations.values()
     assert any("digits:1" in name for name in annotations)
 
 
@@ -122,9 +122,9 @@ def test_scratch_is_empty_after_a_build(workshop: CompileSetup, compile: Any) ->
 
 
 def test_a_failed_build_has_a_reason(workshop: CompileSetup) -> None:
-    asked = workshop.ask()
+    build = workshop.ask()
     workshop.work(raising(UnsupportedOperator("no LSTM", stage="import", op="LSTM", tensor="state", hint="unroll")))
-    assert error_of(workshop, asked.id) == {
+    assert error_of(workshop, build.id) == {
         "code": "unsupported_operator",
         "message": "no LSTM",
         "stage": "import",
@@ -139,15 +139,15 @@ def test_a_failure_without_a_stage_gets_the_stage_that_was_begun_last(workshop: 
         progress.stage(Stage.LINK)
         raise BuildCrashed
 
-    asked = workshop.ask()
+    build = workshop.ask()
     workshop.work(crash)
-    assert error_of(workshop, asked.id)["stage"] == "link"
+    assert error_of(workshop, build.id)["stage"] == "link"
 
 
 def test_an_unexpected_error_fails_the_build_without_details(workshop: CompileSetup) -> None:
-    asked = workshop.ask()
+    build = workshop.ask()
     workshop.work(raising(ZeroDivisionError("/home/somebody/secret.py")))
-    error = error_of(workshop, asked.id)
+    error = error_of(workshop, build.id)
     assert error["code"] == "build_failed"
     assert "ZeroDivisionError" in error["message"]
     assert "secret" not in str(error)
@@ -162,31 +162,31 @@ def test_after_a_failure_the_next_build_succeeds(workshop: CompileSetup) -> None
 
 
 def test_a_missing_model_file_fails_the_build(workshop: CompileSetup) -> None:
-    asked = workshop.ask()
-    workshop.layout.blobs.delete(asked.source)
+    build = workshop.ask()
+    workshop.layout.blobs.delete(build.source)
     workshop.work()
-    error = error_of(workshop, asked.id)
+    error = error_of(workshop, build.id)
     assert (error["code"], error["stage"], error["hint"]) == ("not_found", "fetch", "push it again")
 
 
 @pytest.mark.parametrize("error", [StoreUnreachable(), DatabaseUnreachable(), DatabaseBusy()])
 def test_an_outage_does_not_fail_the_build(workshop: CompileSetup, error: OctetError) -> None:
     """The build is released, and the attempt is not counted."""
-    asked = workshop.ask()
+    submitted = workshop.ask()
     workshop.stop.set()  # otherwise the worker would wait for the outage to pass
     workshop.work(raising(error))
-    build = workshop.builds.get(asked.id)
+    build = workshop.builds.get(submitted.id)
     assert (build.state, build.attempt) == (BuildState.QUEUED, 0)
     workshop.stop.clear()
     assert workshop.work()
-    assert workshop.builds.get(asked.id).state is BuildState.SUCCEEDED
+    assert workshop.builds.get(submitted.id).state is BuildState.SUCCEEDED
 
 
 def test_a_damaged_model_file_fails_the_build(workshop: CompileSetup) -> None:
-    asked = workshop.ask()
-    damage_blob(workshop.layout.root, asked.source)
+    build = workshop.ask()
+    damage_blob(workshop.layout.root, build.source)
     workshop.work()
-    assert error_of(workshop, asked.id)["code"] == "corrupt_blob"
+    assert error_of(workshop, build.id)["code"] == "corrupt_blob"
 
 
 def test_a_build_for_an_older_compiler_version_is_resubmitted(workshop: CompileSetup) -> None:
@@ -212,16 +212,16 @@ def ask_inputs(workshop: CompileSetup) -> Any:
 
 
 def test_a_running_build_that_is_canceled_stops_soon(workshop: CompileSetup) -> None:
-    asked, compile = workshop.ask(), Endless()
+    build, compile = workshop.ask(), Endless()
     with workshop.working(compile):
-        workshop.builds.cancel(asked.id)
-        eventually(lambda: workshop.builds.get(asked.id).state is BuildState.CANCELED)
+        workshop.builds.cancel(build.id)
+        eventually(lambda: workshop.builds.get(build.id).state is BuildState.CANCELED)
     assert type(compile.ended_by) is BuildCanceled
 
 
 def test_a_running_build_of_a_model_that_was_deleted_stops_soon(workshop: CompileSetup) -> None:
-    asked, compile = workshop.ask(), Endless()
-    workshop.models.push("digits", asked.source, "tflite", 7)
+    build, compile = workshop.ask(), Endless()
+    workshop.models.push("digits", build.source, "tflite", 7)
     with workshop.working(compile):
         workshop.models.delete("digits")
         eventually(lambda: compile.ended_by is not None)
@@ -229,24 +229,24 @@ def test_a_running_build_of_a_model_that_was_deleted_stops_soon(workshop: Compil
 
 
 def test_a_worker_that_stops_releases_its_build(workshop: CompileSetup) -> None:
-    asked, compile = workshop.ask(), Endless()
+    submitted, compile = workshop.ask(), Endless()
     with workshop.working(compile) as thread:
         workshop.stop.set()
         thread.join(GIVE_UP_S)
         assert not thread.is_alive()
-    build = workshop.builds.get(asked.id)
+    build = workshop.builds.get(submitted.id)
     assert (build.state, build.attempt) == (BuildState.QUEUED, 0)
     assert type(compile.ended_by) is Stopping
     workshop.stop.clear()
     workshop.work()
-    assert workshop.builds.get(asked.id).state is BuildState.SUCCEEDED
+    assert workshop.builds.get(submitted.id).state is BuildState.SUCCEEDED
 
 
 def test_a_lease_is_renewed_in_time_even_if_heartbeats_are_rare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workshop = CompileSetup(tmp_path, lease_s=12, heartbeat_s=10 * GIVE_UP_S)
-    asked, renewed, heartbeat = workshop.ask(), [0], workshop.builds.heartbeat
+    build, renewed, heartbeat = workshop.ask(), [0], workshop.builds.heartbeat
 
     def count(claim: Claim, lease_s: float) -> None:
         heartbeat(claim, lease_s)
@@ -256,20 +256,20 @@ def test_a_lease_is_renewed_in_time_even_if_heartbeats_are_rare(
     with workshop.working(Endless()):
         eventually(lambda: renewed[0] > 0)
         assert workshop.builds.claim("thief", 60) is None
-    assert workshop.builds.get(asked.id).attempt == 0
+    assert workshop.builds.get(build.id).attempt == 0
 
 
 def test_a_worker_that_lost_its_lease_stops_and_changes_nothing(tmp_path: Path) -> None:
     workshop = CompileSetup(tmp_path, lease_s=0.6, heartbeat_s=0.2)
-    asked, compile = workshop.ask(), Endless()
+    build, compile = workshop.ask(), Endless()
     with workshop.working(compile) as thread:
-        claim = steal(workshop, asked.id)
+        claim = steal(workshop, build.id)
         thread.join(GIVE_UP_S)
         assert not thread.is_alive()
-        assert workshop.builds.get(asked.id).state is BuildState.RUNNING
+        assert workshop.builds.get(build.id).state is BuildState.RUNNING
     assert type(compile.ended_by) is LeaseLost
     workshop.builds.finish(claim, error=OctetError("the thief's own"))
-    assert error_of(workshop, asked.id)["message"] == "the thief's own"
+    assert error_of(workshop, build.id)["message"] == "the thief's own"
 
 
 def steal(workshop: CompileSetup, id: str) -> Any:
@@ -284,27 +284,27 @@ def steal(workshop: CompileSetup, id: str) -> Any:
 
 
 def test_a_worker_whose_lease_expired_cannot_finish_the_build(workshop: CompileSetup) -> None:
-    asked = workshop.ask()
+    build = workshop.ask()
 
     def sleeps(*arguments: Any) -> Digest:
-        steal(workshop, asked.id)
+        steal(workshop, build.id)
         return succeed(*arguments)
 
     workshop.work(sleeps)
-    assert workshop.builds.get(asked.id).state is BuildState.RUNNING
+    assert workshop.builds.get(build.id).state is BuildState.RUNNING
 
 
 def test_a_build_that_kills_its_workers_fails(tmp_path: Path) -> None:
     workshop = CompileSetup(tmp_path, max_build_attempts=2)
-    asked = workshop.ask()
+    build = workshop.ask()
     for _ in range(2):
         assert workshop.builds.claim("victim", lease_s=-1)
     assert not workshop.work()
-    assert error_of(workshop, asked.id)["code"] == BuildCrashed.code
+    assert error_of(workshop, build.id)["code"] == BuildCrashed.code
 
 
 def test_progress_is_written_only_when_it_changes(workshop: CompileSetup) -> None:
-    asked = workshop.ask()
+    build = workshop.ask()
 
     def busy(request: Any, layout: Any, scratch: Any, progress: Any, settings: Settings) -> Digest:
         for _ in range(1000):
@@ -314,25 +314,25 @@ def test_progress_is_written_only_when_it_changes(workshop: CompileSetup) -> Non
         return succeed(request, layout, scratch, progress, settings)
 
     workshop.work(busy)
-    assert len(workshop.builds.events(asked.id)) < 40
+    assert len(workshop.builds.events(build.id)) < 40
 
 
 def test_an_unreachable_database_does_not_end_the_worker(
     workshop: CompileSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = workshop.ask()
+    build = workshop.ask()
     claim, failures = workshop.builds.claim, [StorageFull(), OSError("gone")]
     monkeypatch.setattr("service.workers.compile_worker._TROUBLE_S", 0.01)
 
-    def fails_twice(*asked: Any) -> Any:
+    def fails_twice(*build: Any) -> Any:
         if failures:
             raise failures.pop()
-        return claim(*asked)
+        return claim(*build)
 
     monkeypatch.setattr(workshop.builds, "claim", fails_twice)
     thread = threading.Thread(target=workshop.worker(succeed).run, args=(workshop.stop,))
     thread.start()
-    eventually(lambda: workshop.builds.get(asked.id).state is BuildState.SUCCEEDED)
+    eventually(lambda: workshop.builds.get(build.id).state is BuildState.SUCCEEDED)
     workshop.stop.set()
     thread.join()
 

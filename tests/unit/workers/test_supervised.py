@@ -127,8 +127,8 @@ class Supervised:
 
     def says(self) -> dict[str, Any]:
         assert self.process.stdout is not None
-        said: dict[str, Any] = json.loads(self.process.stdout.readline())
-        return said
+        document: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return document
 
     def pauses_s(self) -> list[float]:
         """Returns the pauses before each new child, according to the log of the supervisor, which is then ended."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
+from service.api.access.key_orders import apply_key_change
 from service.api.access.tenants import tenant
-from service.api.access.told import apply_key_change
 from service.api.control import paths, views, wire
 from service.api.control.bounded import BoundedRoute
 from service.api.injected import ServicesOf

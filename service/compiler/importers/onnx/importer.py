@@ -77,7 +77,7 @@ def _imported(model: Model, at: At, params: Sequence[relax.Var]) -> ImportedMode
         builder.emit_func_output(outputs[0] if len(outputs) == 1 else relax.Tuple(outputs))
     described = [_described(output) for output in outputs]
     signature = signature_of(model, map(_described, params), described, state.types.get)
-    metadata, notices = metadata_of(model.said, signature)
+    metadata, notices = metadata_of(model.metadata_text, signature)
     return ImportedModel(builder.get(), signature, ONNX, metadata, (*notices, *_contradictions(model, described)))
 
 

@@ -89,7 +89,7 @@ class Model:
         opset: the version of ONNX's own operators.
         operators: their types include the domain if it is not ONNX's own: `com.microsoft.QLinearAdd`.
         constants: by name.
-        said: the text that contains labels and preprocessing (`onnx/file/metadata.py`), or "" if the file has none.
+        metadata_text: the labels and preprocessing as text (`onnx/file/metadata.py`); "" if the file has none.
     """
 
     opset: int
@@ -98,7 +98,7 @@ class Model:
     inputs: tuple[End, ...]
     outputs: tuple[End, ...]
     size_bytes: int
-    said: str = ""
+    metadata_text: str = ""
 
 
 def shortened(name: str) -> str:

@@ -14,12 +14,12 @@ _DTYPES = set(DATATYPES.values())
 Shape = tuple[int, ...]
 
 
-def input_shape(end: End, said: Sequence[int] | None = None) -> Shape:
+def input_shape(end: End, given: Sequence[int] | None = None) -> Shape:
     """Returns the shape for which an input is compiled. If the first dimension has no number, it is a batch and becomes
     1.
 
     Args:
-        said: the shape that the user gave. Sizes in the file take precedence.
+        given: the shape that the user gave. Sizes in the file take precedence.
 
     Raises:
         Unsupported: another dimension has no number, or clients cannot send the type.
@@ -31,8 +31,8 @@ def input_shape(end: End, said: Sequence[int] | None = None) -> Shape:
     check_sendable(end, "input")
     if end.shape is None:
         raise Unsupported(f"the file gives no shape for the input {label}", tensor=label)
-    if said is not None:
-        return _agreed(end, end.shape, said)
+    if given is not None:
+        return _agreed(end, end.shape, given)
     open_ended = [axis for axis, size in enumerate(end.shape) if not isinstance(size, int)]
     if any(axis > 0 for axis in open_ended):
         shown = [size if isinstance(size, int) else size or "?" for size in end.shape]
@@ -58,13 +58,13 @@ def check_sendable(end: End, what: str) -> None:
         raise Unsupported(f"the {what} {label} has the type {end.dtype}, which cannot be sent", tensor=label)
 
 
-def _agreed(end: End, shape: tuple[int | str | None, ...], said: Sequence[int]) -> Shape:
-    fits = len(said) == len(shape) and all(
-        size == own or not isinstance(own, int) for size, own in zip(said, shape, strict=False)
+def _agreed(end: End, shape: tuple[int | str | None, ...], given: Sequence[int]) -> Shape:
+    fits = len(given) == len(shape) and all(
+        size == own or not isinstance(own, int) for size, own in zip(given, shape, strict=False)
     )
-    if not fits or any(size < 1 for size in said):
-        raise InvalidInput(f"the input {shortened(end.name)} has the shape {list(shape)}, not {list(said)}")
-    return tuple(said)
+    if not fits or any(size < 1 for size in given):
+        raise InvalidInput(f"the input {shortened(end.name)} has the shape {list(shape)}, not {list(given)}")
+    return tuple(given)
 
 
 def signature_of(

@@ -182,8 +182,8 @@ def _integer(value: Any) -> int:
 
 
 def _raise(message: Any = "", *_: Any) -> Any:
-    said = ascii(str(message)[:200]) if isinstance(message, str) else ""
-    raise Unsupported(f"the model itself rejects its input: {said}", hint="check the shape of the input")
+    text = ascii(str(message)[:200]) if isinstance(message, str) else ""
+    raise Unsupported(f"the model itself rejects its input: {text}", hint="check the shape of the input")
 
 
 def _length(value: Any) -> int:

@@ -88,5 +88,5 @@ def _read_text(ask_size: Callable[..., int], ask: Callable[..., int], program: c
 
 def _check(status: int, what: str, log: Callable[[], str] | None = None) -> None:
     if status != 0:
-        said = _library().nvrtcGetErrorString(status).decode()
-        raise BuildFailed(f"NVRTC: {what}: {said}{': ' + log() if log else ''}", stage=Stage.CODEGEN)
+        error = _library().nvrtcGetErrorString(status).decode()
+        raise BuildFailed(f"NVRTC: {what}: {error}{': ' + log() if log else ''}", stage=Stage.CODEGEN)

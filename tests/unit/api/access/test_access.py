@@ -83,13 +83,13 @@ def test_other_headers_allow_nothing(make: Make, header: bytes | None) -> None:
 
 def test_a_wrong_secret_gives_the_same_error_as_an_unknown_key(make: Make) -> None:
     access = make(admin_key=ADMIN_KEY)
-    said = []
+    messages = []
     for wrong in (ADMIN_KEY[:-1] + "y", ADMIN_KEY.replace("cluster", "another")):
         with pytest.raises(Unauthorized) as caught:
             access.admit(bearer(wrong), Scope.PREDICT)
-        said.append(caught.value.message)
+        messages.append(caught.value.message)
         assert wrong not in str(caught.value.to_json())
-    assert said[0] == said[1]
+    assert messages[0] == messages[1]
     assert access.admit(bearer(ADMIN_KEY), Scope.ADMIN) == "cluster"
 
 

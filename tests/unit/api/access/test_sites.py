@@ -15,15 +15,15 @@ from tests.support.control_plane import MODEL, ControlPlane, control_plane
 HERE, ELSEWHERE = "http://127.0.0.1:8080", "https://elsewhere.example"
 
 
-def check(method: str = "POST", settings: Any = None, **said: str) -> None:
+def check(method: str = "POST", settings: Any = None, **sent_headers: str) -> None:
     headers = {"host": "127.0.0.1:8080", "content-type": "text/plain"}
-    headers |= {name.replace("_", "-"): value for name, value in said.items()}
+    headers |= {name.replace("_", "-"): value for name, value in sent_headers.items()}
     encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
     Sites(Settings(**(settings or {}))).check(method, encoded)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "headers",
     [
         {},  # curl and all SDKs send none of these headers
         {"sec_fetch_site": "same-origin", "origin": HERE},
@@ -36,13 +36,13 @@ def check(method: str = "POST", settings: Any = None, **said: str) -> None:
         },  # a proxy that replaces the Host header by its own name
     ],
 )
-def test_requests_that_are_not_from_another_site_are_allowed(said: dict[str, str]) -> None:
+def test_requests_that_are_not_from_another_site_are_allowed(headers: dict[str, str]) -> None:
     for method in ("GET", "POST", "PUT", "DELETE"):
-        check(method, **said)
+        check(method, **headers)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "headers",
     [
         {"sec_fetch_site": "cross-site", "origin": ELSEWHERE},
         {"sec_fetch_site": "cross-site"},
@@ -53,11 +53,11 @@ def test_requests_that_are_not_from_another_site_are_allowed(said: dict[str, str
         {"origin": ""},
     ],
 )
-def test_a_page_of_another_site_cannot_change_anything(said: dict[str, str]) -> None:
+def test_a_page_of_another_site_cannot_change_anything(headers: dict[str, str]) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         with pytest.raises(CrossSite):
-            check(method, **said)
-    check("GET", **said)  # harmless: the page cannot read the response
+            check(method, **headers)
+    check("GET", **headers)  # harmless: the page cannot read the response
 
 
 @pytest.mark.parametrize("host", ["elsewhere.example:8080", "elsewhere.example", "localhost.example", "10.0.0.1:8080"])

@@ -45,8 +45,8 @@ def test_for_all_a_model_is_built_for_every_target_of_the_workers(api: ControlPl
     def are_seen() -> bool:
         for id, target in others:
             api.services.workers.beat(replace(WORKER, id=id, target=target, pool=id))
-        asked = api.client.post("/api/v1/models/probe/builds", json={"targets": ["all"]}).json()
-        return len(asked.get("builds", ())) == 3
+        submitted = api.client.post("/api/v1/models/probe/builds", json={"targets": ["all"]}).json()
+        return len(submitted.get("builds", ())) == 3
 
     api.push(name="probe", target="x86-64-v3")
     eventually(are_seen)

@@ -63,18 +63,18 @@ def test_an_unload_goes_to_all_workers(api: ControlPlane) -> None:
 def test_workers_that_fail_to_load_are_named_and_the_others_load(api: ControlPlane) -> None:
     refusal = json.dumps({"detail": "there is no memory"}).encode()
     with worker(api, "a", b"{}") as a, worker(api, "b", refusal, status=503), worker(api, "c", b"?", status=500) as c:
-        said = problem(api.client.post(f"{PATH}/load", json={}), 503, "not_ready")["detail"]
+        detail = problem(api.client.post(f"{PATH}/load", json={}), 503, "not_ready")["detail"]
         assert len(a.asked) == 1
-    assert "2 of 3 workers did not load model 'digits'" in said
-    assert "of pool b: there is no memory" in said
-    assert f"w{c.address} of pool c: it answered 500" in said
+    assert "2 of 3 workers did not load model 'digits'" in detail
+    assert "of pool b: there is no memory" in detail
+    assert f"w{c.address} of pool c: it answered 500" in detail
 
 
 def test_a_worker_that_cannot_be_reached_is_named(api: ControlPlane) -> None:
     with worker(api, "a", b"{}") as gone:
         pass
-    said = problem(api.client.post(f"{PATH}/unload", json={}), 503, "not_ready")["detail"]
-    assert f"it cannot be reached at {gone.address}" in said
+    detail = problem(api.client.post(f"{PATH}/unload", json={}), 503, "not_ready")["detail"]
+    assert f"it cannot be reached at {gone.address}" in detail
 
 
 @pytest.mark.parametrize("action", ["load", "unload"])

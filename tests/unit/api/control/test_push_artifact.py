@@ -70,12 +70,10 @@ def test_an_artifact_for_an_unknown_target_is_refused(plane: ControlPlane, tmp_p
     assert plane.client.get("/api/v1/models").json()["models"] == []
 
 
-@pytest.mark.parametrize("asked", [{"targets": ["aarch64"]}, {"targets": [HOST_TARGET], "options": {"batch": [1, 8]}}])
-def test_no_other_builds_of_an_artifact_are_accepted(
-    plane: ControlPlane, tmp_path: Path, asked: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("body", [{"targets": ["aarch64"]}, {"targets": [HOST_TARGET], "options": {"batch": [1, 8]}}])
+def test_no_other_builds_of_an_artifact_are_accepted(plane: ControlPlane, tmp_path: Path, body: dict[str, Any]) -> None:
     push(plane, archive(tmp_path / "a"))
-    problem(plane.client.post("/api/v1/models/digits/builds", json=asked), 422, "unsupported")
+    problem(plane.client.post("/api/v1/models/digits/builds", json=body), 422, "unsupported")
 
 
 def test_a_push_of_an_artifact_is_in_the_audit_log(plane: ControlPlane, tmp_path: Path) -> None:

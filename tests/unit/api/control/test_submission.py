@@ -211,8 +211,8 @@ def test_other_batch_sizes_and_tuning_are_additional_builds(plane: ControlPlane)
 
 def test_builds_of_a_model_can_be_requested_with_options(plane: ControlPlane) -> None:
     plane.push()
-    asked = {"targets": ["host"], "options": {"batch": [4], "tune_s": 60}}
-    builds = plane.client.post("/api/v1/models/digits/builds", json=asked).json()["builds"]
+    body = {"targets": ["host"], "options": {"batch": [4], "tune_s": 60}}
+    builds = plane.client.post("/api/v1/models/digits/builds", json=body).json()["builds"]
     assert [build["options"] for build in builds] == [{}, {"batch": 4}, {"tune_s": 60.0}, {"batch": 4, "tune_s": 60.0}]
 
 

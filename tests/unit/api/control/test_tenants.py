@@ -91,10 +91,10 @@ def cancel(tenant: Tenant, answer: httpx.Response) -> None:
 def quantized(plane: ControlPlane, tenant: Tenant, folder: Path) -> httpx.Response:
     """Completes the tenant's quantization as a worker would. Returns the response with the new version's build."""
     claim, services = plane.claim(), plane.services
-    asked = quantization_of(claim.inputs.options)
-    assert asked is not None
+    options = quantization_of(claim.inputs.options)
+    assert options is not None
     (folder / "made").write_bytes(QUANTIZED)
-    result = store(services.layout, claim.inputs.source, folder / "made", asked.data, {})
+    result = store(services.layout, claim.inputs.source, folder / "made", options.data, {})
     add_for_all(services.layout, services.builds, services.models, claim.build, result)
     services.builds.finish(claim, artifact=result)
     (build,) = [
@@ -207,11 +207,11 @@ def test_every_operation_is_forbidden_or_limited_to_the_tenant(house: House) -> 
                 continue  # the data plane answers this path
             answer = house.acme.ask(method.upper(), path)
             for marker in ("private", house.build, house.artifact, SOURCE, house.beta.id, "beta"):
-                said = answer.text.replace(path, "")  # an error message repeats the path that was requested
-                said = said.replace(values["id"], "") if answer.status_code == 404 else said
-                said = said.replace(values["digest"], "") if answer.status_code == 404 else said
-                said = said.replace(repr(values["name"]), "") if answer.status_code == 404 else said
-                assert marker not in said, (method, path, answer.text)
+                text = answer.text.replace(path, "")  # an error message repeats the path that was requested
+                text = text.replace(values["id"], "") if answer.status_code == 404 else text
+                text = text.replace(values["digest"], "") if answer.status_code == 404 else text
+                text = text.replace(repr(values["name"]), "") if answer.status_code == 404 else text
+                assert marker not in text, (method, path, answer.text)
 
 
 @pytest.mark.parametrize(
@@ -284,9 +284,9 @@ def test_a_quantization_belongs_to_its_tenant_and_counts_as_two_builds(tmp_path:
         assert again.json()["id"] == build["id"], "what is under way is not begun again"
         made = quantized(plane, acme, tmp_path).json()
         assert (made["model"], made["version"]) == ("net", 2)
-        said = acme.ask("GET", build["links"]["quantization"]).json()
-        assert (said["version"], said["source"]) == (2, digest_of(QUANTIZED))
-        assert acme.ask("GET", said["file"]).content == QUANTIZED
+        quantization = acme.ask("GET", build["links"]["quantization"]).json()
+        assert (quantization["version"], quantization["source"]) == (2, digest_of(QUANTIZED))
+        assert acme.ask("GET", quantization["file"]).content == QUANTIZED
         assert [each["id"] for each in acme.ask("GET", "/api/v1/models/net/quantizations").json()["builds"]] == [
             build["id"]
         ]

@@ -79,76 +79,76 @@ def anyio_backend() -> str:
 
 
 async def test_clients_take_turns() -> None:
-    async with pictures() as its:
+    async with pictures() as service:
         for number in range(3):
-            await its.send(f"first {number}", "10.0.0.1", LARGE)
-        await its.send("second", "10.0.0.2", LARGE)
-        await its.began("first 0")
-        await its.finish("first 0")
-        await its.began("second")
-        assert its.order == ["first 0", "second"]
+            await service.send(f"first {number}", "10.0.0.1", LARGE)
+        await service.send("second", "10.0.0.2", LARGE)
+        await service.began("first 0")
+        await service.finish("first 0")
+        await service.began("second")
+        assert service.order == ["first 0", "second"]
 
 
 async def test_a_small_picture_is_decoded_beside_large_ones() -> None:
-    async with pictures() as its:
+    async with pictures() as service:
         for number in range(8):
-            await its.send(f"large {number}", "10.0.0.1", LARGE)
-        await its.send("small", "10.0.0.2", SMALL_PIXELS)
-        await its.began("small")
-        await its.finish("small")
-        assert its.order == ["large 0", "small"]
+            await service.send(f"large {number}", "10.0.0.1", LARGE)
+        await service.send("small", "10.0.0.2", SMALL_PIXELS)
+        await service.began("small")
+        await service.finish("small")
+        assert service.order == ["large 0", "small"]
 
 
 async def test_large_pictures_are_decoded_despite_many_small_ones() -> None:
-    async with pictures() as its:
+    async with pictures() as service:
         for number in range(8):
-            await its.send(f"small {number}", "10.0.0.1", 1)
-        await its.send("large", "10.0.0.2", LARGE)
-        await its.finish("small 0")
-        await its.began("large")
-        assert its.order[:2] == ["small 0", "small 1"]
-        assert len(its.order) == 3
+            await service.send(f"small {number}", "10.0.0.1", 1)
+        await service.send("large", "10.0.0.2", LARGE)
+        await service.finish("small 0")
+        await service.began("large")
+        assert service.order[:2] == ["small 0", "small 1"]
+        assert len(service.order) == 3
 
 
 @pytest.mark.parametrize("pixels", [LARGE, None, 2**63])
 async def test_large_pictures_together_use_the_memory_of_one(pixels: int | None) -> None:
-    async with pictures() as its:
-        await its.send("first", "10.0.0.1", pixels)
-        await its.send("second", "10.0.0.2", SMALL_PIXELS + 1)
-        await its.send("small", "10.0.0.3", 1)
-        await its.began("small")
-        assert sorted(its.order) == ["first", "small"]
-        await its.finish("first")
-        await its.began("second")
+    async with pictures() as service:
+        await service.send("first", "10.0.0.1", pixels)
+        await service.send("second", "10.0.0.2", SMALL_PIXELS + 1)
+        await service.send("small", "10.0.0.3", 1)
+        await service.began("small")
+        assert sorted(service.order) == ["first", "small"]
+        await service.finish("first")
+        await service.began("second")
 
 
 async def test_a_picture_canceled_while_it_waits_is_not_decoded() -> None:
-    async with pictures() as its:
+    async with pictures() as service:
         for name in ("first", "second", "third"):
-            await its.send(name, "10.0.0.1", LARGE)
-        await its.began("first")
-        await its.withdraw("second")
-        await its.finish("first")
-        await its.began("third")
-        assert its.order == ["first", "third"]
+            await service.send(name, "10.0.0.1", LARGE)
+        await service.began("first")
+        await service.withdraw("second")
+        await service.finish("first")
+        await service.began("third")
+        assert service.order == ["first", "third"]
 
 
 async def test_a_picture_canceled_while_it_is_decoded_frees_its_memory() -> None:
-    async with pictures() as its:
-        await its.send("first", "10.0.0.1", LARGE)
-        await its.send("second", "10.0.0.2", LARGE)
-        await its.began("first")
-        await its.withdraw("first")
-        await its.began("second")
+    async with pictures() as service:
+        await service.send("first", "10.0.0.1", LARGE)
+        await service.send("second", "10.0.0.2", LARGE)
+        await service.began("first")
+        await service.withdraw("first")
+        await service.began("second")
 
 
 async def test_addresses_of_one_ipv6_network_are_one_client() -> None:
-    async with pictures() as its:
-        await its.send("running", "2001:db8::1", LARGE)
+    async with pictures() as service:
+        await service.send("running", "2001:db8::1", LARGE)
         for number in range(3):
-            await its.send(f"network {number}", f"2001:db8::{number + 2}", LARGE)
-        await its.send("other", "2001:db8:1::1", LARGE)
-        await its.began("running")
-        await its.finish("running")
-        await its.began("other")
-        assert its.order == ["running", "other"]
+            await service.send(f"network {number}", f"2001:db8::{number + 2}", LARGE)
+        await service.send("other", "2001:db8:1::1", LARGE)
+        await service.began("running")
+        await service.finish("running")
+        await service.began("other")
+        assert service.order == ["running", "other"]

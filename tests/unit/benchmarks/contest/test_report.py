@@ -32,9 +32,9 @@ MEDIANS_MS = {
 def test_octets_row_says_how_near_the_limit_and_how_far_from_the_fastest_peer() -> None:
     text = render(results_of(MEDIANS_MS))
     cells = row(text, "Octet (xnnpack), 1 thread pinned to core 0", "Resnet50")
-    limit, octet, fastest, _, percent, peer, its, times, of_one_thread = cells[1:]
+    limit, octet, fastest, _, percent, peer, peer_ms, times, of_one_thread = cells[1:]
     assert (limit, octet, fastest) == ("0.900", "**1.20**", "1.08")
-    assert (percent, peer, its) == ("**75.0 %**", "OpenVINO (ONNX, bf16)", "1.25")
+    assert (percent, peer, peer_ms) == ("**75.0 %**", "OpenVINO (ONNX, bf16)", "1.25")
     assert (times, of_one_thread) == ("**1.04 ×**", "1.00")  # noqa: RUF001
 
 

@@ -30,8 +30,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def made(numbers: Sequence[int], said: str = "") -> list[dict[str, Any]]:
-    return [line for number in numbers for line in ({"begun": number}, {"number": number, "said": said})]
+def made(numbers: Sequence[int], message: str = "") -> list[dict[str, Any]]:
+    return [line for number in numbers for line in ({"begun": number}, {"number": number, "said": message})]
 
 
 def process(fails_at: Callable[[int, list[int]], Told | None]) -> Callable[[list[str], float], Told]:
@@ -42,8 +42,8 @@ def process(fails_at: Callable[[int, list[int]], Told | None]) -> Callable[[list
         for index, number in enumerate(numbers):
             ended = fails_at(number, numbers)
             if ended is not None:
-                status, told, words = ended
-                return status, [*made(numbers[:index]), {"begun": number}, *told], words
+                status, lines, words = ended
+                return status, [*made(numbers[:index]), {"begun": number}, *lines], words
         return 0, made(numbers), ""
 
     return run

@@ -21,7 +21,7 @@ PLAIN = {"strides": (1, 1), "dilations": (1, 1), "pads": (0, 0, 0, 0), "auto_pad
 
 @pytest.mark.parametrize("groups", [1, 2, 6])
 @pytest.mark.parametrize(
-    "said",
+    "settings",
     [
         {},
         {"pads": (1, 0, 2, 1)},
@@ -32,17 +32,17 @@ PLAIN = {"strides": (1, 1), "dilations": (1, 1), "pads": (0, 0, 0, 0), "auto_pad
         {"auto_pad": "VALID"},
     ],
 )
-def test_weights_times_columns_are_the_convolution(said: dict[str, Any], groups: int) -> None:
+def test_weights_times_columns_are_the_convolution(settings: dict[str, Any], groups: int) -> None:
     rng, model = np.random.default_rng(0), OnnxBuilder()
     x, weights = rng.normal(0, 1, SHAPE).astype(np.float32), rng.normal(0, 1, (12, 6 // groups, 3, 2))
     attributes: dict[str, Any] = {
-        name: list(value) if isinstance(value, tuple) else value for name, value in said.items()
+        name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()
     }
     model.input("x", "float32", SHAPE)
     operands = ["x", model.constant(weights, "float32")]
     model.output(model.node("Conv", operands, kernel_shape=[3, 2], group=groups, **attributes), "float32")
     (real,) = oracle.run(import_model(model.build()).module, get_mode(ONNXRUNTIME), [x])
-    windows = Windows((3, 2), groups=groups, **{**PLAIN, **said})
+    windows = Windows((3, 2), groups=groups, **{**PLAIN, **settings})
     found = columns.columns(x, windows)
     made = weights.reshape(groups, 12 // groups, -1) @ found
     np.testing.assert_allclose(made.reshape(12, -1), real.reshape(12, -1), atol=1e-4)

@@ -57,15 +57,15 @@ def attempt(scratch: Path, role: str, request: object = None, lines: str = "") -
         timeout=WORK_TIMEOUT_S,
         check=True,
     )
-    said: dict[str, Any] = json.loads(process.stdout)
-    return said
+    result: dict[str, Any] = json.loads(process.stdout)
+    return result
 
 
 def test_it_has_the_environment_directory_and_group_of_a_child(scratch: Path) -> None:
-    said = attempt(scratch, "echo")
-    assert "AWS_SECRET_ACCESS_KEY" not in said["environment"]
-    assert said["directory"] == said["environment"]["TMPDIR"] == str(scratch)
-    assert (said["umask"], said["group"]) == (0o077, True)
+    result = attempt(scratch, "echo")
+    assert "AWS_SECRET_ACCESS_KEY" not in result["environment"]
+    assert result["directory"] == result["environment"]["TMPDIR"] == str(scratch)
+    assert (result["umask"], result["group"]) == (0o077, True)
 
 
 def test_it_inherits_only_the_files_that_it_should(scratch: Path) -> None:
@@ -78,9 +78,9 @@ def test_it_inherits_only_the_files_that_it_should(scratch: Path) -> None:
 
 
 def test_its_crash_is_an_error_with_the_signal(scratch: Path) -> None:
-    said = attempt(scratch, "die", {"how": "segfault"})
-    assert said["code"] == "build_crashed"
-    assert said["message"].startswith(f"the die process died of {signal.SIGSEGV.name}: ")
+    result = attempt(scratch, "die", {"how": "segfault"})
+    assert result["code"] == "build_crashed"
+    assert result["message"].startswith(f"the die process died of {signal.SIGSEGV.name}: ")
 
 
 def test_a_process_with_other_threads_is_not_forked(scratch: Path) -> None:

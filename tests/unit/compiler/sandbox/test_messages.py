@@ -11,8 +11,8 @@ from service.compiler.sandbox.messages import Conversation, clean
 from service.core.errors import BuildFailed, CorruptBlob, InternalError, MalformedModel, OctetError, SandboxUnavailable
 
 
-def feed(conversation: Conversation, *said: Any) -> list[dict[str, Any]]:
-    return list(conversation.feed(b"".join(json.dumps(message).encode() + b"\n" for message in said)))
+def feed(conversation: Conversation, *from_child: Any) -> list[dict[str, Any]]:
+    return list(conversation.feed(b"".join(json.dumps(message).encode() + b"\n" for message in from_child)))
 
 
 def test_news_are_handed_on() -> None:
@@ -131,9 +131,9 @@ def test_there_are_only_so_many_messages(monkeypatch: pytest.MonkeyPatch) -> Non
         feed(Conversation(), *[{"log": ""}] * 11)
 
 
-def error_of(*said: Any) -> OctetError:
+def error_of(*from_child: Any) -> OctetError:
     conversation = Conversation()
-    feed(conversation, *said)
+    feed(conversation, *from_child)
     assert conversation.error is not None
     return conversation.error
 
@@ -157,9 +157,9 @@ def test_a_child_cannot_speak_for_the_server(code: Any) -> None:
 
 
 def test_a_child_cannot_disown_its_sandbox_once_it_is_locked() -> None:
-    said = {"error": {"code": "sandbox_unavailable", "message": "m"}}
-    assert isinstance(error_of(said), SandboxUnavailable)
-    assert type(error_of({"locked": True}, said)) is BuildFailed
+    message = {"error": {"code": "sandbox_unavailable", "message": "m"}}
+    assert isinstance(error_of(message), SandboxUnavailable)
+    assert type(error_of({"locked": True}, message)) is BuildFailed
 
 
 def test_an_error_without_a_place_gets_the_last_reported_one() -> None:

@@ -107,7 +107,7 @@ def test_a_result_that_cannot_be_sent_is_an_error(scratch: Path, large: bool, me
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("content", "message"),
     [
         ({"data": b"garbage\n"}, "sent something that is not JSON"),
         ({"data": b"[", "size": 100_000, "times": 100}, "sent a message of more than"),
@@ -116,9 +116,9 @@ def test_a_result_that_cannot_be_sent_is_an_error(scratch: Path, large: bool, me
         ({"data": b'{"result":{}}\n', "times": 2}, "sent a message after its last one"),
     ],
 )
-def test_garbage_fails_the_build(scratch: Path, said: dict[str, Any], message: str) -> None:
+def test_garbage_fails_the_build(scratch: Path, content: dict[str, Any], message: str) -> None:
     with pytest.raises(BuildFailed, match=message):
-        attempt(scratch, "say", {**said, "data": said["data"].hex()})
+        attempt(scratch, "say", {**content, "data": content["data"].hex()})
 
 
 @pytest.mark.parametrize("then", ["close and hang", "hang"])

@@ -93,12 +93,12 @@ def test_the_cores_of_this_process_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "there", "used"),
+    ("count", "there", "used"),
     [(0, 1, [0]), (0, 2, [0, 1]), (0, 3, [0, 1, 2]), (0, 4, [2, 3]), (0, 5, [3, 4]), (1, 4, [3]), (9, 2, [0, 1])],
 )
-def test_builds_leave_cores_to_predictions_if_there_are_enough(asked: int, there: int, used: list[int]) -> None:
+def test_builds_leave_cores_to_predictions_if_there_are_enough(count: int, there: int, used: list[int]) -> None:
     cores = [frozenset([core]) for core in range(there)]
-    assert build_cores(asked, cores) == tuple(cores[core] for core in used)
+    assert build_cores(count, cores) == tuple(cores[core] for core in used)
 
 
 @pytest.mark.parametrize(

@@ -121,8 +121,8 @@ def test_real_values_that_agree_within_their_range_are_verified() -> None:
     found = report([OWN, Statement(LITERT, real(7, 1.2e-5, 10.0))], [], KINDS, "")
     assert (found["verified"], found["outcome"]) == (True, "documented")
     assert found["witnesses"][1]["largest_relative"] == pytest.approx(1.2e-6)
-    told = "all 40 values from 4 inputs agree to 1.2e-06 of the output's range, 17.5 % of them bit for bit"
-    assert told in found["summary"]
+    line = "all 40 values from 4 inputs agree to 1.2e-06 of the output's range, 17.5 % of them bit for bit"
+    assert line in found["summary"]
 
 
 def test_outputs_of_another_shape_have_no_largest_difference() -> None:

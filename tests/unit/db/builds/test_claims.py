@@ -72,9 +72,9 @@ def test_the_build_shows_its_stage(builds: BuildStore, claim: Claim) -> None:
     assert (build.stage, build.progress) == (Stage.IMPORT, 0.25)
 
 
-@pytest.mark.parametrize(("said", "shown"), [(-1.0, 0.0), (7.0, 1.0)])
-def test_a_fraction_is_clamped_to_0_and_1(builds: BuildStore, claim: Claim, said: float, shown: float) -> None:
-    builds.progress(claim, Stage.IMPORT, said)
+@pytest.mark.parametrize(("fraction", "shown"), [(-1.0, 0.0), (7.0, 1.0)])
+def test_a_fraction_is_clamped_to_0_and_1(builds: BuildStore, claim: Claim, fraction: float, shown: float) -> None:
+    builds.progress(claim, Stage.IMPORT, fraction)
     assert builds.get(claim.build.id).progress == shown
 
 

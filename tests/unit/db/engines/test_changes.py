@@ -101,15 +101,15 @@ def test_heartbeats_of_a_build_are_not_reported(database: Database, other: Datab
     builds.heartbeat(claim, LEASE_S)
     builds.log(claim, "a line")
     builds.submit(inputs(source="else"), "b", 1)
-    told: set[str] = set()
+    names: set[str] = set()
 
     def until_the_last() -> bool:
         reader._mark, changed = other.changes.since(reader._mark)
-        told.update(changed or ())
-        return "b" in told
+        names.update(changed or ())
+        return "b" in names
 
     eventually(until_the_last)
-    assert told == {"b"}
+    assert names == {"b"}
 
 
 def test_a_journal_returns_the_changes_since_a_mark() -> None:

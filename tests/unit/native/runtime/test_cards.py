@@ -96,8 +96,8 @@ def _stays(library: str, constants: str) -> Any:
         seconds = instance.run_resident(5)
         seen.append(int(got[0, 0]))
     instance.run()
-    said = _attempt(lambda: instance.run_resident(0))
-    return seen, int(got[0, 0]), seconds, said, given.tolist()
+    error = _attempt(lambda: instance.run_resident(0))
+    return seen, int(got[0, 0]), seconds, error, given.tolist()
 
 
 def _leaves_nothing(library: str, constants: str) -> Any:
@@ -139,10 +139,10 @@ def _sequence(library: str, constants: str) -> Any:
     instance.run()
     instance.run()
     callers = [int(before[0, 0]), int(after[0, 0]), int(got[0, 0])]
-    said = _attempt(instance.reset)
+    error = _attempt(instance.reset)
     instance.bind_states(None, None)
     instance.run()
-    return seen, callers, said, int(got[0, 0]), given.tolist()
+    return seen, callers, error, int(got[0, 0]), given.tolist()
 
 
 def _launches(library: str, constants: str, launch: list[int]) -> Any:
@@ -176,15 +176,15 @@ def _refused(library: str, constants: str, config: Any = SIMPLE) -> str:
 
 def _instances(library: str, constants: str, config: Any, count: int) -> Any:
     model = _model(config, library, constants)
-    kept, said = [], ""
+    kept, error = [], ""
     for _ in range(count):
-        said = _attempt(lambda: kept.append(model.instance()))
+        error = _attempt(lambda: kept.append(model.instance()))
     results = []
     for instance in kept:
         given, got = _bound(instance)
         instance.run()
         results.append(int(got[0, 0] - given[0, 0]))
-    return results, said, [card.used_bytes for card in octet_library.cards()[0]], model.is_lost
+    return results, error, [card.used_bytes for card in octet_library.cards()[0]], model.is_lost
 
 
 def _lost(library: str, constants: str) -> Any:
@@ -192,8 +192,8 @@ def _lost(library: str, constants: str) -> Any:
     instance, unhurt = model.instance(), other.instance()
     kept = [_bound(instance), _bound(unhurt)]
     instance.run()
-    said = [_attempt(instance.run), _attempt(instance.run), _attempt(unhurt.run), _attempt(model.instance)]
-    return said, model.is_lost, other.is_lost, len(kept)
+    errors = [_attempt(instance.run), _attempt(instance.run), _attempt(unhurt.run), _attempt(model.instance)]
+    return errors, model.is_lost, other.is_lost, len(kept)
 
 
 def _cards(_library: str, _constants: str) -> Any:
@@ -238,11 +238,11 @@ def test_a_run_reads_what_is_bound(files: Files) -> None:
 
 
 def test_resident_runs_begin_with_the_same_states(files: Files) -> None:
-    seen, afterwards, seconds, said, _ = files.run(_stays)
+    seen, afterwards, seconds, error, _ = files.run(_stays)
     assert seen == [2, 2]
     assert afterwards == 2
     assert 0 <= seconds < 1
-    assert said.endswith(": the number of runs must be positive, not 0")
+    assert error.endswith(": the number of runs must be positive, not 0")
 
 
 def test_nothing_is_left_on_the_card(files: Files) -> None:
@@ -252,10 +252,10 @@ def test_nothing_is_left_on_the_card(files: Files) -> None:
 
 
 def test_state_is_kept_on_the_card_or_by_the_caller(files: Files) -> None:
-    seen, callers, said, begun_again, _ = files.run(_sequence)
+    seen, callers, error, begun_again, _ = files.run(_sequence)
     assert seen == [1, 2, 3, 4]
     assert callers == [40, 41, 41]
-    assert "the states of this instance are kept by the caller" in said
+    assert "the states of this instance are kept by the caller" in error
     assert begun_again == 1
 
 
@@ -268,8 +268,8 @@ def test_a_call_is_launched_as_the_plan_specifies(launch: list[int], files: File
 
 def test_more_shared_memory_than_the_card_has_is_refused(files: Files) -> None:
     config = on_card(config_of([("input", 0), ("output", 0)], [("launch", [0, 1])]), [[1, 1, 1, 1, 1, 1, 100 << 10]])
-    said = files.run(_refused, config)
-    assert "Unsupported: call 0 (octet_launch) requires 102400 bytes of shared memory, but GPU 0" in said
+    error = files.run(_refused, config)
+    assert "Unsupported: call 0 (octet_launch) requires 102400 bytes of shared memory, but GPU 0" in error
 
 
 def test_cards_are_those_that_the_process_may_see(files: Files) -> None:
@@ -335,18 +335,18 @@ def test_a_gpu_runs_the_best_code_for_it(cards: str, code: int, several: Files) 
 
 
 def test_the_capabilities_of_the_artifact_are_reported(several: Files) -> None:
-    said = several.run(_refused_several, cards="6.1")
+    error = several.run(_refused_several, cards="6.1")
     words = "built for compute capability 7.5 or 8.0 or 8.6 or 9.0, which no GPU here supports: GPU 0 (Emulated 6.1)"
-    assert words in said
-    assert said.startswith("Unsupported: ")
+    assert words in error
+    assert error.startswith("Unsupported: ")
 
 
 def test_code_that_the_driver_rejects_is_unsupported(files: Files, tmp_path: Path) -> None:
     library = emulated_driver.build_library(tmp_path / "library", tmp_path / "kernels", 86)
-    said = files._replace(library=library).run(_refused, cards="8.0")
-    assert "(Emulated 8.0, compute capability 8.0) with a driver for CUDA 12.9 rejects octet_add" in said
-    assert said.startswith("Unsupported: ")
-    assert said.endswith("CUDA_ERROR_NO_BINARY_FOR_GPU")
+    error = files._replace(library=library).run(_refused, cards="8.0")
+    assert "(Emulated 8.0, compute capability 8.0) with a driver for CUDA 12.9 rejects octet_add" in error
+    assert error.startswith("Unsupported: ")
+    assert error.endswith("CUDA_ERROR_NO_BINARY_FOR_GPU")
 
 
 @pytest.mark.parametrize(
@@ -367,8 +367,8 @@ def test_a_config_must_match_the_code_of_the_library(change: Any, words: str, fi
 def test_a_cpu_function_is_not_gpu_code(files: Files, code: Path) -> None:
     config = deepcopy(SIMPLE)
     config["plan"]["calls"] = [["add", [0, 1, 2]], ["twice", [2, 3]]]
-    said = files._replace(library=code).run(_refused, config)
-    assert said == "CorruptBlob: call 0 uses the kernel add, for which the library has no code"
+    error = files._replace(library=code).run(_refused, config)
+    assert error == "CorruptBlob: call 0 uses the kernel add, for which the library has no code"
 
 
 @pytest.mark.parametrize("damage", ["cut off", "no ELF", "section", "table"])
@@ -384,24 +384,24 @@ def test_gpu_code_must_be_complete(damage: str, files: Files, tmp_path: Path) ->
         image[40:48] = (1 << 63).to_bytes(8, "little")
     config = on_card(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
     library = _linked("octet_twice", bytes(image), tmp_path)
-    said = files._replace(library=library).run(_refused, config)
-    assert said == "CorruptBlob: the library's octet_twice is not GPU code, or is truncated"
+    error = files._replace(library=library).run(_refused, config)
+    assert error == "CorruptBlob: the library's octet_twice is not GPU code, or is truncated"
 
 
 def test_code_without_the_kernel_is_refused(files: Files, tmp_path: Path) -> None:
     image = emulated_driver.cubin({"octet_other": 2})
     emulated_driver.emulate(emulated_driver.KERNELS, ["octet_twice"], image, files.kernels)
     config = on_card(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
-    said = files._replace(library=_linked("octet_twice", image, tmp_path)).run(_refused, config)
-    assert said == "CorruptBlob: the code of octet_twice has no kernel of that name"
+    error = files._replace(library=_linked("octet_twice", image, tmp_path)).run(_refused, config)
+    assert error == "CorruptBlob: the code of octet_twice has no kernel of that name"
 
 
 def test_a_kernel_with_more_parameters_reads_no_further(files: Files, tmp_path: Path) -> None:
     image = emulated_driver.cubin({"octet_twice": 3})
     emulated_driver.emulate(emulated_driver.KERNELS, ["octet_twice"], image, files.kernels)
     config = on_card(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
-    said = files._replace(library=_linked("octet_twice", image, tmp_path)).run(_refused, config)
-    assert "octet_twice: CUDA_ERROR_INVALID_VALUE" in said
+    error = files._replace(library=_linked("octet_twice", image, tmp_path)).run(_refused, config)
+    assert "octet_twice: CUDA_ERROR_INVALID_VALUE" in error
 
 
 def _linked(symbol: str, image: bytes, folder: Path) -> Path:
@@ -413,9 +413,9 @@ def _linked(symbol: str, image: bytes, folder: Path) -> Path:
 def test_a_gpu_without_memory_is_reported(files: Files) -> None:
     config = deepcopy(SIMPLE)
     config["plan"]["arena_bytes"] = 30 << 20
-    results, said, used, is_lost = files.run(_instances, config, 4, cards="8.0:100000000")
+    results, error, used, is_lost = files.run(_instances, config, 4, cards="8.0:100000000")
     assert len(results) == 3
-    assert said == "MemoryError: an instance requires 31 MB, but GPU 0 (Emulated 8.0) has only 5 of 95 MB free"
+    assert error == "MemoryError: an instance requires 31 MB, but GPU 0 (Emulated 8.0) has only 5 of 95 MB free"
     assert used[0] < 10**8
     assert not is_lost
 
@@ -423,8 +423,8 @@ def test_a_gpu_without_memory_is_reported(files: Files) -> None:
 def test_instances_spread_over_the_cards_that_run_the_model(files: Files) -> None:
     config = deepcopy(SIMPLE)
     config["plan"]["arena_bytes"] = 30 << 20
-    results, said, used, _ = files.run(_instances, config, 5, cards="8.0:100000000;7.5;8.6:70000000")
-    assert (len(results), said) == (5, "")
+    results, error, used, _ = files.run(_instances, config, 5, cards="8.0:100000000;7.5;8.6:70000000")
+    assert (len(results), error) == (5, "")
     assert [each >> 20 for each in used] == [90, 0, 60]
 
 

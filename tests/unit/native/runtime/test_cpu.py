@@ -44,8 +44,8 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_the_features_are_those_of_the_cpu(probe: Path, cpu: str, target: str, missing: str) -> None:
-    said = _run_probe(probe, cpu, *sorted(parse_target(target).features))
-    assert said == (f"this CPU lacks {missing}, which the artifact was built for" if missing else "")
+    features = _run_probe(probe, cpu, *sorted(parse_target(target).features))
+    assert features == (f"this CPU lacks {missing}, which the artifact was built for" if missing else "")
 
 
 def test_unknown_features_are_missing(probe: Path) -> None:

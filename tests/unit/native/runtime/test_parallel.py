@@ -36,10 +36,10 @@ SHARED = [CORES[0], CORES[-1]]  # the same processor twice if there is only one
 
 @given(iterations=st.integers(0, 100), tasks=st.integers(0, 120), cores=st.integers(1, 7), asked=st.integers(0, 8))
 def test_each_iteration_is_computed_once(
-    threads: RuntimeThreads, iterations: int, tasks: int, cores: int, asked: int
+    threads: RuntimeThreads, iterations: int, tasks: int, cores: int, count: int
 ) -> None:
     loop = Loop.of(iterations)
-    with threads.team(SHARED, budget=cores) as team, team.lease(asked):
+    with threads.team(SHARED, budget=cores) as team, team.lease(count):
         assert threads.launch("compute", loop, tasks) == 0
     assert loop.computed == [1] * iterations
     assert loop.num_task == tasks or tasks == 0
@@ -62,13 +62,13 @@ def test_threads_have_contiguous_parts(threads: RuntimeThreads) -> None:
     assert sum(one != other for one, other in pairwise(by)) <= 1
 
 
-@pytest.mark.parametrize("asked", [None, 1])
-def test_a_call_of_one_thread_is_one_task_of_the_caller(threads: RuntimeThreads, asked: int | None) -> None:
+@pytest.mark.parametrize("count", [None, 1])
+def test_a_call_of_one_thread_is_one_task_of_the_caller(threads: RuntimeThreads, count: int | None) -> None:
     loop, before = Loop.of(10), tasks_of_process()
-    if asked is None:
+    if count is None:
         threads.launch("compute", loop)  # without a lease
     else:
-        with threads.team(SHARED, budget=2) as team, team.lease(asked):
+        with threads.team(SHARED, budget=2) as team, team.lease(count):
             threads.launch("compute", loop)
     assert (loop.num_task, loop.computed) == (1, [1] * 10)
     assert set(loop.threads[:10]) == {threading.get_native_id()}

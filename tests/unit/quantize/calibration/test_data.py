@@ -51,8 +51,8 @@ def test_an_input_without_an_axis_of_samples_has_the_count_before_its_own(tmp_pa
     np.testing.assert_array_equal(inputs[3][1], state[3])
     assert inputs[4][2] == 4
     other = save_data(tmp_path / "y.npz", image=image[:, np.newaxis], state=state[:, 0], rate=np.arange(5))
-    said = refused(other, ModelSignature(spec, (OUTPUT,)))
-    assert (said.tensor, said.hint) == ("state", "write an array of [count, 2, 1, 3]")
+    message = refused(other, ModelSignature(spec, (OUTPUT,)))
+    assert (message.tensor, message.hint) == ("state", "write an array of [count, 2, 1, 3]")
 
 
 def test_a_single_array_needs_no_name(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_values_that_are_not_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         (np.zeros((2, 3, 4, 5), np.float32), "the model takes [1, 3, 4, 4]"),
         (np.zeros((3, 4, 4), np.float32), "the model takes [1, 3, 4, 4]"),
@@ -99,8 +99,8 @@ def test_values_that_are_not_numbers(tmp_path: Path) -> None:
         (np.zeros((0, 3, 4, 4), np.float32), "has no inputs"),
     ],
 )
-def test_arrays_that_do_not_fit(tmp_path: Path, values: np.ndarray[Any, Any], said: str) -> None:
-    assert said in refused(save_data(tmp_path / "x.npz", image=values)).message
+def test_arrays_that_do_not_fit(tmp_path: Path, values: np.ndarray[Any, Any], message: str) -> None:
+    assert message in refused(save_data(tmp_path / "x.npz", image=values)).message
 
 
 def test_python_objects_are_not_loaded(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from service.workers.data_plane import orders
 from service.workers.data_plane.table import Table
 from tests.support.native import compile_plane
-from tests.support.told import WorkerTable
+from tests.support.worker_table import WorkerTable
 from tests.unit.native.plane.test_choice import PROBE, SOURCES
 
 NAMES = [(model, version) for model in ("m", "n") for version in ("", "1")]
@@ -55,28 +55,28 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compile_plane(PROBE, tmp_path_factory.mktemp("table"), SOURCES)
 
 
-def rank_workers(probe: Path, *told: Sequence[dict[str, Any]]) -> list[list[str]]:
+def rank_workers(probe: Path, *batches: Sequence[dict[str, Any]]) -> list[list[str]]:
     """Returns which workers can serve each model after each of the lists of orders, in one process."""
-    asked = [f"rank {model} {version or '-'}" for model, version in NAMES]
-    text = "\n".join(line for each in told for line in [*map(json.dumps, each), *asked]) + "\n"
+    queries = [f"rank {model} {version or '-'}" for model, version in NAMES]
+    text = "\n".join(line for each in batches for line in [*map(json.dumps, each), *queries]) + "\n"
     run = subprocess.run([probe], input=text, capture_output=True, text=True, check=True)
-    said = [line for line in run.stdout.splitlines() if not line.startswith("gone")]
-    return [said[at : at + len(NAMES)] for at in range(0, len(said), len(NAMES))]
+    lines = [line for line in run.stdout.splitlines() if not line.startswith("gone")]
+    return [lines[at : at + len(NAMES)] for at in range(0, len(lines), len(NAMES))]
 
 
 @given(told=st.lists(st.lists(steps, max_size=3), max_size=8))
-def test_changes_build_the_same_table_as_a_reset(probe: Path, told: list[list[Step]]) -> None:
+def test_changes_build_the_same_table_as_a_reset(probe: Path, batches: list[list[Step]]) -> None:
     table, mirror, whole = Table(), WorkerTable(), WorkerTable()
-    said = [table.whole()]
-    for each in told:
+    messages = [table.whole()]
+    for each in batches:
         for step in each:
             step(table)
-        said.append(table.changes())
-    for order in said:
+        messages.append(table.changes())
+    for order in messages:
         mirror.apply(order)
     whole.apply(table.whole())
     assert mirror == whole
-    changed, replaced = rank_workers(probe, said, [table.whole()])
+    changed, replaced = rank_workers(probe, messages, [table.whole()])
     (fresh,) = rank_workers(probe, [table.whole()])
     assert changed == replaced == fresh
 

@@ -81,18 +81,18 @@ async def test_names_that_are_not_yet_resolved_keep_their_routes(plane: FakePlan
     async with serving(tables, ONCE) as registry:
         for model in "abc":
             await registry.resolve(model)
-    routes, told = plane.left_by_another(), list[int]()
+    routes, numbers = plane.left_by_another(), list[int]()
     say = plane.order
 
     def listen(members: dict[str, list[object]]) -> None:
-        told.append(len(members["routes"]))
+        numbers.append(len(members["routes"]))
         say(members)
 
     plane.order = listen  # type: ignore[method-assign]
     async with serving(tables, ONCE) as registry:
         await registry.found(list(plane.models), routes)
-    assert told
-    assert set(told) == {3}
+    assert numbers
+    assert set(numbers) == {3}
 
 
 async def test_models_that_are_no_longer_needed_are_unloaded(plane: FakePlane, serving: Serving) -> None:

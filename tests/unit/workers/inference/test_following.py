@@ -20,8 +20,8 @@ pytestmark = pytest.mark.anyio
 
 
 async def asked_again(changes: ManualChanges) -> None:
-    asked = changes.asked
-    await eventually_async(lambda: changes.asked > asked + 2)
+    count = changes.asked
+    await eventually_async(lambda: changes.asked > count + 2)
 
 
 async def test_without_changes_no_table_is_read(plane: FakePlane, serving: Serving) -> None:

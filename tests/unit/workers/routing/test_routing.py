@@ -24,8 +24,8 @@ from service.workers.routing import Members, Routing, Servable
 from service.workers.routing.security import Security
 from tests.support.certificates import Authority
 from tests.support.changes import ManualChanges
-from tests.support.told import WorkerTable
 from tests.support.waiting import GIVE_UP_S
+from tests.support.worker_table import WorkerTable
 
 pytestmark = pytest.mark.anyio
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -103,9 +103,9 @@ class Cluster:
 
     async def until_quiet(self, changes: ManualChanges) -> None:
         """Waits until no name is being resolved any more, while changes are still requested."""
-        asked = -1
-        while asked != self.asked:
-            asked, looks = self.asked, changes.asked
+        count = -1
+        while count != self.asked:
+            count, looks = self.asked, changes.asked
             await self.until(lambda looks=looks: changes.asked > looks + 2)  # type: ignore[misc]
 
     async def until(self, is_so: Callable[[], bool]) -> None:
@@ -141,9 +141,9 @@ async def test_the_data_plane_is_a_router_from_the_start() -> None:
 async def test_the_data_plane_gets_the_running_workers_and_their_loaded_models() -> None:
     async with following() as cluster:
         await cluster.sees(W1, W2)
-        told = cluster.told.workers
-        assert told["w1"] == {"id": "w1", "pool": "old", "capacity": 2, "state": "ready", "loaded": ()} | KEYS
-        assert (told["w2"]["capacity"], told["w2"]["loaded"]) == (4, (("digits", ""),))
+        received = cluster.told.workers
+        assert received["w1"] == {"id": "w1", "pool": "old", "capacity": 2, "state": "ready", "loaded": ()} | KEYS
+        assert (received["w2"]["capacity"], received["w2"]["loaded"]) == (4, (("digits", ""),))
         await cluster.sees(W2)
         assert list(cluster.told.workers) == ["w2"]
 
@@ -153,12 +153,12 @@ async def test_the_data_plane_gets_only_changes() -> None:
         await cluster.sees(W1, W2)
         cluster.built["digits", 2] = {"x86-64-v3"}
         await cluster.routing.resolve("digits", 2)
-        said = len(cluster.orders)
+        count = len(cluster.orders)
         cluster.workers["w2"] = replace(W2, loaded=(*W2.loaded, ("cats", "")))
         await cluster.until(lambda: len(cluster.told.workers["w2"]["loaded"]) == 2)
         del cluster.workers["w1"]
         await cluster.until(lambda: not cluster.models)  # no running worker can serve the model
-        changes = [each for each in cluster.orders[said:] if each["workers"] or each["gone"]]
+        changes = [each for each in cluster.orders[count:] if each["workers"] or each["gone"]]
         assert [each["resets"] for each in changes] == [False, False]
         assert [[row["id"] for row in each["workers"]] for each in changes] == [["w2"], []]
         assert [each["gone"] for each in changes] == [[], ["w1"]]

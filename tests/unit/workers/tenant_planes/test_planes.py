@@ -19,8 +19,8 @@ from service.workers.data_plane.orders import Named
 from service.workers.data_plane.plane import Answer, DataPlane, Found, PlaneListener
 from service.workers.tenant_planes import Addresses, TenantFiles, TenantPlanes, planes
 from tests.support.plane_end import PlaneEnd
-from tests.support.told import WorkerTable
 from tests.support.waiting import eventually_async
+from tests.support.worker_table import WorkerTable
 
 pytestmark = pytest.mark.anyio
 NOTHING: Mapping[str, Any] = {"answers": []}
@@ -272,8 +272,8 @@ async def test_questions_of_a_tenant_about_its_models_are_answered(scene: Scene)
         {"kind": "resolve", "model": "acme~x", "version": ""},
         {"kind": "picture", "key": acme, "input": 0},
     ]
-    for number, asked in enumerate(questions):
-        end.send({"type": "question", "question": number, **asked})
+    for number, question in enumerate(questions):
+        end.send({"type": "question", "question": number, **question})
         assert "problem" not in await scene.next_order(end, "answer")
     assert len(scene.listener.questions) == 2
 

@@ -19,18 +19,18 @@ KEY = "octet.metadata"
 _MOST_CHARACTERS = 8 << 20
 
 
-def parse(said: str) -> ModelMetadata:
+def parse(text: str) -> ModelMetadata:
     """Parses the text stored under `KEY` in a file. Raises `InvalidInput`."""
-    if len(said) > _MOST_CHARACTERS:
-        raise InvalidInput(f"it has {len(said)} characters; at most {_MOST_CHARACTERS} are read")
-    found = ModelMetadata.from_text(said)
+    if len(text) > _MOST_CHARACTERS:
+        raise InvalidInput(f"it has {len(text)} characters; at most {_MOST_CHARACTERS} are read")
+    found = ModelMetadata.from_text(text)
     return replace(found, labels=tuple(map(printable, found.labels)))
 
 
-def metadata_of(said: str, signature: ModelSignature) -> tuple[ModelMetadata, tuple[str, ...]]:
+def metadata_of(text: str, signature: ModelSignature) -> tuple[ModelMetadata, tuple[str, ...]]:
     """Returns the metadata of a file. If it cannot be used, also returns a sentence with the reason."""
     try:
-        found = parse(said)
+        found = parse(text)
         for spec in signature.inputs:
             if spec.is_image and found.is_normalized:
                 check_pixels(spec, found)

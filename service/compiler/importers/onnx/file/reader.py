@@ -99,7 +99,7 @@ def _metadata_text(message: Values) -> str:
     return next((text(entry.get("value")) for entry in entries if text(entry.get("key")) == KEY), "")
 
 
-def _model(graph: Values, file: _File, size_bytes: int, said: str) -> Model:
+def _model(graph: Values, file: _File, size_bytes: int, metadata_text: str) -> Model:
     operators, constants = _contents(graph, file, 0)
     inputs = tuple(_end(values) for values in graph.get("input", ()))
     return Model(
@@ -110,7 +110,7 @@ def _model(graph: Values, file: _File, size_bytes: int, said: str) -> Model:
         inputs=tuple(end for end in inputs if end.name not in constants),
         outputs=tuple(_end(values) for values in graph.get("output", ())),
         size_bytes=size_bytes,
-        said=said,
+        metadata_text=metadata_text,
     )
 
 

@@ -107,15 +107,15 @@ def _input_specs(inputs: Sequence[End], shapes: Shapes) -> tuple[TensorSpec, ...
 
 
 def _input_spec(end: End, shapes: Mapping[str, Sequence[int]]) -> TensorSpec:
-    said = shapes.get(end.name, shapes.get(""))
-    if said is None:
-        said = [1 if size is None and axis == 0 else size for axis, size in enumerate(end.shape)]  # type: ignore[misc]
-    if len(said) != len(end.shape) or any(own not in (None, size) for size, own in zip(said, end.shape, strict=True)):
-        raise InvalidInput(f"the input {printable(end.name)} has the shape {list(end.shape)}, not {list(said)}")
-    if None in said:
+    shape = shapes.get(end.name, shapes.get(""))
+    if shape is None:
+        shape = [1 if size is None and axis == 0 else size for axis, size in enumerate(end.shape)]  # type: ignore[misc]
+    if len(shape) != len(end.shape) or any(own not in (None, size) for size, own in zip(shape, end.shape, strict=True)):
+        raise InvalidInput(f"the input {printable(end.name)} has the shape {list(end.shape)}, not {list(shape)}")
+    if None in shape:
         raise Unsupported(
             f"the input {printable(end.name)} has the shape {list(end.shape)}; every dimension except the batch "
             "needs a number",
             hint=f"specify them: --input-shape {printable(end.name)}=1,…",
         )
-    return spec_of(end.name, Spec(end.dtype, tuple(said)))
+    return spec_of(end.name, Spec(end.dtype, tuple(shape)))

@@ -48,8 +48,8 @@ def test_the_layers_with_the_time_of_each(plane: ControlPlane, artifact: Digest)
     profile = {"peak_macs_per_s": 4e9, "calls": [{"symbol": "octet_conv", "seconds": 1e-6}]}
     attach(plane, artifact, coverage=coverage, profile=profile)
     response = plane.client.get(f"/api/v1/artifacts/{artifact}/layers")
-    (told,) = response.json()["layers"]
-    assert (told["kernel"], told["seconds"], told["peak_percent"]) == ("conv", 1e-6, 25.0)
+    (first_layer,) = response.json()["layers"]
+    assert (first_layer["kernel"], first_layer["seconds"], first_layer["peak_percent"]) == ("conv", 1e-6, 25.0)
 
 
 def test_the_layers_without_a_measurement(plane: ControlPlane, artifact: Digest) -> None:

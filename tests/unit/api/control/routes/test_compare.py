@@ -32,8 +32,8 @@ def binary(*tensors: np.ndarray[Any, Any]) -> tuple[bytes, dict[str, str]]:
         }
         for number, each in enumerate(tensors)
     ]
-    said = json.dumps({"outputs": outputs}).encode()
-    return said + b"".join(each.tobytes() for each in tensors), {"Inference-Header-Content-Length": str(len(said))}
+    header = json.dumps({"outputs": outputs}).encode()
+    return header + b"".join(each.tobytes() for each in tensors), {"Inference-Header-Content-Length": str(len(header))}
 
 
 def in_json(data: list[float]) -> bytes:
@@ -57,9 +57,9 @@ def compare(api: ControlPlane, **more: Any) -> dict[str, Any]:
 def test_each_pool_gets_one_request_with_the_clusters_key(api: ControlPlane) -> None:
     answer, headers = binary(np.array([1, 2], np.int8))
     with worker(api, "a", answer, headers=headers) as a, worker(api, "b", answer, headers=headers) as b:
-        said = compare(api, headers={"content-type": "image/png", "authorization": "Bearer x"})
-        assert (said["equal"], said["reference"]) == (True, "a")
-        assert [(each["pool"], each["problem"], each["differences"]) for each in said["answers"]] == [
+        comparison = compare(api, headers={"content-type": "image/png", "authorization": "Bearer x"})
+        assert (comparison["equal"], comparison["reference"]) == (True, "a")
+        assert [(each["pool"], each["problem"], each["differences"]) for each in comparison["answers"]] == [
             ("a", None, []),
             ("b", None, []),
         ]
@@ -76,9 +76,9 @@ def test_differences_are_located(api: ControlPlane) -> None:
     other[0, 1], other[1, 2] = -0.0, 1.0  # -0.0 equals 0.0, but its bytes differ
     (first, of_first), (second, of_second) = binary(same, one), binary(same, other)
     with worker(api, "a", first, headers=of_first), worker(api, "b", second, headers=of_second):
-        said = compare(api)
-    assert said["equal"] is False
-    assert said["answers"][1]["differences"] == [{"output": "y1", "different": 2, "first": 1}]
+        comparison = compare(api)
+    assert comparison["equal"] is False
+    assert comparison["answers"][1]["differences"] == [{"output": "y1", "different": 2, "first": 1}]
 
 
 def test_answers_in_json_are_compared_by_their_text(api: ControlPlane) -> None:
@@ -115,18 +115,18 @@ def test_a_pool_that_does_not_answer_is_not_a_difference(
     with control_plane(tmp_path, role=Role.API, **settings) as api:
         api.push(target=HOST_TARGET)
         with worker(api, "a", answer, status, headers), worker(api, "b", good, headers=of_good):
-            said = compare(api)
-    assert (said["equal"], said["reference"]) == (None, "b")
-    assert why in said["answers"][0]["problem"]
-    assert said["answers"][0]["differences"] == []
+            comparison = compare(api)
+    assert (comparison["equal"], comparison["reference"]) == (None, "b")
+    assert why in comparison["answers"][0]["problem"]
+    assert comparison["answers"][0]["differences"] == []
 
 
 def test_a_missing_worker(api: ControlPlane) -> None:
     with worker(api, "a", b"") as stand_in:
         pass
-    said = compare(api)
-    assert (said["equal"], said["reference"]) == (None, None)
-    assert f"it cannot be reached at {stand_in.address}" in said["answers"][0]["problem"]
+    comparison = compare(api)
+    assert (comparison["equal"], comparison["reference"]) == (None, None)
+    assert f"it cannot be reached at {stand_in.address}" in comparison["answers"][0]["problem"]
 
 
 def test_a_ready_worker_with_the_version_answers_for_its_pool(api: ControlPlane) -> None:

@@ -190,9 +190,9 @@ class TestSecondName:
         plane.push(name="again")
         both = [{"name": "digits", "version": 1}, {"name": "again", "version": 1}]
         (listed,) = plane.client.get("/api/v1/builds").json()["builds"]
-        (asked,) = plane.client.get("/api/v1/builds?model=again").json()["builds"]
+        (build,) = plane.client.get("/api/v1/builds?model=again").json()["builds"]
         assert (listed["model"], listed["models"]) == ("digits", both)
-        assert (asked["model"], asked["models"]) == ("again", both)
+        assert (build["model"], build["models"]) == ("again", both)
 
     def test_a_second_name_is_independent_of_the_first(self, plane: ControlPlane) -> None:
         plane.push()

@@ -96,13 +96,13 @@ def test_a_key_for_reading_can_neither_change_nor_predict(locked: ControlPlane) 
 
 def test_the_first_key_created_over_the_network_has_the_scope_admin(tmp_path: Path) -> None:
     with control_plane(tmp_path) as plane:
-        asked = {"name": "me", "scopes": ["predict"]}
-        refused = problem(plane.client.post("/api/v1/keys", json=asked), 409, "conflict")
+        body = {"name": "me", "scopes": ["predict"]}
+        refused = problem(plane.client.post("/api/v1/keys", json=body), 409, "conflict")
         assert "needs the scope admin" in refused["detail"]
         assert plane.client.get("/api/v1/keys").json() == {"keys": []}
         admin = plane.client.post("/api/v1/keys", json={"name": "me", "scopes": ["admin"]}).json()
         plane.client.headers["Authorization"] = f"Bearer {admin['key']}"
-        assert plane.client.post("/api/v1/keys", json=asked).status_code == 201
+        assert plane.client.post("/api/v1/keys", json=body).status_code == 201
 
 
 def test_the_files_of_the_page_need_no_key(locked: ControlPlane) -> None:
@@ -152,11 +152,11 @@ def test_a_revoked_key_is_refused_at_once(locked: ControlPlane) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "body",
     [{"name": "a", "scopes": []}, {"name": "a", "scopes": ["root"]}, {"name": "a\nb", "scopes": ["admin"]}, {}],
 )
-def test_an_invalid_key_is_not_created(locked: ControlPlane, asked: dict[str, Any]) -> None:
-    problem(locked.client.post("/api/v1/keys", json=asked), 400, "invalid_input")
+def test_an_invalid_key_is_not_created(locked: ControlPlane, body: dict[str, Any]) -> None:
+    problem(locked.client.post("/api/v1/keys", json=body), 400, "invalid_input")
     assert locked.client.get("/api/v1/keys").json() == {"keys": []}
 
 

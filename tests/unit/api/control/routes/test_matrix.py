@@ -261,16 +261,19 @@ def test_each_pool_measures_for_itself_on_request(api: ControlPlane) -> None:
     for pool in ("old", "new"):
         api.services.workers.beat(replace(WORKER, id=pool, pool=pool))
     assert [(row["measuring"], row["measured"]) for row in rows(api)] == [(False, False), (False, False)]
-    asked = api.client.post("/api/v1/models/digits/matrix")
-    assert (asked.status_code, [row["measuring"] for row in asked.json()["rows"]]) == (202, [True, True])
+    response = api.client.post("/api/v1/models/digits/matrix")
+    assert (response.status_code, [row["measuring"] for row in response.json()["rows"]]) == (202, [True, True])
     assert [row["measured"] for row in rows(api)] == [True, True]
     end(api, "old")
     new, old = rows(api)
     assert (new["machine"], new["p99_s"], new["measuring"]) == ("a CPU of the tests", None, True)
     assert (old["machine"], old["p99_s"], old["measuring"]) == ("a worker's", 0.4, False)
     end(api, "new", passed=False)
-    asked = api.client.post("/api/v1/models/digits/matrix")
-    assert [(row["state"], row["measuring"]) for row in asked.json()["rows"]] == [("refused", False), ("ready", False)]
+    response = api.client.post("/api/v1/models/digits/matrix")
+    assert [(row["state"], row["measuring"]) for row in response.json()["rows"]] == [
+        ("refused", False),
+        ("ready", False),
+    ]
 
 
 def test_a_missing_model_or_version(plane: ControlPlane) -> None:

@@ -57,19 +57,19 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
 def succeed(plane: ControlPlane, tmp_path: Path, made: bytes = QUANTIZED) -> Digest:
     """Completes the oldest quantization as a worker would."""
     claim = plane.claim()
-    asked = quantization_of(claim.inputs.options)
-    assert asked is not None
+    options = quantization_of(claim.inputs.options)
+    assert options is not None
     services = plane.services
     services.builds.progress(claim, Stage.CALIBRATE, 0.5)
     (tmp_path / "made").write_bytes(made)
-    result = store(services.layout, claim.inputs.source, tmp_path / "made", asked.data, REPORT)
+    result = store(services.layout, claim.inputs.source, tmp_path / "made", options.data, REPORT)
     add_for_all(services.layout, services.builds, services.models, claim.build, result)
     services.builds.finish(claim, artifact=result)
     return result
 
 
 def test_a_quantization_is_a_build(plane: ControlPlane) -> None:
-    asked: dict[str, Any] = {
+    params: dict[str, Any] = {
         "keep": ["a", "b"],
         "wide": ["c"],
         "bfloat16": ["d"],
@@ -77,7 +77,7 @@ def test_a_quantization_is_a_build(plane: ControlPlane) -> None:
         "adaround": True,
         "rounds": 2,
     }
-    response = quantize(plane, method="kl", samples=10, budget="0.5%", latency_budget="1.2x", **asked)
+    response = quantize(plane, method="kl", samples=10, budget="0.5%", latency_budget="1.2x", **params)
     assert response.status_code == 202, response.text
     build = response.json()
     assert response.headers["location"] == build["links"]["self"]
@@ -86,7 +86,7 @@ def test_a_quantization_is_a_build(plane: ControlPlane) -> None:
     assert build["options"]["quantize"] == {
         "method": "kl",
         "activations": "uint8",
-        **asked,
+        **params,
         "correct_bias": True,
         "sensitivity": False,
         "budget": 0.005,
@@ -100,7 +100,7 @@ def test_a_quantization_is_a_build(plane: ControlPlane) -> None:
         "block": 32,
     }
     assert (
-        quantize(plane, method="kl", samples=10, budget="0.5%", latency_budget="1.2x", **asked).json()["id"]
+        quantize(plane, method="kl", samples=10, budget="0.5%", latency_budget="1.2x", **params).json()["id"]
         == build["id"]
     )
     assert plane.client.get(build["links"]["quantization"]).json()["report"] is None
@@ -110,11 +110,15 @@ def test_a_quantization_is_a_build(plane: ControlPlane) -> None:
 def test_the_result_is_a_version(plane: ControlPlane, tmp_path: Path) -> None:
     build = quantize(plane).json()
     succeed(plane, tmp_path)
-    said = plane.client.get(build["links"]["quantization"]).json()
-    assert (said["version"], said["source"], said["report"]) == (2, digest_of(QUANTIZED), REPORT)
-    assert said["build"]["artifact"] is None
-    assert said["build"]["links"]["artifact"] is None
-    assert plane.client.get(said["file"]).content == QUANTIZED
+    quantization = plane.client.get(build["links"]["quantization"]).json()
+    assert (quantization["version"], quantization["source"], quantization["report"]) == (
+        2,
+        digest_of(QUANTIZED),
+        REPORT,
+    )
+    assert quantization["build"]["artifact"] is None
+    assert quantization["build"]["links"]["artifact"] is None
+    assert plane.client.get(quantization["file"]).content == QUANTIZED
     version, float_version = plane.client.get("/api/v1/models/net").json()["versions"]
     assert (version["version"], version["state"], version["format"]) == (2, "building", "onnx")
     assert version["metadata"] == float_version["metadata"]
@@ -128,9 +132,9 @@ def test_the_result_is_a_version(plane: ControlPlane, tmp_path: Path) -> None:
 @pytest.mark.parametrize("source", ["network.pt", "network.pt2", "tflite"])
 def test_the_numerics_are_those_of_the_produced_file(plane: ControlPlane, tmp_path: Path, source: str) -> None:
     model = tflite_residual_network() if source == "tflite" else (FLOATS / source).read_bytes()
-    asked = plane.push(model, name="other").json()
-    assert asked["numerics"] != "onnxruntime"
-    plane.services.builds.cancel(asked["id"])
+    pushed = plane.push(model, name="other").json()
+    assert pushed["numerics"] != "onnxruntime"
+    plane.services.builds.cancel(pushed["id"])
     build = plane.client.post("/api/v1/models/other/quantizations", content=SET).json()
     succeed(plane, tmp_path)
     claim = plane.claim()
@@ -143,12 +147,12 @@ def test_dynamic_quantization_needs_no_calibration_set(
     plane: ControlPlane, tmp_path: Path, query: dict[str, Any]
 ) -> None:
     build = quantize(plane, b"", **query).json()
-    asked = build["options"]["quantize"]
-    assert {name: asked[name] for name in query} == query
-    assert asked["data"] is None
+    options = build["options"]["quantize"]
+    assert {name: options[name] for name in query} == query
+    assert options["data"] is None
     succeed(plane, tmp_path)
-    said = plane.client.get(build["links"]["quantization"]).json()
-    assert (said["version"], said["source"]) == (2, digest_of(QUANTIZED))
+    quantization = plane.client.get(build["links"]["quantization"]).json()
+    assert (quantization["version"], quantization["source"]) == (2, digest_of(QUANTIZED))
     again = quantize(plane, b"", version=1, **query).json()
     assert again["id"] == build["id"], "its result is whole without a set"
 
@@ -199,16 +203,16 @@ def test_a_deleted_version_gets_no_quantized_version(plane: ControlPlane, tmp_pa
 def test_a_quantization_can_fail_and_be_canceled_like_any_build(plane: ControlPlane) -> None:
     build = quantize(plane).json()
     plane.fail(InvalidInput("upload: input 2 is NaN", stage=Stage.CALIBRATE, tensor="image"))
-    said = plane.client.get(build["links"]["quantization"]).json()["build"]
-    assert said["error"]["stage"] == "calibrate"
-    assert said["error"]["tensor"] == "image"
+    quantization = plane.client.get(build["links"]["quantization"]).json()["build"]
+    assert quantization["error"]["stage"] == "calibrate"
+    assert quantization["error"]["tensor"] == "image"
     again = quantize(plane).json()
     assert again["id"] != build["id"]
     assert plane.client.post(f"/api/v1/builds/{again['id']}/cancel").json()["state"] == BuildState.CANCELED
 
 
 @pytest.mark.parametrize(
-    ("body", "query", "status", "said"),
+    ("body", "query", "status", "message"),
     [
         (b"", {}, 400, "the body is empty"),
         (b"no archive", {}, 415, "neither a zip archive nor a NumPy array"),
@@ -232,11 +236,11 @@ def test_a_quantization_can_fail_and_be_canceled_like_any_build(plane: ControlPl
     ],
 )
 def test_invalid_requests_are_refused(
-    plane: ControlPlane, body: bytes | None, query: Any, status: int, said: str
+    plane: ControlPlane, body: bytes | None, query: Any, status: int, message: str
 ) -> None:
     response = quantize(plane, body, **query)
     assert response.status_code == status, response.text
-    assert said in response.json()["detail"]
+    assert message in response.json()["detail"]
 
 
 def test_an_unsupported_format_has_a_hint(plane: ControlPlane) -> None:

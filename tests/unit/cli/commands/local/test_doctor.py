@@ -78,16 +78,16 @@ def test_it_shows_which_cores_predictions_use(doctor: Doctor, monkeypatch: pytes
     monkeypatch.setattr("service.cli.commands.local.checks.usable_cores", lambda: cores)
     monkeypatch.setattr("service.cli.commands.local.checks.computing_cores", lambda: cores[4:])
     monkeypatch.setattr("service.cli.commands.local.checks.affordable_threads", lambda: 4)
-    said = doctor()["predictions"]["detail"]
-    assert said == "run on the 4 fastest of 8 cores, 4, 5, 6, 7, 4 threads at a time"
+    detail = doctor()["predictions"]["detail"]
+    assert detail == "run on the 4 fastest of 8 cores, 4, 5, 6, 7, 4 threads at a time"
 
 
 def test_a_machine_without_a_supported_target_is_a_problem(doctor: Doctor, tmp_path: Path) -> None:
     with on_old_cpu(tmp_path):
         checks = doctor(status=1)
     assert checks["target"]["state"] == "problem"
-    told = f"can run none of the targets: for x86-64-v3, the closest, it lacks {LACKS}"
-    assert told in checks["target"]["detail"]
+    message = f"can run none of the targets: for x86-64-v3, the closest, it lacks {LACKS}"
+    assert message in checks["target"]["detail"]
     assert "cannot run predictions" in checks["target"]["hint"]
     assert "runs" not in checks
     assert checks["cannot run"]["state"] == "note"

@@ -85,8 +85,8 @@ def test_kinds_of_code_add_up_to_the_families(lines: list[str]) -> None:
 def test_much_generated_code_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     kernels = {"layers": LAYERS, "plain": PLAIN, "declined": {}, "reorders": 1}
     slow = [{"symbol": symbol, "seconds": 50e-6} for symbol in ("octet_plain_exp", "octet_plain_sum1")]
-    told = show_lines(capsys, kernels, {**PROFILE, "calls": [*PROFILE["calls"][:2], *slow]})
-    assert "Generated code takes 50 % of the time: exp 25 %, sum 25 %." in told
+    shown = show_lines(capsys, kernels, {**PROFILE, "calls": [*PROFILE["calls"][:2], *slow]})
+    assert "Generated code takes 50 % of the time: exp 25 %, sum 25 %." in shown
 
 
 def test_avoided_copies_are_counted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,9 +33,9 @@ def _by_name(host: Host) -> dict[str, Any]:
 
 
 def test_all_targets_are_listed_with_their_requirements() -> None:
-    said = _run_targets("--json")
-    assert said["host"] == (detect_host().best and detect_host().target.name)
-    needs = {each["target"]: (each["architecture"], frozenset(each["features"])) for each in said["targets"]}
+    report = _run_targets("--json")
+    assert report["host"] == (detect_host().best and detect_host().target.name)
+    needs = {each["target"]: (each["architecture"], frozenset(each["features"])) for each in report["targets"]}
     assert needs == {target.name: (target.architecture, target.features) for target in TARGETS}
 
 
@@ -47,10 +47,10 @@ def test_this_machine_compiles_for_all_targets_and_runs_those_whose_features_it_
 
 
 def test_a_board_is_shown_with_its_missing_features() -> None:
-    said = _by_name(Host("aarch64", frozenset({"asimd", "asimddp"})))
-    assert said["aarch64+dotprod"]["run"]["possible"]
-    assert said["aarch64+i8mm"]["run"] == {"possible": False, "missing": ["i8mm"]}
-    assert said["x86-64-v3"]["run"]["missing"] == ["x86_64"]
+    report = _by_name(Host("aarch64", frozenset({"asimd", "asimddp"})))
+    assert report["aarch64+dotprod"]["run"]["possible"]
+    assert report["aarch64+i8mm"]["run"] == {"possible": False, "missing": ["i8mm"]}
+    assert report["x86-64-v3"]["run"]["missing"] == ["x86_64"]
 
 
 def test_the_runtime_package_compiles_for_no_target(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,8 +63,8 @@ def test_the_runtime_package_compiles_for_no_target(monkeypatch: pytest.MonkeyPa
 
 def test_missing_sandbox_features_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "check", lambda: [Finding("landlock", False, ""), Finding("seccomp", True, "")])
-    said = _by_name(detect_host())
-    assert all("landlock" in each[what]["missing"] for each in said.values() for what in ("compile", "run", "verify"))
+    report = _by_name(detect_host())
+    assert all("landlock" in each[what]["missing"] for each in report.values() for what in ("compile", "run", "verify"))
     assert "these commands need --unsandboxed" in _run_targets()
 
 

@@ -45,9 +45,9 @@ def test_facts() -> None:
 
 
 def test_operators_are_reported_before_they_are_converted() -> None:
-    told: list[tuple[str, str]] = []
-    import_model(packed("contrib_chain"), at=lambda op, tensor: told.append((op, tensor)))
-    assert told[:2] == [("_contrib_quantize_v2 quantize", "quantize"), ("_contrib_quantized_conv c1", "c1")]
+    reported: list[tuple[str, str]] = []
+    import_model(packed("contrib_chain"), at=lambda op, tensor: reported.append((op, tensor)))
+    assert reported[:2] == [("_contrib_quantize_v2 quantize", "quantize"), ("_contrib_quantized_conv c1", "c1")]
 
 
 def attribute(op: str, name: str, value: str | None) -> Callable[[Document], None]:

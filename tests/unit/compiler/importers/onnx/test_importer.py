@@ -44,10 +44,10 @@ def test_open_dimensions_may_be_given() -> None:
     assert spec.shape == (2, 3, 8, 9)
 
 
-@pytest.mark.parametrize("said", [{"x": (1, 4, 8, 8)}, {"x": (1, 3)}, {"y": (1, 3, 8, 8)}, {"x": (0, 3, 8, 8)}])
-def test_given_shapes_must_fit_the_file(said: dict[str, tuple[int, ...]]) -> None:
+@pytest.mark.parametrize("shapes", [{"x": (1, 4, 8, 8)}, {"x": (1, 3)}, {"y": (1, 3, 8, 8)}, {"x": (0, 3, 8, 8)}])
+def test_given_shapes_must_fit_the_file(shapes: dict[str, tuple[int, ...]]) -> None:
     with pytest.raises(InvalidInput):
-        import_model(model_of(["N", 3, "H", "W"]), shapes=said)
+        import_model(model_of(["N", 3, "H", "W"]), shapes=shapes)
 
 
 def test_stored_inputs_and_outputs_have_their_quantization() -> None:

@@ -141,9 +141,9 @@ def test_values_have_operator_and_tensor_names() -> None:
 
 
 def test_every_operator_is_reported_before_its_conversion() -> None:
-    told: list[tuple[str, str]] = []
-    import_model(MODELS["fully connected flattened"](), at=lambda op, tensor: told.append((op, tensor)))
-    assert told == [("FULLY_CONNECTED #0", "y")]
+    reported: list[tuple[str, str]] = []
+    import_model(MODELS["fully connected flattened"](), at=lambda op, tensor: reported.append((op, tensor)))
+    assert reported == [("FULLY_CONNECTED #0", "y")]
 
 
 def test_weights_shared_by_operators_are_one_constant() -> None:

@@ -19,9 +19,9 @@ LABELS = [f"number {digit}" for digit in range(10)]
 SAID = {"labels": LABELS, "mean": [0.5, 0.4, 0.3], "std": [0.2], "resize": "crop"}
 
 
-def imported(said: str, key: str = KEY) -> ImportedModel:
-    """Imports a network with 10 classes whose file has the metadata `said`."""
-    return import_model(residual_network() + _entry("author", "somebody") + _entry(key, said))
+def imported(text: str, key: str = KEY) -> ImportedModel:
+    """Imports a network with 10 classes whose file has the metadata `text`."""
+    return import_model(residual_network() + _entry("author", "somebody") + _entry(key, text))
 
 
 def _entry(key: str, value: str) -> bytes:
@@ -45,7 +45,7 @@ def test_labels_are_made_printable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("text", "why"),
     [
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
@@ -63,8 +63,8 @@ def test_labels_are_made_printable() -> None:
         (" " * ((8 << 20) + 1), "characters"),
     ],
 )
-def test_unusable_metadata_is_a_notice(said: str, why: str) -> None:
-    found = imported(said)
+def test_unusable_metadata_is_a_notice(text: str, why: str) -> None:
+    found = imported(text)
     assert found.metadata == NOTHING
     (notice,) = found.notices
     assert notice.startswith("labels and preprocessing in the file's metadata cannot be used: ")

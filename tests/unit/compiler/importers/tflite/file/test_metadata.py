@@ -181,7 +181,7 @@ class TestLabels:
         assert found(BUFFER, {"labels.txt": text})[0].labels[0] == "_[2Jcat"
 
     @pytest.mark.parametrize(
-        ("files", "said"),
+        ("files", "message"),
         [
             ({}, "zip archive cannot be read"),
             ({"other.txt": "a"}, "does not contain the record 'labels.txt'"),
@@ -190,10 +190,10 @@ class TestLabels:
             ({"labels.txt": "a", "../x": "b"}, "outside of its folder"),
         ],
     )
-    def test_the_notice_gives_the_reason(self, files: dict[str, str | bytes], said: str) -> None:
+    def test_the_notice_gives_the_reason(self, files: dict[str, str | bytes], message: str) -> None:
         metadata, (notice,) = found(BUFFER, files)
         assert metadata == HALF, "the preprocessing stays"
-        assert said in notice
+        assert message in notice
 
     def test_a_zip_bomb_is_not_unpacked(self) -> None:
         data = with_metadata(DIGITS, BUFFER, {"labels.txt": b"\n" * (1 << 26)}, zipfile.ZIP_DEFLATED)

@@ -162,7 +162,7 @@ def test_padding_with_other_numbers_uses_real_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("widths", "mode", "said"),
+    ("widths", "mode", "message"),
     [
         ([-1, 0], "constant", "has negative padding"),
         ([1 << 20, 0], "constant", "pads by 1048576 elements"),
@@ -173,8 +173,8 @@ def test_padding_with_other_numbers_uses_real_values() -> None:
         ([1, 0], "symmetric", "unknown padding mode 'symmetric'"),
     ],
 )
-def test_invalid_padding_is_refused(widths: list[int], mode: str, said: str) -> None:
-    assert said in str(refused(document([node(PAD, "y", tensor("x"), {"as_ints": widths}, {"as_string": mode})])))
+def test_invalid_padding_is_refused(widths: list[int], mode: str, message: str) -> None:
+    assert message in str(refused(document([node(PAD, "y", tensor("x"), {"as_ints": widths}, {"as_string": mode})])))
 
 
 def test_sizes_that_the_program_computes_are_constants() -> None:
