@@ -80,5 +80,5 @@ class UsageFile:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            _logger.error("cannot read %s, the use of the API keys' quotas: %s", self._path, error)
+            _logger.error("cannot read %s, the usage of the API keys: %s", self._path, error)
             return {}

@@ -313,7 +313,7 @@ PATHS: Members = {
     **_repository(
         "load",
         "The first prediction also loads the model. This request retries a failed load at once, and reverts an unload. "
-        "The API of a cluster has all workers do so that can serve the model.",
+        "The API of a cluster forwards it to all workers that can serve the model.",
     ),
     **_repository(
         "unload",

@@ -38,7 +38,10 @@ class Forwards(Collector):
         self._counts: dict[Labels, dict[str, int]] = {}
         self._counted_s: dict[Labels, float] = {}  # the time of the last change of each count, oldest first
         self._hop = Histograms(
-            "octet_hop_duration_seconds", "Time of a forwarded request beyond its worker's.", _LABELS, bounds_s
+            "octet_hop_duration_seconds",
+            "Time of a forwarded request, minus the time that its worker reported.",
+            _LABELS,
+            bounds_s,
         )
 
     def count(self, forwards: Sequence[Mapping[str, Any]]) -> None:

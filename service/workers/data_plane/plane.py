@@ -313,7 +313,7 @@ class DataPlane:
         was_reached = self.is_reached
         self._reached.clear()
         self._present.clear()
-        lost = Restarting(f"the {self._name} ended meanwhile", hint="try again later")
+        lost = Restarting(f"the {self._name} ended before it answered", hint="try again later")
         for waiting, error in ((self._loading, lost), (self._gathering, lost), (self._leaving, None)):
             for done in waiting.values():
                 _settle(done, error)

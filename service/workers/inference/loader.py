@@ -31,7 +31,7 @@ _LOOK_AGAIN_S = 0.005  # the interval of checks for this; most predictions take 
 # For each device: the name of its memory in messages, and what the user can do if there is too little.
 _BUDGETS: Mapping[Device, tuple[str, str]] = {
     "cpu": ("", "raise the server's OCTET_MODEL_MEMORY_BYTES"),
-    "cuda": (" on a card", "raise the server's OCTET_CARD_MEMORY_BYTES, or give it fewer instances or a larger card"),
+    "cuda": (" on a GPU", "raise the server's OCTET_CARD_MEMORY_BYTES, or give it fewer instances or a larger GPU"),
 }
 
 

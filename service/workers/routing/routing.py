@@ -89,7 +89,9 @@ class Routing:
                     was_read = True
                 except OctetError as error:
                     if was_read:
-                        _logger.warning("cannot read the table of workers, and keep the earlier ones: %s", error)
+                        _logger.warning(
+                            "cannot read the table of workers; the rows that were read last are used: %s", error
+                        )
                     was_read = False
                 except Exception:
                     _logger.exception("cannot update the workers of the cluster")

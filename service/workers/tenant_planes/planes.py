@@ -149,7 +149,7 @@ class TenantPlanes(MemberListener):
         """Opens a non-blocking connection to a tenant's data plane; the caller owns it. Raises `NotReady`."""
         member = next((each for each in self._members.values() if each.id == worker), None)
         if member is None:
-            raise NotReady("the data plane of this model has ended meanwhile", hint="try again later")
+            raise NotReady("the data plane of this model has ended", hint="try again later")
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.setblocking(False)

@@ -163,7 +163,7 @@ _add_report(
     Report.PROVENANCE,
     "Get the provenance",
     "An in-toto Statement with SLSA's provenance: the source, the versions of all tools, the options, the builder and "
-    "the duration of each step. Where builds are signed, a DSSE envelope with the statement as its payload.",
+    "the duration of each step. If builds are signed, a DSSE envelope with the statement as its payload.",
 )
 
 

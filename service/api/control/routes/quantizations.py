@@ -120,8 +120,8 @@ async def quantize(
     sensitivity: Annotated[
         bool,
         Query(
-            description="Also measure the loss that quantizing each layer causes, and what remains with the worst in "
-            "float."
+            description="Also measure the loss that quantizing each layer causes, and the loss that remains if the "
+            "worst layers are in float."
         ),
     ] = False,
     budget: Annotated[
@@ -140,9 +140,9 @@ async def quantize(
         str | None,
         Query(
             max_length=30,
-            description="The longest that a call may take on this server: `5ms`, or `1.2x` the time with all layers "
-            "in integers. As many of the layers that lose most as it allows stay in float. It takes precedence over "
-            "`budget`.",
+            description="The longest time that a call may take on this server: `5ms`, or `1.2x` the time with all "
+            "layers in integers. Within this limit, as many as possible of the layers that lose most stay in float. It "
+            "takes precedence over `budget`.",
         ),
     ] = None,
     samples: Annotated[int, Query(ge=1, le=MOST_SAMPLES, description="Use at most this many inputs.")] = 256,

@@ -15,7 +15,7 @@ class MatrixRow(Wire):
     pool: str | None = Field(description="The pool; null if no worker of the target is running.")
     target: str
     workers: int = Field(description="The number of workers that are ready.")
-    capacity: int = Field(description="The number of calls that these compute at the same time, together.")
+    capacity: int = Field(description="The total number of calls that these workers compute at the same time.")
     loaded: int = Field(description="The number of these workers that have the version in memory.")
     state: CellState = Field(
         description="`ready`: built and verified; `unverified`: built, but no worker of the target has verified it "
@@ -51,7 +51,7 @@ class MatrixRow(Wire):
     threads: int | None = Field(description="The number of threads that shared a call.")
     p50_s: float | None = Field(description="The median time of a call of the model, in seconds.")
     p99_s: float | None = Field(description="The time within which 99 % of the calls finish, in seconds.")
-    per_s: float | None = Field(description="The number of calls per second, one after the other.")
+    per_s: float | None = Field(description="The number of calls per second, each after the end of the one before.")
     peak_percent: float | None = Field(
         description="The kernels' multiply-accumulate rate, in percent of the machine's peak."
     )

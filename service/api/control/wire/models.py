@@ -25,7 +25,7 @@ class ModelVersion(Wire):
     state: VersionState = Field(
         description="The state of the version on this server; it serves predictions if `ready`."
     )
-    reason: str | None = Field(description="The reason why it does not, in one line.")
+    reason: str | None = Field(description="One line that explains why the version does not serve predictions.")
     build: str | None = Field(
         description="The id of the build that serves the version, or would; preferably one for this machine."
     )

@@ -99,7 +99,7 @@ Problem Plane::unavailable(std::string_view type) const {
   }
   if (is_alone) return Problem(ErrorType::kNotFound, "unknown model, version or method");
   return Problem(ErrorType::kRestarting,
-                 "the server's control plane is starting; models that are loaded are served meanwhile",
+                 "the server's control plane is starting; models that are already loaded are served",
                  "try again in a second");
 }
 

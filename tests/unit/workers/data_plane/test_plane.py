@@ -191,7 +191,7 @@ async def test_a_lost_data_plane_ends_all_waits(plane: DataPlane, end: PlaneEnd)
     for kind in ("load", "unload", "gather"):
         await end.expect(kind)
     end.leave()
-    with pytest.raises(Restarting, match="ended meanwhile"):
+    with pytest.raises(Restarting, match="ended before it answered"):
         await waiting[0]
     await asyncio.gather(*waiting[1:])
     assert plane.leftovers() == set()

@@ -303,7 +303,7 @@ async def test_models_on_gpus_evict_only_each_other(plane: FakePlane, serving: S
     async with serving(tables, **LIMITED, card_memory_bytes=LIMIT_BYTES) as registry:
         await ask(registry, plane, "a", "x", "b", "y", "z")
         assert loaded(plane) == "abyz"
-        with pytest.raises(NotReady, match=r"'huge' needs 0\.0 MB on a card; the limit for all models") as caught:
+        with pytest.raises(NotReady, match=r"'huge' needs 0\.0 MB on a GPU; the limit for all models") as caught:
             await registry.resolve("huge")
         assert "OCTET_CARD_MEMORY_BYTES" in str(caught.value.hint)
         assert loaded(plane) == "abyz"

@@ -34,7 +34,7 @@ export function askedAgain({ version, target, options }, { kept, wide, bfloat16 
 
 /** Describes the quantization option of a build: "quantized by kl". */
 export function wayOf({ method, dynamic, weights }) {
-  if (dynamic) return "quantized as it runs";
+  if (dynamic) return "quantized at run time";
   return weights ? `weights quantized to ${weights} bits` : `quantized by ${method}`;
 }
 
