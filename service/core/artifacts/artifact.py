@@ -25,7 +25,9 @@ ARTIFACT_TYPE = "application/vnd.octet.artifact.v1"
 LIBRARY_MEDIA_TYPE = "application/vnd.octet.library.v1"
 CONSTANTS_MEDIA_TYPE = "application/vnd.octet.constants.v1"
 SOURCE_MEDIA_TYPE = "application/vnd.octet.model.source.v1"
-METADATA_MEDIA_TYPE = "application/vnd.octet.metadata.v1+json"  # of a version; see `core.models.metadata`
+METADATA_MEDIA_TYPE = (
+    "application/vnd.octet.metadata.v1+json"  # the metadata of a model version; see `core.models.metadata`
+)
 
 ARCHIVE_FORMAT = "artifact"  # the format of a model version that was pushed as a tar archive of an artifact
 

@@ -50,8 +50,8 @@ def _function(op_type: str, make: Make) -> Find:
 
 
 def _with_number(op_type: str, name: str, make: Callable[[float], Make]) -> Find:
-    """Returns a function that finds an elementwise function with a parameter. The parameter becomes the operator's
-    attribute `name`.
+    """Returns a function that recognizes the values of an elementwise operator with one parameter, such as the slope of
+    a LeakyRelu. The parameter is written as the operator's attribute `name`.
     """
 
     def find(definitions: Definitions, var: relax.Var) -> Composite | None:

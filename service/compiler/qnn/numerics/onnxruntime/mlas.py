@@ -135,7 +135,7 @@ class Add:
         return float(lhs), float(rhs), float(fixed)
 
     def overflows(self, operation: Operation) -> bool:
-        """Returns true if a sum may leave 32 bits."""
+        """Returns true if a sum may exceed the range of 32 bits."""
         lhs, rhs, _ = self.parameters(operation)
         return not max(lhs, rhs) < _LARGEST_RATIO
 
