@@ -83,7 +83,7 @@ async def test_a_variant_that_the_data_plane_cannot_load_does_not_affect_the_mod
 async def test_a_tuned_build_is_served_until_a_newer_one_is_made(
     plane: FakePlane, serving: Serving, days: int, wins: str
 ) -> None:
-    """This also holds if the untuned build is requested again, so that it is the one that was requested last."""
+    """The tuned build is also served if the untuned build is requested again later."""
     tables = Tables()
     tuned = replace(tables.model("m", blank), options=with_tuning({}, 60.0))
     tables.builds[0] = replace(tuned, created_at=tuned.created_at + timedelta(days=days))

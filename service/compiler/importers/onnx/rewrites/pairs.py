@@ -46,7 +46,7 @@ class _Merging:
         self.constants = dict(model.constants)
         self.operators: dict[str, Operator] = {
             each.outputs[0]: each for each in model.operators
-        }  # in the order of the model
+        }  # the operators in the order of the model
         self.ends = {end.name for end in model.outputs}
         self.readers: dict[str, list[str]] = {}  # name -> the operators that read it, each by its first output
         for operator in model.operators:
