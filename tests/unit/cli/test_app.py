@@ -15,7 +15,6 @@ import typer.main
 from typer.testing import CliRunner, Result
 
 from service.cli.app import app
-from service.cli.options import local_url, server_flag
 from service.core.models.model import model_name_of
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -194,26 +193,6 @@ def test_a_folder_that_is_not_an_artifact_is_named(tmp_path: Path) -> None:
 )
 def test_a_model_gets_the_name_of_its_file_without_invalid_characters(file: str, name: str) -> None:
     assert model_name_of(Path(file)) == name
-
-
-@pytest.mark.parametrize(
-    ("host", "url"),
-    [
-        ("127.0.0.1", "http://127.0.0.1:80"),
-        ("0.0.0.0", "http://127.0.0.1:80"),
-        ("::", "http://[::1]:80"),
-        ("fd00::1", "http://[fd00::1]:80"),
-        ("octet.local", "http://octet.local:80"),
-    ],
-)
-def test_the_url_of_a_local_server_is_one_to_connect_to(host: str, url: str) -> None:
-    assert local_url(host, 80) == url
-
-
-def test_a_suggested_command_names_a_server_that_is_not_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OCTET_SERVER", "http://a")
-    assert server_flag("http://b") == " --server http://b"
-    assert server_flag("http://a") == server_flag(None) == ""
 
 
 def octet(command: str) -> Result:

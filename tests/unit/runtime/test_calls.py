@@ -20,10 +20,10 @@ from service.core.artifacts.buffers import aligned_empty, is_aligned
 from service.core.artifacts.call_plan import CallPlan
 from service.core.artifacts.sequence import SequenceState
 from service.core.digest import canonical_json
-from service.core.errors import InvalidTensor, OctetError, Unsupported
+from service.core.errors import InvalidTensor, OctetError
 from service.core.models.arrays import Array
 from service.core.models.signature import ModelSignature
-from service.runtime import Model, python_library
+from service.runtime import Model
 from service.runtime.octet_library import NativeModel
 from tests.support.small_artifact import COUNTING, FUNCTIONS, LENGTH, SIMPLE, compiled, config_of, tensor
 from tests.support.waiting import eventually
@@ -260,13 +260,6 @@ def test_a_closed_model_raises(load: Callable[..., Model]) -> None:
     model.instance.close()
     with pytest.raises(InvalidTensor, match="the instance was closed"):
         model(tensor())
-
-
-def test_free_threaded_builds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "abiflags", "t")
-    python_library.library.cache_clear()
-    with pytest.raises(Unsupported, match="not on free-threaded builds"):
-        python_library.library()
 
 
 def _resident_bytes() -> int:

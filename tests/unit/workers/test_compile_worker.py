@@ -26,7 +26,6 @@ from service.core.errors import (
 from service.core.settings import Settings
 from service.core.target import parse_target
 from service.db import BuildStore, Claim
-from service.workers.attempt import Stopping
 from service.workers.compile_worker import CompileWorker
 from tests.support.blobs import damage_blob
 from tests.support.building import TARGET, CompileSetup, Endless, raising, succeed
@@ -226,20 +225,6 @@ def test_a_running_build_of_a_model_that_was_deleted_stops_soon(workshop: Compil
         workshop.models.delete("digits")
         eventually(lambda: compile.ended_by is not None)
     assert type(compile.ended_by) is LeaseLost
-
-
-def test_a_worker_that_stops_releases_its_build(workshop: CompileSetup) -> None:
-    submitted, compile = workshop.ask(), Endless()
-    with workshop.working(compile) as thread:
-        workshop.stop.set()
-        thread.join(GIVE_UP_S)
-        assert not thread.is_alive()
-    build = workshop.builds.get(submitted.id)
-    assert (build.state, build.attempt) == (BuildState.QUEUED, 0)
-    assert type(compile.ended_by) is Stopping
-    workshop.stop.clear()
-    workshop.work()
-    assert workshop.builds.get(submitted.id).state is BuildState.SUCCEEDED
 
 
 def test_a_lease_is_renewed_in_time_even_if_heartbeats_are_rare(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 from scripts.certificates import make_certificate
 from service.api.ops.standby import Standby
 from service.core.cluster.certificate import certificate_of
-from service.core.errors import InvalidInput
 from service.core.settings import Settings
 from tests.support.waiting import GIVE_UP_S
 
@@ -75,29 +73,3 @@ async def _end(standby: Standby) -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     await asyncio.wait_for(asyncio.gather(*others), GIVE_UP_S)
     await asyncio.sleep(0.1)
-
-
-def test_an_invalid_certificate_is_named(tmp_path: Path, files: tuple[Path, Path]) -> None:
-    cert, key = files
-    (tmp_path / "text.pem").write_text("no certificate")
-    other = tmp_path / "other"
-    other.mkdir()
-    locked = tmp_path / "locked.pem"
-    subprocess.run(
-        ["openssl", "pkey", "-in", key, "-aes128", "-passout", "pass:secret", "-out", locked],
-        check=True,
-        capture_output=True,
-    )
-    for pair in (
-        (tmp_path / "absent.pem", key),
-        (tmp_path / "text.pem", key),
-        (cert, make_certificate(other)[1]),
-        (cert, locked),
-    ):
-        with pytest.raises(InvalidInput, match="not a certificate and its key"):
-            certificate_of(Settings(tls_cert=pair[0], tls_key=pair[1]))
-
-
-def test_a_certificate_needs_its_key(files: tuple[Path, Path]) -> None:
-    with pytest.raises(ValueError, match="belong together"):
-        Settings(tls_cert=files[0])

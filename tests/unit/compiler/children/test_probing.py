@@ -17,9 +17,6 @@ from service.compiler.children import probing
 from service.compiler.importers.auto import import_model
 from service.compiler.importers.imported import ImportedModel
 from service.compiler.qnn.numerics import get_mode
-from service.compiler.qnn.numerics.scaling.affine import round_away
-from service.compiler.qnn.numerics.scaling.fixed_point import rounding_divide_by_pot
-from service.compiler.qnn.numerics.scaling.rounding import round_even, watch
 from service.core.builds.numerics import LITERT_REFERENCE
 from service.core.verification.vectors import MOST_PROBES, PATTERNS, read_probes, sample_inputs
 from tests.support.compiled import EXAMPLES
@@ -95,24 +92,6 @@ def test_probes_are_read_as_they_were_written(digits: ImportedModel) -> None:
     other_signature = replace(digits.signature, inputs=(replace(spec, shape=(1, 2)),))
     with pytest.raises(ValueError, match="is not one of"):
         read_probes(file.getvalue(), other_signature)
-
-
-@pytest.mark.parametrize(
-    ("function", "values", "ties"),
-    [
-        (round_even, [0.5, 1.5, -2.5, 0.25, 1.0], 3),
-        (round_away, [0.5, -1.5, 0.49, 3.0], 2),
-        (lambda values: rounding_divide_by_pot(values, 2), [2, -2, 6, 4, 1], 3),
-        (lambda values: rounding_divide_by_pot(values, 0), [2, 1], 0),
-    ],
-)
-def test_ties_are_counted_while_somebody_watches(function: object, values: list[float], ties: int) -> None:
-    array = np.array(values, np.int64 if isinstance(values[0], int) else np.float32)
-    with watch() as seen:
-        function(array)  # type: ignore[operator]
-    assert seen.count == ties
-    function(array)  # type: ignore[operator]
-    assert seen.count == ties
 
 
 def test_the_module_is_not_changed(digits: ImportedModel) -> None:

@@ -14,51 +14,11 @@ from tvm.script import from_source
 
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.canonicalize import canonicalize
-from service.compiler.qnn.decompose import decompose
-from service.compiler.qnn.legalize import legalize
-from service.compiler.qnn.numerics import get_mode
 from service.compiler.qnn.operation import IllTyped
-from service.compiler.qnn.printer import text_of
 from service.compiler.qnn.simulate import simulate
-from service.compiler.qnn.types import QuantizedType, accumulator_type
-from service.compiler.targets import OperandTypes
-from service.core.builds.numerics import ONNXRUNTIME
+from service.compiler.qnn.types import QuantizedType
 from tests.support.qnn_models import Emit, compile_and_run_all, module_of
-
-MODE = get_mode(ONNXRUNTIME)
-U8, S8 = QuantizedType("uint8", (0.5,), (128,)), QuantizedType("int8", (0.25,), (3,))
-PER_AXIS = QuantizedType("int8", (0.25, 0.5), axis=0)
-BIAS = np.array([300, -200], np.int32)
-
-
-def layer(kind: str, seed: int = 0) -> tvm.IRModule:
-    """Returns a model that quantizes real values, computes sums with one operator, requantizes, and dequantizes."""
-    rng = np.random.default_rng(seed)
-
-    def weights(*shape: int) -> relax.Constant:
-        return relax.const(rng.integers(-127, 128, shape).astype(np.int8))
-
-    def body(emit: Emit, params: list[relax.Var]) -> relax.Var:
-        x = emit(ops.quantize(params[0], U8))
-        if kind == "conv2d":
-            sums = ops.conv2d(x, weights(2, 3, 3, 4), relax.const(BIAS), U8, PER_AXIS, padding=(1, 1, 1, 1))
-        elif kind == "conv2d_transpose":
-            sums = ops.conv2d_transpose(x, weights(2, 3, 3, 4), None, U8, S8, strides=(2, 2), padding=(1, 1, 0, 0))
-        elif kind == "dense":
-            sums = ops.dense(x, weights(2, 20), relax.const(BIAS), U8, S8)
-        else:
-            sums = ops.matmul(x, x, U8, U8)
-        axis = 3 if kind == "conv2d" else 1
-        sum_type = accumulator_type(U8, U8 if kind == "matmul" else PER_AXIS if kind == "conv2d" else S8, axis)
-        return emit(ops.dequantize(emit(ops.requantize(emit(sums), sum_type, U8)), U8))
-
-    shape = (1, 5, 6, 4) if "conv" in kind else (20, 20)
-    return module_of([(shape, "float32")], body)
-
-
-def inputs_of(module: tvm.IRModule, seed: int) -> list[np.ndarray[Any, Any]]:
-    shape = [int(dim) for dim in module["main"].params[0].ty.shape]
-    return [np.random.default_rng(seed).normal(0, 20, shape).astype(np.float32)]
+from tests.support.simulated_layers import MODE, S8, U8, inputs_of, layer
 
 
 @pytest.mark.parametrize("kind", ["conv2d", "conv2d_transpose", "dense", "matmul"])
@@ -98,53 +58,11 @@ def _sums_of(module: tvm.IRModule) -> Any:
     return body
 
 
-def test_the_text_of_the_simulated_form() -> None:
-    """The text contains the module before and after the pass."""
-    module = layer("dense")
-    before, after = text_of(module), text_of(simulate(module, 14).module)
-    assert before.splitlines()[3:] == [
-        "main",
-        "  %0: tensor<20x20xf32>  // x0",
-        "  %1 = qnn.quantize(%0) {out_type = !0} : tensor<20x20xu8>  // lv",
-        "  %2 = qnn.dense(%1, const<2x20xi8>, const<2xi32>) {in_type = !0, weight_type = !1, accum_dtype = int32}"
-        " : tensor<20x2xi32>  // lv1",
-        "  %3 = qnn.requantize(%2) {in_type = !2, out_type = !0} : tensor<20x2xu8>  // lv2",
-        "  %4 = qnn.dequantize(%3) {in_type = !0} : tensor<20x2xf32>  // lv3",
-        "  %5 = %4 : tensor<20x2xf32>  // gv",
-        "  return %5",
-    ]
-    assert after.splitlines()[3:] == [
-        "main",
-        "  %0: tensor<20x20xf32>  // x0",
-        "  %1 = qnn.simulated_quantize(%0) {out_type = !0} : tensor<20x20xf32>  // lv",
-        "  %2 = qnn.dense(%1, const<2x20xf32>, const<2xf32>) {in_type = !0, weight_type = !1, accum_dtype = float32}"
-        " : tensor<20x2xf32>  // lv1_sums",
-        "  %3 = qnn.simulated_extent(%2) {bits = 14} : tensor<3xi64>  // lv1_extent",
-        "  %4 = qnn.simulated_accumulate(%2) {bits = 14, dtype = int32} : tensor<20x2xi32>  // lv1",
-        "  %5 = qnn.requantize(%4) {in_type = !2, out_type = !0} : tensor<20x2xu8>  // lv2_integers",
-        "  %6 = astype(%5) {dtype = float32} : tensor<20x2xf32>  // lv2",
-        "  %7 = qnn.simulated_dequantize(%6) {in_type = !0} : tensor<20x2xf32>  // lv3",
-        "  %8 = %7 : tensor<20x2xf32>  // gv",
-        "  %9 = %8 : tensor<20x2xf32>  // gv1",
-        "  %10 = %3 : tensor<3xi64>  // gv2",
-        "  return %9, %10",
-    ]
-
-
 def test_the_simulated_form_prints_and_parses_back() -> None:
     module = simulate(layer("conv2d")).module
     text = module.script(show_meta=True)
     assert "R.qnn.simulated_quantize(" in text
     tvm.ir.assert_structural_equal(from_source(text), module)
-
-
-@pytest.mark.parametrize("kind", ["conv2d", "conv2d_transpose"])
-def test_passes_for_a_target_do_not_change_the_simulated_form(kind: str) -> None:
-    module = simulate(layer(kind)).module
-    passed = legalize(decompose(module), OperandTypes("int8", "int8"))
-    inputs = inputs_of(module, 0)
-    for ours, theirs in zip(oracle.run(passed, MODE, inputs), oracle.run(module, MODE, inputs), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import service.native
-from service.runtime.octet_library import _FUNCTIONS
 from tests.support.dynamic_symbols import dynamic_symbols
 
 _LIBRARY = Path(service.native.__file__ or "").with_name("liboctet_runtime.so")
@@ -28,7 +27,3 @@ def test_it_needs_the_c_library_alone() -> None:
 
 def test_it_is_small() -> None:
     assert _LIBRARY.stat().st_size < _MOST_BYTES
-
-
-def test_python_declares_what_the_header_declares() -> None:
-    assert {f"octet_{name}" for name in _FUNCTIONS} == _DECLARED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,39 +11,13 @@ import tvm
 from ai_edge_litert import schema_py_generated as schema
 from tvm import relax
 
-from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.tflite import import_model
 from service.compiler.qnn.operation import value_of
-from service.compiler.qnn.type_parser import parse
-from service.compiler.qnn.types import QuantizedType
 from service.core.errors import MalformedModel, OctetError, Unsupported
 from tests.support import tflite_models as models
+from tests.support.operator_calls import calls, names
 from tests.support.tflite_builder import ModelBuilder, Quant, serialize
-from tests.support.tflite_catalog import BIAS, DENSE, DEPTHWISE, MODELS, PER_AXIS, PER_AXIS_3, WEIGHTS, X8, X_U8, Y8
-
-
-def calls(imported: ImportedModel) -> Iterator[tuple[str, relax.Call]]:
-    for block in imported.module["main"].body.blocks:
-        for binding in block.bindings:
-            if isinstance(binding.value, relax.Call):
-                yield binding.value.op.name.removeprefix("relax."), binding.value
-
-
-def names(imported: ImportedModel) -> list[str]:
-    return [name for name, _ in calls(imported)]
-
-
-def call(imported: ImportedModel, wanted: str) -> relax.Call:
-    (found,) = (value for name, value in calls(imported) if name == wanted)
-    return found
-
-
-def ints(of: relax.Call, attribute: str) -> list[int]:
-    return [int(value) for value in of.attrs[attribute]]
-
-
-def quantized(of: relax.Call, attribute: str) -> QuantizedType:
-    return parse(str(of.attrs[attribute]))
+from tests.support.tflite_catalog import BIAS, DENSE, MODELS, PER_AXIS, PER_AXIS_3, WEIGHTS, X8, X_U8, Y8
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -66,72 +40,6 @@ def test_operator_code_is_the_larger_of_its_two_fields(older: int, newer: int) -
 def test_module_is_the_same_every_time(name: str) -> None:
     data = MODELS[name]()
     assert tvm.ir.save_json(import_model(data).module) == tvm.ir.save_json(import_model(data).module)
-
-
-def test_a_convolution_becomes_an_accumulation_and_a_requantize() -> None:
-    imported = import_model(MODELS["conv int8 valid strided relu6"]())
-    assert names(imported) == ["qnn.conv2d", "qnn.requantize"]
-    conv, requantize = call(imported, "qnn.conv2d"), call(imported, "qnn.requantize")
-    assert (ints(conv, "strides"), ints(conv, "padding"), ints(conv, "dilation")) == ([2, 2], [0, 0, 0, 0], [1, 1])
-    assert quantized(conv, "weight_type").axis == 0
-    assert quantized(requantize, "in_type").axis == 3
-    assert (quantized(requantize, "out_type").min, quantized(requantize, "out_type").max) == (7, 67)
-
-
-def test_a_transposed_convolution_is_cropped_to_its_output_size() -> None:
-    conv = call(import_model(MODELS["transpose conv int8"]()), "qnn.conv2d_transpose")
-    assert (ints(conv, "strides"), ints(conv, "padding"), ints(conv, "output_padding")) == (
-        [2, 2],
-        [0, 1, 1, 1],
-        [0, 0],
-    )
-    beyond = MODELS["transpose conv int8 no bias, beyond the last window"]()
-    conv = call(import_model(beyond), "qnn.conv2d_transpose")
-    assert (ints(conv, "padding"), ints(conv, "output_padding")) == ([0, 0, 0, 0], [1, 2])
-    assert len(conv.args) == 2
-
-
-def test_odd_padding_goes_to_the_bottom_and_right() -> None:
-    imported = import_model(MODELS["conv int8 same strided, odd padding after"]())
-    assert ints(call(imported, "qnn.conv2d"), "padding") == [0, 1, 1, 1]
-
-
-def test_grouped_convolution() -> None:
-    assert int(call(import_model(MODELS["conv int8 grouped"]()), "qnn.conv2d").attrs["groups"]) == 2
-
-
-def test_depthwise_convolution_is_grouped_with_output_channels_first() -> None:
-    conv = call(import_model(MODELS["depthwise int8 multiplier"]()), "qnn.conv2d")
-    assert int(conv.attrs["groups"]) == 2
-    np.testing.assert_array_equal(value_of(conv.args[1]), DEPTHWISE.transpose(3, 1, 2, 0))
-    assert quantized(conv, "weight_type").axis == 0
-
-
-def test_fully_connected_flattens_and_restores() -> None:
-    flattened = import_model(MODELS["fully connected flattened"]())
-    assert names(flattened) == ["reshape", "qnn.dense", "qnn.requantize"]
-    kept = import_model(MODELS["fully connected keep dims"]())
-    assert names(kept) == ["reshape", "qnn.dense", "qnn.requantize", "reshape"]
-    assert kept.signature.outputs[0].shape == (2, 3, 4)
-
-
-def test_omitted_optional_bias() -> None:
-    builder = ModelBuilder()
-    x, y = builder.tensor("x", (2, 16), np.int8, X8), builder.tensor("y", (2, 4), np.int8, Y8)
-    w = builder.constant("w", DENSE, Quant(0.02))
-    builder.operator("FULLY_CONNECTED", [x, w, -1], [y], schema.FullyConnectedOptionsT())
-    assert len(call(import_model(builder.build([x], [y])), "qnn.dense").args) == 2
-
-
-def test_padding_pads_with_the_zero_point() -> None:
-    pad = call(import_model(MODELS["pad int8"]()), "nn.pad")
-    assert float(pad.attrs.pad_value) == -3.0
-    assert [int(width) for width in pad.attrs.pad_width] == [0, 0, 0, 1, 2, 0, 0, 0]
-
-
-def test_a_separate_activation_becomes_a_function_with_a_clamped_type() -> None:
-    out_type = quantized(call(import_model(MODELS["relu6 uint8"]()), "qnn.relu"), "out_type")
-    assert (out_type.min, out_type.max) == (131, 191)
 
 
 def test_values_have_operator_and_tensor_names() -> None:

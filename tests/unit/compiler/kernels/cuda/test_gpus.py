@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import astuple
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,13 +10,10 @@ import pytest
 from service.compiler.kernels.cuda.gpus import CARDS, common
 from service.compiler.kernels.cuda.operators.conv import conv
 from service.compiler.kernels.cuda.tiles import ranked
-from service.compiler.kernels.objects import compile_program
 from service.compiler.targets import codegen_target
-from service.core.elf import check_object
 from service.core.target import TARGETS, Target
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.layers import SquareConvolution
-from tests.support.cuda.machine_code import needs_nvrtc
 from tests.support.images import laid_out, read_back, run
 
 SEVERAL = [target for target in TARGETS if target.device == "cuda" and len(target.features) > 1]
@@ -48,14 +44,3 @@ def test_a_tile_for_several_computes_the_convolution_on_each(capability: str) ->
     kernel = conv(LAYER.layer, LAYER.weights, 1, LAYER.bias, LAYER.epilogue, tile)
     written = run(as_isa(capability), kernel, laid_out(LAYER.layer.source, LAYER.source))
     np.testing.assert_array_equal(read_back(LAYER.layer.destination, written)[..., : LAYER.filters], LAYER.expected)
-
-
-@needs_nvrtc
-def test_an_object_has_code_for_each(tmp_path: Path) -> None:
-    path = tmp_path / "kernel.o"
-    source = 'extern "C" __global__ void OCTET_KERNEL(int* x) { x[threadIdx.x] = 1; }'
-    compile_program(source, "octet_one", codegen_target(SEVERAL[0]), path)
-    made = path.read_bytes()
-    check_object(made, "x86_64", defines="octet_one")
-    for capability in codegen_target(SEVERAL[0]).cards:
-        assert f"octet_one.{capability}\0".encode() in made

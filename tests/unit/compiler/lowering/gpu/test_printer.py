@@ -155,26 +155,6 @@ def test_real_numbers(dtype: str) -> None:
         np.testing.assert_array_equal(mine[~nan].view(np.uint8), expected[~nan].view(np.uint8), err_msg=name)
 
 
-def test_shared_values_are_computed_once() -> None:
-    x = te.placeholder((4,), "int32", name="x")
-
-    def chain(value: Any) -> Any:
-        for _ in range(9):
-            value = (value * value) >> 1
-        return value
-
-    (nest,) = stages_of(inlined(te.create_prim_func([x, te.compute((4,), lambda i: chain(x[i]))]))) or ()
-    assert of_nest(nest).function.source.count("times(t") == 9
-
-
-@pytest.mark.parametrize(("elements", "blocks", "threads"), [(1, 1, 32), (4000, 125, 32), (1 << 20, 4096, 256)])
-def test_few_elements_are_divided_among_many_blocks(elements: int, blocks: int, threads: int) -> None:
-    x = te.placeholder((elements,), "int32", name="x")
-    (nest,) = stages_of(inlined(te.create_prim_func([x, te.compute((elements,), lambda i: x[i] + 1)]))) or ()
-    launch = of_nest(nest).function.launch
-    assert (launch.grid, launch.block) == ((blocks, 1, 1), (threads, 1, 1))
-
-
 def test_an_element_outside_its_buffer_is_not_read() -> None:
     x = te.placeholder((4,), "float32", name="x")
     padded = te.compute((9,), lambda i: tirx.if_then_else(tirx.all(i >= 3, i < 7), x[i - 3], tirx.const(2.0)))

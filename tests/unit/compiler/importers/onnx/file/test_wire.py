@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.compiler.importers.onnx.file.message import read_message
 from service.compiler.importers.onnx.file.wire import Budget, fields, varints
 from service.core.errors import MalformedModel, Unsupported
 from tests.support.onnx_builder import message, number, varint
@@ -49,25 +47,3 @@ def test_the_number_of_fields_is_limited() -> None:
 def test_packed_numbers_are_read_back(values: list[int]) -> None:
     packed = b"".join(map(varint, values))
     assert varints(memoryview(packed), "here").tolist() == values
-
-
-@given(st.lists(st.integers(-(1 << 31), (1 << 31) - 1), min_size=1))
-def test_numbers_may_be_packed_or_not(values: list[int]) -> None:
-    alone = b"".join(number(1, value) for value in values)
-    packed = message(1, b"".join(map(varint, values)))
-    for data in (alone, packed):
-        np.testing.assert_array_equal(read_message(memoryview(data), "Tensor")["dims"], values)
-
-
-def test_a_message_in_several_parts_is_merged() -> None:
-    """Protobuf's own parsers merge such parts, too."""
-    graph = read_message(memoryview(message(7, message(2, "a")) + message(7, message(1, b"") + message(2, "b"))))[
-        "graph"
-    ]
-    assert bytes(graph["name"]) == b"b"
-    assert len(graph["node"]) == 1
-
-
-def test_a_field_of_another_type_is_refused() -> None:
-    with pytest.raises(MalformedModel, match=r"Model.graph, it is written as varint"):
-        read_message(memoryview(number(7, 1)))

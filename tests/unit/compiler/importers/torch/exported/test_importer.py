@@ -24,7 +24,7 @@ from service.core.builds.numerics import PT2E
 from service.core.errors import InvalidInput, MalformedModel, OctetError, Unsupported, UnsupportedOperator
 from service.core.models.arrays import Array
 from tests.support.exported import FIXTURES, dequantize, document, imported, meta, node, program, quantize, tensor
-from tests.unit.compiler.importers.torch.test_hostile import CALLS
+from tests.unit.compiler.importers.torch.test_unpickler import CALLS
 
 RELU = "torch.ops.aten.relu.default"
 STEPS = [

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from service.compiler.kernels.arithmetic.epilogue import Bounds, Epilogue
 from service.compiler.kernels.arithmetic.requantization import FloatScale
-from service.compiler.kernels.arithmetic.taps import Taps
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layer import Layer, Window
 from service.compiler.kernels.layout import Halo, Image
@@ -54,22 +53,6 @@ def test_depthwise(data: st.DataObject, mode: str, isa: Isa) -> None:
 @given(st.data(), st.sampled_from(MODES), RUNNING)
 def test_a_kernel_too_large_to_unroll(data: st.DataObject, mode: str, isa: Isa) -> None:
     holds(data.draw, isa, convolution(data.draw, isa, get_mode(mode), depthwise=True, kernel=(23, 23)))
-
-
-@given(st.integers(1, 12), st.integers(1, 4), st.integers(1, 7), st.integers(1, 9))
-def test_every_tap_of_every_output_is_in_one_vector(kernel: int, stride: int, dilation: int, columns: int) -> None:
-    taps = Taps(Window((1, kernel), (1, stride), (1, dilation)), columns)
-    row = np.arange(1, kernel + 1)  # the taps differ, so that the position of each is visible
-    over = dict(zip(taps.shifts, taps.arrange(row), strict=True))
-    for column in range(columns):
-        found = {
-            vector.position + pixel - column * stride: over[shift][pixel]
-            for vector in taps.vectors
-            for user, shift in vector.uses
-            for pixel in range(PIXELS)
-            if user == column and over[shift][pixel]
-        }
-        assert found == {tap * dilation: tap + 1 for tap in range(kernel)}
 
 
 @pytest.mark.parametrize("isa", ISAS.values(), ids=ISAS)

@@ -12,14 +12,9 @@ from hypothesis import strategies as st
 from service.compiler.kernels.arithmetic.epilogue import Bounds, Epilogue
 from service.compiler.kernels.arithmetic.requantization import FloatScale
 from service.compiler.kernels.kernel import Declined, Kernel
-from service.compiler.kernels.layer import Layer, Window
-from service.compiler.kernels.layout import Halo, Image
-from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd.convolution.matrix import finished_at_once, matrix
-from service.compiler.kernels.simd.convolution.matrix_schemes import Scheme, ranked, tile_rows
-from service.compiler.kernels.simd.convolution.tiles import choose, cycles
+from service.compiler.kernels.simd.convolution.matrix_schemes import Scheme, ranked
 from service.compiler.kernels.vector.isa import Isa
-from service.compiler.kernels.x86.amx import AMX
 from service.compiler.qnn.numerics import Mode, get_mode
 from service.compiler.targets import codegen_target
 from service.core.builds.numerics import LITERT_REFERENCE, MODES
@@ -29,9 +24,8 @@ from tests.support.images import RUNNABLE, Draw, at_a_wall, built
 from tests.support.layers import Case, convolution, dense
 
 import tvm  # isort: skip
+from tests.support.matrix_layers import ISA, NAME, layer_of
 
-NAME = "x86-64-v4+amx"
-ISA = ISAS[NAME]
 runs_here = pytest.mark.skipif(ISA not in RUNNABLE, reason="NOT TESTED: this CPU has no AMX")
 EXAMPLES = settings(max_examples=examples(40), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 
@@ -64,12 +58,6 @@ def test_dense(data: st.DataObject, mode: str) -> None:
     holds(data.draw, mode, dense)
 
 
-def layer_of(size: int, channels: int, kernel: int) -> Layer:
-    pad = kernel // 2
-    image = Image(1, size, size, channels, ISA.lanes, Halo(pad, pad, pad, pad))
-    return Layer(image, image, Window((kernel, kernel), padding=(pad, pad)))
-
-
 def small(*, weight: int = 7, scale: float = 0.01, out: Bounds | None = None) -> Kernel:
     """Returns the kernel of a 3x3 convolution on 8x8 pixels of 64 channels. Both images have a halo."""
     epilogue = Epilogue(FloatScale(np.full(64, scale, np.float32), bounded=True), out or Bounds(3))
@@ -100,31 +88,6 @@ def test_memory_after_a_buffer_is_not_accessed() -> None:
     arguments = [tvm.runtime.tensor(constant) for constant in kernel.constants]
     built(ISA, kernel)(tvm.runtime.from_dlpack(source), *arguments, tvm.runtime.from_dlpack(destination))
     assert destination[0] == 3
-
-
-@pytest.mark.parametrize(("size", "channels", "kernel"), [(56, 64, 1), (56, 64, 3), (14, 256, 3), (7, 512, 1)])
-def test_large_layers_are_estimated_to_be_faster_on_tiles(size: int, channels: int, kernel: int) -> None:
-    layer = layer_of(size, channels, kernel)
-    of_vectors = AMX.rates.vector * cycles(ISA, layer, choose(ISA, layer, 2.0), 2.0)
-    assert ranked(ISA, layer, 2.0)[0][0] < of_vectors
-
-
-def test_one_pixel_is_estimated_to_be_faster_on_vectors() -> None:
-    image = Image(1, 1, 1, 64, ISA.lanes)
-    layer = Layer(image, image, Window((1, 1)))
-    of_vectors = AMX.rates.vector * cycles(ISA, layer, choose(ISA, layer, 2.0), 2.0)
-    assert ranked(ISA, layer, 2.0)[0][0] > of_vectors
-
-
-def test_other_targets_have_no_tiles() -> None:
-    layer = layer_of(14, 64, 1)
-    assert [name for name, isa in ISAS.items() if ranked(isa, layer, 2.0)] == [NAME]
-
-
-@pytest.mark.parametrize("pixel_tiles", [1, 2, 4])
-def test_groups_of_tiles_stay_inside_their_panel(pixel_tiles: int) -> None:
-    for pixels in range(4, 130):
-        assert 1 <= tile_rows(AMX, pixels, pixel_tiles) <= min(AMX.rows, pixels // pixel_tiles)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 7), (4, 8), (5, 1), (2, 3), (1, 196), (1, 1)])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from service.compiler.kernels.arithmetic.average import average_of, mean_of
 from service.compiler.kernels.group import stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import NO_HALO, Halo, Image
@@ -17,7 +14,6 @@ from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd.images.pool import avg_pool, max_pool, mean
 from service.compiler.kernels.vector.isa import Isa
 from service.compiler.qnn.numerics import Mode, get_mode
-from service.compiler.qnn.numerics.functions.softmax import TableSoftmax
 from service.compiler.qnn.operation import Operation
 from service.compiler.qnn.types import QuantizedType
 from service.core.builds.numerics import LITERT_REFERENCE, MODES, XNNPACK
@@ -115,27 +111,6 @@ def test_the_largest_dividend_is_divided_exactly() -> None:
         dividends = dividends[dividends < 1 << 22]
         product = (dividends.astype(np.float32) + np.float32(0.5)) * (np.float32(1) / np.float32(divisor))
         np.testing.assert_array_equal(product.astype(np.int32), dividends // divisor)
-
-
-@pytest.mark.parametrize("axes", [(1,), (2, 3), (1, 2, 3)])
-def test_a_mean_over_other_axes_is_declined(axes: tuple[int, ...]) -> None:
-    operation = pooled("mean", (1, 4, 4, 3), TYPE, TYPE, axes=axes, keepdims=True)
-    with pytest.raises(Declined, match="over rows and columns"):
-        mean_of(get_mode(XNNPACK), operation)
-
-
-def test_a_window_too_large_for_the_quotient_is_declined() -> None:
-    operation = pooled("avg_pool2d", (1, 128, 128, 1), TYPE, TYPE, pool_size=(128, 128), strides=(1, 1))
-    with pytest.raises(Declined, match="16384 elements"):
-        average_of(get_mode(XNNPACK), operation)
-
-
-def test_a_formula_without_a_kernel_is_declined() -> None:
-    mode = replace(get_mode(XNNPACK), formulas={"mean": TableSoftmax(), "avg_pool2d": TableSoftmax()})
-    with pytest.raises(Declined, match="exp from a table"):
-        mean_of(mode, pooled("mean", (1, 4, 4, 3), TYPE, TYPE, axes=(1, 2), keepdims=True))
-    with pytest.raises(Declined, match="exp from a table"):
-        average_of(mode, pooled("avg_pool2d", (1, 4, 4, 3), TYPE, TYPE, pool_size=(2, 2), strides=(1, 1)))
 
 
 def small(isa: Isa, name: str, in_type: QuantizedType = TYPE) -> Kernel:

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from service.compiler.kernels.arithmetic.interpolation import blend_of
 from service.compiler.kernels.group import stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
 from service.compiler.kernels.layout import Image
@@ -15,16 +14,11 @@ from service.compiler.kernels.libraries import ISAS
 from service.compiler.kernels.simd.images.pixels import take_pixels
 from service.compiler.kernels.simd.images.resize import resize_bilinear
 from service.compiler.kernels.vector.isa import Isa
-from service.compiler.qnn import ops
-from service.compiler.qnn.numerics import Mode, get_mode
-from service.compiler.qnn.numerics.functions.softmax import TableSoftmax
-from service.compiler.qnn.types import QuantizedType
+from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import LITERT_REFERENCE, XNNPACK
-from tests.support.convolutions import group_of
 from tests.support.examples import examples
 from tests.support.images import RUNNABLE, check_image
 from tests.support.pools import interpolation, taken_pixels
-from tests.support.qnn_models import i8, module_of
 
 EXAMPLES = settings(max_examples=examples(25), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 
@@ -54,18 +48,6 @@ def test_taken_pixels_equal_the_oracle(data: st.DataObject, isa: Isa) -> None:
         return take_pixels(isa, source, destination, operation, parallel=data.draw(st.booleans()))
 
     check_image(data.draw, isa, x, expected, stored_zero_point(operation.per_tensor("out_type")), make)
-
-
-def test_another_formula_is_declined() -> None:
-    kind: QuantizedType = i8(0.1)
-    how = {"size": (2, 2), "align_corners": False, "half_pixel_centers": False}
-    module = module_of(
-        [((1, 3, 3, 4), "int8")],
-        lambda emit, inputs: emit(ops.resize_bilinear(inputs[0], kind, kind, **how)),  # type: ignore[arg-type]
-    )
-    mode = Mode("odd", "odd", {"resize_bilinear": TableSoftmax()})
-    with pytest.raises(Declined, match="no kernel computes"):
-        blend_of(mode, group_of(module).core)
 
 
 def test_a_packed_image_is_declined() -> None:
