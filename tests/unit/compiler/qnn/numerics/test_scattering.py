@@ -59,7 +59,7 @@ def test_updates_are_applied_in_order_and_inside_the_data(dtype: str, reduction:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "reduction", "places", "rows"),
+    ("dtype", "reduction", "positions", "rows"),
     [
         ("float32", "mean", (UPDATES,), ROWS),
         ("bool", "add", (UPDATES,), ROWS),
