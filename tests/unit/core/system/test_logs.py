@@ -15,7 +15,7 @@ from tests.support.waiting import WORK_TIMEOUT_S
 
 _PROGRAM = """
 import logging, warnings
-from service.core import logs
+from service.core.system import logs
 logs.configure(logs.LogFormat({form!r}), logging.INFO)
 logger = logging.getLogger("room")
 {body}
