@@ -195,6 +195,16 @@ def test_sums_in_packets(columns: int, target: Target, tmp_path: Path) -> None:
     check(network, [reals(2, 13, columns)], target, tmp_path, ["rows"])
 
 
+@pytest.mark.parametrize("columns", [5, 64])
+@pytest.mark.parametrize("stored", [BYTES, SIGNED], ids=["uint8", "int8"])
+def test_one_stored_value_for_each_row(stored: QuantizedType, columns: int, target: Target, tmp_path: Path) -> None:
+    def network(emit: Emit, inputs: list[relax.Var]) -> list[relax.Var]:
+        largest = emit(relax.op.max(inputs[0], axis=[-1], keepdims=True))
+        return [emit(ops.quantize(largest, stored)), emit(relax.op.greater(largest, number(5)))]
+
+    check(network, [reals(6, columns)], target, tmp_path, ["rows"])
+
+
 def test_rows_at_unaligned_addresses_are_not_a_region(target: Target, tmp_path: Path) -> None:
     def network(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
         (x,) = inputs

@@ -72,9 +72,9 @@ class Tile:
 
     def _store_row_values(self, value: Value) -> None:
         access, buffer = self.plan.outputs[value.step.var].access, self.plan.written[value.step.var]
+        vectors = Vectors(self.program, 1)
         for row, positions in enumerate(self.rows):
-            made = self.of_rows[row][value.step.var]
-            made = tirx.Cast("uint8", made) if value.kind == "bool" else made
+            made = _stored(vectors, value, self.of_rows[row][value.step.var], blocked=bool(access.block))
             self.program.store(buffer, _offset(access, positions), made, 1)
 
     def _row_operand(self, row: int, step: Step, index: int) -> Expr:
@@ -149,10 +149,7 @@ class _Place:
     def _store(self, value: Value, made: Expr) -> None:
         output = self.tile.plan.outputs[value.step.var]
         buffer, offset = self.tile.plan.written[value.step.var], self._at(output.access)
-        if value.kind == "bool":
-            made = tirx.Select(made, self.vectors.const(1, "uint8"), self.vectors.const(0, "uint8"))
-        elif str(value.step.var.ty.dtype) == "int8" and not output.access.block:
-            made = made ^ self.vectors.const(BIAS["int8"], "uint8")
+        made = _stored(self.vectors, value, made, blocked=bool(output.access.block))
         if output.access.block or self.valid == self.lanes:
             self.program.store(buffer, offset, made, self.lanes)
             return
@@ -225,6 +222,14 @@ def _as_bool(vectors: Vectors, value: Expr, step: Step, index: int) -> Expr:
     if operand_kind(step, index) != "bool":
         return value
     return tirx.NE(value, vectors.const(0, "int32"))
+
+
+def _stored(vectors: Vectors, value: Value, made: Expr, *, blocked: bool) -> Expr:
+    """Converts a value in registers to the type that it has in memory."""
+    if value.kind == "bool":
+        return tirx.Select(made, vectors.const(1, "uint8"), vectors.const(0, "uint8"))
+    is_signed = str(value.step.var.ty.dtype) == "int8" and not blocked
+    return made ^ vectors.const(BIAS["int8"], "uint8") if is_signed else made
 
 
 def _loaded(value: Expr, operand: Operand, lanes: int, *, blocked: bool = False) -> Expr:
