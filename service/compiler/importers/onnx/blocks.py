@@ -10,17 +10,22 @@ from __future__ import annotations
 from service.compiler.importers.onnx.model import BFLOAT16_PRODUCTS, STORED_CONV, Model
 from service.compiler.importers.onnx.rewriting import OnnxGraph
 
-BLOCK, BLOCKED_RANK = 16, 4
+_BLOCK, _RANK = 16, 4
 _CONVOLUTIONS = frozenset({"Conv", STORED_CONV, BFLOAT16_PRODUCTS["Conv"]})
 _POOLS = frozenset({"AveragePool", "GlobalAveragePool", "GlobalMaxPool", "MaxPool"})
 # Operators that compute on blocks if all of their operands are stored in blocks.
 _FOLLOWING = frozenset({"Add", "BatchNormalization", "Concat", "Mul", "Relu", "Sigmoid", "Sum", "Tanh"})
 
 
+def fills_blocks(shape: tuple[int, ...]) -> bool:
+    """Returns true if an image of this shape can be stored in blocks."""
+    return len(shape) == _RANK and shape[1] % _BLOCK == 0
+
+
 def reads_blocks(model: Model, name: str) -> bool:
-    """Returns true if a pool reads the image `name` in blocks, provided that its channels fill whole blocks. Measured
-    on ONNX Runtime 1.31.1: an input of the model is converted to blocks too, but the result of another operator is
-    not.
+    """Returns true if a global pool reads the image `name` in blocks, provided that its channels fill whole blocks.
+    Measured on ONNX Runtime 1.31.1: an input of the model is converted to blocks too, but the result of another
+    operator is not. Other pools convert every image.
     """
     producers = OnnxGraph.whole(model).producers
     inputs = {end.name for end in model.inputs}

@@ -11,16 +11,18 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers.channels_first import in_channels_last
+from service.compiler.importers.onnx.blocks import fills_blocks
 from service.compiler.importers.onnx.node import Node
 from service.compiler.importers.onnx.operators.real import float32, mean_of_images
 from service.compiler.importers.onnx.operators.windows import Windows
 from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
 from service.compiler.qnn.graph import shape_of
-from service.compiler.qnn.ops.real import STRIPS
+from service.compiler.qnn.ops.real import SEQUENTIAL, STRIPS
 from service.compiler.qnn.types import QuantizedType
 from service.core.models.arrays import Array
 
+_SEQUENTIAL_SINCE = 19
 _MOST_WINDOWS = 1 << 24
 _MOST_PLACES = 1 << 10  # positions in a window of real values; each of them becomes an operator
 
@@ -55,8 +57,12 @@ def _real_max_pool(node: Node, windows: Windows) -> relax.Var:
 
 
 def average_pool(node: Node) -> relax.Var:
-    """Returns the average of real values in ONNX Runtime's order (mlas/lib/pooling.cpp): adds the rows of each window
-    in float32, then its columns, and divides the sum. A window that covers the whole image is added in strips.
+    """Returns the average of real values in ONNX Runtime's order, in float32.
+
+    MLAS adds the rows of each window, then its columns, and divides the sum (mlas/lib/pooling.cpp). It adds a window
+    that covers the whole image in strips. From operator set 19 on, and for images that can be stored in blocks, ONNX
+    Runtime adds the elements of each window one after the other (`AveragePoolV19` in core/providers/cpu/nn/pool.cc,
+    mlas/lib/snchwc.cpp).
     """
     windows = _windows(node)
     if windows.dilation != (1, 1):
@@ -64,15 +70,24 @@ def average_pool(node: Node) -> relax.Var:
     float32(node)
     top, left, bottom, right = windows.padding
     image = windows.image(node.expr(0))
+    is_sequential = node.state.model.opset >= _SEQUENTIAL_SINCE or fills_blocks(node.shape(0))
     if windows.kernel == shape_of(image)[2:] and not any(windows.padding):
-        return windows.restored(mean_of_images(node, image, STRIPS))
+        return windows.restored(mean_of_images(node, image, SEQUENTIAL if is_sequential else STRIPS))
     real = Real(node.emit, image)
     x = real.apply(relax.op.nn.pad, image, [0, 0, 0, 0, top, bottom, left, right])
-    for axis in (2, 3):
-        parts = _along(node, x, windows, axis)
+    for parts_of in (_shifted,) if is_sequential else (_rows, _columns):
+        parts = parts_of(node, x, windows)
         x = functools.reduce(lambda a, b: real.apply(relax.op.add, a, b), parts)
     counts = node.literal(_counts(node, windows, shape_of(x)[2:]).astype(np.float32))
     return windows.restored(node.emit(relax.op.divide(x, counts)))
+
+
+def _rows(node: Node, x: relax.Expr, windows: Windows) -> list[relax.Var]:
+    return _along(node, x, windows, 2)
+
+
+def _columns(node: Node, x: relax.Expr, windows: Windows) -> list[relax.Var]:
+    return _along(node, x, windows, 3)
 
 
 def _along(node: Node, x: relax.Expr, windows: Windows, axis: int) -> list[relax.Var]:

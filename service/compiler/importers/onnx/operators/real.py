@@ -17,7 +17,7 @@ import numpy as np
 from tvm import relax
 
 from service.compiler.importers import real
-from service.compiler.importers.onnx.blocks import BLOCK, BLOCKED_RANK, reads_blocks
+from service.compiler.importers.onnx.blocks import fills_blocks, reads_blocks
 from service.compiler.importers.onnx.node import Node, Value
 from service.compiler.importers.real import Real
 from service.compiler.qnn import ops
@@ -277,8 +277,7 @@ def global_average_pool(node: Node) -> Value:
     float32(node)
     rank = len(node.shape(0))
     node.require(rank >= 3, f"has an input of shape {list(node.shape(0))}, not [N, C, …]")
-    can_be_blocked = rank == BLOCKED_RANK and node.shape(0)[1] % BLOCK == 0
-    is_blocked = can_be_blocked and reads_blocks(node.state.model, node.name(0))
+    is_blocked = fills_blocks(node.shape(0)) and reads_blocks(node.state.model, node.name(0))
     return mean_of_images(node, node.expr(0), SEQUENTIAL if is_blocked else STRIPS)
 
 
