@@ -13,13 +13,14 @@ import contextlib
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from service.compiler.children import observing_roles
+from service.compiler.messages.checking import ArtifactFiles
+from service.compiler.messages.role import Request, Result, Role
 from service.core.settings import load_settings
-from service.quantize.calibration.building import Built, build
+from service.quantize.calibration.building import build
 from service.quantize.calibration.data import Data
 from service.quantize.calibration.observing import CalibrationSession
 from service.quantize.quantization import Calibration, Options
@@ -30,16 +31,16 @@ from tests.support.compiling import Quiet
 class _Here:
     """An `observing.Machine` that runs models in this process."""
 
-    def build(self, source: Path, directory: Path) -> Built:
+    def build(self, source: Path, directory: Path) -> ArtifactFiles:
         return build(source, directory, Quiet(), load_settings({"build_nice": 0}), {})
 
-    def discard(self, built: Built) -> None:
-        for path in built.files:
+    def discard(self, built: ArtifactFiles) -> None:
+        for path in built.paths:
             path.unlink()
 
-    def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
+    def run(self, role: Role[Request, Result], request: Request, directory: Path, files: Iterable[Path]) -> None:
         with contextlib.chdir(directory):
-            getattr(observing_roles, f"{role}_role")(request, None)
+            getattr(observing_roles, f"{role.name}_role")(request.to_json(), None)
 
 
 def main(model: Path, inputs: Path, scratch: Path, counts: list[int]) -> None:

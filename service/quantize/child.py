@@ -11,22 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from service.compiler.children import observing_roles
+from service.compiler.children.handler import handles
 from service.compiler.importers.onnx.file.metadata import parse
 from service.compiler.importers.onnx.file.package import size_bytes
 from service.compiler.importers.onnx.file.reader import read_model
+from service.compiler.messages.checking import ArtifactFiles
+from service.compiler.messages.role import Empty, Request, Result, Role
 from service.compiler.sandbox import Report
 from service.core.builds.build import Stage
 from service.core.builds.quantization import QuantizationOptions, Raised
 from service.core.errors import InvalidInput
 from service.core.models.metadata import NOTHING, ModelMetadata
 from service.quantize import budgeting
-from service.quantize.calibration.building import Built
 from service.quantize.calibration.data import Data, labels_of
 from service.quantize.calibration.observing import CalibrationSession
 from service.quantize.export.model import as_onnx
+from service.quantize.messages import QUANTIZE, QUANTIZED_FILE, REPORT_FILE, QuantizeRequest, answer_file
 from service.quantize.quantization import Calibration, Options
 from service.quantize.rewrites.uncalibrated import blocked, dynamic
-from service.quantize.sandboxed import QUANTIZED_FILE, REPORT_FILE
 from service.quantize.search.sensitivity import Point
 from service.quantize.search.timing import Stopwatch, within
 from service.quantize.weights.fitting import Fit
@@ -35,23 +37,24 @@ _WORK, _ASKED_FILE = Path(".work"), ".model.onnx"
 _POLL_S = 0.02
 
 
-def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
+@handles(QUANTIZE)
+def quantize_role(request: QuantizeRequest, report: Report) -> Empty:
     """Quantizes a float model, with a calibration set if the options need one. Writes the quantized file and the report
     to the working directory.
     """
-    requested = QuantizationOptions.from_json(request["options"])
+    requested = request.options
     progress = _ProgressLog(report)
-    source = Path(request["model"]).read_bytes()
-    model = as_onnx(source, request["shapes"], lambda op, tensor: report.at(stage=Stage.IMPORT, op=op, tensor=tensor))
+    source = request.model.read_bytes()
+    model = as_onnx(source, request.shapes, lambda op, tensor: report.at(stage=Stage.IMPORT, op=op, tensor=tensor))
     if not requested.takes_inputs:
         progress.enter(Stage.IMPORT)
         _write(source, model, *_without_inputs(model, requested))
-        return {}
+        return Empty()
     progress.enter(Stage.CALIBRATE)
-    data = Data(Path(request["data"]), requested.metadata.over(_preprocessing_of(model)), requested.samples)
-    labels = labels_of(Path(request["labels"]), data) if request["labels"] else data.labels()
+    data = Data(request.data, requested.metadata.over(_preprocessing_of(model)), requested.samples)
+    labels = data.labels() if request.labels is None else labels_of(request.labels, data)
     _WORK.mkdir()
-    session = CalibrationSession(_WORK, _ParentMachine(Path(request["made"]), progress, data), tick=progress.tick)
+    session = CalibrationSession(_WORK, _ParentMachine(request.made, progress, data), tick=progress.tick)
     fit = Fit(requested.correct_bias, requested.adaround)
     options = Options(
         requested.method.value,
@@ -83,7 +86,7 @@ def quantize_role(request: Mapping[str, Any], report: Report) -> dict[str, Any]:
         **costs,
     }
     _write(source, model, quantized.file, document)
-    return {}
+    return Empty()
 
 
 def _preprocessing_of(model: bytes) -> ModelMetadata:
@@ -175,25 +178,25 @@ class _ParentMachine:
     _count: int = 0
     _numbers: dict[Path, int] = field(default_factory=dict)  # library of a build -> the build's number
 
-    def build(self, source: Path, directory: Path) -> Built:
+    def build(self, source: Path, directory: Path) -> ArtifactFiles:
         self._count += 1
         source.rename(_ASKED_FILE)
         self.progress.report.log("builds a model to measure with")
         self.progress.report.make(_ASKED_FILE)
-        answer = self.made / f"{self._count}.json"
+        answer = self.made / answer_file(self._count)
         while not answer.exists():  # if the build fails, the parent ends this process
             time.sleep(_POLL_S)
-        built = Built.from_json(json.loads(answer.read_text()))
+        built = ArtifactFiles.from_json(json.loads(answer.read_text()))
         self._numbers[built.library] = self._count
         self.progress.inputs = self.progress.inputs or self.data.count(built.signature)
         return built
 
-    def discard(self, built: Built) -> None:
+    def discard(self, built: ArtifactFiles) -> None:
         self.progress.report.discard(self._numbers.pop(built.library))
 
-    def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
+    def run(self, role: Role[Request, Result], request: Request, directory: Path, files: Iterable[Path]) -> None:
         before = {*Path().iterdir()}
-        getattr(observing_roles, f"{role}_role")(request, self.progress.report)
+        getattr(observing_roles, f"{role.name}_role")(request.to_json(), self.progress.report)
         for path in {
             *Path().iterdir()
         } - before:  # the role wrote to the working directory, which cannot be changed here

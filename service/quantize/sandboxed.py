@@ -21,14 +21,15 @@ from pathlib import Path
 from typing import Any
 
 from service.compiler.build.background import in_background
+from service.compiler.messages.checking import ArtifactFiles
 from service.compiler.sandbox import Access, Limits, run_child
 from service.core.builds.build import Progress, Stage
 from service.core.builds.quantization import QuantizationOptions
 from service.core.errors import BuildFailed
 from service.core.settings import Settings
-from service.quantize.calibration.building import Built, build
+from service.quantize.calibration.building import build
+from service.quantize.messages import QUANTIZE, QUANTIZED_FILE, REPORT_FILE, QuantizeRequest, answer_file
 
-QUANTIZED_FILE, REPORT_FILE = ".quantized.onnx", ".report.json"
 _MOST_BUILDS = 64  # limit for each child; it needs three builds, and one for each mixture whose time it measures
 _MOST_REPORT_BYTES = 64 << 20
 
@@ -87,15 +88,10 @@ def quantize(request: Request, scratch: Path, progress: Progress, settings: Sett
         session = _Session(request, own, made, progress, settings, start)
         readable = [path for path in (request.model, request.data, request.labels, made) if path is not None]
         run_child(
-            "quantize",
-            {
-                "model": str(request.model),
-                "data": request.name,
-                "labels": None if request.labels is None else str(request.labels),
-                "made": str(made),
-                "options": request.options.to_json(),
-                "shapes": {name: list(shape) for name, shape in request.shapes.items()},
-            },
+            QUANTIZE.name,
+            QuantizeRequest(
+                request.model, Path(request.name), request.labels, made, request.options, request.shapes
+            ).to_json(),
             access=Access(readable=tuple(readable), writable=(own,)),
             limits=limits,
             on_message=session.handle_message,
@@ -126,12 +122,12 @@ class _Session:
         made: Path,
         progress: Progress,
         settings: Settings,
-        start: Callable[[Callable[[Callable[[], None]], Built]], Future[Built]],
+        start: Callable[[Callable[[Callable[[], None]], ArtifactFiles]], Future[ArtifactFiles]],
     ) -> None:
         self._request, self._own, self._made = request, own, made
         self._progress, self._settings, self._start = progress, settings, start
         self._stage, self._fraction = Stage.CALIBRATE if request.options.takes_inputs else Stage.IMPORT, 0.0
-        self._built: Future[Built] | None = None
+        self._built: Future[ArtifactFiles] | None = None
         self._count = 0
 
     def handle_message(self, message: Mapping[str, Any]) -> None:
@@ -151,7 +147,7 @@ class _Session:
         """
         self._progress.stage(self._stage, self._fraction)
         if self._built is not None and self._built.done():
-            answer = self._made / f"{self._count}.json"
+            answer = self._made / answer_file(self._count)
             unfinished = answer.with_suffix(".new")
             unfinished.write_text(json.dumps(self._built.result().to_json()))
             unfinished.rename(answer)
@@ -171,7 +167,7 @@ class _Session:
             shutil.rmtree(self._made / str(number), ignore_errors=True)
             (self._made / f"{number}.onnx").unlink(missing_ok=True)
 
-    def _build(self, source: Path, directory: Path, poll: Callable[[], None]) -> Built:
+    def _build(self, source: Path, directory: Path, poll: Callable[[], None]) -> ArtifactFiles:
         return build(source, directory, _PollingProgress(poll), self._settings, self._request.shapes)
 
 

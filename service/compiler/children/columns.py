@@ -8,43 +8,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
+from service.compiler.messages.observing import Windows
 from service.core.models.arrays import Array
 
 POSITIONS = 2048  # the largest number of columns of one input for which products are summed
-
-
-@dataclass(frozen=True)
-class Windows:
-    """The windows in which a layer reads its operand. They are given by the attributes of ONNX's Conv.
-
-    Attributes:
-        kernel: the size along each spatial axis of `[N, C, …]`. None for a matrix product, which reads the last axis.
-        pads: the padding before each axis, then after each axis.
-        auto_pad: `NOTSET`; or `VALID`, `SAME_UPPER` or `SAME_LOWER`, which override `pads`.
-    """
-
-    kernel: tuple[int, ...] | None = None
-    strides: tuple[int, ...] = ()
-    dilations: tuple[int, ...] = ()
-    pads: tuple[int, ...] = ()
-    auto_pad: str = "NOTSET"
-    groups: int = 1
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @staticmethod
-    def from_json(members: Mapping[str, Any]) -> Windows:
-        rows: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in members.items()
-        }
-        return Windows(**rows)
 
 
 def taps(x: Array, windows: Windows) -> Iterator[Array]:

@@ -6,86 +6,107 @@ another. Each input consists of the model's tensors in the signature's order, in
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from service import runtime
-from service.compiler.children.columns import Windows, means, products, rounded
+from service.compiler.children.columns import means, products, rounded
+from service.compiler.children.handler import handles
+from service.compiler.messages.checking import ArtifactFiles
+from service.compiler.messages.files import CLASSES_FILE, OBSERVED_FILE, OUTPUTS_FILE
+from service.compiler.messages.observing import (
+    CHANNELS,
+    COMPARE,
+    EXTREMES,
+    HISTOGRAMS,
+    MOMENTS,
+    PAIR,
+    SWITCHED,
+    ChannelsRequest,
+    CompareRequest,
+    HistogramsRequest,
+    InputCount,
+    ModelRequest,
+    MomentsRequest,
+    PairRequest,
+    PairResult,
+    SwitchedRequest,
+)
 from service.compiler.sandbox import Report
-from service.core.artifacts.artifact import ArtifactConfig
 from service.core.artifacts.buffers import aligned_empty
 from service.core.models.arrays import Array
 from service.core.models.signature import TensorSpec
 from service.runtime.racing import race
 
-SEEN_FILE, OUTPUTS_FILE, CLASSES_FILE = "seen.npy", "outputs-{}.bin", "classes.npy"
 
-
-def extremes_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+@handles(EXTREMES)
+def extremes_role(request: ModelRequest, report: Report) -> InputCount:
     """Writes the minimum and the maximum of every input and output of the model, for each of the inputs in the file.
 
-    `SEEN_FILE` is `[sets, tensors, 2]` float32. If a tensor contains a value that is not finite, both are NaN.
+    `OBSERVED_FILE` is `[sets, tensors, 2]` float32. If a tensor contains a value that is not finite, both are NaN.
     """
-    model = _model(request["model"], request["threads"])
+    model = _load(request.model, request.threads)
     seen = [
         [_extremes(tensor) for tensor in (*inputs, *model.run(inputs))]
-        for inputs in _inputs(request["inputs"], model.signature.inputs)
+        for inputs in _inputs(request.inputs, model.signature.inputs)
     ]
-    np.save(SEEN_FILE, np.array(seen, np.float32).reshape(len(seen), -1, 2), allow_pickle=False)
-    return {"inputs": len(seen)}
+    np.save(OBSERVED_FILE, np.array(seen, np.float32).reshape(len(seen), -1, 2), allow_pickle=False)
+    return InputCount(len(seen))
 
 
-def channels_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+@handles(CHANNELS)
+def channels_role(request: ChannelsRequest, report: Report) -> InputCount:
     """Writes the minimum and the maximum of each channel over all inputs, for the outputs `[N, C, ...]` with the
     indices `outputs`.
 
-    `SEEN_FILE` is `[channels, 2]` float32, one output after another.
+    `OBSERVED_FILE` is `[channels, 2]` float32, one output after another.
     """
-    model = _model(request["model"], request["threads"])
+    model = _load(request.model, request.threads)
     seen, number = np.zeros((0, 0), np.float32), 0
-    for inputs in _inputs(request["inputs"], model.signature.inputs):
+    for inputs in _inputs(request.inputs, model.signature.inputs):
         made = model.run(inputs)
-        rows = [made[position].swapaxes(0, 1).reshape(made[position].shape[1], -1) for position in request["outputs"]]
+        rows = [made[position].swapaxes(0, 1).reshape(made[position].shape[1], -1) for position in request.outputs]
         lows, highs = (np.concatenate([end(row, axis=1) for row in rows]) for end in (np.min, np.max))
         if number:
             lows, highs = np.minimum(lows, seen[:, 0]), np.maximum(highs, seen[:, 1])
         seen = np.stack([lows, highs], axis=1)
         number += 1
-    np.save(SEEN_FILE, seen, allow_pickle=False)
-    return {"inputs": number}
+    np.save(OBSERVED_FILE, seen, allow_pickle=False)
+    return InputCount(number)
 
 
-def histograms_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+@handles(HISTOGRAMS)
+def histograms_role(request: HistogramsRequest, report: Report) -> InputCount:
     """Writes a histogram of every input and output, with `bins` equal bins over the range in `ranges`.
 
-    `SEEN_FILE` is `[tensors, bins]` int64.
+    `OBSERVED_FILE` is `[tensors, bins]` int64.
     """
-    model = _model(request["model"], request["threads"])
-    bins, ranges = int(request["bins"]), request["ranges"]
+    model = _load(request.model, request.threads)
+    bins, ranges = request.bins, request.ranges
     counts = np.zeros((len(ranges), bins), np.int64)
     number = 0
-    for inputs in _inputs(request["inputs"], model.signature.inputs):
+    for inputs in _inputs(request.inputs, model.signature.inputs):
         for row, tensor, (low, high) in zip(counts, (*inputs, *model.run(inputs)), ranges, strict=True):
             row += histogram(tensor, low, high, bins)
         number += 1
-    np.save(SEEN_FILE, counts, allow_pickle=False)
-    return {"inputs": number}
+    np.save(OBSERVED_FILE, counts, allow_pickle=False)
+    return InputCount(number)
 
 
-def compare_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+@handles(COMPARE)
+def compare_role(request: CompareRequest, report: Report) -> InputCount:
     """Compares two models with outputs of equal shapes.
 
-    Writes to `SEEN_FILE`, `[outputs, 2]` float64: the sum of squares of the first model's outputs, and that of the
+    Writes to `OBSERVED_FILE`, `[outputs, 2]` float64: the sum of squares of the first model's outputs, and that of the
     differences. Writes the first output of each model to `OUTPUTS_FILE`, float32.
     """
-    models = [_model(each, request["threads"]) for each in request["models"]]
+    models = [_load(each, request.threads) for each in request.models]
     sums = np.zeros((len(models[0].signature.outputs), 2), np.float64)
     number = 0
     with Path(OUTPUTS_FILE.format(0)).open("wb") as first, Path(OUTPUTS_FILE.format(1)).open("wb") as second:
-        for inputs in _inputs(request["inputs"], models[0].signature.inputs):
+        for inputs in _inputs(request.inputs, models[0].signature.inputs):
             made = [model.run(inputs) for model in models]
             for row, real, other in zip(sums, *made, strict=True):
                 wide = real.astype(np.float64)
@@ -93,60 +114,61 @@ def compare_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any
             for file, outputs in zip((first, second), made, strict=True):
                 file.write(outputs[0].astype(np.float32).tobytes())
             number += 1
-    np.save(SEEN_FILE, sums, allow_pickle=False)
-    return {"inputs": number}
+    np.save(OBSERVED_FILE, sums, allow_pickle=False)
+    return InputCount(number)
 
 
-def moments_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+@handles(MOMENTS)
+def moments_role(request: MomentsRequest, report: Report) -> InputCount:
     """Writes, for each of `layers`, the sums over all inputs of `columns.means` and, if requested, of
     `columns.products`.
 
-    `SEEN_FILE` contains these sums one after another, flattened, as float64. A layer is described by its operand (an
-    index among the model's inputs and outputs), the operand's rounding, and the windows.
+    `OBSERVED_FILE` contains these sums one after another, flattened, as float64.
     """
-    model = _model(request["model"], request["threads"])
-    layers = [(each, Windows.from_json(each["windows"])) for each in request["layers"]]
+    model = _load(request.model, request.threads)
     sums: list[Array] = []
     number = 0
-    for inputs in _inputs(request["inputs"], model.signature.inputs):
+    for inputs in _inputs(request.inputs, model.signature.inputs):
         tensors, found = (*inputs, *model.run(inputs)), []
-        for each, windows in layers:
-            x = rounded(tensors[each["tensor"]], *each["rounding"])
-            found += [means(x, windows), *([products(x, windows)] if each["products"] else [])]
+        for each in request.layers:
+            x = rounded(tensors[each.tensor], *each.rounding)
+            found += [means(x, each.windows), *([products(x, each.windows)] if each.products else [])]
         sums = [total + row for total, row in zip(sums, found, strict=True)] if sums else found
         number += 1
-    np.save(SEEN_FILE, np.concatenate([row.reshape(-1) for row in sums]), allow_pickle=False)
-    return {"inputs": number}
+    np.save(OBSERVED_FILE, np.concatenate([row.reshape(-1) for row in sums]), allow_pickle=False)
+    return InputCount(number)
 
 
-def switched_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
+@handles(SWITCHED)
+def switched_role(request: SwitchedRequest, report: Report) -> InputCount:
     """Runs a model whose last input is a vector of switches, once for each row of `switches`.
 
-    Writes to `SEEN_FILE`, `[rows, 2]` float64: the sum of squares of the first output when the first row is used, and
-    the sum of squares of its differences from the output when each other row is used. Writes the index of the largest
-    value of each output to `CLASSES_FILE`, `[inputs, rows]` int64.
+    Writes to `OBSERVED_FILE`, `[rows, 2]` float64: the sum of squares of the first output when the first row is used,
+    and the sum of squares of its differences from the output when each other row is used. Writes the index of the
+    largest value of each output to `CLASSES_FILE`, `[inputs, rows]` int64.
     """
-    model = _model(request["model"], request["threads"])
-    rows = [np.array(row, np.float32) for row in request["switches"]]
+    model = _load(request.model, request.threads)
+    rows = [np.array(row, np.float32) for row in request.switches]
     sums, classes = np.zeros((len(rows), 2), np.float64), []
-    for inputs in _inputs(request["inputs"], model.signature.inputs[:-1]):
+    for inputs in _inputs(request.inputs, model.signature.inputs[:-1]):
         made = [model.run([*inputs, row])[0].astype(np.float64) for row in rows]
         sums[:, 0] += (made[0] ** 2).sum()
         sums[:, 1] += [((other - made[0]) ** 2).sum() for other in made]
         classes.append([int(output.reshape(-1).argmax()) for output in made])
-    np.save(SEEN_FILE, sums, allow_pickle=False)
+    np.save(OBSERVED_FILE, sums, allow_pickle=False)
     np.save(CLASSES_FILE, np.array(classes, np.int64).reshape(len(classes), len(rows)), allow_pickle=False)
-    return {"inputs": len(classes)}
+    return InputCount(len(classes))
 
 
-def pair_role(request: Mapping[str, Any], report: Report) -> Mapping[str, Any]:
-    """Runs two models alternately for `seconds`. Writes the median duration of each in seconds to `SEEN_FILE`, `[2]`
-    float64.
+@handles(PAIR)
+def pair_role(request: PairRequest, report: Report) -> PairResult:
+    """Runs two models alternately for `seconds`. Writes the median duration of each in seconds to `OBSERVED_FILE`,
+    `[2]` float64.
     """
-    first, second = (_model(each, request["threads"]) for each in request["models"])
-    found = race(first, second, request["seconds"])
-    np.save(SEEN_FILE, np.array([found.first_s, found.second_s]), allow_pickle=False)
-    return {"rounds": found.rounds}
+    first, second = (_load(each, request.threads) for each in request.models)
+    found = race(first, second, request.seconds)
+    np.save(OBSERVED_FILE, np.array([found.first_s, found.second_s]), allow_pickle=False)
+    return PairResult(found.rounds)
 
 
 def histogram(values: Array, low: float, high: float, bins: int) -> Array:
@@ -162,10 +184,10 @@ def _extremes(output: Array) -> tuple[float, float]:
     return (low, high) if np.isfinite(low) and np.isfinite(high) else (np.nan, np.nan)
 
 
-def _inputs(path: str, specs: Sequence[TensorSpec]) -> Iterator[list[Array]]:
+def _inputs(path: Path, specs: Sequence[TensorSpec]) -> Iterator[list[Array]]:
     """Yields the inputs in the file."""
     tensors = [aligned_empty(spec.shape, spec.dtype) for spec in specs]
-    with Path(path).open("rb") as file:
+    with path.open("rb") as file:
         while True:
             for index, tensor in enumerate(tensors):
                 if file.readinto(tensor.reshape(-1).view(np.uint8).data) != tensor.nbytes:
@@ -175,6 +197,5 @@ def _inputs(path: str, specs: Sequence[TensorSpec]) -> Iterator[list[Array]]:
             yield tensors
 
 
-def _model(request: Mapping[str, Any], threads: int) -> runtime.Model:
-    config = ArtifactConfig.from_json(request["config"])
-    return runtime.load_files(config, Path(request["library"]), Path(request["constants"]), threads=threads)
+def _load(model: ArtifactFiles, threads: int) -> runtime.Model:
+    return runtime.load_files(model.config, *model.paths, threads=threads)

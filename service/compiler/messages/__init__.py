@@ -9,4 +9,5 @@ the child that read it. Therefore, reading a message checks the type of every me
 - `building`: importing, inspecting and building a model.
 - `checking`: expected outputs, verification and measurements.
 - `running`: `octet run`, `octet bench` and `octet explain`.
+- `observing`: measuring models for quantization.
 """

@@ -5,13 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 import numpy as np
 
-from service.compiler.children.columns import Windows
-from service.compiler.children.observing_roles import CLASSES_FILE, OUTPUTS_FILE, SEEN_FILE
+from service.compiler.messages.checking import ArtifactFiles
+from service.compiler.messages.files import CLASSES_FILE, OBSERVED_FILE, OUTPUTS_FILE
+from service.compiler.messages.observing import (
+    CHANNELS,
+    COMPARE,
+    EXTREMES,
+    HISTOGRAMS,
+    MOMENTS,
+    PAIR,
+    SWITCHED,
+    ChannelsRequest,
+    Columns,
+    CompareRequest,
+    HistogramsRequest,
+    InputCount,
+    ModelRequest,
+    MomentsRequest,
+    PairRequest,
+    SwitchedRequest,
+)
+from service.compiler.messages.role import Request, Result, Role
 from service.compiler.sandbox import Access, run_child
 from service.compiler.sandbox.policy import unlimited
 from service.core.builds.build import Progress
@@ -19,7 +39,7 @@ from service.core.errors import BuildFailed, InvalidInput
 from service.core.models.arrays import Array
 from service.core.models.signature import ModelSignature
 from service.core.settings import Settings
-from service.quantize.calibration.building import Built, build
+from service.quantize.calibration.building import build
 from service.quantize.calibration.data import Data
 from service.quantize.calibration.methods import BINS, Statistics
 
@@ -28,33 +48,6 @@ _MOST_IN_PART = 32
 _MOST_ANSWER_BYTES = 1 << 30
 _MOST_SUMMED_BYTES = 256 << 20  # limit of the moments that one child sums, which are at least those of one layer
 Tick = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The columns of a layer's operand that are observed; see `compiler.children.columns`.
-
-    Attributes:
-        tensor: the index of the operand among the model's inputs and outputs.
-        rounding: how the operand is stored: the smallest and the largest stored value, the scale and the zero point.
-        size: the number of elements of a column.
-        products: true if products of elements are summed, too.
-    """
-
-    tensor: int
-    rounding: tuple[int, int, float, int]
-    windows: Windows
-    size: int
-    products: bool
-
-    @property
-    def shapes(self) -> list[tuple[int, ...]]:
-        groups, wide = self.windows.groups, self.size + 1
-        return [(groups, self.size), *([(groups, wide, wide)] if self.products else [])]
-
-    def to_json(self) -> dict[str, Any]:
-        members = {"tensor": self.tensor, "rounding": list(self.rounding), "products": self.products}
-        return {**members, "windows": self.windows.to_json()}
 
 
 @dataclass(frozen=True)
@@ -73,13 +66,13 @@ class Moments:
 class Machine(Protocol):
     """The interface that a calibration session uses to build and run models."""
 
-    def build(self, source: Path, directory: Path) -> Built:
+    def build(self, source: Path, directory: Path) -> ArtifactFiles:
         """Builds an ONNX file for this machine, in a new directory. Raises the errors of `building.build`."""
 
-    def discard(self, built: Built) -> None:
+    def discard(self, built: ArtifactFiles) -> None:
         """Deletes a built model."""
 
-    def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
+    def run(self, role: Role[Request, Result], request: Request, directory: Path, files: Iterable[Path]) -> None:
         """Runs a role of `compiler.children.observing_roles`. The role reads `files` and writes other files to
         `directory`.
         """
@@ -98,17 +91,17 @@ class Children:
     progress: Progress
     shapes: Mapping[str, Sequence[int]]
 
-    def build(self, source: Path, directory: Path) -> Built:
+    def build(self, source: Path, directory: Path) -> ArtifactFiles:
         return build(source, directory, self.progress, self.settings, self.shapes)
 
-    def discard(self, built: Built) -> None:
-        for path in built.files:
+    def discard(self, built: ArtifactFiles) -> None:
+        for path in built.paths:
             path.unlink()
 
-    def run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
+    def run(self, role: Role[Request, Result], request: Request, directory: Path, files: Iterable[Path]) -> None:
         run_child(
-            role,
-            request,
+            role.name,
+            request.to_json(),
             access=Access(readable=tuple(files), writable=(directory,)),
             limits=unlimited(_MOST_ANSWER_BYTES),
             allow_unsandboxed=self.settings.allow_unsandboxed,
@@ -132,14 +125,14 @@ class CalibrationSession:
     tick: Tick = lambda what, number, total: None
     _count: int = 0
 
-    def build(self, model: bytes) -> Built:
+    def build(self, model: bytes) -> ArtifactFiles:
         """Builds an ONNX file for this machine. Raises the errors of `building.build`."""
         directory = self._directory()
         source = directory / "model.onnx"
         source.write_bytes(model)
         return self.machine.build(source, directory)
 
-    def statistics(self, built: Built, data: Data, histograms: bool) -> list[Statistics]:
+    def statistics(self, built: ArtifactFiles, data: Data, histograms: bool) -> list[Statistics]:
         """Returns the statistics of each input and output of `built`. It makes one pass over `data`, or two if
         histograms are requested.
 
@@ -149,7 +142,7 @@ class CalibrationSession:
         names = [spec.name for spec in (*built.signature.inputs, *built.signature.outputs)]
         parts = []
         for directory, number in self._parts("extremes", data, built.signature):
-            self._run("extremes", {"model": built.to_json()}, directory, built.files)
+            self._run(EXTREMES, partial(ModelRequest, model=built), directory, built.paths)
             parts.append(_read_array(directory, (number, len(names), 2), np.float32))
         seen = np.concatenate(parts)
         for name, extremes in zip(names, seen.transpose(1, 0, 2), strict=True):
@@ -160,13 +153,13 @@ class CalibrationSession:
         if not histograms:
             return found
         counts = np.zeros((len(names), BINS), np.int64)
-        request = {"model": built.to_json(), "bins": BINS, "ranges": [[each.low, each.high] for each in found]}
+        request = partial(HistogramsRequest, model=built, bins=BINS, ranges=[(each.low, each.high) for each in found])
         for directory, _ in self._parts("histograms", data, built.signature):
-            self._run("histograms", request, directory, built.files)
+            self._run(HISTOGRAMS, request, directory, built.paths)
             counts += _read_array(directory, counts.shape, np.int64)
         return [Statistics(each.name, each.lows, each.highs, row) for each, row in zip(found, counts, strict=True)]
 
-    def channels(self, built: Built, data: Data, names: Sequence[str]) -> list[Array]:
+    def channels(self, built: ArtifactFiles, data: Data, names: Sequence[str]) -> list[Array]:
         """Returns the smallest and the largest value of each channel of the outputs, `[C, 2]` per output of `built`. It
         makes one pass over the data.
 
@@ -175,9 +168,9 @@ class CalibrationSession:
         """
         outputs = {spec.name: (index, spec.shape[1]) for index, spec in enumerate(built.signature.outputs)}
         positions, sizes = zip(*(outputs[name] for name in names), strict=True)
-        request, found = {"model": built.to_json(), "outputs": positions}, []
+        request, found = partial(ChannelsRequest, model=built, outputs=positions), []
         for directory, _ in self._parts("channels", data, built.signature):
-            self._run("channels", request, directory, built.files)
+            self._run(CHANNELS, request, directory, built.paths)
             found.append(_read_array(directory, (sum(sizes), 2), np.float32))
         whole = np.stack(
             [np.min([row[:, 0] for row in found], axis=0), np.max([row[:, 1] for row in found], axis=0)], 1
@@ -186,7 +179,7 @@ class CalibrationSession:
             raise InvalidInput("the calibration set makes tensors NaN or infinite")
         return np.split(whole, np.cumsum(sizes)[:-1])
 
-    def compare(self, first: Built, second: Built, data: Data) -> tuple[Array, list[Array]]:
+    def compare(self, first: ArtifactFiles, second: ArtifactFiles, data: Data) -> tuple[Array, list[Array]]:
         """Compares two models with the same outputs.
 
         Returns:
@@ -196,10 +189,10 @@ class CalibrationSession:
         """
         sums, count = np.zeros((len(first.signature.outputs), 2)), 0
         size = math.prod(first.signature.outputs[0].shape)
-        request = {"models": [first.to_json(), second.to_json()]}
+        request = partial(CompareRequest, models=(first, second))
         paths = [self._directory() / "answers.bin" for _ in range(2)]
         for directory, number in self._parts("compare", data, first.signature):
-            self._run("compare", request, directory, [*first.files, *second.files])
+            self._run(COMPARE, request, directory, [*first.paths, *second.paths])
             sums += _read_array(directory, sums.shape, np.float64)
             for index, path in enumerate(paths):
                 with path.open("ab") as file:
@@ -207,7 +200,7 @@ class CalibrationSession:
             count += number
         return sums, [np.memmap(path, np.float32, "r", shape=(count, size)) for path in paths]
 
-    def switched(self, built: Built, data: Data, rows: Sequence[Sequence[float]]) -> tuple[Array, Array]:
+    def switched(self, built: ArtifactFiles, data: Data, rows: Sequence[Sequence[float]]) -> tuple[Array, Array]:
         """Runs a model whose last input is a vector of switches, once for each row of switch values.
 
         Returns:
@@ -217,28 +210,28 @@ class CalibrationSession:
         """
         sums, classes = np.zeros((len(rows), 2)), []
         own = replace(built.signature, inputs=built.signature.inputs[:-1])
-        request = {"model": built.to_json(), "switches": [list(map(float, row)) for row in rows]}
+        request = partial(SwitchedRequest, model=built, switches=[tuple(map(float, row)) for row in rows])
         for directory, number in self._parts("switched", data, own):
-            self._run("switched", request, directory, built.files)
+            self._run(SWITCHED, request, directory, built.paths)
             sums += _read_array(directory, sums.shape, np.float64)
             classes.append(_read_array(directory, (number, len(rows)), np.int64, CLASSES_FILE))
         return sums, np.concatenate(classes)
 
-    def paired(self, first: Built, second: Built, seconds: float) -> tuple[float, float]:
+    def paired(self, first: ArtifactFiles, second: ArtifactFiles, seconds: float) -> tuple[float, float]:
         """Runs two models with the same inputs alternately, and measures each call. Returns their median times in
         seconds.
         """
         directory = self._directory()
-        request = {"models": [first.to_json(), second.to_json()], "seconds": seconds, "threads": self.threads}
-        self.machine.run("pair", request, directory, (*first.files, *second.files))
+        request = PairRequest((first, second), seconds, self.threads)
+        self.machine.run(PAIR, request, directory, (*first.paths, *second.paths))
         times = _read_array(directory, (2,), np.float64)
         return float(times[0]), float(times[1])
 
-    def discard(self, built: Built) -> None:
+    def discard(self, built: ArtifactFiles) -> None:
         """Deletes a built model."""
         self.machine.discard(built)
 
-    def moments(self, built: Built, data: Data, groups: Sequence[Columns]) -> list[Moments]:
+    def moments(self, built: ArtifactFiles, data: Data, groups: Sequence[Columns]) -> list[Moments]:
         """Returns the moments for each of `groups`. It makes one pass over `data` for each `_MOST_SUMMED_BYTES` of
         sums.
         """
@@ -246,9 +239,9 @@ class CalibrationSession:
         for some in _batches(groups):
             shapes = [shape for each in some for shape in each.shapes]
             total = np.zeros(sum(math.prod(shape) for shape in shapes))
-            request, count = {"model": built.to_json(), "layers": [each.to_json() for each in some]}, 0
+            request, count = partial(MomentsRequest, model=built, layers=some), 0
             for directory, number in self._parts("moments", data, built.signature):
-                self._run("moments", request, directory, built.files)
+                self._run(MOMENTS, request, directory, built.paths)
                 total += _read_array(directory, total.shape, np.float64)
                 count += number
             if not np.isfinite(total).all():
@@ -276,10 +269,11 @@ class CalibrationSession:
             done += number
             self.tick(what, done, 0)
 
-    def _run(self, role: str, request: Mapping[str, Any], directory: Path, files: Iterable[Path]) -> None:
+    def _run(
+        self, role: Role[Request, InputCount], request: Callable[..., Request], directory: Path, files: Iterable[Path]
+    ) -> None:
         inputs = directory / "inputs.bin"
-        arguments = {**request, "inputs": str(inputs), "threads": self.threads}
-        self.machine.run(role, arguments, directory, (*files, inputs))
+        self.machine.run(role, request(inputs=inputs, threads=self.threads), directory, (*files, inputs))
 
     def _directory(self) -> Path:
         self._count += 1
@@ -315,7 +309,7 @@ def _write_inputs(file: BinaryIO, inputs: Iterator[list[Array]]) -> int:
     return number
 
 
-def _read_array(directory: Path, shape: Sequence[int], dtype: type, name: str = SEEN_FILE) -> Array:
+def _read_array(directory: Path, shape: Sequence[int], dtype: type, name: str = OBSERVED_FILE) -> Array:
     """Reads an array that a child wrote. Only its type and size are checked. The child ran the model's native code, so
     the values cannot be trusted more than the model.
     """

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from service.compiler.messages.checking import ArtifactFiles
 from service.core.builds.quantization import Raised
-from service.quantize.calibration.building import Built
 from service.quantize.calibration.data import Data, accuracy
 from service.quantize.calibration.observing import CalibrationSession
 
@@ -73,11 +73,11 @@ class Sensitivity:
     wide: dict[str, float]
     names: tuple[str, ...]
     _session: CalibrationSession
-    _built: Built
+    _built: ArtifactFiles
     _data: Data
 
     @staticmethod
-    def measure(session: CalibrationSession, built: Built, data: Data, names: Sequence[str]) -> Sensitivity:
+    def measure(session: CalibrationSession, built: ArtifactFiles, data: Data, names: Sequence[str]) -> Sensitivity:
         """Runs the first `RANKING` inputs with every layer alone in int8, with every layer alone in 16x8, and with all
         layers in float.
         """

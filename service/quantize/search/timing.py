@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from service.compiler.messages.checking import ArtifactFiles
 from service.core.builds.quantization import LatencyBudget
-from service.quantize.calibration.building import Built
 from service.quantize.calibration.observing import CalibrationSession
 from service.quantize.search.sensitivity import Point, Sensitivity
 
@@ -53,7 +53,7 @@ class Stopwatch:
         self._session.discard(built)
         return self.base_s * own_s / base_s
 
-    def _against(self, built: Built) -> tuple[float, float]:
+    def _against(self, built: ArtifactFiles) -> tuple[float, float]:
         return self._session.paired(self._base, built, 2 * _SECONDS)
 
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from service.compiler.children.columns import Windows
+from service.compiler.messages.checking import ArtifactFiles
+from service.compiler.messages.observing import Columns, Windows
 from service.compiler.qnn.types import STORAGE_RANGES, QuantizedType
 from service.core.models.arrays import Array
-from service.quantize.calibration.building import Built
 from service.quantize.calibration.data import Data
-from service.quantize.calibration.observing import CalibrationSession, Columns, Moments
+from service.quantize.calibration.observing import CalibrationSession, Moments
 from service.quantize.file.document import Document, Node
 from service.quantize.rewrites.patterns import Layer, Plan
 from service.quantize.rewrites.rewriting import MOST_WEIGHT, Fitted, Form, bias_of, is_fitted, key_of, layer_scales
@@ -50,7 +50,7 @@ def fit_layers(
     form: Form,
     fit: Fit,
     session: CalibrationSession,
-    built: Built,
+    built: ArtifactFiles,
     names: Sequence[str],
     data: Data,
 ) -> dict[tuple[str, str], Fitted]:

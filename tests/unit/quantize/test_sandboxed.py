@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from service.compiler.messages.checking import ArtifactFiles
 from service.core.builds.build import Stage
 from service.core.builds.quantization import LatencyBudget, QuantizationOptions, Raised
 from service.core.errors import BuildFailed
 from service.core.settings import Settings
 from service.quantize import sandboxed
-from service.quantize.calibration.building import Built
 from service.quantize.sandboxed import Request
 
 
@@ -39,7 +39,7 @@ def session(tmp_path: Path) -> sandboxed._Session:
     made.mkdir()
     (own / "model").write_bytes(b"a model")
 
-    def start(function: Callable[[Callable[[], None]], Built]) -> Future[Built]:
+    def start(function: Callable[[Callable[[], None]], ArtifactFiles]) -> Future[ArtifactFiles]:
         return Future()
 
     request = Request(tmp_path / "model.onnx", tmp_path / "x.npz", QuantizationOptions())

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from service.compiler.children import columns
-from service.compiler.children.columns import Windows
 from service.compiler.importers.onnx.importer import import_model
+from service.compiler.messages.observing import Windows
 from service.compiler.qnn import oracle
 from service.compiler.qnn.numerics import get_mode
 from service.core.builds.numerics import ONNXRUNTIME
