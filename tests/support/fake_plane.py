@@ -13,6 +13,7 @@ from service.core.digest import Digest
 from service.core.errors import OctetError, Restarting
 from service.core.models.signature import ModelSignature
 from service.workers.data_plane import orders
+from service.workers.data_plane.messages import ModelReport, Report
 from service.workers.inference import Reference, Registry
 
 Members = dict[str, Any]
@@ -48,7 +49,7 @@ class FakePlane:
         self.may_load = asyncio.Event()
         self.may_load.set()
         self.is_there = True
-        self.report: Callable[[Members], None] = lambda report: None
+        self.report: Callable[[Report], None] = lambda report: None
         self._own: set[int] = set()
         self._routes: dict[tuple[str, str], Members] = {}
         self._uses: Counter[int] = Counter()
@@ -91,12 +92,25 @@ class FakePlane:
     async def gather(self) -> None:
         self.report(
             {
-                "models": [
-                    {"key": key, "admitted": self._uses[key], "queued": 0, "used_s": self._used_s.get(key, 0.0)}
-                    for key in {*self.models, *self._uses}
-                ]
+                "models": [self._model_report(key) for key in {*self.models, *self._uses}],
+                "gather": 0,
+                "rejected": {},
+                "not_allowed": {},
+                "used": {},
             }
         )
+
+    def _model_report(self, key: int) -> ModelReport:
+        return {
+            "key": key,
+            "model": "",
+            "version": "",
+            "target": "",
+            "admitted": self._uses[key],
+            "queued": 0,
+            "used_s": self._used_s.get(key, 0.0),
+            "changes": {"answers": []},
+        }
 
     def order(self, members: Members) -> None:
         assert members["type"] == "routes"

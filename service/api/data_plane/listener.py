@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from service.api.access.key_orders import send_keys
 from service.api.data_plane.questions import Questions
@@ -13,12 +12,11 @@ from service.api.data_plane.reports import Reports
 from service.api.oip.address import parse_address
 from service.api.services import Services
 from service.workers.data_plane import orders
+from service.workers.data_plane.messages import Question, Report, Trace
 from service.workers.data_plane.plane import Answer, Found, PlaneListener
 
 _logger = logging.getLogger(__name__)
 _LOOK_EVERY_S = 0.5
-
-Members = dict[str, Any]
 
 
 class Listener(PlaneListener):
@@ -36,7 +34,7 @@ class Listener(PlaneListener):
         routes = {parse_address(each.model, each.version): each for each in found.routes}
         await self._services.registry.found(found.models, routes)
 
-    def reported(self, report: Members) -> None:
+    def reported(self, report: Report) -> None:
         self._reports.count(report)
         self._services.registry.apply_report(report)
         if self._services.tracing is not None:
@@ -47,7 +45,7 @@ class Listener(PlaneListener):
         if self._services.access.count_used(report["used"]):
             send_keys(self._services)
 
-    def traced(self, trace: Members) -> None:
+    def traced(self, trace: Trace) -> None:
         if self._services.tracing is not None:
             self._services.tracing.note(trace)
 
@@ -58,7 +56,7 @@ class Listener(PlaneListener):
     def connected(self, descriptor: int) -> None:
         self._take(descriptor)
 
-    async def answer(self, question: Members, data: bytes) -> Answer:
+    async def answer(self, question: Question, data: bytes) -> Answer:
         return await self._questions.answer(question, data)
 
     def tell(self) -> None:

@@ -22,6 +22,7 @@ from service.api.statuses import may_be_retried, no_memory, status_of
 from service.core.access.tenant import owner_of
 from service.core.errors import NotReady, OctetError
 from service.core.models.picture import MAX_PIXELS
+from service.workers.data_plane.messages import Question
 from service.workers.data_plane.plane import Answer, DataPlane
 from service.workers.inference import Served
 
@@ -48,7 +49,7 @@ class Questions:
 
         return Calls(Repository(self._registry, self._services.audit, self._services.routing))
 
-    async def answer(self, question: Members, data: bytes) -> Answer:
+    async def answer(self, question: Question, data: bytes) -> Answer:
         tenant.set(owner_of(question.get("model", "")))  # error messages then use this tenant's names
         try:
             if question["kind"] == "connect":
@@ -57,7 +58,7 @@ class Questions:
         except Exception as exception:
             return Answer({"problem": _problem(exception)})
 
-    async def _answer(self, question: Members, data: bytes) -> bytes:
+    async def _answer(self, question: Question, data: bytes) -> bytes:
         match question["kind"]:
             case "resolve":
                 resolver = self._services.routing or self._registry
@@ -78,7 +79,7 @@ class Questions:
             raise NotReady(f"this process has no worker {worker}")
         return await knows.connect(worker)
 
-    async def _decoded(self, question: Members, data: bytes) -> bytes:
+    async def _decoded(self, question: Question, data: bytes) -> bytes:
         served = self._registry.served(question["key"])
         if served is None:
             raise NotReady(hint="try again later")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from service.api.ops.histograms import Histogram
 from service.api.ops.metrics import Metrics
 from service.api.ops.versions import Labels
+from service.workers.data_plane.messages import Changes, HistogramChange, Phase, Report
 
-Members = dict[str, Any]
+_COMPUTE_PHASES: tuple[Phase, ...] = ("input", "infer", "output")
 
 
 class Reports:
@@ -18,7 +16,7 @@ class Reports:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
-    def count(self, report: Members) -> None:
+    def count(self, report: Report) -> None:
         for each in report["models"]:
             self._count_model((each["model"], each["version"], each["target"]), each["changes"])
         for reason, count in report["rejected"].items():
@@ -29,12 +27,12 @@ class Reports:
         self._metrics.cards.update(report.get("cards", []))
         self._metrics.versions.update({(each["model"], each["version"], each["target"]) for each in report["models"]})
 
-    def _count_model(self, labels: Labels, changes: Members) -> None:
+    def _count_model(self, labels: Labels, changes: Changes) -> None:
         metrics = self._metrics
         for answer in changes["answers"]:
             histogram = metrics.request_duration.labels(*labels, answer["protocol"], answer["code"])
             _add(histogram, answer["total"])
-        for phase in ("input", "infer", "output"):
+        for phase in _COMPUTE_PHASES:
             if phase in changes:
                 _add(metrics.compute_duration.labels(*labels, phase), changes[phase])
         if "queue" in changes:
@@ -43,5 +41,5 @@ class Reports:
             _add(metrics.batch_size.labels(*labels), changes["batch"])
 
 
-def _add(histogram: Histogram, change: Mapping[str, Any]) -> None:
+def _add(histogram: Histogram, change: HistogramChange) -> None:
     histogram.add(change["counts"], change["sum"])

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
+
+from service.workers.data_plane.messages import GpuMemory
 
 
 class Cards(Collector):
     """Gauges of GPU memory. Exports none on a machine without GPUs, or before a model is loaded to one."""
 
     def __init__(self) -> None:
-        self._cards: Sequence[Mapping[str, Any]] = ()
+        self._cards: Sequence[GpuMemory] = ()
 
-    def update(self, cards: Sequence[Mapping[str, Any]]) -> None:
+    def update(self, cards: Sequence[GpuMemory]) -> None:
         self._cards = cards
 
     def collect(self) -> Iterator[GaugeMetricFamily]:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
-from typing import Any
+from typing import Literal
 
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from service.api.ops.histograms import Histograms
+from service.workers.data_plane.messages import ForwardCounts
 
 KEPT_S = 3600.0  # how long counts are exported after they last changed
-_OUTCOMES = {
+_OUTCOMES: Mapping[str, Literal["forwarded", "retried", "failed"]] = {
     "sent": "forwarded",
     "retried": "retried",
     "failed": "failed",
@@ -44,7 +45,7 @@ class Forwards(Collector):
             bounds_s,
         )
 
-    def count(self, forwards: Sequence[Mapping[str, Any]]) -> None:
+    def count(self, forwards: Sequence[ForwardCounts]) -> None:
         """Adds the counts that a data plane reported."""
         now_s = self._monotonic_s()
         for each in forwards:

@@ -14,7 +14,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from time import monotonic_ns, time_ns
-from typing import Any
+from typing import Any, Literal
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -26,17 +26,12 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, set_sp
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from service import __version__
+from service.workers.data_plane.messages import GRPC_CODES, Trace
 
 _PATIENCE_S = 3.0  # how long to wait for an unresponsive collector when the process ends
 _W3C = TraceContextTextMapPropagator()
-_HEADERS = ("traceparent", "tracestate")
+_HEADERS: tuple[Literal["traceparent", "tracestate"], ...] = ("traceparent", "tracestate")
 _FAILED = {"INTERNAL", "UNKNOWN", "DATA_LOSS", "UNAVAILABLE", "DEADLINE_EXCEEDED", "UNIMPLEMENTED"}  # server errors
-_GRPC_CODES = (
-    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
-    *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"),
-    *("INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"),
-)
-
 Members = dict[str, Any]
 
 
@@ -68,9 +63,9 @@ class Tracing:
         )
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("octet", __version__)
-        self._noted: list[Members] = []
+        self._noted: list[Trace] = []
 
-    def note(self, trace: Members) -> None:
+    def note(self, trace: Trace) -> None:
         """Records the data plane's report on a request, for the next `flush`."""
         self._noted.append(trace)
 
@@ -96,7 +91,7 @@ class Tracing:
         closing.start()
         closing.join(_PATIENCE_S)
 
-    def _begin(self, trace: Members, epoch_ns: int) -> Span:
+    def _begin(self, trace: Trace, epoch_ns: int) -> Span:
         found = {key: trace[key] for key in _HEADERS if trace[key]}
         context = _W3C.extract(found, Context()) if found else Context()
         name, attributes = _described(trace)
@@ -113,7 +108,7 @@ class _Spans:
         self._tracer, self._span, self._epoch_ns = tracer, span, epoch_ns
         self._inside = set_span_in_context(span, Context())
 
-    def end(self, trace: Members, same_call: Iterable[Span]) -> None:
+    def end(self, trace: Trace, same_call: Iterable[Span]) -> None:
         if trace.get("prepared_s"):
             self._child("input", trace["arrived_s"], trace["prepared_s"])
         if "call" in trace:
@@ -149,7 +144,7 @@ class _Spans:
         return self._epoch_ns + round(1e9 * moment_s)
 
 
-def _described(trace: Members) -> tuple[str, Members]:
+def _described(trace: Trace) -> tuple[str, Members]:
     """Returns the name and the attributes of a request's span, following OpenTelemetry's conventions."""
     attributes: Members = {"octet.request_id": trace["request_id"]}
     if "model" in trace:
@@ -161,12 +156,12 @@ def _described(trace: Members) -> tuple[str, Members]:
     if trace["protocol"] == "grpc":
         service, _, method = trace["path"].lstrip("/").partition("/")
         attributes |= {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method}
-        attributes["rpc.grpc.status_code"] = _GRPC_CODES.index(trace["code"])
+        attributes["rpc.grpc.status_code"] = GRPC_CODES.index(trace["code"])
         return f"{service}/{method}", attributes
     attributes |= {"http.request.method": "POST", "http.route": trace["route"], "url.path": trace["path"]}
     attributes |= {"url.scheme": trace["scheme"], "http.response.status_code": int(trace["code"])}
     return f"POST {trace['route']}", attributes
 
 
-def _has_failed(trace: Members) -> bool:
+def _has_failed(trace: Trace) -> bool:
     return trace["code"] in _FAILED if trace["protocol"] == "grpc" else int(trace["code"]) >= 500

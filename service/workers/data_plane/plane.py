@@ -15,13 +15,14 @@ from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from service.core.digest import canonical_json
 from service.core.errors import NotReady, OctetError, Restarting, from_json
 from service.workers.data_plane import orders
 from service.workers.data_plane.frames import PROTOCOL
 from service.workers.data_plane.link import Link
+from service.workers.data_plane.messages import Question, Report, Trace
 from service.workers.data_plane.table import Table
 
 _logger = logging.getLogger(__name__)
@@ -88,10 +89,10 @@ class PlaneListener:
     def lost(self) -> None:
         """The connection to the data plane has ended."""
 
-    def reported(self, report: Members) -> None:
+    def reported(self, report: Report) -> None:
         """The data plane reported its counts since the last report."""
 
-    def traced(self, trace: Members) -> None:
+    def traced(self, trace: Trace) -> None:
         """A traced request was answered."""
 
     def distrusted(self, worker: str, reason: str) -> None:
@@ -103,7 +104,7 @@ class PlaneListener:
         """
         socket.socket(fileno=descriptor).close()
 
-    async def answer(self, question: Members, data: bytes) -> Answer:
+    async def answer(self, question: Question, data: bytes) -> Answer:
         raise NotImplementedError
 
 
@@ -274,10 +275,10 @@ class DataPlane:
             case "unloaded":
                 _settle(self._leaving.pop(message["key"], None))
             case "report":
-                self.listener.reported(message)
+                self.listener.reported(cast(Report, message))
                 _settle(self._gathering.pop(message["gather"], None))
             case "question":
-                task = self._do(self._answer(message, data))
+                task = self._do(self._answer(cast(Question, message), data))
                 if message["kind"] == "picture":
                     self._pictures[message["question"]] = task
                     task.add_done_callback(partial(self._finish_decoding, message["question"], self._link))
@@ -289,7 +290,7 @@ class DataPlane:
             case "connection":
                 self.listener.connected(descriptor)
             case "trace":
-                self.listener.traced(message)
+                self.listener.traced(cast(Trace, message))
 
     def _handle_hello(self, hello: Members) -> None:
         if hello["protocol"] != PROTOCOL:
@@ -324,7 +325,7 @@ class DataPlane:
         if was_reached:
             self.listener.lost()
 
-    async def _answer(self, question: Members, data: bytes) -> None:
+    async def _answer(self, question: Question, data: bytes) -> None:
         link = self._link
         answer = await self.listener.answer(question, data)
         carries = {"passes": True} if answer.passed is not None else {}

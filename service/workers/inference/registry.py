@@ -14,7 +14,6 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context
-from typing import Any
 
 from service.core.builds.build import Build
 from service.core.cluster.queueing import Scheduling
@@ -22,6 +21,7 @@ from service.core.digest import Digest
 from service.core.errors import NotFound, NotReady, OctetError
 from service.core.system.outage import log_trouble
 from service.workers.data_plane import orders
+from service.workers.data_plane.messages import Report
 from service.workers.inference.finder import CannotLoad, Finder, Unwanted, is_answer
 from service.workers.inference.following import Following
 from service.workers.inference.inventory import Indexed, Inventory
@@ -119,7 +119,7 @@ class Registry:
         """Returns the loaded models, and those that are being unloaded. May be called from any thread."""
         return self._loader.in_memory()
 
-    def apply_report(self, report: Mapping[str, Any]) -> None:
+    def apply_report(self, report: Report) -> None:
         """Stores the figures in a report of the data plane about the use of its models."""
         uses = {each["key"]: each for each in report["models"]}
         for served in self._loader.in_memory():

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from service.core.access.tenant import owner_of
+from service.workers.data_plane.messages import GpuMemory, ModelReport, Question, Report, Trace
 from service.workers.data_plane.plane import Answer, DataPlane, Found, PlaneListener
 from service.workers.tenant_planes.addresses import display_name
 from service.workers.tenant_planes.reports import Model, cards_in, rejected_in, uses_in
@@ -33,8 +33,6 @@ _TOO_MANY = {
     **{"code": "queue_full", "title": "Too many requests are waiting.", "http": 429, "grpc": 8},
     **{"detail": "Too many questions of this data plane are open.", "may_be_retried": True, "retry_after_s": 1},
 }
-
-Members = dict[str, Any]
 
 
 class Member(PlaneListener):
@@ -57,8 +55,8 @@ class Member(PlaneListener):
         self.plane.listener = self
         self.models: dict[int, Model] = {}
         self.generation = 0
-        self.uses: Mapping[int, Members] = {}
-        self.cards: list[Members] = []
+        self.uses: Mapping[int, ModelReport] = {}
+        self.cards: list[GpuMemory] = []
         self._busy = self._questions = self._pid = 0
         self._has_logged = False
         self._running = asyncio.create_task(self.plane.run())
@@ -109,7 +107,7 @@ class Member(PlaneListener):
         self._pid, self.uses, self.cards = 0, {}, []
         self._all.member_lost(self)
 
-    def reported(self, report: Members) -> None:
+    def reported(self, report: Report) -> None:
         try:
             self._all.member_reported(self, self._accepted(report))
         except Exception:  # a bad report must not keep the reports of other members from being processed
@@ -117,11 +115,11 @@ class Member(PlaneListener):
                 _logger.exception("the data plane of %s sent an invalid report", display_name(self.tenant))
             self._has_logged = True
 
-    def traced(self, trace: Members) -> None:
+    def traced(self, trace: Trace) -> None:
         if owner_of(str(trace.get("model", self.tenant and f"{self.tenant}~"))) == self.tenant:
             self._all.member_traced(trace)
 
-    async def answer(self, question: Members, data: bytes) -> Answer:
+    async def answer(self, question: Question, data: bytes) -> Answer:
         if self._questions >= _MOST_QUESTIONS:
             return Answer({"problem": _TOO_MANY})
         if not self._may_ask(question):
@@ -132,7 +130,7 @@ class Member(PlaneListener):
         finally:
             self._questions -= 1
 
-    def _may_ask(self, question: Members) -> bool:
+    def _may_ask(self, question: Question) -> bool:
         match question:
             case {"kind": "resolve", "model": str(model), "version": str()}:
                 return owner_of(model) == self.tenant
@@ -140,10 +138,17 @@ class Member(PlaneListener):
                 return key in self.models
         return False
 
-    def _accepted(self, report: Members) -> Members:
+    def _accepted(self, report: Report) -> Report:
         """Returns the accepted part of a report. The figures of its models are in `uses`."""
         self.uses, self.cards = uses_in(report, self.models), cards_in(report)
-        return {"gather": 0, "rejected": rejected_in(report), "not_allowed": {}, "forwards": [], "used": {}}
+        return {
+            "gather": 0,
+            "models": [],
+            "rejected": rejected_in(report),
+            "not_allowed": {},
+            "forwards": [],
+            "used": {},
+        }
 
 
 class MemberListener:
@@ -158,16 +163,16 @@ class MemberListener:
     def member_lost(self, member: Member) -> None:
         raise NotImplementedError
 
-    def member_reported(self, member: Member, report: Members) -> None:
+    def member_reported(self, member: Member, report: Report) -> None:
         raise NotImplementedError
 
-    def member_traced(self, trace: Members) -> None:
+    def member_traced(self, trace: Trace) -> None:
         raise NotImplementedError
 
-    async def answer_member(self, question: Members, data: bytes) -> Answer:
+    async def answer_member(self, question: Question, data: bytes) -> Answer:
         raise NotImplementedError
 
 
-def quiet(uses: Collection[Members]) -> list[Members]:
+def quiet(uses: Collection[ModelReport]) -> list[ModelReport]:
     """Returns entries for the same models with empty counts."""
     return [{**each, "changes": {"answers": []}} for each in uses]

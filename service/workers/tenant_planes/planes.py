@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from service.core.access.tenant import owner_of
 from service.core.errors import NotReady
 from service.workers.data_plane import orders
+from service.workers.data_plane.messages import GpuMemory, ModelReport, Question, Report, Trace
 from service.workers.data_plane.plane import Answer, DataPlane, Found, PlaneListener
 from service.workers.data_plane.table import Table
 from service.workers.tenant_planes.addresses import Addresses, display_name
@@ -188,17 +189,17 @@ class TenantPlanes(MemberListener):
     def member_lost(self, member: Member) -> None:
         self._send_table()
 
-    def member_reported(self, member: Member, report: Members) -> None:
+    def member_reported(self, member: Member, report: Report) -> None:
         models = [*member.uses.values(), *self._others(member)]
         self.listener.reported({**report, "models": models, "cards": self._cards()})
 
-    def member_traced(self, trace: Members) -> None:
+    def member_traced(self, trace: Trace) -> None:
         self.listener.traced(trace)
 
-    async def answer_member(self, question: Members, data: bytes) -> Answer:
+    async def answer_member(self, question: Question, data: bytes) -> Answer:
         return await self.listener.answer(question, data)
 
-    def front_reported(self, report: Members) -> None:
+    def front_reported(self, report: Report) -> None:
         self.listener.reported({**report, "models": self._others(None), "cards": self._cards()})
 
     # Orders to members.
@@ -248,12 +249,12 @@ class TenantPlanes(MemberListener):
     def _of(self, key: int) -> Member | None:
         return next((each for each in self._members.values() if key in each.plane.present), None)
 
-    def _others(self, member: Member | None) -> list[Members]:
+    def _others(self, member: Member | None) -> list[ModelReport]:
         return quiet([use for each in self._members.values() if each is not member for use in each.uses.values()])
 
-    def _cards(self) -> list[Members]:
+    def _cards(self) -> list[GpuMemory]:
         """Returns the memory that all data planes together use, for each GPU."""
-        found: dict[int, Members] = {}
+        found: dict[int, GpuMemory] = {}
         for each in (card for member in self._members.values() for card in member.cards):
             before = found.setdefault(each["card"], {**each, "used_bytes": 0})
             before["used_bytes"] += each["used_bytes"]
@@ -266,16 +267,16 @@ class _Front(PlaneListener):
     def __init__(self, planes: TenantPlanes) -> None:
         self._planes = planes
 
-    def reported(self, report: Members) -> None:
+    def reported(self, report: Report) -> None:
         self._planes.front_reported(report)
 
     def connected(self, descriptor: int) -> None:
         self._planes.listener.connected(descriptor)
 
-    def traced(self, trace: Members) -> None:
+    def traced(self, trace: Trace) -> None:
         self._planes.listener.traced(trace)
 
-    async def answer(self, question: Members, data: bytes) -> Answer:
+    async def answer(self, question: Question, data: bytes) -> Answer:
         return await self._planes.listener.answer(question, data)
 
 

@@ -9,19 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from service.workers.data_plane.messages import (
+    GRPC_CODES,
+    Changes,
+    GpuMemory,
+    HistogramChange,
+    ModelReport,
+    Phase,
+    Report,
+    ResponseCounts,
+)
 
 _REASONS = ("queue_full", "deadline", "no_worker", "canceled", "invalid")
-_CODES = (
-    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
-    *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"),
-    *("INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"),
-)
 _STATUSES = range(100, 600)
-_HISTOGRAMS = ("input", "infer", "output", "queue", "batch")
+_PHASES: tuple[Phase, ...] = ("input", "infer", "output", "queue", "batch")
 _MOST, _MOST_BUCKETS, _MOST_CARDS, _LONGEST_NAME = 1 << 53, 64, 64, 256
-
-Members = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -33,38 +36,49 @@ class Model:
     target: str
 
 
-def uses_in(report: Members, models: Mapping[int, Model]) -> dict[int, Members]:
+def uses_in(report: Report, models: Mapping[int, Model]) -> dict[int, ModelReport]:
     """Returns the report's entries for models that this data plane has loaded, by key, with the names from the load
     orders.
 
     Raises:
         ValueError, TypeError, LookupError, AttributeError: the report is not valid.
     """
-    found = {}
+    found: dict[int, ModelReport] = {}
     for each in report["models"]:
         if (model := models.get(each["key"])) is not None:
-            use = {"key": each["key"], "model": model.model, "version": model.version, "target": model.target}
-            use |= {name: _count(each[name]) for name in ("admitted", "queued")}
-            found[each["key"]] = {**use, "used_s": _real(each["used_s"]), "changes": _changes(each["changes"])}
+            found[each["key"]] = {
+                "key": each["key"],
+                "model": model.model,
+                "version": model.version,
+                "target": model.target,
+                "admitted": _count(each["admitted"]),
+                "queued": _count(each["queued"]),
+                "used_s": _real(each["used_s"]),
+                "changes": _changes(each["changes"]),
+            }
     return found
 
 
-def rejected_in(report: Members) -> dict[str, int]:
+def rejected_in(report: Report) -> dict[str, int]:
     """Returns how many requests were refused, by reason. Raises the same errors as `uses_in`."""
     return {reason: _count(report["rejected"][reason]) for reason in _REASONS if reason in report["rejected"]}
 
 
-def cards_in(report: Members) -> list[Members]:
+def cards_in(report: Report) -> list[GpuMemory]:
     """Returns the GPUs and their memory in use. Raises the same errors as `uses_in`."""
     return [
-        {"card": _count(each["card"]), "name": str(each["name"])[:_LONGEST_NAME]}
-        | {name: _count(each[name]) for name in ("memory_bytes", "used_bytes")}
+        {
+            "card": _count(each["card"]),
+            "name": str(each["name"])[:_LONGEST_NAME],
+            "memory_bytes": _count(each["memory_bytes"]),
+            "used_bytes": _count(each["used_bytes"]),
+        }
         for each in report.get("cards", [])[:_MOST_CARDS]
     ]
 
 
-def _changes(changes: Members) -> Members:
-    answers = [
+def _changes(changes: Changes) -> Changes:
+    answers: list[ResponseCounts] = [
         {
             "protocol": each["protocol"],
             "code": _code(each["protocol"], each["code"]),
@@ -72,16 +86,20 @@ def _changes(changes: Members) -> Members:
         }
         for each in changes["answers"]
     ]
-    return {"answers": answers, **{name: _histogram(changes[name]) for name in _HISTOGRAMS if name in changes}}
+    found: Changes = {"answers": answers}
+    for phase in _PHASES:
+        if phase in changes:
+            found[phase] = _histogram(changes[phase])
+    return found
 
 
 def _code(protocol: object, code: str) -> str:
-    if (protocol == "grpc" and code in _CODES) or (protocol == "rest" and int(code) in _STATUSES):
+    if (protocol == "grpc" and code in GRPC_CODES) or (protocol == "rest" and int(code) in _STATUSES):
         return code
     raise ValueError(f"not a status code of {str(protocol)[:_LONGEST_NAME]}")
 
 
-def _histogram(histogram: Members) -> Members:
+def _histogram(histogram: HistogramChange) -> HistogramChange:
     counts = histogram["counts"]
     if not isinstance(counts, list) or len(counts) > _MOST_BUCKETS:
         raise ValueError("not a histogram")

@@ -19,6 +19,7 @@ from service.core.artifacts import artifact, call_plan, compatibility
 from service.core.cluster import running
 from service.core.models.alias import ALIAS_PATTERN
 from service.workers.data_plane import frames
+from service.workers.data_plane.messages import GRPC_CODES
 from service.workers.routing import asking
 
 _NATIVE = Path(__file__).parents[3] / "service" / "native"
@@ -68,6 +69,7 @@ def _value_of(file: str, name: str) -> Any:
         ("plane/control/report.h", "kLatencyBounds_s", list(metrics.LATENCY_BUCKETS_S)),
         ("plane/control/report.h", "kBatchBounds", list(metrics._BATCH_BUCKETS)),
         ("plane/request/tenant.h", "kTenantEnd", tenant.SEPARATOR),
+        ("plane/text/problem.cc", "kNames", list(GRPC_CODES)),
     ],
 )
 def test_a_constant_is_equal_in_both_languages(file: str, name: str, value: object) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.api.data_plane.reports import Reports
 from service.api.ops.forwards import KEPT_S, Forwards
 from service.api.ops.metrics import LATENCY_BUCKETS_S, Metrics
+from service.workers.data_plane.messages import ForwardCounts, HistogramChange, Report
 
-BUCKETS = [0, 3, *[0] * (len(LATENCY_BUCKETS_S) - 1)]
+HOP: HistogramChange = {"counts": [0, 3, *[0] * (len(LATENCY_BUCKETS_S) - 1)], "sum": 0.0003}
 
 
-def forward(worker: str = "w1", pool: str = "old", model: str = "digits") -> dict[str, Any]:
+def forward(worker: str = "w1", pool: str = "old", model: str = "digits") -> ForwardCounts:
     return {"worker": worker, "pool": pool, "model": model, "forwarded": 4, "retried": 1, "failed": 0}
 
 
@@ -29,9 +28,8 @@ def samples(text: bytes) -> dict[tuple[str, str, str, str | None], float]:
 
 def test_forwards_are_counted_by_pool_and_model() -> None:
     metrics = Metrics()
-    report: dict[str, Any] = {"models": [], "rejected": {}, "not_allowed": {}}
-    hop = {"hop": {"counts": BUCKETS, "sum": 0.0003}}
-    Reports(metrics).count({**report, "forwards": [forward("w1") | hop, forward("w2")]})
+    report: Report = {"gather": 0, "models": [], "rejected": {}, "not_allowed": {}, "used": {}}
+    Reports(metrics).count({**report, "forwards": [{**forward("w1"), "hop": HOP}, forward("w2")]})
     found = samples(metrics.text())
     assert found["octet_forwards_total", "old", "digits", "sent"] == 8
     assert found["octet_forwards_total", "old", "digits", "retried"] == 2
@@ -45,8 +43,7 @@ def test_unused_counts_are_dropped() -> None:
     forwards = Forwards(LATENCY_BUCKETS_S, lambda: now_s)
     registry = CollectorRegistry()
     registry.register(forwards)
-    hop = {"hop": {"counts": BUCKETS, "sum": 0.0003}}
-    forwards.count([forward(model="once") | hop, forward(model="often") | hop])
+    forwards.count([{**forward(model="once"), "hop": HOP}, {**forward(model="often"), "hop": HOP}])
     now_s = KEPT_S - 1
     forwards.count([forward(model="often")])
     assert {model for _, _, model, _ in samples(generate_latest(registry))} == {"once", "often"}

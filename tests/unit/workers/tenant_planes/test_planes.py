@@ -15,6 +15,7 @@ import pytest
 from service.core.errors import Restarting
 from service.core.settings import Settings
 from service.workers.data_plane import orders
+from service.workers.data_plane.messages import ModelReport, Question, Report
 from service.workers.data_plane.orders import Named
 from service.workers.data_plane.plane import Answer, DataPlane, Found, PlaneListener
 from service.workers.tenant_planes import Addresses, TenantFiles, TenantPlanes, planes
@@ -57,16 +58,16 @@ class Supervisor:
 class Listener(PlaneListener):
     def __init__(self) -> None:
         self.finds: list[Found] = []
-        self.reports: list[Members] = []
-        self.questions: list[Members] = []
+        self.reports: list[Report] = []
+        self.questions: list[Question] = []
 
     async def found(self, found: Found) -> None:
         self.finds.append(found)
 
-    def reported(self, report: Members) -> None:
+    def reported(self, report: Report) -> None:
         self.reports.append(report)
 
-    async def answer(self, question: Members, data: bytes) -> Answer:
+    async def answer(self, question: Question, data: bytes) -> Answer:
         self.questions.append(question)
         return Answer({})
 
@@ -243,7 +244,7 @@ async def test_a_report_of_one_contains_the_last_reports_of_the_others(scene: Sc
     assert sorted(map(_key, scene.listener.reports[-1]["models"])) == sorted(keys)
 
 
-def _key(model: Members) -> int:
+def _key(model: ModelReport) -> int:
     return int(model["key"])
 
 

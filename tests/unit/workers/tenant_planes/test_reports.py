@@ -12,7 +12,7 @@ MODELS = {1: Model("acme~digits", "1", "t")}
 HISTOGRAM = {"counts": [1, 2], "sum": 0.5}
 
 
-def report(**changed: Any) -> dict[str, Any]:
+def report(**changed: Any) -> Any:
     use = {"key": 1, "admitted": 1, "queued": 0, "used_s": 2.5, "changes": {"answers": []}, **changed}
     return {"models": [use], "rejected": {}}
 
@@ -27,7 +27,8 @@ def test_a_valid_report_is_accepted() -> None:
     assert use["changes"] == {**answer()["changes"], "queue": HISTOGRAM}
     assert (use["model"], use["admitted"], use["used_s"]) == ("acme~digits", 1, 2.5)
     assert uses_in(report(**answer(protocol="grpc", code="OK")), MODELS)
-    assert cards_in({"cards": [{"card": 0, "name": "T4", "memory_bytes": 9, "used_bytes": 1}]})[0]["used_bytes"] == 1
+    gpus: Any = {"cards": [{"card": 0, "name": "T4", "memory_bytes": 9, "used_bytes": 1}]}
+    assert cards_in(gpus)[0]["used_bytes"] == 1
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,8 @@ def test_a_report_that_would_corrupt_the_metrics_of_all_is_rejected(changed: dic
 
 
 def test_the_accepted_reasons_are_those_of_the_data_plane() -> None:
-    assert rejected_in({"rejected": {"deadline": 1, "made up": 2}}) == {"deadline": 1}
+    some: Any = {"rejected": {"deadline": 1, "made up": 2}}
+    assert rejected_in(some) == {"deadline": 1}
+    fraction: Any = {"rejected": {"deadline": 1.5}}
     with pytest.raises(ValueError, match="not a count"):
-        rejected_in({"rejected": {"deadline": 1.5}})
+        rejected_in(fraction)
