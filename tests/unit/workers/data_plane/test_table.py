@@ -64,7 +64,7 @@ def rank_workers(probe: Path, *batches: Sequence[dict[str, Any]]) -> list[list[s
     return [lines[at : at + len(NAMES)] for at in range(0, len(lines), len(NAMES))]
 
 
-@given(told=st.lists(st.lists(steps, max_size=3), max_size=8))
+@given(batches=st.lists(st.lists(steps, max_size=3), max_size=8))
 def test_changes_build_the_same_table_as_a_reset(probe: Path, batches: list[list[Step]]) -> None:
     table, mirror, whole = Table(), WorkerTable(), WorkerTable()
     messages = [table.whole()]
