@@ -2,58 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from service.compiler.importers.detect import TFLITE
-from service.compiler.importers.imported import ImportedModel
 from service.compiler.importers.onnx.importer import import_model as import_onnx
 from service.compiler.importers.real import Real
 from service.compiler.importers.tflite import import_model
 from service.compiler.importers.windows import Windows, average, largest
-from service.compiler.qnn import graph, ops, oracle
-from service.compiler.qnn.numerics import get_mode
-from service.core.builds.numerics import LITERT_REFERENCE, ONNXRUNTIME
+from service.compiler.qnn import ops
 from service.core.errors import Unsupported
-from service.core.models.arrays import Array
-from service.core.models.signature import ModelSignature, TensorSpec
 from service.quantize.export.model import convert_module
-from service.quantize.file.document import Document
 from tests.support.examples import examples
+from tests.support.exported_operators import agrees, of
 from tests.support.float_operators import CASES, MORE
 from tests.support.float_operators import SHAPE as ONNX_SHAPE
 from tests.support.float_operators import network as onnx_network
 from tests.support.tflite_real import OPERATORS, SHAPE, network
 
-# Tolerances: float32 sums of some hundred terms in another order, and exp of another library.
-RELATIVE, ABSOLUTE = 2e-5, 4e-6
 ONNX_CASES = {**CASES, **MORE}
-
-
-def agrees(imported: ImportedModel, inputs: Sequence[Array]) -> list[str]:
-    """Asserts that ONNX Runtime and Octet compute the same results from the converted file as from `imported`. Returns
-    the operators in the file.
-    """
-    data = convert_module(imported)
-    expected = oracle.run(imported.module, get_mode(LITERT_REFERENCE), list(inputs))
-    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    theirs = session.run(None, {spec.name: x for spec, x in zip(imported.signature.inputs, inputs, strict=True)})
-    again = import_onnx(data)
-    assert again.signature.inputs == imported.signature.inputs
-    assert [spec.name for spec in again.signature.outputs] == [spec.name for spec in imported.signature.outputs]
-    ours = oracle.run(again.module, get_mode(ONNXRUNTIME), list(inputs))
-    for wanted, one, other in zip(expected, theirs, ours, strict=True):
-        assert wanted.shape == one.shape == other.shape
-        np.testing.assert_allclose(one, wanted, RELATIVE, ABSOLUTE)
-        np.testing.assert_allclose(other, wanted, RELATIVE, ABSOLUTE)
-    return [node.op_type for node in Document(data).nodes]
 
 
 # Operators that importers expand into several operators, and for which ONNX has a single one.
@@ -84,69 +55,6 @@ def test_an_operator_of_onnx(name: str) -> None:
     """Tests operators imported from ONNX, whose form differs from that of other importers."""
     x = np.random.default_rng(0).normal(0, 1, ONNX_SHAPE).astype(np.float32)
     agrees(import_onnx(onnx_network(ONNX_CASES[name], 0)), [x])
-
-
-def of(make: Any, *shapes: Sequence[int]) -> ImportedModel:
-    """Imports a float32 module whose result is `make(emit, *params)`."""
-    params = [relax.Var(f"x{index}", relax.TensorType(list(shape), "float32")) for index, shape in enumerate(shapes)]
-    builder = relax.BlockBuilder()
-    with builder.function("main", params):
-        with builder.dataflow():
-            end = builder.emit_output(make(builder.emit, *params))
-        builder.emit_func_output(end)
-    module = builder.get()
-    made = graph.shape_of(graph.results_of(graph.main_of(module))[0])
-    inputs = tuple(TensorSpec(f"in{index}", "FP32", tuple(shape)) for index, shape in enumerate(shapes))
-    return ImportedModel(module, ModelSignature(inputs, (TensorSpec("out", "FP32", made),)), TFLITE)
-
-
-MOVES: dict[str, Any] = {
-    "concat": lambda emit, x: relax.op.concat([x, emit(relax.op.negative(x))], 3),
-    "gather": lambda emit, x: relax.op.take(x, relax.const(np.array([2, 0], np.int64), "int64"), 2, mode="clip"),
-    "largest": lambda emit, x: relax.op.max(x, [1]),
-    "pad": lambda emit, x: relax.op.nn.pad(x, [0, 0, 1, 2, 0, 1, 3, 0], pad_value=-1.5),
-    "reshape": lambda emit, x: relax.op.reshape(x, [2, 12, 5]),
-    "slice": lambda emit, x: relax.op.strided_slice(x, [1, 3], [0, 1], [3, 5], [2, 1]),
-    "smallest place": lambda emit, x: relax.op.astype(emit(relax.op.argmin(x, 3)), "float32"),
-    "sum": lambda emit, x: relax.op.sum(x, [1, 3], keepdims=True),
-    "tile": lambda emit, x: relax.op.tile(x, [1, 2, 1, 3]),
-}
-
-
-@pytest.mark.parametrize("name", MOVES)
-@pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 3, 1, 2), (1, 0, 3, 2)])
-def test_axes_follow_the_order_of_the_tensor(name: str, axes: tuple[int, ...]) -> None:
-    """The axes are permuted first. The permutation becomes an operator only if it matters."""
-    shape = [(2, 3, 4, 5)[axes.index(axis)] for axis in range(4)]
-    imported = of(lambda emit, x: MOVES[name](emit, emit(relax.op.permute_dims(x, axes))), shape)
-    x = np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)
-    assert agrees(imported, [x]).count("Transpose") <= 1
-
-
-def test_a_broadcast_operand_gets_the_same_order() -> None:
-    def make(emit: Any, x: relax.Expr, row: relax.Expr) -> relax.Expr:
-        moved = emit(relax.op.permute_dims(x, [0, 2, 3, 1]))
-        scaled = emit(relax.op.multiply(moved, relax.const(np.arange(3, dtype=np.float32))))
-        return relax.op.permute_dims(emit(relax.op.add(scaled, row)), [0, 3, 1, 2])
-
-    rng = np.random.default_rng(0)
-    inputs = [rng.normal(0, 1, shape).astype(np.float32) for shape in ((1, 3, 4, 5), (5, 3))]
-    agrees(of(make, (1, 3, 4, 5), (5, 3)), inputs)
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(st.data())
-def test_successive_permutations_become_at_most_one(data: st.DataObject) -> None:
-    shape = data.draw(st.lists(st.integers(1, 3), min_size=2, max_size=4))
-    orders = data.draw(st.lists(st.permutations(range(len(shape))), min_size=1, max_size=4))
-
-    def make(emit: Any, x: relax.Expr) -> relax.Expr:
-        for order in orders[:-1]:
-            x = emit(relax.op.negative(emit(relax.op.permute_dims(x, order))))
-        return relax.op.permute_dims(x, orders[-1])
-
-    found = agrees(of(make, shape), [np.random.default_rng(0).normal(0, 1, shape).astype(np.float32)])
-    assert sum(each in ("Transpose", "Reshape") for each in found) <= 1
 
 
 @settings(max_examples=examples(60), deadline=None)

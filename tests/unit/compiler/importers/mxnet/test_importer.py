@@ -160,12 +160,6 @@ def test_the_message_for_a_float_model_says_to_quantize_it() -> None:
     assert "quantize_model_mkldnn" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("symbol", [b"", b"[]", b"{}", b"[" * 100_000, b'{"nodes": [], "heads": []}', b"\xff\xfe"])
-def test_an_invalid_symbol_is_refused(symbol: bytes) -> None:
-    with pytest.raises(MalformedModel):
-        import_model(pack(symbol, params_of("sg_residual")))
-
-
 def test_mutations_are_refused_or_imported() -> None:
     """Replaces words of valid symbols, and bytes of valid parameters: every error is an `OctetError`."""
     rng = np.random.default_rng(0)

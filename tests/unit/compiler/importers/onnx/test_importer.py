@@ -8,99 +8,8 @@ import pytest
 from service.compiler.importers.facts import facts_of
 from service.compiler.importers.onnx.importer import import_model
 from service.compiler.qnn.coverage import report
-from service.core.errors import InvalidInput, Unsupported, UnsupportedOperator
-from service.core.models.signature import Quantization
-from tests.support.onnx_builder import Dims, OnnxBuilder, message
-
-
-def model_of(shape: Dims | None) -> bytes:
-    model = OnnxBuilder()
-    model.input("x", "float32", shape)
-    model.output(model.node("Relu", ["x"], ["y"]), "float32")
-    return model.build()
-
-
-def test_an_open_batch_has_size_one() -> None:
-    (spec,) = import_model(model_of(["N", 3, 8, 8])).signature.inputs
-    assert spec.shape == (1, 3, 8, 8)
-
-
-@pytest.mark.parametrize("shape", [[1, 3, "H", 8], [1, None], None, [1, 0], [1, -1]])
-def test_other_dimensions_need_numbers(shape: Dims | None) -> None:
-    with pytest.raises(Unsupported, match="input x"):
-        import_model(model_of(shape))
-
-
-def test_an_input_needs_a_type() -> None:
-    model = OnnxBuilder()
-    model.inputs.append(message(1, "x"))
-    model.output(model.node("Relu", ["x"], ["y"]), "float32")
-    with pytest.raises(Unsupported, match="the file gives no type for the input x"):
-        import_model(model.build())
-
-
-def test_open_dimensions_may_be_given() -> None:
-    (spec,) = import_model(model_of(["N", 3, "H", "W"]), shapes={"x": (2, 3, 8, 9)}).signature.inputs
-    assert spec.shape == (2, 3, 8, 9)
-
-
-@pytest.mark.parametrize("shapes", [{"x": (1, 4, 8, 8)}, {"x": (1, 3)}, {"y": (1, 3, 8, 8)}, {"x": (0, 3, 8, 8)}])
-def test_given_shapes_must_fit_the_file(shapes: dict[str, tuple[int, ...]]) -> None:
-    with pytest.raises(InvalidInput):
-        import_model(model_of(["N", 3, "H", "W"]), shapes=shapes)
-
-
-def test_stored_inputs_and_outputs_have_their_quantization() -> None:
-    model = OnnxBuilder()
-    x, y = model.quantization(0.5, 3, "uint8"), model.quantization(0.25, 9, "uint8")
-    model.input("image", "uint8", [1, 2, 3, 3])
-    model.output(model.microsoft("QLinearGlobalAveragePool", ["image", *x, *y]), "uint8")
-    signature = import_model(model.build()).signature
-    assert signature.inputs[0].quantization == Quantization(0.5, 3)
-    assert signature.outputs[0].quantization == Quantization(0.25, 9)
-
-
-def test_all_unsupported_operators_are_named_at_once() -> None:
-    model = OnnxBuilder()
-    model.input("x", "float32", [1, 4])
-    model.output(model.node("Unique", [model.node("Sigmoid", [model.node("Det", ["x"])])]), "float32")
-    with pytest.raises(UnsupportedOperator) as caught:
-        import_model(model.build())
-    assert "2 of 3 operators" in caught.value.message
-    assert "Det, Unique" in caught.value.message
-
-
-def test_an_unsupported_operator_has_a_remedy() -> None:
-    model = OnnxBuilder()
-    x = model.input("x", "float32", [3, 1, 4])
-    weights = [model.constant(np.ones(size), "int8") for size in ((1, 4, 20), (1, 5, 20))]
-    parameters = model.quantization([[0.1]], [[0]], "int8")
-    model.output(model.microsoft("DynamicQuantizeLSTM", [x, *weights, "", "", "", "", "", *parameters * 2]), "float32")
-    with pytest.raises(UnsupportedOperator, match=r"com.microsoft.DynamicQuantizeLSTM #0") as caught:
-        import_model(model.build())
-    assert "leave the LSTM out of quantize_dynamic" in str(caught.value.hint)
-
-
-def test_operands_that_do_not_fit_are_named() -> None:
-    """The message does not contain TVM's own message, although TVM infers the types."""
-    model = OnnxBuilder()
-    x = model.input("x", "float32", [2, 4])
-    operands = [model.constant(np.ones(size), "float32") for size in ((4, 5), (3,))]
-    model.output(model.node("Gemm", [x, *operands]), "float32")
-    with pytest.raises(Unsupported) as caught:
-        import_model(model.build())
-    fits = "its operands do not fit together: float32 [2, 4], float32 [4, 5], float32 [3]"
-    assert caught.value.message == f"Gemm #0: {fits}"
-
-
-def test_an_error_names_the_operator_of_the_file() -> None:
-    """The error names the operator in the file, not the quantized operator that replaced it."""
-    model = OnnxBuilder()
-    x = model.dequantized(model.input("x", "uint8", [1, 3, 4, 4]), 0.5, 3, "uint8")
-    weights = model.dequantized(model.constant(np.ones((2, 4, 1, 1)), "int8"), 0.1, 0, "int8")
-    model.output(model.quantized(model.node("Conv", [x, weights]), 0.5, 3, "uint8"), "uint8")
-    with pytest.raises(Unsupported, match=r"^Conv #2 has 3 channels"):
-        import_model(model.build())
+from service.core.errors import Unsupported
+from tests.support.onnx_builder import OnnxBuilder
 
 
 def test_a_float_model_is_compiled_with_a_notice() -> None:
@@ -178,26 +87,6 @@ def test_shapes_are_computed_while_importing() -> None:
     shape = model.node("Concat", [batch, model.constant([-1], "int64")], axis=0)
     model.output(model.node("Reshape", [x, shape]), "float32", ["N", 6])
     assert import_model(model.build()).signature.outputs[0].shape == (1, 6)
-
-
-def test_unsupported_outputs_are_allowed_if_nothing_reads_them() -> None:
-    model = OnnxBuilder()
-    x, row = model.input("x", "float32", [1, 4]), model.constant(np.ones(4), "float32")
-    model.node("LayerNormalization", [x, row], ["y", "mean"])
-    model.output("y", "float32")
-    assert import_model(model.build()).signature.outputs[0].shape == (1, 4)
-    model.output("mean", "float32")
-    with pytest.raises(Unsupported, match="the output mean cannot be compiled"):
-        import_model(model.build())
-
-
-def test_nonmaximum_suppression_is_refused_with_a_hint() -> None:
-    model = OnnxBuilder()
-    boxes, scores = model.input("boxes", "float32", [1, 9, 4]), model.input("scores", "float32", [1, 2, 9])
-    model.output(model.node("NonMaxSuppression", [boxes, scores], ["kept"]), "int64")
-    with pytest.raises(Unsupported, match="NonMaxSuppression #0 returns as many boxes as it finds") as caught:
-        import_model(model.build())
-    assert "nms=False" in str(caught.value.hint)
 
 
 def test_masks_computed_from_constants_are_constants() -> None:

@@ -4,53 +4,22 @@ unpacked to disk.
 
 from __future__ import annotations
 
-import io
-import json
 import math
-import pickle
-import random
-import zipfile
-from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
 from service.compiler.importers.torch.exported import import_exported
-from service.compiler.qnn import oracle
-from service.compiler.qnn.numerics import get_mode
-from service.core.builds.numerics import PT2E
-from service.core.errors import InvalidInput, MalformedModel, OctetError, Unsupported, UnsupportedOperator
+from service.core.errors import InvalidInput, UnsupportedOperator
 from service.core.models.arrays import Array
-from tests.support.exported import FIXTURES, dequantize, document, imported, meta, node, program, quantize, tensor
-from tests.unit.compiler.importers.torch.test_unpickler import CALLS
-
-RELU = "torch.ops.aten.relu.default"
-STEPS = [
-    quantize("x", "q"),
-    dequantize("q", "r"),
-    node(RELU, "s", tensor("r")),
-    quantize("s", "t"),
-    dequantize("t", "y"),
-]
-WEIGHTS = {"parameter": {"arg": {"name": "w"}, "parameter_name": "weight"}}
-
-
-def result(nodes: list[dict[str, Any]], x: Array, **changes: Any) -> Array:
-    model = import_exported(program(document(nodes, shape=x.shape, **changes)))
-    return oracle.run_all(model.module, get_mode(PT2E), [[x]])[0][0]
+from tests.support.exported import dequantize, document, node, program, quantize, tensor
+from tests.support.exported_programs import RELU, STEPS, refused, result
 
 
 def operators(data: bytes, **options: Any) -> list[str]:
     module = import_exported(data, **options).module
     return [line.split("R.qnn.")[1].split("(")[0] for line in str(module).splitlines() if "R.qnn." in line]
-
-
-def refused(whole: Any, records: Mapping[str, bytes | str] | None = None) -> OctetError:
-    with pytest.raises((MalformedModel, Unsupported)) as caught:
-        import_exported(program(whole, records))
-    return caught.value
 
 
 # -- conversions
@@ -219,139 +188,3 @@ def test_dynamic_quantization_is_refused_by_name() -> None:
 
 
 # -- damaged and unsupported programs
-
-
-def test_documents_that_pytorch_never_writes_are_refused() -> None:
-    for text in ("", "[]", "null", "{", '{"a": 1}', "[" * 100_000, '{"schema_version": {"major": true}}', "\xff"):
-        assert isinstance(refused(text), OctetError)
-    assert "schema version 9" in str(refused(document(STEPS, schema_version={"major": 9})))
-    twice = [quantize("x", "q"), quantize("x", "q")]
-    assert "twice" in str(refused(document(twice, "q")))
-    assert "before any operator computes" in str(refused(document([node(RELU, "y", tensor("z"))])))
-    assert "no operator computes it" in str(refused(document(STEPS, "nobody")))
-
-
-@pytest.mark.parametrize(
-    ("nodes", "message"),
-    [
-        ([quantize("x", "y", scale=-1.0)], "every scale must be positive"),
-        ([quantize("x", "y", scale=0.0)], "every scale must be positive"),
-        ([quantize("x", "y", zero_point=300)], "a zero point is outside the range of int8"),
-        ([{**node("torch.ops.aten._print.default", "y", {"as_string": "a"}), "outputs": []}], "has no result"),
-    ],
-)
-def test_what_pytorch_runs_is_not_called_damaged(nodes: list[dict[str, Any]], message: str) -> None:
-    error = refused(document(nodes))
-    assert isinstance(error, Unsupported)
-    assert not isinstance(error, MalformedModel)
-    assert message in str(error)
-    assert error.op
-
-
-def test_the_least_integer_and_the_largest_numbers_are_read() -> None:
-    nodes = [
-        node("torch.ops.aten.slice.Tensor", "a", tensor("x"), {"as_int": 2}, {"as_int": -(1 << 63)}),
-        node("torch.ops.aten.clamp.default", "y", tensor("a"), {"as_float": -1.7976931348623157e308}),
-    ]
-    x = np.array([[[-2, 0, 3]]], np.float32)
-    np.testing.assert_array_equal(result(nodes, x), x)
-
-
-def test_a_constant_that_repeats_one_element_is_not_called_damaged() -> None:
-    repeated = meta("float32", 1 << 12, 1 << 12) | {"strides": [{"as_int": 0}, {"as_int": 0}]}
-    error = with_weights({"tensor_meta": repeated}, {"data/weights/weight_0": bytes(4)})
-    assert isinstance(error, Unsupported)
-    assert error.tensor == "weight"
-    assert "[4096, 4096] repeats the 1 elements" in str(error)
-
-
-def test_a_program_that_changes_its_own_state_is_refused() -> None:
-    whole = document(STEPS)
-    spec = {"buffer_mutation": {"arg": {"name": "y"}, "buffer_name": "seen"}}
-    whole["graph_module"]["signature"]["output_specs"].append(spec)
-    assert "buffer_mutation" in str(refused(whole))
-
-
-def with_weights(entry: dict[str, Any], records: Mapping[str, bytes | str]) -> OctetError:
-    whole = document(STEPS)
-    whole["graph_module"]["signature"]["input_specs"].append(WEIGHTS)
-    given = {"path_name": "weight_0", "is_param": True, "use_pickle": False, "tensor_meta": meta("int8", 2, 3)}
-    config = json.dumps({"config": {"weight": given | entry}})
-    return refused(whole, {"data/weights/model_weights_config.json": config, **records})
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_a_pickle_among_the_weights_is_not_read(name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    evil = {
-        "data/weights/weight_0": pickle.dumps(CALLS[name]),
-        "data/sample_inputs/model.pt": pickle.dumps(CALLS[name]),
-    }
-    assert "pickle" in str(with_weights({"use_pickle": True}, evil))
-    assert not list(tmp_path.iterdir())
-
-
-def test_weights_must_lie_within_their_record() -> None:
-    fits = {"data/weights/weight_0": bytes(6)}
-    assert "does not contain the record" in str(with_weights({}, {}))
-    assert "does not contain the record" in str(with_weights({"path_name": "../../etc/passwd"}, fits))
-    assert "extends beyond" in str(with_weights({}, {"data/weights/weight_0": bytes(5)}))
-    assert "not a list of sizes" in str(with_weights({"tensor_meta": meta("int8", 1 << 40)}, fits))
-    repeated = meta("int8", 1 << 30) | {"strides": [{"as_int": 0}]}
-    assert "repeats the 6 elements" in str(with_weights({"tensor_meta": repeated}, fits))
-    assert "a layout that is not strided" in str(
-        with_weights({"tensor_meta": meta("int8", 2, 3) | {"layout": 1}}, fits)
-    )
-    assert "incomplete element" in str(with_weights({"tensor_meta": meta("float32", 1)}, fits))
-
-
-@pytest.mark.parametrize("name", ["../evil", "net/../../evil", "/etc/passwd", "other/x", "net/a\\b", "net//a"])
-def test_a_name_outside_the_folder_is_refused(name: str) -> None:
-    file = io.BytesIO(program(document(STEPS)))
-    with zipfile.ZipFile(file, "a") as written:
-        written.writestr(zipfile.ZipInfo(name), b"")
-    with pytest.raises(MalformedModel, match="zip archive has"):
-        import_exported(file.getvalue())
-
-
-def test_a_zip_bomb_is_not_unpacked() -> None:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as written:
-        written.writestr("net/models/model.json", b" " * (1 << 26))
-    with pytest.raises(MalformedModel, match="which is too large"):
-        import_exported(file.getvalue())
-
-
-@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
-def test_a_damaged_program_is_refused_with_a_message(path: Any) -> None:
-    """Each mutation removes, swaps or replaces members of the document."""
-    with zipfile.ZipFile(path) as archive:
-        records = {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
-    rng = random.Random(0)
-    for _ in range(25):
-        whole = json.loads(records["models/model.json"])
-        for _ in range(rng.randint(1, 3)):
-            _damage(whole, rng)
-        with suppress(MalformedModel, Unsupported, InvalidInput):
-            import_exported(program(whole, {**records, "models/model.json": json.dumps(whole)}))
-    assert imported(path).signature.inputs[0].name == "x"
-
-
-def _damage(value: Any, rng: random.Random) -> None:
-    """Changes one value below `value`, at a random depth."""
-    keys = list(value) if isinstance(value, dict) else list(range(len(value)))
-    if not keys:
-        return None
-    key = rng.choice(keys)
-    if isinstance(value[key], dict | list) and value[key] and rng.random() < 0.9:
-        return _damage(value[key], rng)
-    match rng.randrange(4):
-        case 0:
-            del value[key]
-        case 1:
-            value[key] = rng.choice([None, True, -1, 1 << 70, 1e300, "", "x", [], {}, [[]]])
-        case 2:
-            value[key] = value[rng.choice(keys)]
-        case _ if isinstance(value[key], int):
-            value[key] += rng.choice([-1, 1, 100])
-    return None
