@@ -19,7 +19,7 @@ from benchmarks.gpu import artifacts
 from benchmarks.gpu.kernels import LAUNCHES_FILE, OPERANDS
 from benchmarks.harness.home import CHECKOUT
 from service.cache import OciLayout
-from service.compiler.kernels.cuda.gpus import Card
+from service.compiler.kernels.cuda.gpus import Gpu
 from service.core.artifacts.call_plan import Buffer, Call, Launch, Space
 from service.core.target import Target
 from tests.support.cuda.recording import Recorded, recorded
@@ -57,11 +57,11 @@ def record(folder: Path, tests: Sequence[str]) -> None:
     subprocess.run(command, cwd=CHECKOUT, check=True)
 
 
-def chosen(folder: Path, card: Card, most_bytes: int = _MOST_BYTES) -> Kept:
+def chosen(folder: Path, gpu: Gpu, most_bytes: int = _MOST_BYTES) -> Kept:
     """Chooses the first launch of each kernel, then other launches, as far as they fit."""
     found = recorded(folder)
-    capability = int(card.capability.removeprefix("sm_"))
-    own = [each for each in found if each.capability <= capability and each.shared_bytes <= card.block_shared_bytes]
+    capability = int(gpu.capability.removeprefix("sm_"))
+    own = [each for each in found if each.capability <= capability and each.shared_bytes <= gpu.block_shared_bytes]
     seen: dict[str, int] = defaultdict(int)
     positions = []
     for each in own:
@@ -80,7 +80,7 @@ def sources(launches: Iterable[Recorded]) -> dict[str, str]:
     return {each.symbol: each.source.read_text() for each in launches} | {COPY_SYMBOL: COPY_SOURCE}
 
 
-def put(launches: Sequence[Recorded], card: Card, target: Target, folder: Path) -> None:
+def put(launches: Sequence[Recorded], gpu: Gpu, target: Target, folder: Path) -> None:
     """Writes a library for each module of tests, and the files that the GPU's machine reads for each launch."""
     modules: dict[str, list[Recorded]] = defaultdict(list)
     for each in sorted(launches, key=lambda each: each.test):
@@ -89,7 +89,7 @@ def put(launches: Sequence[Recorded], card: Card, target: Target, folder: Path) 
     layout, rows = OciLayout(folder), list[dict[str, object]]()
     for module, own in modules.items():
         print(f"{module}: {len(own)} launches", flush=True)
-        library = artifacts.linked(sources(own), card.capability, target)
+        library = artifacts.linked(sources(own), gpu.capability, target)
         rows += [_put(each, module, layout, library, target, folder / OPERANDS) for each in own]
     (folder / LAUNCHES_FILE).write_text(json.dumps(rows, indent=1))
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from benchmarks.gpu import artifacts
 from benchmarks.gpu.samples import digest, inputs_of
 from service.cache import OciLayout
-from service.compiler.kernels.cuda.gpus import Card
+from service.compiler.kernels.cuda.gpus import Gpu
 from service.compiler.kernels.cuda.operators.conv import conv
-from service.compiler.kernels.cuda.tiles import STEP_BYTES, CardTile, Unit, most_blocks, ranked
+from service.compiler.kernels.cuda.tiles import STEP_BYTES, GpuTile, Unit, most_blocks, ranked
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.kernels.layout import Image
 from service.core.artifacts.call_plan import ALIGNMENT_BYTES, Buffer, Call, Space
@@ -27,26 +27,26 @@ _SHAPES = ((56, 64), (28, 128), (14, 256), (7, 512))  # pixels per side, and cha
 FOLDER = "layers"
 
 
-def kernels(card: Card, batch: int) -> Iterator[tuple[SquareConvolution, CardTile, Kernel]]:
-    """Yields, for each shape and instruction that `card` supports, the kernel with the cost model's best tile."""
+def kernels(gpu: Gpu, batch: int) -> Iterator[tuple[SquareConvolution, GpuTile, Kernel]]:
+    """Yields, for each shape and instruction that `gpu` supports, the kernel with the cost model's best tile."""
     for size, channels in _SHAPES:
         square = SquareConvolution(images=batch, size=size, channels=channels, filters=channels)
         reads = square.kernel**2 * channels // STEP_BYTES
-        for unit in filter(lambda unit: unit.macs(card), Unit):
-            tile = ranked(card, square.layer, reads, [unit])[0]
-            blocks = most_blocks(card, square.layer, reads, tile)
+        for unit in filter(lambda unit: unit.macs(gpu), Unit):
+            tile = ranked(gpu, square.layer, reads, [unit])[0]
+            blocks = most_blocks(gpu, square.layer, reads, tile)
             kernel = conv(square.layer, square.weights, 1, square.bias, square.epilogue, tile, blocks)
             yield square, tile, kernel
 
 
-def put(card: Card, target: Target, batch: int, folder: Path) -> list[dict[str, object]]:
+def put(gpu: Gpu, target: Target, batch: int, folder: Path) -> list[dict[str, object]]:
     """Writes the artifacts, and returns the records that the GPU's machine reads."""
     layout = OciLayout(folder)
-    return [_put(*each, card, target, layout) for each in kernels(card, batch)]
+    return [_put(*each, gpu, target, layout) for each in kernels(gpu, batch)]
 
 
 def _put(
-    square: SquareConvolution, tile: CardTile, kernel: Kernel, card: Card, target: Target, layout: OciLayout
+    square: SquareConvolution, tile: GpuTile, kernel: Kernel, gpu: Gpu, target: Target, layout: OciLayout
 ) -> dict[str, object]:
     assert isinstance(kernel.function, DeviceFunction)
     source, destination = square.layer.source, square.layer.destination
@@ -59,7 +59,7 @@ def _put(
     given = [Buffer(Space.INPUT, index, image.size_bytes) for index, image in enumerate(images)]
     buffers = [*given, *positions, Buffer(Space.OUTPUT, 0, destination.own_bytes)]
     call = Call(kernel.symbol, tuple(range(len(buffers)))), kernel.function.launch
-    library = artifacts.linked({kernel.symbol: kernel.function.source}, card.capability, target)
+    library = artifacts.linked({kernel.symbol: kernel.function.source}, gpu.capability, target)
     made = artifacts.put(layout, library, target, buffers, [call], constants)
     specs = tuple(TensorSpec(f"input_{index}", "UINT8", (image.size_bytes,)) for index, image in enumerate(images))
     buffers_given = inputs_of(ModelSignature(specs, ()))

@@ -24,7 +24,7 @@ from benchmarks.gpu.samples import ABOUT_FILE, digest, inputs_of
 from benchmarks.harness.artifacts import compile_model
 from service.cache import OciLayout
 from service.compiler.kernels.cuda import peak
-from service.compiler.kernels.cuda.gpus import CARDS, Card
+from service.compiler.kernels.cuda.gpus import GPUS, Gpu
 from service.compiler.kernels.cuda.tiles import Unit
 from service.compiler.kernels.kernel import DeviceFunction
 from service.compiler.targets import codegen_target
@@ -64,11 +64,11 @@ def main() -> None:
     artifacts_folder.mkdir(parents=True)
     batches = sorted({1, *arguments.batches})  # serving begins with 1
     models = [row for model in arguments.models for row in _prepared(model, batches, target, artifacts_folder)]
-    card = CARDS[capabilities[0]]
-    sizes = arguments.peak or (peak.BLOCKS * card.multiprocessors, peak.REPETITIONS)
-    peaks = [_peak(unit, card, target, artifacts_folder, *sizes) for unit in Unit if unit.macs(card)]
-    alone = layers.put(card, target, arguments.layer_batch, artifacts_folder / layers.FOLDER)
-    kernels = _kernels(card, target, artifacts_folder, arguments.recorded, arguments.kernel_tests)
+    gpu = GPUS[capabilities[0]]
+    sizes = arguments.peak or (peak.BLOCKS * gpu.multiprocessors, peak.REPETITIONS)
+    peaks = [_peak(unit, gpu, target, artifacts_folder, *sizes) for unit in Unit if unit.macs(gpu)]
+    alone = layers.put(gpu, target, arguments.layer_batch, artifacts_folder / layers.FOLDER)
+    kernels = _kernels(gpu, target, artifacts_folder, arguments.recorded, arguments.kernel_tests)
     about = {"target": target.name, "models": models, "peaks": peaks, "layers": alone, "kernels": kernels}
     (artifacts_folder / ABOUT_FILE).write_text(json.dumps(about, indent=1))
     package.add_program(arguments.folder)
@@ -109,26 +109,26 @@ def _compile(model: Path, target: str, batch: int, output: Path) -> Digest:
     return Digest(compile_model(model, output, "--target", target, "--batch", str(batch)))
 
 
-def _peak(unit: Unit, card: Card, target: Target, folder: Path, blocks: int, repetitions: int) -> dict[str, object]:
+def _peak(unit: Unit, gpu: Gpu, target: Target, folder: Path, blocks: int, repetitions: int) -> dict[str, object]:
     """Writes an artifact of one call."""
     kernel = peak.peak(unit, blocks, repetitions)
     assert isinstance(kernel.function, DeviceFunction)
     buffers = (Buffer(Space.INPUT, 0, 4 * peak.OPERANDS), Buffer(Space.OUTPUT, 0, kernel.output_bytes))
     call = Call(kernel.symbol, (0, 1)), kernel.function.launch
     name = f"peak-{kernel.facts['instruction']}"
-    library = artifacts.linked({kernel.symbol: kernel.function.source}, card.capability, target)
+    library = artifacts.linked({kernel.symbol: kernel.function.source}, gpu.capability, target)
     digest = artifacts.put(OciLayout(folder / name), library, target, buffers, [call])
     return {"name": name, "artifact": digest, **kernel.facts}
 
 
-def _kernels(card: Card, target: Target, folder: Path, recorded: Path | None, tests: list[str]) -> dict[str, object]:
+def _kernels(gpu: Gpu, target: Target, folder: Path, recorded: Path | None, tests: list[str]) -> dict[str, object]:
     """Returns the launches of the kernels' tests, from the folder `recorded` if that exists already."""
     with tempfile.TemporaryDirectory() as scratch:
         found = recorded or Path(scratch) / "recorded"
         if not found.exists():
             launches.record(found, tests)
-        kept = launches.chosen(found, card)
-        launches.put(kept.launches, card, target, folder / _KERNELS)
+        kept = launches.chosen(found, gpu)
+        launches.put(kept.launches, gpu, target, folder / _KERNELS)
     about = {"folder": _KERNELS, "count": len(kept.launches), "others": kept.others, "newer": kept.newer}
     print(f"launches of the kernels' tests: {about}", flush=True)
     return about

@@ -60,14 +60,14 @@ def _loud(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any]) -> It
 
 
 def _heading(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any], day: str) -> str:
-    card = found["card"][0]["described"] if found["card"] else "an unnamed card"
+    gpu = found["card"][0]["described"] if found["card"] else "an unnamed card"
     peaks = ", ".join(f"{name} {2 * value / 1e12:.4g} TOPS" for name, value in _peaks(found).items())
     looked = ", ".join(
         f"{each['tool']} {'FOUND ERRORS' if each['found'] else 'found nothing'} in {each['name']}"
         for each in found["sanitizer"]
     )
     torch = {f"; PyTorch {each['torch']}" for each in found["peer"]}
-    facts = f"On {card}, {day}, {about['target']}; measured peaks: {peaks or 'none'}{''.join(torch)}."
+    facts = f"On {gpu}, {day}, {about['target']}; measured peaks: {peaks or 'none'}{''.join(torch)}."
     return f"{facts} compute-sanitizer: {looked}." if looked else f"{facts} compute-sanitizer looked at nothing."
 
 

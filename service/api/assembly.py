@@ -17,7 +17,7 @@ from service.core.cluster.certificate import Certificate
 from service.core.cluster.queueing import scheduling_of
 from service.core.errors import OctetError, StoreUnreachable
 from service.core.settings import Role, Settings
-from service.core.system.gpus import detect_cards, usable_bytes
+from service.core.system.gpus import detect_gpus, usable_bytes
 from service.core.target import Host
 from service.db import AliasStore, BuildStore, Database, ModelStore, VerificationStore, WorkerStore
 from service.runtime.trust import Trust
@@ -88,7 +88,7 @@ def assemble(
         scheduling=lambda model: scheduling_of(settings.serving(model)),
         on_lost=build_again,
         memory_bytes=settings.model_memory_bytes,
-        card_memory_bytes=settings.card_memory_bytes or usable_bytes(detect_cards().cards),
+        card_memory_bytes=settings.card_memory_bytes or usable_bytes(detect_gpus().cards),
     )
     workers, tracing = WorkerStore(database), start_tracing(settings)
     routing = None

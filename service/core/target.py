@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from service.core.errors import UnknownTarget
-from service.core.system.gpus import Card, detect_cards
+from service.core.system.gpus import Gpu, detect_gpus
 
 _CPUINFO = Path("/proc/cpuinfo")
 
@@ -194,7 +194,7 @@ def detect_host() -> Host:
     text, architecture = _CPUINFO.read_text(), platform.machine()
     if architecture not in _HWCAP_FEATURES:
         host = parse_cpuinfo(text, architecture)
-        return replace(host, features=host.features | card_features(detect_cards().cards))
+        return replace(host, features=host.features | gpu_features(detect_gpus().cards))
     return Host(architecture, hwcap_features(architecture, _auxiliary_value), _board(text))
 
 
@@ -207,18 +207,18 @@ def machine_name(target: Target) -> str:
     """Returns the model name of the CPU, or of the first GPU, that runs artifacts for `target` here."""
     if target.device == "cpu":
         return detect_host().model_name
-    return next((card.name for card in detect_cards().cards if target.features & card_features([card])), "")
+    return next((gpu.name for gpu in detect_gpus().cards if target.features & gpu_features([gpu])), "")
 
 
-def card_features(cards: Iterable[Card]) -> frozenset[str]:
+def gpu_features(gpus: Iterable[Gpu]) -> frozenset[str]:
     """Returns `sm_XY` for every compute capability of a target whose code one of the GPUs can run."""
     return frozenset(
         capability
-        for card in cards
+        for gpu in gpus
         for target in TARGETS
         if target.device == "cuda"
         for capability in target.features
-        if card.runs(int(capability.removeprefix("sm_")))
+        if gpu.runs(int(capability.removeprefix("sm_")))
     )
 
 

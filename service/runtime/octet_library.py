@@ -68,7 +68,7 @@ class _Card(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Card:
+class Gpu:
     """An NVIDIA GPU, like the C struct `octet_card`; `capability` is 86 for 8.6."""
 
     name: str
@@ -158,7 +158,7 @@ def check(status: int, text: bytes | None = None) -> None:
         raise _ERRORS[status]((text or library().error() or b"").decode("utf-8", "replace"))
 
 
-def cards() -> tuple[list[Card], int]:
+def cards() -> tuple[list[Gpu], int]:
     """Returns the GPUs that the driver shows this process, and its CUDA version: 12040 is 12.4.
 
     Starts the driver: children that this process forks afterwards cannot use GPUs.
@@ -170,9 +170,9 @@ def cards() -> tuple[list[Card], int]:
     check(library().cards(ctypes.byref(count), ctypes.byref(version)))
     found = []
     for index in range(count.value):
-        card = _Card()
-        check(library().card_describe(index, ctypes.byref(card)))
-        found.append(Card(card.name.decode("utf-8", "replace"), card.capability, card.memory_bytes, card.used_bytes))
+        gpu = _Card()
+        check(library().card_describe(index, ctypes.byref(gpu)))
+        found.append(Gpu(gpu.name.decode("utf-8", "replace"), gpu.capability, gpu.memory_bytes, gpu.used_bytes))
     return found, version.value
 
 

@@ -22,8 +22,8 @@ import numpy as np
 from service.core.artifacts.buffers import aligned_empty
 from service.core.artifacts.explanation import Call
 from service.core.models.arrays import Array
-from service.core.system.gpus import Card
-from service.core.target import card_features, detect_host, parse_target
+from service.core.system.gpus import Gpu
+from service.core.target import detect_host, gpu_features, parse_target
 from service.core.verification.vectors import sample_inputs
 from service.runtime.model import Model
 from service.runtime.octet_library import cards
@@ -101,8 +101,8 @@ def _machine(model: Model) -> str:
     target = parse_target(model.config.target)
     if target.device == "cpu":
         return detect_host().model_name
-    found = [Card(card.name, card.capability, card.memory_bytes) for card in cards()[0]]
-    return next((card.name for card in found if target.features & card_features([card])), "")
+    found = [Gpu(gpu.name, gpu.capability, gpu.memory_bytes) for gpu in cards()[0]]
+    return next((gpu.name for gpu in found if target.features & gpu_features([gpu])), "")
 
 
 def _time_rounds(

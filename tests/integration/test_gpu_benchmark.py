@@ -20,7 +20,7 @@ from benchmarks.gpu.package import _WHEELS
 from service.cache import OciLayout
 from service.compiler.build.pipeline import CompileRequest, compile_model
 from service.compiler.kernels.cuda import peak
-from service.compiler.kernels.cuda.gpus import CARDS
+from service.compiler.kernels.cuda.gpus import GPUS
 from service.compiler.kernels.cuda.tiles import Unit
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from service.compiler.sandbox import check
@@ -77,9 +77,9 @@ def driver(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         sources = {program.stem: program.read_text() for program in (scratch / "build").glob("octet_*.json")}
         networks.emulate(sources, _CARD, folder, checked=False)
     launched = launches.sources(recorded(package.with_name("recorded")))
-    alone = {kernel.symbol: _source(kernel) for _, _, kernel in layers.kernels(CARDS[_CARD], 1)}
+    alone = {kernel.symbol: _source(kernel) for _, _, kernel in layers.kernels(GPUS[_CARD], 1)}
     networks.emulate(launched | alone, _CARD, folder, checked=False)
-    for unit in filter(lambda unit: unit.macs(CARDS[_CARD]), Unit):
+    for unit in filter(lambda unit: unit.macs(GPUS[_CARD]), Unit):
         kernel = peak.peak(unit, *_PEAK)
         networks.emulate({kernel.symbol: kernel.function.source}, _CARD, folder, checked=False)
     for link in folder.glob("*.so"):

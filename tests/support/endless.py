@@ -13,7 +13,7 @@ import numpy as np
 from service.compiler.lowering.link import link
 from service.core.digest import Digest
 from service.core.target import parse_target
-from tests.support import card_artifact
+from tests.support import gpu_artifact
 from tests.support.small_artifact import LENGTH, config_of
 
 FOREVER = 123_456_789  # the first element of the input for which the kernel never returns
@@ -41,7 +41,7 @@ def write_endless(folder: Path, salt: int = 0) -> Digest:
     source = _SOURCE.replace("SALT", str(salt)).encode()
     subprocess.run([*compiler, "-o", str(work / "endless.o")], input=source, check=True)
     link([work / "endless.o"], work / "library.so", parse_target(_CONFIG["target"]), allow_unsandboxed=True)
-    return card_artifact.write_artifact(
+    return gpu_artifact.write_artifact(
         folder, work / "library.so", _CONFIG, lambda given: (2 * given.astype(np.int64) + salt).astype(np.int32)
     )
 

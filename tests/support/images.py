@@ -98,7 +98,7 @@ def read_back(image: Image, buffer: Array) -> Array:
 def built(isa: Isa, kernel: Kernel) -> Any:
     """Builds the kernel, and returns it as a function of its inputs, constants and output."""
     if kernel.launch is not None:
-        return partial(_on_card, isa.name, kernel)
+        return partial(_on_gpu, isa.name, kernel)
     if isa.name in emulated.CPUS:
         return partial(_emulated, isa.name, kernel)
     module = tvm.IRModule({"kernel": kernel.tensor_program.with_attr("global_symbol", "kernel")})
@@ -117,7 +117,7 @@ def _emulated(target: str, kernel: Kernel, *tensors: Any) -> None:
         tensor.copyfrom(values)
 
 
-def _on_card(capability: str, kernel: Kernel, *operands: Any) -> None:
+def _on_gpu(capability: str, kernel: Kernel, *operands: Any) -> None:
     assert isinstance(kernel.function, DeviceFunction)
     emulated_kernel = EmulatedKernel(kernel.function.source, "OCTET_KERNEL", architecture=capability)
     arrays = [operand.numpy() for operand in operands]

@@ -16,8 +16,8 @@ from prometheus_client import (
     generate_latest,
 )
 
-from service.api.ops.cards import Cards
 from service.api.ops.forwards import Forwards
+from service.api.ops.gpus import Gpus
 from service.api.ops.histograms import CountOf, Histograms
 from service.api.ops.versions import Versions
 
@@ -81,7 +81,7 @@ class Metrics:
         self.cache_misses = self._counter("octet_cache_misses", "Requests that a cache could not answer.", ("tier",))
         by_model = self.request_duration, self.queue_duration, self.compute_duration, self.batch_size
         self.versions = Versions(by_model)
-        self.cards = Cards()
+        self.cards = Gpus()
         self.registry.register(self.cards)
 
     def text(self) -> bytes:

@@ -27,7 +27,7 @@ from service.core.cluster.certificate import certificate_of
 from service.core.cluster.running import RunningCalls
 from service.core.errors import Conflict, InvalidInput
 from service.core.settings import Role, Settings
-from service.core.system.gpus import detect_cards
+from service.core.system.gpus import detect_gpus
 from service.core.system.notify import ServiceManager
 from service.core.system.usable import check_writable
 from service.core.target import Host, detect_host
@@ -135,7 +135,7 @@ class _Supervisor:
         self._running = RunningCalls()
         self._calls = CallWatch(self._running)
         self._crashes = crashes_of(settings)
-        self._has_cards = settings.role is not Role.API and bool(detect_cards().cards)
+        self._has_gpus = settings.role is not Role.API and bool(detect_gpus().cards)
         self._certificate = certificate_of(settings)
         if self._certificate is not None:
             program.require_tls()
@@ -143,7 +143,7 @@ class _Supervisor:
         grace_s = settings.grace_s + _PATIENCE_S
         self._addresses = Addresses()
         self._tenants = TenantProcesses(
-            settings, self._addresses, grace_s=grace_s, uses_cards=self._has_cards, on_crash=self._note_crash
+            settings, self._addresses, grace_s=grace_s, uses_gpus=self._has_gpus, on_crash=self._note_crash
         )
         self._data_plane = SupervisedProcess(
             "data plane",
@@ -233,8 +233,8 @@ class _Supervisor:
         inherited = {name: listener.fileno() for name, listener in self._listeners.items()}
         inherited |= {"control": self._control.fileno(), "running": self._running.descriptor, "held": ready.descriptor}
         # if each tenant has a data plane, those load the models
-        uses_cards = self._has_cards and not settings.plane_per_tenant
-        program.become(inherited, [readable], program.writable(settings), messages, uses_cards=uses_cards)
+        uses_gpus = self._has_gpus and not settings.plane_per_tenant
+        program.become(inherited, [readable], program.writable(settings), messages, uses_gpus=uses_gpus)
 
     def _be_control_plane(self, ready: Ready) -> None:
         gc.disable()  # imports create no garbage, and collection takes a fifth of their time

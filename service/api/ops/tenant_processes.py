@@ -37,7 +37,7 @@ class TenantProcesses:
         addresses: Addresses,
         *,
         grace_s: float,
-        uses_cards: bool,
+        uses_gpus: bool,
         on_crash: Callable[[End, RunningCalls, CallWatch, str], object],
     ) -> None:
         """
@@ -45,7 +45,7 @@ class TenantProcesses:
             on_crash: called with the end of a data plane, its table of running calls, its watch for hung calls, and its
                 name.
         """
-        self._settings, self._addresses, self._grace_s, self._uses_cards = settings, addresses, grace_s, uses_cards
+        self._settings, self._addresses, self._grace_s, self._uses_gpus = settings, addresses, grace_s, uses_gpus
         self._on_crash = on_crash
         self._wanted: set[str] = set()
         self._children: dict[str, _Child] = {}
@@ -95,7 +95,7 @@ class TenantProcesses:
             inherited = {"control": control.fileno(), "http": http.fileno()}
             inherited |= {"running": running.descriptor, "held": ready.descriptor}
             first = [(orders.configure(self._settings), b"")]
-            program.become(inherited, [folder], [], first, uses_cards=self._uses_cards)
+            program.become(inherited, [folder], [], first, uses_gpus=self._uses_gpus)
 
         name = f"data plane of {tenant or 'the operator'}"
 

@@ -30,7 +30,7 @@ from service.compiler.messages.building import (
 from service.compiler.messages.checking import PROFILE, VERIFY, ProfileRequest, VerifyRequest
 from service.compiler.messages.files import CONSTANTS_FILE, MODULE_FILE, OBJECT_FILE, PLAIN_FILE, program_file
 from service.compiler.messages.role import Request, Result, Role
-from service.compiler.sandbox import Access, Limits, run_child, with_cards, working
+from service.compiler.sandbox import Access, Limits, run_child, with_gpus, working
 from service.core.artifacts.artifact import ArtifactConfig
 from service.core.artifacts.explanation import build_explanation, is_described
 from service.core.builds.build import BuildInputs, Progress, Stage
@@ -119,7 +119,7 @@ class Steps:
             role.name,
             request.to_json(),
             access=Access(readable=tuple(readable), writable=(directory,)),
-            limits=with_cards(self._limits()) if self._runs_on_card(role.name) else self._limits(),
+            limits=with_gpus(self._limits()) if self._runs_on_gpu(role.name) else self._limits(),
             on_message=self._relay if poll is None else None,
             poll=poll or self._poll,
             allow_unsandboxed=self.settings.allow_unsandboxed,
@@ -368,7 +368,7 @@ class Steps:
         with self._counting:
             self._cpu_s += cpu_s
 
-    def _runs_on_card(self, role: str) -> bool:
+    def _runs_on_gpu(self, role: str) -> bool:
         return role in _RUNNING_ROLES and self.request.target.device == "cuda"
 
     def _enter(self, stage: Stage, fraction: float = 0.0) -> None:

@@ -26,7 +26,7 @@ from service.compiler.messages.running import (
     ExplainRequest,
     RunRequest,
 )
-from service.compiler.sandbox import Access, Limits, run_child, with_cards
+from service.compiler.sandbox import Access, Limits, run_child, with_gpus
 from service.compiler.sandbox.policy import unlimited
 from service.core.artifacts.artifact import ArtifactConfig, only_artifact
 from service.core.artifacts.explanation import Call
@@ -170,7 +170,7 @@ class LockedArtifact:
                 role.name,
                 request.to_json(),
                 access=Access((*self._files[1:], *readable)),
-                limits=limits if self.target.device == "cpu" else with_cards(limits),
+                limits=limits if self.target.device == "cpu" else with_gpus(limits),
                 poll=poll,
                 allow_unsandboxed=self.allow_unsandboxed,
                 unsandboxed=self.unsandboxed,

@@ -72,8 +72,8 @@ class Kernel:
     @cached_property
     def content(self) -> Digest:
         """The digest of the program's text. Equal programs are compiled only once."""
-        of_card = isinstance(self.function, DeviceFunction)
-        return digest_of((self.function.source if of_card else str(self.function)).encode())
+        of_gpu = isinstance(self.function, DeviceFunction)
+        return digest_of((self.function.source if of_gpu else str(self.function)).encode())
 
     @property
     def tensor_program(self) -> tirx.PrimFunc:

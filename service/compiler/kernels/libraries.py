@@ -26,9 +26,9 @@ def library_for(target: Target, mode: Mode, choices: Choices | None = None) -> K
     Args:
         choices: chooses the tiles; by default, the cost model's best tile is used.
     """
-    cards = codegen_target(target).cards
-    if cards:
-        return CudaLibrary(common(cards), mode, choices)
+    gpus = codegen_target(target).cards
+    if gpus:
+        return CudaLibrary(common(gpus), mode, choices)
     isa = ISAS.get(target.name)
     return None if isa is None else SimdLibrary(isa, mode, choices)
 

@@ -5,8 +5,8 @@
 has. This package does not import TVM.
 """
 
-from service.compiler.sandbox.cards import with_cards
 from service.compiler.sandbox.check import Finding, check
+from service.compiler.sandbox.gpus import with_gpus
 from service.compiler.sandbox.policy import Access, Limits, working
 from service.compiler.sandbox.process import Fork
 from service.compiler.sandbox.report import Report
@@ -26,6 +26,6 @@ __all__ = [
     "scratch_directory",
     "shut_down",
     "warm",
-    "with_cards",
+    "with_gpus",
     "working",
 ]

@@ -14,7 +14,7 @@ import os
 import resource
 from pathlib import Path
 
-from service.compiler.sandbox import cards, landlock, seccomp
+from service.compiler.sandbox import gpus, landlock, seccomp
 from service.compiler.sandbox.check import require
 from service.compiler.sandbox.kernel import drop_capabilities, prctl
 from service.compiler.sandbox.policy import UNLIMITED_BYTES, Access, Limits, system_rules
@@ -50,7 +50,7 @@ def close_files(access: Access, limits: Limits, *, allow_unsandboxed: bool) -> N
     if threads > 1:
         raise RuntimeError(f"the process has {threads} threads, and Landlock would apply to only one of them")
     _pinned.append(os.open("/proc/self", os.O_PATH | os.O_CLOEXEC))
-    landlock.restrict([*system_rules(), *access.rules(), *(cards.rules() if limits.cards else ())])
+    landlock.restrict([*system_rules(), *access.rules(), *(gpus.rules() if limits.cards else ())])
 
 
 def close_calls(limits: Limits, *, execute: bool = False) -> None:
@@ -60,7 +60,7 @@ def close_calls(limits: Limits, *, execute: bool = False) -> None:
             threads=limits.threads > 1,
             execute=execute,
             places_threads=limits.places_threads,
-            uses_cards=limits.cards,
+            uses_gpus=limits.cards,
         )
 
 

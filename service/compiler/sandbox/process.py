@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from service.compiler.sandbox import cards
+from service.compiler.sandbox import gpus
 from service.compiler.sandbox.check import require
 from service.compiler.sandbox.messages import Conversation
 from service.compiler.sandbox.policy import Access, Limits
@@ -63,7 +63,7 @@ class Child:
         self._oom_kills_before = oom_kills()
         self._deadline = time.monotonic() + limits.wall_s
         scratch = access.scratch
-        env = {**env, **(cards.environment() if limits.cards else {})}
+        env = {**env, **(gpus.environment() if limits.cards else {})}
         home = {} if scratch is None else {"HOME": str(scratch.absolute()), "TMPDIR": str(scratch.absolute())}
         self._process: subprocess.Popen[bytes] | None = None
         self._returncode: int | None = None

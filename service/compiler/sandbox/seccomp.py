@@ -27,7 +27,7 @@ import socket
 import struct
 from collections.abc import Sequence
 
-from service.compiler.sandbox import bpf, cards
+from service.compiler.sandbox import bpf, gpus
 from service.compiler.sandbox.kernel import architecture, syscall
 from service.compiler.sandbox.syscalls import HIGHEST_KNOWN, numbers
 
@@ -90,7 +90,7 @@ def build(
     threads: bool = True,
     execute: bool = False,
     places_threads: bool = False,
-    uses_cards: bool = False,
+    uses_gpus: bool = False,
 ) -> bpf.Program:
     """Returns the filter for `machine` (`x86_64` or `aarch64`).
 
@@ -101,7 +101,7 @@ def build(
         execute: true if the process may exec another program. Landlock restricts which one.
         places_threads: true if the process may set the processors of any thread. A filter cannot distinguish its own
             threads from others.
-        uses_cards: true if NVIDIA's driver runs in the process; see `cards`.
+        uses_gpus: true if NVIDIA's driver runs in the process; see `gpus`.
     """
     table = numbers(machine)
     allow, refuse, missing = bpf.RET_ALLOW, bpf.RET_ERRNO | errno.EPERM, bpf.RET_ERRNO | errno.ENOSYS
@@ -119,14 +119,14 @@ def build(
         "prlimit64": among(0, [0, pid]),
         "sched_setaffinity": bpf.give(allow) if places_threads else among(0, [0, pid]),
         "prctl": among(0, _PRCTL_ALLOWED),
-        "ioctl": (_ioctl_of_cards() if uses_cards else []) + among(1, _IOCTL_ALLOWED, bpf.RET_ERRNO | errno.ENOTTY),
+        "ioctl": (_ioctl_of_gpus() if uses_gpus else []) + among(1, _IOCTL_ALLOWED, bpf.RET_ERRNO | errno.ENOTTY),
         "fcntl": among(1, _FCNTL_ALLOWED),
         "open": _open(1),
         "openat": _open(2),
         "clone3": bpf.give(missing),
     }
-    if uses_cards:
-        family, kind = cards.SOCKET
+    if uses_gpus:
+        family, kind = gpus.SOCKET
         passes = bpf.when_masked(bpf.argument(0), 0xFFFF_FFFF, family, among(1, [kind]))
         conditions["socket"] = passes + bpf.give(refuse)
         conditions["setsockopt"] = among(1, [socket.SOL_SOCKET])
@@ -148,7 +148,7 @@ def build(
     program += bpf.load(bpf.SYSCALL)
     program += bpf.when_at_least(_X32_BIT, bpf.give(bpf.RET_KILL_PROCESS))
     program += bpf.when_at_least(HIGHEST_KNOWN + 1, bpf.give(missing))
-    for name in (*ALLOWED, *(cards.CALLS if uses_cards else ())):
+    for name in (*ALLOWED, *(gpus.CALLS if uses_gpus else ())):
         if name in table:
             program += bpf.when_equal(table[name], bpf.give(allow))
     for name, condition in conditions.items():
@@ -157,16 +157,16 @@ def build(
     return program + bpf.give(refuse)
 
 
-def _ioctl_of_cards() -> bpf.Program:
+def _ioctl_of_gpus() -> bpf.Program:
     """Returns code that allows the ioctls of the GPU driver. For other ioctls, the filter continues with the next
     condition.
     """
     passes = bpf.give(bpf.RET_ALLOW)
     return [
-        *bpf.when_masked(bpf.argument(1), cards.IOCTL_TYPE_MASK, cards.IOCTL_TYPE, passes),
-        *bpf.when_masked(bpf.argument(1), 0xFFFF_FFFF & ~(cards.UVM_IOCTLS_BELOW - 1), 0, passes),
+        *bpf.when_masked(bpf.argument(1), gpus.IOCTL_TYPE_MASK, gpus.IOCTL_TYPE, passes),
+        *bpf.when_masked(bpf.argument(1), 0xFFFF_FFFF & ~(gpus.UVM_IOCTLS_BELOW - 1), 0, passes),
         *bpf.load(bpf.argument(1)),
-        *(instruction for number in cards.UVM_IOCTLS for instruction in bpf.when_equal(number, passes)),
+        *(instruction for number in gpus.UVM_IOCTLS for instruction in bpf.when_equal(number, passes)),
     ]
 
 
@@ -197,7 +197,7 @@ def is_available() -> bool:
 
 
 def install(
-    *, threads: bool = True, execute: bool = False, places_threads: bool = False, uses_cards: bool = False
+    *, threads: bool = True, execute: bool = False, places_threads: bool = False, uses_gpus: bool = False
 ) -> None:
     """Installs the filter permanently for all threads of this process (TSYNC). Requires no_new_privs.
 
@@ -210,7 +210,7 @@ def install(
         threads=threads,
         execute=execute,
         places_threads=places_threads,
-        uses_cards=uses_cards,
+        uses_gpus=uses_gpus,
     )
     packed = b"".join(instruction.pack() for instruction in program)
     instructions = ctypes.create_string_buffer(packed, len(packed))

@@ -79,10 +79,10 @@ def _check_symbol(symbol: Symbol, sections: int) -> None:
 def _check_definitions(symbols: list[Symbol], function: str) -> None:
     found = {symbol.name for symbol in symbols[1:] if symbol.binding != _LOCAL and symbol.section != _UNDEFINED}
     own = {name for name in found if not names.is_shared(name)}
-    if own != {function} and not (own and all(_is_of_card(name, function) for name in own)):
+    if own != {function} and not (own and all(_is_of_gpu(name, function) for name in own)):
         raise ElfError(f"it defines {', '.join(sorted(own)) or 'nothing'} instead of {function}")
 
 
-def _is_of_card(name: str, function: str) -> bool:
+def _is_of_gpu(name: str, function: str) -> bool:
     """Returns true if `name` is `function`'s code for one compute capability, such as `octet_conv.sm_80`."""
     return re.fullmatch(rf"{re.escape(function)}\.sm_[0-9]{{2,3}}", name) is not None

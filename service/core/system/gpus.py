@@ -27,7 +27,7 @@ ENVIRONMENT = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH")
 
 
 @dataclass(frozen=True)
-class Card:
+class Gpu:
     """One GPU.
 
     Attributes:
@@ -44,7 +44,7 @@ class Card:
 
 
 @dataclass(frozen=True)
-class Cards:
+class Gpus:
     """The GPUs that the driver lets this process use.
 
     Attributes:
@@ -52,21 +52,21 @@ class Cards:
         problem: why there are no GPUs although there is a driver or a device; else empty.
     """
 
-    cards: tuple[Card, ...] = ()
+    cards: tuple[Gpu, ...] = ()
     cuda: str = ""
     problem: str = ""
 
 
-def usable_bytes(cards: Iterable[Card]) -> int:
+def usable_bytes(gpus: Iterable[Gpu]) -> int:
     """Returns the part of the GPUs' memory that models may take. The rest is for contexts, code and other processes."""
-    return sum(int(card.memory_bytes * _FOR_MODELS) for card in cards)
+    return sum(int(gpu.memory_bytes * _FOR_MODELS) for gpu in gpus)
 
 
 @cache
-def detect_cards() -> Cards:
+def detect_gpus() -> Gpus:
     """Returns the GPUs of this machine. The first call takes about a second if there is a driver or a device."""
     if not any(path.exists() for path in _DEVICES) and driver_folder() is None:
-        return Cards()
+        return Gpus()
     import subprocess  # imported here, because processes that run models do not need it
 
     command = [sys.executable, "-s", "-P", "-m", "service.runtime.gpus"]
@@ -76,12 +76,12 @@ def detect_cards() -> Cards:
             command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=_QUERY_TIMEOUT_S
         )
         found = json.loads(child.stdout)
-        cards = tuple(Card(each["name"], each["capability"], each["memory_bytes"]) for each in found["cards"])
-        return Cards(cards, found["cuda"], found["problem"])
+        gpus = tuple(Gpu(each["name"], each["capability"], each["memory_bytes"]) for each in found["cards"])
+        return Gpus(gpus, found["cuda"], found["problem"])
     except (OSError, subprocess.SubprocessError):
-        return Cards(problem="NVIDIA's driver gave no answer")
+        return Gpus(problem="NVIDIA's driver gave no answer")
     except (ValueError, LookupError, TypeError):
-        return Cards(problem=f"NVIDIA's driver ended the process that queried it (status {child.returncode})")
+        return Gpus(problem=f"NVIDIA's driver ended the process that queried it (status {child.returncode})")
 
 
 def driver_folder() -> Path | None:

@@ -15,7 +15,7 @@ SERVER = "pip install 'octet-serve[server]'"
 # The distributions that compiling needs, and their modules.
 COMPILER = {"apache-tvm": "tvm", "apache-tvm-ffi": "tvm_ffi", "ziglang": "ziglang"}
 # The additional package that compiling for GPUs needs: NVIDIA's run-time compiler.
-CARDS = "pip install 'octet-serve[cuda]'"
+GPUS = "pip install 'octet-serve[cuda]'"
 CARDS_PACKAGE, CARDS_MODULE = "nvidia-cuda-nvrtc-cu12", "nvidia.cuda_nvrtc"
 # The distributions that a server needs, and their modules.
 _SERVING = {name: name for name in ("alembic", "fastapi", "sqlalchemy", "uvicorn")}

@@ -89,7 +89,7 @@ octet_status Config::read(const void* document, size_t bytes) {
   });
   json.finish();
   if (!has_requires || !has_signature) json.refuse("it lacks the member \"signature\" or \"requires\"");
-  if (plan.is_for_gpu() != (capabilities.size() != 0)) {
+  if (plan.is_for_card() != (capabilities.size() != 0)) {
     json.refuse("a plan for a GPU must have launches and require a capability, and no other plan may");
   }
   return json.status();

@@ -13,7 +13,7 @@
 octet_status octet_model::link() {
   octet_status status = config.plan.check(config.signature, constant_bytes);
   if (status != OCTET_OK) return status;
-  if (!config.plan.is_for_gpu()) return link_functions();
+  if (!config.plan.is_for_card()) return link_functions();
   gpu = octet::create<octet::cuda::Model>();
   return gpu == nullptr ? OCTET_NO_MEMORY : gpu->find(*this);
 }

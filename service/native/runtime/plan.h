@@ -60,7 +60,7 @@ class Plan {
   int64_t arena_bytes() const { return arena_bytes_; }
   List<Call>& calls() { return calls_; }
   const List<Call>& calls() const { return calls_; }
-  bool is_for_gpu() const { return has_launches_; }
+  bool is_for_card() const { return has_launches_; }
   const List<Launch>& launches() const { return launches_; }  // by call; empty unless the plan is for a GPU
   const List<Copy>& copies() const { return copies_; }
   const List<TensorOperand>& tensors() const { return tensors_; }  // operands that are inputs or outputs

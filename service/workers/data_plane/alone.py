@@ -106,10 +106,10 @@ def serve(
     messages = [(orders.configure(settings), b""), *first]
     named: list[orders.Named] = []
     trust = Trust.of(settings)
-    uses_cards = False
+    uses_gpus = False
     for key, source in enumerate(sources, 1):
         order = _load(key, source, settings, target, trust)
-        uses_cards |= parse_target(order["target"]).device == "cuda"
+        uses_gpus |= parse_target(order["target"]).device == "cuda"
         messages.append((order, b""))
         named += [orders.Named(source.name, version, key, ["1"]) for version in ("", "1")]
     messages.append((orders.routes(named), b""))
@@ -121,7 +121,7 @@ def serve(
         inherited["notify"] = notify.detach()
     inherited |= {name: listener.fileno() for name, listener in listeners.items()}
     folders = [source.folder for source in sources]
-    program.become(inherited, folders, program.writable(settings), messages, uses_cards=uses_cards)
+    program.become(inherited, folders, program.writable(settings), messages, uses_gpus=uses_gpus)
 
 
 def _load(key: int, source: Source, settings: Settings, target: str | None, trust: Trust) -> orders.Members:

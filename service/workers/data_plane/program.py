@@ -52,7 +52,7 @@ def become(
     writable: Sequence[Path],
     orders: Iterable[tuple[Mapping[str, Any], bytes]],
     *,
-    uses_cards: bool = False,
+    uses_gpus: bool = False,
 ) -> NoReturn:
     """Replaces this process by the data plane: see `service/native/plane/main.cc`.
 
@@ -61,7 +61,7 @@ def become(
         readable: the folders of artifacts; it may open no other files.
         writable: the folders in which it may open and change existing files too.
         orders: the orders that it executes before it accepts a connection.
-        uses_cards: true if the data plane uses NVIDIA GPUs: it then loads their driver, and may open their devices.
+        uses_gpus: true if the data plane uses NVIDIA GPUs: it then loads their driver, and may open their devices.
 
     Raises:
         Unsupported: the program was not built.
@@ -80,7 +80,7 @@ def become(
         arguments += "--reads", str(path.resolve())
     for path in writable:
         arguments += "--writes", str(path)
-    if uses_cards and (driver := driver_folder()) is not None:
+    if uses_gpus and (driver := driver_folder()) is not None:
         arguments += "--cards", str(driver.resolve())
         # the data plane has no home directory in which the driver could keep compiled code, and nothing to compile
         os.environ["CUDA_CACHE_DISABLE"] = "1"

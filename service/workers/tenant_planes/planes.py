@@ -255,7 +255,7 @@ class TenantPlanes(MemberListener):
     def _cards(self) -> list[GpuMemory]:
         """Returns the memory that all data planes together use, for each GPU."""
         found: dict[int, GpuMemory] = {}
-        for each in (card for member in self._members.values() for card in member.cards):
+        for each in (gpu for member in self._members.values() for gpu in member.cards):
             before = found.setdefault(each["card"], {**each, "used_bytes": 0})
             before["used_bytes"] += each["used_bytes"]
         return list(found.values())

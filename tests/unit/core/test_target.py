@@ -90,8 +90,8 @@ def test_host_is_never_a_gpu_target() -> None:
     v3 = parse_target("x86-64-v3")
     host = Host("x86_64", v3.features | {"sm_80", "sm_86", "sm_89"})
     assert host.best is v3
-    cards = {target.name: target.runs_on(host) for target in TARGETS if target.device == "cuda"}
-    assert [name for name, runs in cards.items() if runs] == [
+    gpus = {target.name: target.runs_on(host) for target in TARGETS if target.device == "cuda"}
+    assert [name for name, runs in gpus.items() if runs] == [
         *("cuda-sm_89", "cuda-sm_86", "cuda-sm_80"),
         *("cuda-sm_80+sm_90", "cuda-sm_75+sm_80+sm_90"),
     ]

@@ -13,7 +13,7 @@ import pytest
 from service.api.access import access
 from service.api.ops import metrics
 from service.cache import oci
-from service.compiler.sandbox import cards
+from service.compiler.sandbox import gpus
 from service.core.access import tenant
 from service.core.artifacts import artifact, call_plan, compatibility
 from service.core.cluster import running
@@ -62,9 +62,9 @@ def _value_of(file: str, name: str) -> Any:
         ("plane/control/link.h", "kProtocolVersion", frames.PROTOCOL),
         ("plane/control/loading.cc", "kSlots", running._SLOTS),
         ("plane/control/loading.cc", "kDigestTextBytes", running._DIGEST_BYTES),
-        ("plane/control/lockdown.cc", "kCommandType", cards.IOCTL_TYPE),
-        ("plane/control/lockdown.cc", "kCommandTypeMask", cards.IOCTL_TYPE_MASK),
-        ("plane/control/lockdown.cc", "kCommandsOfUnifiedMemory", list(cards.UVM_IOCTLS)),
+        ("plane/control/lockdown.cc", "kCommandType", gpus.IOCTL_TYPE),
+        ("plane/control/lockdown.cc", "kCommandTypeMask", gpus.IOCTL_TYPE_MASK),
+        ("plane/control/lockdown.cc", "kCommandsOfUnifiedMemory", list(gpus.UVM_IOCTLS)),
         ("plane/control/names.cc", "kLongestAlias", _ALIAS_CHARACTERS),
         ("plane/control/report.h", "kLatencyBounds_s", list(metrics.LATENCY_BUCKETS_S)),
         ("plane/control/report.h", "kBatchBounds", list(metrics._BATCH_BUCKETS)),
@@ -79,4 +79,4 @@ def test_a_constant_is_equal_in_both_languages(file: str, name: str, value: obje
 def test_the_files_of_the_driver_are_equal_in_both_languages() -> None:
     read = set(_value_of("plane/control/lockdown.cc", "kOfDriver"))
     # The sandbox of child processes permits the two other paths without a GPU too.
-    assert read - {"/proc/self", "/proc/meminfo"} == set(cards._FACTS)
+    assert read - {"/proc/self", "/proc/meminfo"} == set(gpus._FACTS)

@@ -18,9 +18,9 @@ from service.core.digest import Digest
 from service.core.errors import CorruptBlob, OctetError
 from service.core.settings import Settings
 from service.core.system.cores import Core, affordable_threads, build_cores, computing_cores, usable_cores
-from service.core.system.gpus import LIBRARY, detect_cards
-from service.core.system.installed import CARDS, CARDS_PACKAGE, SERVER
-from service.core.target import TARGETS, card_features, detect_host
+from service.core.system.gpus import LIBRARY, detect_gpus
+from service.core.system.installed import CARDS_PACKAGE, GPUS, SERVER
+from service.core.target import TARGETS, detect_host, gpu_features
 
 _LOW_DISK_BYTES = 5 << 30  # about a hundred times what a build of a large model needs; leaves room for growing logs
 _DATABASE_S = _BUCKET_S = 5.0  # how long to wait for PostgreSQL and for the bucket
@@ -81,15 +81,15 @@ def _host() -> Iterator[Check]:
 
 def _cards() -> Iterator[Check]:
     """Checks the GPUs that can run artifacts here, and the compiler for GPU targets."""
-    found = detect_cards()
-    for card in found.cards:
-        runs = card_features([card])
+    found = detect_gpus()
+    for gpu in found.cards:
+        runs = gpu_features([gpu])
         state = State.OK if runs else State.NOTE
         names = sorted(target.name for target in TARGETS if target.device == "cuda" and target.features & runs)
         targets = ", ".join(names) or "no target"
-        capability = f"{card.capability // 10}.{card.capability % 10}"
-        memory = f"{card.memory_bytes / 1e9:.1f} GB"
-        yield Check("GPU", state, f"{card.name}, {memory}, compute capability {capability} → {targets}")
+        capability = f"{gpu.capability // 10}.{gpu.capability % 10}"
+        memory = f"{gpu.memory_bytes / 1e9:.1f} GB"
+        yield Check("GPU", state, f"{gpu.name}, {memory}, compute capability {capability} → {targets}")
     if found.cuda:
         yield Check("GPU driver", State.OK, f"CUDA {found.cuda}")
     elif found.problem:
@@ -99,7 +99,7 @@ def _cards() -> Iterator[Check]:
     try:
         yield Check("GPU compiler", State.OK, f"{CARDS_PACKAGE} {importlib.metadata.version(CARDS_PACKAGE)}")
     except importlib.metadata.PackageNotFoundError:
-        yield Check("GPU compiler", State.NOTE, f"no {CARDS_PACKAGE}", f"to compile for GPUs: {CARDS}")
+        yield Check("GPU compiler", State.NOTE, f"no {CARDS_PACKAGE}", f"to compile for GPUs: {GPUS}")
 
 
 def _versions() -> Iterator[Check]:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from service.cli.options import JsonOption
 from service.cli.output import reporting
-from service.core.system.installed import CARDS, CARDS_MODULE, CARDS_PACKAGE, COMPILER, SERVER, is_installed
+from service.core.system.installed import CARDS_MODULE, CARDS_PACKAGE, COMPILER, GPUS, SERVER, is_installed
 from service.core.target import TARGETS, Host, Target, detect_host
 
 
@@ -45,11 +45,11 @@ def abilities(host: Host) -> list[Abilities]:
 
     packages = tuple(name for name, module in COMPILER.items() if find_spec(module) is None)
     locks = tuple(finding.name for finding in sandbox.check() if not finding.available)
-    of_cards = () if is_installed(CARDS_MODULE) else (CARDS_PACKAGE,)
+    of_gpus = () if is_installed(CARDS_MODULE) else (CARDS_PACKAGE,)
     return [
         Abilities(
             target,
-            packages + (of_cards if target.device == "cuda" else ()) + locks,
+            packages + (of_gpus if target.device == "cuda" else ()) + locks,
             (*sorted(target.missing_on(host)), *locks),
         )
         for target in TARGETS
@@ -74,7 +74,7 @@ def targets(as_json: JsonOption = False) -> None:
         if lacking & COMPILER.keys():
             output.show(f"\nThis installation is runtime-only. To compile: {escape(SERVER)}")
         elif CARDS_PACKAGE in lacking:
-            output.show(f"\nTo compile for GPUs: {escape(CARDS)}")
+            output.show(f"\nTo compile for GPUs: {escape(GPUS)}")
         if lacking - COMPILER.keys() - {CARDS_PACKAGE}:
             output.show("\nWithout Landlock or seccomp, these commands need --unsandboxed or --allow-unsandboxed.")
 

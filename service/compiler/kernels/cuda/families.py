@@ -23,14 +23,14 @@ from service.compiler.kernels.arithmetic.numerics import bounds, epilogue_of
 from service.compiler.kernels.arithmetic.pairs import arithmetic_of
 from service.compiler.kernels.arithmetic.tables import places
 from service.compiler.kernels.choices import Choices
-from service.compiler.kernels.cuda.gpus import Card
+from service.compiler.kernels.cuda.gpus import Gpu
 from service.compiler.kernels.cuda.operators import depthwise, pool, resize
 from service.compiler.kernels.cuda.operators.concat import check_concat, concat
 from service.compiler.kernels.cuda.operators.conv import conv
 from service.compiler.kernels.cuda.operators.depthwise import DepthwiseTile
 from service.compiler.kernels.cuda.operators.pairs import pairwise
 from service.compiler.kernels.cuda.operators.reorder import look_up, unpack
-from service.compiler.kernels.cuda.tiles import CardTile, most_blocks, ranked
+from service.compiler.kernels.cuda.tiles import GpuTile, most_blocks, ranked
 from service.compiler.kernels.cuda.types.epilogues import addition_code, arithmetic_code, requantization_code
 from service.compiler.kernels.cuda.types.images import BLOCK, WORD, check_sizes
 from service.compiler.kernels.families import Family
@@ -45,17 +45,17 @@ from service.core.digest import digest_of_json
 class CardFamily(Family):
     """The kernels for one type of group on one compute capability."""
 
-    def __init__(self, card: Card, mode: Mode, choices: Choices | None = None) -> None:
+    def __init__(self, gpu: Gpu, mode: Mode, choices: Choices | None = None) -> None:
         super().__init__(mode, choices)
-        self.card = card
+        self.card = gpu
 
 
 class Accumulating(CardFamily):
     """`qnn.conv2d` and `qnn.dense`. The output is requantized (with or without a residual), float32, or the
     accumulators."""
 
-    def __init__(self, card: Card, mode: Mode, choices: Choices | None = None) -> None:
-        super().__init__(card, mode, choices)
+    def __init__(self, gpu: Gpu, mode: Mode, choices: Choices | None = None) -> None:
+        super().__init__(gpu, mode, choices)
         self._epilogues: dict[Group, AnyEpilogue] = {}
 
     def demands(self, group: Group, produced: Sequence[bool]) -> list[Demand]:
@@ -82,7 +82,7 @@ class Accumulating(CardFamily):
         else:
             reads = _reads(layer, weights.shape)
             numbers = self.choices.choose(key, [tile.numbers for tile in ranked(self.card, layer, reads)])
-            tile = CardTile.of(numbers)
+            tile = GpuTile.of(numbers)
             blocks = most_blocks(self.card, layer, reads, tile)
             kernel = conv(layer, weights, groups, bias, epilogue, tile, blocks)
         self.choices.note(key, numbers, kernel.symbol)
@@ -196,14 +196,14 @@ def _reads(layer: Layer, weights: tuple[int, ...]) -> int:
     return int(rows * columns) * -(-channels // BLOCK)
 
 
-def _key(card: Card, layer: Layer, epilogue: AnyEpilogue, groups: int) -> str:
+def _key(gpu: Gpu, layer: Layer, epilogue: AnyEpilogue, groups: int) -> str:
     """Returns a digest of everything that determines the best tile."""
     images = [layer.source, layer.destination, layer.residual]
     geometry = [str(each) for each in (*images, layer.window)]
-    return digest_of_json([card.capability, *geometry, type(epilogue.requantization).__name__, groups])
+    return digest_of_json([gpu.capability, *geometry, type(epilogue.requantization).__name__, groups])
 
 
-FAMILIES: dict[str, Callable[[Card, Mode, Choices], Family]] = {
+FAMILIES: dict[str, Callable[[Gpu, Mode, Choices], Family]] = {
     "qnn.conv2d": Accumulating,
     "qnn.dense": Accumulating,
     "qnn.max_pool2d": Pooling,

@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass
 
 
 @dataclass(frozen=True)
-class Card:
+class Gpu:
     """The parameters of a compute capability, or of several, with limits that hold for all of them.
 
     Attributes:
@@ -46,24 +46,24 @@ class Card:
 
 _KIB = 1 << 10
 
-CARDS: Mapping[str, Card] = {
+GPUS: Mapping[str, Gpu] = {
     card.capability: card
     for card in (
-        Card("sm_61", 28, 2048, 96 * _KIB, 48 * _KIB, 0, 0, 512, 32),
-        Card("sm_75", 40, 1024, 64 * _KIB, 64 * _KIB, 1024, 0, 256, 32),
-        Card("sm_80", 108, 2048, 164 * _KIB, 163 * _KIB, 2048, 0, 256, 44),
-        Card("sm_86", 82, 1536, 100 * _KIB, 99 * _KIB, 1024, 0, 256, 32),
-        Card("sm_89", 128, 1536, 100 * _KIB, 99 * _KIB, 1024, 0, 256, 32),
-        Card("sm_90", 132, 2048, 228 * _KIB, 227 * _KIB, 2560, 4096, 256, 30),
+        Gpu("sm_61", 28, 2048, 96 * _KIB, 48 * _KIB, 0, 0, 512, 32),
+        Gpu("sm_75", 40, 1024, 64 * _KIB, 64 * _KIB, 1024, 0, 256, 32),
+        Gpu("sm_80", 108, 2048, 164 * _KIB, 163 * _KIB, 2048, 0, 256, 44),
+        Gpu("sm_86", 82, 1536, 100 * _KIB, 99 * _KIB, 1024, 0, 256, 32),
+        Gpu("sm_89", 128, 1536, 100 * _KIB, 99 * _KIB, 1024, 0, 256, 32),
+        Gpu("sm_90", 132, 2048, 228 * _KIB, 227 * _KIB, 2560, 4096, 256, 30),
     )
 }
 
 
-def common(capabilities: Sequence[str]) -> Card:
+def common(capabilities: Sequence[str]) -> Gpu:
     """Returns the smallest limits of all `capabilities`, so that a kernel that fits them runs on each GPU.
 
     Args:
         capabilities: at least one, in ascending order.
     """
-    limits = zip(*(astuple(CARDS[each])[1:] for each in capabilities), strict=True)
-    return Card("+".join(capabilities), *map(min, limits))
+    limits = zip(*(astuple(GPUS[each])[1:] for each in capabilities), strict=True)
+    return Gpu("+".join(capabilities), *map(min, limits))

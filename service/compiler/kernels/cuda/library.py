@@ -10,7 +10,7 @@ from service.compiler.kernels.arithmetic.conversion import quantization_of
 from service.compiler.kernels.arithmetic.tables import is_identity, part_tables
 from service.compiler.kernels.choices import Choices
 from service.compiler.kernels.cuda.families import FAMILIES
-from service.compiler.kernels.cuda.gpus import Card
+from service.compiler.kernels.cuda.gpus import Gpu
 from service.compiler.kernels.cuda.operators import reorder
 from service.compiler.kernels.cuda.operators.moves import move
 from service.compiler.kernels.cuda.types.images import BLOCK
@@ -33,10 +33,10 @@ class CudaLibrary(Families):
 
     block = BLOCK
 
-    def __init__(self, card: Card, mode: Mode, choices: Choices | None = None) -> None:
-        self.card, self.mode = card, mode
+    def __init__(self, gpu: Gpu, mode: Mode, choices: Choices | None = None) -> None:
+        self.card, self.mode = gpu, mode
         choices = choices or Choices()
-        super().__init__({name: family(card, mode, choices) for name, family in FAMILIES.items()})
+        super().__init__({name: family(gpu, mode, choices) for name, family in FAMILIES.items()})
 
     def plain(self, group: Group) -> PlainKernel:
         raise Declined(_NOT_YET)

@@ -16,7 +16,7 @@ from dataclasses import astuple, dataclass
 from enum import IntEnum
 from math import ceil
 
-from service.compiler.kernels.cuda.gpus import Card
+from service.compiler.kernels.cuda.gpus import Gpu
 from service.compiler.kernels.layer import Layer, Window
 
 STEP_BYTES = 32  # the number of bytes of a pixel that one step multiplies
@@ -58,13 +58,13 @@ class Unit(IntEnum):
         """The number of threads that execute the instruction together: a thread, a warp, or four warps."""
         return (1, _WARP, 4 * _WARP)[self]
 
-    def macs(self, card: Card) -> int:
+    def macs(self, gpu: Gpu) -> int:
         """Returns the products per cycle of a multiprocessor; 0 if the GPU lacks the instruction."""
-        return (card.dot_macs, card.matrix_macs, card.group_macs)[self]
+        return (gpu.dot_macs, gpu.matrix_macs, gpu.group_macs)[self]
 
 
 @dataclass(frozen=True)
-class CardTile:
+class GpuTile:
     """The tile that a thread block computes.
 
     Attributes:
@@ -92,9 +92,9 @@ class CardTile:
         return tuple(map(int, astuple(self)))
 
     @staticmethod
-    def of(numbers: tuple[int, ...]) -> CardTile:
+    def of(numbers: tuple[int, ...]) -> GpuTile:
         rows, columns, own_rows, own_columns, steps, stages, slices, unit = numbers
-        return CardTile(rows, columns, own_rows, own_columns, steps, stages, slices, Unit(unit))
+        return GpuTile(rows, columns, own_rows, own_columns, steps, stages, slices, Unit(unit))
 
     @property
     def threads(self) -> int:
@@ -159,31 +159,31 @@ _OF_THREADS = ((128, 128, 8, 8), (128, 64, 8, 8), (64, 64, 8, 4), (32, 64, 4, 4)
 _SIZES = {Unit.GROUP: _OF_GROUPS, Unit.MATRIX: _OF_WARPS, Unit.DOT: _OF_THREADS}
 
 
-def promising(card: Card) -> list[Unit]:
+def promising(gpu: Gpu) -> list[Unit]:
     """Returns the instructions that are worth trying: those of tensor cores if the GPU has them, else `dp4a`."""
-    return [unit for unit in (Unit.GROUP, Unit.MATRIX) if unit.macs(card)] or [Unit.DOT]
+    return [unit for unit in (Unit.GROUP, Unit.MATRIX) if unit.macs(gpu)] or [Unit.DOT]
 
 
-def ranked(card: Card, layer: Layer, reads: int, units: Sequence[Unit] = ()) -> list[CardTile]:
+def ranked(gpu: Gpu, layer: Layer, reads: int, units: Sequence[Unit] = ()) -> list[GpuTile]:
     """Returns the tiles that fit the GPU, the fastest first.
 
     Args:
         reads: the approximate number of reduction steps of a tile.
         units: the instructions that may be used; if empty, the `promising` ones.
     """
-    stages = (4, 3, 8) if card.copies_ahead else (2,)
-    steps = (2, 4) if card.copies_ahead else (2,)  # without asynchronous copies, loaded bytes need registers
+    stages = (4, 3, 8) if gpu.copies_ahead else (2,)
+    steps = (2, 4) if gpu.copies_ahead else (2,)  # without asynchronous copies, loaded bytes need registers
     candidates = [
-        CardTile(*sizes, step, stage, slices, unit)
-        for unit in units or promising(card)
+        GpuTile(*sizes, step, stage, slices, unit)
+        for unit in units or promising(gpu)
         for sizes in _SIZES[unit]
         for step in steps
         for stage in stages
         for slices in ((1, 2, 4) if max(sizes[:2]) <= _LARGEST_SLICED else (1,))
     ]
     most = reads + max(tile.together for tile in candidates)
-    fitting = [tile for tile in candidates if _fits(card, tile, most)]
-    return sorted(fitting, key=lambda tile: cycles(card, layer, reads, tile))
+    fitting = [tile for tile in candidates if _fits(gpu, tile, most)]
+    return sorted(fitting, key=lambda tile: cycles(gpu, layer, reads, tile))
 
 
 def overlap(window: Window) -> bool:
@@ -210,51 +210,51 @@ class _Estimate:
     output_alone: float
 
     @staticmethod
-    def of(card: Card, layer: Layer, reads: int, tile: CardTile) -> _Estimate:
+    def of(gpu: Gpu, layer: Layer, reads: int, tile: GpuTile) -> _Estimate:
         image = layer.destination
         pixels, filters = image.batch * image.height * image.width, image.blocks * image.block
         tiles = ceil(pixels / tile.rows) * ceil(filters / tile.columns)
         depth = tile.together * STEP_BYTES
         fetched = (tile.rows * (_OVERLAPPING if overlap(layer.window) else 1) + tile.columns) * depth
-        near_bytes = min(_MOST_NEAR_BYTES, card.near_bytes * card.multiprocessors / min(tiles, card.multiprocessors))
-        macs = _REACHED[tile.unit] * tile.unit.macs(card)
+        near_bytes = min(_MOST_NEAR_BYTES, gpu.near_bytes * gpu.multiprocessors / min(tiles, gpu.multiprocessors))
+        macs = _REACHED[tile.unit] * tile.unit.macs(gpu)
         group = max(tile.rows * tile.columns * depth / macs, fetched / near_bytes)
         output = tile.rows * tile.columns * _OUTPUT_CYCLES * (_ADDING if layer.residual else 1)
         alone = max(group, _LATENCY_CYCLES / tile.ahead), output * _BUSY_THREADS / tile.threads
         return _Estimate(tiles, ceil(reads / tile.together), group, output, *alone)
 
 
-def cycles(card: Card, layer: Layer, reads: int, tile: CardTile) -> float:
+def cycles(gpu: Gpu, layer: Layer, reads: int, tile: GpuTile) -> float:
     """Estimates the cycles of the whole layer.
 
     A multiprocessor runs several blocks at a time. Their time is the time for their combined work, or the time that a
     single block takes alone, whichever is longer.
     """
-    one = _Estimate.of(card, layer, reads, tile)
-    together = min(resident(card, tile, reads), ceil(one.tiles / card.multiprocessors))
+    one = _Estimate.of(gpu, layer, reads, tile)
+    together = min(resident(gpu, tile, reads), ceil(one.tiles / gpu.multiprocessors))
     busy = one.groups * one.group + one.output + tile.threads * _THREAD_CYCLES
     alone = one.groups * one.group_alone + one.output_alone + _START_CYCLES + (tile.slices > 1) * _COMBINING_CYCLES
-    return ceil(one.tiles / (card.multiprocessors * together)) * max(together * busy, alone)
+    return ceil(one.tiles / (gpu.multiprocessors * together)) * max(together * busy, alone)
 
 
-def most_blocks(card: Card, layer: Layer, reads: int, tile: CardTile) -> int | None:
+def most_blocks(gpu: Gpu, layer: Layer, reads: int, tile: GpuTile) -> int | None:
     """Returns the number of thread blocks if each should compute several tiles, or None for one tile each.
 
     Several tiles are faster if outputs take so long that they should overlap with the loads of the next tile. One tile
     is faster if the products take long.
     """
-    one = _Estimate.of(card, layer, reads, tile)
+    one = _Estimate.of(gpu, layer, reads, tile)
     if one.output_alone < _LEAST_OUTPUT * one.groups * one.group_alone:
         return None
-    return card.multiprocessors * resident(card, tile, reads)
+    return gpu.multiprocessors * resident(gpu, tile, reads)
 
 
-def resident(card: Card, tile: CardTile, reads: int) -> int:
+def resident(gpu: Gpu, tile: GpuTile, reads: int) -> int:
     """Returns the number of thread blocks that can be resident on a multiprocessor."""
-    by_memory = card.shared_bytes // (tile.shared_bytes(reads) + 1024)
-    return max(1, min(tile.resident, by_memory, card.threads // tile.threads))
+    by_memory = gpu.shared_bytes // (tile.shared_bytes(reads) + 1024)
+    return max(1, min(tile.resident, by_memory, gpu.threads // tile.threads))
 
 
-def _fits(card: Card, tile: CardTile, reads: int) -> bool:
+def _fits(gpu: Gpu, tile: GpuTile, reads: int) -> bool:
     small = tile.threads <= _MOST_THREADS_OF_A_BLOCK and tile.registers * tile.threads <= _REGISTERS
-    return small and tile.shared_bytes(reads) <= card.block_shared_bytes
+    return small and tile.shared_bytes(reads) <= gpu.block_shared_bytes

@@ -50,7 +50,7 @@ constexpr std::array kSystem = {"/lib",
                                 "/sys/devices/system",
                                 "/sys/fs/cgroup"};
 
-// Paths that NVIDIA's driver reads to find its GPUs, and the prefixes of its devices. service/compiler/sandbox/cards.py
+// Paths that NVIDIA's driver reads to find its GPUs, and the prefixes of its devices. service/compiler/sandbox/gpus.py
 // has the same list.
 constexpr std::array kOfDriver = {"/proc/driver/nvidia", "/proc/driver/nvidia-caps",
                                   "/proc/devices",       "/proc/modules",

@@ -225,7 +225,7 @@ def test_who_places_threads_may_name_any(machine: str) -> None:
 
 @both
 def test_who_uses_cards_may_command_their_devices(machine: str) -> None:
-    program, number = seccomp.build(machine, PID, uses_cards=True), syscall_numbers(machine)["ioctl"]
+    program, number = seccomp.build(machine, PID, uses_gpus=True), syscall_numbers(machine)["ioctl"]
 
     def verdict_of(command: int) -> int:
         return run_filter(program, AUDIT[machine], number, (3, command))
@@ -243,7 +243,7 @@ def test_who_uses_cards_may_command_their_devices(machine: str) -> None:
 
 @both
 def test_who_uses_cards_may_listen_where_nobody_is(machine: str) -> None:
-    program, numbers = seccomp.build(machine, PID, uses_cards=True), syscall_numbers(machine)
+    program, numbers = seccomp.build(machine, PID, uses_gpus=True), syscall_numbers(machine)
 
     def verdict_of(name: str, *arguments: int) -> int:
         return run_filter(program, AUDIT[machine], numbers[name], arguments)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from service.core.system import gpus
-from service.core.system.gpus import Card, Cards, detect_cards
-from service.core.target import card_features, detect_host
+from service.core.system.gpus import Gpu, Gpus, detect_gpus
+from service.core.target import detect_host, gpu_features
 from tools.cuda_emulator import emulated_driver
 
 
@@ -21,9 +21,9 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _detected() -> Any:
     """Returns the detected GPUs, and whether this process has loaded the driver, after which it must not fork."""
-    found = detect_cards()
+    found = detect_gpus()
     is_loaded = any("libcuda" in line for line in Path("/proc/self/maps").read_text().splitlines())
-    listed = [[card.name, card.capability] for card in found.cards]
+    listed = [[gpu.name, gpu.capability] for gpu in found.cards]
     features = sorted(each for each in detect_host().features if each.startswith("sm_"))
     return listed, found.cuda, found.problem, features, is_loaded
 
@@ -65,11 +65,11 @@ def test_without_driver_and_device_no_child_is_started(monkeypatch: pytest.Monke
     monkeypatch.setattr(gpus, "_FOLDERS", ())
     monkeypatch.setenv("LD_LIBRARY_PATH", os.devnull)
     monkeypatch.setattr("subprocess.run", None)
-    detect_cards.cache_clear()
+    detect_gpus.cache_clear()
     try:
-        assert detect_cards() == Cards()
+        assert detect_gpus() == Gpus()
     finally:
-        detect_cards.cache_clear()
+        detect_gpus.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def test_without_driver_and_device_no_child_is_started(monkeypatch: pytest.Monke
     ],
 )
 def test_code_runs_on_gpus_of_its_major_capability(capability: int, runs: set[str]) -> None:
-    assert card_features([Card("", capability, 0)]) == runs
+    assert gpu_features([Gpu("", capability, 0)]) == runs

@@ -46,10 +46,10 @@ class Filter:
 
     machine: str
     program: bpf.Program
-    with_cards: bpf.Program
+    with_gpus: bpf.Program
 
-    def verdict(self, name: str, *arguments: int, with_cards: bool = False) -> int:
-        program = self.with_cards if with_cards else self.program
+    def verdict(self, name: str, *arguments: int, with_gpus: bool = False) -> int:
+        program = self.with_gpus if with_gpus else self.program
         return run_filter(program, _AUDIT[self.machine], syscall_numbers(self.machine)[name], arguments)
 
 
@@ -147,11 +147,11 @@ def test_the_older_call_for_opening_files_is_restricted_too(calls: Filter) -> No
 
 def test_gpu_devices_may_be_commanded(calls: Filter) -> None:
     for command in (0xC020462A, 0x3000_0001, 0x3000_0002, 27, 75):  # NV_ESC_RM_CONTROL; UVM_…
-        assert calls.verdict("ioctl", 3, command, with_cards=True) == ALLOW
+        assert calls.verdict("ioctl", 3, command, with_gpus=True) == ALLOW
     for command in (0x5412, 0x5401, 0x8933):  # TIOCSTI, TCGETS, SIOCGIFINDEX
-        assert calls.verdict("ioctl", 3, command, with_cards=True) == EPERM
+        assert calls.verdict("ioctl", 3, command, with_gpus=True) == EPERM
     for name in ("mlock", "dup"):
-        assert calls.verdict(name, with_cards=True) == ALLOW
+        assert calls.verdict(name, with_gpus=True) == ALLOW
 
 
 _FOR_CARDS = {"ioctl", "memfd_create", "dup"}
@@ -160,4 +160,4 @@ _FOR_CARDS = {"ioctl", "memfd_create", "dup"}
 @pytest.mark.parametrize("name", sorted({*REFUSED.split()} - _FOR_CARDS))
 def test_refused_calls_are_refused_with_gpus_too(calls: Filter, name: str) -> None:
     if name in syscall_numbers(calls.machine):
-        assert calls.verdict(name, with_cards=True) == EPERM
+        assert calls.verdict(name, with_gpus=True) == EPERM

@@ -6,7 +6,7 @@ from __future__ import annotations
 from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue
 from service.compiler.kernels.cuda.operators.reads import Reads
 from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
-from service.compiler.kernels.cuda.tiles import CardTile, overlap
+from service.compiler.kernels.cuda.tiles import GpuTile, overlap
 from service.compiler.kernels.cuda.types import images
 from service.compiler.kernels.cuda.types.outputs import output_code
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
@@ -21,7 +21,7 @@ def conv(
     groups: int,
     bias: Array,
     epilogue: AnyEpilogue,
-    tile: CardTile,
+    tile: GpuTile,
     most_blocks: int | None = None,
 ) -> Kernel:
     """Returns the kernel of a convolution, its requantization, and a residual addition if the epilogue has one.

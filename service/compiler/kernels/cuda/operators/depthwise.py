@@ -11,7 +11,7 @@ import numpy as np
 
 from service.compiler.kernels.arithmetic.epilogue import AnyEpilogue
 from service.compiler.kernels.arithmetic.taps import Taps
-from service.compiler.kernels.cuda.gpus import Card
+from service.compiler.kernels.cuda.gpus import Gpu
 from service.compiler.kernels.cuda.operators.reads import int8_parts
 from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
 from service.compiler.kernels.cuda.types import images
@@ -142,7 +142,7 @@ def _rest(parts: list[Array], below: int) -> list[Array]:
     return [np.array(starts, np.int32), np.array(offsets, np.int32), np.stack(weights).astype(np.int8).reshape(-1)]
 
 
-def ranked(card: Card, layer: Layer) -> list[DepthwiseTile]:
+def ranked(gpu: Gpu, layer: Layer) -> list[DepthwiseTile]:
     """Returns the candidate tiles, the one with the fewest estimated cycles first."""
     height, width = layer.destination.height, layer.destination.width
     tiles = [
@@ -153,10 +153,10 @@ def ranked(card: Card, layer: Layer) -> list[DepthwiseTile]:
         if rows <= height and columns <= width
     ]
     fitting = [tile for tile in tiles if _fits(layer, tile)]
-    return sorted(fitting or [DepthwiseTile(1, 1, unrolled=False)], key=lambda tile: cycles(card, layer, tile))
+    return sorted(fitting or [DepthwiseTile(1, 1, unrolled=False)], key=lambda tile: cycles(gpu, layer, tile))
 
 
-def cycles(card: Card, layer: Layer, tile: DepthwiseTile) -> float:
+def cycles(gpu: Gpu, layer: Layer, tile: DepthwiseTile) -> float:
     """Estimates the cycles of the whole layer."""
     taps, kernel_rows = Taps(layer.window, tile.columns), layer.window.kernel[0]
     lines = _lines(layer, tile)
@@ -171,12 +171,12 @@ def cycles(card: Card, layer: Layer, tile: DepthwiseTile) -> float:
         + _OWN
     )
     warp_cycles = max(
-        computing * _WARP * _QUAD / card.dot_macs,
+        computing * _WARP * _QUAD / gpu.dot_macs,
         lines * read + kernel_rows * len(taps.shifts),
-        lines * new * _WARP * _QUAD / card.near_bytes,
+        lines * new * _WARP * _QUAD / gpu.near_bytes,
     )
     blocks = ceil(_items(layer, tile) / _THREADS)
-    own = ceil(blocks / card.multiprocessors) * (_THREADS // _WARP)
+    own = ceil(blocks / gpu.multiprocessors) * (_THREADS // _WARP)
     resident = min(own, _resident(layer, tile) * (_THREADS // _WARP))
     hidden = max(1.0, _HIDING_WARPS / resident)
     return _LATENCY_CYCLES + own * warp_cycles * hidden

@@ -17,7 +17,7 @@ from service.compiler.kernels.arithmetic.average import (
     pooling_window,
 )
 from service.compiler.kernels.arithmetic.numerics import bounds
-from service.compiler.kernels.cuda.gpus import Card
+from service.compiler.kernels.cuda.gpus import Gpu
 from service.compiler.kernels.cuda.text import constant_parameters, kernel_function, translation_unit
 from service.compiler.kernels.cuda.types import images
 from service.compiler.kernels.cuda.types.epilogues import Code
@@ -41,30 +41,30 @@ _UNROLLED = 32  # the number of elements of the largest window that is read with
 _AHEAD = 8  # the number of elements of a larger window that one iteration reads
 
 
-def max_pool(card: Card, source: Image, destination: Image, operation: Operation) -> Kernel:
+def max_pool(gpu: Gpu, source: Image, destination: Image, operation: Operation) -> Kernel:
     """Returns the kernel of a `qnn.max_pool2d`. The largest value is the largest stored byte."""
-    return _pool("max_pool", card, source, destination, operation, pooling_window(operation), None)
+    return _pool("max_pool", gpu, source, destination, operation, pooling_window(operation), None)
 
 
-def avg_pool(card: Card, source: Image, destination: Image, operation: Operation, mode: Mode) -> Kernel:
+def avg_pool(gpu: Gpu, source: Image, destination: Image, operation: Operation, mode: Mode) -> Kernel:
     """Returns the kernel of a `qnn.avg_pool2d`.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it.
     """
     return _pool(
-        "avg_pool", card, source, destination, operation, pooling_window(operation), average_of(mode, operation)
+        "avg_pool", gpu, source, destination, operation, pooling_window(operation), average_of(mode, operation)
     )
 
 
-def mean(card: Card, source: Image, destination: Image, operation: Operation, mode: Mode) -> Kernel:
+def mean(gpu: Gpu, source: Image, destination: Image, operation: Operation, mode: Mode) -> Kernel:
     """Returns the kernel of a `qnn.mean` over rows and columns.
 
     Raises:
         Declined: no kernel computes `mode`'s formula for it, or the mean is not over rows and columns.
     """
     window = Window((source.height, source.width))
-    return _pool("mean", card, source, destination, operation, window, mean_of(mode, operation))
+    return _pool("mean", gpu, source, destination, operation, window, mean_of(mode, operation))
 
 
 def average_code(average: Average) -> Code:
@@ -96,7 +96,7 @@ def _words(*numbers: float) -> Array:
 
 def _pool(
     family: str,
-    card: Card,
+    gpu: Gpu,
     source: Image,
     destination: Image,
     operation: Operation,
@@ -109,7 +109,7 @@ def _pool(
     out, elements = bounds(operation.per_tensor("out_type")), window.kernel[0] * window.kernel[1]
     constants = (np.array([out.zero_point, out.low, out.high], np.int32), *formula.arrays)
     in_order = average is not None and average.dtype == "float32"
-    shares = 1 if in_order else shares_of(card, destination, elements)
+    shares = 1 if in_order else shares_of(gpu, destination, elements)
     threads = _THREADS if shares == 1 else shares * _QUADS
     unrolled = elements if elements <= _UNROLLED else _AHEAD
     body = [
@@ -132,13 +132,13 @@ def _pool(
     )
 
 
-def shares_of(card: Card, destination: Image, elements: int) -> int:
+def shares_of(gpu: Gpu, destination: Image, elements: int) -> int:
     """Returns the number of threads that share a window of `elements` elements, so that the GPU is busy."""
     outputs = destination.batch * destination.blocks * destination.height * destination.width * _QUADS
     shares = 1
     while (
         shares < _MOST_SHARES
-        and outputs * shares < card.multiprocessors * _BUSY_THREADS
+        and outputs * shares < gpu.multiprocessors * _BUSY_THREADS
         and elements >= 2 * shares * _LEAST_ELEMENTS
     ):
         shares *= 2

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from service.compiler.kernels.cuda.operators.conv import conv
-from service.compiler.kernels.cuda.tiles import CardTile, Unit
+from service.compiler.kernels.cuda.tiles import GpuTile, Unit
 from service.compiler.kernels.kernel import DeviceFunction, Kernel
 from tests.support.cuda.layers import SquareConvolution
 from tests.support.images import laid_out
@@ -20,23 +20,23 @@ from tools.cuda_emulator.emulated_kernel import EmulatedKernel
 from tools.cuda_emulator.errors import DeviceFault
 
 LAYER = SquareConvolution(images=3, size=5, channels=40, filters=70)
-TEAMS = CardTile(64, 32, 32, 16, 2, 3, 2, Unit.MATRIX)  # two slices of the reduction, whose sums are added
+TEAMS = GpuTile(64, 32, 32, 16, 2, 3, 2, Unit.MATRIX)  # two slices of the reduction, whose sums are added
 # A layer that adds a residual, and a tile that multiplies asynchronously with `wgmma`.
-ADDING, ALONE = replace(LAYER, adds=True), CardTile(64, 32, 64, 32, 2, 4, 1, Unit.GROUP)
+ADDING, ALONE = replace(LAYER, adds=True), GpuTile(64, 32, 64, 32, 2, 4, 1, Unit.GROUP)
 CASES = [(LAYER, TEAMS), (ADDING, ALONE)]
 
 
-def kernel_of(layer: SquareConvolution, tile: CardTile) -> Kernel:
+def kernel_of(layer: SquareConvolution, tile: GpuTile) -> Kernel:
     return conv(layer.layer, layer.weights, 1, layer.bias, layer.epilogue, tile, most_blocks=2)
 
 
-def source_of(layer: SquareConvolution, tile: CardTile) -> str:
+def source_of(layer: SquareConvolution, tile: GpuTile) -> str:
     function = kernel_of(layer, tile).function
     assert isinstance(function, DeviceFunction)
     return function.source
 
 
-def launch(layer: SquareConvolution, tile: CardTile, source: str) -> None:
+def launch(layer: SquareConvolution, tile: GpuTile, source: str) -> None:
     kernel = kernel_of(layer, tile)
     assert kernel.launch is not None
     given = [laid_out(layer.layer.source, layer.source)]
@@ -48,7 +48,7 @@ def launch(layer: SquareConvolution, tile: CardTile, source: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_kernel_as_it_is_has_no_fault(case: tuple[SquareConvolution, CardTile]) -> None:
+def test_the_kernel_as_it_is_has_no_fault(case: tuple[SquareConvolution, GpuTile]) -> None:
     launch(*case, source_of(*case))
 
 
@@ -59,7 +59,7 @@ _WAITING = ("wait_for_copies<0>();\n        ", "if (!Layer::kContinues && goes_o
 _SUMS = "if (slice_ > 0) sums"
 
 
-def barriers_of(layer: SquareConvolution, tile: CardTile) -> Iterator[tuple[int, int]]:
+def barriers_of(layer: SquareConvolution, tile: GpuTile) -> Iterator[tuple[int, int]]:
     """Yields, for each barrier that is compiled for this layer, its start and end in the source text."""
     source = source_of(layer, tile)
     for match in _BARRIER.finditer(source):
@@ -69,7 +69,7 @@ def barriers_of(layer: SquareConvolution, tile: CardTile) -> Iterator[tuple[int,
 
 
 @pytest.mark.parametrize(("case", "barrier"), [(case, each) for case in CASES for each in barriers_of(*case)])
-def test_without_a_barrier_there_is_a_fault(case: tuple[SquareConvolution, CardTile], barrier: tuple[int, int]) -> None:
+def test_without_a_barrier_there_is_a_fault(case: tuple[SquareConvolution, GpuTile], barrier: tuple[int, int]) -> None:
     """The fault is a race, or a read at an offset that was loaded too early from shared memory, whose initial bytes are
     random."""
     source, (start, end) = source_of(*case), barrier
@@ -90,7 +90,7 @@ def test_without_a_barrier_there_is_a_fault(case: tuple[SquareConvolution, CardT
         (CASES[1], "void publish() const { publish_operands(); }", "void publish() const {}"),
     ],
 )
-def test_a_missing_wait_is_a_fault(case: tuple[SquareConvolution, CardTile], right: str, wrong: str) -> None:
+def test_a_missing_wait_is_a_fault(case: tuple[SquareConvolution, GpuTile], right: str, wrong: str) -> None:
     source = source_of(*case)
     assert right in source
     with pytest.raises(DeviceFault, match=r"a race|in flight|overwritten|fence.proxy"):

@@ -7,7 +7,7 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
-from service.compiler.kernels.cuda.gpus import CARDS, common
+from service.compiler.kernels.cuda.gpus import GPUS, common
 from service.compiler.kernels.cuda.operators.conv import conv
 from service.compiler.kernels.cuda.tiles import ranked
 from service.compiler.targets import codegen_target
@@ -21,21 +21,21 @@ LAYER = SquareConvolution(images=1, size=5, channels=40, filters=70)
 READS = 18
 
 
-@pytest.mark.parametrize("capability", sorted(CARDS))
+@pytest.mark.parametrize("capability", sorted(GPUS))
 def test_a_single_gpu_has_its_own_limits(capability: str) -> None:
-    assert common((capability,)) == CARDS[capability]
+    assert common((capability,)) == GPUS[capability]
 
 
 @pytest.mark.parametrize("target", SEVERAL, ids=str)
 def test_no_common_limit_exceeds_that_of_a_gpu(target: Target) -> None:
-    cards = codegen_target(target).cards
-    card = common(cards)
-    for each in cards:
-        assert all(own <= of_card for own, of_card in zip(astuple(card)[1:], astuple(CARDS[each])[1:], strict=True))
-        assert card.copies_ahead <= CARDS[each].copies_ahead
-        of_layer = ranked(card, LAYER.layer, READS)
+    gpus = codegen_target(target).cards
+    gpu = common(gpus)
+    for each in gpus:
+        assert all(own <= of_gpu for own, of_gpu in zip(astuple(gpu)[1:], astuple(GPUS[each])[1:], strict=True))
+        assert gpu.copies_ahead <= GPUS[each].copies_ahead
+        of_layer = ranked(gpu, LAYER.layer, READS)
         assert of_layer
-        assert all(tile.shared_bytes(READS) <= CARDS[each].block_shared_bytes for tile in of_layer)
+        assert all(tile.shared_bytes(READS) <= GPUS[each].block_shared_bytes for tile in of_layer)
 
 
 @pytest.mark.parametrize("capability", ["sm_75", "sm_80", "sm_90"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from service.compiler.kernels.cuda.gpus import CARDS
+from service.compiler.kernels.cuda.gpus import GPUS
 from service.compiler.kernels.cuda.library import CudaLibrary
 from service.compiler.qnn import ops, oracle
 from service.compiler.qnn.numerics import get_mode
@@ -78,7 +78,7 @@ def test_a_gpu_computes_the_oracles_bytes(body: Body, kernels: set[str]) -> None
     module = module_of([((1, 6, 6, 16), "uint8")], body)
     inputs = [np.random.default_rng(0).integers(0, 256, (1, 6, 6, 16)).astype(np.uint8)]
     (expected,) = oracle.run(module, MODE, inputs)
-    model = CardModel(module, ONNXRUNTIME, CudaLibrary(CARDS["sm_80"], MODE))
+    model = CardModel(module, ONNXRUNTIME, CudaLibrary(GPUS["sm_80"], MODE))
     assert {kernel.family for kernel in model.kernels.values()} == kernels
     for seed in range(2):
         (actual,) = model(inputs, seed)

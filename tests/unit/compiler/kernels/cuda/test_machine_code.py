@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from service.compiler.kernels.cuda.gpus import CARDS
+from service.compiler.kernels.cuda.gpus import GPUS
 from service.compiler.kernels.cuda.nvrtc import cubin
 from service.compiler.kernels.cuda.operators.conv import conv
-from service.compiler.kernels.cuda.tiles import STEP_BYTES, CardTile, Unit, promising, ranked
+from service.compiler.kernels.cuda.tiles import STEP_BYTES, GpuTile, Unit, promising, ranked
 from service.compiler.kernels.kernel import DeviceFunction
 from tests.support.cuda.device_code import SPILLS, DeviceCode, count
 from tests.support.cuda.layers import SquareConvolution
@@ -21,25 +21,25 @@ CAPABILITIES = ("sm_75", "sm_80", "sm_90")
 REGISTERS = 65536  # the registers of a multiprocessor; each thread gets a multiple of eight
 
 
-def tiles(capability: str) -> list[CardTile]:
+def tiles(capability: str) -> list[GpuTile]:
     """Returns the fastest tile of each size according to the cost model."""
-    best: dict[tuple[int, ...], CardTile] = {}
-    for unit in promising(CARDS[capability]):
-        for tile in ranked(CARDS[capability], LAYER.layer, 72, [unit]):
+    best: dict[tuple[int, ...], GpuTile] = {}
+    for unit in promising(GPUS[capability]):
+        for tile in ranked(GPUS[capability], LAYER.layer, 72, [unit]):
             best.setdefault((unit, *tile.numbers[:4]), tile)
     return list(best.values())
 
 
-def code(capability: str, tile: CardTile) -> DeviceCode:
+def code(capability: str, tile: GpuTile) -> DeviceCode:
     kernel = conv(LAYER.layer, LAYER.weights, 1, LAYER.bias, LAYER.epilogue, tile)
     assert isinstance(kernel.function, DeviceFunction)
     return DeviceCode(cubin(kernel.function.source, capability, "octet_conv"))
 
 
-def fits(made: DeviceCode, capability: str, tile: CardTile) -> bool:
+def fits(made: DeviceCode, capability: str, tile: GpuTile) -> bool:
     """Returns true if a multiprocessor has enough registers for as many thread blocks as the cost model assumes."""
     taken = -(-made.usage.registers // 8) * 8 * tile.threads
-    return taken * min(tile.resident, CARDS[capability].threads // tile.threads) <= REGISTERS
+    return taken * min(tile.resident, GPUS[capability].threads // tile.threads) <= REGISTERS
 
 
 ALL_TILES = [
@@ -52,7 +52,7 @@ ALL_TILES = [
 @pytest.mark.parametrize(
     ("capability", "tile"), ALL_TILES, ids=lambda each: "-".join(map(str, getattr(each, "numbers", [each])))
 )
-def test_convolution(capability: str, tile: CardTile) -> None:
+def test_convolution(capability: str, tile: GpuTile) -> None:
     made = code(capability, tile)
     loop = made.hottest("IGMMA", "IMMA", "IDP")
     assert loop in made.innermost
@@ -72,7 +72,7 @@ def test_convolution(capability: str, tile: CardTile) -> None:
     else:
         assert count(loop, "IDP.4A") == tile.own_rows * tile.own_columns * STEP_BYTES // 4 * tile.steps
     copied = (tile.rows + tile.columns) * STEP_BYTES * tile.together // 16
-    copies = count(loop, "LDGSTS" if CARDS[capability].copies_ahead else "STS")
+    copies = count(loop, "LDGSTS" if GPUS[capability].copies_ahead else "STS")
     assert copies == -(-copied // tile.threads)
 
 

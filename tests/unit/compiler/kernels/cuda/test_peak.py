@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.compiler.kernels.cuda.gpus import CARDS
+from service.compiler.kernels.cuda.gpus import GPUS
 from service.compiler.kernels.cuda.nvrtc import cubin
 from service.compiler.kernels.cuda.peak import OPERANDS, THREADS, peak
 from service.compiler.kernels.cuda.tiles import Unit
@@ -21,7 +21,7 @@ INDEPENDENT = {Unit.DOT: 8, Unit.MATRIX: 8, Unit.GROUP: 2}
 @needs_nvrtc
 @pytest.mark.parametrize(
     ("capability", "unit"),
-    [(each, unit) for each in ("sm_75", "sm_80", "sm_90") for unit in Unit if unit.macs(CARDS[each])],
+    [(each, unit) for each in ("sm_75", "sm_80", "sm_90") for unit in Unit if unit.macs(GPUS[each])],
 )
 def test_the_loop_is_products(capability: str, unit: Unit) -> None:
     kernel = peak(unit, 1, 1024)

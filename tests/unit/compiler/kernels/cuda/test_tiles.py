@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from service.compiler.kernels.cuda.gpus import CARDS
+from service.compiler.kernels.cuda.gpus import GPUS
 from service.compiler.kernels.cuda.operators.conv import conv
-from service.compiler.kernels.cuda.tiles import CardTile, Unit, promising, ranked
+from service.compiler.kernels.cuda.tiles import GpuTile, Unit, promising, ranked
 from tests.support.cuda.cards import as_isa
 from tests.support.cuda.layers import SquareConvolution
 from tests.support.images import laid_out, read_back, run
@@ -19,12 +19,12 @@ from tests.support.images import laid_out, read_back, run
 LAYER = SquareConvolution(images=3, size=5, channels=40, filters=140, adds=True)
 
 
-def each_once() -> list[tuple[str, CardTile]]:
+def each_once() -> list[tuple[str, GpuTile]]:
     """Returns one tile of each size, for each GPU. Together, they have all numbers of steps, stages and slices."""
     found = []
     for capability in ("sm_61", "sm_75", "sm_80", "sm_90"):
-        of_size: dict[tuple[int, ...], list[CardTile]] = {}
-        found_tiles = ranked(CARDS[capability], LAYER.layer, 18, _newest(capability))
+        of_size: dict[tuple[int, ...], list[GpuTile]] = {}
+        found_tiles = ranked(GPUS[capability], LAYER.layer, 18, _newest(capability))
         for tile in sorted(found_tiles, key=lambda tile: tile.numbers):
             of_size.setdefault(tile.numbers[:4], []).append(tile)
         found += [(capability, tiles[index % len(tiles)]) for index, tiles in enumerate(of_size.values())]
@@ -33,7 +33,7 @@ def each_once() -> list[tuple[str, CardTile]]:
 
 def _newest(capability: str) -> list[Unit]:
     """Returns the GPU's newest type of multiply instruction, as a list of one element."""
-    return promising(CARDS[capability])[:1]
+    return promising(GPUS[capability])[:1]
 
 
 def test_the_tiles_have_every_number_of_steps_stages_and_slices() -> None:
@@ -56,7 +56,7 @@ def test_the_tiles_have_every_number_of_steps_stages_and_slices() -> None:
         for capability, tile in each_once()
     ],
 )
-def test_a_tile_computes_the_convolution(capability: str, tile: CardTile) -> None:
+def test_a_tile_computes_the_convolution(capability: str, tile: GpuTile) -> None:
     kernel = conv(LAYER.layer, LAYER.weights, 1, LAYER.bias, LAYER.epilogue, tile, most_blocks=3)
     given = laid_out(LAYER.layer.source, LAYER.source), laid_out(LAYER.layer.destination, LAYER.residual)
     written = run(as_isa(capability), kernel, *given)

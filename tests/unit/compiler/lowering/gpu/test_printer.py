@@ -92,7 +92,7 @@ def on_this_machine(function: tirx.PrimFunc, operands: Sequence[Array]) -> list[
     return [tensor.numpy() for tensor in tensors]
 
 
-def on_a_card(function: tirx.PrimFunc, operands: Sequence[Array]) -> list[Array]:
+def on_a_gpu(function: tirx.PrimFunc, operands: Sequence[Array]) -> list[Array]:
     """Runs the launches of `function` in order on an emulated GPU. Returns the contents of all parameters
     afterwards."""
     whole = inlined(function)
@@ -118,7 +118,7 @@ def _launch(kernel: EmulatedKernel, printed: Printed, values: dict[tirx.Var, Arr
 
 
 def holds(function: tirx.PrimFunc, operands: Sequence[Array]) -> None:
-    made = zip(on_a_card(function, operands), on_this_machine(function, operands), strict=True)
+    made = zip(on_a_gpu(function, operands), on_this_machine(function, operands), strict=True)
     for index, (mine, expected) in enumerate(made):
         np.testing.assert_array_equal(mine.view(np.uint8), expected.view(np.uint8), err_msg=str(index))
 
@@ -148,7 +148,7 @@ def test_real_numbers(dtype: str) -> None:
     made = [np.zeros(a.shape, dtype) for _ in REAL]
     operands = [a, b, *made]
     function = program(REAL, dtype, len(a))
-    both = zip(on_a_card(function, operands), on_this_machine(function, operands), strict=True)
+    both = zip(on_a_gpu(function, operands), on_this_machine(function, operands), strict=True)
     for name, (mine, expected) in zip(["a", "b", *REAL], both, strict=True):
         nan = np.isnan(expected)  # the bits of a NaN may differ; no formula depends on them
         np.testing.assert_array_equal(np.isnan(mine), nan, err_msg=name)

@@ -11,7 +11,7 @@ from service.compiler.kernels.arithmetic.epilogue import Bounds, Epilogue
 from service.compiler.kernels.arithmetic.requantization import FloatScale
 from service.compiler.kernels.arithmetic.taps import Taps
 from service.compiler.kernels.choices import Choices
-from service.compiler.kernels.cuda.gpus import CARDS
+from service.compiler.kernels.cuda.gpus import GPUS
 from service.compiler.kernels.cuda.library import CudaLibrary
 from service.compiler.kernels.cuda.operators.depthwise import DepthwiseTile, depthwise, ranked
 from service.compiler.kernels.kernel import Declined, Kernel
@@ -31,7 +31,7 @@ from tests.support.layers import Case, convolution
 # Failing examples are not shrunk, because each example compiles a kernel.
 EXAMPLES = settings(max_examples=examples(12), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 HALO = Halo(1, 1, 1, 1)
-capabilities = st.sampled_from(sorted(CARDS))
+capabilities = st.sampled_from(sorted(GPUS))
 
 
 def holds(draw: Draw, capability: str, case: Case) -> None:
@@ -39,7 +39,7 @@ def holds(draw: Draw, capability: str, case: Case) -> None:
     drawn = DepthwiseTile(
         draw(st.integers(1, min(3, height))), draw(st.integers(1, min(5, width))), draw(st.booleans())
     )
-    tile = draw(st.sampled_from([ranked(CARDS[capability], case.layer)[0], drawn]))
+    tile = draw(st.sampled_from([ranked(GPUS[capability], case.layer)[0], drawn]))
     try:
         kernel = depthwise(case.layer, case.weights[..., 0], case.bias, case.epilogue, tile)
     except Declined:
@@ -57,16 +57,16 @@ def test_depthwise(data: st.DataObject, mode: str, capability: str) -> None:
 @given(st.data(), st.sampled_from(MODES), capabilities)
 def test_a_kernel_too_large_to_unroll(data: st.DataObject, mode: str, capability: str) -> None:
     case = convolution(data.draw, as_isa(capability), get_mode(mode), depthwise=True, kernel=(23, 23))
-    assert not ranked(CARDS[capability], case.layer)[0].unrolled
+    assert not ranked(GPUS[capability], case.layer)[0].unrolled
     holds(data.draw, capability, case)
 
 
-@pytest.mark.parametrize("capability", sorted(CARDS))
+@pytest.mark.parametrize("capability", sorted(GPUS))
 @settings(max_examples=examples(25), deadline=None)
 @given(st.sampled_from([(1, 1), (3, 3), (5, 5), (1, 7), (31, 31)]), st.integers(1, 30), st.integers(1, 30))
 def test_the_chosen_tile_fits_the_output(capability: str, kernel: tuple[int, int], height: int, width: int) -> None:
     layer = Layer(Image(1, 99, 99, 8, 32), Image(1, height, width, 8, 32), Window(kernel))
-    for tile in ranked(CARDS[capability], layer):
+    for tile in ranked(GPUS[capability], layer):
         assert 1 <= tile.rows <= height
         assert 1 <= tile.columns <= width
 
@@ -82,7 +82,7 @@ def test_machine_code(capability: str, window: Window) -> None:
         Image(8, 28 // stride, 28 // stride, 96, 32),
     )
     layer = Layer(source, destination, window)
-    tile = ranked(CARDS[capability], layer)[0]
+    tile = ranked(GPUS[capability], layer)[0]
     code = DeviceCode(
         compile_for(capability, depthwise(layer, np.ones((96, *window.kernel), np.int32), *operands(96), tile))
     )
@@ -104,7 +104,7 @@ def small(*, weight: int = 7, out: Bounds | None = None, packed: bool = False) -
     """Returns the kernel of a 3x3 convolution on 8x8 pixels of 16 channels. Both images have a halo."""
     source, destination = Image(1, 8, 8, 16, 0 if packed else 32, HALO), Image(1, 8, 8, 16, 32, HALO)
     layer = Layer(source, destination, Window((3, 3), padding=(1, 1)))
-    tile = ranked(CARDS["sm_80"], layer)[0]
+    tile = ranked(GPUS["sm_80"], layer)[0]
     return depthwise(layer, np.full((16, 3, 3), weight), *operands(32, out), tile)
 
 
@@ -114,7 +114,7 @@ def test_the_library_notes_the_tile(data: st.DataObject) -> None:
     shape = Shape((1, 8, 8), 33, 1, 1, Window((3, 3)), (1, 1, 1, 1))
     module, _ = module_and_inputs(data, shape, "int8")
     group, choices = group_of(module), Choices()
-    library = CudaLibrary(CARDS["sm_80"], get_mode(XNNPACK), choices)
+    library = CudaLibrary(GPUS["sm_80"], get_mode(XNNPACK), choices)
     (demand,) = library.demands(group, [False])
     kernel = library.kernel(group, [Image(1, 8, 8, 33, 32, demand.halo)], Image(1, 8, 8, 33, 32))
     assert (kernel.family, demand.packed) == ("depthwise", False)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from service.compiler.kernels.cuda.gpus import CARDS
+from service.compiler.kernels.cuda.gpus import GPUS
 from service.compiler.kernels.cuda.operators.pool import avg_pool, max_pool, mean, shares_of
 from service.compiler.kernels.group import stored_zero_point
 from service.compiler.kernels.kernel import Declined, Kernel
@@ -27,7 +27,7 @@ from tests.support.qnn_models import i8
 
 # Failing examples are not shrunk, because each example compiles a kernel.
 EXAMPLES = settings(max_examples=examples(16), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
-CARD = CARDS["sm_80"]
+CARD = GPUS["sm_80"]
 STORAGES = st.sampled_from(["int8", "uint8"])
 POOLS = st.sampled_from(["avg_pool2d", "max_pool2d"])
 TYPE = i8(0.1, 3)

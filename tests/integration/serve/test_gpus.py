@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.support import card_artifact
+from tests.support import gpu_artifact
 from tests.support.serving import Served, serving
 from tests.support.waiting import WORK_TIMEOUT_S, eventually
 from tools.cuda_emulator import emulated_driver
@@ -21,7 +21,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     driver = emulated_driver.build_driver(tmp_path / "driver")
     (driver / "settings").write_text("OCTET_EMULATED_FAULT=launch:40:719\n")
     folder = tmp_path / "models" / "m.octet"
-    card_artifact.write_artifact(folder, emulated_driver.build_library(tmp_path / "library", driver))
+    gpu_artifact.write_artifact(folder, emulated_driver.build_library(tmp_path / "library", driver))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
     return folder.parent
 
@@ -33,7 +33,7 @@ def predict(served: Served) -> int:
     except httpx.TransportError:
         return 0
     if response.status_code == httpx.codes.OK:
-        assert response.json()["outputs"][0]["data"] == card_artifact.simple(np.arange(16)).tolist()
+        assert response.json()["outputs"][0]["data"] == gpu_artifact.simple(np.arange(16)).tolist()
     return response.status_code
 
 

@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.support import card_artifact
+from tests.support import gpu_artifact
 from tests.support.plane_process import plane
 from tests.support.waiting import GIVE_UP_S
 from tools.cuda_emulator import emulated_driver
@@ -36,7 +36,7 @@ def library(machine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def model(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("artifact") / "model.octet"
-    card_artifact.write_artifact(folder, library)
+    gpu_artifact.write_artifact(folder, library)
     return folder
 
 
@@ -68,14 +68,14 @@ def test_it_responds_with_the_result_of_the_gpu(model: Path, machine: Path) -> N
         for start in range(3):
             values = np.arange(start, start + 16)
             outputs = predict(served.url, values).raise_for_status().json()["outputs"]
-            assert outputs[0]["data"] == card_artifact.simple(values).tolist()
+            assert outputs[0]["data"] == gpu_artifact.simple(values).tolist()
         threads = Path(f"/proc/{served.pid}/task").iterdir()
         names = [(thread / "comm").read_text().strip() for thread in threads]
         assert sum(name.startswith("m-1") for name in names) == 2  # one thread for each instance
 
 
 def test_the_states_of_a_sequence_pass_through_the_gpu(library: Path, machine: Path, tmp_path: Path) -> None:
-    card_artifact.write_artifact(tmp_path / "counting", library, card_artifact.COUNTING, answer=lambda given: given)
+    gpu_artifact.write_artifact(tmp_path / "counting", library, gpu_artifact.COUNTING, answer=lambda given: given)
     with plane([f"m={tmp_path / 'counting'}"], LD_LIBRARY_PATH=str(machine)) as served:
         seen = []
         for step in range(3):
@@ -86,10 +86,10 @@ def test_the_states_of_a_sequence_pass_through_the_gpu(library: Path, machine: P
 
 
 def test_one_of_several_targets_is_chosen(model: Path, library: Path, machine: Path, tmp_path: Path) -> None:
-    other = card_artifact.on_card(card_artifact.SIMPLE | {"requires": ["sm_75"]}, None, 75)
-    other["plan"] = card_artifact.SIMPLE["plan"]
-    card_artifact.write_artifact(tmp_path / "both", library)
-    card_artifact.write_artifact(tmp_path / "both", library, other)
+    other = gpu_artifact.on_gpu(gpu_artifact.SIMPLE | {"requires": ["sm_75"]}, None, 75)
+    other["plan"] = gpu_artifact.SIMPLE["plan"]
+    gpu_artifact.write_artifact(tmp_path / "both", library)
+    gpu_artifact.write_artifact(tmp_path / "both", library, other)
     command = [sys.executable, "-m", "service.cli", "worker", "serve", f"m={tmp_path / 'both'}", "--port=0", "--json"]
     environment = os.environ | {"LD_LIBRARY_PATH": str(machine)}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=GIVE_UP_S)

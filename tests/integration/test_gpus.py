@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from service.compiler.sandbox import check
-from tests.support import card_artifact
+from tests.support import gpu_artifact
 from tests.support.small_artifact import tensor
 from tests.support.waiting import WORK_TIMEOUT_S
 from tools.cuda_emulator import emulated_driver
@@ -30,7 +30,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def artifact(machine: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("artifact")
-    card_artifact.write_artifact(folder / "model.octet", emulated_driver.build_library(folder / "library", machine))
+    gpu_artifact.write_artifact(folder / "model.octet", emulated_driver.build_library(folder / "library", machine))
     np.save(folder / "input.npy", tensor(np.arange(16)))
     return folder / "model.octet"
 
@@ -52,7 +52,7 @@ sandboxed = pytest.mark.skipif(
 @sandboxed
 def test_run_computes_on_the_gpu(machine: Path, artifact: Path) -> None:
     answer = octet(machine, "run", artifact, artifact.with_name("input.npy"), "--raw")
-    assert answer["outputs"][0]["data"] == card_artifact.simple(np.arange(16)).tolist()
+    assert answer["outputs"][0]["data"] == gpu_artifact.simple(np.arange(16)).tolist()
 
 
 @sandboxed
@@ -60,7 +60,7 @@ def test_verify_compares_the_outputs_of_the_gpu(machine: Path, artifact: Path, t
     assert octet(machine, "verify", artifact)["verified"] is True
     other = tmp_path / "other.octet"
     library = emulated_driver.build_library(tmp_path / "library", machine)
-    card_artifact.write_artifact(other, library, answer=lambda given: card_artifact.simple(given) + 1)
+    gpu_artifact.write_artifact(other, library, answer=lambda given: gpu_artifact.simple(given) + 1)
     assert octet(machine, "verify", other, status=1)["verified"] is False
 
 
@@ -108,6 +108,6 @@ def test_doctor_reports_why_a_gpu_cannot_be_used(tmp_path: Path) -> None:
     driver = emulated_driver.build_driver(tmp_path / "driver")
     (driver / "settings").write_text("OCTET_EMULATED_VERSION=11040\n")
     checks = octet(driver, "doctor", "--data-dir", tmp_path, "--server", "127.0.0.1:1")
-    card = next(check for check in checks if check["name"] == "GPU")
-    assert card["state"] == "warning"
-    assert "NVIDIA's driver supports CUDA 11.4" in card["detail"]
+    gpu = next(check for check in checks if check["name"] == "GPU")
+    assert gpu["state"] == "warning"
+    assert "NVIDIA's driver supports CUDA 11.4" in gpu["detail"]

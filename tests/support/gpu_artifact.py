@@ -1,4 +1,4 @@
-"""Writes artifacts for a GPU with the kernels of `emulated_card`, in the form that `octet compile` writes."""
+"""Writes artifacts for a GPU with the kernels of `small_kernels`, in the form that `octet compile` writes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CAPABILITY = 80
 _SAMPLES = 3
 
 
-def on_card(config: dict[str, Any], launches: Any = None, *capabilities: int) -> dict[str, Any]:
+def on_gpu(config: dict[str, Any], launches: Any = None, *capabilities: int) -> dict[str, Any]:
     """Returns the config of an artifact for GPUs. `launches` are the launch parameters of each call; by default, one
     thread.
     """
@@ -47,11 +47,11 @@ def on_card(config: dict[str, Any], launches: Any = None, *capabilities: int) ->
 
 
 # Computes (in + constant) * 2.
-SIMPLE = on_card(
+SIMPLE = on_gpu(
     config_of([("input", 0), ("constant", 64), ("arena", 64), ("output", 0)], [("add", [0, 1, 2]), ("twice", [2, 3])])
 )
 # Computes a sum over the calls of a sequence.
-COUNTING = on_card(
+COUNTING = on_gpu(
     config_of(
         [("input", 0), ("state", 0), ("next_state", 0), ("output", 0)], [("add", [0, 1, 2])], copies=[(2, 3)], states=1
     )

@@ -1,4 +1,4 @@
-// Runs an artifact for a GPU in several threads, each with its own instance: `on_card CONFIG LIBRARY CONSTANTS`. The
+// Runs an artifact for a GPU in several threads, each with its own instance: `on_gpu CONFIG LIBRARY CONSTANTS`. The
 // model has one input and one output of 16 numbers. Prints the output for an input of ones, or nothing if a run failed
 // because the GPU did. Afterwards, no object may be left in the driver.
 #include <dlfcn.h>

@@ -40,8 +40,8 @@ UVM_IOCTLS_BELOW = 0x100
 
 def rules() -> Rules:
     """Returns Landlock rules for the device files and the files that the driver reads, if they exist."""
-    cards = sorted(path for path in Path("/dev").glob("nvidia[0-9]*"))
-    devices = [path for path in (*map(Path, _DEVICES), *cards) if path.exists()]
+    gpus = sorted(path for path in Path("/dev").glob("nvidia[0-9]*"))
+    devices = [path for path in (*map(Path, _DEVICES), *gpus) if path.exists()]
     folder = driver_folder()
     readable = [path for path in map(Path, _FACTS) if path.exists()] + ([folder] if folder else [])
     use = USE_DEVICE | Right.IOCTL_DEV
@@ -53,7 +53,7 @@ def environment() -> dict[str, str]:
     return {name: os.environ[name] for name in ENVIRONMENT if name in os.environ} | {"CUDA_CACHE_DISABLE": "1"}
 
 
-def with_cards(limits: Limits) -> Limits:
+def with_gpus(limits: Limits) -> Limits:
     """Returns `limits` with GPU access and no address space limit.
 
     The driver reserves address space for all memory of the machine and its GPUs.

@@ -10,14 +10,14 @@ from prometheus_client.registry import Collector
 from service.workers.data_plane.messages import GpuMemory
 
 
-class Cards(Collector):
+class Gpus(Collector):
     """Gauges of GPU memory. Exports none on a machine without GPUs, or before a model is loaded to one."""
 
     def __init__(self) -> None:
         self._cards: Sequence[GpuMemory] = ()
 
-    def update(self, cards: Sequence[GpuMemory]) -> None:
-        self._cards = cards
+    def update(self, gpus: Sequence[GpuMemory]) -> None:
+        self._cards = gpus
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         if not self._cards:

@@ -17,7 +17,7 @@ from service.core.digest import canonical_json
 from service.core.target import parse_target
 from service.runtime import octet_library
 from service.runtime.octet_library import NativeInstance, NativeModel
-from tests.support.card_artifact import COUNTING, SIMPLE, on_card
+from tests.support.gpu_artifact import COUNTING, SIMPLE, on_gpu
 from tests.support.small_artifact import CONSTANTS, LENGTH, address, config_of, tensor
 from tools.cuda_emulator import emulated_driver
 
@@ -146,7 +146,7 @@ def _sequence(library: str, constants: str) -> Any:
 
 
 def _launches(library: str, constants: str, launch: list[int]) -> Any:
-    config = on_card(config_of([("input", 0), ("output", 0)], [("launch", [0, 1])]), [launch])
+    config = on_gpu(config_of([("input", 0), ("output", 0)], [("launch", [0, 1])]), [launch])
     instance = _model(config, library, constants).instance()
     given, got = _bound(instance)
     instance.run()
@@ -167,7 +167,7 @@ def _refused_several(library: str, constants: str) -> str:
 
 
 def _for_several() -> Any:
-    return on_card(config_of([("input", 0), ("output", 0)], [("launch", [0, 1])]), None, *_SEVERAL)
+    return on_gpu(config_of([("input", 0), ("output", 0)], [("launch", [0, 1])]), None, *_SEVERAL)
 
 
 def _refused(library: str, constants: str, config: Any = SIMPLE) -> str:
@@ -184,7 +184,7 @@ def _instances(library: str, constants: str, config: Any, count: int) -> Any:
         given, got = _bound(instance)
         instance.run()
         results.append(int(got[0, 0] - given[0, 0]))
-    return results, error, [card.used_bytes for card in octet_library.cards()[0]], model.is_lost
+    return results, error, [gpu.used_bytes for gpu in octet_library.cards()[0]], model.is_lost
 
 
 def _lost(library: str, constants: str) -> Any:
@@ -199,7 +199,7 @@ def _lost(library: str, constants: str) -> Any:
 def _cards(_library: str, _constants: str) -> Any:
     found, version = octet_library.cards()
     return (
-        [[card.name, card.capability, card.memory_bytes] for card in found],
+        [[gpu.name, gpu.capability, gpu.memory_bytes] for gpu in found],
         version,
         octet_library.card_free_bytes(0),
     )
@@ -267,23 +267,23 @@ def test_a_call_is_launched_as_the_plan_specifies(launch: list[int], files: File
 
 
 def test_more_shared_memory_than_the_card_has_is_refused(files: Files) -> None:
-    config = on_card(config_of([("input", 0), ("output", 0)], [("launch", [0, 1])]), [[1, 1, 1, 1, 1, 1, 100 << 10]])
+    config = on_gpu(config_of([("input", 0), ("output", 0)], [("launch", [0, 1])]), [[1, 1, 1, 1, 1, 1, 100 << 10]])
     error = files.run(_refused, config)
     assert "Unsupported: call 0 (octet_launch) requires 102400 bytes of shared memory, but GPU 0" in error
 
 
 def test_cards_are_those_that_the_process_may_see(files: Files) -> None:
-    cards = "8.6:1000000000;8.9:2000000000"
+    gpus = "8.6:1000000000;8.9:2000000000"
     everything = [["Emulated 8.6", 86, 10**9], ["Emulated 8.9", 89, 2 * 10**9]]
-    assert files.run(_cards, cards=cards) == [everything, 12090, 10**9]
-    assert files.run(_cards, cards=cards, CUDA_VISIBLE_DEVICES="1") == [everything[1:], 12090, 2 * 10**9]
+    assert files.run(_cards, cards=gpus) == [everything, 12090, 10**9]
+    assert files.run(_cards, cards=gpus, CUDA_VISIBLE_DEVICES="1") == [everything[1:], 12090, 2 * 10**9]
 
 
 _PARTITIONS = "9.0:10000000000:232448:MIG-1a2b3c4d;9.0:20000000000:232448:MIG-5e6f7a8b"
 
 
 @pytest.mark.parametrize(
-    ("cards", "chosen", "memory_bytes"),
+    ("gpus", "chosen", "memory_bytes"),
     [
         (_PARTITIONS, {}, [10**10]),
         (_PARTITIONS, {"CUDA_VISIBLE_DEVICES": "MIG-5e6f7a8b"}, [2 * 10**10]),
@@ -293,12 +293,12 @@ _PARTITIONS = "9.0:10000000000:232448:MIG-1a2b3c4d;9.0:20000000000:232448:MIG-5e
     ],
 )
 def test_a_card_or_a_partition_is_chosen_by_its_uuid(
-    cards: str, chosen: dict[str, str], memory_bytes: list[int] | None, files: Files
+    gpus: str, chosen: dict[str, str], memory_bytes: list[int] | None, files: Files
 ) -> None:
     if memory_bytes is None:
-        assert "NVIDIA's driver shows no GPU to this process" in files.run(_refused, cards=cards, **chosen)
+        assert "NVIDIA's driver shows no GPU to this process" in files.run(_refused, cards=gpus, **chosen)
     else:
-        assert [each[2] for each in files.run(_cards, cards=cards, **chosen)[0]] == memory_bytes
+        assert [each[2] for each in files.run(_cards, cards=gpus, **chosen)[0]] == memory_bytes
 
 
 @pytest.mark.parametrize(
@@ -329,9 +329,9 @@ def several(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Files:
     return files._replace(library=library)
 
 
-@pytest.mark.parametrize(("cards", "code"), [("7.5", 75), ("8.0", 80), ("8.9", 86), ("6.1;8.6", 86), ("9.0", 90)])
-def test_a_gpu_runs_the_best_code_for_it(cards: str, code: int, several: Files) -> None:
-    assert several.run(_launched_code, cards=cards) == code
+@pytest.mark.parametrize(("gpus", "code"), [("7.5", 75), ("8.0", 80), ("8.9", 86), ("6.1;8.6", 86), ("9.0", 90)])
+def test_a_gpu_runs_the_best_code_for_it(gpus: str, code: int, several: Files) -> None:
+    assert several.run(_launched_code, cards=gpus) == code
 
 
 def test_the_capabilities_of_the_artifact_are_reported(several: Files) -> None:
@@ -382,7 +382,7 @@ def test_gpu_code_must_be_complete(damage: str, files: Files, tmp_path: Path) ->
         image[-32:-24] = (1 << 40).to_bytes(8, "little")
     else:  # offset of the section table
         image[40:48] = (1 << 63).to_bytes(8, "little")
-    config = on_card(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
+    config = on_gpu(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
     library = _linked("octet_twice", bytes(image), tmp_path)
     error = files._replace(library=library).run(_refused, config)
     assert error == "CorruptBlob: the library's octet_twice is not GPU code, or is truncated"
@@ -391,7 +391,7 @@ def test_gpu_code_must_be_complete(damage: str, files: Files, tmp_path: Path) ->
 def test_code_without_the_kernel_is_refused(files: Files, tmp_path: Path) -> None:
     image = emulated_driver.cubin({"octet_other": 2})
     emulated_driver.emulate(emulated_driver.KERNELS, ["octet_twice"], image, files.kernels)
-    config = on_card(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
+    config = on_gpu(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
     error = files._replace(library=_linked("octet_twice", image, tmp_path)).run(_refused, config)
     assert error == "CorruptBlob: the code of octet_twice has no kernel of that name"
 
@@ -399,7 +399,7 @@ def test_code_without_the_kernel_is_refused(files: Files, tmp_path: Path) -> Non
 def test_a_kernel_with_more_parameters_reads_no_further(files: Files, tmp_path: Path) -> None:
     image = emulated_driver.cubin({"octet_twice": 3})
     emulated_driver.emulate(emulated_driver.KERNELS, ["octet_twice"], image, files.kernels)
-    config = on_card(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
+    config = on_gpu(config_of([("input", 0), ("output", 0)], [("twice", [0, 1])]))
     error = files._replace(library=_linked("octet_twice", image, tmp_path)).run(_refused, config)
     assert "octet_twice: CUDA_ERROR_INVALID_VALUE" in error
 
@@ -455,8 +455,8 @@ _RUNTIME = _ROOT / "service/native/runtime"
 def test_sanitizers_find_nothing(sanitizer: str, files: Files, tmp_path: Path) -> None:
     compiler = ("g++", "-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
     driver = emulated_driver.build_driver(tmp_path / "driver", compiler)
-    sources = [_ROOT / "tests/native/runtime/on_card.cc", *sorted(_RUNTIME.rglob("*.cc"))]
-    program = tmp_path / "on_card"
+    sources = [_ROOT / "tests/native/runtime/on_gpu.cc", *sorted(_RUNTIME.rglob("*.cc"))]
+    program = tmp_path / "on_gpu"
     options = ["-std=c++17", f"-I{_RUNTIME}", "-pthread", *map(str, sources), "-ldl", "-o", str(program)]
     subprocess.run([*compiler, *options], check=True)
     for config, one in ((SIMPLE, 2 * (CONSTANTS[LENGTH:] + 1)), (COUNTING, np.ones(LENGTH, np.int32))):
