@@ -27,7 +27,8 @@ def test_nothing_is_lost_while_a_deployment_is_rolled(cluster: Cluster, name: st
 
 
 def test_nothing_is_lost_by_an_upgrade_and_its_rollback(cluster: Cluster) -> None:
-    """Old and new processes run at the same time for a while. The old ones then use tables of the new version."""
+    """Old and new processes run at the same time for a while. During this time, the old processes use tables of the new
+    version."""
     if not cluster.has_image("octet.test/octet-cluster:2"):
         pytest.skip("NOT TESTED: the nodes have no images of a later version (tests/cluster/README.md)")
     with watched(cluster, "upgrading") as seen:

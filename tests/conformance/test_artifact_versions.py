@@ -1,5 +1,6 @@
 """How this release reads the artifacts of other releases. Artifacts whose versions of ABI and plan are supported run,
-and always give the same bits. Every reader refuses all others; the message contains the versions and a remedy.
+and always give the same bits. Every reader refuses artifacts of other versions; the message contains the versions and a
+remedy.
 
 `scripts/keep_artifact.py` creates the stored artifacts, one for each version of ABI and plan. They are never created
 again.

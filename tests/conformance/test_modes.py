@@ -60,7 +60,7 @@ def test_compiled_model_equals_litert(path: Path, target: str, numerics: str, tm
 
 
 def test_other_peoples_models_are_there() -> None:
-    """It is skipped if they are missing. The previous test then uses only the samples."""
+    """This test is skipped if the models of `shared/data` are missing. The previous test then uses only the samples."""
     require_shared_data()
     assert TFLITE_MODELS
 

@@ -23,7 +23,7 @@ Real = NDArray[np.float32]
 
 
 class Model:
-    """Writes an ONNX file with random values, which are the same each time."""
+    """Writes an ONNX file with random values, which are the same in every run."""
 
     def __init__(self, *, rounds: bool) -> None:
         self.builder, self.rounds, self.rng = OnnxBuilder(), rounds, np.random.default_rng(0)

@@ -11,8 +11,8 @@ from service.core.builds.numerics import ONNXRUNTIME
 from tests.support.float_networks import pictures, residual_network
 from tests.support.onnx_reference import Reference
 
-# ONNX Runtime adds some hundred float32 values in another order, which changes a probability by a few units in the last
-# place.
+# ONNX Runtime adds some hundred float32 values in another order than Octet, which changes a probability by a few units
+# in the last place.
 ROUNDING = 2e-6
 
 

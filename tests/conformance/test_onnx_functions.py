@@ -1,6 +1,6 @@
-"""Float32 operators, compared with ONNX Runtime's. If the order of its operations is known, the bits are equal.
-
-Softmax and SiLU follow ONNX Runtime's kernels for AVX-512. Its kernels for other machines differ in the last place.
+"""Float32 operators, compared with ONNX Runtime's. If the order of ONNX Runtime's operations is known, the bits are
+equal. Softmax and SiLU follow ONNX Runtime's kernels for AVX-512. The results of its kernels for other machines differ
+in the last place.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def test_a_batch_normalization() -> None:
 
 
 def test_an_operator_is_reported_once() -> None:
-    """The report has one entry, although the importer converts the operator to several."""
+    """The report has one entry, although the importer converts the operator to several operators."""
     builder = OnnxBuilder()
     x, row = builder.input("x", "float32", (2, 5, 24)), builder.constant(np.ones(24, np.float32), "float32")
     gate = builder.node("Gelu", [builder.node("LayerNormalization", [x, row, row])])

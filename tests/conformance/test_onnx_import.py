@@ -96,8 +96,8 @@ def test_what_exporters_write_and_nothing_rounds(name: str) -> None:
 
 @pytest.mark.parametrize("name", REAL)
 def test_real_values_that_are_functions_and_sums(name: str) -> None:
-    """ONNX Runtime computes them in float32, and Octet in float64 with one rounding. Both results are within the
-    rounding errors of a few dozen float32 operations.
+    """ONNX Runtime computes these functions in float32, and Octet computes them in float64 with one rounding. Both
+    results are within the rounding errors of a few dozen float32 operations.
     """
     for seed in range(4):
         within_rounding(case(name, seed, REAL, opset=OPSETS.get(name, 17)), seed)

@@ -116,8 +116,8 @@ def todays_attention() -> bytes:
 
 
 def test_todays_attention(tmp_path: Path) -> None:
-    """Compares compiled code with ONNX Runtime. Values are within the rounding errors of its float32 sums, softmax and
-    normalization, and indices are equal.
+    """Compares compiled code with ONNX Runtime. Values are within the rounding errors of ONNX Runtime's float32 sums,
+    softmax and normalization, and indices are equal.
     """
     source = tmp_path / "model.onnx"
     source.write_bytes(todays_attention())

@@ -66,7 +66,7 @@ def test_a_case_of_the_suite(name: str) -> None:
         return
     (operator,) = read_model(model).operators
     exact = is_quantized(operator.op_type) or actual[0].dtype.kind != "f"
-    # NumPy computes in float32, and Octet in float64 with one rounding. They differ by the rounding errors of a few
-    # dozen operations.
+    # NumPy computes in float32, and Octet computes in float64 with one rounding. The results differ by the rounding
+    # errors of a few dozen operations.
     largest = max(1.0, *(float(np.nanmax(np.abs(each), initial=0)) for each in expected))
     evidence.compare(imported, ONNXRUNTIME, [actual], [expected], steps=0 if exact else 1e-5 * largest)

@@ -42,7 +42,7 @@ class Writer(OnnxBuilder):
 
     def resize(self, x: str) -> str:
         scales = self.constant([1, 1, 2, 2], "float32")
-        region = self.constant([], "float32") if self.opset < 13 else ""  # before set 13, it is not optional
+        region = self.constant([], "float32") if self.opset < 13 else ""  # before set 13, this operand is not optional
         operands = [x, scales] if self.opset < 11 else [x, region, scales]
         corners: dict[str, Any] = (
             {} if self.opset < 11 else {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
@@ -75,7 +75,7 @@ def model_of(opset: int) -> bytes:
     return model.build(opset)
 
 
-@pytest.mark.parametrize("opset", range(10, OPSETS.stop))  # older ones have no quantized operators
+@pytest.mark.parametrize("opset", range(10, OPSETS.stop))  # older operator sets have no quantized operators
 def test_an_operator_set(opset: int) -> None:
     data = model_of(opset)
     imported, reference = import_model(data), Reference(data, optimized=False)

@@ -181,7 +181,8 @@ def pairs_around_a_dropout(model: OnnxBuilder, rng: Rng) -> None:
 
 
 def pairs_around_a_relu(model: OnnxBuilder, rng: Rng) -> None:
-    """The optimizer merges two pairs before it removes the operator between them. It does not merge them afterwards."""
+    """The optimizer merges adjacent pairs before it removes the Relu between these two. It does not merge them after
+    the removal."""
     x = pair(model, model.input("x", "float32", (3, 50)), 0.05, 77)
     model.output(pair(model, model.node("Relu", [x]), 0.031, 0), "float32")
 
@@ -265,8 +266,8 @@ def mean(op_type: str, types: tuple[str, str], shape: Sequence[int] = (2, 3, 7, 
 
 
 def pooled(channels: int, *front: str) -> Write:
-    """Returns a model that computes the mean of a real image. ONNX Runtime adds them in memory order, and may store
-    channels in blocks of 16.
+    """Returns a model that computes the mean of a real image. ONNX Runtime adds the elements in memory order, and may
+    store channels in blocks of 16.
     """
 
     def write(model: OnnxBuilder, rng: Rng) -> None:

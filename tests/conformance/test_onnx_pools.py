@@ -1,4 +1,4 @@
-"""Averages of real images equal ONNX Runtime's bit for bit, in each order in which it adds them.
+"""Averages of real images equal ONNX Runtime's bit for bit, in each order in which ONNX Runtime adds the elements.
 
 The order depends on the version of the operator, on the number of channels, and on the operator before the pool. ONNX
 Runtime stores channels in blocks of 16 on AVX-512 only.

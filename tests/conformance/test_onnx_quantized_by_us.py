@@ -42,8 +42,9 @@ def test_a_network_has_the_same_answers_in_onnx_runtime(seed: int, storage: str)
         np.testing.assert_array_equal(ours, reference([image[None]])[0])
 
 
-# ONNX Runtime computes these in float32, in another order or with other functions. Its result differs by at most one
-# step of the operator. If a following operator joins several results, its own rounding adds one step.
+# ONNX Runtime computes these operators in float32, in another order or with other functions than Octet. The results
+# differ by at most one step of the operator. If a following operator joins several results, its own rounding adds one
+# step.
 ROUNDED = {
     *("ConvTranspose", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish", "ReduceMean", "Softplus", "Tanh"),
     "attention",
@@ -68,7 +69,7 @@ def test_every_pattern_has_the_same_answers_in_onnx_runtime(name: str, storage: 
 
 @pytest.mark.parametrize("flavour", ["dynamic", "4 bits", "8 bits"])
 def test_flavours_without_calibration_are_read_by_onnx_runtime(flavour: str) -> None:
-    """ONNX Runtime adds real numbers in another order."""
+    """ONNX Runtime adds real numbers in another order than Octet."""
     made = dynamic(dense_network()) if flavour == "dynamic" else blocked(dense_network(), int(flavour[0]), 16)
     x = np.random.default_rng(3).normal(0, 1, (1, 6, 40)).astype(np.float32)
     (ours,) = oracle.run(import_model(made.file).module, get_mode(ONNXRUNTIME), [x])

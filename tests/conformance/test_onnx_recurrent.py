@@ -95,8 +95,8 @@ def test_the_state_is_reset_behind_its_product_where_the_file_says_so() -> None:
 
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_weights_are_held_once_however_many_steps_there_are(kind: str) -> None:
-    """Otherwise the constants would be far larger than the file, and the importer would refuse the model
-    (`node.Constants`).
+    """If each step had its own copy of the weights, the constants would be far larger than the file, and the importer
+    would refuse the model (`node.Constants`).
     """
     assert_near(*layer(kind, steps=200, width=16, size=48))
 

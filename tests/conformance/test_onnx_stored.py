@@ -1,6 +1,6 @@
-"""Layers that the tools of NNCF and OpenVINO leave real or quantize per channel, compared with ONNX Runtime. It
-computes convolutions in float32, so they agree within the rounding of its sums. Products of computed matrices are
-equal.
+"""Layers that the tools of NNCF and OpenVINO leave real or quantize per channel, compared with ONNX Runtime. ONNX
+Runtime computes convolutions in float32, so the results agree within the rounding of the sums. Products of computed
+matrices are equal.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ def test_it_measures(served: Served, protocol: str, options: tuple[str, ...], lo
     for row in rows:
         assert float(row["Inferences/Second"]) > 0
         assert float(row["Server Compute Infer"]) > 0  # the value comes from the server's statistics
-        # The values are whole microseconds. Other stages may take less than one, because binary data are received in
-        # place.
+        # The values are whole microseconds. Other stages may take less than a microsecond, because binary data are
+        # received in place.
         assert all(float(row[stage]) >= 0 for stage in _STAGES), row
     after = statistics(served)
     assert all(after[stage]["ns"] > before[stage]["ns"] for stage in ("success", *_STAGES.values()))

@@ -1,7 +1,7 @@
 """Random quantized graphs are built and compared with their runtime. These are a few of the graphs of `python -m
 tests.fuzz.graphs`.
 
-The seeds differ from the first seeds of that command, so that it draws other graphs.
+The seeds differ from the first seeds of that command, so that the test and the command draw different graphs.
 """
 
 from __future__ import annotations

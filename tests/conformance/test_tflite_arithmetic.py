@@ -33,8 +33,8 @@ def test_operator_equals_litert(name: str, mode: str) -> None:
 
 
 def test_the_reference_kernel_sums_int8_as_uint8() -> None:
-    """The default kernels do not do this. Here -128 counts as 128, and the largest possible sum is stored as the byte
-    of -1.
+    """The reference kernel adds the bytes as unsigned numbers: -128 counts as 128, and the largest possible sum is
+    stored as the byte of -1. The default kernels add signed numbers.
     """
     data = reduction("SUM", one_type=True)(np.random.default_rng(0), np.int8)
     sample = [np.full(spec.shape, -128, np.int8) for spec in import_model(data).signature.inputs]

@@ -289,7 +289,7 @@ DECLINED: dict[str, tuple[str, Case]] = {
     "ADD beyond 16 bits": (REFERENCE, partial(binary, "ADD", "int8", 90.0, 0.1, 0.1)),
     "MUL beyond 16 bits": (REFERENCE, partial(binary, "MUL", "int8", 9.0, 9.0, 0.1)),
 }
-# Cases for compiled code: each formula once, with sizes that are not a multiple of a vector's.
+# Cases for compiled code: each formula once, with sizes that are not a multiple of a vector's size.
 BUILT: dict[str, Case] = {
     "conv": LEFT["conv int8"][1],
     "conv uint8": LEFT["conv uint8"][1],

@@ -14,7 +14,7 @@ from tests.support.conformance import assert_oracle_equals_litert
 from tests.support.shared_data import TFLITE_MODELS, require_shared_data
 from tests.support.tflite_catalog import MODELS
 
-# These models are small enough for the oracle. Other tests compile and run whole models.
+# The models that are small enough for the oracle. Other tests compile and run whole models.
 SMALL_MODELS = [path for path in TFLITE_MODELS if path.stat().st_size < 1 << 20]
 
 

@@ -32,7 +32,7 @@ def test_key_points_equal_litert(mode: str, real_scores: bool) -> None:
 
 
 def test_key_points_are_not_all_in_one_place() -> None:
-    """If they were all at one position, the previous test would prove nothing."""
+    """If all key points were at one position, the previous test would prove nothing."""
     loaded = litert.interpreter(pose_model())
     (points,) = litert.run(loaded, litert.random_inputs(loaded, np.random.default_rng(0)))
     assert len({round(float(y * SIDE)) for y in points[0, 0, :, 0]}) > 2

@@ -34,7 +34,7 @@ OPTIONS: dict[str, Options] = {"LEAKY_RELU": leaky, "GELU": gelu}
 BOTH = ["GELU", "HARD_SWISH", "LEAKY_RELU", "LOGISTIC", "RELU", "RELU6", "RELU_0_TO_1", "RELU_N1_TO_1", "TANH"]
 INT8_ONLY = ["ABS", "ELU", "EXP", "LOG", "RSQRT", "SQRT"]
 FUNCTIONS = [(name, dtype) for name in BOTH for dtype in (np.int8, np.uint8)] + [(name, np.int8) for name in INT8_ONLY]
-NOT_NEGATIVE = ("LOG", "RSQRT", "SQRT")  # LiteRT fails for negative operands of two of them
+NOT_NEGATIVE = ("LOG", "RSQRT", "SQRT")  # LiteRT fails for negative operands of two of these
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -53,7 +53,7 @@ def test_function_equals_litert(name: str, dtype: type, mode: str) -> None:
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 @pytest.mark.parametrize("right", [0, 9, 10, 15, 27])
 def test_hard_swish_into_a_far_larger_scale_equals_litert(right: int, dtype: type) -> None:
-    """If the output's scale is at least 2**10 times larger, the 16-bit shifts leave only signs."""
+    """If the output's scale is at least 2**10 times the input's scale, the 16-bit shifts leave only the signs."""
     low = int(np.iinfo(dtype).min)
     every_value: Array = np.arange(low, low + 256).astype(dtype)
     data = unary_model("HARD_SWISH", (256,), dtype, Quant(0.7 * 2.0**-right, low + 131), Quant(0.7, low + 123))

@@ -25,11 +25,11 @@ def test_the_fixtures_are_there() -> None:
     assert len(FIXTURES) >= 5
 
 
-# Results of PyTorch's engine qnnpack that differ from its other engines because of bugs. It includes padding in
-# averages that should exclude it. If its hardtanh and ReLU6 are not fused, they read a channels-last image as if its
+# Results of PyTorch's engine qnnpack that differ from its other engines because of bugs. qnnpack includes padding in
+# averages that should exclude it. If hardtanh and ReLU6 are not fused, qnnpack reads a channels-last image as if the
 # channels came first, so the elements of the result are at wrong positions.
 MISTAKEN = {("branches", QNNPACK), ("depthwise", QNNPACK)}
-# The order in which onednn scales sums depends on their number. The rule is not known.
+# The order in which onednn scales sums depends on the number of sums. The rule is not known.
 UNKNOWN = {("dynamic", ONEDNN)}
 CASES = [(path, mode) for path in FIXTURES for mode in ENGINES if (path.stem, mode) not in MISTAKEN | UNKNOWN]
 

@@ -78,8 +78,8 @@ def test_outputs_are_close_to_those_of_the_framework(static: Path) -> None:
     for length in (2, 7, 8, 13):
         ids, mask = random_inputs(length, length)
         (wanted,) = reference([ids, mask])
-        # Real values are added in another order, which changes values near 4 by a few units in the last place of
-        # float32.
+        # ONNX Runtime adds real values in another order than Octet, which changes values near 4 by a few units in the
+        # last place of float32.
         np.testing.assert_allclose(model(ids, mask), wanted, rtol=0, atol=2e-6)
 
 

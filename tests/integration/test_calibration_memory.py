@@ -13,14 +13,15 @@ from benchmarks.harness.home import CHECKOUT
 from tests.support.float_networks import pictures, residual_network
 
 FEW, MANY = 1_000, 10_000
-# Each further input may take 1 KiB. The input has 3 KiB itself, and its tensors have 90 KiB. Only two numbers for each
-# tensor remain in memory, up to three times, and the pages of its outputs.
+# Each further input may take 1 KiB of memory. An input itself has 3 KiB, and the tensors that are computed from it have
+# 90 KiB. For each input, only two numbers per tensor, up to three times, and the pages of its outputs remain in memory.
 MOST_BYTES = (MANY - FEW) << 10
 
 
 @pytest.mark.slow
 def test_ten_thousand_inputs_need_the_memory_of_a_thousand(tmp_path: Path) -> None:
-    """The calibration makes four passes: with histograms, fitted weights and the measurement of the result."""
+    """The calibration reads the inputs four times, because it builds histograms, fits weights and measures the
+    result."""
     (tmp_path / "model.onnx").write_bytes(residual_network())
     some = pictures(500)
     file = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (MANY, *some.shape[1:]))

@@ -222,7 +222,7 @@ def test_an_equalized_model_computes_the_same_as_the_float_model(session: Calibr
 def test_narrow_channels_before_depthwise_convolutions_get_enough_steps(
     session: CalibrationSession, data: Data
 ) -> None:
-    """Otherwise, a channel with a hundredth of the range would have only three steps, and less than 20 dB."""
+    """Without more steps, a channel with a hundredth of the range would have only three steps, and less than 20 dB."""
     rng, model = np.random.default_rng(0), OnnxBuilder()
     narrow, x = np.array([1, 0.01], np.float32).reshape(2, 1, 1, 1), model.input("image", "float32", (1, 3, 16, 16))
     first = model.node("Conv", [x, model.constant(rng.normal(0, 1, (2, 3, 1, 1)) * narrow, "float32")])

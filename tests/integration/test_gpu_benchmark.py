@@ -43,7 +43,7 @@ pytestmark = [
     pytest.mark.skipif(not all(each.available for each in check()), reason="this kernel cannot sandbox anything"),
 ]
 _MODEL = Path(__file__).parents[1] / "fixtures" / "tflite" / "keywords.tflite"
-# One source with a single kernel, and one with several.
+# One test file with a single kernel, and one with several kernels.
 _KERNEL_TESTS = [f"tests/unit/compiler/kernels/cuda/test_{name}.py" for name in ("resize", "networks")]
 _CARD, _BATCHES, _PEAK = "sm_80", (1, 2), (2, 4)
 _MOST_BYTES = 60e6

@@ -41,7 +41,8 @@ def test_the_digest_depends_only_on_the_inputs(tmp_path: Path, target: str) -> N
 @pytest.mark.slow
 @needs_signatures
 def test_a_server_builds_the_same_artifact_as_the_command(tmp_path: Path) -> None:
-    """This also holds if the server signs: a signature is attached to an artifact and is not part of it."""
+    """The digest is the same even if the server signs the artifact, because a signature is attached to an artifact and
+    is not part of it."""
     (tmp_path / "server").mkdir()
     key, _ = write_pair(tmp_path)
     with serving(tmp_path / "server", signing_key=key) as served:

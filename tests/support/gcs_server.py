@@ -31,8 +31,8 @@ _RENAMED = {"x-goog-copy-source": "x-amz-copy-source"}
 def environment(port: int, folder: Path) -> dict[str, str]:
     """Returns the environment variables with the address for clients of the bucket.
 
-    They include the path of a service account file, which is written to `folder`. It disables tokens, as with Google's
-    own emulators.
+    They include the path of a service account file, which is written to `folder`. The file disables tokens, as with
+    Google's own emulators.
     """
     account = {
         "type": "service_account",

@@ -45,8 +45,8 @@ def _built_for(isa: Isa) -> Target | None:
     return next((target for target in map(parse_target, names) if target.runs_on(detect_host())), None)
 
 
-# With `OCTET_TEST_ISAS=aarch64`, only instruction sets whose names begin with that are tested. By default, the examples
-# are divided among all of them.
+# With `OCTET_TEST_ISAS=aarch64`, only instruction sets whose names begin with `aarch64` are tested. By default, the
+# examples are divided among all instruction sets.
 _CHOSEN = os.environ.get("OCTET_TEST_ISAS", "")
 RUNNABLE = [isa for isa in ISAS.values() if isa.name.startswith(_CHOSEN) and _built_for(isa) is not None]
 

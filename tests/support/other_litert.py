@@ -31,8 +31,8 @@ class Interpreter(_real.Interpreter):
 
 
 def python_with_other_litert(folder: Path) -> Path:
-    """Creates a virtual environment in `folder` that contains all packages of this one. Its own LiteRT takes precedence
-    over theirs.
+    """Creates a virtual environment in `folder` that contains all packages of this one. The replaced LiteRT takes
+    precedence over the LiteRT of these packages.
 
     Returns:
         The path of its interpreter. Processes that it starts, such as the compiler's children, use the environment too.

@@ -27,15 +27,15 @@ from tools.kernel.building import lower
 import tvm  # isort: skip
 
 
-# The targets on which networks are tested. With `OCTET_TEST_ISAS=aarch64`, they are those whose names begin with that,
-# on emulated CPUs. By default, they include one ARM target.
+# The targets on which networks are tested. With `OCTET_TEST_ISAS=aarch64`, the targets whose names begin with
+# `aarch64`, on emulated CPUs. The default includes one ARM target.
 _CHOSEN = os.environ.get("OCTET_TEST_ISAS", "")
 _EMULATED = [
     parse_target(name)
     for name in (emulated.CPUS if _CHOSEN else ["aarch64+dotprod"])
     if not emulated_models.missing(name)
 ]
-# It adds only bfloat16 products to `x86-64-v4+vnni`, so only tests of such products use it.
+# A target that adds only bfloat16 products to `x86-64-v4+vnni`, so only tests of such products use it.
 BFLOAT16 = parse_target("x86-64-v4+vnni+bf16")
 _HERE = [
     target

@@ -1,4 +1,4 @@
-"""TFLite models of one operator on float32 values."""
+"""TFLite models with a single operator on float32 values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Arithmetic of the test oracle: fused multiply-add of float32, by the processor's instruction if it has one, and
+// Arithmetic of the test oracle: fused multiply-add of float32, by the processor's instruction if there is one, and
 // otherwise by libm. The code consists of plain loops compiled by a C++ compiler, so that it shares nothing with the
 // kernels that the oracle checks.
 #ifdef __x86_64__
@@ -10,7 +10,7 @@
 namespace {
 
 constexpr size_t kLanes = 16;
-// Rows and vectors of sums that are computed in parallel, to hide the instruction's latency.
+// The vectors in a row, and the rows, whose sums are computed in parallel to hide the instruction's latency.
 constexpr size_t kVectors = 2, kRows = 4;
 constexpr size_t kColumns = kVectors * kLanes;
 

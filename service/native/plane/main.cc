@@ -153,7 +153,7 @@ class Process {
 
   // For a process without a supervisor. The program that started it must restart it.
   void look_for_hung_calls(double now_s) {
-    // If this thread did not run during this time either, the call is not to blame for it.
+    // If this thread did not run during this time either, the call did not cause the delay.
     double elapsed_s = std::min(now_s - std::exchange(looked_s_, now_s), 2 * kHangLookEveryS);
     if (is_given_up_) return;
     std::string model = running_.find_hung_call(elapsed_s);

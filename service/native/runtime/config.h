@@ -32,7 +32,8 @@ struct Config {
   Signature signature;
   Plan plan;
   List<const char*> requires_flags;  // CPU features
-  // Compute capabilities of GPUs for which it contains code, as in sm_86; empty: the model runs on the CPU.
+  // The compute capabilities of GPUs for which the artifact contains code, as in sm_86. Empty if the model runs on the
+  // CPU.
   List<int> capabilities;
   char* text = nullptr;
 

@@ -44,7 +44,8 @@ int Group::launch(Task task, void* cdata, int32_t num_task, int32_t threads) {
   return region_.error();
 }
 
-// Keeps workers off the calling thread's core. On the same core, they would wait for each other.
+// Keeps workers off the calling thread's core. On the same core, a worker and the calling thread would wait for each
+// other.
 void Group::pin_workers() {
   int32_t processor = sched_getcpu();
   if (processor == processor_) return;

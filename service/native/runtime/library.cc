@@ -55,9 +55,9 @@ void write_path(int descriptor, char (&path)[96]) {
   snprintf(to, static_cast<size_t>(path + sizeof path - to), "/%d", descriptor);
 }
 
-// Compiled code calls functions of libm, but does not name that library. If the program itself uses libm, they are
-// found in the global scope. Otherwise libm is loaded here, if it is needed: most models do not use it, and it takes
-// 0.3 MB. It is never closed, because the code of any model may use it.
+// Compiled code calls functions of libm, but does not name that library. If the program itself uses libm, these
+// functions are found in the global scope. Otherwise libm is loaded here when the first model needs it. Most models do
+// not, and libm takes 0.3 MB of memory. libm is never closed, because the code of any model may use it.
 void* open_with_libm(const char* path) {
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (handle != nullptr || dlopen("libm.so.6", RTLD_NOW | RTLD_GLOBAL) == nullptr) return handle;

@@ -30,7 +30,7 @@ class Region {
   // Must be called while no thread is in `work`.
   void begin(Task task, void* cdata, int32_t num_task, int32_t threads);
 
-  // Prefetches data from the calling thread's cache: those that `work` reads first.
+  // Prefetches, from the calling thread's cache, the data that `work` reads first.
   void prefetch(int32_t thread) const {
     __builtin_prefetch(this);
     __builtin_prefetch(&shares_[thread], 1);

@@ -14,8 +14,8 @@ constexpr int32_t kFewestRuns = 3;
 constexpr double kPatienceS = 0.1;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// The minimum gain for which more threads are used. They are taken from other calls, and measurements are noisy. The
-// gain is relative and absolute for a call, and relative for a whole run.
+// The minimum gain for which more threads are used. There is a minimum because other calls lose these threads, and
+// because measurements are noisy. The gain is relative and absolute for a call, and relative for a whole run.
 constexpr double kWorth = 0.9;
 constexpr double kWorthS = 0.3e-6;
 constexpr double kWorthOfRun = 0.93;

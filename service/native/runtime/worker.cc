@@ -140,9 +140,9 @@ void Worker::join() {
   if (!spin([this] { return !is_busy(); }, kPatienceNs)) await();
 }
 
-// Waits for a worker that should already have finished. The kernel may have descheduled it in the middle of a task in
-// favor of another process. Then it would continue only after that process's time slice of several milliseconds. So the
-// worker is moved to this core, where it continues at once.
+// Waits for a worker that should already have finished. The kernel may have descheduled the worker in the middle of a
+// task in favor of another process. In this case, the worker would continue only after that process's time slice of
+// several milliseconds. So the worker is moved to this core, where it continues at once.
 void Worker::await() {
   int64_t until = now_ns() + kLongestNs;
   bool is_running = true;

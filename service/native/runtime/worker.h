@@ -19,7 +19,7 @@ class Worker {
 
   // Only the thread that leases the worker may call the following functions.
 
-  // Offers a part of a region to the worker. If it sleeps, it does not begin before `wake`.
+  // Offers a part of a region to the worker. A worker that sleeps does not begin before `wake`.
   void post(Region* region, int32_t thread);
   void wake();
 

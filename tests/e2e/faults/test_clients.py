@@ -177,7 +177,7 @@ def test_ten_thousand_idle_connections(tmp_path: Path) -> None:
         try:
             for _ in range(count):
                 connections.append(connect(served))
-            # All were accepted, not only queued: the server has a descriptor for each.
+            # All connections were accepted, not only queued: the server has a descriptor for each.
             eventually(lambda: descriptors(process) > count)
             each_bytes = (rss_bytes(process) - before) / count
             print(f"{each_bytes:.0f} bytes for each idle connection")

@@ -30,7 +30,7 @@ PICTURE = (EXAMPLES / "digits" / "3.png").read_bytes()
 
 
 class Scene:
-    """A server with a good model, and one that crashes it."""
+    """A server with a good model, and a model that crashes the server."""
 
     def __init__(self, served: Served, folder: Path) -> None:
         self.served, self.data_dir = served, folder / "data"

@@ -1,5 +1,5 @@
-"""Tests of too little memory for one model or one request: only that one is refused, and the others are not
-affected.
+"""Tests of too little memory for one model or one request: only this model or request is refused, and the others are
+not affected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PICTURE = (EXAMPLES / "digits" / "3.png").read_bytes()
 
 @dataclass(frozen=True)
 class Scene:
-    """A server with a good model, and one that needs a gigabyte; `log` is the server's log file."""
+    """A server with a good model, and a model that needs a gigabyte. `log` is the server's log file."""
 
     served: Served
     huge: Digest

@@ -113,7 +113,7 @@ class _Shown:
 
 
 def test_the_cost_of_a_quantization_is_drawn(browser: Browser, served: Served) -> None:
-    """With a simulated response of the server."""
+    """The server's response is simulated."""
     asked_before = {"method": "mse", "activations": "uint8", "samples": 10, "data": "sha256:0", "adaround": True}
     options = {
         "quantize": {**asked_before, "keep": [], "wide": ["before"], "budget": 0.01, "latency_budget": "2x"},
@@ -136,7 +136,7 @@ def test_the_cost_of_a_quantization_is_drawn(browser: Browser, served: Served) -
         expect(cost).to_contain_text("net 1: queued")
     assert shown.query() == {
         **{name: [str(value).replace("True", "true")] for name, value in asked_before.items()},
-        "correct_bias": ["false"],  # the default of a build that does not contain it
+        "correct_bias": ["false"],  # the default for a build without this option
         "version": ["1"],
         "target": ["x86-64-v3"],
         "input_shape": ["=1,3,16,16"],

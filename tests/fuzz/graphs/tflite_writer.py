@@ -1,7 +1,7 @@
 """Writes quantized TFLite graphs operator by operator. `tflite_operators` uses it.
 
-LiteRT runs every operator as soon as it is drawn, on the values of its operands. It computes the shape of the result,
-even if the file declares another one. The scale of the result is changed until most of its values fit.
+LiteRT runs every operator as soon as it is drawn, on the values of its operands. LiteRT also computes the shape of the
+result, even if the file declares another shape. The scale of the result is changed until most of its values fit.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ def _scaled(tensor: Tensor, factor: float) -> Tensor:
 
 
 def _factor(values: Array, tensor: Tensor) -> float:
-    """If too many values of a result saturate, or use too little of the range, returns the factor by which its scale is
-    changed.
+    """Returns the factor by which a result's scale is changed if too many of its values saturate, or if they use too
+    little of the range.
     """
     assert tensor.quantization is not None
     info = np.iinfo(tensor.dtype)

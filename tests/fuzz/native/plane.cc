@@ -55,7 +55,8 @@ void heads(std::string_view bytes) {
   decode_percent(head.path());
 }
 
-// However the bytes are split, the same head of a response is read, and it never ends before its last byte.
+// However the bytes are split, the parser reads the same head of a response, and never completes it before its last
+// byte.
 void responses(std::string_view bytes) {
   constexpr size_t kLongest = 4096;
   ResponseHead head, again;

@@ -62,7 +62,8 @@ async def refusal(opened: Channel, message: pb.ModelInferRequest | bytes) -> str
 
 
 async def test_protobuf_and_the_data_plane_accept_the_same_bytes(opened: Channel) -> None:
-    """If protobuf's own parser rejects a damaged message, the data plane rejects it too, and answers the next one."""
+    """If protobuf's own parser rejects a damaged message, the data plane rejects it too, and answers the next
+    message."""
     random = np.random.default_rng(0)
     whole = request_of(b"\1\2\3\4").SerializeToString()
     for _ in range(200):

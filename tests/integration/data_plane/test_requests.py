@@ -274,7 +274,7 @@ def test_the_request_of_a_client_that_left_is_not_computed(
         with connected(served) as connection:
             connection.sendall(request(0, model=HELD))
             settle(client)
-        # It closed the whole connection.
+        # The client has closed both directions of the connection.
         settle(client)
     assert ask(client, model=HELD).status_code == 200
     assert executions(client) == before + 2

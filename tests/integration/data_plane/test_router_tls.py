@@ -122,7 +122,7 @@ def test_a_worker_that_is_verified_again_gets_requests(routed: Cluster, authorit
 
 
 def test_the_router_never_falls_back_to_plain_text(routed: Cluster) -> None:
-    """This holds if the worker does not use TLS, and if the router has no certificate authority."""
+    """The test has two cases: the worker does not use TLS, and the router has no certificate authority."""
     listening = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         heard: list[bytes] = []

@@ -59,7 +59,7 @@ def test_services_and_budgets_belong_to_one_workload_each(objects: list[Object])
 
 
 def test_pods_of_one_workload_are_spread_over_nodes(objects: list[Object]) -> None:
-    """Otherwise, the failure of one node could stop all of them."""
+    """If all pods of a workload were on one node, the failure of this node would stop all of them."""
     for each in of_kind(objects, "Deployment"):
         constraints = each["spec"]["template"]["spec"]["topologySpreadConstraints"]
         assert {found["topologyKey"] for found in constraints} == {"kubernetes.io/hostname"}

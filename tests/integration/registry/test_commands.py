@@ -69,7 +69,7 @@ def test_a_worker_serves_from_a_registry(model: Model, host: str) -> None:
 
 
 def test_a_server_serves_from_a_registry(model: Model, host: str, tmp_path: Path) -> None:
-    """A build verifies what it pulled, as it does for any folder. The signature is kept."""
+    """The pulled artifact is verified, like the artifact of any other folder. Its signature is kept."""
     reference = f"oci://{host}/commands/digits:v1"
     octet(model, "push", "--to", reference, model.root)
     command = [sys.executable, "-m", "service.cli", "serve", "--models", reference, "--port", "0", "--no-grpc"]

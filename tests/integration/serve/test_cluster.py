@@ -178,7 +178,7 @@ def test_a_model_without_a_suitable_pool_has_a_reason(members: Members) -> None:
 
 
 def test_a_new_worker_loads_the_models_of_its_pool_before_it_is_ready(members: Members) -> None:
-    """So no request has to wait until a model is loaded."""
+    """Because of this, no request to the new worker waits until a model is loaded."""
 
     def loaded_models() -> list[Any]:
         return [each["loaded"] for each in workers(members.api) if each["pool"] == "best"]

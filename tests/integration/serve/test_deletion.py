@@ -61,7 +61,7 @@ def test_requests_in_progress_are_answered_and_later_ones_are_not_found(served: 
         assert rm(served, "doomed") == "deleted doomed: version 1\n"
         eventually(lambda: answers[404] >= 20)
     assert answers.keys() == {200, 404}
-    assert served.label(3) == 3  # the other name shares the build
+    assert served.label(3) == 3  # the model with the other name shares the build
 
 
 def test_after_one_of_two_versions_is_deleted_the_other_answers(served: Served) -> None:

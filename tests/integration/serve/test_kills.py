@@ -54,7 +54,7 @@ def all_blobs_are_whole(store: Path) -> bool:
 
 
 class TestParts:
-    """One process is killed, but not the server itself."""
+    """Tests that kill one process of a server, but not the whole server."""
 
     def test_a_killed_compiler_child_fails_only_its_build(self, served: Served) -> None:
         build = served.push(target=OTHERS[0])

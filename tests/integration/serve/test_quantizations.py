@@ -92,7 +92,7 @@ def test_a_float_model_becomes_a_served_quantized_version(net: Served) -> None:
 
 
 def test_a_float_tflite_model_becomes_a_version_that_replaces_it(net: Served) -> None:
-    """It has the same input: its name, shape, layout, and preprocessing of pictures."""
+    """The new version has the same input as the float model: name, shape, layout, and preprocessing of pictures."""
     metadata = metadata_buffer([Described(IMAGE, [127.5], [127.5])], [Described()])
     model = with_metadata(tflite_residual_network(), metadata)
     pushed = net.ended(net.client.put("/api/v1/models", params={"name": "lite"}, content=model).json()["id"])

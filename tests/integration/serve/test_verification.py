@@ -86,7 +86,7 @@ def test_an_unverified_artifact_is_served_after_a_worker_has_verified_it(members
 
 @pytest.mark.slow
 def test_the_verification_of_a_killed_worker_is_finished_by_another(members: Members) -> None:
-    """It uses the cluster of the previous test. The worker is killed during the verification, and another one
+    """This test uses the cluster of the previous test. The worker is killed during the verification, and another one
     starts.
     """
     [pid] = [

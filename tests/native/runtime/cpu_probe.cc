@@ -1,5 +1,5 @@
 // cpu_probe FEATURE...: prints the runtime's message for an artifact that requires these CPU features. It is built with
-// musl, which links statically and has another strerror_r than runtime/error.cc requires.
+// musl, which links statically. runtime/error.cc requires GNU's strerror_r, which musl does not have.
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -15,8 +15,7 @@ EXPORTED void* allocate(uint64_t bytes) { return octet::alloc_workspace(1, 0, by
 
 EXPORTED int release(void* memory) { return octet::free_workspace(1, 0, memory); }
 
-// Forks a child that runs a call of `threads` threads, after those of the parent. Returns its status, or -1 if it was
-// killed.
+// Forks a child, which runs a call of `threads` threads. Returns the child's status, or -1 if the child was killed.
 EXPORTED int launch_in_child(octet_team* team, int threads, octet::Task task, void* data) {
   pid_t child = fork();
   if (child == 0) {

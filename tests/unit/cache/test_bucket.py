@@ -26,9 +26,8 @@ def read(bucket: TestedBucket, name: str) -> bytes:
 
 
 def test_an_object_is_created_once(bucket: TestedBucket) -> None:
-    """Otherwise a process that has lost the lock would overwrite the index of a store.
-
-    The calls are sequential, because Swift accepts several concurrent ones.
+    """If an object could be created twice, a process that has lost the lock would overwrite the index of a store. The
+    calls are sequential, because Swift accepts several concurrent creations.
     """
     assert [bucket.create("index/1", b"%d" % number) for number in range(3)] == [True, False, False]
     assert read(bucket, "index/1") == b"0"

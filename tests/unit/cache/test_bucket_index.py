@@ -46,8 +46,8 @@ def test_concurrent_threads_lose_no_change(bucket: TestedBucket, tmp_path: Path)
 
 
 def test_a_process_that_lost_the_lock_writes_nothing(bucket: TestedBucket, tmp_path: Path) -> None:
-    """It also writes nothing if other processes have written so often that the object with its number has been
-    deleted.
+    """The process also writes nothing if other processes have written so often that the object with the number that it
+    would write has been deleted.
     """
     for changes in (1, 30):
         slow, fast = (BucketIndex(bucket, nullcontext, tmp_path / f"seen-{name}") for name in ("slow", "fast"))

@@ -271,7 +271,8 @@ def test_a_client_that_makes_the_server_reset_is_counted_too(echo_program: Path)
 
 
 def test_a_client_that_does_not_read_replies_is_disconnected(echo_program: Path) -> None:
-    """CVE-2019-9512. Its replies fill the socket and then a bounded queue; then the server disconnects."""
+    """CVE-2019-9512. The replies to the client fill the socket and then a bounded queue; then the server
+    disconnects."""
     with echo_server(echo_program, nuisances=10**9) as port, Peer(port) as peer:
         peer.socket.settimeout(GIVE_UP_S)
         assert not _takes(peer, frame(PING, payload=bytes(8)) * 10_000, times=2000)
@@ -287,7 +288,8 @@ def _takes(peer: Peer, sent: bytes, times: int) -> bool:
 
 
 def test_a_header_list_beyond_the_limit_is_refused(peer: Peer) -> None:
-    """Refers 100 times to a table entry of 4,000 bytes, with one byte each; the next block still decodes."""
+    """The header block contains 100 references of one byte to a table entry of 4,000 bytes. The next block still
+    decodes."""
     peer.send(frame(HEADERS, 4 | END_STREAM, 1, _HEAD + literal("a", "b" * 3900, 0x40) + b"\xbe" * 100))
     assert peer.expect(HEADERS, 1, END_STREAM).payload == literal("", "431").replace(b"\0\0", b"\x08", 1)
     peer.send(frame(HEADERS, 4 | END_STREAM, 3, _HEAD + b"\xbe"))

@@ -34,7 +34,7 @@ def test_one_process_reads_what_the_other_writes() -> None:
 
 
 def test_the_memory_cannot_be_resized() -> None:
-    """Otherwise a reader would be killed by SIGBUS if the other process truncated the memory."""
+    """If the memory could be resized, the other process could truncate it, and a reader would be killed by SIGBUS."""
     shared = SharedTensors.create(SIGNATURE)
     for size in (0, bytes_of(SIGNATURE) + ALIGNMENT_BYTES):
         with pytest.raises(PermissionError):

@@ -91,7 +91,7 @@ def test_a_deleted_model_is_garbage_with_all_its_artifacts(plane: ControlPlane) 
     plane.succeed()
     delete_model(services.layout, services.models, services.aliases, "digits", force=False)
     collect(plane)
-    assert len(services.layout.index()) > 1  # the others are recent, so they may be referred to soon
+    assert len(services.layout.index()) > 1  # the remaining objects are recent, so new objects may soon refer to them
     make_all_older(plane)
     collect(plane)
     assert (services.layout.index(), list(services.layout.blobs.iterate())) == ([], [])
@@ -112,7 +112,7 @@ def test_blobs_that_a_deleted_model_shared_are_kept(plane: ControlPlane) -> None
 def test_an_artifact_of_a_lost_database_is_not_garbage(plane: ControlPlane, tmp_path: Path) -> None:
     plane.push()
     artifact = plane.succeed()
-    plane.push()  # the index lists the models that the artifact was made for
+    plane.push()  # this push is also recorded in the index, which lists the models that the artifact was made for
     make_all_older(plane)
     with control_plane(tmp_path / "empty") as empty:
         services = empty.services

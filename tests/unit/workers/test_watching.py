@@ -30,8 +30,8 @@ CALLER, OTHER = 1, 2
 def progress(
     thread: Thread, *, before_s: float = 0.0, counts_stops: bool = False, other: Thread | None = None
 ) -> float:
-    """Returns the progress in half a second of a thread. Neither it nor the `other` thread of its process got the
-    processor before.
+    """Returns the progress of a thread within half a second. Neither this thread nor the `other` thread of its process
+    got processor time before.
     """
     before = {CALLER: Thread("R", before_s), OTHER: Thread("R", 0.0)}
     after = {CALLER: thread, OTHER: other or Thread("S", 0.0)}

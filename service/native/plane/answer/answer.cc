@@ -17,7 +17,7 @@ void describe(const Output& output, JsonWriter& json) {
   json.end(']');
 }
 
-// Describes an output in shared memory: its location and size take the place of its elements.
+// Describes an output in shared memory by its location and size instead of its elements.
 void describe(const SharedRange& range, size_t bytes, JsonWriter& json) {
   json.member("parameters").begin('{').member("shared_memory_region").string(range.region);
   json.member("shared_memory_offset").integer(static_cast<int64_t>(range.offset));

@@ -82,7 +82,7 @@ void remove_unordered(std::vector<WorkerRef>& workers, const WorkerRef& worker) 
 Cluster::Change Cluster::apply(ClusterOrder order) {
   is_on_ = true;
   key_ = std::move(order.key);
-  // The workers that this order removes. Their requests in progress are still counted when they end.
+  // The workers that this order removes. Requests in progress on these workers are still counted when the requests end.
   std::map<std::string, WorkerRef, std::less<>> before;
   if (order.resets) {
     before.swap(workers_);
@@ -97,7 +97,7 @@ Cluster::Change Cluster::apply(ClusterOrder order) {
       remove(worker);
     } else if (auto again = before.extract(update.id)) {
       worker = std::move(again.mapped());
-      // a control plane that sends the whole table ignores the results of earlier handshakes
+      // a whole table resets the results of earlier handshakes
       worker->distrusted.clear();
     } else {
       worker = std::make_shared<Worker>();

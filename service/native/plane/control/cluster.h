@@ -94,7 +94,7 @@ class Cluster {
     std::vector<WorkerRef> loaded;
     std::vector<std::string> pools;
     std::string reason;
-    bool is_listed = false;  // true if an order contains it; false if it is known only from a worker that has it loaded
+    bool is_listed = false;  // true if an order contains the model, false if only workers that have loaded it report it
   };
 
   void put(WorkerRef worker, WorkerUpdate update);
@@ -103,8 +103,8 @@ class Cluster {
   void put(ModelUpdate update);
   void forget(const std::string& address);
   std::vector<WorkerRef> candidates(const Name& name, const Tried& tried) const;
-  // Returns additional workers for a model whose workers are all full. Returns at most as many as `full`, chosen by a
-  // hash of the model, and only workers that have capacity left.
+  // Returns additional workers for a model whose workers are all full. Returns at most as many workers as `full`
+  // contains, chosen by a hash of the model, and only workers that have capacity left.
   std::vector<WorkerRef> more(const std::vector<WorkerRef>& full, std::string_view model, const Tried& tried,
                               double now_s) const;
 

@@ -1,4 +1,4 @@
-// The data plane's end of the socket between it and the control plane. docs/adr/0042 describes the messages.
+// The data plane's end of its socket to the control plane. docs/adr/0042 describes the messages.
 //
 // A frame consists of the length of a JSON object and the length of the bytes that follow it (each a little-endian
 // uint32), the JSON, and the bytes. It may carry a file descriptor. A frame of more than 256 MiB closes the link.

@@ -11,8 +11,8 @@ namespace octet::plane {
 
 namespace {
 
-// Returns a number in [0, 1) that is uniformly distributed over affinities. It also depends on the model. Otherwise the
-// same clients would be the first to get the canary of every model.
+// Returns a number in [0, 1) that is uniformly distributed over affinities. The number also depends on the model.
+// Otherwise the same clients would be the first to get the canary of every model.
 double point_of(std::string_view model, std::string_view affinity) {
   uint8_t digest[kDigestBytes];
   Sha256 hash;

@@ -20,7 +20,7 @@ namespace {
 constexpr double kCountsKeptS = 300;
 constexpr size_t kMostCountsKept = 64;  // the maximum of unloaded models whose counts are kept
 
-// Writes the memory that this process uses on each GPU, if a model was ever loaded to one. The numbers are counted by
+// Writes the memory that this process uses on each GPU, if a model was ever loaded to a GPU. The numbers are counted by
 // the runtime, because a request to the driver could block the event loop.
 void write_cards(JsonWriter& json) {
   json.member("cards").begin('[');

@@ -151,8 +151,8 @@ class Plane {
   std::vector<int64_t> decode(int64_t exchange, const class Prediction& prediction, const std::string& client,
                               PeerBudget& budget,
                               const std::function<void(size_t index, const QuestionResponse& response)>& handler);
-  // Withdraws these questions, because their clients have left or were refused. Their reservations are released when
-  // the control plane has responded, because a picture may be in the middle of its decoding.
+  // Withdraws these questions, because their clients have left or were refused. The reservations of a question are
+  // released only when the control plane has responded, because its picture may be in the middle of decoding.
   void withdraw(const std::vector<int64_t>& questions);
   void on_response(int64_t question, const QuestionResponse& response);
   void fail_questions();

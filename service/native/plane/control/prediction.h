@@ -43,7 +43,8 @@ class QueueSlot {
   void release();
   bool acquire();  // takes a slot; returns true also if it already has one
   void leave();
-  void mark_submitted() { has_slot_ = false; }  // from now on the queue frees the slot, when it starts the job
+  // From now on, the queue owns the slot, and frees it when it starts the job.
+  void mark_submitted() { has_slot_ = false; }
 
  private:
   ModelRef model_;
@@ -53,7 +54,7 @@ class QueueSlot {
 // Must be used on the event loop's thread, except for `fill`.
 class Prediction {
  public:
-  // `id` becomes the key of its job.
+  // `id` becomes the key of the prediction's job.
   Prediction(ModelRef model, Protocol protocol, int64_t id, double now_s);
 
   Times times;
@@ -77,7 +78,7 @@ class Prediction {
   void take(const std::vector<std::string_view>& following);
 
   // Converts the inputs from JSON or protobuf to tensors and validates their elements. Throws Problem. May run on any
-  // thread while no other uses this object.
+  // thread while no other thread uses this object.
   void fill();
 
   // Returns the pictures to decode: the index of the input, and the file.

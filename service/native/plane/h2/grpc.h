@@ -24,7 +24,7 @@ struct GrpcLimits {
   bool takes_compressed = false;  // if false, a compressed message ends its call with UNIMPLEMENTED
 };
 
-/// The views in it are valid only during the call of the handler.
+/// The views in this struct are valid only during the call of the handler.
 struct CallHead {
   std::string_view path;  // "/package.Service/Method"
   std::string_view authority;

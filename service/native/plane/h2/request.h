@@ -9,7 +9,7 @@
 
 namespace octet::h2 {
 
-/// The views in it refer to `fields`.
+/// The views in this struct refer to `fields`.
 struct Request {
   explicit Request(const HeaderList& list) : fields(list) {}
 

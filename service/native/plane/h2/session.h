@@ -37,13 +37,14 @@ class Session final : private FrameReader::Handler {
    public:
     /// A stream begins. `request` is valid during the call only.
     virtual void on_request(StreamId stream, const Request& request) = 0;
-    /// Some content of the stream has arrived. The peer may send as much again after `consumed`.
+    /// Some content of the stream has arrived. When the handler has called `consumed`, the peer may send as many bytes
+    /// again.
     virtual void on_data(StreamId stream, const uint8_t* bytes, size_t size) = 0;
     /// The peer has sent everything. Trailers were validated and discarded.
     virtual void on_end(StreamId stream) = 0;
     /// The stream has ended early. Nothing can be sent on it, and no further function is called for it.
     virtual void on_reset(StreamId stream, ErrorCode code) = 0;
-    /// All data of a stream that may send more has left the stream's queue.
+    /// The queue of a stream is empty, and the stream may send more data.
     virtual void on_drained(StreamId stream) = 0;
     /// All data of a stream that was ended here has left the session's queues.
     virtual void on_sent(StreamId stream) = 0;
@@ -80,7 +81,7 @@ class Session final : private FrameReader::Handler {
   /// Resets the stream. The handler is not called for it any more.
   bool reset(StreamId stream, ErrorCode code);
 
-  /// The handler has processed `bytes` of a stream's content.
+  /// Reports that the handler has processed `bytes` bytes of a stream's content.
   void consumed(StreamId stream, size_t bytes);
   /// Returns the number of bytes that were submitted and are still in the stream's queue.
   size_t pending_bytes(StreamId stream) const;
@@ -90,7 +91,7 @@ class Session final : private FrameReader::Handler {
   void drain();
   /// Counts a stream that the handler has refused. Too many of them end the connection.
   void refused() { count_nuisance(); }
-  /// The socket was closed, which ends every stream.
+  /// Reports that the socket was closed. Ends every stream.
   void disconnect();
   /// Returns true if the connection is finished: write what `gather` still returns, then close the socket.
   bool closed() const { return failed_ || (drained_ && streams_.empty()); }

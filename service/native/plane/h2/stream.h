@@ -30,7 +30,7 @@ struct Stream {
   std::string final_block;  // the header block that ends the stream; if empty, the last DATA frame ends it
 };
 
-/// How the streams that were closed last have ended, which determines how a late frame is treated.
+/// How each recently closed stream ended. This determines how a late frame for the stream is treated.
 class ClosedStreams {
  public:
   enum class How : uint8_t { kUnknown, kEnded, kResetByPeer, kResetByUs };

@@ -68,9 +68,10 @@ void PeerBudget::give_back(Resource what, size_t amount) {
   for (auto* each : {&held_, &address_->held, &all_->held_}) (*each)[index_of(what)] -= amount;
 }
 
-// Returns how much more may be held. Let s be the share, h the amount that a part holds, and f the free amount above
-// it. A part may hold at most s / (1 - s) of the amount that it leaves to others, so it may hold n more if h + n <= s /
-// (1 - s) (f - n).
+// Returns how much more this connection may hold. An address is a part of the process's budget, and a connection is a
+// part of what its address may hold. Let s be the share, h the amount that a part holds, and f the amount that is still
+// free in the whole. A part may hold at most s / (1 - s) of the amount that it leaves to others, so it may hold n more
+// if h + n <= s / (1 - s) (f - n).
 double PeerBudget::available(Resource what) const {
   auto amount = [&](const std::array<size_t, kResources>& of) { return static_cast<double>(of[index_of(what)]); };
   if (what == Resource::kHealthCalls) return static_cast<double>(kHealthCallsOfConnection) - amount(held_);
@@ -157,7 +158,8 @@ std::shared_ptr<PeerBudget::Address> PeerBudgets::find_or_add(const PeerAddress&
   return found;
 }
 
-// Removes addresses that hold nothing and whose rates are unused, because a new entry would be equal to theirs.
+// Removes addresses that hold nothing and whose rates are unused, because a new entry for such an address would be
+// equal to the removed one.
 void PeerBudgets::forget_some() {
   auto now = h2::Clock::now();
   for (auto each = addresses_.begin(); each != addresses_.end();) {

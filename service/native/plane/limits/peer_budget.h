@@ -29,7 +29,7 @@ enum class Resource : uint8_t {
   kPixels,        // the number of pixels in these pictures
 };
 inline constexpr size_t kResources = 8;
-inline constexpr double kProbeS = 2;  // how long such a connection may last, because their number is small
+inline constexpr double kProbeS = 2;  // the time limit of such a connection, because only a few can be open
 
 struct PeerLimits {
   size_t max_connections = 10000;
@@ -60,7 +60,7 @@ class PeerBudgets;
 
 // The budget of one connection. May be used from any thread. An address may hold at most `share` of what other
 // addresses leave free, and a connection at most `share` of what its address may still hold. So a single client gets at
-// most this fraction, and each newcomer a part of the rest (dynamic thresholds, Choudhury and Hahne, IEEE/ACM
+// most this fraction, and each new client gets a part of the rest (dynamic thresholds, Choudhury and Hahne, IEEE/ACM
 // Transactions on Networking 6(2), 1998).
 class PeerBudget final : public h2::Budget, public std::enable_shared_from_this<PeerBudget> {
  public:

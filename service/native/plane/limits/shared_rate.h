@@ -20,7 +20,7 @@ class SharedRate {
   class Part {
    public:
     explicit Part(Rate rate) : bucket_(rate) {}
-    // Returns true if the state of this part is that of a new one.
+    // Returns true if the state of this part equals that of a new part.
     bool is_unused(Clock::time_point now) { return bucket_.is_full(now) && lately_ < 1; }
 
    private:

@@ -58,7 +58,7 @@ void Forward::send(std::string_view bytes) {
   with_upstream([&](Upstream& upstream) { upstream.send({bytes}); });
 }
 
-// Forwards the cluster's key if it is valid; the control plane decides what it permits.
+// Forwards the cluster's key if it is valid. The control plane decides what the key permits.
 std::string Forward::request_head() const {
   const RequestHead& head = connection_.head();
   std::string text(head.method);

@@ -1,4 +1,4 @@
-// Forwards to the control plane the requests that it handles, and relays its responses as they arrive, without
+// Forwards those requests that the control plane handles. Relays the control plane's responses as they arrive, without
 // buffering.
 #pragma once
 
@@ -38,7 +38,7 @@ class Forward final : public HttpExchange, public UpstreamListener {
   bool read_response_head();
   void follow(std::string_view body);
 
-  // Does not own its object; valid as long as this object exists.
+  // Refers to this object without owning it.
   const std::shared_ptr<UpstreamListener> self_{this, [](UpstreamListener*) {}};
   int64_t upstream_ = 0;  // connection that the request is sent to
   std::string response_;  // received part of the response's head

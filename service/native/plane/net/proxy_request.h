@@ -30,7 +30,7 @@ struct ForwardedRequest {
   std::string request_id;
 };
 
-// Receives a response. Its functions are called while the event loop handles the client's connection.
+// Receives a response. The event loop calls these functions while it handles the client's connection.
 class ProxyListener {
  public:
   virtual ~ProxyListener() = default;
@@ -39,7 +39,7 @@ class ProxyListener {
   virtual void on_piece(std::string_view piece) = 0;
   virtual bool takes_more() const = 0;  // if it returns false, the listener calls `resume` later
   virtual void on_answered() = 0;       // the response is complete
-  // No response will come, or no more of it.
+  // The response will not come, or the rest of it will not come.
   virtual void on_failed(const Problem& problem) = 0;
 };
 

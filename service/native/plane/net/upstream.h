@@ -19,7 +19,7 @@ namespace octet::plane {
 inline constexpr size_t kMostUnsent = 256 << 10;
 inline constexpr size_t kLongestAnswerHead = 64 << 10;
 
-// Receives a response from the control plane or a worker. Its functions are called while the event loop handles the
+// Receives a response from the control plane or a worker. The event loop calls these functions while it handles the
 // client's connection.
 class UpstreamListener {
  public:

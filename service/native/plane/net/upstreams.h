@@ -22,7 +22,7 @@ class Upstreams {
  public:
   static constexpr int64_t kLater = 0, kNone = -1;
 
-  // Waits for a connection to a worker. Its functions are called while the event loop handles the client's connection.
+  // Waits for a connection to a worker. The event loop calls these functions while it handles the client's connection.
   class Waiter {
    public:
     virtual ~Waiter() = default;

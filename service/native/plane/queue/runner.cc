@@ -16,7 +16,7 @@ namespace octet::plane {
 
 namespace {
 
-constexpr int kWarmUps = 4;  // the first call has page faults, so the shortest of the others counts
+constexpr int kWarmUps = 4;  // the first call has page faults, so the shortest of the other calls counts
 // Batching must save at least a tenth of the time, because each request waits for the whole batch.
 constexpr double kWorth = 0.9;
 
@@ -51,7 +51,7 @@ void copy_rows(const Tensor& from, int64_t from_row, const Tensor& to, int64_t t
 }
 
 // Copies rows of input `index` of all jobs into `buffer`. The jobs' rows are treated as one sequence, from row `begin`
-// until the buffer is full or they end.
+// until the buffer is full or the rows end.
 void fill(const Tensor& buffer, const std::vector<JobRef>& jobs, size_t index, int64_t begin) {
   int64_t filled = 0, size = buffer.rows();
   for (const JobRef& job : jobs) {

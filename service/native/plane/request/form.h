@@ -63,7 +63,7 @@ struct RequestedOutput {
   Parameters parameters;
 };
 
-// The views in it refer to the text or message that it was read from.
+// The views in this struct refer to the text or message from which the form was read.
 struct Form {
   std::optional<std::string> id;
   Parameters parameters;

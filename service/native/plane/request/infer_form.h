@@ -9,7 +9,7 @@
 
 namespace octet::plane {
 
-// The views in it refer to the message.
+// The views in the form refer to the message.
 struct InferForm {
   std::string model, version;
   Form form;

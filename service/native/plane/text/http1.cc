@@ -287,8 +287,8 @@ HeadState read_head(std::string_view bytes, size_t longest, RequestHead& head, B
   size_t end = bytes.substr(0, longest).find("\r\n\r\n", begin);
   std::string_view first = bytes.substr(begin, bytes.find('\n', begin) - begin);
   if (end == bytes.npos && bytes.size() < longest) {
-    // Rejects input that cannot become a valid head without waiting for its end: bytes that are not HTTP, or a line
-    // feed without a carriage return.
+    // Rejects an incomplete head at once if no further bytes can make it valid: if it contains bytes that are not HTTP,
+    // or a line feed without a carriage return.
     bool is_whole = begin + first.size() < bytes.size();
     if (!first.empty() && first[0] != '\r' && !kToken[static_cast<unsigned char>(first[0])]) {
       bad = {400,

@@ -298,9 +298,9 @@ double real_of(std::string_view text) {
   return std::strtod(std::string(text).c_str(), nullptr);
 }
 
-// Python writes a float32 with up to 17 digits. For these, two operations round once each, so the resulting double is
-// within 2^-52 of the number. If all values at this distance round to the same float32, it is the result. Otherwise,
-// the exact method is used.
+// Python writes a float32 with up to 17 digits. Converting such a number takes two operations that round once each, so
+// the resulting double is within 2^-52 of the number. If all values within this distance round to the same float32,
+// that float32 is the result. Otherwise, the exact method is used.
 float single_of(std::string_view text) {
   Decimal number = decimal_of(text);
   if (number.holds(kWordDigits)) {

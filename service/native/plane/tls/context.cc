@@ -11,8 +11,8 @@ namespace {
 constexpr int kSetMode = 33, kSetReadAhead = 41, kSetCacheMode = 44, kSetMinimum = 123;
 constexpr long kTls12 = 0x0303;
 constexpr long kPartialWrite = 1, kMovingBuffer = 2, kReleaseBuffers = 16;
-// If a peer disconnects without a close_notify, a truncated message is still noticed, because every message ends with a
-// length, a final chunk or a frame.
+// Even if a peer disconnects without a close_notify, a truncated message is noticed, because a length, a final chunk or
+// a frame marks the end of every message.
 constexpr uint64_t kIgnoreUnexpectedEof = 1 << 7, kNoCompression = 1 << 17, kServerPreference = 1 << 22,
                    kNoRenegotiation = 1 << 30;
 // TLS 1.2 ciphers that HTTP/2 permits (RFC 9113, section 9.2.2): authenticated, and with forward secrecy.

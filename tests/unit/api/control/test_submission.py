@@ -82,7 +82,7 @@ def test_torchscript_is_recognized_by_the_end_of_its_archive(plane: ControlPlane
 
 
 def test_another_archive_is_refused_after_it_is_received(plane: ControlPlane) -> None:
-    """The bytes of the archive then belong to no model, and garbage collection deletes them."""
+    """The bytes of the refused archive belong to no model, so garbage collection deletes them."""
     weights = archive({"data.pkl": b"", "data/0": b""})
     refused = problem(plane.push(weights), 415, "unsupported_format")
     assert "not a program" in refused["detail"]

@@ -295,8 +295,8 @@ def test_build_out_of_time(tmp_path: Path) -> None:
 
 
 def test_verification_rejects_a_wrong_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaces the file of expected outputs between two steps by that of another model. No model gives the outputs of
-    another.
+    """Between two steps, replaces the file of expected outputs by that of another model. The library does not compute
+    the outputs of that model.
     """
     verify = Steps.verify
 

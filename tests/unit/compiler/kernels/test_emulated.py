@@ -26,7 +26,8 @@ _SIZE = 64
 
 
 def added(target: str, *, beyond: int = 0) -> Kernel:
-    """Builds a kernel that adds a dot product to each accumulator: the four bytes at `beyond` by four other bytes."""
+    """Builds a kernel that adds a dot product to each accumulator: the product of the four bytes at `beyond` and four
+    weights."""
     isa, program = ISAS[target], Program()
     source = program.parameter("source", "uint8", _SIZE + beyond)
     destination = program.parameter("destination", "int32", isa.lanes)
@@ -69,7 +70,7 @@ def test_a_kernel_that_reads_beyond_an_operand_crashes() -> None:
     ("channels", "filters", "kernel", "size"), [(256, 64, 1, 28), (64, 64, 3, 28), (512, 512, 1, 7)]
 )
 def test_a_convolution_s_hot_loop_multiplies(target: str, channels: int, filters: int, kernel: int, size: int) -> None:
-    """Most instructions of the loop are products. They multiply by one element of a vector, so no instruction
+    """Most instructions of the loop are products. The products multiply by one element of a vector, so no instruction
     broadcasts. No register is spilled, and few instructions are scalar."""
     isa, edge = ISAS[target], kernel // 2
     source = Image(1, size, size, channels, isa.lanes, Halo(*[edge] * 4))

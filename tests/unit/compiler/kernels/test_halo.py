@@ -23,7 +23,8 @@ UNWRITTEN, FILL = 5, 200  # `run` initializes outputs with the first value
 
 
 def filling(isa: Isa, image: Image, planes: int, last: int) -> Kernel:
-    """Returns a kernel that fills the halos of the planes before plane number `last`, `planes` of them at a time."""
+    """Returns a kernel that fills the halos of the planes before plane number `last`. Each iteration of its loop fills
+    `planes` planes."""
     program = Program()
     value = program.parameter("value", "int32", 1)
     destination = program.parameter("destination", "uint8", image.size_bytes)

@@ -92,8 +92,8 @@ def test_quantized_types_are_lowered_to_storage() -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("axis", [None, 1])
 def test_sums_become_float32_before_they_are_scaled(mode: str, axis: int | None) -> None:
-    """ONNX Runtime 1.31 and PyTorch 2.13 also do so, and computed the expected values. One of the sums exceeds
-    16777216, beyond which float32 does not represent every integer.
+    """ONNX Runtime 1.31 and PyTorch 2.13 also convert sums to float32 before scaling, and computed the expected values.
+    One of the sums exceeds 16777216, beyond which float32 does not represent every integer.
     """
     scales = (float32(0.1),) if axis is None else (float32(0.1), float32(3.0))
     sums = np.array([[16777217, 16777219], [-(2**31), 2**31 - 1]], np.int32)

@@ -18,7 +18,7 @@ from tests.support.waiting import WORK_TIMEOUT_S
 pytestmark = pytest.mark.skipif(
     not all(finding.available for finding in check()), reason="this kernel cannot sandbox anything"
 )
-# This runs in a separate process, because pytest has several threads.
+# Code of a process that forks children. It is a separate process, because pytest has several threads.
 _PARENT = """
 import json, os, sys
 from pathlib import Path

@@ -57,7 +57,7 @@ def test_a_child_has_no_files_of_its_parent(scratch: Path, tmp_path: Path) -> No
         listed = attempt(scratch, "descriptors")
     assert listed.pop("0") == "/dev/null"
     process_directory = f"/proc/{listed.pop('process')}"
-    # /proc/self can be opened without any right. The pipes are two for the log and one for messages.
+    # /proc/self can be opened without any right. Of the pipes, two are for the log and one is for messages.
     assert {target.split(":")[0] for target in listed.values()} == {"pipe", process_directory}
 
 

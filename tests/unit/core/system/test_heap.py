@@ -40,6 +40,7 @@ print(text.value.count(b"<heap nr="))
 @pytest.mark.skipif(not os.confstr("CS_GNU_LIBC_VERSION"), reason="of glibc")
 @pytest.mark.parametrize(("how", "is_one"), [("one", True), ("as it is", False)])
 def test_threads_share_one_heap(how: str, is_one: bool) -> None:
-    """Otherwise each thread that the control plane starts would leave freed memory in its own heap when it ends."""
+    """If each thread had its own heap, each thread that the control plane starts would leave freed memory in this heap
+    when it ends."""
     done = subprocess.run([sys.executable, "-c", _COUNT, how], check=True, capture_output=True, text=True)
     assert (int(done.stdout) == 1) == is_one

@@ -72,7 +72,7 @@ def test_an_unloaded_model_goes_to_a_pool_that_can_serve_it(probe: Path) -> None
 
 def test_a_model_with_full_workers_uses_as_many_more_of_their_pools(probe: Path) -> None:
     table = order([*(worker(number, has=number == 0) for number in range(6)), worker(6, pool="q", has=False)])
-    # the worker is chosen while it has free capacity
+    # while the only worker that has the model has free capacity, it is chosen
     assert set(run_probe(probe, table, *["choose m - -"] * 50)) == {"w0"}
     (another,) = set(run_probe(probe, table, "give w0", *["choose m - -"] * 50))
     assert another in {"w1", "w2", "w3", "w4", "w5"}  # a worker of another pool may not support the model

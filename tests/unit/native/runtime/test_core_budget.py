@@ -133,7 +133,7 @@ def test_small_calls_that_add_up_to_more_than_their_share_wait(budget: Make) -> 
         beside += 1
         cores.pass_time(0.01)
         light.release()
-    assert beside == 10  # as much as for the call that runs at the same time
+    assert beside == 10  # the light calls together took as much time as the heavy call that ran at the same time
     heavy.release()
     light.granted().release()
 

@@ -21,7 +21,7 @@ _ON_A_CARD = changed(SIMPLE, launches=[[1, 1, 1, 32, 1, 1, 0]] * 2) | {"requires
 
 _LIBRARY = _RUNTIME.parent / "liboctet_runtime.so"
 
-# The C library has no address sanitizer runtime, but it checks every index of a view.
+# The pinned compiler has no address sanitizer, but its C++ library can check every index of a view.
 _UNDEFINED = (
     *(*PRODUCTS, "-fsanitize=undefined", "-fno-sanitize-recover=undefined"),
     "-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_DEBUG",

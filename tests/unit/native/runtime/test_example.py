@@ -48,8 +48,8 @@ def test_errors_are_printed(predict: Path, tmp_path: Path) -> None:
 
 
 def test_it_takes_two_megabytes(tmp_path: Path) -> None:
-    """This includes the C library and the dynamic loader, which use one megabyte. The model does not use libm, like
-    most models.
+    """The two megabytes include the C library and the dynamic loader, which use one megabyte. Like most models, the
+    model does not use libm.
     """
     without_libm = FUNCTIONS.partition("double erf")[0]
     (tmp_path / "code").mkdir()

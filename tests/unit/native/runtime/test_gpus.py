@@ -64,7 +64,7 @@ def _bound(instance: NativeInstance, value: int = 1) -> tuple[Any, Any]:
 
 
 def _attempt(function: Callable[[], Any]) -> str:
-    """Returns the type and message of the exception that it raises."""
+    """Calls the function, and returns the type and message of the exception that the function raises."""
     try:
         function()
     except Exception as error:

@@ -54,7 +54,8 @@ def test_threads_share_the_iterations(threads: RuntimeThreads) -> None:
 
 
 def test_threads_have_contiguous_parts(threads: RuntimeThreads) -> None:
-    """This also holds if one thread has helped another, which took half of its time to wake up."""
+    """The parts are contiguous even if one thread has taken tasks of the other, because the other took half of its time
+    to wake up."""
     loop = Loop.of(64, pause_us=500)
     with threads.team(SHARED, budget=2) as team, team.lease(2):
         threads.launch("compute", loop)

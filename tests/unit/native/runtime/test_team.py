@@ -66,13 +66,13 @@ def test_no_call_is_overtaken(threads: RuntimeThreads, cores: int, calls: list[i
         callers = [threading.Thread(target=call, args=(position,)) for position in range(len(calls))]
         for waiting, caller in enumerate(callers, 1):
             caller.start()
-            wait_for(team, waiting)  # also counts calls that need only the one core that is free
+            wait_for(team, waiting)  # a call waits even if it needs only the one core that is free
         assert served == []
         holder.release()
         for caller in callers:
             caller.join(timeout=GIVE_UP_S)
     assert sorted(served) == list(range(len(calls)))
-    assert cores > 1 or served == sorted(served)  # on one core, each ends before the next begins
+    assert cores > 1 or served == sorted(served)  # on one core, each call ends before the next begins
 
 
 def test_concurrent_calls_and_the_next_one_get_equal_shares(threads: RuntimeThreads) -> None:
@@ -154,7 +154,9 @@ def test_nested_calls_share_the_held_cores(threads: RuntimeThreads) -> None:
     with threads.team([0, 0]) as team:
         free = []
         with team.lease(1):
-            with team.lease(2):  # would otherwise wait for itself
+            with team.lease(
+                2
+            ):  # if a nested lease waited for the cores of the outer one, the thread would wait for itself
                 free.append(team.free)
                 threads.launch("compute", loop := Loop.of(4))
             free.append(team.free)

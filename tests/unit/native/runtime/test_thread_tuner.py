@@ -77,7 +77,7 @@ def test_large_calls_get_all_threads(tuner: Callable[[int, int], Tuner]) -> None
 def test_calls_that_others_would_slow_down_stay_on_one_thread(tuner: Callable[[int, int], Tuner]) -> None:
     made = tuner(10, 2)
     assert made.settle(scaling(2e-6, 2e-6)) == [(1, 0)] * 10
-    assert made.threads == 1  # the other core is left to others
+    assert made.threads == 1  # the other core is left to other callers
 
 
 def test_each_call_gets_its_own_number(tuner: Callable[[int, int], Tuner]) -> None:

@@ -15,7 +15,7 @@ from service.quantize.rewrites.folding import drop_copies, fold_affine, fold_mov
 from tests.support.float_networks import pictures, residual_network
 from tests.support.onnx_builder import OnnxBuilder
 
-ROUNDING = 2e-6  # a difference of probabilities, caused by float32 sums in another order
+ROUNDING = 2e-6  # probabilities differ by this much, because folding changes the order of float32 sums
 
 
 def answer(data: bytes) -> np.ndarray:

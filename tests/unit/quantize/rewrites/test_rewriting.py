@@ -127,7 +127,7 @@ def test_an_old_operator_set_is_refused() -> None:
 
 
 def test_a_float_operator_after_a_layer_reads_its_stored_result() -> None:
-    """If it read the layer's float result, the layer would be computed in float."""
+    """If the operator read the layer's float result, the layer would be computed in float."""
     model = OnnxBuilder()
     x = model.input("x", "float32", [1, 3, 4, 4])
     for _ in range(2):

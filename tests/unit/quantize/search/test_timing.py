@@ -18,7 +18,8 @@ LAYERS = 20
 
 
 def raised(count: int) -> Point:
-    """Returns a mixture with `count` layers in float. Each of these keeps one more percent of the answers."""
+    """Returns a mixture with `count` layers in float. Each layer in float increases the share of correct answers by one
+    percentage point."""
     names = tuple(map(str, range(count)))
     return Point(names, (), 0.8 + count / 100, math.inf if count == LAYERS else 20.0 + count)
 

@@ -310,7 +310,7 @@ async def test_models_on_gpus_evict_only_each_other(plane: FakePlane, serving: S
 
 
 async def test_the_cached_metadata_of_a_model_is_dropped_with_it(plane: FakePlane, serving: Serving) -> None:
-    """Otherwise each push would leave an entry in the cache."""
+    """If the cached metadata stayed, each push would leave an entry in the cache."""
     tables = Tables()
     async with serving(tables) as registry:
         for _ in range(5):

@@ -26,8 +26,8 @@ async def test_concurrent_callers_share_the_result() -> None:
 
 
 async def test_a_caller_after_the_end_starts_a_new_computation() -> None:
-    """Otherwise a caller that repeats its request until the result changes would loop for ever, and no other task would
-    run.
+    """If later callers got the finished result, a caller that repeats its request until the result changes would loop
+    for ever, and no other task would run.
     """
     single_flight: SingleFlight[str, int] = SingleFlight()
     over, started = asyncio.Event(), 0

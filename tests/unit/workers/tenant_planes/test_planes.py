@@ -292,7 +292,7 @@ async def test_only_the_public_data_plane_gets_keys_and_certificates(scene: Scen
     while (await scene.front.read_frame())[0]["type"] != "certificate":
         pass
     end.send({"type": "question", "question": 1, "kind": "call"})
-    assert (await end.read_frame())[0]["type"] == "answer"  # no other frame was sent in between
+    assert (await end.read_frame())[0]["type"] == "answer"  # no other frame was sent before the answer
 
 
 async def test_an_order_has_the_same_key_for_the_next_control_plane(scene: Scene, tmp_path: Path) -> None:

@@ -35,9 +35,9 @@ function filled(element, { sizes = {}, ...attributes }, children) {
 }
 
 /**
- * Replaces the content of `place` with `children`. Equal elements stay in place, so that focus, selections and open
- * details survive, and a button does not disappear under the pointer when another element changes. Therefore listeners
- * must not depend on data that the element does not show.
+ * Replaces the content of `place` with `children`. Elements that equal their replacement are not replaced, so that
+ * focus, selections and open details survive, and a button does not disappear under the pointer when another element
+ * changes. Therefore listeners must not depend on data that the element does not show.
  */
 export function show(place, ...children) {
   const fresh = present(children).map((child) => (child instanceof Node ? child : new Text(child)));

@@ -4,7 +4,7 @@ import { json, Unreachable } from "./api.js";
 import { bar, element, failure, h, show } from "./dom.js";
 import { bytes, count, duration, significant } from "./format.js";
 
-// for each response, the server reads the reports of all artifacts, so it is requested at this interval only
+// the interval of requests for the table: for each response, the server reads the reports of all artifacts
 const AGAIN_MS = 10_000;
 const KINDS = {
   ready: "succeeded", building: "running", unverified: "queued", none: "canceled",

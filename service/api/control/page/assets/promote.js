@@ -1,4 +1,5 @@
-// Promotes a version, for all requests or a share of them, and rolls back. Both ask for confirmation first.
+// Promotes a version for all requests or for a share of the requests, and rolls back. The user confirms each action
+// first.
 
 import { json } from "./api.js";
 import { h } from "./dom.js";

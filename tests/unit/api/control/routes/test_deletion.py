@@ -170,7 +170,7 @@ class TestState:
 
 
 class TestSecondName:
-    """Tests with the same file under another name, which shares the build of the first."""
+    """Tests with two names for one file, which share a build."""
 
     def test_a_second_name_has_the_build_and_artifact_of_the_first(self, plane: ControlPlane) -> None:
         plane.push()

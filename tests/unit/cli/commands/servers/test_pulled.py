@@ -64,7 +64,7 @@ def test_over_the_limit_the_least_recently_served_artifact_is_deleted_completely
 
 
 def test_a_lock_deleted_in_the_meantime_is_taken_again(tmp_path: Path) -> None:
-    """Otherwise the process would hold a lock on a deleted file."""
+    """If the lock were not taken again, the process would hold a lock on a deleted file."""
     folder = pull(tmp_path, "a", OLD)
     lock = folder.with_name(f"{OLD}.lock")
     real, calls = os.open, []

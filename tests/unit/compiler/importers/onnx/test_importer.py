@@ -50,7 +50,8 @@ def test_the_message_names_the_problem_and_the_operator() -> None:
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, np.nan])
 def test_scales_that_are_not_positive_are_refused_by_name(scale: float) -> None:
-    """ONNX Runtime runs such files. Weights with a scale of 0 are compiled (`zero_scales`)."""
+    """ONNX Runtime runs files with such scales. Of these, only weights with a scale of 0 are compiled
+    (`zero_scales`)."""
     model = OnnxBuilder()
     model.input("x", "float32", [4])
     model.output(model.quantized("x", scale, 0, "uint8"), "uint8")

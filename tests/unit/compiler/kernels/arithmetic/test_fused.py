@@ -20,13 +20,14 @@ def test_most_layers_that_end_in_relu_have_a_fused_scale(shift: int, least: int)
 
 
 def test_large_sums_have_no_fused_scale() -> None:
-    """A fused scale would need more than the 24 bits of float32, because each result has 2**14 accumulators."""
+    """A fused scale would need more than the 24 bits of float32, because 2**14 different accumulators have the same
+    result."""
     assert all(Channels.drawn(seed, (-14, -14), SIGNED, reach=1 << 22).fused() is None for seed in range(5))
 
 
 def test_powers_of_two_have_no_fused_scale_if_results_have_two_signs() -> None:
-    """Some scaled sums are halfway between two results. TFLite's first rounding rounds these up, whatever their
-    sign."""
+    """Some scaled sums are halfway between two results. TFLite's first rounding rounds such sums up, whatever their
+    sign is."""
     powers = np.full(16, 1 << 30), np.full(16, -4)
     assert Channels(*powers, 1 << 16, SIGNED, twice=True).fused() is None
     assert Channels(*powers, 1 << 16, RELU, twice=True).fused() is not None

@@ -105,8 +105,8 @@ def test_the_residual_may_be_either_operand(residual_is_lhs: bool, zero_point: i
     multipliers = (1 << 19, 1 << 20) if residual_is_lhs else (1 << 20, 1 << 19)
     assert (shared.multiplier, shared.residual_multiplier, shared.shift) == (*multipliers, 20)
     assert shared.bias == (1 << 19) - multipliers[1] * zero_point
-    # XNNPACK's multipliers are the exact factors. This mode rounds halves away from zero, so its multipliers are
-    # slightly larger, but have the same ratio.
+    # XNNPACK's multipliers are the exact factors. LiteRT's reference mode rounds halves away from zero, so its
+    # multipliers are slightly larger than the exact factors, but have the same ratio.
     fixed = addition(REFERENCE, added(), residual_is_lhs)
     assert isinstance(fixed, SharedShiftSum)
     factors = [round(factor / multipliers[0] * 2**20, 4) for factor in (fixed.multiplier, fixed.residual_multiplier)]

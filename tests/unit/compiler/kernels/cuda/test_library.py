@@ -41,7 +41,8 @@ def joined_in_place(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
 
 
 def joined_twice(emit: Emit, inputs: list[relax.Var]) -> relax.Var:
-    """Concatenates a tensor with itself. Its kernel writes the first copy, and a concatenation kernel the second."""
+    """Concatenates a tensor with itself. The kernel of the layer writes the first copy of the tensor, and a
+    concatenation kernel writes the second copy."""
     part = layer(emit, inputs[0], 20)
     joined = emit(ops.concatenate([part, part], [X, X], X, 3))
     return layer(emit, joined, 16)

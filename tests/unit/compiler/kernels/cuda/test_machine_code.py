@@ -16,7 +16,7 @@ from tests.support.cuda.device_code import SPILLS, DeviceCode, count
 from tests.support.cuda.layers import SquareConvolution
 
 LAYER = SquareConvolution(images=8)
-# One compute capability of each generation. The others of a generation differ only in limits.
+# One compute capability of each generation. The other capabilities of a generation differ only in limits.
 CAPABILITIES = ("sm_75", "sm_80", "sm_90")
 REGISTERS = 65536  # the registers of a multiprocessor; each thread gets a multiple of eight
 
@@ -43,7 +43,9 @@ def fits(made: DeviceCode, capability: str, tile: GpuTile) -> bool:
 
 
 ALL_TILES = [
-    pytest.param(capability, tile, marks=[pytest.mark.slow] * (capability == "sm_75"))  # tests of sm_80 cover it
+    pytest.param(
+        capability, tile, marks=[pytest.mark.slow] * (capability == "sm_75")
+    )  # tests of sm_80 cover the same instructions
     for capability in CAPABILITIES
     for tile in tiles(capability)
 ]

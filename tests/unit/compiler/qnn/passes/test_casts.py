@@ -122,7 +122,7 @@ def test_any_chain_keeps_its_values(data: st.DataObject, mode: str) -> None:
 
 
 def test_the_layer_before_a_change_of_storage_computes_it() -> None:
-    """The model's input and output are uint8, so there is a change of storage at its end."""
+    """The model's input and output are uint8, so the model ends with a change of storage."""
     weights = np.random.default_rng(0).integers(-50, 50, (10, 256)).astype(np.int8)
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:

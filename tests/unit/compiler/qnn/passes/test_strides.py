@@ -65,8 +65,8 @@ def same(module: Any, moved: Any, mode: str = "xnnpack") -> None:
 
 
 def test_the_last_block_of_a_stage_computes_a_quarter() -> None:
-    """Intel 2018, figure 9: both readers of the sum skip pixels. So the sum and the 1x1 and 3x3 convolutions before it
-    skip them too, and its other operand is subsampled.
+    """Intel 2018, figure 9: both readers of the sum skip pixels. So the sum, and the 1x1 and 3x3 convolutions before
+    it, skip the same pixels, and the sum's other operand is subsampled.
     """
 
     def body(emit: Emit, inputs: list[relax.Var]) -> relax.Var:

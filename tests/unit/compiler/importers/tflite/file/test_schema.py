@@ -96,7 +96,7 @@ def test_enumerations_equal_the_schema() -> None:
 
 
 def test_no_table_contains_itself() -> None:
-    """This is the only bound of the verifier's recursion depth."""
+    """The verifier's recursion depth is bounded only because no table contains itself."""
 
     def descend(table: str, above: tuple[str, ...]) -> None:
         assert table not in above

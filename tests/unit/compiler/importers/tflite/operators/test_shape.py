@@ -123,7 +123,7 @@ ON_SCALARS: dict[str, tuple[list[Constant], Any]] = {
 
 @pytest.mark.parametrize("name", ON_SCALARS)
 def test_constants_without_elements_are_read_as_litert_reads_them(name: str) -> None:
-    """Their buffers are empty, like those of computed tensors."""
+    """The buffers of such constants are empty, like those of computed tensors."""
     parameters, options = ON_SCALARS[name]
     data = operator_model(name, [End((), np.int8, X), *parameters], [End((), np.int8, X)], options)
     assert_oracle_equals_litert(data, samples=1)

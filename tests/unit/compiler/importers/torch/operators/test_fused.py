@@ -67,8 +67,8 @@ CASES = ("0", "1", "2", "3", "4")
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_result_equals_pytorch(case: str) -> None:
-    """Compares every stored value with those that `scripts/pt2_fixtures.py` wrote. PyTorch adds in float32; in another
-    comparison, one of 280,454 values differed by one step.
+    """Compares every stored value with those that `scripts/pt2_fixtures.py` wrote. PyTorch adds in float32, so values
+    may differ: in an earlier comparison, one of 280,454 values differed by one step.
     """
     with np.load(FOLDER / "transposed.npz") as arrays:
         x, weights, scales, bias, geometry, expected = (

@@ -65,8 +65,8 @@ def test_channels(data: st.DataObject, mode_name: str, storage: str) -> None:
 
 @pytest.mark.parametrize("channels", [(20, 5, 40), (64, 7, 33), (3, 29, 20, 16)])
 def test_parts_that_are_already_in_the_destination_do_not_change(channels: tuple[int, ...]) -> None:
-    """Parts that begin at a block are already in the destination. The rest of their last blocks contains random
-    values."""
+    """Parts that begin at a block are already in the destination. The unused elements of these parts' last blocks
+    contain random values."""
     mode, outer, halo = get_mode("onnxruntime"), (2, 3, 2), Halo(1, 0, 1, 2)
     rng = np.random.default_rng(sum(channels))
     values = [rng.integers(0, 256, (*outer, count)).astype(np.uint8) for count in channels]

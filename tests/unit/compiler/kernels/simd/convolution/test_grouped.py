@@ -122,8 +122,8 @@ def resnext(channels: int, filters: int, groups: int) -> Group:
     [(128, 32, "72, own"), (512, 32, f"{32 * 4 * 9}, shared"), (1024, 32, f"{32 * 8 * 9}, shared")],
 )
 def test_the_cheaper_type_of_reduction_step_is_chosen(channels: int, groups: int, reads: str) -> None:
-    """The groups of ResNeXt have 4, 16 or 32 channels. Own reduction steps are used if they cost less than products
-    with zeros."""
+    """The groups of ResNeXt have 4, 16 or 32 channels. Each group gets its own reduction steps if these cost less than
+    products with zeros."""
     isa, group = ISAS["x86-64-v4+vnni"], resnext(channels, channels, groups)
     library = SimdLibrary(isa, get_mode("xnnpack"))
     (demand,) = library.demands(group, [False])

@@ -103,7 +103,7 @@ KEPT: dict[str, Write] = {
     "a bias for each row": quantized(biases=[COLUMN]),
     "a bias for each element": quantized(biases=[MATRIX]),
 }
-# The same, if the activations have three dimensions.
+# Products that are replaced if the activations have three dimensions.
 REPLACED_IN_BATCHES = {
     "a rectified bias": quantized("Relu", biases=[VECTOR]),
     "a bias for each element": quantized(biases=[MATRIX]),

@@ -67,7 +67,8 @@ def test_a_sum_that_is_rounded_to_halfway_is_rounded_once() -> None:
 
 
 def test_a_subnormal_sum_is_rounded_once() -> None:
-    """The sum is 2**-149 + 2**-150 - 2**-220: the same case at another bit."""
+    """The sum is 2**-149 + 2**-150 - 2**-220. float64 loses the last term, and the rest is exactly halfway, as in the
+    previous test."""
     a, b = _real([[2**-149, 2**-75 * (1 + 2**-23)]]), _real([[1], [2**-75 * (1 - 2**-23)]])
     assert _product(a, b)[0, 0] == fma(a[0, 1], b[1, 0], a[0, 0]) == np.float32(2**-149)
 
