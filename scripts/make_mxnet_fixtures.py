@@ -178,7 +178,7 @@ def quantized(symbol: Any, arg: Any, aux: Any, data: Any, batch: int, granularit
 
 
 def parameters(symbol: Any, shape: tuple[int, ...], rng: Any) -> tuple[Any, Any]:
-    """Random weights whose channels differ in size, and batch statistics to match."""
+    """Random weights whose channels have different magnitudes, and matching batch statistics."""
     shapes, _, aux_shapes = symbol.infer_shape(data=shape)
     named = zip(symbol.list_arguments(), shapes, strict=True)
     arg = {n: value(n, s, rng) for n, s in named if n not in ("data", LABEL)}
@@ -201,9 +201,8 @@ def value(name: str, shape: tuple[int, ...], rng: Any) -> Any:
 
 
 def contrib_chain() -> tuple[Any, Any, Any]:
-    """Each `_contrib_*` operator that runs on a CPU: there, convolutions take uint8 only.
-
-    Of 16 channels: for fewer, oneDNN 2.4 may take a kernel of SSE4.1, which saturates pairs of products to 16 bits.
+    """Each `_contrib_*` operator that runs on a CPU, where convolutions accept only uint8. The network has 16 channels,
+    because for fewer channels oneDNN 2.4 may use a kernel of SSE4.1, which saturates pairs of products to 16 bits.
     """
     rng = np.random.RandomState(7)
     shape = (2, 16, 8, 8)
@@ -260,7 +259,8 @@ def contrib_chain() -> tuple[Any, Any, Any]:
 
 
 def samples(rng: Any, shape: tuple[int, ...], low: float, high: float) -> Any:
-    """Random inputs, and one each of the smallest, the largest, and of both beyond the calibrated range."""
+    """Random inputs, an input of the smallest value, one of the largest value, and one of values beyond both ends of
+    the calibrated range."""
     random = rng.uniform(low, high, (SAMPLES - 3, *shape))
     wild = rng.choice([2 * low - high, 2 * high - low], shape)
     return np.stack([*random, np.full(shape, low), np.full(shape, high), wild]).astype(np.float32)

@@ -187,8 +187,8 @@ def quantize(folder: Path, target: Path) -> None:
 
 
 def node_cases(target: Path) -> None:
-    """ONNX's own cases of one operator each. Every input of quantized operators but the first is made a constant, as it
-    is in models; of others, those that are whole numbers, and empty ones."""
+    """ONNX's own cases of one operator each. Of quantized operators, every input except the first becomes a constant,
+    as in models. Of other operators, integer inputs and empty inputs become constants."""
     from onnx import numpy_helper  # type: ignore[import-not-found]
     from onnx.backend.test.case.node import collect_testcases  # type: ignore[import-not-found]
 

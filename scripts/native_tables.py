@@ -17,7 +17,7 @@ from service.core.models.signature import DATATYPES
 ERROR_TYPES = "service/native/plane/text/error_types.h"
 DATATYPES_FILE = "service/native/runtime/datatypes.h"
 
-# The errors that the data plane itself reports. It passes on others as the control plane sent them.
+# The errors that the data plane itself reports. It passes on other errors as the control plane sent them.
 _ERRORS: tuple[type[OctetError], ...] = (
     errors.InvalidInput,
     errors.InvalidTensor,
@@ -39,7 +39,7 @@ _ERRORS: tuple[type[OctetError], ...] = (
     errors.Restarting,
     errors.DeadlinePassed,
 )
-# Those without a class: enumerator, code, title, HTTP status, gRPC status. See `service.api.problems`.
+# The errors without a class: enumerator, code, title, HTTP status, gRPC status. See `service.api.problems`.
 _WITHOUT_CLASS = (
     ("kMethodNotAllowed", "method_not_allowed", "Method Not Allowed.", 405, StatusCode.UNIMPLEMENTED),
     ("kInternal", "internal_error", "Internal error.", 500, StatusCode.INTERNAL),

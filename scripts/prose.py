@@ -90,8 +90,8 @@ def check(path: str, source: str, lines: set[int] | None = None) -> list[Finding
     """Returns the findings in a file.
 
     Args:
-        path: decides by its suffix how the file is read.
-        lines: only texts that occupy one of these lines are checked; None for all.
+        path: the path of the file, whose suffix determines how the file is read. lines: only texts that occupy one of
+        these lines are checked; None for all.
     """
     findings = []
     for text in texts_of(path, source):

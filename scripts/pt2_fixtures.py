@@ -135,8 +135,8 @@ class Layers(nn.Module):
 
 
 class Padded(nn.Module):
-    """Padding of its own before convolutions, as of networks that were trained with TensorFlow's "same", by zeros, by
-    elements and by another number."""
+    """Separate padding operators before convolutions, as in networks that were trained with TensorFlow's "same". They
+    pad with zeros, with another number, and with elements of the image."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -81,7 +81,7 @@ def compile_imported(python: Path, packages: Path) -> None:
         CalledProcessError: an installed module cannot be imported.
     """
     writing = {"PYTHONDONTWRITEBYTECODE": ""}  # an empty value means that bytecode is written
-    # In two processes, as at run time: no process that compiles or serves loads torch.
+    # The modules are imported in two processes, because no process that compiles or serves loads torch at run time.
     for names in (_ON_DEMAND, _modules(packages)):
         subprocess.run([python, "-c", _IMPORT, *names], env=writing, check=True)
 

@@ -40,8 +40,8 @@ class Instruction:
 
     @property
     def is_product(self) -> bool:
-        """Returns true if it multiplies and adds. Instructions on half a vector, or that add to 64 bits, are not
-        counted.
+        """Returns true if the instruction multiplies and adds. Instructions on half a vector, or that add to 64 bits,
+        are not counted.
         """
         return self.name in PRODUCTS and (PRODUCTS[self.name] > 4 or ".4s" in self.operands)
 

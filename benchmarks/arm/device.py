@@ -3,10 +3,10 @@ time.
 
     python -m benchmarks.arm.device FOLDER           # prints a table, and puts it into ARM.md
 
-Needs only Octet's runtime, and the peers that are installed. Each framework has a process to itself, with as many cores
-as threads, the fast ones first, and is stopped between its turns, which alternate. A figure is the minimum of the
-turns' medians, because every disturbance makes a call longer. Peers use the requested number of threads, at their best
-settings (`harness.frameworks`).
+Needs only Octet's runtime, and the peers that are installed. Each framework runs in its own process, on as many cores
+as threads; fast cores are used first. The processes take alternating turns, and are stopped between their turns. A
+figure is the minimum of the turns' medians, because every disturbance makes a call longer. Peers use the requested
+number of threads, at their best settings (`harness.frameworks`).
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ _OPERANDS = {"dot": ".16b", "mla": ".16b", "lal": ".4h", "lal2": ".8h", "lsl": "
 
 @cache
 def product_cycles(core: str, name: str) -> float:
-    """Returns the cycles per product for many independent products, which is the bound of issue."""
+    """Returns the cycles per product for many independent products, the bound that the core's issue of instructions
+    sets."""
     ending = _OPERANDS[re.sub(r"^(us|su|[su])m?", "", name)]
     last = "v15.4b[0]" if name == "sudot" else f"v29{ending}"  # this instruction has no other form
     lines = [f"{name} v{index}.4s, v28{ending}, {last}" for index in range(_INDEPENDENT)]

@@ -1,1 +1,1 @@
-"""The time of a build, of its steps, and of a cached one."""
+"""Measures the time of a build, of each of its steps, and of a cached build."""

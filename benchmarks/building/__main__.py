@@ -100,7 +100,7 @@ def _fastest(model: Path, mode: str, rounds: int) -> Iterator[Built]:
 
 
 def built(model: Path, mode: str, kept: str, directory: Path) -> Built:
-    """Builds `model` with the results of earlier builds in `directory` that `kept` allows."""
+    """Builds `model`. `kept` determines which results of earlier builds in `directory` are reused."""
     from service.cache import OciLayout
     from service.compiler.build.pipeline import CompileRequest, compile_model
     from service.compiler.sandbox import Access, Limits, run_child

@@ -39,8 +39,8 @@ class Figure:
 
 
 def figure_of(rounds: Iterable[Sequence[Turn]], quiet_cpus: float) -> Figure:
-    """Computes a figure. Each round is a list of attempts, of which the least disturbed one counts (a quiet one is the
-    last).
+    """Computes a figure. Each round is a list of attempts, of which the least disturbed one counts. A quiet attempt is
+    the last one of its round.
     """
     best = [min(attempts, key=lambda turn: turn.other_cpus) for attempts in rounds]
     quiet = [turn for turn in best if turn.other_cpus <= quiet_cpus]
@@ -90,8 +90,8 @@ class Results:
         return figure_of(rounds.values(), self.run.quiet_cpus) if rounds else None
 
     def peak_gmacs(self, model: str, threads: int, contestant: str = PEAK) -> float | None:
-        """Returns the GMAC/s of the loop while the model took its turns. Its fastest call counts, because it is a
-        limit.
+        """Returns the GMAC/s of the peak's loop while the model took its turns. The loop's fastest call counts, because
+        the peak is a limit.
         """
         figure, entry = self.figure(model, contestant, threads), self.entries.get((model, contestant, threads))
         return entry.info["macs"] / figure.min_ms / 1e6 if figure and entry else None

@@ -5,8 +5,8 @@ ten minutes.
     python -m benchmarks.contest.gain             # measures, and writes that part of RESULTS.md
 
 A model's two forms run in turns, on 1 thread. The geometric mean of the ratios is printed beside the ratio of the
-instructions' peaks, which are measured in the same run. The float form of a given file has its weights times their
-scales.
+instructions' peaks, which are measured in the same run. The float form of a given quantized file contains the weights
+of this file multiplied by their scales.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ def main() -> None:
 
 def _make_files(home: Home, row: Row) -> bool:
     """Returns true if the model's files exist or could be created."""
-    for file in sorted(row.files.values(), key=lambda name: "fp32" not in name):  # first the sources of others
+    for file in sorted(
+        row.files.values(), key=lambda name: "fp32" not in name
+    ):  # files from which others are created come first
         if home.model(file) is None:
             try:
                 make(home, file)

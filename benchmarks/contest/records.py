@@ -18,8 +18,8 @@ class Run:
     """The machine and the settings.
 
     Attributes:
-        cores: the cores to which the contestants with the most threads are pinned; others use the first of them.
-        peak: the instruction whose peak is the reference.
+        cores: the cores to which the contestants with the most threads are pinned. Contestants with fewer threads use
+        the first of these cores. peak: the instruction whose peak is the reference.
     """
 
     kind: ClassVar[str] = "run"

@@ -127,7 +127,7 @@ def _ratio_of_peaks(results: Results, threads: int) -> float | None:
 
 
 def modes(results: Results) -> str:
-    """Returns the cost of the fixed-point mode beside the mode with a float epilogue."""
+    """Returns the cost of the fixed-point mode compared with the mode with a float epilogue."""
     first, second = (next(it for it in OCTET if it.numerics == mode) for mode in ("xnnpack", "litert-reference"))
     rows = []
     for name, model in _of_part(results):
@@ -140,7 +140,8 @@ def modes(results: Results) -> str:
 
 
 def symmetry(results: Results) -> str:
-    """Returns the times of the hosted MobileNetV2 unchanged, and with the zero points of its weights in the middle."""
+    """Returns the times of the hosted MobileNetV2 unchanged, and with the zero points of its weights in the middle of
+    uint8."""
     rows = []
     for contestant in (*OCTET, *_PEERS):
         for threads in results.threads:

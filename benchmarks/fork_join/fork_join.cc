@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr int kIterations = 96;  // of the loop; a layer has some dozens of tiles
+constexpr int kIterations = 96;  // iterations of the loop; a layer has some dozens of tiles
 
 // A chain of dependent operations, which a processor cannot overlap.
 uint32_t compute(uint32_t steps, uint32_t value) {

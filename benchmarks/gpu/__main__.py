@@ -6,7 +6,7 @@ serving.
 Each part is a separate process (`turn`, `serving`, `pytorch`), with a time limit: a part that fails, or takes too long,
 only loses its own figures, and is reported. Results are written at once. *On the card* is a run as a graph, launched
 repeatedly, on the GPU's clock, as PyTorch is measured. *With copies* is a bound call, from the host's memory to the
-host's memory, by the host's clock. A figure is a median. Peaks are measured before the models and after; the better
+host's memory, by the host's clock. A figure is a median. Peaks are measured before and after the models; the higher one
 counts.
 """
 
@@ -100,8 +100,8 @@ class Run:
                 self._keep(record)
 
     def layers(self) -> None:
-        """Measures single convolutions with both instructions, and checks each before it is measured and after, as for
-        models.
+        """Measures single convolutions with both instructions. Like those of models, their results are checked before
+        and after.
         """
         for layer in self.about["layers"]:
             arguments = ["layer", str(_ARTIFACTS / layer["folder"]), layer["artifact"], layer["answers"]]
@@ -116,7 +116,7 @@ class Run:
             self._part(peak["name"], "turn", arguments, _PEAK_S, lambda line, named=named: named | line)
 
     def models(self) -> None:
-        """Measures models. Figures of a model with wrong results are kept, and marked."""
+        """Measures models. The figures of a model with wrong results are reported, but marked."""
         for model in self.about["models"]:
             arguments = ["model", str(_ARTIFACTS / model["folder"]), model["artifact"], model["answers"]]
             record: dict[str, Any] = {"part": "model", "name": model["name"]}
@@ -199,7 +199,8 @@ class Run:
         return text
 
     def _part(self, name: str, module: str, arguments: list[str], limit_s: float, kept: Any) -> None:
-        """Runs a process, and stores the result of `kept` for each line that it prints, also if it fails afterwards."""
+        """Runs a process, and stores the result of `kept` for each line that the process prints, even if the process
+        fails afterwards."""
         print(f"{name} …", file=sys.stderr, flush=True)
         status, lines, message = self._run([sys.executable, "-m", f"benchmarks.gpu.{module}", *arguments], limit_s)
         for line in lines:

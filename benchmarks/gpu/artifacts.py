@@ -49,7 +49,7 @@ def put(
     calls: Sequence[tuple[Call, Launch]],
     constants: bytes = b"",
 ) -> Digest:
-    """Writes an artifact that makes these calls. Its inputs and outputs are those buffers, as bytes."""
+    """Writes an artifact that makes these calls. The artifact's inputs and outputs are the given buffers, as bytes."""
     plan = CallPlan(0, tuple(buffers), tuple(call for call, _ in calls), launches=tuple(launch for _, launch in calls))
     signature = ModelSignature(_tensors(buffers, Space.INPUT), _tensors(buffers, Space.OUTPUT))
     config = ArtifactConfig(signature, target.name, MODES[0], plan)

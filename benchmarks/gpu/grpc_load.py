@@ -1,7 +1,7 @@
 """gRPC clients: `python -m benchmarks.gpu.grpc_load CORE` has the same input and output as
 `benchmarks.serving.clients.generator`.
 
-Each client has a thread. They share the interpreter, so a process is best with few of them.
+Each client has a thread. Threads share the interpreter, so a process should run only a few clients.
 """
 
 from __future__ import annotations

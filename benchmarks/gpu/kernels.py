@@ -1,7 +1,8 @@
 """Replays the launches of the kernels' tests on a GPU: `python -m benchmarks.gpu.kernels FOLDER [NUMBER…]`.
 
-FOLDER is that of `launches`, each NUMBER one of them, in this order. Prints a line of JSON before each, so that the
-launch at which this process ends is known, and one after its output was compared, byte for byte.
+FOLDER is the folder that `launches` wrote, and each NUMBER identifies a launch in it. Makes the launches in the given
+order. Prints a line of JSON before each launch, so that the launch at which this process ends is known, and another
+line after the launch's output was compared, byte for byte.
 """
 
 from __future__ import annotations

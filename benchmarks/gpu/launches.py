@@ -1,7 +1,7 @@
 """Turns each launch of the kernels' tests into an artifact of two calls, with the output that the emulation gave.
 
-The first call writes the output's previous content into it: the kernel may leave bytes unchanged, and these must be
-equal, too.
+The first call fills the output with its content before the launch, because the kernel may leave bytes unchanged, and
+these bytes must be equal, too.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Kept:
     """The launches that a package contains.
 
     Attributes:
-        others: number of distinct launches for which it has no room.
-        newer: number of launches that need a newer GPU, or one with more shared memory.
+        others: number of distinct launches for which the package has no room. newer: number of launches that need a
+        newer GPU, or one with more shared memory.
     """
 
     launches: Sequence[Recorded]

@@ -55,7 +55,8 @@ def add_wheels(folder: Path) -> None:
 
 
 def pack(folder: Path) -> Path:
-    """Packs with xz, with a window large enough to find the constants of one batch size among those of another."""
+    """Packs with xz. Its window is so large that constants that occur in the artifacts of several batch sizes are
+    stored once."""
     packed = folder.with_name(f"{folder.name}.tar.xz")
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": _WINDOW_BYTES}]
     with lzma.open(packed, "wb", filters=filters) as stream, tarfile.open(fileobj=stream, mode="w|") as archive:
@@ -65,5 +66,6 @@ def pack(folder: Path) -> Path:
 
 
 def _size(path: Path) -> tuple[int, str]:
-    """Sort key that puts files of similar size beside each other, and folders first, whose files are written later."""
+    """A sort key that puts folders first, and then files of similar size beside each other. The files in a folder
+    follow later."""
     return (path.stat().st_size if path.is_file() else -1), str(path)

@@ -5,8 +5,8 @@
 FOLDER, and FOLDER.tar.xz, contain the models' artifacts for each batch; digests of the outputs that this machine's CPU
 computes from inputs that both machines generate from the same seed; two artifacts of multiplications only, for the
 peaks (`kernels/cuda/peak`); the 3x3 convolutions of ResNet-50 alone (`layers`); all launches of the kernels' tests,
-with the emulation's outputs (`launches`); and all parts of this checkout that are needed to run them (`package`):
-FOLDER/benchmarks/gpu.sh.
+with the emulation's outputs (`launches`); and all parts of this checkout that are needed to run all this (`package`).
+The command to run is FOLDER/benchmarks/gpu.sh.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _PARTS = ("card", "kernel", "kernels", "layer", "model", "right", "peak", "peer"
 
 
 def wrong(records: Sequence[Record], about: Mapping[str, Any]) -> list[str]:
-    """Lists everything that gave a wrong result, or none."""
+    """Lists everything that gave a wrong result or no result."""
     right = {each["name"] for each in records if each["part"] == "right" and each["right"]}
     models = [each["name"] for each in about["models"] if each["name"] not in right]
     served = [f"{each['model']} over {each['protocol']}" for each in records if each.get("wrong")]
@@ -80,7 +80,8 @@ def _peaks(found: Mapping[str, Sequence[Record]]) -> dict[str, float]:
 
 
 def _kernels(found: Mapping[str, Sequence[Record]], about: Mapping[str, Any]) -> Iterator[str]:
-    """Yields how many launches of the kernels' tests gave the emulation's bytes, and each that did not."""
+    """Yields the number of launches of the kernels' tests that gave the emulation's bytes, and a line for each launch
+    that did not."""
     kept = about["kernels"]
     for each in found["kernels"]:
         left = f"; {kept['others']} more had no room in the package" if kept["others"] else ""

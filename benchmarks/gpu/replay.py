@@ -26,7 +26,8 @@ def command(folder: Path, numbers: Sequence[int]) -> list[str]:
 
 
 def sample(folder: Path) -> list[int]:
-    """Returns numbers of launches: one of each test as far as possible, at first one of each module."""
+    """Returns the numbers of some launches: the first launch of each module and of each test, up to a maximum
+    number."""
     first: dict[str, int] = {}
     for number, launch in enumerate(_launches(folder)):
         first.setdefault(launch["module"], number)

@@ -2,9 +2,9 @@
 
     python -m benchmarks.gpu.serving FOLDER DIGEST ANSWERS SECONDS CLIENTS…
 
-FOLDER has the model's artifacts for all batches, which the server fills as requests arrive; DIGEST is that of one
-sample. Clients run on this machine, in separate processes, and send the next request after each response: latencies are
-measured by them. Tensors are copied as for any client: from the socket, to the GPU and back.
+FOLDER has the model's artifacts for all batches, which the server fills as requests arrive; DIGEST is the digest of the
+artifact for one sample. Clients run on this machine, in separate processes, and send the next request after each
+response: latencies are measured by them. Tensors are copied as for any client: from the socket, to the GPU and back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A contestant's process: starts it, stops it between its turns, lets it take one, ends it."""
+"""Starts the process of a contestant, stops it between its turns, lets it take a turn, and ends it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _ANY_TIME = "[!.]" * len("YYYY-MM-DDTHHMMSSZ")  # as a pattern: the part's name 
 
 @dataclass(frozen=True)
 class Home:
-    """The folder that contains all of it."""
+    """The folder that contains all this data."""
 
     path: Path
 

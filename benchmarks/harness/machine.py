@@ -120,8 +120,8 @@ def end_with_parent() -> None:
 
 
 class OtherLoad:
-    """Measures the CPUs that programs other than this process, the given ones and their descendants kept busy since it
-    was created, by `/proc/stat`; includes stolen time.
+    """Measures how many CPUs other programs have kept busy since this object was created, according to `/proc/stat`.
+    Other programs are all except this process, the given processes, and their descendants. Stolen time is included.
     """
 
     def __init__(self, pids: Sequence[int]) -> None:

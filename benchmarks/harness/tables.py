@@ -16,7 +16,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Prints a table whose rows are measured meanwhile, each as soon as it is known."""
+    """Prints a table while its rows are measured, each row as soon as it is known."""
     print(table(columns, []), flush=True)
     for row in rows:
         print(_line(row), flush=True)

@@ -39,7 +39,8 @@ def time_calls(call: Callable[[], object], seconds: float, least: int = 1) -> li
 
 
 def time_warm_calls(call: Callable[[], object], seconds: float) -> list[float]:
-    """Does the same after two calls that do not count, for at least five calls."""
+    """Returns the duration of each call like `time_calls`, for at least five calls, after two calls that do not
+    count."""
     time_calls(call, 0, _WARM_UP_CALLS)
     return time_calls(call, seconds, _MIN_CALLS)
 

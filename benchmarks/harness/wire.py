@@ -1,4 +1,5 @@
-"""HTTP/1.1 as the load generator needs it: a request built once, and responses that are only cut at their length."""
+"""HTTP/1.1 as the load generator needs it: a request is built once, and of a response only the status and the length
+are parsed."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ class Exchange:
         self.send()
 
     def send(self) -> None:
-        """Sends as much as the socket accepts now. An error is left to `receive`, which gets it, too."""
+        """Sends as much as the socket accepts now. Ignores errors, because `receive` gets the same error and reports
+        it."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[self.socket.send(self._unsent) :]
@@ -117,7 +119,7 @@ def parse(received: bytearray) -> Response | None:
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
     status = int(status_line.split()[1])
     if b"content-length" not in headers and status != _OK:
-        return Response(status, b"", False)  # an error in chunks: neither it nor later data is read
+        return Response(status, b"", False)  # an error response in chunks: neither the response nor later data is read
     if b"content-length" not in headers:
         raise ValueError(f"a response without Content-Length: {status_line.decode(errors='replace')}")
     length = int(headers[b"content-length"])

@@ -81,7 +81,8 @@ class Environment:
         return min(float(self.output(_IMPORT)) for _ in range(starts))
 
     def pss_bytes(self, artifact: Path) -> int:
-        """Returns how much more memory a process takes that has run the model than one that has only imported NumPy."""
+        """Returns the additional memory of a process that has run the model, compared with a process that has only
+        imported NumPy."""
         return int(self.output(_PSS, str(artifact)))
 
     def output(self, program: str, *arguments: str) -> str:

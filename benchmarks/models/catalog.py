@@ -21,9 +21,9 @@ class Row:
     Attributes:
         files: by format: `tflite`, `onnx` and `torch` for int8; the same with `_fp32`. Octet compiles the file of
             `tflite`.
-        shape: of one sample of its input in the ONNX and TorchScript files (`C, H, W`), whose batch is open.
-        part: the part of the catalog and of the report; "" for the networks that exist as TFLite files.
-        inputs: the file with the input arrays for all contestants, as `zoo.make` writes it; without it, random values.
+        shape: the shape of one sample of the input in the ONNX and TorchScript files (`C, H, W`), which leave the batch
+        open. part: the part of the catalog and of the report; "" for the networks that exist as TFLite files. inputs:
+        the file with the input arrays for all contestants, as `zoo.make` writes it; without it, random values.
     """
 
     name: str
@@ -137,7 +137,8 @@ ROWS: Sequence[Row] = (
 
 
 def rows_named(names: Sequence[str]) -> list[Row]:
-    """Returns the rows in the catalog's order; all of them if `names` is empty. `zoo` selects all of that part.
+    """Returns the rows in the catalog's order; all of them if `names` is empty. The name `zoo` selects all rows of this
+    part.
 
     Raises:
         SystemExit: the catalog does not have one of the names.

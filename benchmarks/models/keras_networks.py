@@ -116,7 +116,8 @@ def ssdlite(image: Tensor) -> list[Tensor]:
 
 
 def recurrent() -> Any:
-    """Built with Keras 2, whose LSTM the converter turns into one operator; it turns that of Keras 3 into loops."""
+    """Built with Keras 2, because the converter turns the LSTM of Keras 2 into one operator, but that of Keras 3 into
+    loops."""
     layers = tf_keras.layers
     stack = [layers.LSTM(128, return_sequences=True), layers.LSTM(128), layers.Dense(12)]
     return tf_keras.Sequential([layers.Input(SAMPLES["lstm"].shape, batch_size=1), *stack])

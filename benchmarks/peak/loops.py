@@ -176,9 +176,9 @@ def compiled(function: PrimFunc, cpu: str) -> Any:
 
 
 def check_code(code: str, instruction: Instruction) -> None:
-    """Checks that every basic block contains the whole repetition, or as many as LLVM unrolled for that CPU: no product
-    was moved out of the loop or dropped. `{vex}` and `{evex}` are two encodings of one instruction; LLVM mixes them if
-    the CPU has both AVX-VNNI and AVX-512.
+    """Checks that every basic block contains a whole repetition, or as many repetitions as LLVM unrolled for this CPU.
+    Then no product was moved out of the loop or dropped. `{vex}` and `{evex}` are two encodings of one instruction;
+    LLVM mixes them if the CPU has both AVX-VNNI and AVX-512.
 
     Raises:
         RuntimeError: the code has more or fewer instructions.

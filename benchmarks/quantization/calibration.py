@@ -33,7 +33,8 @@ _Rate = Callable[[], float]
 
 
 def measure(home: Home) -> None:
-    """Measures both. Needs the files of both networks, which the accuracy measurement stores."""
+    """Measures the speed and the memory of calibration. Needs the files of both networks, which the accuracy
+    measurement stores."""
     found = {
         **conditions(),
         "rates": _rates(folder_of(home, _FAST)),
@@ -44,7 +45,8 @@ def measure(home: Home) -> None:
 
 
 def _rates(folder: Path) -> dict[str, float]:
-    """Returns inputs per second over all passes, the median of rounds in turns. Earlier builds do not count."""
+    """Returns the inputs per second over all passes, as the median of rounds in turns. The time to build the model is
+    not included."""
     model, file = folder / "float.onnx", folder / "timed.npy"
     np.save(file, np.load(folder / "inputs.npy", mmap_mode="r")[:_IMAGES])
     with tempfile.TemporaryDirectory() as scratch:

@@ -85,7 +85,8 @@ def _conv(inputs: Inputs, given: Attributes) -> Any:
 
 
 def _padded(x: Any, given: Attributes, rank: int) -> tuple[Any, list[int]]:
-    """Returns `x` padded as far as the operator cannot do it itself, and the padding that it can do."""
+    """Returns `x`, and the padding that PyTorch's operator must add. Padding that the operator does not support, with
+    different ends of an axis, is added here."""
     if given.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID"):
         raise NotImplementedError("no form in PyTorch for auto_pad")
     pads = list(given.get("pads", [0] * 2 * rank))

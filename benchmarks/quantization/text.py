@@ -97,7 +97,7 @@ def boxes(mask: Array) -> Array:
 
 
 def matched(own: Array, real: Array) -> int:
-    """Counts the boxes that overlap one of the others by half; each of the others is matched once."""
+    """Counts the boxes of `own` that overlap a box of `real` by half. Each box of `real` is matched at most once."""
     free = [*real]
     for box in own:
         index = next((index for index, other in enumerate(free) if _overlap(box, other) >= 0.5), None)

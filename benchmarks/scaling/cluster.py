@@ -63,7 +63,7 @@ class Models:
         self.call_s: Floats = random.lognormal(np.log(_MEDIAN_CALL_S), _SIGMA, shape.models)
         self.call_s[:100] = np.minimum(
             self.call_s[:100], 4 * _MEDIAN_CALL_S
-        )  # otherwise one draw decides about everything
+        )  # otherwise a single random draw could dominate the result
         self.choices: Integers = random.integers(0, shape.workers, (shape.models, _CHOICES))
 
 

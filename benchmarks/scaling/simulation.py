@@ -119,8 +119,8 @@ class Simulation:
         self._at(self._now_s + self._shape.tick_s, self._tick)
 
     def _shares(self, work: Floats, models: Integers, workers: Integers) -> Floats:
-        """Returns [pairs] the share of a model's requests that each holder gets, as least outstanding work evens them
-        out.
+        """Returns [pairs] the share of a model's requests that each holder gets, if each request goes to the holder
+        with the least outstanding work.
 
         Args:
             work: [models] processor time in this tick.

@@ -4,8 +4,9 @@
     python -m benchmarks.scaling.takeover --lease 10 --kills 1
     python -m benchmarks.scaling.takeover --postgresql postgresql://…  # an existing server, and an empty database
 
-A worker is killed when it has just claimed a build, so that the whole lease remains. The other waits for notifications
-and polls like a compile worker. Both engines are measured. No worker can take over before the lease is over.
+A worker is killed when it has just claimed a build, so that the whole lease remains. The other worker waits for
+notifications and polls like a compile worker. Both engines are measured. No worker can take over before the lease is
+over.
 """
 
 from __future__ import annotations

@@ -184,7 +184,8 @@ def _random(shape: tuple[int, ...]) -> list[torch.Tensor]:
 
 
 def _with_statistics(model: Any, samples: list[torch.Tensor]) -> Any:
-    """Sets the batch normalizations' statistics to those of the samples; with others, random networks die out."""
+    """Sets the batch normalizations' statistics to those of the samples. With other statistics, activations of random
+    networks vanish."""
     norms = [each for each in model.modules() if isinstance(each, torch.nn.modules.batchnorm._BatchNorm)]
     for each in norms:
         each.momentum = None

@@ -2,8 +2,8 @@
 
 python -m benchmarks.serving.clients.floor CORE REQUEST_BYTES RESPONSE_BYTES BUSY_S    # prints its port
 
-It runs on the server's core, and computes for as long as the model's call would take. A client that is answered at once
-is still awake, which would make the floor lower than any server can reach.
+It runs on the server's core, and computes for as long as the model's call would take. If it responded at once, the
+client would still be awake, and the floor would be lower than any server can reach.
 """
 
 from __future__ import annotations

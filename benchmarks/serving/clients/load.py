@@ -111,7 +111,8 @@ class Outcome:
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Returns the smallest value that is not below `percent` of them (nearest rank); NaN for none."""
+    """Returns the smallest value that at least `percent` percent of the values do not exceed (nearest rank); NaN for no
+    values."""
     if not ordered:
         return float("nan")
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]

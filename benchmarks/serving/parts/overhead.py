@@ -34,7 +34,7 @@ _AWAKE = "blocking, its core kept awake"  # the closest that grpcio comes to pol
 
 
 class GrpcCall:
-    """The same ModelInfer over one channel; a `turns.Timed`. Its message is built beforehand.
+    """Sends the same ModelInfer request repeatedly over one channel; a `turns.Timed`. The message is built beforehand.
 
     grpcio sleeps until the response arrives; `awake` then keeps its core from halting.
     """

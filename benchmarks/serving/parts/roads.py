@@ -153,7 +153,7 @@ class _Load:
         self._least_bytes = least_bytes
 
     def turn(self, connections: int, number: int) -> Road:
-        """Runs for a turn of the rules; the server is stopped before and after it."""
+        """Runs h2load for one turn. The server is stopped (SIGSTOP) before and after the turn."""
         self._body.write_bytes(self._request.body)
         self._log.unlink(missing_ok=True)
         send_signal(self._server.pid, signal.SIGCONT)

@@ -95,7 +95,7 @@ class Results:
         return next((name for name in self.contestants(model) if name != OCTET), None)
 
     def times(self, model: str, first: str, second: str) -> float | None:
-        """Returns the first's throughput divided by the second's."""
+        """Returns the throughput of the first contestant divided by that of the second."""
         ours, theirs = self.carried(model, first), self.carried(model, second)
         return ours.per_s / theirs.per_s if ours and theirs and theirs.per_s else None
 

@@ -101,7 +101,8 @@ class Versions:
         hold(ended(self.client, self._pushed(IDLE, data))["state"], "succeeded", f"the build of {IDLE}")
 
     def unload(self) -> str:
-        """Unloads and loads a model that no other client uses: it refuses while unloaded, and answers afterwards."""
+        """Unloads and loads a model that no other client uses: while it is unloaded, it refuses requests; afterwards,
+        it answers them."""
         repository = f"/v2/repository/models/{IDLE}"
         checked(self.client.post(f"{repository}/unload"), 200)
         refused = self.client.post(f"/v2/models/{IDLE}/infer", content=self._pictures[0], headers=_PICTURE)
